@@ -1,6 +1,6 @@
 //! Tokens that a service gives for an app's id and secret, and that are valid for some hours.
 
-use super::SendError;
+use super::ChannelError;
 use crate::sys::secret::{self, Secret};
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
@@ -22,12 +22,12 @@ impl AccessToken {
     /// Those of `fetch` and of `request`.
     pub(super) fn with<T>(
         &self,
-        fetch: &dyn Fn() -> Result<(String, u64), SendError>,
-        request: &dyn Fn(&str) -> Result<T, SendError>,
-    ) -> Result<T, SendError> {
+        fetch: &dyn Fn() -> Result<(String, u64), ChannelError>,
+        request: &dyn Fn(&str) -> Result<T, ChannelError>,
+    ) -> Result<T, ChannelError> {
         let (token, is_new) = self.current(fetch)?;
         match request(token.expose()) {
-            Err(SendError::TokenRejected(_)) if !is_new => {
+            Err(ChannelError::TokenRejected(_)) if !is_new => {
                 *self.0.lock().ignore_poison() = None;
                 request(self.current(fetch)?.0.expose())
             }
@@ -38,8 +38,8 @@ impl AccessToken {
     /// The token, and true if it was just fetched.
     fn current(
         &self,
-        fetch: &dyn Fn() -> Result<(String, u64), SendError>,
-    ) -> Result<(Secret, bool), SendError> {
+        fetch: &dyn Fn() -> Result<(String, u64), ChannelError>,
+    ) -> Result<(Secret, bool), ChannelError> {
         let mut current = self.0.lock().ignore_poison();
         if let Some((token, renew_at)) = &*current
             && signal::now() < *renew_at

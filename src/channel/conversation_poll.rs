@@ -3,7 +3,7 @@
 //! Their messages have positions that grow with time over all conversations. The cursor has the position of the first
 //! look, before which nothing is read, and one for each conversation that had news since.
 
-use super::{Batch, Identity, InboundMessage, SendError};
+use super::{Batch, ChannelError, Identity, InboundMessage};
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
@@ -43,10 +43,10 @@ pub(super) trait ConversationService {
     const OVERLAP: u64;
 
     /// All conversations. `cache` is kept from poll to poll.
-    fn conversations(&self, cache: &mut Value) -> Result<Vec<Conversation>, SendError>;
+    fn conversations(&self, cache: &mut Value) -> Result<Vec<Conversation>, ChannelError>;
 
     /// The position of the newest message of a conversation.
-    fn newest(&self, conversation: &Conversation) -> Result<u64, SendError> {
+    fn newest(&self, conversation: &Conversation) -> Result<u64, ChannelError> {
         Ok(conversation.newest.unwrap_or_default())
     }
 
@@ -56,7 +56,7 @@ pub(super) trait ConversationService {
         account: &Identity,
         conversation: &Conversation,
         position: u64,
-    ) -> Result<Vec<ConversationEntry>, SendError>;
+    ) -> Result<Vec<ConversationEntry>, ChannelError>;
 
     /// The pause between two looks of a poll that waits without a connection for events.
     const LOOK_INTERVAL: Duration;
@@ -65,7 +65,7 @@ pub(super) trait ConversationService {
     type Connection: Send;
 
     /// Opens such a connection. `cache` is that of [`Self::conversations`]. `None` if the config does not provide for one.
-    fn connect(&self, cache: &mut Value) -> Result<Option<Self::Connection>, SendError>;
+    fn connect(&self, cache: &mut Value) -> Result<Option<Self::Connection>, ChannelError>;
 
     /// Waits for a message until `end`, on the clock of [`signal::now`]. Returns its conversation.
     ///
@@ -77,10 +77,10 @@ pub(super) trait ConversationService {
         cache: &mut Value,
         account: &Identity,
         end: Duration,
-    ) -> Result<Option<Conversation>, SendError>;
+    ) -> Result<Option<Conversation>, ChannelError>;
 
     /// Waits between two looks.
-    fn pause(&self, duration: Duration) -> Result<(), SendError>;
+    fn pause(&self, duration: Duration) -> Result<(), ChannelError>;
 }
 
 /// The connection of a channel, which stays open from poll to poll.
@@ -112,7 +112,7 @@ impl<C> ListenerState<C> {
         &mut self,
         service: &S,
         cache: &mut Value,
-    ) -> Result<(), SendError> {
+    ) -> Result<(), ChannelError> {
         if self.connection.is_some() || signal::now() < self.retry_at {
             return Ok(());
         }
@@ -125,8 +125,9 @@ impl<C> ListenerState<C> {
     }
 
     /// Drops a connection that has failed. The messages that it does not tell of are looked for.
-    fn give_up(&mut self, error: SendError) -> Result<(), SendError> {
-        let is_temporary = matches!(error, SendError::Unavailable(_) | SendError::RateLimited(..));
+    fn give_up(&mut self, error: ChannelError) -> Result<(), ChannelError> {
+        let is_temporary =
+            matches!(error, ChannelError::Unavailable(_) | ChannelError::RateLimited(..));
         if !is_temporary {
             return Err(error);
         }
@@ -156,7 +157,7 @@ pub(super) fn poll<S: ConversationService>(
 ) -> Result<()> {
     let end = signal::now().saturating_add(wait);
     let Some(cursor) = cursor else {
-        let cursor = first_cursor(service).map_err(SendError::into_error)?;
+        let cursor = first_cursor(service)?;
         let messages = Vec::new();
         return deliver(Batch { messages, cursor });
     };
@@ -182,13 +183,13 @@ pub(super) fn poll<S: ConversationService>(
         }
         if state.connection.is_none() {
             let pause = S::LOOK_INTERVAL.min(left);
-            service.pause(pause).map_err(SendError::into_error)?;
+            service.pause(pause)?;
         }
     }
 }
 
 /// The cursor of the first look: all that is there now was written before.
-fn first_cursor(service: &impl ConversationService) -> Result<Value, SendError> {
+fn first_cursor(service: &impl ConversationService) -> Result<Value, ChannelError> {
     let mut cache = json!({});
     let mut started = 0;
     for conversation in service.conversations(&mut cache)? {
@@ -246,7 +247,7 @@ impl<S: ConversationService> ConversationReader<'_, S> {
                 Ok(has_messages)
             }
             Err(error) => {
-                state.give_up(error).map_err(SendError::into_error)?;
+                state.give_up(error)?;
                 Ok(false)
             }
         }
@@ -255,7 +256,7 @@ impl<S: ConversationService> ConversationReader<'_, S> {
     /// Runs `work` with the cache of the service, and stores the cache if it has changed.
     fn with_cache<T>(
         &mut self,
-        work: impl FnOnce(&mut Value) -> Result<T, SendError>,
+        work: impl FnOnce(&mut Value) -> Result<T, ChannelError>,
     ) -> Result<T> {
         let mut cache = self.cursor["cache"].take();
         let before = cache.clone();
@@ -265,7 +266,7 @@ impl<S: ConversationService> ConversationReader<'_, S> {
         if is_changed {
             self.hand_on(Vec::new())?;
         }
-        outcome.map_err(SendError::into_error)
+        Ok(outcome?)
     }
 
     /// Hands on the new messages of a conversation. Returns true if there were any.
@@ -279,11 +280,11 @@ impl<S: ConversationService> ConversationReader<'_, S> {
         let entries = match read {
             Ok(entries) => entries,
             // We may have been removed from it meanwhile. The other conversations go on.
-            Err(SendError::RecipientRefused(cause) | SendError::Undeliverable(cause)) => {
+            Err(ChannelError::RecipientRefused(cause) | ChannelError::Undeliverable(cause)) => {
                 log::warn!(target: "channel", "conversation {}: {cause}", conversation.id);
                 return Ok(false);
             }
-            Err(error) => return Err(error.into_error()),
+            Err(error) => return Err(error.into()),
         };
         // The list may count what is no entry.
         let last = entries.iter().map(|entry| entry.position).max();

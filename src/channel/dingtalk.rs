@@ -9,8 +9,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
-    RateLimit, RemoteFile, SendError, Sender,
+    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
+    Part, QuotedText, RemoteFile, Sender,
 };
 use crate::channel::mention::with_unmarked_names;
 use crate::error::{Exit, fail};
@@ -36,8 +36,6 @@ const MAX_UPLOAD_BYTES: u64 = 20_000_000;
 const MAX_QUOTE_CHARS: usize = 500;
 /// Maximum characters of the title, which notifications show.
 const MAX_TITLE_CHARS: usize = 40;
-/// The wait after a rate limit, for which the service names none.
-const RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
 
 struct DingTalk {
     client: ServiceClient,
@@ -69,7 +67,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl PushService for DingTalk {
-    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError> {
+    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError> {
         let request = json!({
             "clientId": self.client_id, "clientSecret": self.client_secret.expose(),
             "subscriptions": [{ "type": "CALLBACK", "topic": MESSAGE_TOPIC }],
@@ -92,7 +90,7 @@ impl PushService for DingTalk {
         frame: &Value,
         _account: &Identity,
         _cache: &mut Value,
-    ) -> Result<FrameContent, SendError> {
+    ) -> Result<FrameContent, ChannelError> {
         let headers = &frame["headers"];
         let topic = headers["topic"].as_str().unwrap_or_default();
         let acknowledge = |data: &Value| {
@@ -104,7 +102,7 @@ impl PushService for DingTalk {
         match frame["type"].as_str() {
             Some("SYSTEM") if topic == "disconnect" => {
                 let cause = "the service asks for a new connection";
-                Err(SendError::Unavailable(cause.to_owned()))
+                Err(ChannelError::Unavailable(cause.to_owned()))
             }
             Some("SYSTEM") => Ok(FrameContent {
                 acknowledgement: acknowledge(&frame["data"]),
@@ -142,7 +140,7 @@ impl Channel for DingTalk {
         destination: &Destination,
         part: &Part,
         _key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let (kind, content) = match &part.file {
             Some(path) => self.upload(path)?,
             None => {
@@ -170,11 +168,11 @@ impl Channel for DingTalk {
         let is_listed = |name: &str| sent[name].as_array().is_some_and(|ids| !ids.is_empty());
         if is_listed("invalidStaffIdList") {
             let cause = format!("`{chat}` is no user of the organisation");
-            return Err(SendError::Undeliverable(cause));
+            return Err(ChannelError::Undeliverable(cause));
         }
         if is_listed("flowControlledStaffIdList") {
             let cause = "the user has got too many messages".to_owned();
-            return Err(SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause));
+            return Err(ChannelError::rate_limited(cause));
         }
         let id = sent["processQueryKey"].as_str().map(str::to_owned);
         id.ok_or_else(|| self.client.unexpected_response())
@@ -182,8 +180,7 @@ impl Channel for DingTalk {
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let request = json!({ "downloadCode": file.id, "robotCode": self.client_id });
-        let found = self.post_with_token("/v1.0/robot/messageFiles/download", &request);
-        let found = found.map_err(SendError::into_error)?;
+        let found = self.post_with_token("/v1.0/robot/messageFiles/download", &request)?;
         let url = found["downloadUrl"].as_str().unwrap_or_default();
         if !self.client.owns(url) {
             return Err(fail(Exit::Refused, "the attachment is not at DingTalk"));
@@ -196,8 +193,7 @@ impl Channel for DingTalk {
 
     /// Proves the id and the secret. The service tells no name.
     fn identity(&self) -> Result<Identity> {
-        let fetched = self.token.with(&|| self.fetch_token(), &|_| Ok(()));
-        fetched.map_err(SendError::into_error)?;
+        self.token.with(&|| self.fetch_token(), &|_| Ok(()))?;
         Ok(Identity { id: self.client_id.clone(), name: self.client_id.clone() })
     }
 
@@ -217,7 +213,7 @@ impl Channel for DingTalk {
 }
 
 impl DingTalk {
-    fn fetch_token(&self) -> Result<(String, u64), SendError> {
+    fn fetch_token(&self) -> Result<(String, u64), ChannelError> {
         let request = json!({ "appKey": self.client_id, "appSecret": self.client_secret.expose() });
         let given = self.post("/v1.0/oauth2/accessToken", &request, &[])?;
         let token = given["accessToken"].as_str().map(str::to_owned);
@@ -225,7 +221,7 @@ impl DingTalk {
         Ok((token, given["expireIn"].as_u64().unwrap_or_default()))
     }
 
-    fn post_with_token(&self, path: &str, request: &Value) -> Result<Value, SendError> {
+    fn post_with_token(&self, path: &str, request: &Value) -> Result<Value, ChannelError> {
         self.token.with(&|| self.fetch_token(), &|token| {
             let headers = [(TOKEN_HEADER.to_owned(), token.to_owned())];
             self.post(path, request, &headers)
@@ -237,7 +233,7 @@ impl DingTalk {
         path: &str,
         request: &Value,
         headers: &[(String, String)],
-    ) -> Result<Value, SendError> {
+    ) -> Result<Value, ChannelError> {
         let body = request.to_string();
         let response = self.client.request(&ServiceRequest {
             headers,
@@ -251,7 +247,7 @@ impl DingTalk {
     }
 
     /// Uploads a file; returns the kind and the content of its message.
-    fn upload(&self, path: &Path) -> Result<(&'static str, Value), SendError> {
+    fn upload(&self, path: &Path) -> Result<(&'static str, Value), ChannelError> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
         let kind = if is_image { "image" } else { "file" };
@@ -266,7 +262,7 @@ impl DingTalk {
         })?;
         let Some(id) = uploaded["media_id"].as_str() else {
             let cause = uploaded["errmsg"].as_str().unwrap_or("the upload failed");
-            return Err(SendError::Undeliverable(cause.to_owned()));
+            return Err(ChannelError::Undeliverable(cause.to_owned()));
         };
         let extension = file.name.rsplit_once('.').map_or("bin", |(_, it)| it);
         Ok(if is_image {
@@ -278,23 +274,21 @@ impl DingTalk {
 }
 
 /// The error of a response, by the service's code.
-fn to_error(response: &ServiceResponse) -> SendError {
+fn to_error(response: &ServiceResponse) -> ChannelError {
     let (body, cause) = (response.json(), response.describe());
     let code = body["code"].as_str().unwrap_or_default();
     match code {
         "invalidClientIdOrSecret" | "authFailed" | "InvalidAuthentication" => {
-            SendError::TokenRejected(format!(
+            ChannelError::TokenRejected(format!(
                 "{cause}; `channels.dingtalk.clientSecret` is not accepted"
             ))
         }
-        _ if code.starts_with("Throttling") => {
-            SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
-        }
-        _ if code.starts_with("Forbidden.AccessDenied") => SendError::Misconfigured(format!(
+        _ if code.starts_with("Throttling") => ChannelError::rate_limited(cause),
+        _ if code.starts_with("Forbidden.AccessDenied") => ChannelError::Misconfigured(format!(
             "{cause}; give the app this permission in DingTalk's developer console"
         )),
-        _ if response.status == 403 => SendError::RecipientRefused(cause),
-        _ => SendError::Undeliverable(cause),
+        _ if response.status == 403 => ChannelError::RecipientRefused(cause),
+        _ => ChannelError::Undeliverable(cause),
     }
 }
 

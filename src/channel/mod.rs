@@ -41,13 +41,14 @@ mod weixin;
 mod whatsapp;
 mod whatsapp_bridge;
 
-use crate::error::{Exit, exit_for, fail};
+use crate::error::{Exit, fail};
 use crate::message::Origin;
 use crate::message::user_text::UserText;
 use crate::sys::webhook_request::{WebhookRequest, WebhookResponse};
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -87,13 +88,13 @@ pub trait Channel: Send + Sync {
     /// to 60 s).
     ///
     /// # Errors
-    /// The part was not sent, or possibly not: [`SendError`] says what to do.
+    /// The part was not sent, or possibly not: [`ChannelError`] says what to do.
     fn send(
         &self,
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError>;
+    ) -> Result<String, ChannelError>;
 
     /// Looks for a part that an earlier attempt may have sent. Returns the service's id of the message. For
     /// services that do not recognise a key by themselves.
@@ -104,7 +105,7 @@ pub trait Channel: Send + Sync {
         &self,
         _destination: &Destination,
         _key: &str,
-    ) -> std::result::Result<Option<String>, SendError> {
+    ) -> Result<Option<String>, ChannelError> {
         Ok(None)
     }
 
@@ -426,52 +427,69 @@ pub struct OutboundMessage {
 #[error("rate limit of {} s", .0.as_secs())]
 pub struct RateLimit(pub Duration);
 
-/// The reason why a part was not sent.
-#[derive(Debug, thiserror::Error)]
-pub enum SendError {
+/// The failure of an exchange with a service.
+///
+/// It converts into the error of a run by `?`, with its status, and with the [`RateLimit`] if it is one. It is no
+/// [`std::error::Error`], since those convert without a status.
+#[derive(Debug)]
+pub enum ChannelError {
     /// A rate limit that is longer than the adapter waits: status 75. The part stays in the outbox.
-    #[error("{0}: {1}")]
     RateLimited(RateLimit, String),
     /// The service is down after all tries, or the connection broke: status 69. The part may have been sent.
-    #[error("{0}")]
     Unavailable(String),
     /// The service rejects our token: status 77. The part stays in the outbox.
-    #[error("{0}")]
     TokenRejected(String),
     /// The recipient has blocked us, or does not accept messages: status 77. It is given up.
-    #[error("{0}")]
     RecipientRefused(String),
     /// The chat does not exist, or the part cannot be made to fit: status 65. It is given up.
-    #[error("{0}")]
     Undeliverable(String),
     /// The config cannot work: status 78. The part stays in the outbox.
-    #[error("{0}")]
     Misconfigured(String),
     /// The run was cancelled, or a file cannot be read.
-    #[error(transparent)]
-    Other(#[from] anyhow::Error),
+    Other(anyhow::Error),
 }
 
-impl SendError {
-    /// The exit status of a run that it ends.
-    pub fn exit(&self) -> Exit {
+/// The wait after a rate limit for which a service names none.
+const UNNAMED_RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
+
+impl ChannelError {
+    /// A rate limit for which the service names no wait.
+    fn rate_limited(cause: String) -> Self {
+        Self::RateLimited(RateLimit(UNNAMED_RATE_LIMIT_DELAY), cause)
+    }
+}
+
+impl fmt::Display for ChannelError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RateLimited(..) => Exit::TryAgain,
-            Self::Unavailable(_) => Exit::Unavailable,
-            Self::TokenRejected(_) | Self::RecipientRefused(_) => Exit::Refused,
-            Self::Undeliverable(_) => Exit::BadInput,
-            Self::Misconfigured(_) => Exit::Config,
-            Self::Other(error) => exit_for(error),
+            Self::RateLimited(limit, cause) => write!(formatter, "{limit}: {cause}"),
+            Self::Unavailable(cause)
+            | Self::TokenRejected(cause)
+            | Self::RecipientRefused(cause)
+            | Self::Undeliverable(cause)
+            | Self::Misconfigured(cause) => formatter.write_str(cause),
+            Self::Other(error) => error.fmt(formatter),
         }
     }
+}
 
-    /// The error of a run, with its status, and with the [`RateLimit`] if it is one.
-    pub fn into_error(self) -> anyhow::Error {
-        let exit = self.exit();
-        match self {
-            Self::Other(error) => error,
-            Self::RateLimited(limit, cause) => fail(exit, cause).context(limit),
-            other => fail(exit, other.to_string()),
+impl From<anyhow::Error> for ChannelError {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<ChannelError> for anyhow::Error {
+    fn from(error: ChannelError) -> Self {
+        match error {
+            ChannelError::RateLimited(limit, cause) => fail(Exit::TryAgain, cause).context(limit),
+            ChannelError::Unavailable(cause) => fail(Exit::Unavailable, cause),
+            ChannelError::TokenRejected(cause) | ChannelError::RecipientRefused(cause) => {
+                fail(Exit::Refused, cause)
+            }
+            ChannelError::Undeliverable(cause) => fail(Exit::BadInput, cause),
+            ChannelError::Misconfigured(cause) => fail(Exit::Config, cause),
+            ChannelError::Other(error) => error,
         }
     }
 }

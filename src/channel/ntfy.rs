@@ -7,8 +7,8 @@ use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, 
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RemoteFile,
-    SendError, Sender,
+    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
+    Part, RemoteFile, Sender,
 };
 use crate::error::{Exit, Stop, fail, fail_with_hint};
 use crate::message::user_text::UserText;
@@ -95,7 +95,7 @@ impl Channel for Ntfy {
                 return self.deliver(&lines, deliver);
             }
             if signal::now() + RECONNECT_PAUSE < end {
-                self.client.pause(RECONNECT_PAUSE).map_err(SendError::into_error)?;
+                self.client.pause(RECONNECT_PAUSE)?;
             } else {
                 break;
             }
@@ -108,7 +108,7 @@ impl Channel for Ntfy {
         destination: &Destination,
         part: &Part,
         _key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let topic = if destination.chat.id == self.topic {
             &self.answer_topic
         } else {
@@ -116,7 +116,7 @@ impl Channel for Ntfy {
         };
         if !is_topic(topic) {
             let cause = format!("`{topic}` is no name of a topic at ntfy");
-            return Err(SendError::Undeliverable(cause));
+            return Err(ChannelError::Undeliverable(cause));
         }
         let path = format!("/{topic}");
         let mut headers = Vec::new();
@@ -145,8 +145,8 @@ impl Channel for Ntfy {
                 let id = sent["id"].as_str().map(str::to_owned);
                 id.ok_or_else(|| self.client.unexpected_response())
             }
-            403 => Err(SendError::TokenRejected(response.describe())),
-            _ => Err(SendError::Undeliverable(response.describe())),
+            403 => Err(ChannelError::TokenRejected(response.describe())),
+            _ => Err(ChannelError::Undeliverable(response.describe())),
         }
     }
 
@@ -176,13 +176,12 @@ impl Ntfy {
     fn cached(&self, since: &str, wait: Duration) -> Result<Vec<Value>> {
         let path = self.path(since, "poll=1&");
         let response = self.client.request(&ServiceRequest { wait, ..ServiceRequest::get(&path) });
-        let response = response.map_err(SendError::into_error)?;
+        let response = response?;
         check_status(&response)?;
         let lines = response.body.split(|byte| *byte == b'\n');
         let mut messages = Vec::new();
         for line in lines.filter(|line| !line.trim_ascii().is_empty()) {
-            let event =
-                parse_event(line).ok_or_else(|| self.client.unexpected_response().into_error())?;
+            let event = parse_event(line).ok_or_else(|| self.client.unexpected_response())?;
             messages.extend(into_message(event));
         }
         Ok(messages)

@@ -7,8 +7,8 @@ use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService}
 use super::service_client::failure;
 use super::setup::ChannelSetup;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
-    RemoteFile, SendError, Sender,
+    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
+    Part, QuotedText, RemoteFile, Sender,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::user_text::UserText;
@@ -79,7 +79,7 @@ struct ProgramConnection {
 }
 
 impl FrameConnection for ProgramConnection {
-    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, SendError> {
+    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, ChannelError> {
         for _ in 0..MAX_STRAY_LINES {
             let next = self.program.next_line(end);
             let Some(line) = next.map_err(|error| self.to_error(error))? else {
@@ -101,26 +101,28 @@ impl FrameConnection for ProgramConnection {
         Err(self.to_error(anyhow::Error::msg(cause)))
     }
 
-    fn send_frame(&mut self, frame: &Value) -> Result<(), SendError> {
+    fn send_frame(&mut self, frame: &Value) -> Result<(), ChannelError> {
         let written = self.program.write_line(&frame.to_string());
         written.map_err(|error| self.to_error(error))
     }
 }
 
 impl ProgramConnection {
-    fn to_error(&self, error: anyhow::Error) -> SendError {
+    fn to_error(&self, error: anyhow::Error) -> ChannelError {
         match failure(error) {
-            Ok(cause) => SendError::Unavailable(format!("the program of {}: {cause}", self.name)),
+            Ok(cause) => {
+                ChannelError::Unavailable(format!("the program of {}: {cause}", self.name))
+            }
             Err(error) => error,
         }
     }
 }
 
 impl PushService for ProgramChannel {
-    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError> {
+    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError> {
         let program = LineProgram::start(&self.spec).map_err(|error| {
             let program = self.spec.program.display();
-            SendError::Misconfigured(format!("start `{program}`: {error}"))
+            ChannelError::Misconfigured(format!("start `{program}`: {error}"))
         })?;
         Ok(Box::new(ProgramConnection { program, name: self.name }))
     }
@@ -130,7 +132,7 @@ impl PushService for ProgramChannel {
         frame: &Value,
         _account: &Identity,
         _cache: &mut Value,
-    ) -> Result<FrameContent, SendError> {
+    ) -> Result<FrameContent, ChannelError> {
         match frame["type"].as_str() {
             None | Some("message") => {}
             // The response to a request that was given up.
@@ -173,7 +175,7 @@ impl Channel for ProgramChannel {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let Destination { chat, reply_facts } = destination;
         let files: Vec<_> = part.file.iter().map(|file| file.to_string_lossy()).collect();
         let request = json!({
@@ -191,9 +193,9 @@ impl Channel for ProgramChannel {
         }
         let cause = response["error"].as_str().unwrap_or("not delivered");
         Err(if response["retry"] == true {
-            SendError::Unavailable(cause.to_owned())
+            ChannelError::Unavailable(cause.to_owned())
         } else {
-            SendError::Undeliverable(cause.to_owned())
+            ChannelError::Undeliverable(cause.to_owned())
         })
     }
 
@@ -209,8 +211,7 @@ impl Channel for ProgramChannel {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let checked = self.listener.check(self);
-        checked.map_err(SendError::into_error)?;
+        self.listener.check(self)?;
         let program = self.spec.program.display().to_string();
         Ok(Identity { id: program.clone(), name: program })
     }
@@ -228,7 +229,7 @@ impl Channel for ProgramChannel {
 ///
 /// # Errors
 /// The reason why it is none.
-fn to_message(line: &Value) -> std::result::Result<InboundMessage, String> {
+fn to_message(line: &Value) -> Result<InboundMessage, String> {
     let optional = |name: &str| line[name].as_str().map(str::to_owned);
     let required = |name: &str| {
         let text = optional(name).filter(|text| !text.trim().is_empty());

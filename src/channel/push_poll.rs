@@ -4,7 +4,7 @@
 //! request over the same connection: it interrupts the wait for messages, and puts aside those that it reads.
 
 use super::service_client::next_json;
-use super::{Batch, Identity, InboundMessage, SendError};
+use super::{Batch, ChannelError, Identity, InboundMessage};
 use crate::sys::cancel::{self, CancelToken};
 use crate::sys::http::WebSocket;
 use crate::sys::signal;
@@ -27,23 +27,23 @@ pub(super) trait FrameConnection: Send {
     ///
     /// # Errors
     /// The connection was closed or broke, or the run was cancelled.
-    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, SendError>;
+    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, ChannelError>;
 
     /// Sends a frame.
     ///
     /// # Errors
     /// The connection broke, or the run was cancelled.
-    fn send_frame(&mut self, frame: &Value) -> Result<(), SendError>;
+    fn send_frame(&mut self, frame: &Value) -> Result<(), ChannelError>;
 }
 
 impl FrameConnection for WebSocket {
-    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, SendError> {
+    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, ChannelError> {
         next_json(self, end)
     }
 
-    fn send_frame(&mut self, frame: &Value) -> Result<(), SendError> {
+    fn send_frame(&mut self, frame: &Value) -> Result<(), ChannelError> {
         let text = frame.to_string();
-        self.send(&text).map_err(super::service_client::to_send_error)
+        self.send(&text).map_err(super::service_client::to_channel_error)
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) struct FrameContent {
 /// A service that sends its messages over a connection.
 pub(super) trait PushService: Sync {
     /// Opens a connection, and logs in. `cache` is kept from poll to poll.
-    fn connect(&self, cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError>;
+    fn connect(&self, cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError>;
 
     /// Reads a frame.
     ///
@@ -69,7 +69,7 @@ pub(super) trait PushService: Sync {
         frame: &Value,
         account: &Identity,
         cache: &mut Value,
-    ) -> Result<FrameContent, SendError>;
+    ) -> Result<FrameContent, ChannelError>;
 
     /// The frame that shows the service that we are still there, and the interval in which it is sent.
     fn heartbeat(&self, _cache: &Value) -> Option<(Duration, Value)> {
@@ -130,7 +130,7 @@ impl PushListener {
                 Ok(content) => content,
                 Err(error) => {
                     self.lock().connection = None;
-                    let is_request = matches!(error, SendError::Unavailable(_));
+                    let is_request = matches!(error, ChannelError::Unavailable(_));
                     if !is_request || std::mem::replace(&mut was_asked_to_reconnect, true) {
                         break Err(error);
                     }
@@ -155,7 +155,7 @@ impl PushListener {
         if stored.as_ref() != Some(&cache) {
             hand_on(Vec::new(), &cache)?;
         }
-        outcome.map_err(SendError::into_error)
+        Ok(outcome?)
     }
 
     /// Sends a request, and returns the response to it.
@@ -167,7 +167,7 @@ impl PushListener {
         service: &dyn PushService,
         request: &Value,
         is_response: &dyn Fn(&Value) -> bool,
-    ) -> Result<Value, SendError> {
+    ) -> Result<Value, ChannelError> {
         let mut senders = self.senders.lock().ignore_poison();
         senders.count += 1;
         if let Some(interrupt) = &senders.interrupt {
@@ -189,7 +189,7 @@ impl PushListener {
     ///
     /// # Errors
     /// The service cannot be reached, or rejects the token.
-    pub(super) fn check(&self, service: &dyn PushService) -> Result<(), SendError> {
+    pub(super) fn check(&self, service: &dyn PushService) -> Result<(), ChannelError> {
         let mut state = self.lock();
         if state.connection.is_none() {
             state.connect(service, &mut json!({}))?;
@@ -229,7 +229,7 @@ impl PushListener {
         service: &dyn PushService,
         cache: &mut Value,
         end: Duration,
-    ) -> Result<Option<Value>, SendError> {
+    ) -> Result<Option<Value>, ChannelError> {
         loop {
             let interrupt = self.wait_for_senders()?;
             let mut state = self.lock();
@@ -239,7 +239,7 @@ impl PushListener {
             let token = Some(Arc::clone(&interrupt));
             let next = cancel::scope(token, || state.next_frame(service, cache, end));
             match next {
-                Err(SendError::Unavailable(cause)) if was_open => {
+                Err(ChannelError::Unavailable(cause)) if was_open => {
                     log::info!(target: "channel", "{cause}; connecting again");
                     state.connection = None;
                 }
@@ -254,7 +254,7 @@ impl PushListener {
     }
 
     /// Waits until no other thread wants to send, and returns the token by which one ends the wait for messages.
-    fn wait_for_senders(&self) -> Result<Arc<CancelToken>, SendError> {
+    fn wait_for_senders(&self) -> Result<Arc<CancelToken>, ChannelError> {
         let mut senders = self.senders.lock().ignore_poison();
         while senders.count > 0 {
             senders = self.is_sent.wait(senders).ignore_poison();
@@ -262,7 +262,7 @@ impl PushListener {
         let unused = senders.interrupt.take().filter(|it| !it.is_cancelled());
         let interrupt = match unused {
             Some(token) => token,
-            None => CancelToken::new().map_err(|error| SendError::Other(error.into()))?,
+            None => CancelToken::new().map_err(|error| ChannelError::Other(error.into()))?,
         };
         senders.interrupt = Some(Arc::clone(&interrupt));
         Ok(interrupt)
@@ -270,7 +270,11 @@ impl PushListener {
 }
 
 impl PushState {
-    fn connect(&mut self, service: &dyn PushService, cache: &mut Value) -> Result<(), SendError> {
+    fn connect(
+        &mut self,
+        service: &dyn PushService,
+        cache: &mut Value,
+    ) -> Result<(), ChannelError> {
         self.connection = Some(service.connect(cache)?);
         let interval = service.heartbeat(cache).map(|(interval, _)| interval);
         self.heartbeat_at = signal::now().saturating_add(interval.unwrap_or(Duration::MAX));
@@ -282,7 +286,7 @@ impl PushState {
         service: &dyn PushService,
         cache: &Value,
         end: Duration,
-    ) -> Result<Option<Value>, SendError> {
+    ) -> Result<Option<Value>, ChannelError> {
         if let Some(frame) = self.backlog.pop_front() {
             return Ok(Some(frame));
         }
@@ -308,7 +312,7 @@ impl PushState {
         service: &dyn PushService,
         request: &Value,
         is_response: &dyn Fn(&Value) -> bool,
-    ) -> Result<Value, SendError> {
+    ) -> Result<Value, ChannelError> {
         if self.connection.is_none() {
             self.connect(service, &mut json!({}))?;
         }
@@ -327,7 +331,7 @@ impl PushState {
     }
 }
 
-fn no_response() -> SendError {
+fn no_response() -> ChannelError {
     let seconds = RESPONSE_TIMEOUT.as_secs();
-    SendError::Unavailable(format!("no response within {seconds} s"))
+    ChannelError::Unavailable(format!("no response within {seconds} s"))
 }

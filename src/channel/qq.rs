@@ -12,8 +12,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
-    RateLimit, RemoteFile, SendError, Sender,
+    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
+    Part, QuotedText, RemoteFile, Sender,
 };
 use crate::error::{Exit, fail};
 use crate::message::user_text::UserText;
@@ -37,13 +37,8 @@ const INTENTS: u64 = 1 << 25 | 1 << 12;
 const MENTION_MARKS: &[&str] = &["<@", "<qqbot"];
 /// Largest upload.
 const MAX_UPLOAD_BYTES: u64 = 10_000_000;
-/// Codes of errors: an answer that was sent before, limits of messages, and tokens.
-const REPEATED_CODES: [i64; 1] = [40_054_005];
-const RATE_LIMIT_CODES: [i64; 4] = [22_009, 20_028, 304_045, 304_049];
-/// An answer that comes too late.
-const EXPIRED_CODES: [i64; 3] = [304_103, 40_034_005, 40_034_128];
-const TOKEN_CODES: [i64; 4] = [11_241, 11_242, 11_243, 11_244];
-const RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
+/// The error code of an answer that the service has got before.
+const REPEATED_CODE: i64 = 40_054_005;
 
 struct Qq {
     client: ServiceClient,
@@ -79,23 +74,23 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 struct QqConnection(GatewayConnection);
 
 impl FrameConnection for QqConnection {
-    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, SendError> {
+    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, ChannelError> {
         match self.0.next_event(end) {
             // The session is forgotten when this is read.
-            Err(SendError::Unavailable(_)) if self.0.session().is_null() => {
+            Err(ChannelError::Unavailable(_)) if self.0.session().is_null() => {
                 Ok(Some(json!({ "t": "SESSION_LOST" })))
             }
             next => next,
         }
     }
 
-    fn send_frame(&mut self, _frame: &Value) -> Result<(), SendError> {
+    fn send_frame(&mut self, _frame: &Value) -> Result<(), ChannelError> {
         Ok(())
     }
 }
 
 impl PushService for Qq {
-    fn connect(&self, cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError> {
+    fn connect(&self, cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError> {
         let gateway = self.request("/gateway", None)?;
         let url = gateway["url"].as_str().unwrap_or_default();
         if !self.client.owns_socket(url) {
@@ -123,7 +118,7 @@ impl PushService for Qq {
             Some(connection) => Ok(Box::new(QqConnection(connection))),
             None => {
                 let cause = "too many sessions were begun in the last hour";
-                Err(SendError::Unavailable(cause.to_owned()))
+                Err(ChannelError::Unavailable(cause.to_owned()))
             }
         }
     }
@@ -133,13 +128,13 @@ impl PushService for Qq {
         frame: &Value,
         _account: &Identity,
         cache: &mut Value,
-    ) -> Result<FrameContent, SendError> {
+    ) -> Result<FrameContent, ChannelError> {
         let (kind, data) = (frame["t"].as_str().unwrap_or_default(), &frame["d"]);
         match kind {
             "SESSION_LOST" => {
                 cache["session"] = Value::Null;
                 let cause = "the gateway has ended the session";
-                return Err(SendError::Unavailable(cause.to_owned()));
+                return Err(ChannelError::Unavailable(cause.to_owned()));
             }
             "READY" => cache["session"] = json!({ "id": data["session_id"] }),
             _ => {}
@@ -171,11 +166,11 @@ impl Channel for Qq {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let facts = &destination.reply_facts;
         let Some(answered) = facts["id"].as_str() else {
             let cause = "QQ takes only answers to a message since April 2025";
-            return Err(SendError::RecipientRefused(cause.to_owned()));
+            return Err(ChannelError::RecipientRefused(cause.to_owned()));
         };
         let chat = percent_encode(&destination.chat.id);
         let base = match facts["kind"].as_str() {
@@ -199,10 +194,7 @@ impl Channel for Qq {
                 message["content"] = without_pings(&part.plain, MENTION_MARKS).into();
             }
         }
-        let sent = match self.request(&format!("{base}/messages"), Some(&message)) {
-            Err(SendError::Undeliverable(cause)) if cause == REPEATED => return Ok(key.to_owned()),
-            sent => sent?,
-        };
+        let sent = self.request(&format!("{base}/messages"), Some(&message))?;
         let id = sent["id"].as_str().map(str::to_owned);
         Ok(id.unwrap_or_else(|| key.to_owned()))
     }
@@ -218,12 +210,11 @@ impl Channel for Qq {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let account = self.request("/users/@me", None);
-        let account = account.map_err(SendError::into_error)?;
+        let account = self.request("/users/@me", None)?;
         let text = |name: &str| account[name].as_str().map(str::to_owned);
         match (text("id"), text("username")) {
             (Some(id), Some(name)) => Ok(Identity { id, name }),
-            _ => Err(self.client.unexpected_response().into_error()),
+            _ => Err(self.client.unexpected_response().into()),
         }
     }
 
@@ -232,11 +223,8 @@ impl Channel for Qq {
     }
 }
 
-/// The cause of an answer that the service has got before.
-const REPEATED: &str = "the answer was sent before";
-
 impl Qq {
-    fn fetch_token(&self) -> Result<(String, u64), SendError> {
+    fn fetch_token(&self) -> Result<(String, u64), ChannelError> {
         let request = json!({ "appId": self.app_id, "clientSecret": self.secret.expose() });
         let given = self.token_client.post("", &request)?;
         let seconds = &given["expires_in"];
@@ -245,15 +233,15 @@ impl Qq {
             Some(token) => Ok((token.to_owned(), seconds.unwrap_or_default())),
             None => {
                 let cause = given["message"].as_str().unwrap_or("no token");
-                Err(SendError::TokenRejected(format!(
+                Err(ChannelError::TokenRejected(format!(
                     "{cause}; `channels.qq.appId` and `secret` are not accepted"
                 )))
             }
         }
     }
 
-    /// Gets JSON, or posts `body`, which is not done twice by the service.
-    fn request(&self, path: &str, body: Option<&Value>) -> Result<Value, SendError> {
+    /// Gets JSON, or posts `body`, which is not done twice by the service: the second time the result is null.
+    fn request(&self, path: &str, body: Option<&Value>) -> Result<Value, ChannelError> {
         self.token.with(&|| self.fetch_token(), &|token| {
             let headers = [
                 ("authorization".to_owned(), format!("QQBot {token}")),
@@ -270,15 +258,18 @@ impl Qq {
             let headers = &headers;
             let response = self.client.request(&ServiceRequest { headers, ..request })?;
             if response.is_success() {
-                self.client.read_success(&response)
-            } else {
-                Err(to_error(&response))
+                return self.client.read_success(&response);
+            }
+            let body = response.json();
+            match body["err_code"].as_i64().or(body["code"].as_i64()) {
+                Some(REPEATED_CODE) => Ok(Value::Null),
+                code => Err(to_error(code, &response)),
             }
         })
     }
 
     /// Uploads a file for a chat, and returns what its message refers to.
-    fn upload(&self, base: &str, path: &Path) -> Result<Value, SendError> {
+    fn upload(&self, base: &str, path: &Path) -> Result<Value, ChannelError> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
         let mut request = json!({
@@ -317,24 +308,17 @@ fn sequence_of(key: &str) -> u32 {
     u32::from_str_radix(&hex[..6], 16).unwrap_or_default() % 999_999 + 1
 }
 
-fn to_error(response: &ServiceResponse) -> SendError {
-    let (body, cause) = (response.json(), response.describe());
-    let code = body["err_code"].as_i64().or(body["code"].as_i64());
-    let is_in = |codes: &[i64]| code.is_some_and(|code| codes.contains(&code));
-    if is_in(&REPEATED_CODES) {
-        SendError::Undeliverable(REPEATED.to_owned())
-    } else if is_in(&RATE_LIMIT_CODES) {
-        SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
-    } else if is_in(&EXPIRED_CODES) {
-        SendError::RecipientRefused(format!(
+/// The error of a response, by the service's code.
+fn to_error(code: Option<i64>, response: &ServiceResponse) -> ChannelError {
+    let cause = response.describe();
+    match code {
+        Some(22_009 | 20_028 | 304_045 | 304_049) => ChannelError::rate_limited(cause),
+        Some(304_103 | 40_034_005 | 40_034_128) => ChannelError::RecipientRefused(format!(
             "{cause}; the time in which QQ takes an answer is over"
-        ))
-    } else if is_in(&TOKEN_CODES) {
-        SendError::TokenRejected(cause)
-    } else if response.status == 403 {
-        SendError::RecipientRefused(cause)
-    } else {
-        SendError::Undeliverable(cause)
+        )),
+        Some(11_241..=11_244) => ChannelError::TokenRejected(cause),
+        _ if response.status == 403 => ChannelError::RecipientRefused(cause),
+        _ => ChannelError::Undeliverable(cause),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::request_limits::{RequestLimit, RequestLimits, route_of};
 use super::setup::ChannelSetup;
-use super::{RateLimit, SendError};
+use super::{ChannelError, RateLimit};
 use crate::error::{Exit, HintedError, Stop, fail};
 use crate::sys::clock::Clock;
 use crate::sys::http::{
@@ -264,14 +264,14 @@ impl ServiceClient {
     }
 
     /// Opens a WebSocket, once. `url` is a whole address, or a path after the base address, for which the token is sent.
-    pub(super) fn open_websocket(&self, url: &str) -> Result<WebSocket, SendError> {
+    pub(super) fn open_websocket(&self, url: &str) -> Result<WebSocket, ChannelError> {
         let opened = if url.starts_with('/') {
             let url = format!("{}{url}", self.base);
             self.event_http.open_websocket(&url, &self.headers)
         } else {
             self.event_http.open_websocket(url, &[])
         };
-        opened.map_err(to_send_error)
+        opened.map_err(to_channel_error)
     }
 
     /// Lets these hosts and their subdomains count as the service's own.
@@ -305,13 +305,13 @@ impl ServiceClient {
     }
 
     /// The error of a response that has not what the protocol requires, such as a page of a proxy.
-    pub(super) fn unexpected_response(&self) -> SendError {
+    pub(super) fn unexpected_response(&self) -> ChannelError {
         let (name, base) = (self.name, &self.shown_base);
-        SendError::Unavailable(format!("`{base}` does not respond as {name} does"))
+        ChannelError::Unavailable(format!("`{base}` does not respond as {name} does"))
     }
 
     /// Waits, as between two attempts.
-    pub(super) fn pause(&self, duration: Duration) -> Result<(), SendError> {
+    pub(super) fn pause(&self, duration: Duration) -> Result<(), ChannelError> {
         self.clock.sleep(duration).map_err(anyhow::Error::from)?;
         Ok(())
     }
@@ -323,7 +323,7 @@ impl ServiceClient {
     pub(super) fn request(
         &self,
         request: &ServiceRequest<'_>,
-    ) -> Result<ServiceResponse, SendError> {
+    ) -> Result<ServiceResponse, ChannelError> {
         let mut rate_limit_left = match request.wait {
             Duration::ZERO => MAX_RATE_LIMIT_DELAY,
             wait => wait,
@@ -335,7 +335,7 @@ impl ServiceClient {
             let wait = self.limits.wait(&route, signal::now());
             if wait > rate_limit_left {
                 let cause = "the service takes no more of these requests now".to_owned();
-                return Err(SendError::RateLimited(RateLimit(wait), cause));
+                return Err(ChannelError::RateLimited(RateLimit(wait), cause));
             }
             if !wait.is_zero() {
                 rate_limit_left -= wait;
@@ -350,7 +350,7 @@ impl ServiceClient {
                 Ok(response) if response.status == 401 => {
                     let (name, key) = (self.name, self.token_key);
                     let cause = response.describe();
-                    return Err(SendError::TokenRejected(format!(
+                    return Err(ChannelError::TokenRejected(format!(
                         "{cause}; `channels.{name}.{key}` is not accepted"
                     )));
                 }
@@ -358,7 +358,7 @@ impl ServiceClient {
                     let wait = response.rate_limit_wait();
                     if wait > rate_limit_left {
                         let cause = response.describe();
-                        return Err(SendError::RateLimited(RateLimit(wait), cause));
+                        return Err(ChannelError::RateLimited(RateLimit(wait), cause));
                     }
                     rate_limit_left -= wait;
                     end += wait;
@@ -378,7 +378,7 @@ impl ServiceClient {
             };
             attempts += 1;
             if attempts >= self.max_attempts || !is_retried || signal::now() >= end {
-                return Err(SendError::Unavailable(cause));
+                return Err(ChannelError::Unavailable(cause));
             }
             let (name, next, max) = (self.name, attempts + 1, self.max_attempts);
             log::warn!(target: "channel", "{name}: {cause}; attempt {next} of {max}");
@@ -399,12 +399,12 @@ impl ServiceClient {
     }
 
     /// Gets JSON.
-    pub(super) fn get(&self, path: &str) -> Result<Value, SendError> {
+    pub(super) fn get(&self, path: &str) -> Result<Value, ChannelError> {
         self.exchange(&ServiceRequest::get(path))
     }
 
     /// Posts JSON in a request without side effects that matter, and returns the JSON of the response.
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, SendError> {
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, ChannelError> {
         let body = body.to_string();
         self.exchange(&ServiceRequest {
             is_idempotent: true,
@@ -426,19 +426,19 @@ impl ServiceClient {
     }
 
     /// Sends a request, and returns the JSON of its response.
-    pub(super) fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, SendError> {
+    pub(super) fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, ChannelError> {
         self.read_success(&self.request(request)?)
     }
 
     /// Returns the JSON of a response, or the reason why the service has not done what was asked.
-    pub(super) fn read_success(&self, response: &ServiceResponse) -> Result<Value, SendError> {
+    pub(super) fn read_success(&self, response: &ServiceResponse) -> Result<Value, ChannelError> {
         match response.status {
             200..300 => match response.json() {
                 body @ (Value::Object(_) | Value::Array(_)) => Ok(body),
                 _ => Err(self.unexpected_response()),
             },
-            403 => Err(SendError::RecipientRefused(response.describe())),
-            _ => Err(SendError::Undeliverable(response.describe())),
+            403 => Err(ChannelError::RecipientRefused(response.describe())),
+            _ => Err(ChannelError::Undeliverable(response.describe())),
         }
     }
 
@@ -494,7 +494,7 @@ impl ServiceClient {
         let response = self.open(&ServiceRequest::get(path));
         let response = response.map_err(|error| match failure(error) {
             Ok(cause) => fail(Exit::Unavailable, cause),
-            Err(error) => error.into_error(),
+            Err(error) => error.into(),
         })?;
         if response.status != 200 {
             let end = signal::now() + EXCHANGE_TIMEOUT;
@@ -510,15 +510,18 @@ impl ServiceClient {
 ///
 /// # Errors
 /// The connection was closed or broke.
-pub(super) fn next_json(socket: &mut WebSocket, end: Duration) -> Result<Option<Value>, SendError> {
-    read_json(socket.next(end).map_err(to_send_error)?)
+pub(super) fn next_json(
+    socket: &mut WebSocket,
+    end: Duration,
+) -> Result<Option<Value>, ChannelError> {
+    read_json(socket.next(end).map_err(to_channel_error)?)
 }
 
 /// The JSON of an event.
 ///
 /// # Errors
 /// The connection was closed.
-pub(super) fn read_json(event: Option<WebSocketEvent>) -> Result<Option<Value>, SendError> {
+pub(super) fn read_json(event: Option<WebSocketEvent>) -> Result<Option<Value>, ChannelError> {
     match event {
         Some(WebSocketEvent::Text(text)) => {
             Ok(Some(serde_json::from_str(&text).unwrap_or_default()))
@@ -526,7 +529,7 @@ pub(super) fn read_json(event: Option<WebSocketEvent>) -> Result<Option<Value>, 
         Some(WebSocketEvent::Closed(code, reason)) => {
             let code = code.map_or(String::new(), |code| format!(" with code {code}"));
             let cause = format!("the service closed the connection{code} {reason}");
-            Err(SendError::Unavailable(cause.trim_end().to_owned()))
+            Err(ChannelError::Unavailable(cause.trim_end().to_owned()))
         }
         Some(WebSocketEvent::Binary(_)) => Ok(Some(Value::Null)),
         None => Ok(None),
@@ -534,9 +537,9 @@ pub(super) fn read_json(event: Option<WebSocketEvent>) -> Result<Option<Value>, 
 }
 
 /// The error of an exchange that is not retried at once.
-pub(super) fn to_send_error(error: anyhow::Error) -> SendError {
+pub(super) fn to_channel_error(error: anyhow::Error) -> ChannelError {
     match failure(error) {
-        Ok(cause) => SendError::Unavailable(cause),
+        Ok(cause) => ChannelError::Unavailable(cause),
         Err(error) => error,
     }
 }
@@ -545,15 +548,15 @@ pub(super) fn to_send_error(error: anyhow::Error) -> SendError {
 ///
 /// # Errors
 /// A retry cannot help, or the run was cancelled.
-pub(super) fn failure(error: anyhow::Error) -> Result<String, SendError> {
+pub(super) fn failure(error: anyhow::Error) -> Result<String, ChannelError> {
     if error.is::<Stop>() {
-        return Err(SendError::Other(error));
+        return Err(ChannelError::Other(error));
     }
     let cause = redact_known(&format!("{error:#}")).into_owned();
     match error.downcast_ref::<HintedError>().map(|error| error.exit) {
         None => Ok(cause),
-        Some(Exit::Config) => Err(SendError::Misconfigured(cause)),
-        Some(_) => Err(SendError::Unavailable(cause)),
+        Some(Exit::Config) => Err(ChannelError::Misconfigured(cause)),
+        Some(_) => Err(ChannelError::Unavailable(cause)),
     }
 }
 

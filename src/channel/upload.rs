@@ -1,6 +1,6 @@
 //! Files that are sent to a service.
 
-use super::{AttachmentKind, SendError};
+use super::{AttachmentKind, ChannelError};
 use crate::error::{Exit, fail};
 use crate::sys::durable_file;
 use crate::sys::secret::random_hex;
@@ -20,10 +20,10 @@ impl UploadFile {
     ///
     /// # Errors
     /// It is missing, too large, or cannot be read.
-    pub(crate) fn read(path: &Path, limit_bytes: u64) -> Result<Self, SendError> {
+    pub(crate) fn read(path: &Path, limit_bytes: u64) -> Result<Self, ChannelError> {
         let Some(file) = durable_file::open_existing(path)? else {
             let cause = format!("`{}` does not exist", path.display());
-            return Err(SendError::Other(fail(Exit::NoInput, cause)));
+            return Err(ChannelError::Other(fail(Exit::NoInput, cause)));
         };
         let mut bytes = Vec::new();
         let read = file.take(limit_bytes + 1).read_to_end(&mut bytes);
@@ -31,7 +31,7 @@ impl UploadFile {
         if bytes.len() as u64 > limit_bytes {
             let cause =
                 format!("`{}` is larger than {} MB", path.display(), limit_bytes / 1_000_000);
-            return Err(SendError::Undeliverable(cause));
+            return Err(ChannelError::Undeliverable(cause));
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let name = name.replace(|letter: char| letter == '"' || letter.is_control(), "_");

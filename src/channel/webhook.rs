@@ -2,7 +2,7 @@
 
 use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
-use super::{Batch, Channel, Chat, Destination, Identity, Part, RemoteFile, SendError};
+use super::{Batch, Channel, ChannelError, Chat, Destination, Identity, Part, RemoteFile};
 use crate::error::{Exit, fail};
 use crate::sys::secret::{Secret, register};
 use crate::sys::web_url::origin;
@@ -51,9 +51,9 @@ impl Channel for Webhook {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         if part.file.is_some() {
-            return Err(SendError::Undeliverable("a webhook takes no files".into()));
+            return Err(ChannelError::Undeliverable("a webhook takes no files".into()));
         }
         let body = json!({ "v": 1, "id": key, "to": destination.chat.id, "text": part.markup });
         let body = body.to_string();
@@ -67,8 +67,8 @@ impl Channel for Webhook {
         let response = self.client.request(&request)?;
         match response.status {
             200..300 => Ok(key.to_owned()),
-            403 => Err(SendError::TokenRejected(response.describe())),
-            _ => Err(SendError::Undeliverable(response.describe())),
+            403 => Err(ChannelError::TokenRejected(response.describe())),
+            _ => Err(ChannelError::Undeliverable(response.describe())),
         }
     }
 

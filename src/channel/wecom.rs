@@ -9,8 +9,8 @@ use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService}
 use super::service_client::ServiceClient;
 use super::setup::ChannelSetup;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
-    RateLimit, RemoteFile, SendError, Sender,
+    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
+    Part, QuotedText, RemoteFile, Sender,
 };
 use crate::channel::mention::with_unmarked_names;
 use crate::error::{Exit, fail};
@@ -31,9 +31,6 @@ const MENTION_MARKS: &[&str] = &["<@"];
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval of heartbeats, as in the vendor's client.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
-/// Error codes: too many requests of an app, and of a chat.
-const RATE_LIMIT_CODES: [i64; 3] = [45_009, 45_033, 846_607];
-const RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
 const MAX_QUOTE_CHARS: usize = 500;
 
 struct WeCom {
@@ -65,7 +62,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl PushService for WeCom {
-    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError> {
+    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError> {
         let mut socket = self.client.open_websocket("/")?;
         let id = "aibot_subscribe_1";
         let credentials = json!({ "bot_id": self.bot_id, "secret": self.secret.expose() });
@@ -75,9 +72,9 @@ impl PushService for WeCom {
         while let Some(frame) = socket.next_frame(end)? {
             if frame["headers"]["req_id"] == id {
                 return match check_response(&frame) {
-                    Err(SendError::Undeliverable(cause)) => Err(SendError::TokenRejected(format!(
-                        "{cause}; `channels.wecom.secret` is not accepted"
-                    ))),
+                    Err(ChannelError::Undeliverable(cause)) => Err(ChannelError::TokenRejected(
+                        format!("{cause}; `channels.wecom.secret` is not accepted"),
+                    )),
                     Err(error) => Err(error),
                     Ok(()) => Ok(Box::new(socket)),
                 };
@@ -91,12 +88,12 @@ impl PushService for WeCom {
         frame: &Value,
         _account: &Identity,
         _cache: &mut Value,
-    ) -> Result<FrameContent, SendError> {
+    ) -> Result<FrameContent, ChannelError> {
         let event = &frame["body"]["event"];
         let event = event["eventtype"].as_str().or(event["event_type"].as_str());
         if event == Some("disconnected_event") {
             let cause = "another connection of this bot has replaced ours";
-            return Err(SendError::Other(fail(Exit::TryAgain, cause)));
+            return Err(ChannelError::Other(fail(Exit::TryAgain, cause)));
         }
         Ok(FrameContent {
             messages: to_message(frame).into_iter().collect(),
@@ -128,9 +125,9 @@ impl Channel for WeCom {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         if part.file.is_some() {
-            return Err(SendError::Undeliverable("files are not sent to WeCom".into()));
+            return Err(ChannelError::Undeliverable("files are not sent to WeCom".into()));
         }
         let id = digest(key.as_bytes())[..24].to_owned();
         let text = without_pings(&part.markup, MENTION_MARKS);
@@ -140,7 +137,7 @@ impl Channel for WeCom {
             let body = json!({ "msgtype": "stream", "stream": stream });
             match self.request("aibot_respond_msg", question, &body) {
                 // The service may have closed the question meanwhile.
-                Err(SendError::Undeliverable(cause)) => {
+                Err(ChannelError::Undeliverable(cause)) => {
                     log::info!(target: "channel", "wecom: {cause}; sending to the chat");
                 }
                 other => return other.map(|()| id),
@@ -158,8 +155,7 @@ impl Channel for WeCom {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let checked = self.listener.check(self);
-        checked.map_err(SendError::into_error)?;
+        self.listener.check(self)?;
         Ok(Identity { id: self.bot_id.clone(), name: self.bot_id.clone() })
     }
 
@@ -169,7 +165,7 @@ impl Channel for WeCom {
 }
 
 impl WeCom {
-    fn request(&self, command: &str, id: &str, body: &Value) -> Result<(), SendError> {
+    fn request(&self, command: &str, id: &str, body: &Value) -> Result<(), ChannelError> {
         let request = json!({ "cmd": command, "headers": { "req_id": id }, "body": body });
         let is_response =
             |frame: &Value| frame["headers"]["req_id"] == id && frame["errcode"].is_i64();
@@ -178,16 +174,15 @@ impl WeCom {
     }
 }
 
-fn check_response(response: &Value) -> Result<(), SendError> {
+fn check_response(response: &Value) -> Result<(), ChannelError> {
     let code = response["errcode"].as_i64().unwrap_or_default();
     let cause = response["errmsg"].as_str().unwrap_or("no reason");
     let cause = format!("error {code}: {cause}");
     match code {
         0 => Ok(()),
-        _ if RATE_LIMIT_CODES.contains(&code) => {
-            Err(SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause))
-        }
-        _ => Err(SendError::Undeliverable(cause)),
+        // Too many requests of an app, and of a chat.
+        45_009 | 45_033 | 846_607 => Err(ChannelError::rate_limited(cause)),
+        _ => Err(ChannelError::Undeliverable(cause)),
     }
 }
 

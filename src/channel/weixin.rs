@@ -9,8 +9,8 @@ use super::encrypted_file;
 use super::service_client::{ServiceClient, ServiceRequest, TIMEOUTS, failure};
 use super::setup::ChannelSetup;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, LoginDialog,
-    LoginOutcome, Part, QuotedText, RateLimit, RemoteFile, SendError, Sender,
+    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
+    LoginDialog, LoginOutcome, Part, QuotedText, RateLimit, RemoteFile, Sender,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::user_text::UserText;
@@ -152,8 +152,7 @@ impl Channel for Weixin {
         };
         loop {
             let left = end.saturating_sub(signal::now());
-            let Some(news) = self.fetch_news(&position, left).map_err(SendError::into_error)?
-            else {
+            let Some(news) = self.fetch_news(&position, left)? else {
                 return Ok(());
             };
             let messages = news["msgs"].as_array().into_iter().flatten();
@@ -178,9 +177,9 @@ impl Channel for Weixin {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         if part.file.is_some() {
-            return Err(SendError::Undeliverable("files are not sent to WeChat".into()));
+            return Err(ChannelError::Undeliverable("files are not sent to WeChat".into()));
         }
         let user = &destination.chat.id;
         let facts = match &destination.reply_facts {
@@ -189,7 +188,7 @@ impl Channel for Weixin {
         };
         let Some(context) = facts["context"].as_str() else {
             let cause = "WeChat takes a message only after one of the user";
-            return Err(SendError::RecipientRefused(cause.to_owned()));
+            return Err(ChannelError::RecipientRefused(cause.to_owned()));
         };
         let age = self.clock.timestamp().as_second() - facts["at"].as_i64().unwrap_or_default();
         let context = if age > CONTEXT_AGE_SECS {
@@ -245,7 +244,7 @@ impl Channel for Weixin {
             ));
         };
         let noted = self.post("/ilink/bot/msg/notifystart", json!({}));
-        noted.map_err(SendError::into_error)?;
+        noted?;
         Ok(Identity {
             id: digest(token.expose().as_bytes())[..16].to_owned(),
             name: "the linked account".to_owned(),
@@ -261,7 +260,7 @@ impl Channel for Weixin {
                 Err(error) => return Err(error),
             }
         }
-        self.link(dialog).map_err(SendError::into_error)
+        Ok(self.link(dialog)?)
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -271,7 +270,7 @@ impl Channel for Weixin {
 
 impl Weixin {
     /// Asks for the messages after `position`. `None` if there are none in time.
-    fn fetch_news(&self, position: &str, wait: Duration) -> Result<Option<Value>, SendError> {
+    fn fetch_news(&self, position: &str, wait: Duration) -> Result<Option<Value>, ChannelError> {
         let body = with_base_info(json!({ "get_updates_buf": position })).to_string();
         let headers = [uin_header()];
         let request = ServiceRequest {
@@ -287,11 +286,11 @@ impl Weixin {
         match self.look_client.request_once(&request) {
             Ok(response) => self.client.read_success(&response).and_then(check).map(Some),
             Err(error) if error.is::<ResponseTimeout>() => Ok(None),
-            Err(error) => Err(SendError::Unavailable(failure(error)?)),
+            Err(error) => Err(ChannelError::Unavailable(failure(error)?)),
         }
     }
 
-    fn post(&self, path: &str, body: Value) -> Result<Value, SendError> {
+    fn post(&self, path: &str, body: Value) -> Result<Value, ChannelError> {
         let body = with_base_info(body).to_string();
         let headers = [uin_header()];
         let response = self.client.exchange(&ServiceRequest {
@@ -302,7 +301,7 @@ impl Weixin {
         check(response)
     }
 
-    fn config_of(&self, user: &str, context: &str) -> Result<Value, SendError> {
+    fn config_of(&self, user: &str, context: &str) -> Result<Value, ChannelError> {
         let request = json!({ "ilink_user_id": user, "context_token": context });
         self.post("/ilink/bot/getconfig", request)
     }
@@ -327,10 +326,10 @@ impl Weixin {
     }
 
     /// A younger token for the chat, if the service gives one.
-    fn refresh_context(&self, user: &str, context: &str) -> Result<String, SendError> {
+    fn refresh_context(&self, user: &str, context: &str) -> Result<String, ChannelError> {
         let config = match self.config_of(user, context) {
             // The token may be good still.
-            Err(SendError::Undeliverable(_) | SendError::RateLimited(..)) => Value::Null,
+            Err(ChannelError::Undeliverable(_) | ChannelError::RateLimited(..)) => Value::Null,
             config => config?,
         };
         let newer = config["context_token"].as_str().filter(|it| !it.is_empty());
@@ -338,7 +337,7 @@ impl Weixin {
     }
 
     /// Shows codes until one was scanned and confirmed.
-    fn link(&self, dialog: &mut dyn LoginDialog) -> Result<LoginOutcome, SendError> {
+    fn link(&self, dialog: &mut dyn LoginDialog) -> Result<LoginOutcome, ChannelError> {
         for _ in 0..MAX_LOGIN_CODES {
             let request = json!({ "local_token_list": [] });
             let code = self.post("/ilink/bot/get_bot_qrcode?bot_type=3", request)?;
@@ -352,7 +351,7 @@ impl Weixin {
             }
         }
         let cause = "no code was scanned in time";
-        Err(SendError::Other(fail(Exit::Refused, cause)))
+        Err(ChannelError::Other(fail(Exit::Refused, cause)))
     }
 
     /// Waits until a code was confirmed. `None` if it has expired.
@@ -360,7 +359,7 @@ impl Weixin {
         &self,
         id: &str,
         dialog: &mut dyn LoginDialog,
-    ) -> Result<Option<LoginOutcome>, SendError> {
+    ) -> Result<Option<LoginOutcome>, ChannelError> {
         let mut host = String::new();
         let mut verification = String::new();
         loop {
@@ -421,7 +420,7 @@ fn with_base_info(mut body: Value) -> Value {
 }
 
 /// Returns a response without an error code.
-fn check(response: Value) -> Result<Value, SendError> {
+fn check(response: Value) -> Result<Value, ChannelError> {
     let codes = ["errcode", "ret"].map(|name| response[name].as_i64().unwrap_or_default());
     let Some(code) = codes.into_iter().find(|code| *code != 0) else {
         return Ok(response);
@@ -429,11 +428,11 @@ fn check(response: Value) -> Result<Value, SendError> {
     let cause = response["errmsg"].as_str().unwrap_or("no reason");
     let cause = format!("error {code}: {cause}");
     Err(match code {
-        EXPIRED_LOGIN => SendError::TokenRejected(format!(
+        EXPIRED_LOGIN => ChannelError::TokenRejected(format!(
             "{cause}; the login has expired: `nanobot channel login weixin`"
         )),
-        RESTRICTED => SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause),
-        _ => SendError::Undeliverable(cause),
+        RESTRICTED => ChannelError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause),
+        _ => ChannelError::Undeliverable(cause),
     })
 }
 

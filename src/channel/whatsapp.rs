@@ -9,8 +9,8 @@ use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::whatsapp_bridge;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
-    RateLimit, RemoteFile, SendError, Sender, WebhookReceipt,
+    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
+    Part, QuotedText, RateLimit, RemoteFile, Sender, WebhookReceipt,
 };
 use crate::error::{Exit, fail};
 use crate::message::user_text::UserText;
@@ -29,11 +29,7 @@ const FILE_HOSTS: &[&str] = &["fbsbx.com"];
 const MAX_UPLOAD_BYTES: u64 = 50_000_000;
 /// Longest word that the service asks us to repeat when a webhook is set up.
 const MAX_CHALLENGE_CHARS: usize = 200;
-/// Error codes (Cloud API, "Error codes"): rate limits, a token that is not accepted, and recipients that take nothing.
-const RATE_LIMIT_CODES: [u64; 5] = [4, 80_007, 130_429, 131_048, 131_056];
-const TOKEN_CODES: [u64; 3] = [0, 10, 190];
-const RECIPIENT_CODES: [u64; 4] = [131_026, 131_030, 131_047, 131_050];
-/// The wait after such a rate limit, for which the service names none.
+/// The wait after a rate limit, for which the service names none.
 const RATE_LIMIT_DELAY: Duration = Duration::from_secs(120);
 
 struct WhatsApp {
@@ -101,7 +97,7 @@ impl Channel for WhatsApp {
         destination: &Destination,
         part: &Part,
         _key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let mut body = json!({ "messaging_product": "whatsapp", "recipient_type": "individual" });
         let recipient = &destination.chat.id;
         body[recipient_key(recipient)] = recipient.as_str().into();
@@ -125,7 +121,7 @@ impl Channel for WhatsApp {
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let path = format!("/{}", percent_encode(&file.id));
-        let media = self.exchange(&ServiceRequest::get(&path)).map_err(SendError::into_error)?;
+        let media = self.exchange(&ServiceRequest::get(&path))?;
         let url = media["url"].as_str().unwrap_or_default();
         if !self.client.owns(url) {
             return Err(fail(Exit::Refused, "the attachment is not at WhatsApp"));
@@ -147,7 +143,7 @@ impl Channel for WhatsApp {
 
     fn identity(&self) -> Result<Identity> {
         let path = format!("/{}?fields=display_phone_number", percent_encode(&self.phone_number));
-        let number = self.exchange(&ServiceRequest::get(&path)).map_err(SendError::into_error)?;
+        let number = self.exchange(&ServiceRequest::get(&path))?;
         let name = number["display_phone_number"].as_str();
         Ok(Identity { name: name.unwrap_or_default().to_owned(), ..self.account() })
     }
@@ -184,29 +180,27 @@ impl WhatsApp {
     }
 
     /// Sends a request, and returns the JSON of its response.
-    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, SendError> {
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, ChannelError> {
         let response = self.client.request(request)?;
         if response.is_success() {
             return self.client.read_success(&response);
         }
-        let body = response.json();
-        let (code, cause) = (body["error"]["code"].as_u64(), response.describe());
-        let is_in = |codes: &[u64]| code.is_some_and(|code| codes.contains(&code));
-        Err(if is_in(&RATE_LIMIT_CODES) {
-            SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
-        } else if is_in(&TOKEN_CODES) {
-            SendError::TokenRejected(format!(
+        let cause = response.describe();
+        // Cloud API, "Error codes".
+        Err(match response.json()["error"]["code"].as_u64() {
+            Some(4 | 80_007 | 130_429 | 131_048 | 131_056) => {
+                ChannelError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
+            }
+            Some(0 | 10 | 190) => ChannelError::TokenRejected(format!(
                 "{cause}; `channels.whatsapp.accessToken` is not accepted"
-            ))
-        } else if is_in(&RECIPIENT_CODES) {
-            SendError::RecipientRefused(cause)
-        } else {
-            SendError::Undeliverable(cause)
+            )),
+            Some(131_026 | 131_030 | 131_047 | 131_050) => ChannelError::RecipientRefused(cause),
+            _ => ChannelError::Undeliverable(cause),
         })
     }
 
     /// Uploads a file; returns the type and the content of its message.
-    fn upload(&self, path: &Path) -> Result<(&'static str, Value), SendError> {
+    fn upload(&self, path: &Path) -> Result<(&'static str, Value), ChannelError> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let (kind, media_type) = file.media_type();
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());

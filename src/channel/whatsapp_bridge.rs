@@ -3,11 +3,11 @@
 //! The bridge keeps nothing: what comes while no poll listens is lost. It names no senders in groups, only the group.
 
 use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
-use super::service_client::{ServiceClient, read_json, to_send_error};
+use super::service_client::{ServiceClient, read_json, to_channel_error};
 use super::setup::ChannelSetup;
 use super::{
-    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText, RemoteFile,
-    SendError, Sender,
+    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
+    RemoteFile, Sender,
 };
 use crate::error::{Exit, fail};
 use crate::message::user_text::UserText;
@@ -52,10 +52,10 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 struct BridgeConnection(WebSocket);
 
 impl FrameConnection for BridgeConnection {
-    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, SendError> {
-        match self.0.next(end).map_err(to_send_error)? {
+    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, ChannelError> {
+        match self.0.next(end).map_err(to_channel_error)? {
             Some(WebSocketEvent::Closed(Some(code), _)) if TOKEN_CODES.contains(&code) => {
-                Err(SendError::TokenRejected(
+                Err(ChannelError::TokenRejected(
                     "the bridge does not accept `channels.whatsapp.bridgeToken`".to_owned(),
                 ))
             }
@@ -63,13 +63,13 @@ impl FrameConnection for BridgeConnection {
         }
     }
 
-    fn send_frame(&mut self, frame: &Value) -> Result<(), SendError> {
+    fn send_frame(&mut self, frame: &Value) -> Result<(), ChannelError> {
         self.0.send_frame(frame)
     }
 }
 
 impl PushService for WhatsAppBridge {
-    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError> {
+    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError> {
         let mut socket = self.client.open_websocket("/")?;
         if let Some(token) = &self.token {
             socket.send_frame(&json!({ "type": "auth", "token": token.expose() }))?;
@@ -82,7 +82,7 @@ impl PushService for WhatsAppBridge {
         frame: &Value,
         _account: &Identity,
         _cache: &mut Value,
-    ) -> Result<FrameContent, SendError> {
+    ) -> Result<FrameContent, ChannelError> {
         match frame["type"].as_str() {
             Some("qr") => {
                 log::warn!(target: "channel", "whatsapp: the bridge is not linked; its terminal shows a QR code");
@@ -116,9 +116,9 @@ impl Channel for WhatsAppBridge {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         if part.file.is_some() {
-            return Err(SendError::Undeliverable("the bridge takes no files".into()));
+            return Err(ChannelError::Undeliverable("the bridge takes no files".into()));
         }
         let chat = &destination.chat.id;
         let to = if chat.contains('@') {
@@ -132,7 +132,7 @@ impl Channel for WhatsAppBridge {
         };
         let response = self.listener.request(self, &request, &is_response)?;
         match response["error"].as_str() {
-            Some(cause) => Err(SendError::Unavailable(format!("the bridge: {cause}"))),
+            Some(cause) => Err(ChannelError::Unavailable(format!("the bridge: {cause}"))),
             None => Ok(key.to_owned()),
         }
     }
@@ -142,8 +142,7 @@ impl Channel for WhatsAppBridge {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let checked = self.listener.check(self);
-        checked.map_err(SendError::into_error)?;
+        self.listener.check(self)?;
         Ok(Identity { id: "bridge".to_owned(), name: "the bridge".to_owned() })
     }
 

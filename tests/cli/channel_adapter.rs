@@ -7,7 +7,7 @@ use nanobot::channel::access::AccessRules;
 use nanobot::channel::setup::ChannelSetup;
 use nanobot::channel::table;
 use nanobot::channel::{
-    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, SendError,
+    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part,
 };
 use nanobot::error::exit_for;
 use nanobot::settings::Config;
@@ -135,7 +135,7 @@ fn a_webhook_gets_each_part_with_its_key() {
     }
     server.script([sends(Response::text(403, "text/plain", "no"))]);
     let failed = channel.send(&to_chat("ops"), &text_part("hello"), "k2");
-    assert!(matches!(failed, Err(SendError::TokenRejected(_))));
+    assert!(matches!(failed, Err(ChannelError::TokenRejected(_))));
 }
 
 #[test]

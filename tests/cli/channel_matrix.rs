@@ -6,7 +6,7 @@ use crate::matrix_server::{BOT, MatrixServer};
 use crate::server::says;
 use crate::story::Story;
 use crate::telegram_server::TelegramServer;
-use nanobot::channel::{AttachmentKind, Batch, Channel, Identity, Part, SendError};
+use nanobot::channel::{AttachmentKind, Batch, Channel, ChannelError, Identity, Part};
 use nanobot::sys::http::{Http, HttpMethod, HttpTimeouts, Network};
 use serde_json::Value;
 use serde_json::json;
@@ -212,19 +212,19 @@ fn failures_have_their_causes() {
     send("!r:h", "k1").unwrap();
     server.fail_next([limit(120_000)]);
     assert!(
-        matches!(send("!r:h", "k2"), Err(SendError::RateLimited(limit, _)) if limit.0.as_secs() == 120)
+        matches!(send("!r:h", "k2"), Err(ChannelError::RateLimited(limit, _)) if limit.0.as_secs() == 120)
     );
     server.fail_next([(500, json!({})), (500, json!({})), (500, json!({}))]);
-    assert!(matches!(send("!r:h", "k3"), Err(SendError::Unavailable(_))));
-    assert!(matches!(send("!gone:h", "k4"), Err(SendError::RecipientRefused(_))));
-    assert!(matches!(send("@ann:h", "k5"), Err(SendError::Undeliverable(_))));
+    assert!(matches!(send("!r:h", "k3"), Err(ChannelError::Unavailable(_))));
+    assert!(matches!(send("!gone:h", "k4"), Err(ChannelError::RecipientRefused(_))));
+    assert!(matches!(send("@ann:h", "k5"), Err(ChannelError::Undeliverable(_))));
     let too_large = || (413, json!({ "errcode": "M_TOO_LARGE" }));
     server.fail_next([too_large()]);
     send("!r:h", "k6").unwrap();
     let plain = json!({ "msgtype": "m.text", "body": "hi", "m.mentions": {} });
     assert_eq!(server.answers("!r:h").last(), Some(&plain));
     server.fail_next([too_large(), too_large()]);
-    assert!(matches!(send("!r:h", "k7"), Err(SendError::Undeliverable(_))));
+    assert!(matches!(send("!r:h", "k7"), Err(ChannelError::Undeliverable(_))));
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn a_page_of_a_proxy_is_neither_a_sent_message_nor_nothing_new() {
         server.fail_next([(200, body)]);
         let failed = send();
         assert!(
-            matches!(&failed, Err(SendError::Unavailable(cause)) if cause.contains(base)),
+            matches!(&failed, Err(ChannelError::Unavailable(cause)) if cause.contains(base)),
             "{failed:?}"
         );
     }

@@ -3,7 +3,7 @@
 use crate::channel_adapter::{Reader, open, open_failure, text_part, to_chat};
 use crate::server::{Response, Server, says, sends};
 use crate::story::Story;
-use nanobot::channel::{AttachmentKind, SendError};
+use nanobot::channel::{AttachmentKind, ChannelError};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -102,7 +102,7 @@ fn answers_are_not_read_as_messages() {
     channel.send(&to_chat("in"), &text_part("answer"), "k").unwrap();
     assert_eq!(server.messages.lock().unwrap()[1]["topic"], "out");
     let bad = channel.send(&to_chat("a/b"), &text_part("x"), "k");
-    assert!(matches!(bad, Err(SendError::Undeliverable(_))));
+    assert!(matches!(bad, Err(ChannelError::Undeliverable(_))));
 }
 
 #[test]
@@ -132,9 +132,9 @@ fn failures_have_their_causes() {
     server.http.script([fails(429), fails(503)]);
     send().unwrap();
     server.http.script([fails(413)]);
-    assert!(matches!(send(), Err(SendError::Undeliverable(_))));
+    assert!(matches!(send(), Err(ChannelError::Undeliverable(_))));
     server.http.script([fails(500), fails(500), fails(500)]);
-    assert!(matches!(send(), Err(SendError::Unavailable(_))));
+    assert!(matches!(send(), Err(ChannelError::Unavailable(_))));
     let mut reader = Reader { channel: &*channel, cursor: None };
     server.http.script([fails(403)]);
     assert_eq!(reader.failure(), 77);
@@ -158,7 +158,7 @@ fn a_page_of_a_proxy_is_neither_a_sent_message_nor_nothing_new() {
     let failed = channel.send(&to_chat("in"), &text_part("x"), "k");
     let base = server.keys()["server"].clone();
     assert!(
-        matches!(&failed, Err(SendError::Unavailable(cause)) if cause.contains(base.as_str().unwrap())),
+        matches!(&failed, Err(ChannelError::Unavailable(cause)) if cause.contains(base.as_str().unwrap())),
         "{failed:?}"
     );
     server.publish("in", "before");

@@ -14,8 +14,8 @@ use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    Batch, Channel, Chat, Destination, Identity, InboundMessage, LoginDialog, LoginOutcome, Part,
-    RateLimit, RemoteFile, SendError,
+    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, LoginDialog,
+    LoginOutcome, Part, RemoteFile,
 };
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
@@ -53,8 +53,6 @@ const CHANNEL_TYPES: [u64; 4] = [0, 2, 5, 13];
 const THREAD_TYPES: [u64; 3] = [10, 11, 12];
 /// Codes of requests that come too fast, without status 429.
 const RATE_LIMIT_CODES: [u64; 2] = [20028, 40003];
-/// The wait that such a code stands for.
-const CODED_RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
 /// The permissions that the bot needs: to see channels, read their history, write in them and in threads, attach files, and
 /// react.
 const PERMISSIONS: u64 = 1024 + 65_536 + 2048 + 274_877_906_944 + 32_768 + 64;
@@ -114,7 +112,7 @@ impl ConversationService for Discord {
     const LOOK_INTERVAL: Duration = LOOK_INTERVAL;
     type Connection = GatewayConnection;
 
-    fn conversations(&self, cache: &mut Value) -> Result<Vec<Conversation>, SendError> {
+    fn conversations(&self, cache: &mut Value) -> Result<Vec<Conversation>, ChannelError> {
         let mut all = self.direct_chats(cache)?;
         for server in self.servers(cache)? {
             all.extend(self.channels_of(&server)?);
@@ -129,7 +127,7 @@ impl ConversationService for Discord {
         account: &Identity,
         conversation: &Conversation,
         position: u64,
-    ) -> Result<Vec<ConversationEntry>, SendError> {
+    ) -> Result<Vec<ConversationEntry>, ChannelError> {
         let id = &conversation.id;
         let parent = if conversation.is_direct { None } else { self.parent_of(id)? };
         if !conversation.is_direct && !self.reads(parent.as_ref().unwrap_or(id)) {
@@ -147,7 +145,7 @@ impl ConversationService for Discord {
                 percent_encode(id)
             );
             let page = match self.client.get(&path) {
-                Err(error @ SendError::RecipientRefused(_)) => {
+                Err(error @ ChannelError::RecipientRefused(_)) => {
                     self.closed_channels.lock().ignore_poison().insert(id.clone());
                     return Err(error);
                 }
@@ -166,7 +164,7 @@ impl ConversationService for Discord {
         }
     }
 
-    fn connect(&self, cache: &mut Value) -> Result<Option<GatewayConnection>, SendError> {
+    fn connect(&self, cache: &mut Value) -> Result<Option<GatewayConnection>, ChannelError> {
         let properties = json!({ "os": "linux", "browser": "nanobot", "device": "nanobot" });
         let login = GatewayLogin {
             url: &self.gateway_url,
@@ -185,7 +183,7 @@ impl ConversationService for Discord {
         cache: &mut Value,
         account: &Identity,
         end: Duration,
-    ) -> Result<Option<Conversation>, SendError> {
+    ) -> Result<Option<Conversation>, ChannelError> {
         loop {
             let next = connection.next_event(end);
             cache["session"] = connection.session().clone();
@@ -211,7 +209,7 @@ impl ConversationService for Discord {
         }
     }
 
-    fn pause(&self, duration: Duration) -> Result<(), SendError> {
+    fn pause(&self, duration: Duration) -> Result<(), ChannelError> {
         self.client.pause(duration)
     }
 }
@@ -232,19 +230,19 @@ impl Channel for Discord {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let Chat { id, thread, .. } = &destination.chat;
         let channel = thread.as_ref().unwrap_or(id);
         match self.create_message(channel, destination, part, key) {
             // A recipient may be a user's id.
-            Err(SendError::Undeliverable(cause)) if destination.reply_facts.is_null() => {
+            Err(ChannelError::Undeliverable(cause)) if destination.reply_facts.is_null() => {
                 match self.open_direct(id) {
                     Ok(chat) => {
                         let channel = chat["id"].as_str().unwrap_or_default();
                         self.create_message(channel, destination, part, key)
                     }
-                    Err(SendError::RecipientRefused(_) | SendError::Undeliverable(_)) => {
-                        Err(SendError::Undeliverable(cause))
+                    Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
+                        Err(ChannelError::Undeliverable(cause))
                     }
                     Err(error) => Err(error),
                 }
@@ -284,11 +282,11 @@ impl Channel for Discord {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let account = self.client.get("/users/@me").map_err(SendError::into_error)?;
+        let account = self.client.get("/users/@me")?;
         let text = |name: &str| account[name].as_str().map(str::to_owned);
         match (text("id"), text("username")) {
             (Some(id), Some(name)) => Ok(Identity { id, name }),
-            _ => Err(self.client.unexpected_response().into_error()),
+            _ => Err(self.client.unexpected_response().into()),
         }
     }
 
@@ -328,7 +326,7 @@ impl Discord {
     }
 
     /// The direct chats with allowed users, and those that events have told of.
-    fn direct_chats(&self, cache: &mut Value) -> Result<Vec<Conversation>, SendError> {
+    fn direct_chats(&self, cache: &mut Value) -> Result<Vec<Conversation>, ChannelError> {
         let mut chats = Vec::new();
         for user in self.access.direct_ids().filter(|id| *id != "*") {
             if cache["direct"].get(user).is_some() {
@@ -344,7 +342,7 @@ impl Discord {
                     });
                 }
                 // The user does not exist, or shares no server with us.
-                Err(SendError::RecipientRefused(cause) | SendError::Undeliverable(cause)) => {
+                Err(ChannelError::RecipientRefused(cause) | ChannelError::Undeliverable(cause)) => {
                     log::warn!(target: "channel", "discord: no direct chat with {user}: {cause}");
                     cache["direct"][user] = Value::Null;
                 }
@@ -361,13 +359,13 @@ impl Discord {
         Ok(chats)
     }
 
-    fn open_direct(&self, user: &str) -> Result<Value, SendError> {
+    fn open_direct(&self, user: &str) -> Result<Value, ChannelError> {
         let body = json!({ "recipient_id": user });
         self.client.post("/users/@me/channels", &body)
     }
 
     /// The ids of the servers that we are in.
-    fn servers(&self, cache: &mut Value) -> Result<Vec<String>, SendError> {
+    fn servers(&self, cache: &mut Value) -> Result<Vec<String>, ChannelError> {
         let now = self.clock.timestamp().as_second();
         let age = now - cache["listed_at"].as_i64().unwrap_or_default();
         if !(0..LIST_LIFETIME_SECS).contains(&age) {
@@ -383,7 +381,7 @@ impl Discord {
     }
 
     /// The channels and active threads of a server, each with its last message.
-    fn channels_of(&self, server: &str) -> Result<Vec<Conversation>, SendError> {
+    fn channels_of(&self, server: &str) -> Result<Vec<Conversation>, ChannelError> {
         let path = format!("/guilds/{}", percent_encode(server));
         let channels = self.client.get(&format!("{path}/channels"))?;
         let threads = self.client.get(&format!("{path}/threads/active"))?;
@@ -415,7 +413,7 @@ impl Discord {
     }
 
     /// The channel of a thread; `None` for a channel. A thread that is not active is asked for.
-    fn parent_of(&self, channel: &str) -> Result<Option<String>, SendError> {
+    fn parent_of(&self, channel: &str) -> Result<Option<String>, ChannelError> {
         if let Some(parent) = self.parents.lock().ignore_poison().get(channel) {
             return Ok(Some(parent.clone()).filter(|parent| !parent.is_empty()));
         }
@@ -434,7 +432,7 @@ impl Discord {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let mut body = json!({
             "content": part.markup,
             "nonce": &digest(key.as_bytes())[..NONCE_CHARS],
@@ -463,8 +461,7 @@ impl Discord {
         let response = self.client.request(&request)?;
         let code = response.json()["code"].as_u64().unwrap_or_default();
         if RATE_LIMIT_CODES.contains(&code) {
-            let limit = RateLimit(CODED_RATE_LIMIT_DELAY);
-            return Err(SendError::RateLimited(limit, response.describe()));
+            return Err(ChannelError::rate_limited(response.describe()));
         }
         let sent = self.client.read_success(&response)?;
         let id = sent["id"].as_str().map(str::to_owned);

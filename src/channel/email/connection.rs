@@ -1,7 +1,7 @@
 //! Connections to mail servers, and what IMAP and SMTP share: retries, logins, errors.
 
 use super::settings::{LoginProof, MailLogin, MailSecurity, MailServer};
-use crate::channel::SendError;
+use crate::channel::ChannelError;
 use crate::channel::service_client::failure;
 use crate::channel::setup::ChannelSetup;
 use crate::sys::clock::Clock;
@@ -58,7 +58,7 @@ impl MailConnector {
     }
 
     /// Connects to a server, with retries.
-    pub(super) fn connect(&self, server: &MailServer) -> Result<MailConnection, SendError> {
+    pub(super) fn connect(&self, server: &MailServer) -> Result<MailConnection, ChannelError> {
         let (host, port) = (&server.host, server.port);
         let is_encrypted = server.security == MailSecurity::Tls;
         let mut attempts = 0;
@@ -77,7 +77,7 @@ impl MailConnector {
             let cause = format!("connect to `{host}:{port}`: {cause}");
             attempts += 1;
             if attempts >= self.max_attempts {
-                return Err(SendError::Unavailable(cause));
+                return Err(ChannelError::Unavailable(cause));
             }
             log::warn!(target: "channel", "email: {cause}; attempt {} of {}", attempts + 1, self.max_attempts);
             let pause = Duration::from_secs(1 << (attempts - 1));
@@ -86,7 +86,7 @@ impl MailConnector {
     }
 
     /// The server with a token in the place of the command that prints it.
-    pub(super) fn with_token(&self, server: &MailServer) -> Result<MailServer, SendError> {
+    pub(super) fn with_token(&self, server: &MailServer) -> Result<MailServer, ChannelError> {
         let mut server = server.clone();
         if let Some(login) = &mut server.login
             && let LoginProof::TokenCommand(command) = &login.proof
@@ -102,15 +102,15 @@ impl MailConnector {
 
 impl MailConnection {
     /// Encrypts the connection.
-    pub(super) fn encrypt(self) -> Result<Self, SendError> {
+    pub(super) fn encrypt(self) -> Result<Self, ChannelError> {
         let stream = self.http.start_tls(self.stream, &self.host, self.port);
-        Ok(Self { stream: stream.map_err(|error| to_send_error(error, &self.host))?, ..self })
+        Ok(Self { stream: stream.map_err(|error| to_channel_error(error, &self.host))?, ..self })
     }
 
     /// As [`LineStream::write`].
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), SendError> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
         let written = self.stream.write(bytes);
-        written.map_err(|error| to_send_error(error, &self.host))
+        written.map_err(|error| to_channel_error(error, &self.host))
     }
 
     /// As [`LineStream::read_line`].
@@ -118,21 +118,25 @@ impl MailConnection {
         &mut self,
         into: &mut Vec<u8>,
         limit_bytes: usize,
-    ) -> Result<(), SendError> {
+    ) -> Result<(), ChannelError> {
         let read = self.stream.read_line(into, limit_bytes);
-        read.map_err(|error| to_send_error(error, &self.host))
+        read.map_err(|error| to_channel_error(error, &self.host))
     }
 
     /// As [`LineStream::read_exact`].
-    pub(super) fn read_exact(&mut self, into: &mut Vec<u8>, count: usize) -> Result<(), SendError> {
+    pub(super) fn read_exact(
+        &mut self,
+        into: &mut Vec<u8>,
+        count: usize,
+    ) -> Result<(), ChannelError> {
         let read = self.stream.read_exact(into, count);
-        read.map_err(|error| to_send_error(error, &self.host))
+        read.map_err(|error| to_channel_error(error, &self.host))
     }
 
     /// As [`LineStream::wait_until`].
-    pub(super) fn wait_until(&mut self, end: Duration) -> Result<bool, SendError> {
+    pub(super) fn wait_until(&mut self, end: Duration) -> Result<bool, ChannelError> {
         let waited = self.stream.wait_until(end);
-        waited.map_err(|error| to_send_error(error, &self.host))
+        waited.map_err(|error| to_channel_error(error, &self.host))
     }
 
     /// A server's words on one line, without secrets and control characters.
@@ -147,23 +151,23 @@ impl MailConnection {
     }
 }
 
-fn to_send_error(error: anyhow::Error, host: &str) -> SendError {
+fn to_channel_error(error: anyhow::Error, host: &str) -> ChannelError {
     match failure(error) {
-        Ok(cause) => SendError::Unavailable(format!("`{host}`: {cause}")),
+        Ok(cause) => ChannelError::Unavailable(format!("`{host}`: {cause}")),
         Err(error) => error,
     }
 }
 
 /// The error of a server that speaks another protocol.
-pub(super) fn unexpected(server: &MailServer, protocol: &str) -> SendError {
+pub(super) fn unexpected(server: &MailServer, protocol: &str) -> ChannelError {
     let (host, port) = (&server.host, server.port);
-    SendError::Unavailable(format!("`{host}:{port}` does not respond as {protocol} does"))
+    ChannelError::Unavailable(format!("`{host}:{port}` does not respond as {protocol} does"))
 }
 
 /// The error of a server that cannot encrypt the connection.
-pub(super) fn no_tls(server: &MailServer) -> SendError {
+pub(super) fn no_tls(server: &MailServer) -> ChannelError {
     let (host, port) = (&server.host, server.port);
-    SendError::Misconfigured(format!("`{host}:{port}` offers no TLS"))
+    ChannelError::Misconfigured(format!("`{host}:{port}` offers no TLS"))
 }
 
 /// The SASL mechanism of a login, and the initial response in Base64: XOAUTH2 with a token, else PLAIN (RFC 4616) if the
@@ -196,12 +200,12 @@ impl MailLogin {
     }
 
     /// The error of a login that the server rejects.
-    pub(super) fn rejected(&self, cause: &str) -> SendError {
+    pub(super) fn rejected(&self, cause: &str) -> ChannelError {
         let key = match self.proof {
             LoginProof::Password(_) => self.key,
             LoginProof::Token(_) | LoginProof::TokenCommand(_) => "tokenCommand",
         };
-        SendError::TokenRejected(format!(
+        ChannelError::TokenRejected(format!(
             "{cause}; `channels.email.{key}` is not accepted for `{}`",
             self.user
         ))

@@ -4,7 +4,7 @@
 
 use super::connection::{MailConnection, MailConnector, authentication, no_tls, unexpected};
 use super::settings::{MailSecurity, MailServer, PostAction};
-use crate::channel::{RateLimit, SendError};
+use crate::channel::{ChannelError, RateLimit};
 use base64::Engine as _;
 use base64::alphabet::IMAP_MUTF7;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
@@ -59,7 +59,10 @@ enum ImapOutcome {
 
 impl ImapSession {
     /// Connects, and logs in.
-    pub(super) fn open(connector: &MailConnector, server: &MailServer) -> Result<Self, SendError> {
+    pub(super) fn open(
+        connector: &MailConnector,
+        server: &MailServer,
+    ) -> Result<Self, ChannelError> {
         let server = connector.with_token(server)?;
         let mut connection = connector.connect(&server)?;
         let mut greeting = Vec::new();
@@ -92,7 +95,7 @@ impl ImapSession {
         self.capabilities.iter().any(|it| it == capability)
     }
 
-    fn read_capabilities(&mut self) -> Result<(), SendError> {
+    fn read_capabilities(&mut self) -> Result<(), ChannelError> {
         let mut found = Vec::new();
         self.run_with("CAPABILITY", &mut |response| {
             if let Response::Capabilities(list) = response {
@@ -107,7 +110,7 @@ impl ImapSession {
         Ok(())
     }
 
-    fn log_in(&mut self, server: &MailServer) -> Result<(), SendError> {
+    fn log_in(&mut self, server: &MailServer) -> Result<(), ChannelError> {
         let Some(login) = &server.login else {
             return Ok(());
         };
@@ -116,7 +119,7 @@ impl ImapSession {
             Some((mechanism, response)) => self.authenticate(mechanism, &response)?,
             None if self.has("LOGINDISABLED") => {
                 let cause = format!("`{}` allows no login by password", server.host);
-                return Err(SendError::Misconfigured(cause));
+                return Err(ChannelError::Misconfigured(cause));
             }
             None => {
                 let (user, password) = login.user_and_proof();
@@ -133,7 +136,11 @@ impl ImapSession {
         }
     }
 
-    fn authenticate(&mut self, mechanism: &str, response: &str) -> Result<ImapOutcome, SendError> {
+    fn authenticate(
+        &mut self,
+        mechanism: &str,
+        response: &str,
+    ) -> Result<ImapOutcome, ChannelError> {
         let tag = self.next_tag();
         let is_sent = self.has("SASL-IR");
         let line = if is_sent {
@@ -156,7 +163,7 @@ impl ImapSession {
     }
 
     /// Selects a mailbox.
-    pub(super) fn select(&mut self, mailbox: &str) -> Result<SelectedMailbox, SendError> {
+    pub(super) fn select(&mut self, mailbox: &str) -> Result<SelectedMailbox, ChannelError> {
         let mut selected = SelectedMailbox::default();
         let line = format!("SELECT {}", quoted(&encode_mailbox(mailbox))?);
         let end = self.execute(line.as_bytes(), &mut |response| {
@@ -177,19 +184,19 @@ impl ImapSession {
                 "UNAVAILABLE" | "INUSE" | "LIMIT" => Err(busy(cause)),
                 _ => {
                     let cause = format!("the mailbox `{mailbox}` cannot be opened: {cause}");
-                    Err(SendError::Misconfigured(cause))
+                    Err(ChannelError::Misconfigured(cause))
                 }
             },
             ImapOutcome::Ok if selected.uid_validity == 0 || selected.uid_next == 0 => {
                 let cause = "the server gives mail no lasting numbers (UIDVALIDITY and UIDNEXT)";
-                Err(SendError::Misconfigured(cause.to_owned()))
+                Err(ChannelError::Misconfigured(cause.to_owned()))
             }
             ImapOutcome::Ok => Ok(selected),
         }
     }
 
     /// The numbers of the mails that match, in order.
-    pub(super) fn search(&mut self, criteria: &str) -> Result<Vec<u32>, SendError> {
+    pub(super) fn search(&mut self, criteria: &str) -> Result<Vec<u32>, ChannelError> {
         let mut uids = Vec::new();
         self.run_with(&format!("UID SEARCH {criteria}"), &mut |response| {
             if let Response::MailboxData(MailboxDatum::Search(found)) = response {
@@ -202,7 +209,7 @@ impl ImapSession {
     }
 
     /// Fetches headers up to [`MAX_HEADER_BYTES`], sizes and times of arrival.
-    pub(super) fn fetch_headers(&mut self, uids: &[u32]) -> Result<Vec<FetchedMail>, SendError> {
+    pub(super) fn fetch_headers(&mut self, uids: &[u32]) -> Result<Vec<FetchedMail>, ChannelError> {
         let items = format!("UID RFC822.SIZE INTERNALDATE BODY.PEEK[HEADER]<0.{MAX_HEADER_BYTES}>");
         self.fetch(uids, &items)
     }
@@ -212,14 +219,14 @@ impl ImapSession {
         &mut self,
         uid: u32,
         limit_bytes: usize,
-    ) -> Result<Option<Vec<u8>>, SendError> {
+    ) -> Result<Option<Vec<u8>>, ChannelError> {
         let items = format!("UID BODY.PEEK[]<0.{limit_bytes}>");
         let mails = self.fetch(&[uid], &items)?;
         let mut mails = mails.into_iter().filter(|mail| mail.uid == uid);
         Ok(mails.next().map(|mail| mail.content).filter(|it| !it.is_empty()))
     }
 
-    fn fetch(&mut self, uids: &[u32], items: &str) -> Result<Vec<FetchedMail>, SendError> {
+    fn fetch(&mut self, uids: &[u32], items: &str) -> Result<Vec<FetchedMail>, ChannelError> {
         let mut mails = Vec::new();
         let set: Vec<String> = uids.iter().map(u32::to_string).collect();
         let line = format!("UID FETCH {} ({items})", set.join(","));
@@ -256,7 +263,7 @@ impl ImapSession {
         mailbox: SelectedMailbox,
         uid: u32,
         marks_seen: bool,
-    ) -> Result<(), SendError> {
+    ) -> Result<(), ChannelError> {
         let seen = if marks_seen { " \\Seen" } else { "" };
         let done =
             if mailbox.takes_flags_of_clients { format!(" {DONE_FLAG}") } else { String::new() };
@@ -264,7 +271,7 @@ impl ImapSession {
     }
 
     /// Deletes or moves a mail.
-    pub(super) fn apply(&mut self, action: &PostAction, uid: u32) -> Result<(), SendError> {
+    pub(super) fn apply(&mut self, action: &PostAction, uid: u32) -> Result<(), ChannelError> {
         let delete = format!("UID STORE {uid} +FLAGS.SILENT (\\Deleted)");
         match action {
             PostAction::Keep => Ok(()),
@@ -291,7 +298,7 @@ impl ImapSession {
 
     /// Waits for new mail until `end`, on the clock of `signal::now`. Returns false if none has arrived, and `None` if
     /// the server cannot tell.
-    pub(super) fn idle(&mut self, end: Duration) -> Result<Option<bool>, SendError> {
+    pub(super) fn idle(&mut self, end: Duration) -> Result<Option<bool>, ChannelError> {
         if !self.has("IDLE") {
             return Ok(None);
         }
@@ -301,7 +308,7 @@ impl ImapSession {
         while !has_news && self.connection.wait_until(end)? {
             let raw = self.read_response()?;
             if let Some(ImapOutcome::Refused(cause)) = self.end_of(&tag, &raw) {
-                return Err(SendError::Unavailable(cause));
+                return Err(ChannelError::Unavailable(cause));
             }
             let raw = to_parsable(&raw);
             let response = parse(&raw);
@@ -312,11 +319,11 @@ impl ImapSession {
     }
 
     /// Asks the server for nothing, by which it tells what is new, and by which a connection that broke is noticed.
-    pub(super) fn noop(&mut self) -> Result<(), SendError> {
+    pub(super) fn noop(&mut self) -> Result<(), ChannelError> {
         self.run("NOOP")
     }
 
-    fn run(&mut self, line: &str) -> Result<(), SendError> {
+    fn run(&mut self, line: &str) -> Result<(), ChannelError> {
         self.run_with(line, &mut |_| {})
     }
 
@@ -325,12 +332,12 @@ impl ImapSession {
         &mut self,
         line: &str,
         on_response: &mut dyn FnMut(&Response<'_>),
-    ) -> Result<(), SendError> {
+    ) -> Result<(), ChannelError> {
         match self.execute(line.as_bytes(), on_response)? {
             ImapOutcome::Ok => Ok(()),
             ImapOutcome::Refused(cause) => {
                 let command = line.split(" (").next().unwrap_or_default();
-                Err(SendError::Unavailable(format!("{command}: {cause}")))
+                Err(ChannelError::Unavailable(format!("{command}: {cause}")))
             }
         }
     }
@@ -339,7 +346,7 @@ impl ImapSession {
         &mut self,
         line: &[u8],
         on_response: &mut dyn FnMut(&Response<'_>),
-    ) -> Result<ImapOutcome, SendError> {
+    ) -> Result<ImapOutcome, ChannelError> {
         let tag = self.next_tag();
         let line = [tag.as_bytes(), b" ", line, b"\r\n"].concat();
         self.connection.write(&line)?;
@@ -351,7 +358,7 @@ impl ImapSession {
         &mut self,
         tag: &str,
         on_response: &mut dyn FnMut(&Response<'_>),
-    ) -> Result<ImapOutcome, SendError> {
+    ) -> Result<ImapOutcome, ChannelError> {
         loop {
             let raw = self.read_response()?;
             if let Some(end) = self.end_of(tag, &raw) {
@@ -379,7 +386,7 @@ impl ImapSession {
     }
 
     /// Reads a line with the literals in it.
-    fn read_response(&mut self) -> Result<Vec<u8>, SendError> {
+    fn read_response(&mut self) -> Result<Vec<u8>, ChannelError> {
         let mut raw = Vec::new();
         loop {
             let start = raw.len();
@@ -390,7 +397,7 @@ impl ImapSession {
                 None => return Ok(raw),
                 Some(size) if size.saturating_add(raw.len()) > MAX_RESPONSE_BYTES => {
                     let cause = "the server sends more than was asked for";
-                    return Err(SendError::Unavailable(cause.to_owned()));
+                    return Err(ChannelError::Unavailable(cause.to_owned()));
                 }
                 Some(size) => self.connection.read_exact(&mut raw, size)?,
             }
@@ -434,15 +441,15 @@ fn code_of(cause: &str) -> String {
     code.unwrap_or_default()
 }
 
-fn busy(cause: String) -> SendError {
-    SendError::RateLimited(RateLimit(BUSY_DELAY), cause)
+fn busy(cause: String) -> ChannelError {
+    ChannelError::RateLimited(RateLimit(BUSY_DELAY), cause)
 }
 
 /// A quoted string.
-fn quoted(text: &str) -> Result<String, SendError> {
+fn quoted(text: &str) -> Result<String, ChannelError> {
     if text.chars().any(|letter| !letter.is_ascii() || letter.is_control()) {
         let cause = "a value has letters that this server takes in no command";
-        return Err(SendError::Misconfigured(cause.to_owned()));
+        return Err(ChannelError::Misconfigured(cause.to_owned()));
     }
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");
     Ok(format!("\"{text}\""))

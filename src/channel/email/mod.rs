@@ -17,8 +17,8 @@ mod smtp;
 use super::access::{AccessDecision, AccessRules};
 use super::setup::ChannelSetup;
 use super::{
-    Batch, Channel, Chat, Destination, Identity, InboundMessage, LoginDialog, LoginOutcome, Part,
-    RemoteFile, SendError,
+    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, LoginDialog,
+    LoginOutcome, Part, RemoteFile,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::clock::Clock;
@@ -95,7 +95,7 @@ impl Channel for Email {
         wait: Duration,
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
-        let mut session = self.session().map_err(SendError::into_error)?;
+        let mut session = self.session()?;
         let position = cursor.and_then(|cursor| self.position(cursor));
         self.poll_in(&mut session, position, wait, deliver)?;
         self.sessions.lock().ignore_poison().push(session);
@@ -107,11 +107,11 @@ impl Channel for Email {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let to = &destination.chat.id;
         if !is_address(to) {
             let cause = format!("`{to}` is not a mail address");
-            return Err(SendError::Undeliverable(cause));
+            return Err(ChannelError::Undeliverable(cause));
         }
         if !self.settings.replies && !destination.reply_facts.is_null() {
             log::info!(target: "channel", "email: an answer to {to} was not sent (`channels.email.autoReplyEnabled`)");
@@ -138,7 +138,7 @@ impl Channel for Email {
         let mail_uid = MailUid { uid_validity, uid };
         let mut last_mail = self.last_mail.lock().ignore_poison();
         if last_mail.as_ref().is_none_or(|(found, _)| *found != mail_uid) {
-            let raw = self.fetch_mail(mail_uid).map_err(SendError::into_error)?;
+            let raw = self.fetch_mail(mail_uid)?;
             *last_mail = Some((mail_uid, raw));
         }
         let raw = last_mail.as_ref().map_or(&[][..], |(_, raw)| raw);
@@ -163,8 +163,8 @@ impl Channel for Email {
 
     fn identity(&self) -> Result<Identity> {
         // Mails are taken while SMTP rejects the login: their answers wait.
-        let mut session = self.session().map_err(SendError::into_error)?;
-        let mailbox = self.select(&mut session).map_err(SendError::into_error)?;
+        let mut session = self.session()?;
+        let mailbox = self.select(&mut session)?;
         self.require_verification(&mut session, mailbox)?;
         self.sessions.lock().ignore_poison().push(session);
         let address = &self.settings.from.address;
@@ -174,7 +174,7 @@ impl Channel for Email {
     fn test(&self) -> Result<Identity> {
         let account = self.identity()?;
         let smtp = SmtpSession::open(&self.connector, &self.settings.smtp);
-        smtp.map_err(SendError::into_error)?.quit();
+        smtp?.quit();
         Ok(account)
     }
 
@@ -198,7 +198,7 @@ impl Channel for Email {
 
 impl Email {
     /// A session: one that is not in use and whose connection is open, or a new one.
-    fn session(&self) -> std::result::Result<ImapSession, SendError> {
+    fn session(&self) -> Result<ImapSession, ChannelError> {
         loop {
             let unused = self.sessions.lock().ignore_poison().pop();
             let Some(mut session) = unused else {
@@ -206,7 +206,7 @@ impl Email {
             };
             match session.noop() {
                 Ok(()) => return Ok(session),
-                Err(SendError::Other(error)) => return Err(SendError::Other(error)),
+                Err(ChannelError::Other(error)) => return Err(ChannelError::Other(error)),
                 Err(error) => log::debug!(target: "channel", "email: {error}"),
             }
         }
@@ -214,10 +214,10 @@ impl Email {
 
     /// Logs in at both servers, and selects the mailbox.
     fn log_in(&self) -> Result<(ImapSession, SelectedMailbox)> {
-        let mut session = self.session().map_err(SendError::into_error)?;
-        let mailbox = self.select(&mut session).map_err(SendError::into_error)?;
+        let mut session = self.session()?;
+        let mailbox = self.select(&mut session)?;
         let smtp = SmtpSession::open(&self.connector, &self.settings.smtp);
-        smtp.map_err(SendError::into_error)?.quit();
+        smtp?.quit();
         Ok((session, mailbox))
     }
 
@@ -229,7 +229,7 @@ impl Email {
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
         let end = signal::now().saturating_add(wait);
-        let mailbox = self.select(session).map_err(SendError::into_error)?;
+        let mailbox = self.select(session)?;
         self.require_verification(session, mailbox)?;
         let now = MailPosition {
             uid_validity: mailbox.uid_validity,
@@ -241,10 +241,9 @@ impl Email {
             return deliver(self.batch(now, Vec::new()));
         };
         if position.uid_validity != now.uid_validity {
-            let mails = self.mails_since(session, position.read_at);
-            let mails = mails.map_err(SendError::into_error)?;
+            let mails = self.mails_since(session, position.read_at)?;
             let messages = self.read_all(session, &mails, now.uid_validity);
-            deliver(self.batch(now, messages.map_err(SendError::into_error)?))?;
+            deliver(self.batch(now, messages?))?;
             position = now;
         }
         let mut has_news = position.uid_next < now.uid_next;
@@ -280,7 +279,7 @@ impl Email {
         Batch { messages, cursor }
     }
 
-    fn select(&self, session: &mut ImapSession) -> std::result::Result<SelectedMailbox, SendError> {
+    fn select(&self, session: &mut ImapSession) -> Result<SelectedMailbox, ChannelError> {
         session.select(&self.settings.mailbox)
     }
 
@@ -293,15 +292,13 @@ impl Email {
     ) -> Result<bool> {
         let first = position.uid_next;
         let found = session.search(&format!("UID {first}:*"));
-        let mut uids = found.map_err(SendError::into_error)?;
+        let mut uids = found?;
         // `*` is the last mail, even if its number is lower.
         uids.retain(|uid| *uid >= first);
         let mut has_messages = false;
         for uids in uids.chunks(HEADERS_AT_ONCE) {
-            let mails = session.fetch_headers(uids);
-            let mails = mails.map_err(SendError::into_error)?;
-            let messages = self.read_all(session, &mails, position.uid_validity);
-            let messages = messages.map_err(SendError::into_error)?;
+            let mails = session.fetch_headers(uids)?;
+            let messages = self.read_all(session, &mails, position.uid_validity)?;
             has_messages |= !messages.is_empty();
             position.uid_next = uids.last().map_or(first, |uid| uid.saturating_add(1));
             position.read_at = self.clock.timestamp().as_second();
@@ -316,7 +313,7 @@ impl Email {
         &self,
         session: &mut ImapSession,
         time: i64,
-    ) -> std::result::Result<Vec<FetchedMail>, SendError> {
+    ) -> Result<Vec<FetchedMail>, ChannelError> {
         let time = time - CLOCK_MARGIN_SECS;
         // The search compares days, in the server's zone.
         let day = Timestamp::from_second(time - 24 * 3600).unwrap_or_default();
@@ -335,7 +332,7 @@ impl Email {
         session: &mut ImapSession,
         mails: &[FetchedMail],
         uid_validity: u32,
-    ) -> std::result::Result<Vec<InboundMessage>, SendError> {
+    ) -> Result<Vec<InboundMessage>, ChannelError> {
         let mut messages = Vec::new();
         for mail in mails {
             messages.extend(self.read(session, mail, uid_validity)?);
@@ -349,7 +346,7 @@ impl Email {
         session: &mut ImapSession,
         mail: &FetchedMail,
         uid_validity: u32,
-    ) -> std::result::Result<Option<InboundMessage>, SendError> {
+    ) -> Result<Option<InboundMessage>, ChannelError> {
         let uid = mail.uid;
         let ignore = |reason: &str| {
             log::info!(target: "channel", "email: the mail with UID {uid} is not answered: {reason}");
@@ -402,13 +399,13 @@ impl Email {
 
     /// Waits until there may be new mail. Returns false if there is none at `end`.
     fn wait_for_news(&self, session: &mut ImapSession, end: Duration) -> Result<bool> {
-        if let Some(has_news) = session.idle(end).map_err(SendError::into_error)? {
+        if let Some(has_news) = session.idle(end)? {
             return Ok(has_news);
         }
         let interval = Duration::from_secs(self.settings.poll_interval_secs);
         let left = end.saturating_sub(signal::now());
         signal::sleep(interval.min(left))?;
-        session.noop().map_err(SendError::into_error)?;
+        session.noop()?;
         Ok(true)
     }
 
@@ -422,8 +419,7 @@ impl Email {
         if !verification.is_required || !verification.trusted_ids.is_empty() {
             return Ok(());
         }
-        let servers = verifying_servers(session, mailbox);
-        let servers = servers.map_err(SendError::into_error)?;
+        let servers = verifying_servers(session, mailbox)?;
         let cause =
             "`channels.email.trustedAuthservIds` is empty, and addresses of senders can be forged";
         let Some(first) = servers.first() else {
@@ -444,8 +440,8 @@ impl Email {
         ))
     }
 
-    fn fetch_mail(&self, mail_uid: MailUid) -> std::result::Result<Vec<u8>, SendError> {
-        let gone = || SendError::Unavailable("the mail is gone".to_owned());
+    fn fetch_mail(&self, mail_uid: MailUid) -> Result<Vec<u8>, ChannelError> {
+        let gone = || ChannelError::Unavailable("the mail is gone".to_owned());
         let mut session = self.session()?;
         let mailbox = self.select(&mut session)?;
         if mailbox.uid_validity != mail_uid.uid_validity {
@@ -456,7 +452,7 @@ impl Email {
         raw.ok_or_else(gone)
     }
 
-    fn mark(&self, mail_uid: MailUid) -> std::result::Result<(), SendError> {
+    fn mark(&self, mail_uid: MailUid) -> Result<(), ChannelError> {
         let mut session = self.session()?;
         let mailbox = self.select(&mut session)?;
         if mailbox.uid_validity == mail_uid.uid_validity {
@@ -475,7 +471,7 @@ impl Email {
 fn verifying_servers(
     session: &mut ImapSession,
     mailbox: SelectedMailbox,
-) -> std::result::Result<BTreeSet<String>, SendError> {
+) -> Result<BTreeSet<String>, ChannelError> {
     let first = mailbox.uid_next.saturating_sub(RECENT_MAILS).max(1);
     let uids = session.search(&format!("UID {first}:*"))?;
     if uids.is_empty() {

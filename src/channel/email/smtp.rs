@@ -4,7 +4,7 @@ use super::connection::{
     MailConnection, MailConnector, authentication, no_tls, to_base64, unexpected,
 };
 use super::settings::{LoginProof, MailLogin, MailSecurity, MailServer};
-use crate::channel::{RateLimit, SendError};
+use crate::channel::{ChannelError, RateLimit};
 use std::time::Duration;
 
 /// Maximum size of a line of a reply, in bytes.
@@ -45,13 +45,16 @@ impl SmtpReply {
 
 impl SmtpSession {
     /// Connects, and logs in.
-    pub(super) fn open(connector: &MailConnector, server: &MailServer) -> Result<Self, SendError> {
+    pub(super) fn open(
+        connector: &MailConnector,
+        server: &MailServer,
+    ) -> Result<Self, ChannelError> {
         let server = connector.with_token(server)?;
         let mut session =
             Self { connection: connector.connect(&server)?, server, extensions: Vec::new() };
         let greeting = session.read_reply()?;
         if greeting.code != 220 {
-            return Err(session.refusal(&greeting, SendError::Unavailable));
+            return Err(session.refusal(&greeting, ChannelError::Unavailable));
         }
         session.say_hello()?;
         if session.server.security == MailSecurity::StartTls {
@@ -60,7 +63,7 @@ impl SmtpSession {
             }
             let reply = session.command("STARTTLS")?;
             if reply.code != 220 {
-                return Err(session.refusal(&reply, SendError::Unavailable));
+                return Err(session.refusal(&reply, ChannelError::Unavailable));
             }
             session.connection = session.connection.encrypt()?;
             session.say_hello()?;
@@ -71,13 +74,13 @@ impl SmtpSession {
         Ok(session)
     }
 
-    fn say_hello(&mut self) -> Result<(), SendError> {
+    fn say_hello(&mut self) -> Result<(), ChannelError> {
         let mut reply = self.command(&format!("EHLO {HELLO_NAME}"))?;
         if reply.code >= 500 {
             reply = self.command(&format!("HELO {HELLO_NAME}"))?;
         }
         if !reply.is_success() {
-            return Err(self.refusal(&reply, SendError::Unavailable));
+            return Err(self.refusal(&reply, ChannelError::Unavailable));
         }
         let lines = reply.lines.iter().skip(1);
         let lines = lines.map(|line| String::from_utf8_lossy(line).to_ascii_uppercase());
@@ -100,7 +103,7 @@ impl SmtpSession {
         self.extension(keyword).is_some()
     }
 
-    fn log_in(&mut self, login: &MailLogin) -> Result<(), SendError> {
+    fn log_in(&mut self, login: &MailLogin) -> Result<(), ChannelError> {
         let offered = self.extension("AUTH").unwrap_or_default().to_owned();
         let offers = |mechanism: &str| offered.split(' ').any(|it| it == mechanism);
         let mut reply = match authentication(login, &offers) {
@@ -117,7 +120,7 @@ impl SmtpSession {
             }
             None => {
                 let cause = format!("`{}` offers no login by password", self.server.host);
-                return Err(SendError::Misconfigured(cause));
+                return Err(ChannelError::Misconfigured(cause));
             }
         };
         if reply.code == 334 && matches!(login.proof, LoginProof::Token(_)) {
@@ -126,7 +129,7 @@ impl SmtpSession {
         }
         match reply.code {
             235 => Ok(()),
-            400..500 => Err(self.refusal(&reply, SendError::Unavailable)),
+            400..500 => Err(self.refusal(&reply, ChannelError::Unavailable)),
             _ => {
                 let cause = self.connection.describe(&words_of(&reply));
                 Err(login.rejected(&cause))
@@ -139,14 +142,14 @@ impl SmtpSession {
         &mut self,
         envelope: MailEnvelope<'_>,
         mail: &[u8],
-    ) -> Result<(), SendError> {
+    ) -> Result<(), ChannelError> {
         let MailEnvelope { from, to } = envelope;
         let mut parameters = String::new();
         if let Some(limit) = self.extension("SIZE") {
             let limit = limit.parse::<usize>().unwrap_or(0);
             if limit > 0 && mail.len() > limit {
                 let cause = format!("the mail is larger than the server takes, {limit} bytes");
-                return Err(SendError::Undeliverable(cause));
+                return Err(ChannelError::Undeliverable(cause));
             }
             parameters += &format!(" SIZE={}", mail.len());
         }
@@ -156,7 +159,7 @@ impl SmtpSession {
         if !from.is_ascii() || !to.is_ascii() {
             if !self.has("SMTPUTF8") {
                 let cause = format!("the server takes no address like `{to}` (SMTPUTF8)");
-                return Err(SendError::Undeliverable(cause));
+                return Err(ChannelError::Undeliverable(cause));
             }
             parameters += " SMTPUTF8";
         }
@@ -165,25 +168,25 @@ impl SmtpSession {
             return Err(self.refusal(
                 &reply,
                 match reply.code {
-                    552 | 523 => SendError::Undeliverable,
-                    _ => SendError::Misconfigured,
+                    552 | 523 => ChannelError::Undeliverable,
+                    _ => ChannelError::Misconfigured,
                 },
             ));
         }
         let reply = self.command(&format!("RCPT TO:<{to}>"))?;
         if !reply.is_success() {
-            return Err(self.refusal(&reply, SendError::RecipientRefused));
+            return Err(self.refusal(&reply, ChannelError::RecipientRefused));
         }
         let reply = self.command("DATA")?;
         if reply.code != 354 {
-            return Err(self.refusal(&reply, SendError::Undeliverable));
+            return Err(self.refusal(&reply, ChannelError::Undeliverable));
         }
         self.connection.write(&to_data(mail))?;
         let reply = self.read_reply()?;
         if reply.is_success() {
             Ok(())
         } else {
-            Err(self.refusal(&reply, SendError::Undeliverable))
+            Err(self.refusal(&reply, ChannelError::Undeliverable))
         }
     }
 
@@ -194,12 +197,12 @@ impl SmtpSession {
         }
     }
 
-    fn command(&mut self, line: &str) -> Result<SmtpReply, SendError> {
+    fn command(&mut self, line: &str) -> Result<SmtpReply, ChannelError> {
         self.connection.write(format!("{line}\r\n").as_bytes())?;
         self.read_reply()
     }
 
-    fn read_reply(&mut self) -> Result<SmtpReply, SendError> {
+    fn read_reply(&mut self) -> Result<SmtpReply, ChannelError> {
         let mut lines = Vec::new();
         while lines.len() < MAX_REPLY_LINES {
             let mut line = Vec::new();
@@ -218,13 +221,13 @@ impl SmtpSession {
     }
 
     /// The error of a reply that refuses. A temporary refusal leaves the mail for a later attempt.
-    fn refusal(&self, reply: &SmtpReply, permanent: fn(String) -> SendError) -> SendError {
+    fn refusal(&self, reply: &SmtpReply, permanent: fn(String) -> ChannelError) -> ChannelError {
         let cause = self.connection.describe(&words_of(reply));
         match reply.code {
             // The channel is about to be closed: the server is down.
-            421 => SendError::Unavailable(cause),
-            400..500 => SendError::RateLimited(RateLimit(RETRY_DELAY), cause),
-            530 | 534 | 535 | 538 => SendError::TokenRejected(cause),
+            421 => ChannelError::Unavailable(cause),
+            400..500 => ChannelError::RateLimited(RateLimit(RETRY_DELAY), cause),
+            530 | 534 | 535 | 538 => ChannelError::TokenRejected(cause),
             _ => permanent(cause),
         }
     }

@@ -2,9 +2,9 @@
 //!
 //! A long event comes in several frames, which are joined before they are handed on.
 
-use crate::channel::SendError;
+use crate::channel::ChannelError;
 use crate::channel::push_poll::FrameConnection;
-use crate::channel::service_client::{read_json, to_send_error};
+use crate::channel::service_client::{read_json, to_channel_error};
 use crate::sys::http::{WebSocket, WebSocketEvent};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -57,9 +57,9 @@ impl FeishuConnection {
 }
 
 impl FrameConnection for FeishuConnection {
-    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, SendError> {
+    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, ChannelError> {
         loop {
-            let bytes = match self.socket.next(end).map_err(to_send_error)? {
+            let bytes = match self.socket.next(end).map_err(to_channel_error)? {
                 Some(WebSocketEvent::Binary(bytes)) => bytes,
                 event => return read_json(event),
             };
@@ -74,9 +74,9 @@ impl FrameConnection for FeishuConnection {
         }
     }
 
-    fn send_frame(&mut self, frame: &Value) -> Result<(), SendError> {
+    fn send_frame(&mut self, frame: &Value) -> Result<(), ChannelError> {
         let sent = self.socket.send_binary(encode(frame));
-        sent.map_err(to_send_error)
+        sent.map_err(to_channel_error)
     }
 }
 

@@ -16,8 +16,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, LoginDialog,
-    LoginOutcome, Part, RateLimit, RemoteFile, SendError, WebhookReceipt,
+    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
+    LoginDialog, LoginOutcome, Part, RemoteFile, WebhookReceipt,
 };
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::clock::Clock;
@@ -47,13 +47,6 @@ const MIN_PING_SECS: u64 = 1;
 const MAX_PING_SECS: u64 = 600;
 /// The start of marks that notify people.
 const MENTION_MARKS: &[&str] = &["<at"];
-/// Codes of errors: requests or messages that come too fast, credentials, tokens, and recipients that take nothing.
-const RATE_LIMIT_CODES: [i64; 4] = [11_232, 11_233, 230_020, 99_991_400];
-const CREDENTIAL_CODES: [i64; 6] = [403, 514, 10_003, 10_014, 10_015, 1_000_040_344];
-const TOKEN_CODES: std::ops::RangeInclusive<i64> = 99_991_660..=99_991_670;
-const SCOPE_CODES: [i64; 2] = [99_991_672, 230_027];
-const RECIPIENT_CODES: [i64; 6] = [230_002, 230_006, 230_013, 230_018, 230_029, 230_035];
-const RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
 
 struct Feishu {
     client: ServiceClient,
@@ -119,7 +112,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl PushService for Feishu {
-    fn connect(&self, cache: &mut Value) -> Result<Box<dyn FrameConnection>, SendError> {
+    fn connect(&self, cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError> {
         let request = json!({ "AppID": self.app_id, "AppSecret": self.secret()? });
         let opened = self.exchange(&[], "/callback/ws/endpoint", &request)?;
         let url = opened["data"]["URL"].as_str().unwrap_or_default();
@@ -140,7 +133,7 @@ impl PushService for Feishu {
         frame: &Value,
         account: &Identity,
         _cache: &mut Value,
-    ) -> Result<FrameContent, SendError> {
+    ) -> Result<FrameContent, ChannelError> {
         if frame["method"] != 1 {
             return Ok(FrameContent::default());
         }
@@ -202,7 +195,7 @@ impl Channel for Feishu {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let (kind, content) = match &part.file {
             Some(path) => self.upload(path)?,
             None => content_of(part),
@@ -247,7 +240,7 @@ impl Channel for Feishu {
                 Err(to_error(&response))
             }
         });
-        let bytes = fetched.map_err(SendError::into_error)?;
+        let bytes = fetched?;
         let limit = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
         into.write_all(&bytes[..bytes.len().min(limit)])?;
         Ok(bytes.len() <= limit)
@@ -271,11 +264,11 @@ impl Channel for Feishu {
 
     fn identity(&self) -> Result<Identity> {
         let found = self.get("/open-apis/bot/v3/info");
-        let bot = found.map_err(SendError::into_error)?["bot"].clone();
+        let bot = found?["bot"].clone();
         let text = |name: &str| bot[name].as_str().map(str::to_owned);
         match (text("open_id"), text("app_name")) {
             (Some(id), Some(name)) => Ok(Identity { id, name }),
-            _ => Err(self.client.unexpected_response().into_error()),
+            _ => Err(self.client.unexpected_response().into()),
         }
     }
 
@@ -286,7 +279,7 @@ impl Channel for Feishu {
             return Ok(LoginOutcome::of_line(format!("{name} ({id})")));
         }
         let registered = registration::register(&self.accounts_client, dialog);
-        registered.map_err(SendError::into_error)
+        Ok(registered?)
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -315,10 +308,10 @@ impl Feishu {
     ///
     /// # Errors
     /// It, or the id of the app, is not set.
-    fn secret(&self) -> Result<&str, SendError> {
+    fn secret(&self) -> Result<&str, ChannelError> {
         match &self.app_secret {
             Some(secret) if !self.app_id.is_empty() => Ok(secret.expose()),
-            _ => Err(SendError::Other(fail_with_hint(
+            _ => Err(ChannelError::Other(fail_with_hint(
                 Exit::Config,
                 "`channels.feishu.appId` and `appSecret` are not set",
                 "`nanobot channel login feishu` creates an app",
@@ -326,7 +319,7 @@ impl Feishu {
         }
     }
 
-    fn fetch_token(&self) -> Result<(String, u64), SendError> {
+    fn fetch_token(&self) -> Result<(String, u64), ChannelError> {
         let request = json!({ "app_id": self.app_id, "app_secret": self.secret()? });
         let path = "/open-apis/auth/v3/tenant_access_token/internal";
         let given = self.exchange(&[], path, &request)?;
@@ -335,7 +328,7 @@ impl Feishu {
         Ok((token, given["expire"].as_u64().unwrap_or_default()))
     }
 
-    fn get(&self, path: &str) -> Result<Value, SendError> {
+    fn get(&self, path: &str) -> Result<Value, ChannelError> {
         self.token.with(&|| self.fetch_token(), &|token| {
             let headers = authorization(token);
             let headers = headers.as_slice();
@@ -345,7 +338,7 @@ impl Feishu {
     }
 
     /// Posts JSON that has a `uuid`, so that it may be sent again.
-    fn post(&self, path: &str, request: &Value) -> Result<Value, SendError> {
+    fn post(&self, path: &str, request: &Value) -> Result<Value, ChannelError> {
         self.token.with(&|| self.fetch_token(), &|token| {
             self.exchange(&authorization(token), path, request)
         })
@@ -356,7 +349,7 @@ impl Feishu {
         headers: &[(String, String)],
         path: &str,
         request: &Value,
-    ) -> Result<Value, SendError> {
+    ) -> Result<Value, ChannelError> {
         let body = request.to_string();
         let request = ServiceRequest {
             headers,
@@ -393,7 +386,7 @@ impl Feishu {
     }
 
     /// Uploads a file; returns the type and the content of its message.
-    fn upload(&self, path: &Path) -> Result<(&'static str, Value), SendError> {
+    fn upload(&self, path: &Path) -> Result<(&'static str, Value), ChannelError> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
@@ -434,37 +427,33 @@ fn content_of(part: &Part) -> (&'static str, Value) {
 }
 
 /// The JSON of a response without an error code.
-fn read(response: &ServiceResponse) -> Result<Value, SendError> {
+fn read(response: &ServiceResponse) -> Result<Value, ChannelError> {
     let body = response.json();
     if response.is_success() && body["code"] == 0 { Ok(body) } else { Err(to_error(response)) }
 }
 
-fn to_error(response: &ServiceResponse) -> SendError {
+/// The error of a response, by the service's code.
+fn to_error(response: &ServiceResponse) -> ChannelError {
     let body = response.json();
     let code = body["code"].as_i64();
     let cause = match (code, body["msg"].as_str()) {
         (Some(code), Some(message)) => format!("error {code}: {message}"),
         _ => response.describe(),
     };
-    let is_in = |codes: &[i64]| code.is_some_and(|code| codes.contains(&code));
-    if is_in(&RATE_LIMIT_CODES) {
-        SendError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
-    } else if is_in(&CREDENTIAL_CODES) {
-        SendError::TokenRejected(format!(
-            "{cause}; `channels.feishu.appId` and `appSecret` are not accepted"
-        ))
-    } else if code.is_some_and(|code| TOKEN_CODES.contains(&code)) {
-        SendError::TokenRejected(cause)
-    } else if is_in(&SCOPE_CODES) {
-        SendError::Misconfigured(format!(
+    match code {
+        Some(11_232 | 11_233 | 230_020 | 99_991_400) => ChannelError::rate_limited(cause),
+        Some(403 | 514 | 10_003 | 10_014 | 10_015 | 1_000_040_344) => ChannelError::TokenRejected(
+            format!("{cause}; `channels.feishu.appId` and `appSecret` are not accepted"),
+        ),
+        Some(99_991_660..=99_991_670) => ChannelError::TokenRejected(cause),
+        Some(99_991_672 | 230_027) => ChannelError::Misconfigured(format!(
             "{cause}; give the app this scope in Feishu's developer console"
-        ))
-    } else if is_in(&RECIPIENT_CODES) {
-        SendError::RecipientRefused(cause)
-    } else if code == Some(1) || code == Some(1_000_040_343) {
-        SendError::Unavailable(cause)
-    } else {
-        SendError::Undeliverable(cause)
+        )),
+        Some(230_002 | 230_006 | 230_013 | 230_018 | 230_029 | 230_035) => {
+            ChannelError::RecipientRefused(cause)
+        }
+        Some(1 | 1_000_040_343) => ChannelError::Unavailable(cause),
+        _ => ChannelError::Undeliverable(cause),
     }
 }
 

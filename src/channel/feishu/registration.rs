@@ -1,7 +1,7 @@
 //! The login that creates an app: a device authorization grant (RFC 8628) whose address the user scans as a QR code.
 
 use crate::channel::service_client::{ServiceClient, ServiceRequest};
-use crate::channel::{LoginDialog, LoginOutcome, SendError};
+use crate::channel::{ChannelError, LoginDialog, LoginOutcome};
 use crate::error::{Exit, fail};
 use serde_json::Value;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const PROGRAM_PAGE: &str = "/page/cli?";
 pub(super) fn register(
     client: &ServiceClient,
     dialog: &mut dyn LoginDialog,
-) -> Result<LoginOutcome, SendError> {
+) -> Result<LoginOutcome, ChannelError> {
     let begun = post(
         client,
         &[
@@ -60,12 +60,12 @@ pub(super) fn register(
     Err(refused("the code was not scanned in time"))
 }
 
-fn refused(cause: &str) -> SendError {
-    SendError::Other(fail(Exit::Refused, cause.to_owned()))
+fn refused(cause: &str) -> ChannelError {
+    ChannelError::Other(fail(Exit::Refused, cause.to_owned()))
 }
 
 /// Posts a form. A code that waits for its user comes with an error status, too.
-fn post(client: &ServiceClient, fields: &[(&str, &str)]) -> Result<Value, SendError> {
+fn post(client: &ServiceClient, fields: &[(&str, &str)]) -> Result<Value, ChannelError> {
     let mut form = form_urlencoded::Serializer::new(String::new());
     form.extend_pairs(fields);
     let form = form.finish();

@@ -10,7 +10,7 @@ use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, 
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RemoteFile, SendError,
+    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, RemoteFile,
 };
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
@@ -106,7 +106,7 @@ impl Channel for Matrix {
             }
             if !is_moved && signal::now() < started + left {
                 let pause = EMPTY_SYNC_PAUSE.min(end.saturating_sub(signal::now()));
-                self.client.pause(pause).map_err(SendError::into_error)?;
+                self.client.pause(pause)?;
             }
         }
     }
@@ -116,11 +116,11 @@ impl Channel for Matrix {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let room = &destination.chat.id;
         if !room.starts_with('!') {
             let cause = format!("`{room}` is no room id, which begins with `!`");
-            return Err(SendError::Undeliverable(cause));
+            return Err(ChannelError::Undeliverable(cause));
         }
         let mut content = match &part.file {
             Some(file) => self.upload(file)?,
@@ -190,7 +190,7 @@ impl Channel for Matrix {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let user = self.user_id().map_err(SendError::into_error)?;
+        let user = self.user_id()?;
         Ok(Identity { id: user.to_owned(), name: user.to_owned() })
     }
 
@@ -200,7 +200,7 @@ impl Channel for Matrix {
 }
 
 impl Matrix {
-    fn user_id(&self) -> std::result::Result<&str, SendError> {
+    fn user_id(&self) -> Result<&str, ChannelError> {
         if let Some(user) = self.user_id.get() {
             return Ok(user);
         }
@@ -210,7 +210,7 @@ impl Matrix {
     }
 
     /// Returns a text that the specification requires in a response.
-    fn text_member(&self, body: &Value, name: &str) -> std::result::Result<String, SendError> {
+    fn text_member(&self, body: &Value, name: &str) -> Result<String, ChannelError> {
         let text = body[name].as_str().map(str::to_owned);
         text.ok_or_else(|| self.client.unexpected_response())
     }
@@ -225,7 +225,7 @@ impl Matrix {
             path += &format!("&since={}", percent_encode(since));
         }
         let request = ServiceRequest { wait, ..ServiceRequest::get(&path) };
-        let response = self.client.request(&request).map_err(SendError::into_error)?;
+        let response = self.client.request(&request)?;
         if response.status == 403 {
             return Err(fail(Exit::Refused, response.describe()));
         }
@@ -234,8 +234,7 @@ impl Matrix {
             return Err(fail(Exit::Config, cause));
         }
         let synced = response.json();
-        let position = self.text_member(&synced, "next_batch");
-        position.map_err(SendError::into_error)?;
+        self.text_member(&synced, "next_batch")?;
         Ok(synced)
     }
 
@@ -245,7 +244,7 @@ impl Matrix {
         if rooms.as_object().is_none_or(serde_json::Map::is_empty) {
             return Ok(());
         }
-        let user = self.user_id().map_err(SendError::into_error)?;
+        let user = self.user_id()?;
         for invitation in sync::invitations(rooms, user) {
             let room = invitation.chat.id.clone();
             let inviter = &invitation.from.id;
@@ -268,8 +267,8 @@ impl Matrix {
                 Ok(response) if response.is_success() => continue,
                 Ok(response) => response.describe(),
                 // The room of an unknown sender on a server that is down must not end the poll.
-                Err(SendError::Unavailable(cause)) if decision == AccessDecision::Pair => cause,
-                Err(error) => return Err(error.into_error()),
+                Err(ChannelError::Unavailable(cause)) if decision == AccessDecision::Pair => cause,
+                Err(error) => return Err(error.into()),
             };
             log::warn!(target: "channel", "matrix: cannot join {room}: {cause}");
         }
@@ -333,7 +332,7 @@ impl Matrix {
         if next.is_none() {
             return Ok(starts);
         }
-        let user = self.user_id().map_err(SendError::into_error)?;
+        let user = self.user_id()?;
         let mut entry = RoomEntry::find(&update.events, user);
         let is_invitation = |entry| matches!(entry, Some(RoomEntry::Invited(_)));
         // The number of pages back to our entry.
@@ -366,9 +365,9 @@ impl Matrix {
             percent_encode(start),
             percent_encode(since)
         );
-        let page = self.client.get(&path).map_err(SendError::into_error)?;
+        let page = self.client.get(&path)?;
         let Some(mut events) = page["chunk"].as_array().cloned() else {
-            return Err(self.client.unexpected_response().into_error());
+            return Err(self.client.unexpected_response().into());
         };
         events.reverse();
         Ok((events, page["end"].as_str().map(str::to_owned)))
@@ -382,7 +381,7 @@ impl Matrix {
         is_first: bool,
         cursor: &mut Value,
     ) -> Result<Vec<InboundMessage>> {
-        let user = self.user_id().map_err(SendError::into_error)?;
+        let user = self.user_id()?;
         let events = if is_first { RoomEntry::events_since(events, user) } else { events };
         self.notice_encryption(&update.room_id, events, cursor)?;
         if !events.iter().any(|event| sync::is_from_others(event, user)) {
@@ -405,9 +404,9 @@ impl Matrix {
         }
         let room = percent_encode(&update.room_id);
         let path = format!("/_matrix/client/v3/rooms/{room}/joined_members");
-        let members = self.client.get(&path).map_err(SendError::into_error)?;
+        let members = self.client.get(&path)?;
         let Some(joined) = members["joined"].as_object() else {
-            return Err(self.client.unexpected_response().into_error());
+            return Err(self.client.unexpected_response().into());
         };
         let count = joined.len() as u64;
         update.members = Some(count);
@@ -429,7 +428,7 @@ impl Matrix {
         let content = json!({ "msgtype": "m.notice", "body": ENCRYPTION_NOTICE, "m.mentions": {} });
         // The key is the same for the room, so that the notice is shown once even after a crash.
         let key = format!("encrypted-{room}");
-        let response = self.put_event(room, &key, &content).map_err(SendError::into_error)?;
+        let response = self.put_event(room, &key, &content)?;
         if !response.is_success() {
             log::warn!(target: "channel", "matrix: no notice in {room}: {}", response.describe());
         }
@@ -443,7 +442,7 @@ impl Matrix {
         room: &str,
         key: &str,
         content: &Value,
-    ) -> std::result::Result<ServiceResponse, SendError> {
+    ) -> Result<ServiceResponse, ChannelError> {
         let path = format!(
             "/_matrix/client/v3/rooms/{}/send/m.room.message/{}",
             percent_encode(room),
@@ -455,7 +454,7 @@ impl Matrix {
     }
 
     /// Uploads a file; returns the content of its message.
-    fn upload(&self, file: &Path) -> std::result::Result<Value, SendError> {
+    fn upload(&self, file: &Path) -> Result<Value, ChannelError> {
         let file = UploadFile::read(file, self.max_media_bytes)?;
         let (kind, media_type) = file.media_type();
         let path = format!("/_matrix/media/v3/upload?filename={}", percent_encode(&file.name));

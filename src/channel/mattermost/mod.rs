@@ -15,7 +15,7 @@ use super::service_client::{ServiceClient, ServiceRequest, next_json};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RemoteFile, SendError,
+    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, RemoteFile,
 };
 use crate::error::{Exit, fail};
 use crate::sys::http::WebSocket;
@@ -108,7 +108,7 @@ impl ConversationService for Mattermost {
     const LOOK_INTERVAL: Duration = LOOK_INTERVAL;
     type Connection = WebSocket;
 
-    fn conversations(&self, _cache: &mut Value) -> Result<Vec<Conversation>, SendError> {
+    fn conversations(&self, _cache: &mut Value) -> Result<Vec<Conversation>, ChannelError> {
         let listed = self.client.get("/api/v4/users/me/channels");
         let listed = listed.map_err(|error| self.misconfigured(error))?;
         let channels = listed.as_array();
@@ -130,7 +130,7 @@ impl ConversationService for Mattermost {
         account: &Identity,
         conversation: &Conversation,
         position: u64,
-    ) -> Result<Vec<ConversationEntry>, SendError> {
+    ) -> Result<Vec<ConversationEntry>, ChannelError> {
         let posts = self.posts_since(&conversation.id, position)?;
         let reader = PostReader {
             account,
@@ -149,7 +149,7 @@ impl ConversationService for Mattermost {
         Ok(entries)
     }
 
-    fn connect(&self, _cache: &mut Value) -> Result<Option<WebSocket>, SendError> {
+    fn connect(&self, _cache: &mut Value) -> Result<Option<WebSocket>, ChannelError> {
         let socket = self.client.open_websocket("/api/v4/websocket")?;
         Ok(Some(socket))
     }
@@ -160,7 +160,7 @@ impl ConversationService for Mattermost {
         _cache: &mut Value,
         account: &Identity,
         end: Duration,
-    ) -> Result<Option<Conversation>, SendError> {
+    ) -> Result<Option<Conversation>, ChannelError> {
         while let Some(event) = next_json(socket, end)? {
             if let Some(conversation) = post::conversation_of(&event, account)
                 && self.reads_team(event["data"]["team_id"].as_str().unwrap_or_default())
@@ -171,7 +171,7 @@ impl ConversationService for Mattermost {
         Ok(None)
     }
 
-    fn pause(&self, duration: Duration) -> Result<(), SendError> {
+    fn pause(&self, duration: Duration) -> Result<(), ChannelError> {
         self.client.pause(duration)
     }
 }
@@ -192,7 +192,7 @@ impl Channel for Mattermost {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let chat = &destination.chat;
         let sent = match chat.id.strip_prefix('@') {
             Some(name) => {
@@ -204,13 +204,13 @@ impl Channel for Mattermost {
         };
         match sent {
             // A recipient may be a user's id.
-            Err(SendError::RecipientRefused(cause) | SendError::Undeliverable(cause))
+            Err(ChannelError::RecipientRefused(cause) | ChannelError::Undeliverable(cause))
                 if chat.thread.is_none() && destination.reply_facts.is_null() =>
             {
                 match self.direct_channel(&chat.id) {
                     Ok(channel) => self.create_post(&channel, None, part, key),
-                    Err(SendError::RecipientRefused(_) | SendError::Undeliverable(_)) => {
-                        Err(SendError::Undeliverable(cause))
+                    Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
+                        Err(ChannelError::Undeliverable(cause))
                     }
                     Err(error) => Err(error),
                 }
@@ -223,13 +223,15 @@ impl Channel for Mattermost {
         &self,
         destination: &Destination,
         key: &str,
-    ) -> std::result::Result<Option<String>, SendError> {
+    ) -> Result<Option<String>, ChannelError> {
         let channel = percent_encode(&destination.chat.id);
         let path = format!("/api/v4/channels/{channel}/posts?per_page={PAGE_POSTS}");
         let posts = match self.client.get(&path) {
             Ok(list) => post::in_order(&list),
             // The attempt to send will say more; the recipient may be a user.
-            Err(SendError::RecipientRefused(_) | SendError::Undeliverable(_)) => return Ok(None),
+            Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         let sent = posts.iter().find(|post| post["props"][KEY_PROP] == key);
@@ -262,12 +264,9 @@ impl Channel for Mattermost {
 
     fn identity(&self) -> Result<Identity> {
         let account = self.client.get("/api/v4/users/me");
-        let account = account.map_err(|error| self.misconfigured(error).into_error())?;
+        let account = account.map_err(|error| self.misconfigured(error))?;
         let text = |name| self.text_member(&account, name);
-        Ok(Identity {
-            id: text("id").map_err(SendError::into_error)?,
-            name: text("username").map_err(SendError::into_error)?,
-        })
+        Ok(Identity { id: text("id")?, name: text("username")? })
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -287,22 +286,22 @@ impl Mattermost {
     }
 
     /// The error of a request that every server must answer.
-    fn misconfigured(&self, error: SendError) -> SendError {
+    fn misconfigured(&self, error: ChannelError) -> ChannelError {
         match error {
-            SendError::Undeliverable(cause) => {
-                SendError::Misconfigured(format!("`channels.mattermost.serverUrl`: {cause}"))
+            ChannelError::Undeliverable(cause) => {
+                ChannelError::Misconfigured(format!("`channels.mattermost.serverUrl`: {cause}"))
             }
             other => other,
         }
     }
 
-    fn text_member(&self, body: &Value, name: &str) -> Result<String, SendError> {
+    fn text_member(&self, body: &Value, name: &str) -> Result<String, ChannelError> {
         let text = body[name].as_str().map(str::to_owned);
         text.ok_or_else(|| self.client.unexpected_response())
     }
 
     /// The posts of a channel that were written after a time, in order.
-    fn posts_since(&self, channel: &str, since: u64) -> Result<Vec<Value>, SendError> {
+    fn posts_since(&self, channel: &str, since: u64) -> Result<Vec<Value>, ChannelError> {
         let path = format!("/api/v4/channels/{}/posts", percent_encode(channel));
         let first = self.client.get(&format!("{path}?since={since}"))?;
         let mut posts = post::in_order(&first);
@@ -321,7 +320,7 @@ impl Mattermost {
     }
 
     /// Adds the names of the senders, if `allowFrom` has names.
-    fn name_senders(&self, messages: &mut [&mut InboundMessage]) -> Result<(), SendError> {
+    fn name_senders(&self, messages: &mut [&mut InboundMessage]) -> Result<(), ChannelError> {
         let Some(member) = self.settings.matched_member else {
             return Ok(());
         };
@@ -348,7 +347,7 @@ impl Mattermost {
         &self,
         reader: &PostReader<'_>,
         message: &mut InboundMessage,
-    ) -> Result<(), SendError> {
+    ) -> Result<(), ChannelError> {
         let root = message.chat.thread.clone();
         let Some(root) = root.filter(|root| *root != message.id) else {
             return Ok(());
@@ -364,7 +363,7 @@ impl Mattermost {
     }
 
     /// The id of our direct channel with a user.
-    fn direct_channel(&self, user: &str) -> Result<String, SendError> {
+    fn direct_channel(&self, user: &str) -> Result<String, ChannelError> {
         let account = self.client.get("/api/v4/users/me")?;
         let users = json!([account["id"], user]);
         let channel = self.client.post("/api/v4/channels/direct", &users)?;
@@ -377,7 +376,7 @@ impl Mattermost {
         thread: Option<&str>,
         part: &Part,
         key: &str,
-    ) -> Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let mut body = json!({
             "channel_id": channel,
             "message": without_pings(&part.markup, CHANNEL_MENTIONS),
@@ -400,7 +399,7 @@ impl Mattermost {
     }
 
     /// Uploads a file; returns its id.
-    fn upload(&self, channel: &str, path: &Path) -> Result<String, SendError> {
+    fn upload(&self, channel: &str, path: &Path) -> Result<String, ChannelError> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let fields = [("channel_id".to_owned(), channel.to_owned())];
         let (media_type, form) = file.to_form(&fields, "files");

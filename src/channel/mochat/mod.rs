@@ -10,8 +10,8 @@ use super::access::AccessRules;
 use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::{
-    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, QuotedText, RemoteFile,
-    SendError,
+    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
+    RemoteFile,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::user_text::UserText;
@@ -137,14 +137,14 @@ impl Channel for Mochat {
                 let cursor = look.cursor.clone();
                 deliver(Batch { messages, cursor })?;
             }
-            looked.map_err(SendError::into_error)?;
+            looked?;
             let left = end.saturating_sub(signal::now());
             if has_messages || left.is_zero() {
                 return Ok(());
             }
             let pause = left.min(LOOK_INTERVAL);
             if !look.is_single() {
-                self.client.pause(pause).map_err(SendError::into_error)?;
+                self.client.pause(pause)?;
             }
         }
     }
@@ -154,9 +154,9 @@ impl Channel for Mochat {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         if part.file.is_some() {
-            return Err(SendError::Undeliverable("files are not sent to Mochat".into()));
+            return Err(ChannelError::Undeliverable("files are not sent to Mochat".into()));
         }
         let (chat, facts) = (&destination.chat.id, &destination.reply_facts);
         let mut request = json!({ "content": part.plain });
@@ -188,7 +188,7 @@ impl Channel for Mochat {
     /// Proves the token.
     fn identity(&self) -> Result<Identity> {
         let listed = self.post("/api/claw/sessions/list", &json!({}), Duration::ZERO);
-        listed.map_err(SendError::into_error)?;
+        listed?;
         Ok(Identity { id: self.agent_id.clone(), name: self.agent_id.clone() })
     }
 
@@ -206,7 +206,7 @@ impl Channel for Mochat {
 }
 
 impl Mochat {
-    fn post(&self, path: &str, body: &Value, wait: Duration) -> Result<Value, SendError> {
+    fn post(&self, path: &str, body: &Value, wait: Duration) -> Result<Value, ChannelError> {
         let body = body.to_string();
         let response = self.client.exchange(&ServiceRequest {
             is_idempotent: true,
@@ -217,7 +217,7 @@ impl Mochat {
     }
 
     /// The data of a response, which has a code of its own.
-    fn read(&self, response: &Value) -> Result<Value, SendError> {
+    fn read(&self, response: &Value) -> Result<Value, ChannelError> {
         let cause = response["message"].as_str().or(response["name"].as_str());
         let cause = cause.unwrap_or("no reason").to_owned();
         match response["code"].as_i64() {
@@ -225,11 +225,11 @@ impl Mochat {
                 let data = &response["data"];
                 Ok(if data.is_object() { data } else { response }.clone())
             }
-            Some(401) => Err(SendError::TokenRejected(format!(
+            Some(401) => Err(ChannelError::TokenRejected(format!(
                 "{cause}; `channels.mochat.clawToken` is not accepted"
             ))),
-            Some(403) => Err(SendError::RecipientRefused(cause)),
-            Some(code) => Err(SendError::Undeliverable(format!("error {code}: {cause}"))),
+            Some(403) => Err(ChannelError::RecipientRefused(cause)),
+            Some(code) => Err(ChannelError::Undeliverable(format!("error {code}: {cause}"))),
         }
     }
 
@@ -261,7 +261,7 @@ impl MochatLook<'_> {
         sessions.ids.len() == 1 && !sessions.is_all && !has_panels
     }
 
-    fn read_all(&mut self, end: Duration, panels_at: &mut Duration) -> Result<(), SendError> {
+    fn read_all(&mut self, end: Duration, panels_at: &mut Duration) -> Result<(), ChannelError> {
         for session in self.sessions()? {
             let watched = self.watch(&session, end);
             skip_closed(&session, watched)?;
@@ -277,7 +277,7 @@ impl MochatLook<'_> {
         Ok(())
     }
 
-    fn sessions(&self) -> Result<BTreeSet<String>, SendError> {
+    fn sessions(&self) -> Result<BTreeSet<String>, ChannelError> {
         let ChatList { ids, is_all } = &self.mochat.sessions;
         let mut sessions: BTreeSet<String> = ids.iter().cloned().collect();
         if *is_all {
@@ -290,7 +290,7 @@ impl MochatLook<'_> {
     }
 
     /// The panels with their groups.
-    fn panels(&self) -> Result<Vec<(String, String)>, SendError> {
+    fn panels(&self) -> Result<Vec<(String, String)>, ChannelError> {
         let ChatList { ids, is_all } = &self.mochat.panels;
         let mut panels: Vec<(String, String)> =
             ids.iter().map(|id| (id.clone(), String::new())).collect();
@@ -310,7 +310,7 @@ impl MochatLook<'_> {
     }
 
     /// Reads the messages of a session after its position.
-    fn watch(&mut self, session: &str, end: Duration) -> Result<(), SendError> {
+    fn watch(&mut self, session: &str, end: Duration) -> Result<(), ChannelError> {
         let settings = &self.mochat.settings;
         let position = self.cursor["sessions"][session].as_i64();
         let position = position.or(self.mochat.first_positions[session].as_i64());
@@ -346,7 +346,7 @@ impl MochatLook<'_> {
     }
 
     /// Reads the last messages of a panel, and takes those that are new.
-    fn read_panel(&mut self, panel: &str, group: &str) -> Result<(), SendError> {
+    fn read_panel(&mut self, panel: &str, group: &str) -> Result<(), ChannelError> {
         let limit = self.mochat.settings.watch_limit.min(MAX_PANEL_MESSAGES as u64);
         let request = json!({ "panelId": panel, "limit": limit });
         let read =
@@ -441,9 +441,9 @@ impl MochatLook<'_> {
 }
 
 /// Leaves out a chat that is gone, or that we may not read: the others go on.
-fn skip_closed(chat: &str, read: Result<(), SendError>) -> Result<(), SendError> {
+fn skip_closed(chat: &str, read: Result<(), ChannelError>) -> Result<(), ChannelError> {
     match read {
-        Err(SendError::Undeliverable(cause) | SendError::RecipientRefused(cause)) => {
+        Err(ChannelError::Undeliverable(cause) | ChannelError::RecipientRefused(cause)) => {
             log::warn!(target: "channel", "mochat: {chat}: {cause}");
             Ok(())
         }

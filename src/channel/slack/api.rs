@@ -1,18 +1,15 @@
 //! Calls of Slack's Web API, and the errors of its responses.
 
+use crate::channel::ChannelError;
 use crate::channel::service_client::{ServiceClient, ServiceRequest};
 use crate::channel::setup::ChannelSetup;
-use crate::channel::{RateLimit, SendError};
 use crate::sys::secret::Secret;
 use crate::sys::web_url::percent_encode;
 use anyhow::Result;
 use serde_json::Value;
-use std::time::Duration;
 
 /// Hosts of files, besides that of the API. The token is sent to no other.
 const FILE_HOSTS: &[&str] = &["slack.com"];
-/// The wait of a rate limit whose response names none.
-const DEFAULT_RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
 /// Items of a page of a list, as Slack recommends.
 pub(super) const PAGE_ITEMS: usize = 200;
 
@@ -41,7 +38,7 @@ impl WebApi {
         &self,
         method: &str,
         arguments: &[(&str, &str)],
-    ) -> Result<Value, SendError> {
+    ) -> Result<Value, ChannelError> {
         let arguments =
             arguments.iter().map(|(name, value)| format!("{name}={}", percent_encode(value)));
         let path = format!("/{method}?{}", arguments.collect::<Vec<_>>().join("&"));
@@ -55,7 +52,7 @@ impl WebApi {
         arguments: &[(&str, &str)],
         member: &str,
         is_enough: &dyn Fn(&[Value]) -> bool,
-    ) -> Result<Vec<Value>, SendError> {
+    ) -> Result<Vec<Value>, ChannelError> {
         let limit = PAGE_ITEMS.to_string();
         let (mut all, mut cursor) = (Vec::new(), String::new());
         loop {
@@ -78,7 +75,7 @@ impl WebApi {
     }
 
     /// Calls a method that writes. It is not called again when its outcome is unknown.
-    pub(super) fn write(&self, method: &str, body: &Value) -> Result<Value, SendError> {
+    pub(super) fn write(&self, method: &str, body: &Value) -> Result<Value, ChannelError> {
         let (path, body) = (format!("/{method}"), body.to_string());
         self.exchange(&ServiceRequest::post(
             &path,
@@ -87,17 +84,17 @@ impl WebApi {
         ))
     }
 
-    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, SendError> {
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, ChannelError> {
         let body = self.client.exchange(request)?;
         match body["ok"].as_bool() {
             Some(true) => Ok(body),
-            Some(false) => Err(self.to_send_error(&body)),
+            Some(false) => Err(self.to_channel_error(&body)),
             None => Err(self.client.unexpected_response()),
         }
     }
 
     /// The error of a response with `ok: false`.
-    fn to_send_error(&self, body: &Value) -> SendError {
+    fn to_channel_error(&self, body: &Value) -> ChannelError {
         let cause = body["error"].as_str().unwrap_or("unknown error").to_owned();
         match cause.as_str() {
             "invalid_auth"
@@ -108,24 +105,24 @@ impl WebApi {
             | "not_allowed_token_type"
             | "no_permission" => {
                 let key = self.token_key;
-                SendError::TokenRejected(format!("{cause}; `channels.slack.{key}` is not accepted"))
+                ChannelError::TokenRejected(format!(
+                    "{cause}; `channels.slack.{key}` is not accepted"
+                ))
             }
             "missing_scope" => {
                 let needed = body["needed"].as_str().unwrap_or_default();
-                SendError::Misconfigured(format!(
+                ChannelError::Misconfigured(format!(
                     "the app has not the scope `{needed}`: add it, and install the app again"
                 ))
             }
-            "ratelimited" | "rate_limited" => {
-                SendError::RateLimited(RateLimit(DEFAULT_RATE_LIMIT_DELAY), cause)
-            }
+            "ratelimited" | "rate_limited" => ChannelError::rate_limited(cause),
             "internal_error" | "fatal_error" | "service_unavailable" | "request_timeout" => {
-                SendError::Unavailable(cause)
+                ChannelError::Unavailable(cause)
             }
             "cannot_dm_bot" | "messages_tab_disabled" | "restricted_action" | "user_disabled" => {
-                SendError::RecipientRefused(cause)
+                ChannelError::RecipientRefused(cause)
             }
-            _ => SendError::Undeliverable(cause),
+            _ => ChannelError::Undeliverable(cause),
         }
     }
 }

@@ -12,12 +12,12 @@ use super::conversation_poll::{
     self, Conversation, ConversationEntry, ConversationService, EventListener,
 };
 use super::dialect::{self, Dialect};
-use super::service_client::{ServiceRequest, next_json, to_send_error};
+use super::service_client::{ServiceRequest, next_json, to_channel_error};
 use super::setup::ChannelSetup;
 use super::thread_context::{ThreadMessage, context_quotes};
 use super::upload::UploadFile;
 use super::{
-    Batch, Channel, Chat, Destination, Identity, InboundMessage, Part, RemoteFile, SendError,
+    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, RemoteFile,
     WebhookReceipt,
 };
 use crate::error::{Exit, fail};
@@ -118,7 +118,7 @@ impl ConversationService for Slack {
     const LOOK_INTERVAL: Duration = LOOK_INTERVAL;
     type Connection = WebSocket;
 
-    fn conversations(&self, cache: &mut Value) -> Result<Vec<Conversation>, SendError> {
+    fn conversations(&self, cache: &mut Value) -> Result<Vec<Conversation>, ChannelError> {
         let now = self.clock.timestamp().as_second();
         let age = now - cache["listed_at"].as_i64().unwrap_or_default();
         if !(0..LIST_LIFETIME_SECS).contains(&age) {
@@ -144,11 +144,11 @@ impl ConversationService for Slack {
         Ok(conversations.into_iter().flatten().collect())
     }
 
-    fn newest(&self, conversation: &Conversation) -> Result<u64, SendError> {
+    fn newest(&self, conversation: &Conversation) -> Result<u64, ChannelError> {
         let arguments = [("channel", conversation.id.as_str()), ("limit", "1")];
         let history = match self.api.read("conversations.history", &arguments) {
             Ok(history) => history,
-            Err(SendError::Undeliverable(_)) => return Ok(0),
+            Err(ChannelError::Undeliverable(_)) => return Ok(0),
             Err(error) => return Err(error),
         };
         Ok(position_of(&history["messages"][0]["ts"]))
@@ -159,7 +159,7 @@ impl ConversationService for Slack {
         account: &Identity,
         conversation: &Conversation,
         position: u64,
-    ) -> Result<Vec<ConversationEntry>, SendError> {
+    ) -> Result<Vec<ConversationEntry>, ChannelError> {
         let messages = self.messages_after(&conversation.id, position)?;
         let reader = MessageReader {
             account,
@@ -177,7 +177,7 @@ impl ConversationService for Slack {
         Ok(entries)
     }
 
-    fn connect(&self, _cache: &mut Value) -> Result<Option<WebSocket>, SendError> {
+    fn connect(&self, _cache: &mut Value) -> Result<Option<WebSocket>, ChannelError> {
         let Some(api) = &self.app_api else {
             return Ok(None);
         };
@@ -196,15 +196,15 @@ impl ConversationService for Slack {
         _cache: &mut Value,
         account: &Identity,
         end: Duration,
-    ) -> Result<Option<Conversation>, SendError> {
+    ) -> Result<Option<Conversation>, ChannelError> {
         while let Some(envelope) = next_json(socket, end)? {
             if envelope["type"] == "disconnect" {
                 let cause = "the service asks for a new connection";
-                return Err(SendError::Unavailable(cause.to_owned()));
+                return Err(ChannelError::Unavailable(cause.to_owned()));
             }
             if let Some(id) = envelope["envelope_id"].as_str() {
                 let acknowledgement = json!({ "envelope_id": id }).to_string();
-                socket.send(&acknowledgement).map_err(to_send_error)?;
+                socket.send(&acknowledgement).map_err(to_channel_error)?;
             }
             let event = &envelope["payload"]["event"];
             if let Some((conversation, thread)) = message::conversation_of(event, account) {
@@ -216,7 +216,7 @@ impl ConversationService for Slack {
         Ok(None)
     }
 
-    fn pause(&self, duration: Duration) -> Result<(), SendError> {
+    fn pause(&self, duration: Duration) -> Result<(), ChannelError> {
         self.api.client.pause(duration)
     }
 }
@@ -269,7 +269,7 @@ impl Channel for Slack {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let Chat { id, thread, .. } = &destination.chat;
         let channel = self.channel_of(id)?;
         if let Some(file) = &part.file {
@@ -287,7 +287,7 @@ impl Channel for Slack {
         body["markdown_text"] = markdown.as_str().into();
         let sent = match self.api.write("chat.postMessage", &body) {
             // A service without this argument takes mrkdwn.
-            Err(SendError::Undeliverable(cause))
+            Err(ChannelError::Undeliverable(cause))
                 if cause == "no_text" || cause == "invalid_arguments" =>
             {
                 older["text"] = to_mrkdwn(&markdown).into();
@@ -303,7 +303,7 @@ impl Channel for Slack {
         &self,
         destination: &Destination,
         key: &str,
-    ) -> std::result::Result<Option<String>, SendError> {
+    ) -> Result<Option<String>, ChannelError> {
         let Chat { id, thread, .. } = &destination.chat;
         let channel = self.channel_of(id)?;
         let mut arguments = vec![("channel", channel.as_str()), ("include_all_metadata", "true")];
@@ -320,7 +320,9 @@ impl Channel for Slack {
         let messages = match read {
             Ok(messages) => messages,
             // The attempt to send will say more.
-            Err(SendError::Undeliverable(_) | SendError::Misconfigured(_)) => return Ok(None),
+            Err(ChannelError::Undeliverable(_) | ChannelError::Misconfigured(_)) => {
+                return Ok(None);
+            }
             Err(error) => return Err(error),
         };
         let is_sent = |message: &&Value| {
@@ -379,11 +381,11 @@ impl Channel for Slack {
 
     fn identity(&self) -> Result<Identity> {
         let account = self.api.write("auth.test", &json!({}));
-        let account = account.map_err(SendError::into_error)?;
+        let account = account?;
         let text = |name: &str| account[name].as_str().map(str::to_owned);
         match (text("user_id"), text("user")) {
             (Some(id), Some(name)) => Ok(Identity { id, name }),
-            _ => Err(self.api.client.unexpected_response().into_error()),
+            _ => Err(self.api.client.unexpected_response().into()),
         }
     }
 
@@ -398,7 +400,7 @@ impl Channel for Slack {
 
 impl Slack {
     /// The messages of a conversation and its threads after a position, in order.
-    fn messages_after(&self, channel: &str, position: u64) -> Result<Vec<Value>, SendError> {
+    fn messages_after(&self, channel: &str, position: u64) -> Result<Vec<Value>, ChannelError> {
         let arguments = [("channel", channel)];
         // The newest come first. A page is read even if it has nothing new, for the roots of threads in it.
         let is_enough = |page: &[Value]| {
@@ -438,7 +440,7 @@ impl Slack {
         account: &Identity,
         stamp: &str,
         message: &mut InboundMessage,
-    ) -> Result<(), SendError> {
+    ) -> Result<(), ChannelError> {
         let root = message.chat.thread.clone();
         let Some(root) = root.filter(|root| root != stamp) else {
             return Ok(());
@@ -462,7 +464,7 @@ impl Slack {
     }
 
     /// The channel of a recipient, who may be a user.
-    fn channel_of(&self, recipient: &str) -> Result<String, SendError> {
+    fn channel_of(&self, recipient: &str) -> Result<String, ChannelError> {
         if !recipient.starts_with(['U', 'W']) {
             return Ok(recipient.to_owned());
         }
@@ -477,7 +479,7 @@ impl Slack {
         channel: &str,
         thread: Option<&str>,
         path: &Path,
-    ) -> Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let length = file.bytes.len().to_string();
         let arguments = [("filename", file.name.as_str()), ("length", &length)];
@@ -494,7 +496,7 @@ impl Slack {
         };
         let uploaded = self.api.client.request(&request)?;
         if !uploaded.is_success() {
-            return Err(SendError::Undeliverable(uploaded.describe()));
+            return Err(ChannelError::Undeliverable(uploaded.describe()));
         }
         let mut body =
             json!({ "files": [{ "id": id, "title": file.name }], "channel_id": channel });

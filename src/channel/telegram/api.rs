@@ -1,6 +1,6 @@
 //! Calls of the Bot API: addresses, JSON, uploads, and the refusals of the service.
 
-use crate::channel::SendError;
+use crate::channel::ChannelError;
 use crate::channel::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use crate::channel::setup::ChannelSetup;
 use crate::channel::upload::UploadFile;
@@ -21,7 +21,7 @@ pub(super) struct Api {
 pub(super) enum ApiError {
     /// The service refuses what was asked for.
     Refused(ApiRefusal),
-    Failed(SendError),
+    Failed(ChannelError),
 }
 
 /// A response that refuses what was asked for.
@@ -32,8 +32,8 @@ pub(super) struct ApiRefusal {
     pub(super) migrated_to: Option<i64>,
 }
 
-impl From<SendError> for ApiError {
-    fn from(error: SendError) -> Self {
+impl From<ChannelError> for ApiError {
+    fn from(error: ChannelError) -> Self {
         Self::Failed(error)
     }
 }
@@ -54,24 +54,26 @@ impl ApiRefusal {
     }
 }
 
-impl ApiError {
-    /// The error of a part that was not sent.
-    pub(super) fn into_send_error(self) -> SendError {
-        match self {
-            Self::Failed(error) => error,
-            Self::Refused(ApiRefusal { status, cause, .. }) => match status {
-                403 => SendError::RecipientRefused(cause),
-                404 | 409 => SendError::Misconfigured(cause),
-                _ => SendError::Undeliverable(cause),
+/// The error of a part that was not sent.
+impl From<ApiError> for ChannelError {
+    fn from(error: ApiError) -> Self {
+        match error {
+            ApiError::Failed(error) => error,
+            ApiError::Refused(ApiRefusal { status, cause, .. }) => match status {
+                403 => Self::RecipientRefused(cause),
+                404 | 409 => Self::Misconfigured(cause),
+                _ => Self::Undeliverable(cause),
             },
         }
     }
+}
 
-    /// The error of a call that sends nothing, with its status.
-    pub(super) fn into_error(self) -> anyhow::Error {
-        let ApiRefusal { status, cause, .. } = match self {
-            Self::Failed(error) => return error.into_error(),
-            Self::Refused(refusal) => refusal,
+/// The error of a call that sends nothing, with its status.
+impl From<ApiError> for anyhow::Error {
+    fn from(error: ApiError) -> Self {
+        let ApiRefusal { status, cause, .. } = match error {
+            ApiError::Failed(error) => return error.into(),
+            ApiError::Refused(refusal) => refusal,
         };
         let is_about_webhook = cause.to_lowercase().contains("webhook");
         match status {
@@ -123,9 +125,9 @@ impl Api {
             wait,
             ..ServiceRequest::post(&path, "application/json", body.as_bytes())
         };
-        match self.exchange(&request).map_err(ApiError::into_error)? {
+        match self.exchange(&request)? {
             Value::Array(updates) => Ok(updates),
-            _ => Err(self.unexpected_response().into_error()),
+            _ => Err(self.unexpected_response().into()),
         }
     }
 
@@ -134,7 +136,7 @@ impl Api {
     /// # Errors
     /// The run was cancelled.
     pub(super) fn pause(&self, duration: Duration) -> Result<()> {
-        self.client.pause(duration).map_err(SendError::into_error)
+        Ok(self.client.pause(duration)?)
     }
 
     /// Calls a method that is not called again when its outcome is unknown.
@@ -192,7 +194,7 @@ impl Api {
     }
 
     /// The error of a success whose result is not that of the method.
-    pub(super) fn unexpected_response(&self) -> SendError {
+    pub(super) fn unexpected_response(&self) -> ChannelError {
         self.client.unexpected_response()
     }
 

@@ -11,8 +11,8 @@ use super::service_client::MAX_SERVICE_TIMEOUT;
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, Chat, Destination, Identity, InboundMessage, LoginDialog,
-    LoginOutcome, Part, RemoteFile, SendError,
+    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
+    LoginDialog, LoginOutcome, Part, RemoteFile,
 };
 use anyhow::Result;
 use api::{Api, ApiError, ApiRefusal};
@@ -97,12 +97,12 @@ impl Channel for Telegram {
         destination: &Destination,
         part: &Part,
         _key: &str,
-    ) -> std::result::Result<String, SendError> {
+    ) -> Result<String, ChannelError> {
         let sent = match &part.file {
             Some(path) => self.send_file(destination, &UploadFile::read(path, MAX_UPLOAD_BYTES)?),
             None => self.send_text(destination, part),
         };
-        let message = sent.map_err(ApiError::into_send_error)?;
+        let message = sent?;
         let id = message["message_id"].as_i64();
         id.map(|id| id.to_string()).ok_or_else(|| self.api.unexpected_response())
     }
@@ -112,7 +112,7 @@ impl Channel for Telegram {
             return Ok(false);
         }
         let found = self.api.call("getFile", &json!({ "file_id": file.id }));
-        let found = found.map_err(ApiError::into_error)?;
+        let found = found?;
         let path = found["file_path"].as_str().unwrap_or_default();
         self.api.download(path, into, limit_bytes)
     }
@@ -136,9 +136,9 @@ impl Channel for Telegram {
 
     fn identity(&self) -> Result<Identity> {
         let account = self.api.call("getMe", &json!({}));
-        let account = account.map_err(ApiError::into_error)?;
+        let account = account?;
         let id = account["id"].as_i64();
-        let id = id.ok_or_else(|| self.api.unexpected_response().into_error())?;
+        let id = id.ok_or_else(|| self.api.unexpected_response())?;
         Ok(Identity {
             id: id.to_string(),
             name: account["username"].as_str().unwrap_or_default().to_owned(),
@@ -155,7 +155,7 @@ impl Channel for Telegram {
         ];
         let commands = commands.map(|(name, text)| json!({ "command": name, "description": text }));
         let set = self.api.call("setMyCommands", &json!({ "commands": commands }));
-        set.map_err(ApiError::into_error)?;
+        set?;
         Ok(LoginOutcome::of_line(format!("@{name} ({id}); the command menu is set")))
     }
 
@@ -170,11 +170,7 @@ impl Channel for Telegram {
 
 impl Telegram {
     /// Sends a text with markup. Markup that the service cannot parse is sent as plain text.
-    fn send_text(
-        &self,
-        destination: &Destination,
-        part: &Part,
-    ) -> std::result::Result<Value, ApiError> {
+    fn send_text(&self, destination: &Destination, part: &Part) -> Result<Value, ApiError> {
         let mut body = self.message_body(destination);
         body["link_preview_options"] = json!({ "is_disabled": true });
         let mut plain = body.clone();
@@ -190,7 +186,7 @@ impl Telegram {
     }
 
     /// Calls a send method. A group that became a supergroup has another id, which the service names.
-    fn send_message(&self, method: &str, mut body: Value) -> std::result::Result<Value, ApiError> {
+    fn send_message(&self, method: &str, mut body: Value) -> Result<Value, ApiError> {
         match self.api.call(method, &body) {
             Err(ApiError::Refused(ApiRefusal { migrated_to: Some(chat), .. })) => {
                 body["chat_id"] = chat.into();
@@ -200,11 +196,7 @@ impl Telegram {
         }
     }
 
-    fn send_file(
-        &self,
-        destination: &Destination,
-        file: &UploadFile,
-    ) -> std::result::Result<Value, ApiError> {
+    fn send_file(&self, destination: &Destination, file: &UploadFile) -> Result<Value, ApiError> {
         let (method, field) = match file.media_type() {
             (AttachmentKind::Image, _) if file.bytes.len() <= MAX_PHOTO_BYTES => {
                 ("sendPhoto", "photo")

@@ -2,7 +2,7 @@
 //!
 //! These messages are not in the journal: one that cannot be sent is dropped, and none is repeated.
 
-use crate::channel::{Destination, SendError};
+use crate::channel::{ChannelError, Destination};
 use crate::event::Event;
 use crate::message::{Reply, ToolCall};
 use crate::ops::channel::open_channel::ChannelFiles;
@@ -84,7 +84,7 @@ pub(super) fn show(
                     count += 1;
                     if let Err(error) = channel.open.service.send(place, &part, &key) {
                         log::warn!(target: "channel", "{}: progress was not sent: {error}", channel.open.name());
-                        if let SendError::RateLimited(limit, _) = error {
+                        if let ChannelError::RateLimited(limit, _) = error {
                             channel.limit(&place.chat, limit);
                         }
                         break;

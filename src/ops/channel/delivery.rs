@@ -2,7 +2,7 @@
 
 use crate::channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry};
 use crate::channel::settlement::Settlement;
-use crate::channel::{Channel, InboundMessage, SendError};
+use crate::channel::{Channel, ChannelError, InboundMessage};
 use crate::error::Stop;
 use crate::ops::channel::attachments;
 use crate::ops::channel::open_channel::OpenChannel;
@@ -45,11 +45,11 @@ pub(crate) fn deliver(
         }
         Err(error) => {
             // The end of this run says nothing about the service.
-            let is_stop = matches!(&error, SendError::Other(error) if error.is::<Stop>());
+            let is_stop = matches!(&error, ChannelError::Other(error) if error.is::<Stop>());
             let is_too_old = now - entry.created_at > MAX_OUTBOUND_AGE_MILLIS && !is_stop;
             let result = match &error {
-                SendError::RecipientRefused(_) => Some(Settlement::Refused),
-                SendError::Undeliverable(_) => Some(Settlement::GivenUp),
+                ChannelError::RecipientRefused(_) => Some(Settlement::Refused),
+                ChannelError::Undeliverable(_) => Some(Settlement::GivenUp),
                 _ => None,
             };
             let result = result.or(is_too_old.then_some(Settlement::GivenUp));
@@ -60,7 +60,7 @@ pub(crate) fn deliver(
                 Some(_) => "a message was given up",
                 None => "a message waits to be sent",
             };
-            Err(error.into_error().context(state))
+            Err(anyhow::Error::from(error).context(state))
         }
     }
 }
@@ -76,7 +76,7 @@ fn send_parts(
     service: &dyn Channel,
     inbox: &Mutex<ChannelInbox>,
     entry: &OutboundEntry,
-) -> Result<Vec<String>, SendError> {
+) -> Result<Vec<String>, ChannelError> {
     let mut remote_ids = Vec::new();
     for (number, part) in entry.parts.iter().enumerate() {
         if let Some(remote) = entry.sent.get(&number) {

@@ -1,6 +1,6 @@
 //! Transcription of recordings: by a service with OpenAI's interface for speech, or by a command of the user's.
 
-use crate::channel::SendError;
+use crate::channel::ChannelError;
 use crate::channel::upload::UploadFile;
 use crate::error::{Exit, fail};
 use crate::ledger::{CallPurpose, Ledger, ModelCall};
@@ -135,8 +135,8 @@ impl Transcriber<'_> {
         let recording = match UploadFile::read(path, limits.max_bytes) {
             Ok(recording) => recording,
             // It is too large.
-            Err(SendError::Undeliverable(_)) => return Ok(None),
-            Err(error) => return Err(error.into_error()),
+            Err(ChannelError::Undeliverable(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
         };
         let provider = &endpoint.choice.provider;
         let dollars =
