@@ -107,6 +107,18 @@ fn a_file_of_jobs_is_applied_twice_without_a_second_change() {
 }
 
 #[test]
+fn what_all_jobs_will_lack_is_told_once() {
+    let story = story().file(
+        "jobs.yaml",
+        "- {name: a, every: 1h, message: x}\n- {name: b, every: 2h, message: y}\n",
+    );
+    let mut apply = story.command(["cron", "apply", "-f", "jobs.yaml"]);
+    let output = apply.env("SSL_CERT_FILE", "/etc/ca.pem").output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(text.matches("SSL_CERT_FILE under cron").count(), 1, "{text}");
+}
+
+#[test]
 fn nothing_is_changed_if_an_item_is_wrong() {
     let check = |text: &str, words: &str| {
         let story = story().file("jobs.yaml", text);

@@ -64,7 +64,14 @@ pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
             ctx.terminal.print(&format!("✓ Removed job '{name}' ({id})\n"))?;
         }
     }
-    jobs.iter().flat_map(|job| &job.notices).for_each(|notice| ctx.notice(notice));
+    // What many jobs have in common is told once.
+    let mut notices: Vec<&String> = Vec::new();
+    for notice in jobs.iter().flat_map(|job| &job.notices) {
+        if !notices.contains(&notice) {
+            ctx.notice(notice);
+            notices.push(notice);
+        }
+    }
     let saved_message = "the jobs are saved, but cron does not start them";
     let crontab = crontab_sync::report_change(ctx, crontab, saved_message);
     Ok(if crontab == Exit::Answered { exit } else { crontab })

@@ -9,7 +9,7 @@ use crate::sys::ip_ranges::IpRange;
 use crate::sys::process::helper::{HelperTask, receive_task};
 use crate::sys::sync::IgnorePoison;
 use crate::sys::test_dns::TestHosts;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -26,8 +26,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// The most bytes that are read until a TLS client has named its host.
 const MAX_FIRST_BYTES: usize = 128 << 10;
-/// The most connections at a time.
+/// The most connections at a time. Others wait until one ends.
 const MAX_CONNECTIONS: usize = 128;
+/// How often it is looked whether one of the most connections has ended.
+const FULL_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// The most hosts that are counted. The others are not reached: their names could be made up.
 const MAX_HOSTS: usize = 1000;
 
@@ -65,9 +67,11 @@ fn serve(mut run: UnixStream, task: &ProxyTask, listeners: &[TcpListener]) -> io
         listener.set_nonblocking(true)?;
     }
     loop {
+        let is_full = proxy.open.load(Ordering::SeqCst) >= MAX_CONNECTIONS;
+        let accepting = if is_full { &[] } else { listeners };
         let mut fds = vec![PollFd::new(&run, PollFlags::IN)];
-        fds.extend(listeners.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
-        match poll(&mut fds, None) {
+        fds.extend(accepting.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        match poll(&mut fds, is_full.then_some(&FULL_CHECK_INTERVAL)) {
             Err(rustix::io::Errno::INTR) => continue,
             other => other?,
         };
@@ -81,15 +85,12 @@ fn serve(mut run: UnixStream, task: &ProxyTask, listeners: &[TcpListener]) -> io
             line.push(b'\n');
             run.write_all(&line)?;
         }
-        for (listener, _) in listeners.iter().zip(&ready[1..]).filter(|(_, is_ready)| **is_ready) {
+        for (listener, _) in accepting.iter().zip(&ready[1..]).filter(|(_, is_ready)| **is_ready) {
             let own = listener.local_addr()?;
             // The client may be gone again.
             let Ok((client, _)) = listener.accept() else {
                 continue;
             };
-            if proxy.open.load(Ordering::SeqCst) >= MAX_CONNECTIONS {
-                continue;
-            }
             proxy.open.fetch_add(1, Ordering::SeqCst);
             let shared = Arc::clone(&proxy);
             let is_forwarded = own != task.proxy;

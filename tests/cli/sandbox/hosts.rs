@@ -77,7 +77,7 @@ impl Registry {
     }
 }
 
-const TASKS: [Task; 8] = [
+const TASKS: [Task; 9] = [
     ("curl", "curl -fsS --cacert ca.pem https://registry.test:SECURE/page", "page"),
     ("curl", "curl -fsS http://registry.test:PLAIN/page", "page"),
     (
@@ -109,6 +109,17 @@ const TASKS: [Task; 8] = [
         "python3",
         "python3 -c 'import urllib.request as u; print(u.urlopen(\"http://registry.test:PLAIN/page\").read().decode().strip())'",
         "page",
+    ),
+    (
+        "python3",
+        "python3 -c 'import socket
+proxies = [socket.create_connection((\"127.0.0.1\", 3128)) for _ in range(160)]
+for proxy in proxies:
+    proxy.sendall(b\"GET http://registry.test:PLAIN/page HTTP/1.1\\r\\n\\r\\n\")
+    assert b\"page\" in b\"\".join(iter(lambda: proxy.recv(4096), b\"\"))
+    proxy.close()
+print(\"all answered\")'",
+        "all answered",
     ),
 ];
 
