@@ -3,7 +3,7 @@
 
 use super::cache::{CachedResult, McpCache};
 use super::client::sampling::Sampler;
-use super::client::{ClientConfig, ClientPool, UnmakeableFile, sandbox_refusal};
+use super::client::{ChangeablePaths, ClientConfig, ClientPool, UnmakeableFile, sandbox_refusal};
 use super::pin::{self, PinFile, ToolChange};
 use super::protocol::{ContentPart, McpError, ServerAnswer, ServerFeatures};
 use super::{limits, sanitize};
@@ -14,7 +14,6 @@ use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Maximum of retries of a call because the server's offer changed in between.
@@ -126,9 +125,9 @@ impl ToolCatalog {
         }
     }
 
-    /// The paths that `server`, a local program in the sandbox, may change; the last one is its own directory.
-    pub fn writable_places(&self, server: &str) -> Vec<PathBuf> {
-        self.0.clients.writable_places(server)
+    /// The paths that `server` may change, if it is a local program in the sandbox.
+    pub fn changeable_paths(&self, server: &str) -> Option<ChangeablePaths> {
+        self.0.clients.changeable_paths(server)
     }
 
     /// True if the config says that what `server` returns is no content from outside.

@@ -1,7 +1,7 @@
 //! The places that a run may change. Programs of the user's that run beside it, outside of the sandbox, do not see them: they
 //! could execute what the run wrote, however their commands, their config or `PATH` name that.
 
-use crate::mcp::client::changeable_paths;
+use crate::mcp::client::ChangeablePaths;
 use crate::ops::context::Context;
 use crate::policy::file_scope::FileScope;
 use crate::policy::{Policy, Sandbox};
@@ -21,7 +21,10 @@ pub(crate) fn changeable_places(
     let mut places = HiddenPlaces::default();
     add_places(&mut places, &policy.file_scope);
     let servers = settings.servers.iter().filter(|server| !server.is_disabled);
-    places.covered.extend(servers.flat_map(|server| changeable_paths(server, &ctx.paths)));
+    for paths in servers.filter_map(|server| ChangeablePaths::of_server(server, &ctx.paths)) {
+        places.covered.extend(paths.shared);
+        places.covered.push(paths.own);
+    }
     Some(places)
 }
 

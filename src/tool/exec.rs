@@ -245,7 +245,7 @@ impl ExecTool {
         fence.project_files.git = self.files.git_history();
         git_guard::install(reach, &private, &self.tools.path)?;
         fence.mask_configs(&sandbox_spec::git_configs(reach), &private)?;
-        fence.writable.push(private);
+        fence.add_private(private);
         fence.lock_directory.clone_from(&self.lock_directory);
         for (_, value) in &self.env {
             fence.add_links(Path::new(value));
@@ -343,7 +343,7 @@ impl Tool for ExecTool {
         let timeout = arguments["timeout"].as_u64().map_or(self.timeout, Duration::from_secs);
         let is_background = arguments["background"] == true;
         let fence = self.configured_sandbox_spec(is_background)?;
-        let private = fence.as_ref().and_then(|fence| fence.writable.last());
+        let private = fence.as_ref().and_then(SandboxSpec::private);
         let (script, input) = if command.len() < MAX_ARGUMENT_BYTES {
             (command.to_owned(), None)
         } else {
@@ -488,8 +488,8 @@ impl ExecTool {
             fence.project_files.access_now = Some(AccessNow::new(decide));
         }
         // Its name is new: a command in the background has its own.
-        let private = fence.writable.last();
-        fence.config_copies = private.map(|path| path.join(format!("git-{}", random_hex(8))));
+        let config_copies = |private: &Path| private.join(format!("git-{}", random_hex(8)));
+        fence.config_copies = fence.private().map(config_copies);
         let (net, count) = (self.containment.has_network, fence.writable.len());
         log::info!(target: "sandbox", "the command is sandboxed: {count} writable paths, {} network", if net { "with" } else { "no" });
         Ok(Some(fence))

@@ -1,5 +1,6 @@
 //! Builds sandbox rules from the policy: for commands, and for MCP servers.
 
+use crate::mcp::client::ChangeablePaths;
 use crate::policy::file_scope::{FileAccess, FileScope, ScopeRoot};
 use crate::policy::rule::Pattern;
 use crate::policy::secrets;
@@ -277,18 +278,16 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
     Ok(fence)
 }
 
-/// The rules by which changes during a call of a server are undone: those for commands. Of the `places` that it may change, the
-/// last one is its own directory.
-pub fn for_changes_of_server(places: Vec<PathBuf>) -> SandboxSpec {
+/// The rules by which changes during a call of a server are undone: those for commands.
+pub fn for_changes_of_server(paths: ChangeablePaths) -> SandboxSpec {
     let list = |root: &Path| git_paths::protected_paths(root, always_protected_from_commands());
-    let (own, shared) =
-        places.split_last().map_or((None, &[][..]), |(own, rest)| (Some(own), rest));
-    let protected = collect_protected(shared, &list);
-    let own = own.cloned();
+    let ChangeablePaths { shared, own } = paths;
+    let protected = collect_protected(&shared, &list);
     let network = NetworkAccess::Machine;
-    let mut sandbox = SandboxSpec::new(Vec::new(), places, Vec::new(), protected, network);
+    let mut sandbox = SandboxSpec::new(Vec::new(), shared, Vec::new(), protected, network);
     sandbox.project_files.names = project_files();
-    sandbox.project_files.skipped.extend(own);
+    sandbox.project_files.skipped.push(own.clone());
+    sandbox.add_private(own);
     sandbox
 }
 

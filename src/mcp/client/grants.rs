@@ -98,16 +98,28 @@ pub(super) fn resolve_grant(
     }
 }
 
-/// Returns the places that `server` may change, as far as its entry names them, and its own directory: real paths.
-pub fn changeable_paths(server: &McpServer, paths: &Paths) -> Vec<PathBuf> {
-    let ServerTransport::Program { directory, .. } = &server.transport else {
-        return Vec::new();
-    };
-    let state_dir = paths.mcp().join("state").join(server_file_name(&server.name));
-    let directory = directory.as_ref().map_or_else(|| state_dir.clone(), |path| paths.expand(path));
-    let mut writes = resolve_grant(server, &[], &directory, &state_dir, paths).writes;
-    writes.push(PathResolver::default().resolve(&state_dir));
-    writes
+/// The real paths that a server may change.
+pub struct ChangeablePaths {
+    /// Those that its entry names, outside of its own directory.
+    pub shared: Vec<PathBuf>,
+    /// Its own directory.
+    pub own: PathBuf,
+}
+
+impl ChangeablePaths {
+    /// Returns `None` if `server` is not a local program.
+    pub fn of_server(server: &McpServer, paths: &Paths) -> Option<Self> {
+        let ServerTransport::Program { directory, .. } = &server.transport else {
+            return None;
+        };
+        let state_dir = paths.mcp().join("state").join(server_file_name(&server.name));
+        let directory =
+            directory.as_ref().map_or_else(|| state_dir.clone(), |path| paths.expand(path));
+        let mut shared = resolve_grant(server, &[], &directory, &state_dir, paths).writes;
+        let own = PathResolver::default().resolve(&state_dir);
+        shared.retain(|path| !path.starts_with(&own));
+        Some(Self { shared, own })
+    }
 }
 
 /// Returns the directories that a program at `path` needs, if it lies in a directory of programs. `path` is as called:

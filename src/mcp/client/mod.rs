@@ -15,14 +15,13 @@ use crate::sys::process::server_environment::server_file_name;
 use crate::sys::signal::Deadline;
 pub use config::{ClientConfig, ElicitationHandler};
 use connection::ServerRequest;
-pub use grants::{FileGrant, SandboxFactory, SandboxedSpec, changeable_paths};
+pub use grants::{ChangeablePaths, FileGrant, SandboxFactory, SandboxedSpec};
 pub use named_files::{UnmakeableFile, unmakeable_files};
 use reply::Wait;
 use sampling::Sampler;
 use serde_json::{Map, Value};
 use slot::ConnectionSlot;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use stdio::RunningPrograms;
@@ -148,15 +147,10 @@ impl ClientPool {
         })
     }
 
-    /// The paths that the server, a local program in the sandbox, may change; the last one is its own directory.
-    pub fn writable_places(&self, server: &str) -> Vec<PathBuf> {
-        let slot = self.0.slot(server).ok().filter(|slot| !slot.server.is_unsandboxed);
-        let mut places =
-            slot.map_or_else(Vec::new, |slot| changeable_paths(&slot.server, &self.0.config.paths));
-        let own = places.pop();
-        places.retain(|place| own.as_ref().is_some_and(|own| !place.starts_with(own)));
-        places.extend(own);
-        places
+    /// The paths that the server may change, if it is a local program in the sandbox.
+    pub fn changeable_paths(&self, server: &str) -> Option<ChangeablePaths> {
+        let slot = self.0.slot(server).ok().filter(|slot| !slot.server.is_unsandboxed)?;
+        ChangeablePaths::of_server(&slot.server, &self.0.config.paths)
     }
 
     /// Calls a tool, by the server's own name for it, if the server still offers what [`Self::fetch_features`] returned as

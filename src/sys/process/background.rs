@@ -39,7 +39,7 @@ pub struct BackgroundProcess {
 /// It cannot be started; [`io::ErrorKind::ResourceBusy`] if other commands that may change the same files do not finish in
 /// time; [`io::ErrorKind::Interrupted`] if the run is cancelled.
 pub fn start(spec: &CommandSpec, output_parents: &[PathBuf]) -> io::Result<BackgroundProcess> {
-    let writing = spec.sandbox.as_ref().filter(|it| it.writable.len() > 1);
+    let writing = spec.sandbox.as_ref().filter(|it| it.may_change_shared());
     let lock = writing.map(|sandbox| WriteLock::acquire(sandbox, Deadline::after(spec.timeout)));
     let lock = lock.transpose().map_err(|error| match error {
         LockError::Busy => io::ErrorKind::ResourceBusy,

@@ -209,7 +209,7 @@ fn run_with(
 ) -> io::Result<CommandResult> {
     prepare();
     reap_ending();
-    let writing = spec.sandbox.as_ref().filter(|sandbox| sandbox.writable.len() > 1);
+    let writing = spec.sandbox.as_ref().filter(|sandbox| sandbox.may_change_shared());
     let mut lock =
         match writing.map(|sandbox| WriteLock::acquire(sandbox, Deadline::after(spec.timeout))) {
             None => None,

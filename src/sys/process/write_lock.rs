@@ -216,9 +216,8 @@ fn try_lock_file(path: &Path, is_exclusive: bool) -> Result<File, TryLockError> 
 /// entire ancestor waits. The order is the same for all commands, which prevents deadlock.
 fn directories_to_lock(sandbox: &SandboxSpec) -> BTreeMap<LockedDirectoryId, bool> {
     let mut places: BTreeMap<LockedDirectoryId, bool> = BTreeMap::new();
-    // The last writable directory is the private one.
-    let roots = sandbox.writable.iter().rev().skip(1);
-    for (path, is_exclusive) in roots
+    for (path, is_exclusive) in sandbox
+        .shared_writable()
         .flat_map(|root| root.ancestors().zip([true].into_iter().chain(std::iter::repeat(false))))
     {
         let Ok(metadata) = path.symlink_metadata() else {

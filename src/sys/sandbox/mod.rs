@@ -189,9 +189,8 @@ impl SandboxSpec {
         // The last field is a path, which may contain blanks.
         let paths = all.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
         let real = paths.filter_map(|path| real_path::real_path(path).ok());
-        let private = self.writable.last();
-        let sockets: Vec<PathBuf> =
-            real.filter(|path| !private.is_some_and(|private| path.starts_with(private))).collect();
+        let is_private = |path: &PathBuf| self.private().is_some_and(|own| path.starts_with(own));
+        let sockets: Vec<PathBuf> = real.filter(|path| !is_private(path)).collect();
         let is_granted = |path: &PathBuf| {
             let mut granted = self.readable.iter().chain(&self.writable);
             granted.any(|place| path.starts_with(place))
@@ -220,9 +219,8 @@ impl SandboxSpec {
 
     /// The same access without any change, but for the private directory.
     pub fn read_only(mut self) -> Self {
-        let private = self.writable.pop();
-        self.readable.append(&mut self.writable);
-        self.writable.extend(private);
+        self.readable.extend(self.shared_writable().map(Path::to_owned).collect::<Vec<_>>());
+        self.writable = self.private.iter().cloned().collect();
         self.config_copies = None;
         self.protected = Vec::new();
         self.project_files = ProjectFiles::default();

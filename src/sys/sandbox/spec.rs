@@ -5,7 +5,7 @@ use super::project_file_rules::ProjectFiles;
 use landlock::RulesetCreated;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// The access rules of a sandboxed command. All paths are absolute and free of symbolic links.
@@ -17,6 +17,9 @@ pub struct SandboxSpec {
     /// Files and directories in which it may also change everything.
     #[serde(with = "crate::sys::wire_paths::list")]
     pub writable: Vec<PathBuf>,
+    /// The one of `writable` that belongs to the run alone, if there is one: no other program reads what is in it.
+    #[serde(with = "crate::sys::wire_paths::optional")]
+    pub(super) private: Option<PathBuf>,
     /// The directory that a command in namespaces of its own sees at `/tmp`, unless that is granted.
     #[serde(with = "crate::sys::wire_paths::optional")]
     pub tmp: Option<PathBuf>,
@@ -95,6 +98,7 @@ impl SandboxSpec {
         let mut spec = Self {
             readable,
             writable,
+            private: None,
             tmp: None,
             denied,
             covered: Vec::new(),
@@ -114,5 +118,26 @@ impl SandboxSpec {
         };
         spec.add_root_links();
         spec
+    }
+
+    /// Grants the process a writable directory of its own.
+    pub fn add_private(&mut self, directory: PathBuf) {
+        self.writable.push(directory.clone());
+        self.private = Some(directory);
+    }
+
+    pub fn private(&self) -> Option<&Path> {
+        self.private.as_deref()
+    }
+
+    /// The writable places that other programs use too: all but the private directory.
+    pub fn shared_writable(&self) -> impl Iterator<Item = &Path> {
+        let all = self.writable.iter().map(PathBuf::as_path);
+        all.filter(|place| Some(*place) != self.private())
+    }
+
+    /// True if the process may change places that other programs use too.
+    pub fn may_change_shared(&self) -> bool {
+        self.shared_writable().next().is_some()
     }
 }

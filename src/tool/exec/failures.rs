@@ -147,7 +147,7 @@ impl ExecTool {
         }
         let scope = &self.files.file_scope;
         let sandbox = self.sandbox_spec().ok();
-        let private = sandbox.as_ref().and_then(|sandbox| sandbox.writable.last());
+        let private = sandbox.as_ref().and_then(SandboxSpec::private);
         if let Some(top) = private.and_then(|private| git_guard::take_stopped(scope, private)) {
             let flag = format!("--write={}", quote(&top.to_string_lossy()));
             let message = format!(

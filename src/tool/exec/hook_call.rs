@@ -2,6 +2,7 @@
 
 use super::{ExecTool, start_error};
 use crate::sys::process::{self, CommandResult, CommandSpec};
+use crate::sys::sandbox::SandboxSpec;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ impl ExecTool {
         let (directory, _) =
             self.files.open_directory(".").map_err(|error| error.message().to_owned())?;
         let fence = self.configured_sandbox_spec(false)?;
-        let private = fence.as_ref().and_then(|fence| fence.writable.last());
+        let private = fence.as_ref().and_then(SandboxSpec::private);
         let mut env =
             private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path));
         env.extend(hook.variables);

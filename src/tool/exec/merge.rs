@@ -110,7 +110,7 @@ impl ExecTool {
             return Vec::new();
         };
         let sandbox = sandbox.read_only();
-        let private = sandbox.writable.last();
+        let private = sandbox.private();
         let mut env = private.map_or_else(Vec::new, |path| self.sandbox_environment(path));
         env.push(("NAME".into(), name.to_string_lossy().into_owned()));
         let spec = CommandSpec {

@@ -2,6 +2,7 @@
 
 use super::{ExecTool, start_error};
 use crate::sys::process::{self, CommandSpec, SigningListener, TextOutput};
+use crate::sys::sandbox::SandboxSpec;
 use crate::tool::{ToolError, ToolOutput};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ impl ExecTool {
         self.check(&shown)?;
         let (directory, _) = self.files.open_directory(".")?;
         let fence = self.configured_sandbox_spec(false)?;
-        let private = fence.as_ref().and_then(|fence| fence.writable.last());
+        let private = fence.as_ref().and_then(SandboxSpec::private);
         let spec = CommandSpec {
             program: program.to_owned(),
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),

@@ -26,7 +26,7 @@ impl ExecTool {
         spec: &SandboxSpec,
         env: &mut Vec<(String, String)>,
     ) -> std::io::Result<Option<SigningListener>> {
-        let (Some(signer), Some(private)) = (&self.signer, spec.writable.last()) else {
+        let (Some(signer), Some(private)) = (&self.signer, spec.private()) else {
             return Ok(None);
         };
         let hidden = signer.hidden_places(spec);

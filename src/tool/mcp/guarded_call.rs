@@ -19,11 +19,11 @@ pub(super) fn guard_changes(
     server: &str,
     call: impl FnOnce() -> Result<ToolOutput, ToolError>,
 ) -> Result<ToolOutput, ToolError> {
-    let places = context.catalog.writable_places(server);
-    if places.len() <= 1 {
+    let paths = context.catalog.changeable_paths(server);
+    let Some(paths) = paths.filter(|paths| !paths.shared.is_empty()) else {
         return call();
-    }
-    let mut sandbox = sandbox_spec::for_changes_of_server(places);
+    };
+    let mut sandbox = sandbox_spec::for_changes_of_server(paths);
     let is_external = !context.catalog.is_trusted(server);
     sandbox.project_files.changed = context.files.changed_startup_files();
     sandbox.project_files.access = context.files.project_file_access(is_external, true);
