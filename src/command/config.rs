@@ -161,17 +161,18 @@ fn key_json(layers: &LayeredConfig<'_>, path: &[String], value: &Value) -> Value
 fn list(ctx: &Context, origin: bool, as_json: bool) -> Result<()> {
     let config = ctx.load_config()?;
     let layers = LayeredConfig::new(&config, &ctx.env);
-    let mut text = String::new();
-    for (path, value) in effective_values(&layers, KEYS) {
-        let shown = mask_secrets(&value, &mut path.clone());
-        if as_json {
-            text.push_str(&format!("{}\n", key_json(&layers, &path, &shown)));
-            continue;
-        }
-        let from = origin_column(&layers, &path, origin);
-        text.push_str(&format!("{} = {shown}{from}\n", format_path(&path)));
+    let mut values = effective_values(&layers, KEYS);
+    for (path, value) in &mut values {
+        *value = mask_secrets(value, &mut path.clone());
     }
-    if as_json { ctx.terminal.print_json_text(&text) } else { ctx.terminal.print(&text) }
+    if as_json {
+        let lines = values.iter().map(|(path, value)| key_json(&layers, path, value));
+        return ctx.terminal.print_json_lines(lines);
+    }
+    let lines = values.iter().map(|(path, value)| {
+        format!("{} = {value}{}\n", format_path(path), origin_column(&layers, path, origin))
+    });
+    ctx.terminal.print(&lines.collect::<String>())
 }
 
 /// Collects the values below `path` into one object.
@@ -417,24 +418,25 @@ fn check(ctx: &Context, is_strict: bool, as_json: bool) -> Result<Exit> {
             found.push(error);
         }
     }
-    let mut text = String::new();
-    for ConfigFinding { severity, text: words, .. } in &found {
-        let severity = severity.name();
-        text.push_str(&if as_json {
-            format!("{}\n", json!({ "severity": severity, "text": words }))
-        } else {
-            format!("{severity}: {words}\n")
-        });
-    }
     if as_json {
-        ctx.terminal.print_json_text(&text)?;
-        text.clear();
-    } else if !config.exists() {
-        text.push_str(&format!("{}: no such file; the defaults apply\n", config.path().display()));
-    } else if found.is_empty() {
-        text.push_str(&format!("{}: no problems found\n", config.path().display()));
+        ctx.terminal.print_json_lines(
+            found.iter().map(
+                |finding| json!({ "severity": finding.severity.name(), "text": finding.text }),
+            ),
+        )?;
+    } else {
+        let lines = found.iter().map(|finding| format!("{finding}\n"));
+        let mut text: String = lines.collect();
+        if !config.exists() {
+            text.push_str(&format!(
+                "{}: no such file; the defaults apply\n",
+                config.path().display()
+            ));
+        } else if found.is_empty() {
+            text.push_str(&format!("{}: no problems found\n", config.path().display()));
+        }
+        ctx.terminal.print(&text)?;
     }
-    ctx.terminal.print(&text)?;
     let wrong = found.iter().any(|finding| match finding.severity {
         ConfigSeverity::Error => true,
         ConfigSeverity::Warning => is_strict,

@@ -12,7 +12,7 @@ use crate::ops::consolidation::memory_edit::{self, LOCK_TIMEOUT, UndoResult, ver
 use crate::ops::consolidation::run::{ConsolidationProgress, ConsolidationRun, DueSession};
 use crate::ops::context::Context;
 use crate::ops::turn_options::TurnOptions;
-use crate::report::columns::{Side, align_columns};
+use crate::report::columns::{Column, Side, format_table};
 use crate::report::{Bar, ProgressLevel};
 use crate::session;
 use crate::sys::durable_file::{self, format_size};
@@ -200,22 +200,18 @@ fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Resul
         fail(Exit::Usage, format!("`{pattern}` is not a valid regular expression: {error}"))
     })?;
     let found = memory.search(&pattern)?;
-    let mut text = String::new();
-    for line in &found {
-        let path = line.path.display().to_string();
-        text.push_str(&if as_json {
-            format!("{}\n", json!({ "path": path, "line": line.line, "text": line.text }))
-        } else {
+    if as_json {
+        ctx.terminal.print_json_lines(found.iter().map(|line| {
+            json!({ "path": line.path.display().to_string(), "line": line.line, "text": line.text })
+        }))?;
+    } else {
+        let lines = found.iter().map(|line| {
             format!("{}:{}: {}\n", ctx.paths.display(&line.path), line.line, sanitize(&line.text))
         });
-    }
-    if as_json {
-        ctx.terminal.print_json_text(&text)?;
-    } else {
-        ctx.terminal.print(&text)?;
-    }
-    if found.is_empty() && !as_json {
-        ctx.explain_empty("nothing in the memory matches");
+        ctx.terminal.print(&lines.collect::<String>())?;
+        if found.is_empty() {
+            ctx.explain_empty("nothing in the memory matches");
+        }
     }
     Ok(if found.is_empty() { Exit::Failed } else { Exit::Answered })
 }
@@ -224,61 +220,46 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
     if let Err(error) = memory_edit::record_outside_change(ctx, memory) {
         ctx.notice(&format!("the memory cannot be recorded as a version: {error:#}"));
     }
-    let versions = memory.versions()?;
-    let current = versions.iter().rev().find(|version| version.aside_reason.is_none());
+    let mut versions = memory.versions()?;
+    versions.reverse();
+    let current = versions.iter().find(|version| version.aside_reason.is_none());
     let current = current.map(|version| version.id);
     if as_json {
-        let line = |version: &Version| {
-            let Version {
-                id,
-                time,
-                cause,
-                session,
-                bytes,
-                aside_reason: aside,
-                untrusted,
-                restored: of,
-                parent: _,
-            } = version;
-            let line = json!({ "id": id, "time": ctx.clock.to_rfc3339(time), "cause": cause.name(), "session": session, "bytes": bytes,
-                               "aside": aside, "untrusted": untrusted, "of": of, "current": current == Some(*id) });
-            format!("{line}\n")
-        };
-        return ctx.terminal.print_json_text(&versions.iter().rev().map(line).collect::<String>());
+        return ctx.terminal.print_json_lines(versions.iter().map(|version| {
+            json!({
+                "id": version.id, "time": ctx.clock.to_rfc3339(&version.time), "cause": version.cause.name(),
+                "session": version.session, "bytes": version.bytes, "aside": version.aside_reason,
+                "untrusted": version.untrusted, "of": version.restored, "current": current == Some(version.id),
+            })
+        }));
     }
-    let row = |version: &Version| {
-        let cause = match (version.restored, &version.aside_reason) {
-            (Some(of), _) => format!("undo to version {of}"),
-            (None, Some(why)) => format!("{}, rejected: {why}", version.cause.name()),
-            (None, None) => version.cause.name().to_owned(),
-        };
-        let cause = match &version.untrusted {
-            Some(what) => format!("{cause}; the session contained untrusted content: {what}"),
-            None => cause,
-        };
-        let mark = if current == Some(version.id) { "*" } else { "" };
-        vec![
-            format!("{mark}{}", version.id),
-            version.time.clone(),
-            format_size(version.bytes),
-            sanitize(version.session.as_deref().unwrap_or("-")),
-            cause,
-        ]
-    };
-    let rows: Vec<Vec<String>> = versions.iter().rev().map(row).collect();
-    let columns = [
-        ("VERSION", Side::Right),
-        ("TIME", Side::Left),
-        ("SIZE", Side::Right),
-        ("SESSION", Side::Left),
-        ("CAUSE", Side::Left),
+    let columns: [Column<'_, Version>; 5] = [
+        ("VERSION", Side::Right, &|version| {
+            let mark = if current == Some(version.id) { "*" } else { "" };
+            format!("{mark}{}", version.id)
+        }),
+        ("TIME", Side::Left, &|version| version.time.clone()),
+        ("SIZE", Side::Right, &|version| format_size(version.bytes)),
+        ("SESSION", Side::Left, &|version| sanitize(version.session.as_deref().unwrap_or("-"))),
+        ("CAUSE", Side::Left, &describe_cause),
     ];
-    let lines = align_columns(&columns, &rows).into_iter();
-    ctx.terminal.print(&lines.map(|line| format!("{line}\n")).collect::<String>())?;
+    ctx.terminal.print(&format_table(&versions, &columns, None))?;
     if let Some(trouble) = memory.last_error()? {
         ctx.notice(&format!("the last consolidation failed: {trouble}"));
     }
     Ok(())
+}
+
+fn describe_cause(version: &Version) -> String {
+    let cause = match (version.restored, &version.aside_reason) {
+        (Some(of), _) => format!("undo to version {of}"),
+        (None, Some(why)) => format!("{}, rejected: {why}", version.cause.name()),
+        (None, None) => version.cause.name().to_owned(),
+    };
+    match &version.untrusted {
+        Some(what) => format!("{cause}; the session contained untrusted content: {what}"),
+        None => cause,
+    }
 }
 
 fn diff(

@@ -9,7 +9,7 @@ use crate::ops::model::{self, Endpoint};
 use crate::provider::ProviderError;
 use crate::provider::registry::model_info::{self, MODELS, ModelInfo, Prices, TokenPrice};
 use crate::provider::registry::{self, ApiFormat, SelectedProvider, normalize_name};
-use crate::report::columns::{Side, align_columns, truncate};
+use crate::report::columns::{Column, Side, format_table};
 use crate::settings::keys::nearest;
 use crate::settings::models::ModelOverrides;
 use crate::settings::{FlagOverrides, ModelSettings, Settings};
@@ -68,23 +68,19 @@ fn list(
     }
     if as_json {
         let lines = found.iter().map(|facts| model_json(facts.vendor, facts.name, Some(facts)));
-        return ctx.terminal.print_json_text(&lines.collect::<String>());
+        return ctx.terminal.print_json_lines(lines);
     }
-    let columns = [
-        ("PROVIDER", Side::Left),
-        ("NAME", Side::Left),
-        ("CONTEXT", Side::Right),
-        ("OUTPUT", Side::Right),
-        ("$IN", Side::Right),
-        ("$OUT", Side::Right),
-        ("TAKES", Side::Left),
+    let columns: [Column<'_, &ModelInfo>; 7] = [
+        ("PROVIDER", Side::Left, &|facts| facts.vendor.into()),
+        ("NAME", Side::Left, &|facts| facts.name.into()),
+        ("CONTEXT", Side::Right, &|facts| facts.context_tokens.to_string()),
+        ("OUTPUT", Side::Right, &|facts| facts.max_output_tokens.to_string()),
+        ("$IN", Side::Right, &|facts| format_price(facts, |price| price.input)),
+        ("$OUT", Side::Right, &|facts| format_price(facts, |price| price.output)),
+        ("TAKES", Side::Left, &|facts| capabilities(facts).join(",")),
     ];
-    let rows: Vec<Vec<String>> = found.iter().map(|facts| model_row(facts)).collect();
-    let mut text = String::new();
-    for line in align_columns(&columns, &rows) {
-        text.push_str(&format!("{}\n", truncate(&line, ctx.terminal.stdout_width())));
-    }
-    if rows.iter().flatten().any(|cell| cell.ends_with('+')) {
+    let mut text = format_table(&found, &columns, ctx.terminal.stdout_width());
+    if found.iter().any(|facts| has_price_tiers(facts)) {
         text.push_str("+ long requests cost more; see `nanobot model show NAME`\n");
     }
     ctx.terminal.print(&text)
@@ -106,24 +102,18 @@ fn require_provider(name: &str, settings: &Settings) -> Result<()> {
     }
 }
 
-fn model_row(facts: &ModelInfo) -> Vec<String> {
-    let prices = facts.prices();
-    let price = |of: fn(&TokenPrice) -> f64| match &prices {
+/// True if long requests cost more.
+fn has_price_tiers(facts: &ModelInfo) -> bool {
+    facts.prices().is_some_and(|prices| prices.tiers().len() > 1)
+}
+
+/// One of the prices of a short request; marked if long requests cost more.
+fn format_price(facts: &ModelInfo, part: fn(&TokenPrice) -> f64) -> String {
+    let mark = if has_price_tiers(facts) { "+" } else { "" };
+    match facts.prices() {
         None => "?".to_owned(),
-        Some(prices) => {
-            let more = if prices.tiers().len() > 1 { "+" } else { "" };
-            format!("{}{more}", of(&prices.for_input_tokens(0)))
-        }
-    };
-    vec![
-        facts.vendor.into(),
-        facts.name.into(),
-        facts.context_tokens.to_string(),
-        facts.max_output_tokens.to_string(),
-        price(|price| price.input),
-        price(|price| price.output),
-        capabilities(facts).join(","),
-    ]
+        Some(prices) => format!("{}{mark}", part(&prices.for_input_tokens(0))),
+    }
 }
 
 fn capabilities(facts: &ModelInfo) -> Vec<&'static str> {
@@ -137,15 +127,14 @@ fn capabilities(facts: &ModelInfo) -> Vec<&'static str> {
 }
 
 /// A model as JSON, with the known facts about it.
-fn model_json(provider: &str, name: &str, facts: Option<&ModelInfo>) -> String {
+fn model_json(provider: &str, name: &str, facts: Option<&ModelInfo>) -> Value {
     let prices = facts.and_then(ModelInfo::prices);
-    let line = json!({
+    json!({
         "provider": provider, "name": name,
         "context": facts.map(|facts| facts.context_tokens), "output": facts.map(|facts| facts.max_output_tokens),
         "images": facts.map(ModelInfo::accepts_images), "pdf": facts.map(ModelInfo::accepts_pdf), "reasoning": facts.map(ModelInfo::is_reasoning),
         "prices": prices.map(|prices| prices_json(&prices)),
-    });
-    format!("{line}\n")
+    })
 }
 
 /// Prices as JSON: per million tokens, for requests with more tokens than `above`.
@@ -189,15 +178,13 @@ fn list_remote(
     if names.is_empty() && !as_json {
         ctx.explain_empty("the provider lists no model that matches");
     }
-    let mut text = String::new();
-    for name in names {
-        text.push_str(&if as_json {
-            model_json(&choice.provider, &name, model_info::find_model(&name))
-        } else {
-            format!("{}\n", sanitize(&name))
-        });
+    if as_json {
+        let facts = |name: &String| model_info::find_model(name);
+        let lines = names.iter().map(|name| model_json(&choice.provider, name, facts(name)));
+        return ctx.terminal.print_json_lines(lines);
     }
-    if as_json { ctx.terminal.print_json_text(&text) } else { ctx.terminal.print(&text) }
+    let lines = names.iter().map(|name| format!("{}\n", sanitize(name)));
+    ctx.terminal.print(&lines.collect::<String>())
 }
 
 /// The failure of a server that does not list its models. The hints for a failed turn do not apply here.

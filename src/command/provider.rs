@@ -9,7 +9,7 @@ use crate::provider::login::{self, DevicePrompt, LoginEndpoints, Vendor};
 use crate::provider::registry::{
     self, PROVIDERS, ProviderConfig, ProviderKind, ProviderStatus, normalize_name,
 };
-use crate::report::columns::{Side, align_columns, hanging_indent, truncate};
+use crate::report::columns::{Column, Side, format_table, hanging_indent};
 use crate::settings::Settings;
 use crate::settings::keys::nearest;
 use crate::sys::http::{Http, HttpTimeouts};
@@ -18,7 +18,7 @@ use crate::sys::web_url;
 use anyhow::Result;
 use console::Style;
 use jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -66,8 +66,7 @@ fn list(ctx: &Context, pattern: NamePattern<'_>, as_json: bool) -> Result<()> {
     let mut rows: Vec<ProviderRow> =
         names.map(|name| provider_row(ctx, &settings, &blocks, name)).collect();
     if as_json {
-        let lines: String = rows.iter().map(provider_json).collect();
-        return ctx.terminal.print_json_text(&lines);
+        return ctx.terminal.print_json_lines(rows.iter().map(provider_json));
     }
     if rows.is_empty() {
         ctx.explain_empty("no provider matches");
@@ -106,7 +105,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     }
     let row = provider_row(ctx, &settings, &blocks, known);
     if as_json {
-        return ctx.terminal.print_json_text(&provider_json(&row));
+        return ctx.terminal.print_json(&provider_json(&row));
     }
     let mut rows = vec![
         ("name", row.name.clone()),
@@ -159,44 +158,34 @@ fn provider_row(
     }
 }
 
-fn provider_json(row: &ProviderRow) -> String {
-    let ProviderRow { name, label, kind, is_usable, key, address, expires: until, problem } = row;
-    let (from, place) =
-        key.as_ref().map_or((None, None), |(from, place)| (Some(from), Some(place)));
-    let line = json!({
-        "name": name, "label": label, "kind": kind, "usable": is_usable, "key": from,
-        "key_place": place.map(|place| place.replace('`', "")), "address": address,
-        "token_until": until.map(|until| until.to_string()),
-        "problem": problem.as_ref().map(|problem| format!("{problem:#}")),
-    });
-    format!("{line}\n")
+fn provider_json(row: &ProviderRow) -> Value {
+    let key = row.key.as_ref();
+    json!({
+        "name": row.name, "label": row.label, "kind": row.kind, "usable": row.is_usable, "key": key.map(|(from, _)| from),
+        "key_place": key.map(|(_, place)| place.replace('`', "")), "address": row.address,
+        "token_until": row.expires.map(|expires| expires.to_string()),
+        "problem": row.problem.as_ref().map(|problem| format!("{problem:#}")),
+    })
 }
 
 /// Prints the rows. On a terminal, whose columns are `width`, usable providers are marked.
 fn print_table(rows: &[ProviderRow], width: Option<usize>, page: &mut StdoutWriter) -> Result<()> {
-    let columns = [
-        ("NAME", Side::Left),
-        ("KIND", Side::Left),
-        ("KEY", Side::Left),
-        ("ADDRESS", Side::Left),
-        ("LABEL", Side::Left),
+    let columns: [Column<'_, ProviderRow>; 5] = [
+        ("NAME", Side::Left, &|row| sanitize(&row.name)),
+        ("KIND", Side::Left, &|row| row.kind.to_owned()),
+        ("KEY", Side::Left, &|row| sanitize(&describe_key(row))),
+        ("ADDRESS", Side::Left, &|row| sanitize(&row.address)),
+        ("LABEL", Side::Left, &|row| sanitize(&row.label)),
     ];
-    let cells: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| {
-            let cells = [&row.name, row.kind, &describe_key(row), &row.address, &row.label];
-            cells.map(sanitize).to_vec()
-        })
-        .collect();
-    for (number, line) in align_columns(&columns, &cells).iter().enumerate() {
+    let table = format_table(rows, &columns, width.map(|width| width.saturating_sub(2)));
+    for (number, line) in table.lines().enumerate() {
         let is_usable = number > 0 && rows[number - 1].is_usable;
         if width.is_some() {
             let mark = if is_usable { "*" } else { " " };
             page.write_styled(mark, &Style::new().green())?;
             page.write(" ")?;
         }
-        let room = width.map(|width| width.saturating_sub(2));
-        page.write(&format!("{}\n", truncate(line, room)))?;
+        page.write(&format!("{line}\n"))?;
     }
     Ok(())
 }

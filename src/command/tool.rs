@@ -61,14 +61,14 @@ pub(super) fn list_tools(
     let further =
         further.iter().filter(|spec| setup.policy.is_offered(&spec.name) && !grants.no_tools);
     let specs: Vec<&ToolSpec> = setup.toolbox.specs().iter().chain(further).collect();
+    if json {
+        ctx.terminal.print_json_lines(specs.into_iter().map(spec_json))?;
+        return Ok(Exit::Answered);
+    }
     let width = specs.iter().map(|spec| spec.name.len()).max().unwrap_or(0);
     for spec in specs {
-        let line = if json {
-            spec_json(spec).to_string()
-        } else {
-            let head = format!("{:width$}  ", spec.name);
-            hanging_indent(&head, &spec.description, ctx.terminal.stdout_width())
-        };
+        let head = format!("{:width$}  ", spec.name);
+        let line = hanging_indent(&head, &spec.description, ctx.terminal.stdout_width());
         ctx.terminal.print(&format!("{line}\n"))?;
     }
     Ok(Exit::Answered)

@@ -8,6 +8,7 @@ use crate::sys::input;
 use crate::sys::repository::GitPointer;
 use crate::trust::{self, TrustChange, TrustList};
 use anyhow::{Context as _, Result};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Runs `nanobot trust`.
@@ -114,25 +115,28 @@ fn load(ctx: &Context) -> Result<TrustList> {
 }
 
 fn print_trusted(ctx: &Context, trust: &TrustList, json: bool) -> Result<Exit> {
-    if trust.directories.is_empty() && trust.files.is_empty() && !json {
+    if json {
+        let line = |path: &Path, since: &str, stands: bool| json!({ "path": path, "since": since, "stands": stands });
+        let files = trust.files.iter();
+        let files = files.map(|file| line(&file.path, &file.since, file.path.is_file()));
+        let directories = trust.directories.iter();
+        let directories = directories.map(|it| line(&it.path, &it.since, it.is_unchanged()));
+        ctx.terminal.print_json_lines(files.chain(directories))?;
+        return Ok(Exit::Answered);
+    }
+    if trust.directories.is_empty() && trust.files.is_empty() {
         ctx.explain_empty("no directory is trusted");
     }
     for file in &trust.files {
-        let line = if json {
-            serde_json::json!({ "path": file.path, "since": file.since, "stands": file.path.is_file() }).to_string()
-        } else {
-            file.path.display().to_string()
-        };
-        ctx.terminal.print(&format!("{line}\n"))?;
+        ctx.terminal.print(&format!("{}\n", file.path.display()))?;
     }
     for trusted in &trust.directories {
-        let stands = trusted.is_unchanged();
-        let line = match json {
-            true => serde_json::json!({ "path": trusted.path, "since": trusted.since, "stands": stands }).to_string(),
-            false if stands => trusted.path.display().to_string(),
-            false => format!("{} (removed or replaced since, so not trusted)", trusted.path.display()),
-        };
-        ctx.terminal.print(&format!("{line}\n"))?;
+        let path = trusted.path.display();
+        ctx.terminal.print(&if trusted.is_unchanged() {
+            format!("{path}\n")
+        } else {
+            format!("{path} (removed or replaced since, so not trusted)\n")
+        })?;
     }
     Ok(Exit::Answered)
 }

@@ -4,7 +4,7 @@ use crate::cli::undo::UndoArgs as Arguments;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::format::on_one_line;
 use crate::ops::context::Context;
-use crate::report::columns::{Side, align_columns};
+use crate::report::columns::{Column, Side, format_table};
 use crate::session;
 use crate::sys::terminal::sanitize;
 use crate::undo::UndoStore;
@@ -50,7 +50,7 @@ fn undo_or_redo(ctx: &Context, arguments: &Arguments, owns: Option<TurnCheck<'_>
     };
     let turns = UndoStore::new(ctx.paths.undo()).turns(&mut odd)?;
     if *list {
-        ctx.terminal.print(&format_turns(ctx, &turns, *json))?;
+        print_turns(ctx, &turns, *json)?;
         return Ok(Exit::Answered);
     }
     let way = if redo { RestoreDirection::Redo } else { RestoreDirection::Undo };
@@ -251,46 +251,28 @@ fn choose_turn<'a>(
     })
 }
 
-fn format_turns(ctx: &Context, turns: &[UndoTurn], as_json: bool) -> String {
+fn print_turns(ctx: &Context, turns: &[UndoTurn], as_json: bool) -> Result<()> {
     if as_json {
-        let line = |turn: &UndoTurn| {
+        return ctx.terminal.print_json_lines(turns.iter().map(|turn| {
             let paths: Vec<String> =
                 turn.changed_paths.iter().map(|entry| entry.path.display().to_string()).collect();
-            let line = json!({
-                "id": turn.id,
-                "turn": turn.info.turn,
-                "session": turn.info.session,
-                "time": ctx.clock.to_rfc3339(&turn.info.time),
-                "directory": turn.info.directory.display().to_string(),
-                "paths": paths,
-                "undone": turn.undone_at.as_deref().map(|time| ctx.clock.to_rfc3339(time)),
-            });
-            format!("{line}\n")
-        };
-        return turns.iter().map(line).collect();
+            json!({
+                "id": turn.id, "turn": turn.info.turn, "session": turn.info.session,
+                "time": ctx.clock.to_rfc3339(&turn.info.time), "directory": turn.info.directory.display().to_string(),
+                "paths": paths, "undone": turn.undone_at.as_deref().map(|time| ctx.clock.to_rfc3339(time)),
+            })
+        }));
     }
     if turns.is_empty() {
         ctx.explain_empty("no turn has changed a file");
     }
-    let columns = [
-        ("TURN", Side::Right),
-        ("TIME", Side::Left),
-        ("FILES", Side::Right),
-        ("", Side::Left),
-        ("SESSION", Side::Left),
-        ("DIRECTORY", Side::Left),
+    let columns: [Column<'_, UndoTurn>; 6] = [
+        ("TURN", Side::Right, &|turn| turn.id.to_string()),
+        ("TIME", Side::Left, &|turn| turn.info.time.replace('T', " ").chars().take(16).collect()),
+        ("FILES", Side::Right, &|turn| turn.changed_paths.len().to_string()),
+        ("", Side::Left, &|turn| turn.undone_at.as_ref().map_or("", |_| "undone").to_owned()),
+        ("SESSION", Side::Left, &|turn| sanitize(&turn.info.session)),
+        ("DIRECTORY", Side::Left, &|turn| sanitize(&ctx.paths.display(&turn.info.directory))),
     ];
-    let row = |turn: &UndoTurn| {
-        let time = turn.info.time.replace('T', " ");
-        vec![
-            turn.id.to_string(),
-            time.chars().take(16).collect(),
-            turn.changed_paths.len().to_string(),
-            turn.undone_at.as_ref().map_or("", |_| "undone").to_owned(),
-            sanitize(&turn.info.session),
-            sanitize(&ctx.paths.display(&turn.info.directory)),
-        ]
-    };
-    let rows: Vec<Vec<String>> = turns.iter().map(row).collect();
-    align_columns(&columns, &rows).into_iter().map(|line| format!("{line}\n")).collect()
+    ctx.terminal.print(&format_table(turns, &columns, None))
 }

@@ -12,7 +12,7 @@ use crate::settings::BudgetSettings;
 use crate::sys::terminal::{StdoutWriter, sanitize, theme, wrap_words};
 use anyhow::Result;
 use console::{Style, measure_text_width};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -64,18 +64,17 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         true => {}
     }
     let groups = sort_groups(by, groups);
-    let mut page = StdoutWriter::new(ctx.terminal);
     if json {
-        for (name, sum) in &groups {
-            page.write_json_text(&group_json(by, name, sum))?;
-        }
-    } else {
-        print_table(by, &groups, &total, ctx.terminal.stdout_width(), &mut page)?;
-        let has_budget = settings.budget.daily.or(settings.budget.monthly).is_some();
-        if has_budget && has_entries {
-            let (costs, width) = (ledger.period_costs()?, ctx.terminal.stdout_width());
-            page.write(&describe_budget(settings.budget, &costs, width))?;
-        }
+        let lines = groups.iter().map(|(name, sum)| group_json(by, name, sum));
+        ctx.terminal.print_json_lines(lines)?;
+        return Ok(Exit::Answered);
+    }
+    let mut page = StdoutWriter::new(ctx.terminal);
+    print_table(by, &groups, &total, ctx.terminal.stdout_width(), &mut page)?;
+    let has_budget = settings.budget.daily.or(settings.budget.monthly).is_some();
+    if has_budget && has_entries {
+        let (costs, width) = (ledger.period_costs()?, ctx.terminal.stdout_width());
+        page.write(&describe_budget(settings.budget, &costs, width))?;
     }
     page.finish()?;
     Ok(Exit::Answered)
@@ -213,21 +212,8 @@ fn sort_groups(
     groups
 }
 
-fn group_json(by: UsageGroup, name: &UsageKey, sum: &UsageTotals) -> String {
+fn group_json(by: UsageGroup, name: &UsageKey, sum: &UsageTotals) -> Value {
     let UsageKey { text, provider } = name;
-    let runs = sum.runs();
-    let UsageTotals {
-        turns: _,
-        past_runs: _,
-        failed,
-        estimated,
-        input,
-        cached,
-        cache_write,
-        output,
-        reasoning,
-        cost,
-    } = sum;
     let mut line = match by {
         UsageGroup::Day => json!({ "day": text }),
         UsageGroup::Model => json!({ "model": text, "provider": provider }),
@@ -237,14 +223,14 @@ fn group_json(by: UsageGroup, name: &UsageKey, sum: &UsageTotals) -> String {
         }
     };
     let sums = json!({
-        "runs": runs, "calls": cost.calls, "failed_calls": failed, "unpriced_calls": cost.unpriced,
-        "estimated_calls": estimated, "input": input, "cached": cached, "cache_write": cache_write, "output": output,
-        "reasoning": reasoning, "usd": cost.known_usd(),
+        "runs": sum.runs(), "calls": sum.cost.calls, "failed_calls": sum.failed, "unpriced_calls": sum.cost.unpriced,
+        "estimated_calls": sum.estimated, "input": sum.input, "cached": sum.cached, "cache_write": sum.cache_write,
+        "output": sum.output, "reasoning": sum.reasoning, "usd": sum.cost.known_usd(),
     });
-    if let (Some(line), serde_json::Value::Object(sums)) = (line.as_object_mut(), sums) {
+    if let (Some(line), Value::Object(sums)) = (line.as_object_mut(), sums) {
         line.extend(sums);
     }
-    format!("{line}\n")
+    line
 }
 
 /// Formats the rows, their total and the footnotes; with bars if the terminal's width is given.

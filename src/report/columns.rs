@@ -13,6 +13,19 @@ pub enum Side {
     Right,
 }
 
+/// A column of a table of records: its title, its alignment, and the text of a record in it.
+pub type Column<'a, R> = (&'a str, Side, &'a dyn Fn(&R) -> String);
+
+/// Formats the records as a table, one line each, cut to `width` columns of a terminal; empty if there are no records.
+pub fn format_table<R>(records: &[R], columns: &[Column<'_, R>], width: Option<usize>) -> String {
+    let titles: Vec<(&str, Side)> =
+        columns.iter().map(|(title, side, _)| (*title, *side)).collect();
+    let row = |record| columns.iter().map(|(_, _, text)| text(record)).collect();
+    let rows: Vec<Vec<String>> = records.iter().map(row).collect();
+    let lines = align_columns(&titles, &rows).into_iter();
+    lines.map(|line| truncate(&line, width) + "\n").collect()
+}
+
 /// Aligns the rows below their headers, one line each; empty if there are no rows.
 pub fn align_columns(columns: &[(&str, Side)], rows: &[Vec<String>]) -> Vec<String> {
     if rows.is_empty() {

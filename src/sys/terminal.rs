@@ -9,6 +9,7 @@ use crate::sys::secret;
 use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use sanitize::{json_line, redact_and_sanitize};
+use serde::Serialize;
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
 
@@ -71,6 +72,16 @@ impl Terminal {
     /// Like [`Self::print`], for a line of JSON, which stays valid JSON on a terminal too.
     pub fn print_json(self, value: &Value) -> Result<()> {
         self.write_stdout(json_line(self.stdout_is_tty, value).as_bytes())
+    }
+
+    /// Like [`Self::print_json`], for the records of a list, one on each line.
+    pub fn print_json_lines(self, records: impl IntoIterator<Item = impl Serialize>) -> Result<()> {
+        let mut lines = String::new();
+        for record in records {
+            let value = serde_json::to_value(record).context("format as JSON")?;
+            lines.push_str(&json_line(self.stdout_is_tty, &value));
+        }
+        self.write_stdout(lines.as_bytes())
     }
 
     /// Like [`Self::print_json`], for JSON that is already text.

@@ -6,14 +6,14 @@ use crate::channel::MessageSource;
 use crate::cli::channel::{ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand};
 use crate::error::{Exit, fail_with_hint};
 use crate::message::Origin;
-use crate::ops::channel::health::{self, ChannelProblem};
+use crate::ops::channel::health::{self, ChannelHealth, ChannelProblem};
 use crate::ops::channel::outbox::{self, OutboxFile, OutboxMessage, SendOutcome};
 use crate::ops::channel::overview::{self, WaitingMessage};
 use crate::ops::channel::poll::{self, PollOptions};
 use crate::ops::channel::{listen, pairing};
 use crate::ops::context::Context;
 use crate::ops::jobs::time_format::{format_time, to_one_line};
-use crate::report::columns::{Side, align_columns, truncate};
+use crate::report::columns::{Column, Side, format_table};
 use crate::sys::input::{self, StdinMode};
 use crate::sys::signal;
 use crate::sys::terminal::sanitize;
@@ -83,35 +83,23 @@ fn list(ctx: &Context, all: bool, json: bool) -> Result<Exit> {
         ctx.explain_empty("no channel is enabled; `--all` lists the channels that there are");
         return Ok(Exit::Answered);
     }
-    let columns = [
-        ("NAME", Side::Left),
-        ("STATE", Side::Left),
-        ("LAST POLL", Side::Left),
-        ("WAITING", Side::Right),
-        ("PROBLEM", Side::Left),
+    let columns: [Column<'_, ChannelHealth>; 5] = [
+        ("NAME", Side::Left, &|channel| channel.name.to_owned()),
+        ("STATE", Side::Left, &|channel| {
+            if channel.is_enabled { "enabled" } else { "disabled" }.to_owned()
+        }),
+        ("LAST POLL", Side::Left, &|channel| {
+            channel.last_poll.map_or_else(|| "never".to_owned(), |at| format_time(at, &now))
+        }),
+        ("WAITING", Side::Right, &|channel| channel.waiting.to_string()),
+        ("PROBLEM", Side::Left, &|channel| {
+            let problems = channel.problems(now.timestamp());
+            let since = |problem: &ChannelProblem<'_>| format_time(problem.since(), &now);
+            let problem = problems.first().map(|problem| problem.describe(&since(problem)));
+            sanitize(&problem.unwrap_or_default())
+        }),
     ];
-    let rows = channels.iter().map(|channel| {
-        let problems = channel.problems(now.timestamp());
-        let problem =
-            problems.first().map(|problem| problem.describe(&format_time(problem.since(), &now)));
-        let state = if channel.is_enabled { "enabled" } else { "disabled" };
-        let last_poll = channel.last_poll;
-        vec![
-            channel.name.to_owned(),
-            state.to_owned(),
-            last_poll.map_or_else(|| "never".to_owned(), |at| format_time(at, &now)),
-            channel.waiting.to_string(),
-            sanitize(&problem.unwrap_or_default()),
-        ]
-    });
-    print_table(ctx, &columns, &rows.collect::<Vec<_>>())
-}
-
-fn print_table(ctx: &Context, columns: &[(&str, Side)], rows: &[Vec<String>]) -> Result<Exit> {
-    let lines = align_columns(columns, rows);
-    let width = ctx.terminal.stdout_width();
-    let lines: String = lines.iter().map(|line| format!("{}\n", truncate(line, width))).collect();
-    ctx.terminal.print(&lines)?;
+    ctx.terminal.print(&format_table(&channels, &columns, ctx.terminal.stdout_width()))?;
     Ok(Exit::Answered)
 }
 
@@ -224,38 +212,29 @@ fn read_stdin(ctx: &Context) -> Result<String> {
 fn inbox(ctx: &Context, name: Option<&str>, json: bool) -> Result<Exit> {
     let messages = overview::waiting(ctx, name)?;
     if json {
-        for message in messages {
-            ctx.terminal.print_json(&json!({
-                "channel": message.channel,
-                "id": message.id,
-                "session": message.session,
-                "state": message.state,
-                "at": message.at.map(|at| at.to_string()),
-                "text": message.text,
-            }))?;
-        }
+        ctx.terminal.print_json_lines(messages.iter().map(|message| {
+            json!({
+                "channel": message.channel, "id": message.id, "session": message.session, "state": message.state,
+                "at": message.at.map(|at| at.to_string()), "text": message.text,
+            })
+        }))?;
         return Ok(Exit::Answered);
     }
-    let columns = [
-        ("ID", Side::Left),
-        ("SESSION", Side::Left),
-        ("STATE", Side::Left),
-        ("TIME", Side::Left),
-        ("TEXT", Side::Left),
-    ];
     let now = ctx.clock.now();
-    let rows = messages.iter().map(|message| {
-        let preview: String = message.text.chars().take(MAX_PREVIEW_CHARS).collect();
-        let at = message.at.map(|at| format_time(at, &now));
-        vec![
-            message.id.clone(),
-            message.session.clone(),
-            message.state.to_owned(),
-            at.unwrap_or_default(),
-            sanitize(&to_one_line(&preview)),
-        ]
-    });
-    print_table(ctx, &columns, &rows.collect::<Vec<_>>())
+    let columns: [Column<'_, WaitingMessage>; 5] = [
+        ("ID", Side::Left, &|message| message.id.clone()),
+        ("SESSION", Side::Left, &|message| message.session.clone()),
+        ("STATE", Side::Left, &|message| message.state.to_owned()),
+        ("TIME", Side::Left, &|message| {
+            message.at.map(|at| format_time(at, &now)).unwrap_or_default()
+        }),
+        ("TEXT", Side::Left, &|message| {
+            let preview: String = message.text.chars().take(MAX_PREVIEW_CHARS).collect();
+            sanitize(&to_one_line(&preview))
+        }),
+    ];
+    ctx.terminal.print(&format_table(&messages, &columns, ctx.terminal.stdout_width()))?;
+    Ok(Exit::Answered)
 }
 
 fn dismiss(ctx: &Context, id: &str) -> Result<Exit> {

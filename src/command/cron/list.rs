@@ -13,7 +13,7 @@ use crate::ops::jobs::job_notices::{can_deliver, unsupported_channel_notice};
 use crate::ops::jobs::job_status::{self, JobList, JobStatus};
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
-use crate::report::columns::{Side, align_columns, truncate};
+use crate::report::columns::{Column, Side, format_table, truncate};
 use crate::sys::secret;
 use crate::sys::terminal::sanitize;
 use anyhow::Result;
@@ -44,9 +44,8 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
         next.unwrap_or(Timestamp::MAX)
     });
     if *json {
-        for known in &known {
-            ctx.terminal.print_json(&job_json(ctx, known, now.time_zone()))?;
-        }
+        let lines = known.iter().map(|known| job_json(ctx, known, now.time_zone()));
+        ctx.terminal.print_json_lines(lines)?;
         return Ok(Exit::Answered);
     }
     if known.is_empty() {
@@ -79,36 +78,24 @@ pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
 }
 
 fn table(ctx: &Context, known: &[JobStatus], now: &Zoned) -> String {
-    let columns = [
-        ("ID", Side::Left),
-        ("NAME", Side::Left),
-        ("SCHEDULE", Side::Left),
-        ("NEXT", Side::Left),
-        ("LAST", Side::Left),
-        ("COST", Side::Right),
+    let short_cell = |text: &str| truncate(&cell(text), Some(MAX_CELL_COLUMNS));
+    let columns: [Column<'_, JobStatus>; 6] = [
+        ("ID", Side::Left, &|known| cell(&known.job.id)),
+        ("NAME", Side::Left, &|known| short_cell(&known.job.name)),
+        ("SCHEDULE", Side::Left, &|known| {
+            short_cell(&timing::describe_schedule(ctx, &known.job, now.time_zone()))
+        }),
+        ("NEXT", Side::Left, &|known| cell(&describe_next_run(known, now))),
+        ("LAST", Side::Left, &|known| cell(&describe_last_run(known, now))),
+        ("COST", Side::Right, &|known| {
+            let cost = known.history.last.as_ref().and_then(|last| match last.usage.cost_usd {
+                Some(cost) => Some(format!("${}", format_dollars(cost))),
+                None => last.usage.has_unknown_cost().then(|| "unknown".into()),
+            });
+            cost.unwrap_or_default()
+        }),
     ];
-    let row = |known: &JobStatus| {
-        let cost = known.history.last.as_ref().and_then(|last| match last.usage.cost_usd {
-            Some(cost) => Some(format!("${}", format_dollars(cost))),
-            None => last.usage.has_unknown_cost().then(|| "unknown".into()),
-        });
-        vec![
-            cell(&known.job.id),
-            truncate(&cell(&known.job.name), Some(MAX_CELL_COLUMNS)),
-            truncate(
-                &cell(&timing::describe_schedule(ctx, &known.job, now.time_zone())),
-                Some(MAX_CELL_COLUMNS),
-            ),
-            cell(&describe_next_run(known, now)),
-            cell(&describe_last_run(known, now)),
-            cost.unwrap_or_default(),
-        ]
-    };
-    let rows: Vec<Vec<String>> = known.iter().map(row).collect();
-    align_columns(&columns, &rows)
-        .iter()
-        .map(|line| format!("{}\n", truncate(line, ctx.terminal.stdout_width())))
-        .collect()
+    format_table(known, &columns, ctx.terminal.stdout_width())
 }
 
 /// Formats text as one line without control characters.

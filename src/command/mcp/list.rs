@@ -6,9 +6,9 @@ use crate::mcp::protocol::ServerFeatures;
 use crate::mcp::{sanitize, schema, tool_name};
 use crate::message::token_estimate;
 use crate::ops::mcp_servers::McpContext;
-use crate::report::columns::{Side, align_columns, truncate};
+use crate::report::columns::{Column, Side, format_table};
 use crate::settings::servers::{McpServer, ServerTransport};
-use crate::sys::terminal::{StdoutWriter, sanitize};
+use crate::sys::terminal::sanitize;
 use crate::sys::web_url;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -17,6 +17,9 @@ use serde_json::{Value, json};
 struct ServerRow<'s> {
     server: &'s McpServer,
     offer: Option<ServerFeatures>,
+    /// The number of its tools that are offered to the model, and the tokens they take in each request.
+    tool_count: Option<u64>,
+    tool_tokens: Option<u64>,
     /// Tools that have changed since they were accepted.
     changed: Vec<String>,
     /// Tools that no person has accepted.
@@ -30,29 +33,25 @@ pub(super) fn run(mcp: &McpContext<'_>, as_json: bool) -> Result<Exit> {
     let rows: Vec<ServerRow<'_>> =
         mcp.servers.iter().map(|server| inspect(mcp, server)).collect::<Result<_>>()?;
     if as_json {
-        for row in &rows {
-            mcp.ctx.terminal.print_json_text(&format!("{}\n", server_json(row)))?;
-        }
+        mcp.ctx.terminal.print_json_lines(rows.iter().map(server_json))?;
         return Ok(Exit::Answered);
     }
     if rows.is_empty() {
         mcp.ctx.explain_empty("there are no MCP servers; see `nanobot mcp add --help`");
         return Ok(Exit::Answered);
     }
-    let columns = [
-        ("SERVER", Side::Left),
-        ("BY", Side::Left),
-        ("TOOLS", Side::Right),
-        ("TOKENS", Side::Right),
-        ("STATE", Side::Left),
-        ("IS", Side::Left),
+    let cell = |text: &str| sanitize(text).replace(['\n', '\t'], " ");
+    let count =
+        |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
+    let columns: [Column<'_, ServerRow<'_>>; 6] = [
+        ("SERVER", Side::Left, &|row| cell(&row.server.name)),
+        ("BY", Side::Left, &|row| transport_name(row.server).into()),
+        ("TOOLS", Side::Right, &|row| count(row.tool_count)),
+        ("TOKENS", Side::Right, &|row| count(row.tool_tokens)),
+        ("STATE", Side::Left, &describe_state),
+        ("IS", Side::Left, &|row| cell(&command_or_url(row.server))),
     ];
-    let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
-    let mut page = StdoutWriter::new(mcp.ctx.terminal);
-    for line in align_columns(&columns, &cells) {
-        page.write(&format!("{}\n", truncate(&line, mcp.ctx.terminal.stdout_width())))?;
-    }
-    page.finish()?;
+    mcp.ctx.terminal.print(&format_table(&rows, &columns, mcp.ctx.terminal.stdout_width()))?;
     Ok(Exit::Answered)
 }
 
@@ -68,8 +67,11 @@ fn inspect<'s>(mcp: &McpContext<'_>, server: &'s McpServer) -> Result<ServerRow<
     };
     let pin_check = checks.into_iter().next().unwrap_or_default();
     let changed = pin_check.changed.into_iter();
+    let tokens = offer.as_ref().map(|offer| offered_tool_tokens(server, offer));
     Ok(ServerRow {
         server,
+        tool_count: tokens.as_ref().map(|tokens| tokens.len() as u64),
+        tool_tokens: tokens.map(|tokens| tokens.iter().sum()),
         changed: changed.map(|change| change.name).collect(),
         unaccepted: pin_check.unaccepted.into_iter().collect(),
         error: server.unusable_reason.clone().or(failed),
@@ -86,21 +88,18 @@ pub(super) fn transport_name(server: &McpServer) -> &'static str {
     }
 }
 
-/// The number of its tools that are offered to the model, and the tokens they take in each request.
-fn count_tools_and_tokens(server: &McpServer, offer: &ServerFeatures) -> (usize, u64) {
-    let mut count = 0;
-    let mut tokens = 0;
-    for (tool, ours) in tool_name::for_tools(&server.name, &offer.tools) {
-        if server.is_tool_enabled([&tool.name, &ours]) {
-            let words =
-                sanitize::tool_description(&server.name, tool.title.as_deref(), &tool.description);
-            count += 1;
-            tokens += token_estimate::for_text(&ours)
-                + token_estimate::for_text(&words)
-                + token_estimate::for_value(&schema::convert(&tool.schema));
-        }
-    }
-    (count, tokens)
+/// The tokens that each of its tools that are offered to the model takes in a request.
+fn offered_tool_tokens(server: &McpServer, offer: &ServerFeatures) -> Vec<u64> {
+    let tools = tool_name::for_tools(&server.name, &offer.tools).into_iter();
+    let offered = tools.filter(|(tool, ours)| server.is_tool_enabled([&tool.name, ours]));
+    let tokens = offered.map(|(tool, ours)| {
+        let title = tool.title.as_deref();
+        let description = sanitize::tool_description(&server.name, title, &tool.description);
+        token_estimate::for_text(&ours)
+            + token_estimate::for_text(&description)
+            + token_estimate::for_value(&schema::convert(&tool.schema))
+    });
+    tokens.collect()
 }
 
 /// The server's program or address, without arguments and parameters, which may be secret.
@@ -114,7 +113,7 @@ fn command_or_url(server: &McpServer) -> String {
 }
 
 fn describe_state(row: &ServerRow<'_>) -> String {
-    let ServerRow { server, offer, changed, unaccepted, error } = row;
+    let ServerRow { server, offer, changed, unaccepted, error, .. } = row;
     if server.is_disabled {
         return "disabled".into();
     }
@@ -133,26 +132,12 @@ fn describe_state(row: &ServerRow<'_>) -> String {
     marks.fold(state, |state, (_, mark)| format!("{state}; {mark}"))
 }
 
-fn cells(row: &ServerRow<'_>) -> Vec<String> {
-    let (count, tokens) = match &row.offer {
-        Some(offer) => {
-            let (count, tokens) = count_tools_and_tokens(row.server, offer);
-            (count.to_string(), tokens.to_string())
-        }
-        None => ("-".into(), "-".into()),
-    };
-    let name = sanitize(&row.server.name).replace(['\n', '\t'], " ");
-    let place = sanitize(&command_or_url(row.server)).replace(['\n', '\t'], " ");
-    vec![name, transport_name(row.server).into(), count, tokens, describe_state(row), place]
-}
-
 fn server_json(row: &ServerRow<'_>) -> Value {
-    let ServerRow { server, offer, changed, unaccepted, error } = row;
-    let counts = offer.as_ref().map(|offer| count_tools_and_tokens(server, offer));
+    let ServerRow { server, offer, tool_count, tool_tokens, changed, unaccepted, error } = row;
     json!({
         "name": server.name, "by": transport_name(server), "place": command_or_url(server), "disabled": server.is_disabled, "required": server.is_required,
         "sandbox": if server.is_unsandboxed { "off" } else { "auto" }, "trusted": server.is_trusted,
-        "tools": counts.map(|counts| counts.0), "tokens": counts.map(|counts| counts.1),
+        "tools": tool_count, "tokens": tool_tokens,
         "resources": offer.as_ref().map(|offer| offer.resources.len() + offer.templates.len()),
         "prompts": offer.as_ref().map(|offer| offer.prompts.len()),
         "protocol": offer.as_ref().map(|offer| &offer.protocol), "server": offer.as_ref().map(|offer| &offer.server),

@@ -90,7 +90,7 @@ fn write_json(
 ) -> Result<()> {
     let SessionSummary { key, created, updated, stats, .. } = summary;
     let head = json!({
-        "key": key, "created": clock.to_rfc3339(created), "updated": clock.to_rfc3339(updated), "statistics": statistics_json(stats.as_ref()),
+        "key": key, "created": clock.to_rfc3339(created), "updated": clock.to_rfc3339(updated), "statistics": stats.as_ref().map(statistics_json),
     });
     // The messages are added one by one to the object that starts here.
     let mut text = head.to_string();

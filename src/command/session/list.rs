@@ -38,16 +38,14 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
     sort_by(*sort, &mut sessions);
     sessions.truncate(limit.unwrap_or(usize::MAX));
     let width = ctx.terminal.stdout_width();
-    match json {
-        true => {
-            let lines: String =
-                sessions.iter().map(|session| session_json(&ctx.clock, session)).collect();
-            ctx.terminal.print_json_text(&lines)?;
+    if *json {
+        let lines = sessions.iter().map(|session| session_json(&ctx.clock, session));
+        ctx.terminal.print_json_lines(lines)?;
+    } else {
+        ctx.terminal.print(&table(&sessions, now.timestamp(), width))?;
+        if sessions.is_empty() {
+            ctx.explain_empty("no session is stored that matches");
         }
-        false => ctx.terminal.print(&table(&sessions, now.timestamp(), width))?,
-    }
-    if sessions.is_empty() && !*json {
-        ctx.explain_empty("no session is stored that matches");
     }
     Ok(report_failures(ctx, &failures))
 }
@@ -80,52 +78,25 @@ fn tokens(stats: &SessionStats) -> u64 {
     stats.input.saturating_add(stats.output)
 }
 
-/// A session as a line of JSON.
-pub(super) fn session_json(clock: &Clock, session: &SessionSummary) -> String {
-    let SessionSummary {
-        key,
-        path,
-        messages,
-        created,
-        updated,
-        last_used: used,
-        bytes,
-        stats,
-        first_words,
-        title,
-        fork_of,
-        is_newer,
-    } = session;
-    let mut line = json!({
-        "key": key, "messages": messages, "created": clock.to_rfc3339(created), "updated": clock.to_rfc3339(updated), "used": used.to_string(),
-        "title": title, "first_words": first_words, "fork_of": fork_of, "bytes": bytes, "path": path, "read_only": is_newer,
-    });
-    line["statistics"] = statistics_json(stats.as_ref());
-    format!("{line}\n")
+/// A session as JSON.
+pub(super) fn session_json(clock: &Clock, session: &SessionSummary) -> Value {
+    json!({
+        "key": session.key, "messages": session.messages, "created": clock.to_rfc3339(&session.created),
+        "updated": clock.to_rfc3339(&session.updated), "used": session.last_used.to_string(),
+        "title": session.title, "first_words": session.first_words, "fork_of": session.fork_of,
+        "bytes": session.bytes, "path": session.path, "read_only": session.is_newer,
+        "statistics": session.stats.as_ref().map(statistics_json),
+    })
 }
 
-/// The totals of a session's turns as JSON; `null` if there are no statistics.
-pub(super) fn statistics_json(stats: Option<&SessionStats>) -> Value {
-    let Some(stats) = stats else {
-        return Value::Null;
-    };
-    let SessionStats {
-        turns,
-        steps,
-        input,
-        output,
-        allowed: agreed,
-        succeeded,
-        failed,
-        denied: rejected,
-        context,
-        speed,
-        cost,
-    } = stats;
+/// The totals of a session's turns as JSON.
+pub(super) fn statistics_json(stats: &SessionStats) -> Value {
     json!({
-        "turns": turns, "steps": steps, "input": input, "output": output,
-        "calls": { "agreed": agreed, "succeeded": succeeded, "failed": failed, "rejected": rejected },
-        "context": context, "tokens_per_second": speed, "cost_usd": cost,
+        "turns": stats.turns, "steps": stats.steps, "input": stats.input, "output": stats.output,
+        "calls": {
+            "agreed": stats.allowed, "succeeded": stats.succeeded, "failed": stats.failed, "rejected": stats.denied,
+        },
+        "context": stats.context, "tokens_per_second": stats.speed, "cost_usd": stats.cost,
     })
 }
 

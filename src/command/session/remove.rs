@@ -7,12 +7,15 @@ use crate::command::question::confirm_at_terminal;
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::Context;
 use crate::report::Bar;
-use crate::session::{self, SessionListing, SessionStore, SessionSummary, TRASH_DAYS, TrashBatch};
+use crate::session::{
+    self, SessionListing, SessionStore, SessionSummary, TRASH_DAYS, TrashBatch, TrashedSession,
+};
 use crate::shell_quote::quote;
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
+use std::ops::Range;
 
 /// Moves `keys` to the trash, or removes them permanently.
 pub(super) fn remove_sessions(
@@ -61,25 +64,23 @@ pub(super) fn restore(
             Ok(())
         };
     }
-    let line = |discarded: &session::TrashedSession| {
+    let discarded = session::list_trash(place)?;
+    let time = |discarded: &TrashedSession| {
         let stamp = discarded.deleted_at.as_str();
-        let part = |range: std::ops::Range<usize>| stamp.get(range).unwrap_or_default();
+        let part = |range: Range<usize>| stamp.get(range).unwrap_or_default();
         let day = format!("{}-{}-{}", part(0..4), part(4..6), part(6..8));
-        let time = format!("{day} {}:{}", part(8..10), part(10..12));
-        if as_json {
-            format!(
-                "{}\n",
-                json!({ "session": discarded.key, "deleted": ctx.clock.to_rfc3339(&time) })
-            )
-        } else {
-            format!("{time}  {}\n", single_line(&discarded.key))
-        }
+        format!("{day} {}:{}", part(8..10), part(10..12))
     };
-    let text: String = session::list_trash(place)?.iter().map(line).collect();
-    if text.is_empty() && !as_json {
+    if as_json {
+        return ctx.terminal.print_json_lines(discarded.iter().map(|discarded| {
+            json!({ "session": discarded.key, "deleted": ctx.clock.to_rfc3339(&time(discarded)) })
+        }));
+    }
+    if discarded.is_empty() {
         ctx.explain_empty("the trash is empty");
     }
-    if as_json { ctx.terminal.print_json_text(&text) } else { ctx.terminal.print(&text) }
+    let line = |discarded| format!("{}  {}\n", time(discarded), single_line(&discarded.key));
+    ctx.terminal.print(&discarded.iter().map(line).collect::<String>())
 }
 
 /// Moves sessions that were not used for a long time to the trash.
@@ -147,7 +148,7 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
 fn list(ctx: &Context, sessions: &[SessionSummary], now: Timestamp, as_json: bool) -> Result<()> {
     if as_json {
         let lines = sessions.iter().map(|session| session_json(&ctx.clock, session));
-        return ctx.terminal.print_json_text(&lines.collect::<String>());
+        return ctx.terminal.print_json_lines(lines);
     }
     if sessions.is_empty() {
         ctx.explain_empty("no session matches");

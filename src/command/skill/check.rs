@@ -7,7 +7,7 @@ use crate::ops::context::Context;
 use crate::skill::{Skill, SkillSource};
 use crate::sys::terminal::sanitize;
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// The result for one skill.
@@ -50,11 +50,10 @@ impl SkillCheck {
         format!("{word:4}  {name}\n{}", sanitize(&(wrong + &missing + &install)))
     }
 
-    fn to_json(&self) -> String {
-        let line = json!({
+    fn to_json(&self) -> Value {
+        json!({
             "name": self.name, "ok": self.is_fine(), "warnings": self.problems, "missing": self.missing, "install": self.install,
-        });
-        format!("{line}\n")
+        })
     }
 }
 
@@ -68,15 +67,10 @@ pub(super) fn run(ctx: &Context, name: Option<&str>, as_json: bool) -> Result<Ex
         }
         None => check_all(ctx)?,
     };
-    let text: String = if as_json {
-        verdicts.iter().map(SkillCheck::to_json).collect()
-    } else {
-        verdicts.iter().map(SkillCheck::to_row).collect()
-    };
     if as_json {
-        ctx.terminal.print_json_text(&text)?;
+        ctx.terminal.print_json_lines(verdicts.iter().map(SkillCheck::to_json))?;
     } else {
-        ctx.terminal.print(&text)?;
+        ctx.terminal.print(&verdicts.iter().map(SkillCheck::to_row).collect::<String>())?;
     }
     Ok(if verdicts.iter().all(SkillCheck::is_fine) { Exit::Answered } else { Exit::Failed })
 }

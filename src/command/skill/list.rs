@@ -9,7 +9,7 @@ use crate::report::columns::{Side, align_columns, truncate};
 use crate::skill::{FoundSkills, InactiveSkill, Skill, render_list};
 use crate::sys::terminal::sanitize;
 use anyhow::Result;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Runs `nanobot skill list`.
 pub(super) fn run(ctx: &Context, pattern: Option<&str>, as_json: bool) -> Result<Exit> {
@@ -21,7 +21,7 @@ pub(super) fn run(ctx: &Context, pattern: Option<&str>, as_json: bool) -> Result
     let has_name = |name: Option<&str>| name.map_or(pattern.is_none(), |name| names.matches(name));
     found.unreadable.retain(|it| has_name(it.name.as_deref()));
     if as_json {
-        ctx.terminal.print_json_text(&json_lines(&found))?;
+        ctx.terminal.print_json_lines(json_lines(&found))?;
         return Ok(Exit::Answered);
     }
     ctx.terminal.print(&table(ctx, &found, ctx.terminal.stdout_width()))?;
@@ -79,16 +79,15 @@ fn hidden_reason(ctx: &Context, hidden: &InactiveSkill) -> String {
     }
 }
 
-fn json_lines(found: &FoundSkills) -> String {
+fn json_lines(found: &FoundSkills) -> impl Iterator<Item = Value> {
     let line = |skill: &Skill, state: &str, by: Option<String>| {
-        let line = json!({
+        json!({
             "name": skill.name, "description": skill.description, "source": origin_json(&skill.source),
             "location": skill.location, "state": state, "hidden_by": by, "always": skill.always, "missing": skill.unmet_requirements,
             "tokens": body_tokens(skill), "warnings": skill.warnings,
-        });
-        format!("{line}\n")
+        })
     };
-    let in_force = found.skills.iter().map(|skill| {
+    let in_force = found.skills.iter().map(move |skill| {
         let state = match (skill.is_available(), skill.is_offered) {
             (false, _) => "unavailable",
             (true, false) => "not-offered",
@@ -96,15 +95,14 @@ fn json_lines(found: &FoundSkills) -> String {
         };
         line(skill, state, None)
     });
-    let hidden = found.inactive.iter().map(|hidden| match &hidden.superseded_by {
+    let hidden = found.inactive.iter().map(move |hidden| match &hidden.superseded_by {
         Some(by) => line(&hidden.skill, "hidden", Some(origin_json(by))),
         None => line(&hidden.skill, "disabled", None),
     });
     let unreadable = found.unreadable.iter().map(|unreadable| {
-        let line = json!({
+        json!({
             "name": unreadable.name, "location": unreadable.path, "state": "unreadable", "error": unreadable.reason,
-        });
-        format!("{line}\n")
+        })
     });
-    in_force.chain(hidden).chain(unreadable).collect()
+    in_force.chain(hidden).chain(unreadable)
 }

@@ -6,8 +6,8 @@ use crate::ledger::tool_usage::{ToolUsage, ToolUsageEntry, ToolUsageLog};
 use crate::ops::context::Context;
 use crate::ops::since::SinceFilter;
 use crate::ops::tool_usage;
-use crate::report::columns::{Side, align_columns, truncate};
-use crate::sys::terminal::{StdoutWriter, sanitize};
+use crate::report::columns::{Column, Side, format_table};
+use crate::sys::terminal::sanitize;
 use anyhow::Result;
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
@@ -45,17 +45,12 @@ pub(super) fn run(ctx: &Context, by: UsageGroup, start: &SinceFilter, as_json: b
     }
     let mut rows: Vec<(String, ToolTotals)> = sums.into_iter().collect();
     rows.sort_by_key(|(_, sum)| std::cmp::Reverse((sum.used.len(), sum.calls)));
-    let mut page = StdoutWriter::new(ctx.terminal);
     if as_json {
-        for (name, sum) in &rows {
-            page.write_json_text(&format!("{}\n", totals_json(by, name, sum)))?;
-        }
-    } else {
-        for line in format_table(by, &rows) {
-            page.write(&format!("{}\n", truncate(&line, ctx.terminal.stdout_width())))?;
-        }
+        return ctx
+            .terminal
+            .print_json_lines(rows.iter().map(|(name, sum)| totals_json(by, name, sum)));
     }
-    page.finish()
+    ctx.terminal.print(&format_totals(by, &rows, ctx.terminal.stdout_width()))
 }
 
 fn add_line(by: UsageGroup, sums: &mut BTreeMap<String, ToolTotals>, line: &ToolUsageEntry) {
@@ -110,55 +105,29 @@ fn totals_json(by: UsageGroup, name: &str, sum: &ToolTotals) -> serde_json::Valu
     }
 }
 
-fn format_table(by: UsageGroup, rows: &[(String, ToolTotals)]) -> Vec<String> {
+fn format_totals(by: UsageGroup, rows: &[(String, ToolTotals)], width: Option<usize>) -> String {
+    let runs: Column<'_, (String, ToolTotals)> =
+        ("RUNS", Side::Right, &|(_, sum)| sum.used.len().to_string());
     let name = |name: &str| sanitize(name).replace(['\n', '\t'], " ");
-    let right = |head: &'static str| (head, Side::Right);
-    let (columns, rows): (Vec<_>, Vec<Vec<String>>) = match by {
-        UsageGroup::Skill => (
-            vec![("SKILL", Side::Left), right("RUNS")],
-            rows.iter().map(|(skill, sum)| vec![name(skill), sum.used.len().to_string()]).collect(),
-        ),
-        UsageGroup::Server => (
-            vec![
-                ("SERVER", Side::Left),
-                right("RUNS"),
-                right("OFFERED"),
-                right("CALLS"),
-                right("FAILED"),
-                right("DENIED"),
-                right("TOKENS"),
-            ],
-            rows.iter()
-                .map(|(server, sum)| {
-                    let counts = [
-                        sum.used.len() as u64,
-                        sum.offered.len() as u64,
-                        sum.calls,
-                        sum.failed,
-                        sum.denied,
-                        sum.description_tokens,
-                    ];
-                    let cells = counts.map(|count| count.to_string());
-                    std::iter::once(name(server)).chain(cells).collect()
-                })
-                .collect(),
-        ),
-        _ => (
-            vec![
-                ("TOOL", Side::Left),
-                right("RUNS"),
-                right("CALLS"),
-                right("FAILED"),
-                right("DENIED"),
-            ],
-            rows.iter()
-                .map(|(tool, sum)| {
-                    let counts = [sum.used.len() as u64, sum.calls, sum.failed, sum.denied];
-                    let cells = counts.map(|count| count.to_string());
-                    std::iter::once(name(tool)).chain(cells).collect()
-                })
-                .collect(),
-        ),
+    let name: &dyn Fn(&(String, ToolTotals)) -> String = &|(text, _)| name(text);
+    let calls: [Column<'_, (String, ToolTotals)>; 3] = [
+        ("CALLS", Side::Right, &|(_, sum)| sum.calls.to_string()),
+        ("FAILED", Side::Right, &|(_, sum)| sum.failed.to_string()),
+        ("DENIED", Side::Right, &|(_, sum)| sum.denied.to_string()),
+    ];
+    let [called, failed, denied] = calls;
+    let columns = match by {
+        UsageGroup::Skill => vec![("SKILL", Side::Left, name), runs],
+        UsageGroup::Server => vec![
+            ("SERVER", Side::Left, name),
+            runs,
+            ("OFFERED", Side::Right, &|(_, sum)| sum.offered.len().to_string()),
+            called,
+            failed,
+            denied,
+            ("TOKENS", Side::Right, &|(_, sum)| sum.description_tokens.to_string()),
+        ],
+        _ => vec![("TOOL", Side::Left, name), runs, called, failed, denied],
     };
-    align_columns(&columns, &rows)
+    format_table(rows, &columns, width)
 }
