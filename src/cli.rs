@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use value::path;
+use crate::options::value::path;
 
 pub mod acp;
 pub mod agent;
@@ -33,7 +33,6 @@ pub mod topics;
 pub mod undo;
 pub mod uninstall;
 pub mod usage;
-pub mod value;
 
 /// A personal AI agent that behaves like a Unix program
 ///

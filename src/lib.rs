@@ -164,6 +164,7 @@ pub mod mcp;
 pub mod memory;
 pub mod message;
 pub mod ops;
+pub mod options;
 pub mod patch;
 pub mod policy;
 pub mod prompt;

@@ -2,7 +2,7 @@
 
 use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
-use super::value::{path, path_or_other, prompt_file, time};
+use crate::options::value::{path, path_or_other, prompt_file, time};
 use clap::{ArgAction, Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;

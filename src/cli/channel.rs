@@ -1,6 +1,6 @@
 //! `nanobot channel`: chat services.
 
-use super::value::{path, time};
+use crate::options::value::{path, time};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;

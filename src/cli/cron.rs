@@ -1,7 +1,7 @@
 //! `nanobot cron`: making, changing and running jobs.
 
 use super::grants::GrantArgs;
-use super::value::{Since, dollars, path, since, time, time_or_zero};
+use crate::options::value::{Since, dollars, path, since, time, time_or_zero};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The flags that grant permissions, which several commands share.
 
-use super::value::{path, tool_name, trimmed};
+use crate::options::value::{path, tool_name, trimmed};
 use clap::{ArgAction, Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

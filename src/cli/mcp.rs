@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
-use super::value::{path, time};
+use crate::options::value::{path, time};
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum McpCommand {

@@ -1,6 +1,6 @@
 //! `nanobot memory`: memory that outlasts sessions.
 
-use super::value::dollars;
+use crate::options::value::dollars;
 use clap::{Args, Subcommand};
 
 #[derive(Clone, Debug, Subcommand)]

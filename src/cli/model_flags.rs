@@ -1,6 +1,6 @@
 //! The flags about the model that `agent` and `repl` share.
 
-use super::value::{dollars, temperature};
+use crate::options::value::{dollars, temperature};
 use clap::Args;
 
 /// Model, parameters and cost limit

@@ -2,7 +2,7 @@
 
 use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
-use super::value::file_name;
+use crate::options::value::file_name;
 use clap::Args;
 
 /// Answer messages that arrive as JSON lines

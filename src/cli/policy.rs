@@ -1,7 +1,7 @@
 //! `nanobot policy`, `tool` and `trust`: what a run may do, seen from outside.
 
 use super::grants::GrantArgs;
-use super::value::path;
+use crate::options::value::path;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 

@@ -2,7 +2,7 @@
 
 use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
-use super::value::path;
+use crate::options::value::path;
 use clap::Args;
 use std::path::PathBuf;
 

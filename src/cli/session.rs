@@ -1,6 +1,6 @@
 //! `nanobot session`: operations on sessions.
 
-use super::value::{Since, age, path, since};
+use crate::options::value::{Since, age, path, since};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;

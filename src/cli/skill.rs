@@ -1,6 +1,6 @@
 //! `nanobot skill`: what the agent can be taught.
 
-use super::value::path;
+use crate::options::value::path;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! `nanobot usage`: tokens, money and runs.
 
-use super::value::{Since, since};
+use crate::options::value::{Since, since};
 use clap::{Args, ValueEnum};
 
 /// Show usage: tokens, cost and runs

@@ -3,7 +3,7 @@
 
 use crate::cli;
 use crate::cli::model_flags::ModelArgs;
-use crate::cli::value::Since;
+use crate::options::value::Since;
 use crate::cron::job::{CrashPolicy, NotifyPolicy};
 use crate::cron::schedule::CatchUpPolicy;
 use crate::message::user_text::UserText;

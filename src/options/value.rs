@@ -21,23 +21,23 @@ pub enum Since {
 }
 
 /// One of several between commas, which may have blanks around them.
-pub(super) fn trimmed(text: &str) -> Result<String, Infallible> {
+pub(crate) fn trimmed(text: &str) -> Result<String, Infallible> {
     Ok(text.trim().to_owned())
 }
 
 /// A path. A leading `~` is the home directory, also where the shell leaves it as it is: `--read=~/notes`.
-pub(super) fn path() -> impl TypedValueParser<Value = PathBuf> {
+pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| expand_argument(&path))
 }
 
 /// A path, or something else that does not begin with `~/`.
-pub(super) fn path_or_other() -> impl TypedValueParser<Value = OsString> {
+pub(crate) fn path_or_other() -> impl TypedValueParser<Value = OsString> {
     OsStringValueParser::new()
         .try_map(|text| expand_argument(Path::new(&text)).map(PathBuf::into_os_string))
 }
 
 /// A name that is a part of a path.
-pub(super) fn file_name(text: &str) -> Result<String, String> {
+pub(crate) fn file_name(text: &str) -> Result<String, String> {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
     let is_name =
         (1..=64).contains(&text.len()) && !text.starts_with('.') && text.chars().all(is_plain);
@@ -47,7 +47,7 @@ pub(super) fn file_name(text: &str) -> Result<String, String> {
 }
 
 /// A time of more than nothing: seconds, or numbers with units.
-pub(super) fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let fraction = || {
         let seconds: f64 = text.parse().ok()?;
         Duration::try_from_secs_f64(seconds).ok()
@@ -60,7 +60,7 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// A time, which may be nothing.
-pub(super) fn time_or_zero(text: &str) -> Result<Duration, String> {
+pub(crate) fn time_or_zero(text: &str) -> Result<Duration, String> {
     match text {
         "0" => Ok(Duration::ZERO),
         text => time(text),
@@ -68,7 +68,7 @@ pub(super) fn time_or_zero(text: &str) -> Result<Duration, String> {
 }
 
 /// A time with its unit.
-pub(super) fn age(text: &str) -> Result<Duration, String> {
+pub(crate) fn age(text: &str) -> Result<Duration, String> {
     let has_unit = text.ends_with(|letter: char| letter.is_ascii_alphabetic());
     parse_time_span(text)
         .filter(|_| has_unit)
@@ -76,7 +76,7 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
 }
 
 /// The start of a period. Days and weeks are whole days; other spans end now.
-pub(super) fn since(text: &str) -> Result<Since, String> {
+pub(crate) fn since(text: &str) -> Result<Since, String> {
     let date = || text.parse().ok().filter(|_| text.len() == 10);
     let span = || {
         let span = age(text).ok().filter(|span| !span.is_zero())?;
@@ -98,7 +98,7 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
 }
 
 /// A tool's name or a pattern of names, without the argument that a rule may have.
-pub(super) fn tool_name(text: &str) -> Result<String, String> {
+pub(crate) fn tool_name(text: &str) -> Result<String, String> {
     match text.trim() {
         name if name.contains('(') => {
             Err(format!("`{name}` is a rule, which `--deny` takes; expected the name of a tool"))
@@ -107,14 +107,14 @@ pub(super) fn tool_name(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) fn prompt_file(text: &str) -> Result<PathBuf, String> {
+pub(crate) fn prompt_file(text: &str) -> Result<PathBuf, String> {
     match text {
         "-" => Err("standard input is read without it, or with `-m -`; expected a file".into()),
         path => expand_argument(Path::new(path)).map_err(|error| error.to_string()),
     }
 }
 
-pub(super) fn dollars(text: &str) -> Result<f64, String> {
+pub(crate) fn dollars(text: &str) -> Result<f64, String> {
     match text.trim_start_matches('$').parse::<f64>() {
         Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
         Ok(0.0) => {
@@ -124,7 +124,7 @@ pub(super) fn dollars(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(super) fn temperature(text: &str) -> Result<f64, String> {
+pub(crate) fn temperature(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(number) if (0.0..=2.0).contains(&number) => Ok(number),
         _ => Err("expected a number from 0 to 2".into()),
