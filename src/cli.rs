@@ -1,8 +1,8 @@
 //! The command line as typed: clap types and nothing else. The doc comments are the help and the man page.
 
+use crate::options::value::path;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use crate::options::value::path;
 
 pub mod acp;
 pub mod agent;
@@ -11,7 +11,6 @@ pub mod completions;
 pub mod config;
 pub mod cron;
 pub mod grammar;
-pub mod grants;
 pub mod heartbeat;
 pub mod mcp;
 pub mod memory;

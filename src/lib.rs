@@ -39,6 +39,7 @@
 //! | [`command`] | one file per subcommand: parses arguments, calls one function of `ops`, prints the result |
 //! | [`repl`] | the terminal UI: line editor, slash commands, approval prompts |
 //! | [`ops`] | the use cases: agent turn, jobs, channels, the pipe, consolidation, doctor, sub-agents; plain options in, results out |
+//! | [`options`] | the options that commands share, as clap reads them and `ops` uses them |
 //! | [`guard`] | what may stop or change a turn: limits, loop detection, compaction, plan; one file each |
 //! | [`report`] | event sinks: answer, progress, JSON, markdown; tables for terminals |
 //! | [`answer_schema`] | the JSON schema that an answer must satisfy |
@@ -72,7 +73,7 @@
 //! ```text
 //! main → lib → command → repl → ops → { guard, report, answer_schema } → turn → { session, provider, tool → mcp } → event → message
 //!
-//! ops also uses               memory, channel, cron, attach, undo, skill, trust, ledger, workspace, settings, policy, history, prompt
+//! ops also uses               options, memory, channel, cron, attach, undo, skill, trust, ledger, workspace, settings, policy, history, prompt
 //! tools use                   attach, skill, undo and policy; the MCP client uses settings; providers use the ledger
 //! everything may use          sys, error, diff, format, json_rpc, line_search, markdown, patch, shell_quote, terminal_text
 //! ```

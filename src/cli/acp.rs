@@ -1,7 +1,7 @@
 //! `nanobot acp`: the agent of an editor.
 
-use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
+use crate::options::grants::Grants;
 use clap::Args;
 
 /// Serve an editor that speaks the Agent Client Protocol
@@ -19,5 +19,5 @@ pub struct AcpArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]
-    pub grants: GrantArgs,
+    pub grants: Grants,
 }

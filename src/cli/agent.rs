@@ -1,7 +1,7 @@
 //! `nanobot agent`: one turn.
 
-use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
+use crate::options::grants::Grants;
 use crate::options::value::{path, path_or_other, prompt_file, time};
 use clap::{ArgAction, Args, ValueEnum};
 use std::ffi::OsString;
@@ -107,7 +107,7 @@ pub struct AgentArgs {
     pub schema: Option<String>,
 
     #[command(flatten)]
-    pub grants: GrantArgs,
+    pub grants: Grants,
     /// Work in a git worktree, on a branch of that name
     ///
     /// In ~/.nanobot/worktrees, beside your own files. The branch begins at the current commit, or is continued.

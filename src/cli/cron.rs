@@ -1,6 +1,6 @@
 //! `nanobot cron`: making, changing and running jobs.
 
-use super::grants::GrantArgs;
+use crate::options::grants::Grants;
 use crate::options::value::{Since, dollars, path, since, time, time_or_zero};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -157,7 +157,7 @@ pub struct JobArgs {
     #[command(flatten)]
     pub terms: JobRunArgs,
     #[command(flatten)]
-    pub grants: GrantArgs,
+    pub grants: Grants,
     // In place of the global one, whose short form is `--cron` here, as in the Python program.
     /// Use this config file
     #[arg(long, value_name = "FILE", help_heading = "Global options", value_parser = path())]

@@ -1,7 +1,7 @@
 //! `nanobot heartbeat`: the one job that looks at HEARTBEAT.md.
 
 use super::cron::JobRunArgs;
-use super::grants::GrantArgs;
+use crate::options::grants::Grants;
 use clap::{Args, Subcommand};
 
 /// Check HEARTBEAT.md once, and do the tasks that are due
@@ -40,5 +40,5 @@ pub struct HeartbeatEnableArgs {
     #[command(flatten)]
     pub terms: JobRunArgs,
     #[command(flatten)]
-    pub grants: GrantArgs,
+    pub grants: Grants,
 }

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
+use crate::options::grants::Grants;
 use crate::options::value::{path, time};
 
 #[derive(Clone, Debug, Subcommand)]
@@ -142,7 +142,7 @@ pub struct McpServeArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]
-    pub grants: GrantArgs,
+    pub grants: Grants,
     /// Connect to loopback addresses only
     #[arg(long, hide_short_help = true)]
     pub offline: bool,

@@ -1,7 +1,7 @@
 //! `nanobot pipe`: the message bus.
 
-use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
+use crate::options::grants::Grants;
 use crate::options::value::file_name;
 use clap::Args;
 
@@ -41,5 +41,5 @@ pub struct PipeArgs {
     #[command(flatten)]
     pub model: ModelArgs,
     #[command(flatten)]
-    pub grants: GrantArgs,
+    pub grants: Grants,
 }

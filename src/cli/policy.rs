@@ -1,6 +1,6 @@
 //! `nanobot policy`, `tool` and `trust`: what a run may do, seen from outside.
 
-use super::grants::GrantArgs;
+use crate::options::grants::Grants;
 use crate::options::value::path;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub enum PolicyCommand {
     /// has no sandbox.
     Test {
         #[command(flatten)]
-        grants: Box<GrantArgs>,
+        grants: Box<Grants>,
         /// One JSON object per line
         #[arg(long)]
         json: bool,
@@ -38,7 +38,7 @@ pub struct ExplainArgs {
     #[arg(default_value = "{}", hide_default_value = true)]
     pub arguments: String,
     #[command(flatten)]
-    pub grants: GrantArgs,
+    pub grants: Grants,
     /// Also show the origin of this session's content, and what it restricts
     #[arg(long, value_name = "KEY", conflicts_with = "tool")]
     pub session: Option<String>,
@@ -53,7 +53,7 @@ pub enum ToolCommand {
     #[command(visible_alias = "ls")]
     List {
         #[command(flatten)]
-        grants: Box<GrantArgs>,
+        grants: Box<Grants>,
         /// One JSON object per line, with the schema of the arguments
         #[arg(long)]
         json: bool,
@@ -63,7 +63,7 @@ pub enum ToolCommand {
         /// Tool, from `tool list`
         name: String,
         #[command(flatten)]
-        grants: Box<GrantArgs>,
+        grants: Box<Grants>,
         /// One JSON object
         #[arg(long)]
         json: bool,
@@ -103,7 +103,7 @@ pub enum ToolCommand {
         #[arg(default_value = "{}", hide_default_value = true)]
         arguments: String,
         #[command(flatten)]
-        grants: Box<GrantArgs>,
+        grants: Box<Grants>,
         /// Connect to loopback addresses only
         #[arg(long)]
         offline: bool,

@@ -1,7 +1,7 @@
 //! `nanobot repl`: a session at a terminal.
 
-use super::grants::GrantArgs;
 use super::model_flags::ModelArgs;
+use crate::options::grants::Grants;
 use crate::options::value::path;
 use clap::Args;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub struct ReplArgs {
     pub replay: Option<PathBuf>,
 
     #[command(flatten)]
-    pub grants: GrantArgs,
+    pub grants: Grants,
     /// Connect to loopback addresses only
     #[arg(long, help_heading = "Permissions", hide_short_help = true)]
     pub offline: bool,

@@ -2,7 +2,7 @@
 
 use crate::cli::acp::AcpArgs;
 use crate::cli::agent::DEFAULT_MAX_PARALLEL;
-use crate::command::arguments::{grants, model_options};
+use crate::command::arguments::model_options;
 use crate::error::Exit;
 use crate::ops::acp;
 use crate::ops::context::Context;
@@ -12,7 +12,7 @@ use anyhow::Result;
 /// Runs `nanobot acp`.
 pub fn run(ctx: &Context, arguments: &AcpArgs) -> Result<Exit> {
     let options = TurnOptions {
-        grants: grants(&arguments.grants),
+        grants: arguments.grants.clone(),
         max_parallel: DEFAULT_MAX_PARALLEL as usize,
         verbose: arguments.verbose,
         ..model_options(arguments.model.clone())

@@ -3,7 +3,6 @@
 
 use crate::cli;
 use crate::cli::model_flags::ModelArgs;
-use crate::options::value::Since;
 use crate::cron::job::{CrashPolicy, NotifyPolicy};
 use crate::cron::schedule::CatchUpPolicy;
 use crate::message::user_text::UserText;
@@ -11,9 +10,9 @@ use crate::ops::jobs::export::ExportFormat;
 use crate::ops::jobs::job_edit::JobSettings;
 use crate::ops::jobs::job_options::JobFlags;
 use crate::ops::jobs::schedule_flags::ScheduleFlags;
-use crate::ops::permissions::{Grants, SandboxMode};
 use crate::ops::since::SinceFilter;
 use crate::ops::turn_options::{DryRunForm, TurnOptions};
+use crate::options::value::Since;
 use jiff::Zoned;
 use std::time::Duration;
 
@@ -39,7 +38,7 @@ pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
         asking,
         max_total_tokens,
         schema,
-        grants: permissions,
+        grants,
         worktree: _,
         remove_worktree: _,
         max_parallel,
@@ -68,7 +67,7 @@ pub(super) fn turn_options(arguments: &cli::agent::AgentArgs) -> TurnOptions {
         no_markdown,
         max_total_tokens,
         schema,
-        grants: grants(&permissions),
+        grants,
         max_parallel: max_parallel as usize,
         offline,
         strict,
@@ -124,7 +123,7 @@ pub(super) fn repl_turn_options(arguments: &cli::repl::ReplArgs) -> TurnOptions 
         markdown: _,
         no_markdown,
         asking,
-        grants: permissions,
+        grants,
         offline,
         replay,
     } = arguments.clone();
@@ -134,45 +133,11 @@ pub(super) fn repl_turn_options(arguments: &cli::repl::ReplArgs) -> TurnOptions 
         new,
         verbose,
         no_markdown,
-        grants: grants(&permissions),
+        grants,
         offline,
         replay,
         lock_timeout: Duration::from_secs(600),
         ..model_options(asking)
-    }
-}
-
-/// Converts the permission flags.
-pub(super) fn grants(flags: &cli::grants::GrantArgs) -> Grants {
-    let cli::grants::GrantArgs {
-        profile,
-        write,
-        read,
-        net,
-        allow,
-        mut deny,
-        tools,
-        disabled_tools,
-        no_tools,
-        directory,
-        sandbox,
-    } = flags.clone();
-    deny.extend(disabled_tools);
-    Grants {
-        profile,
-        write,
-        read,
-        net,
-        allow,
-        deny,
-        tools,
-        no_tools,
-        directory,
-        sandbox: sandbox.map(|when| match when {
-            cli::grants::SandboxArg::Auto => SandboxMode::Auto,
-            cli::grants::SandboxArg::Off => SandboxMode::Off,
-            cli::grants::SandboxArg::Strict => SandboxMode::Strict,
-        }),
     }
 }
 
@@ -224,11 +189,11 @@ pub(super) fn job_flags(flags: &cli::cron::JobRunArgs) -> JobFlags {
 
 /// Converts the flags about a job's schedule, run and permissions.
 pub(super) fn job_settings(flags: &cli::cron::JobArgs) -> JobSettings {
-    let cli::cron::JobArgs { schedule, terms, grants: permissions, config: _ } = flags;
+    let cli::cron::JobArgs { schedule, terms, grants, config: _ } = flags;
     JobSettings {
         schedule: schedule_flags(schedule),
         flags: JobFlags { jitter: schedule.jitter, ..job_flags(terms) },
-        grants: grants(permissions),
+        grants: grants.clone(),
     }
 }
 

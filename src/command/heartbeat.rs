@@ -3,7 +3,7 @@
 use super::cron::logs;
 use super::cron::saved_job::print_saved;
 use crate::cli::heartbeat::{HeartbeatArgs, HeartbeatCommand, HeartbeatEnableArgs};
-use crate::command::arguments::{grants as from_flags, job_flags};
+use crate::command::arguments::job_flags;
 use crate::cron::job::HEARTBEAT_ID;
 use crate::error::Exit;
 use crate::ops::context::Context;
@@ -28,8 +28,7 @@ pub fn run(ctx: &Context, arguments: &HeartbeatArgs) -> Result<Exit> {
 
 fn enable(ctx: &Context, arguments: &HeartbeatEnableArgs) -> Result<Exit> {
     let HeartbeatEnableArgs { every, json, terms, grants } = arguments;
-    let saved =
-        heartbeat_job::enable(ctx, every.as_deref(), &job_flags(terms), &from_flags(grants))?;
+    let saved = heartbeat_job::enable(ctx, every.as_deref(), &job_flags(terms), grants)?;
     print_saved(ctx, saved, "✓ Heartbeat enabled", *json)
 }
 

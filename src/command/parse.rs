@@ -4,10 +4,10 @@ use super::tree;
 use crate::cli::agent::{AgentArgs, DEFAULT_MAX_PARALLEL, DEFAULT_WAIT_SECS};
 use crate::cli::cron::{CronCommand, CronRunArgs};
 use crate::cli::grammar::SHORTCUTS;
-use crate::cli::grants::SandboxArg;
 use crate::cli::topics::find_topic;
 use crate::cli::{Cli, CliCommand, GlobalArgs};
 use crate::cron::job_store;
+use crate::options::grants::SandboxMode;
 use crate::sys::home::expand_argument;
 use crate::sys::terminal::Terminal;
 use clap::{FromArgMatches, ValueEnum};
@@ -120,7 +120,7 @@ enum Place<'a> {
     Flag(&'a mut bool),
     Text(&'a mut Option<String>),
     Path(&'a mut Option<PathBuf>),
-    Sandbox(&'a mut Option<SandboxArg>),
+    Sandbox(&'a mut Option<SandboxMode>),
 }
 
 /// Parses what scripts and cron start most: a turn with its usual flags, and a crontab line. Returns what
@@ -194,7 +194,7 @@ impl Place<'_> {
                 !value.is_empty() && place.replace(path).is_none()
             }
             Self::Sandbox(place) => {
-                let value = SandboxArg::from_str(value, false).ok()?;
+                let value = SandboxMode::from_str(value, false).ok()?;
                 place.replace(value).is_none()
             }
         };

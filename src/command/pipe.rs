@@ -2,7 +2,7 @@
 
 use crate::cli::agent::DEFAULT_MAX_PARALLEL;
 use crate::cli::pipe::PipeArgs as Arguments;
-use crate::command::arguments::{grants as from_flags, model_options};
+use crate::command::arguments::model_options;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::pipe::{self, PipeOptions};
@@ -16,7 +16,7 @@ const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 /// Runs `nanobot pipe`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let Arguments { jobs, name, any_session, verbose, model, grants } = arguments;
-    let mut grants = from_flags(grants);
+    let mut grants = grants.clone();
     if grants.directory.is_none() {
         grants.directory = Some(ctx.settings()?.workspace);
     }

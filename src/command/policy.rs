@@ -1,13 +1,12 @@
 //! `nanobot policy`: shows a run's permissions and their origin, and tests that they are enforced.
 
-use crate::cli::grants::GrantArgs;
 use crate::cli::policy::{ExplainArgs, PolicyCommand as Command};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::Origin;
 use crate::ops::context::Context;
-use crate::ops::permissions::Grants;
 use crate::ops::toolset;
 use crate::ops::turn_setup::{self, TurnSetup};
+use crate::options::grants::Grants;
 use crate::policy::call_files::{file_access, files_of_call};
 use crate::policy::tool_names::APPLY_PATCH;
 use crate::policy::{Policy, PolicyDecision, Refusal, Sandbox, tool_names};
@@ -31,7 +30,6 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
 
 fn explain(ctx: &Context, arguments: &ExplainArgs) -> Result<Exit> {
     let ExplainArgs { tool, arguments, grants, session, json } = arguments;
-    let grants = &super::arguments::grants(grants);
     let TurnSetup { toolbox, policy, .. } =
         turn_setup::prepare_without_turn(ctx, grants, (false, true), Vec::new(), None)?;
     let Some(tool) = tool else {
@@ -262,14 +260,9 @@ fn sandbox_situation(sandbox: &SandboxSpec, as_json: bool) -> String {
     }
 }
 
-fn test_sandbox(ctx: &Context, grants: &GrantArgs, as_json: bool) -> Result<Exit> {
-    let TurnSetup { policy, shared, .. } = turn_setup::prepare_without_turn(
-        ctx,
-        &super::arguments::grants(grants),
-        (false, false),
-        Vec::new(),
-        None,
-    )?;
+fn test_sandbox(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
+    let TurnSetup { policy, shared, .. } =
+        turn_setup::prepare_without_turn(ctx, grants, (false, false), Vec::new(), None)?;
     if policy.sandbox == Sandbox::Off {
         return Err(fail_with_hint(
             Exit::Failed,

@@ -2,17 +2,16 @@
 
 mod program;
 
-use super::arguments::grants as from_flags;
 use crate::cli::policy::ToolCommand as Command;
 use crate::error::{Exit, Stop, fail, fail_with_hint};
 use crate::event::ToolOutcome;
 use crate::message::{MessagePart, ToolCall, ToolSpec};
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler::StoreScheduler;
-use crate::ops::permissions::Grants;
 use crate::ops::programs;
 use crate::ops::subagents::pool;
 use crate::ops::turn_setup::{self, TurnSetup};
+use crate::options::grants::Grants;
 use crate::report::columns::hanging_indent;
 use crate::settings::keys::nearest;
 use crate::shell_quote::quote;
@@ -27,14 +26,14 @@ use std::sync::Arc;
 /// Runs `nanobot tool`.
 pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
     match command {
-        Command::List { grants, json } => list_tools(ctx, &from_flags(grants), *json, &[]),
-        Command::Show { name, grants, json } => show_tool(ctx, &from_flags(grants), name, *json),
+        Command::List { grants, json } => list_tools(ctx, grants, *json, &[]),
+        Command::Show { name, grants, json } => show_tool(ctx, grants, name, *json),
         Command::New { name, description, language } => {
             program::create(ctx, name, description.as_deref(), *language)
         }
         Command::Check { programs, json } => program::check(ctx, programs, *json),
         Command::Run { name, arguments, grants, offline } => {
-            call_tool(ctx, &from_flags(grants), name, arguments, *offline)
+            call_tool(ctx, grants, name, arguments, *offline)
         }
     }
 }

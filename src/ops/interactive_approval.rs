@@ -1,9 +1,10 @@
 //! Approval of denied tool calls by the user, in the REPL.
 
 use crate::ops::context::Context;
-use crate::ops::permissions::{self, Grants, WorkspacePlace};
+use crate::ops::permissions::{self, WorkspacePlace};
 use crate::ops::shared_state::SharedState;
 use crate::ops::toolset::{CronToolParts, all_tools};
+use crate::options::grants::Grants;
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
 use crate::policy::tool_names::WRITE_TOOLS;

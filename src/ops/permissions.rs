@@ -5,6 +5,7 @@ use crate::ops::context::Context;
 use crate::ops::profiles;
 use crate::ops::protected_paths::{instruction_files, protected_paths};
 use crate::ops::repository;
+use crate::options::grants::{Grants, SandboxMode};
 use crate::policy::file_scope::{FileScope, ScopeRoot};
 use crate::policy::net::{self, Net};
 use crate::policy::profile::{self, Profile};
@@ -20,55 +21,9 @@ use crate::sys::sandbox::git_paths;
 use crate::sys::sync::Deferred;
 use anyhow::{Context as _, Result};
 use regex::Regex;
-use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-
-/// The permissions of a run, as given by flags or stored with a job. Jobs store them as JSON with these field names.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Grants {
-    /// The profile's name.
-    pub profile: Option<String>,
-    /// Paths that may be changed. `.` is the working directory.
-    pub write: Vec<PathBuf>,
-    /// Paths that may be read.
-    pub read: Vec<PathBuf>,
-    /// Hosts that may be reached. An empty list means all.
-    pub net: Option<Vec<String>>,
-    /// Rules that allow a tool.
-    pub allow: Vec<String>,
-    /// Rules that forbid a tool.
-    pub deny: Vec<String>,
-    /// Names or patterns of the only tools to offer.
-    pub tools: Option<Vec<String>>,
-    /// Offer no tools.
-    pub no_tools: bool,
-    /// The working directory.
-    pub directory: Option<PathBuf>,
-    pub sandbox: Option<SandboxMode>,
-}
-
-impl Grants {
-    /// True if `--tools` lists `tool`.
-    pub(crate) fn lists_tool(&self, tool: &str) -> bool {
-        let mut listed = self.tools.iter().flatten();
-        listed.any(|name| Pattern::new(name.as_str()).lists(tool))
-    }
-}
-
-/// The sandbox mode of commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SandboxMode {
-    /// Sandboxed; commands are refused if the kernel does not support it.
-    Auto,
-    /// Not sandboxed.
-    Off,
-    /// Sandboxed; the run ends at once if the kernel does not support it.
-    Strict,
-}
 
 /// The settings, with the overrides of the profile that `grants` selects, and that profile.
 pub(crate) fn settings_with_profile(
@@ -226,6 +181,7 @@ fn add_rules(policy: &mut Policy, grants: &Grants, settings: &Settings) -> Resul
         (&tools.deny, RuleEffect::Deny, "tools.deny", Exit::Config),
         (&grants.allow, RuleEffect::Allow, "--allow", Exit::Usage),
         (&grants.deny, RuleEffect::Deny, "--deny", Exit::Usage),
+        (&grants.disabled_tools, RuleEffect::Deny, "--deny", Exit::Usage),
     ];
     for (rules, effect, origin, exit) in written {
         for text in rules {

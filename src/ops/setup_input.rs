@@ -1,7 +1,7 @@
 //! The input for building the tools and the prompt of a turn, as plain data.
 
 use crate::mcp::client::ElicitationHandler;
-use crate::ops::permissions::Grants;
+use crate::options::grants::Grants;
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
 use crate::settings::Settings;

@@ -1,7 +1,7 @@
 //! The options of one turn, as plain data. Commands fill them from flags; the REPL and jobs set them directly.
 
-use super::permissions::Grants;
 use crate::message::user_text::UserText;
+use crate::options::grants::Grants;
 use crate::settings::FlagOverrides;
 use crate::settings::servers::McpServer;
 use std::ffi::OsString;

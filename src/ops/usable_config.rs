@@ -2,8 +2,9 @@
 //! the values themselves.
 
 use crate::ops::context::Context;
-use crate::ops::permissions::{self, Grants};
+use crate::ops::permissions;
 use crate::ops::prompt_files;
+use crate::options::grants::Grants;
 use crate::settings::{Config, FlagOverrides, PromptFileSettings, Settings};
 use anyhow::Result;
 

@@ -2,7 +2,7 @@
 
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
-use crate::ops::permissions::Grants;
+use crate::options::grants::Grants;
 use crate::sys::paths::find_program;
 use crate::sys::process::{self, CommandSpec};
 use anyhow::Result;

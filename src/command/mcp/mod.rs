@@ -1,7 +1,7 @@
 //! `nanobot mcp`: manages MCP servers and calls them by hand.
 
 use crate::cli::mcp::{McpCommand as Arguments, McpServeArgs};
-use crate::command::arguments::{grants as from_flags, model_options};
+use crate::command::arguments::model_options;
 use crate::error::{Exit, Stop, fail_with_hint};
 use crate::mcp::client;
 use crate::ops::context::Context;
@@ -47,7 +47,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 fn serve(ctx: &Context, arguments: &McpServeArgs) -> Result<Exit> {
     let McpServeArgs { verbose, model, grants, offline } = arguments;
     let options = TurnOptions {
-        grants: from_flags(grants),
+        grants: grants.clone(),
         verbose: *verbose,
         offline: *offline,
         ..model_options(model.clone())

@@ -12,7 +12,7 @@ use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::heartbeat_job;
 use crate::ops::jobs::job_options::JobFlags;
 use crate::ops::jobs::workspace_jobs;
-use crate::ops::permissions::Grants;
+use crate::options::grants::Grants;
 use crate::settings::{Config, Settings};
 use crate::skill;
 use crate::sys::durable_file;

@@ -13,7 +13,7 @@ use crate::ops::jobs::job_options::{JobFlags, apply_flags};
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
-use crate::ops::permissions::Grants;
+use crate::options::grants::Grants;
 use anyhow::Result;
 
 /// Schedules the check of HEARTBEAT.md every `every`.

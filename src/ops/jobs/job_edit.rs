@@ -16,7 +16,7 @@ use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
-use crate::ops::permissions::Grants;
+use crate::options::grants::Grants;
 use crate::settings::Settings;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::signal;

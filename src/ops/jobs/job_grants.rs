@@ -2,7 +2,8 @@
 
 use crate::cron::job::JobOptions;
 use crate::error::{Exit, fail};
-use crate::ops::permissions::{self, Grants};
+use crate::ops::permissions;
+use crate::options::grants::Grants;
 use crate::shell_quote::quote;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ pub(crate) fn has_any_flag(grants: &Grants) -> Result<bool> {
     Ok(written(grants)? != written(&Grants::default())?)
 }
 
-/// `grants` as stored: with absolute paths, since cron starts jobs in another directory.
+/// `grants` as stored: with absolute paths, since cron starts jobs in another directory, and one list of denied tools.
 pub(crate) fn to_stored(grants: &Grants) -> Result<Value> {
     let rooted = |path: &PathBuf| {
         if path == Path::new(".") { path.clone() } else { permissions::absolute(path) }
@@ -32,6 +33,7 @@ pub(crate) fn to_stored(grants: &Grants) -> Result<Value> {
     let mut grants = grants.clone();
     grants.write = grants.write.iter().map(rooted).collect();
     grants.read = grants.read.iter().map(|path| permissions::absolute(path)).collect();
+    grants.deny.append(&mut grants.disabled_tools);
     grants.directory = grants.directory.map(|path| permissions::absolute(&path));
     serde_json::to_value(&grants).map_err(|_| {
         fail(Exit::Usage, "a path that is not valid UTF-8 cannot be stored with a job")
@@ -40,8 +42,19 @@ pub(crate) fn to_stored(grants: &Grants) -> Result<Value> {
 
 /// The flags that grant `grants`.
 pub(crate) fn as_flags(grants: &Grants) -> String {
-    let Grants { profile, write, read, net, allow, deny, tools, no_tools, directory, sandbox } =
-        grants;
+    let Grants {
+        profile,
+        write,
+        read,
+        net,
+        allow,
+        deny,
+        tools,
+        disabled_tools,
+        no_tools,
+        directory,
+        sandbox,
+    } = grants;
     let mut words = Vec::new();
     let mut add = |flag: &str, value: &str| match value {
         "" => words.push(flag.to_owned()),
@@ -65,7 +78,7 @@ pub(crate) fn as_flags(grants: &Grants) -> String {
         add("--net", &hosts.join(","));
     }
     allow.iter().for_each(|rule| add("--allow", rule));
-    deny.iter().for_each(|rule| add("--deny", rule));
+    deny.iter().chain(disabled_tools).for_each(|rule| add("--deny", rule));
     if let Some(names) = tools {
         add("--tools", &names.join(","));
     }

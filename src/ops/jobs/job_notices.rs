@@ -9,7 +9,7 @@ use crate::ops::jobs::job_grants::{as_flags, has_any_flag};
 use crate::ops::jobs::job_options::is_local;
 use crate::ops::jobs::resolved_job::{ResolvedJob, with_config};
 use crate::ops::model;
-use crate::ops::permissions::Grants;
+use crate::options::grants::Grants;
 use crate::provider::registry::model_info::find_family_bound;
 use anyhow::Result;
 use std::path::Path;

@@ -9,6 +9,7 @@ use crate::ops::model;
 use crate::ops::permissions::{self, WorkspacePlace};
 use crate::ops::profiles;
 use crate::ops::turn_options::TurnOptions;
+use crate::options::grants::Grants;
 use crate::policy::Policy;
 use crate::policy::profile::{Profile, ProfileKind};
 use crate::report::short_text::truncate_line;
@@ -180,7 +181,7 @@ impl SubagentPool {
     fn policy(&self, turn: &TurnContext, profile: &Profile) -> Result<Arc<Policy>> {
         let parent_policy = &turn.policy;
         let read = parent_policy.file_scope.roots.iter().map(|root| root.path.clone());
-        let grants = permissions::Grants {
+        let grants = Grants {
             profile: None,
             write: Vec::new(),
             read: read.collect(),

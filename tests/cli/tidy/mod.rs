@@ -20,14 +20,15 @@ const LAYERS: &[(&str, &str)] = &[
     ("lib", "command ops cli tool"),
     (
         "command",
-        "repl ops cli report session tool mcp provider memory channel cron undo skill trust ledger workspace settings policy event message",
+        "repl ops cli options report session tool mcp provider memory channel cron undo skill trust ledger workspace settings policy event message",
     ),
-    ("repl", "ops report session tool mcp provider skill settings policy"),
+    ("repl", "ops options report session tool mcp provider skill settings policy"),
     (
         "ops",
-        "guard report answer_schema turn session tool mcp provider memory channel cron attach undo skill trust ledger workspace settings policy history prompt event message",
+        "options guard report answer_schema turn session tool mcp provider memory channel cron attach undo skill trust ledger workspace settings policy history prompt event message",
     ),
-    ("cli", ""),
+    ("cli", "options"),
+    ("options", "cron settings policy message"),
     ("guard", "turn history event message"),
     ("report", "turn event message"),
     ("answer_schema", "turn"),
@@ -92,6 +93,7 @@ const PURE: &[&str] = &[
     "line_search",
     "markdown",
     "message",
+    "options",
     "patch",
     "policy",
     "prompt",
@@ -110,7 +112,7 @@ const TURN_IMPORTS: &[(&str, &str)] = &[
 
 /// Paths into other crates, by prefix, and the only files and directories that may use them.
 const ONLY_IN: &[(&str, &[&str])] = &[
-    ("clap", &["lib.rs", "cli", "command"]),
+    ("clap", &["lib.rs", "cli", "command", "options"]),
     ("println!", &[]),
     ("print!", &[]),
     ("eprintln!", &[]),

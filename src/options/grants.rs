@@ -1,15 +1,16 @@
-//! The flags that grant permissions, which several commands share.
+//! The permissions of a run, as flags give them or as stored with a job.
 
-use crate::options::value::{path, tool_name, trimmed};
+use super::value::{path, tool_name, trimmed};
+use crate::policy::rule::Pattern;
 use clap::{ArgAction, Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Permissions of a run, from flags
+/// Permissions of a run. Jobs store them as JSON with these field names.
 #[derive(Args, Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 #[command(next_help_heading = "Permissions")]
-pub struct GrantArgs {
+pub struct Grants {
     /// Permission profile: plan, accept-edits, …
     ///
     /// default, plan (read-only), accept-edits, auto-approve (edits, and approves what would need approval; no web
@@ -53,6 +54,7 @@ pub struct GrantArgs {
     /// Do not offer these tools, separated by commas
     ///
     /// Names or patterns, as in `exec,web_*`. The same as `--deny` for each of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = tool_name, hide_short_help = true)]
     pub disabled_tools: Vec<String>,
     /// Offer no tools
@@ -66,12 +68,21 @@ pub struct GrantArgs {
     /// Without sandbox support in the kernel, `auto` denies commands and `strict` exits with status 126 at once; `off`
     /// runs commands without a sandbox.
     #[arg(long, value_name = "WHEN", hide_short_help = true)]
-    pub sandbox: Option<SandboxArg>,
+    pub sandbox: Option<SandboxMode>,
 }
 
+impl Grants {
+    /// True if `--tools` lists `tool`.
+    pub(crate) fn lists_tool(&self, tool: &str) -> bool {
+        let mut listed = self.tools.iter().flatten();
+        listed.any(|name| Pattern::new(name.as_str()).lists(tool))
+    }
+}
+
+/// The sandbox mode of commands. Where the kernel has no sandbox, `Auto` refuses commands, and `Strict` ends the run at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum SandboxArg {
+pub enum SandboxMode {
     Auto,
     Off,
     Strict,
