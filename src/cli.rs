@@ -15,7 +15,6 @@ pub mod heartbeat;
 pub mod mcp;
 pub mod memory;
 pub mod model;
-pub mod model_flags;
 pub mod onboard;
 pub mod page_table;
 pub mod pages;
@@ -191,8 +190,8 @@ impl CliCommand {
     /// True if a flag asks for log lines.
     pub fn asks_for_logs(&self) -> bool {
         match self {
-            Self::Agent(agent) => agent.verbose || agent.logs,
-            Self::Run(run) => run.turn.verbose || run.turn.logs,
+            Self::Agent(agent) => agent.output.is_verbose(),
+            Self::Run(run) => run.turn.output.is_verbose(),
             Self::Repl(repl) => repl.verbose,
             _ => false,
         }

@@ -9,7 +9,7 @@
 //! ```text
 //! main.rs                      arguments and environment in, exit status out
 //!  └ lib.rs                    run: parse, dispatch, report
-//!     └ command/agent.rs       flags → ops::turn_options, the output form
+//!     └ command/agent.rs       flags → options::turn, the output form
 //!        └ ops/agent_turn.rs   request → conversation → prepare → execute → finish
 //!           ├ ops/agent_turn/request.rs       settings, standard input, attachments
 //!           ├ ops/agent_turn/conversation.rs  session: lock, repair

@@ -2,4 +2,6 @@
 //! the REPL set them without a command line.
 
 pub mod grants;
+pub mod model;
+pub mod turn;
 pub mod value;

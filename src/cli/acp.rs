@@ -1,7 +1,7 @@
 //! `nanobot acp`: the agent of an editor.
 
-use super::model_flags::ModelArgs;
 use crate::options::grants::Grants;
+use crate::options::model::ModelOptions;
 use clap::Args;
 
 /// Serve an editor that speaks the Agent Client Protocol
@@ -17,7 +17,7 @@ pub struct AcpArgs {
     #[arg(short, long)]
     pub verbose: bool,
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub model: ModelOptions,
     #[command(flatten)]
     pub grants: Grants,
 }

@@ -1,17 +1,11 @@
 //! `nanobot agent`: one turn.
 
-use super::model_flags::ModelArgs;
 use crate::options::grants::Grants;
-use crate::options::value::{path, path_or_other, prompt_file, time};
-use clap::{ArgAction, Args, ValueEnum};
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::time::Duration;
-
-/// The default of `--wait`.
-pub const DEFAULT_WAIT_SECS: u64 = 600;
-/// The default of `--max-parallel`.
-pub const DEFAULT_MAX_PARALLEL: u32 = 8;
+use crate::options::model::ModelOptions;
+use crate::options::turn::{
+    OutputOptions, RecordingOptions, SessionChoice, StdinOptions, TurnInput, TurnLimits,
+};
+use clap::Args;
 
 /// Run one turn and print the answer
 ///
@@ -20,92 +14,19 @@ pub const DEFAULT_MAX_PARALLEL: u32 = 8;
 /// may name hosts: give text of others by a pipe or `-a`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AgentArgs {
-    /// The message; `-` reads it from standard input
-    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub message: Option<String>,
-    /// Read the message from FILE
-    ///
-    /// With `-m`, the text of FILE follows that message. Piped text follows both, in its block.
-    #[arg(long, value_name = "FILE", value_parser = prompt_file, hide_short_help = true)]
-    pub prompt_file: Option<PathBuf>,
-    /// Attach a text, image, PDF, directory or web page
-    ///
-    /// A text file, an image (PNG, JPEG, GIF, WebP), a PDF, an office document, a directory, a web page (`https://…`), or standard input
-    /// (`-`); may be repeated.
-    #[arg(short, long, value_name = "FILE|URL", action = ArgAction::Append, value_parser = path_or_other())]
-    pub attach: Vec<OsString>,
-
-    /// Session to continue
-    ///
-    /// Default: `cli:direct`, or a new one for piped input.
-    #[arg(short, long, value_name = "KEY", help_heading = "Session")]
-    pub session: Option<String>,
-    /// Start the session over
-    ///
-    /// Earlier messages are kept but not sent.
-    #[arg(long, help_heading = "Session", conflicts_with_all = ["resume", "fork"])]
-    pub new: bool,
-    /// Continue an interrupted turn, without a message
-    #[arg(long, help_heading = "Session", conflicts_with = "fork")]
-    pub resume: bool,
-    /// Copy session KEY first, and continue the copy
-    #[arg(long, value_name = "KEY", help_heading = "Session", hide_short_help = true)]
-    pub fork: Option<String>,
-    /// Do not save this turn
-    #[arg(long, help_heading = "Session", conflicts_with = "resume", hide_short_help = true)]
-    pub ephemeral: bool,
-    /// Seconds to wait for a session that another run is using
-    #[arg(
-        long,
-        value_name = "SECONDS",
-        default_value_t = DEFAULT_WAIT_SECS,
-        help_heading = "Session",
-        hide_short_help = true
-    )]
-    pub wait: u64,
-
-    /// Output format: the answer, one JSON object, or one JSON event per line
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        default_value = "text",
-        help_heading = "Output",
-        hide_short_help = true
-    )]
-    pub output_format: OutputFormat,
-    /// Print one JSON object: `--output-format json`
-    #[arg(long, help_heading = "Output", conflicts_with = "output_format")]
-    pub json: bool,
-    /// Print progress on standard error
-    ///
-    /// Even if it is not a terminal.
-    #[arg(short, long, help_heading = "Output")]
-    pub verbose: bool,
-    /// Render markdown on a terminal (default)
-    #[arg(long, overrides_with = "no_markdown", help_heading = "Output", hide_short_help = true)]
-    pub markdown: bool,
-    /// Print raw markdown on a terminal too
-    #[arg(long, overrides_with = "markdown", help_heading = "Output", hide_short_help = true)]
-    pub no_markdown: bool,
-    /// Same as `--verbose`
-    #[arg(long, overrides_with = "no_logs", hide = true)]
-    pub logs: bool,
-    /// Undo `--logs`
-    #[arg(long, overrides_with = "logs", hide = true)]
-    pub no_logs: bool,
-
     #[command(flatten)]
-    pub asking: ModelArgs,
-    /// Stop after N tokens in this turn, input and output together
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Model",
-          hide_short_help = true)]
-    pub max_total_tokens: Option<u64>,
+    pub input: TurnInput,
+    #[command(flatten)]
+    pub session: SessionChoice,
+    #[command(flatten)]
+    pub output: OutputOptions,
+    #[command(flatten)]
+    pub model: ModelOptions,
     /// Answer as JSON that matches this schema
     ///
     /// A file, a JSON schema, or a list of fields such as `name, age int, tags str[]`.
     #[arg(long, value_name = "SCHEMA", help_heading = "Output")]
     pub schema: Option<String>,
-
     #[command(flatten)]
     pub grants: Grants,
     /// Work in a git worktree, on a branch of that name
@@ -118,64 +39,10 @@ pub struct AgentArgs {
     /// Its branch stays if it has commits. A worktree with changes that are not committed stays too.
     #[arg(long, requires = "worktree", help_heading = "Permissions", hide_short_help = true)]
     pub remove_worktree: bool,
-    /// Maximum number of read-only tools, and of sub-agents, that run in parallel
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_PARALLEL, value_parser = clap::value_parser!(u32).range(1..=64),
-          help_heading = "Permissions", hide_short_help = true)]
-    pub max_parallel: u32,
-    /// Connect to loopback addresses only
-    #[arg(long, help_heading = "Permissions", hide_short_help = true)]
-    pub offline: bool,
-    /// Exit with status 5 if a tool call was denied
-    #[arg(long, help_heading = "Permissions", hide_short_help = true)]
-    pub strict: bool,
-    /// End the turn after TIME
-    ///
-    /// Seconds, or a duration such as `90s`, `5m`, `1h30m`. Ends the processes it started as well.
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Permissions")]
-    pub timeout: Option<Duration>,
-
-    /// Read standard input even if it is a silent socket or a device
-    #[arg(long, overrides_with = "no_stdin", help_heading = "Input", hide_short_help = true)]
-    pub stdin: bool,
-    /// Do not read standard input
-    #[arg(long, overrides_with = "stdin", help_heading = "Input", hide_short_help = true)]
-    pub no_stdin: bool,
-    /// Fail with status 66 if standard input is empty or not read
-    #[arg(long, conflicts_with = "no_stdin", help_heading = "Input", hide_short_help = true)]
-    pub require_input: bool,
-
-    /// Print the first request instead of sending it
-    ///
-    /// As JSON, as a curl command, or as a table of its parts and their tokens.
-    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "json",
-          help_heading = "Record and replay", conflicts_with_all = ["record", "replay", "worktree"], hide_short_help = true)]
-    pub dry_run: Option<DryRunFormat>,
-    /// Record every exchange with the model in FILE
-    #[arg(long, value_name = "FILE", help_heading = "Record and replay", hide_short_help = true, value_parser = path())]
-    pub record: Option<PathBuf>,
-    /// Replay answers from FILE; `demo` is built in
-    #[arg(long, value_name = "FILE", help_heading = "Record and replay", value_parser = path())]
-    pub replay: Option<PathBuf>,
-    /// Fail with status 65 if a request differs from the recorded one
-    ///
-    /// The error shows the difference. The paths of the workspace, the working directory and the home directory do not
-    /// count.
-    #[arg(long, requires = "replay", help_heading = "Record and replay", hide_short_help = true)]
-    pub replay_strict: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
-    #[default]
-    Text,
-    Json,
-    StreamJson,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DryRunFormat {
-    Json,
-    Curl,
-    Table,
-    TableJson,
+    #[command(flatten)]
+    pub limits: TurnLimits,
+    #[command(flatten)]
+    pub stdin: StdinOptions,
+    #[command(flatten)]
+    pub recording: RecordingOptions,
 }

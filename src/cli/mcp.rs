@@ -4,8 +4,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::model_flags::ModelArgs;
 use crate::options::grants::Grants;
+use crate::options::model::ModelOptions;
 use crate::options::value::{path, time};
 
 #[derive(Clone, Debug, Subcommand)]
@@ -140,7 +140,7 @@ pub struct McpServeArgs {
     #[arg(short, long)]
     pub verbose: bool,
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub model: ModelOptions,
     #[command(flatten)]
     pub grants: Grants,
     /// Connect to loopback addresses only

@@ -1,7 +1,7 @@
 //! `nanobot pipe`: the message bus.
 
-use super::model_flags::ModelArgs;
 use crate::options::grants::Grants;
+use crate::options::model::ModelOptions;
 use crate::options::value::file_name;
 use clap::Args;
 
@@ -39,7 +39,7 @@ pub struct PipeArgs {
     #[arg(short, long)]
     pub verbose: bool,
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub model: ModelOptions,
     #[command(flatten)]
     pub grants: Grants,
 }

@@ -1,7 +1,7 @@
 //! `nanobot repl`: a session at a terminal.
 
-use super::model_flags::ModelArgs;
 use crate::options::grants::Grants;
+use crate::options::model::ModelOptions;
 use crate::options::value::path;
 use clap::Args;
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub struct ReplArgs {
     pub no_markdown: bool,
 
     #[command(flatten)]
-    pub asking: ModelArgs,
+    pub model: ModelOptions,
     /// Replay answers from FILE; `demo` is built in
     #[arg(long, value_name = "FILE", help_heading = "Model", value_parser = path())]
     pub replay: Option<PathBuf>,

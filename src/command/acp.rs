@@ -1,21 +1,19 @@
 //! `nanobot acp`: reads the flags that apply to every turn.
 
 use crate::cli::acp::AcpArgs;
-use crate::cli::agent::DEFAULT_MAX_PARALLEL;
-use crate::command::arguments::model_options;
 use crate::error::Exit;
 use crate::ops::acp;
 use crate::ops::context::Context;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::{OutputOptions, TurnOptions};
 use anyhow::Result;
 
 /// Runs `nanobot acp`.
 pub fn run(ctx: &Context, arguments: &AcpArgs) -> Result<Exit> {
     let options = TurnOptions {
         grants: arguments.grants.clone(),
-        max_parallel: DEFAULT_MAX_PARALLEL as usize,
-        verbose: arguments.verbose,
-        ..model_options(arguments.model.clone())
+        output: OutputOptions { verbose: arguments.verbose, ..OutputOptions::default() },
+        model: arguments.model.clone(),
+        ..TurnOptions::default()
     };
     acp::serve(ctx, &options)
 }

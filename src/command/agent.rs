@@ -1,13 +1,13 @@
 //! `nanobot agent`: runs one turn from the command line.
 
-use super::{arguments, repl};
-use crate::cli::agent::{AgentArgs as Arguments, OutputFormat};
+use super::repl;
+use crate::cli::agent::AgentArgs as Arguments;
 use crate::error::Exit;
 use crate::ops::agent_turn;
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::unseen_answers;
-use crate::ops::turn_options::TurnOptions;
 use crate::ops::worktree::Worktree;
+use crate::options::turn::{OutputFormat, TurnOptions};
 use crate::report::ReportFormat;
 use crate::sys::terminal::Terminal;
 use anyhow::Result;
@@ -15,15 +15,44 @@ use anyhow::Result;
 /// Runs `nanobot agent`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     if is_conversation(arguments) {
-        repl::run_as_agent(ctx, arguments)
+        repl::start(ctx, turn_options(arguments))
     } else {
-        Ok(run_with(ctx, arguments, arguments::turn_options(arguments)))
+        Ok(run_with(ctx, arguments, turn_options(arguments)))
+    }
+}
+
+/// The options of the turn.
+pub(super) fn turn_options(arguments: &Arguments) -> TurnOptions {
+    let Arguments {
+        input,
+        session,
+        output,
+        model,
+        schema,
+        grants,
+        worktree: _,
+        remove_worktree: _,
+        limits,
+        stdin,
+        recording,
+    } = arguments.clone();
+    TurnOptions {
+        input,
+        stdin,
+        session,
+        output,
+        model,
+        grants,
+        limits,
+        recording,
+        schema,
+        servers: Vec::new(),
     }
 }
 
 /// Runs a turn with these flags, whose options may have been changed.
 pub(super) fn run_with(ctx: &Context, arguments: &Arguments, mut options: TurnOptions) -> Exit {
-    let form = match (arguments.json, arguments.output_format) {
+    let form = match (arguments.output.json, arguments.output.output_format) {
         (true, _) | (_, OutputFormat::Json) => ReportFormat::Json,
         (_, OutputFormat::StreamJson) => ReportFormat::StreamJson,
         (_, OutputFormat::Text) => ReportFormat::Text,
@@ -47,17 +76,17 @@ pub(super) fn run_with(ctx: &Context, arguments: &Arguments, mut options: TurnOp
 
 /// True if there is no input and the terminal is interactive: then `agent` is the REPL.
 fn is_conversation(arguments: &Arguments) -> bool {
-    let is_plain = !arguments.json
-        && arguments.output_format == OutputFormat::Text
+    let is_plain = !arguments.output.json
+        && arguments.output.output_format == OutputFormat::Text
         && arguments.schema.is_none()
-        && arguments.dry_run.is_none()
-        && arguments.record.is_none()
-        && arguments.timeout.is_none()
+        && arguments.recording.dry_run.is_none()
+        && arguments.recording.record.is_none()
+        && arguments.limits.timeout.is_none()
         && arguments.worktree.is_none()
-        && !arguments.resume
-        && !arguments.ephemeral;
-    let says_nothing = arguments.message.is_none()
-        && arguments.prompt_file.is_none()
-        && arguments.attach.is_empty();
-    is_plain && says_nothing && !arguments.stdin && Terminal::is_interactive()
+        && !arguments.session.resume
+        && !arguments.session.ephemeral;
+    let says_nothing = arguments.input.message.is_none()
+        && arguments.input.prompt_file.is_none()
+        && arguments.input.attach.is_empty();
+    is_plain && says_nothing && !arguments.stdin.stdin && Terminal::is_interactive()
 }

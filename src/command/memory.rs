@@ -11,7 +11,7 @@ use crate::ops::consolidation::deferred::DeferredConsolidation;
 use crate::ops::consolidation::memory_edit::{self, LOCK_TIMEOUT, UndoResult, version_text};
 use crate::ops::consolidation::run::{ConsolidationProgress, ConsolidationRun, DueSession};
 use crate::ops::context::Context;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::report::columns::{Column, Side, format_table};
 use crate::report::{Bar, ProgressLevel};
 use crate::session;
@@ -75,8 +75,9 @@ fn consolidate(ctx: &Context, arguments: &ConsolidateArgs) -> Result<Exit> {
         return Ok(Exit::Answered);
     }
     signal::install(None).context("wait for signals")?;
-    let options =
-        TurnOptions { offline: *offline, no_stream: *no_stream, ..TurnOptions::default() };
+    let mut options = TurnOptions::default();
+    options.limits.offline = *offline;
+    options.model.no_stream = *no_stream;
     let consolidator = Consolidator::new(ctx, model.as_deref(), options, None)?;
     let mut drain = ConsolidationRun::new(consolidator, *all || session.is_some());
     let due = drain.due_sessions(session.as_deref())?;

@@ -1,13 +1,15 @@
 //! Parses the command line: with clap, or with a fast path for what is started most.
 
 use super::tree;
-use crate::cli::agent::{AgentArgs, DEFAULT_MAX_PARALLEL, DEFAULT_WAIT_SECS};
+use crate::cli::agent::AgentArgs;
 use crate::cli::cron::{CronCommand, CronRunArgs};
 use crate::cli::grammar::SHORTCUTS;
 use crate::cli::topics::find_topic;
 use crate::cli::{Cli, CliCommand, GlobalArgs};
 use crate::cron::job_store;
+use crate::message::user_text::UserText;
 use crate::options::grants::SandboxMode;
+use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, SessionChoice};
 use crate::sys::home::expand_argument;
 use crate::sys::terminal::Terminal;
 use clap::{FromArgMatches, ValueEnum};
@@ -118,6 +120,7 @@ fn parse_with_clap(arguments: &[OsString]) -> Result<Cli, clap::Error> {
 /// Where the value of a flag goes.
 enum Place<'a> {
     Flag(&'a mut bool),
+    Message(&'a mut Option<UserText>),
     Text(&'a mut Option<String>),
     Path(&'a mut Option<PathBuf>),
     Sandbox(&'a mut Option<SandboxMode>),
@@ -135,8 +138,10 @@ fn parse_everyday(arguments: &[OsString]) -> Option<Cli> {
         let place = match word.to_str()? {
             "agent" | "a" if agent.is_none() => {
                 agent = Some(Box::new(AgentArgs {
-                    wait: DEFAULT_WAIT_SECS,
-                    max_parallel: DEFAULT_MAX_PARALLEL,
+                    session: SessionChoice {
+                        lock_timeout: DEFAULT_LOCK_TIMEOUT,
+                        ..SessionChoice::default()
+                    },
                     ..AgentArgs::default()
                 }));
                 continue;
@@ -156,24 +161,24 @@ fn parse_everyday(arguments: &[OsString]) -> Option<Cli> {
 /// Flags that neither exclude nor override each other.
 fn place_of<'a>(flag: &str, agent: &'a mut AgentArgs) -> Option<Place<'a>> {
     Some(match flag {
-        "-m" | "--message" => Place::Text(&mut agent.message),
-        "-s" | "--session" => Place::Text(&mut agent.session),
-        "--new" => Place::Flag(&mut agent.new),
-        "--ephemeral" => Place::Flag(&mut agent.ephemeral),
-        "--json" => Place::Flag(&mut agent.json),
-        "-v" | "--verbose" => Place::Flag(&mut agent.verbose),
-        "--model" => Place::Text(&mut agent.asking.model),
-        "--no-stream" => Place::Flag(&mut agent.asking.no_stream),
-        "--send-keys" => Place::Flag(&mut agent.asking.send_keys),
+        "-m" | "--message" => Place::Message(&mut agent.input.message),
+        "-s" | "--session" => Place::Text(&mut agent.session.key),
+        "--new" => Place::Flag(&mut agent.session.new),
+        "--ephemeral" => Place::Flag(&mut agent.session.ephemeral),
+        "--json" => Place::Flag(&mut agent.output.json),
+        "-v" | "--verbose" => Place::Flag(&mut agent.output.verbose),
+        "--model" => Place::Text(&mut agent.model.name),
+        "--no-stream" => Place::Flag(&mut agent.model.no_stream),
+        "--send-keys" => Place::Flag(&mut agent.model.send_keys),
         "--schema" => Place::Text(&mut agent.schema),
         "--profile" => Place::Text(&mut agent.grants.profile),
         "--no-tools" => Place::Flag(&mut agent.grants.no_tools),
         "-C" | "--directory" => Place::Path(&mut agent.grants.directory),
         "--sandbox" => Place::Sandbox(&mut agent.grants.sandbox),
-        "--offline" => Place::Flag(&mut agent.offline),
-        "--strict" => Place::Flag(&mut agent.strict),
-        "--no-stdin" => Place::Flag(&mut agent.no_stdin),
-        "--replay" => Place::Path(&mut agent.replay),
+        "--offline" => Place::Flag(&mut agent.limits.offline),
+        "--strict" => Place::Flag(&mut agent.limits.strict),
+        "--no-stdin" => Place::Flag(&mut agent.stdin.no_stdin),
+        "--replay" => Place::Path(&mut agent.recording.replay),
         _ => return None,
     })
 }
@@ -188,6 +193,7 @@ impl Place<'_> {
         let value = value.to_str().filter(|value| !value.starts_with('-'))?;
         let is_first = match self {
             Self::Flag(_) => false,
+            Self::Message(place) => place.replace(UserText::typed(value)).is_none(),
             Self::Text(place) => place.replace(value.to_owned()).is_none(),
             Self::Path(place) => {
                 let path = expand_argument(Path::new(value)).ok()?;

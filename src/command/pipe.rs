@@ -1,17 +1,11 @@
 //! `nanobot pipe`: reads the flags that apply to every message.
 
-use crate::cli::agent::DEFAULT_MAX_PARALLEL;
 use crate::cli::pipe::PipeArgs as Arguments;
-use crate::command::arguments::model_options;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::pipe::{self, PipeOptions};
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, OutputOptions, SessionChoice, TurnOptions};
 use anyhow::Result;
-use std::time::Duration;
-
-/// Time for which a message waits for a session that another run uses.
-const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs `nanobot pipe`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
@@ -22,10 +16,10 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     }
     let options = TurnOptions {
         grants,
-        lock_timeout: SESSION_LOCK_TIMEOUT,
-        max_parallel: DEFAULT_MAX_PARALLEL as usize,
-        verbose: *verbose,
-        ..model_options(model.clone())
+        session: SessionChoice { lock_timeout: DEFAULT_LOCK_TIMEOUT, ..SessionChoice::default() },
+        output: OutputOptions { verbose: *verbose, ..OutputOptions::default() },
+        model: model.clone(),
+        ..TurnOptions::default()
     };
     let (jobs, any_session) = (*jobs as usize, *any_session);
     pipe::run(ctx, &options, &PipeOptions { jobs, name: name.clone(), any_session })

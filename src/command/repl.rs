@@ -1,14 +1,14 @@
 //! `nanobot repl`, and the program commands that its slash commands run.
 
-use super::{
-    arguments, mcp, memory, model, onboard, session, skill, status, tool, trust, undo, usage,
-};
+use super::{mcp, memory, model, onboard, session, skill, status, tool, trust, undo, usage};
 use crate::cli::{self, Cli};
 use crate::error::{Exit, fail};
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
 use crate::ops::jobs::unseen_answers;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::{
+    DEFAULT_LOCK_TIMEOUT, OutputOptions, RecordingOptions, SessionChoice, TurnLimits, TurnOptions,
+};
 use crate::repl::{self, program_commands::ProgramCommands};
 use crate::sys::terminal::Terminal;
 use crate::tool::ask_user::AskUser;
@@ -17,18 +17,44 @@ use clap::Parser;
 
 /// Runs `nanobot repl`.
 pub fn run(ctx: &Context, arguments: &cli::repl::ReplArgs) -> Result<Exit> {
-    start(ctx, arguments::repl_turn_options(arguments))
+    start(ctx, turn_options(arguments))
 }
 
-/// Runs the REPL for `nanobot agent` without a message.
-pub fn run_as_agent(ctx: &Context, arguments: &cli::agent::AgentArgs) -> Result<Exit> {
-    start(ctx, arguments::turn_options(arguments))
+/// The options of the turns.
+fn turn_options(arguments: &cli::repl::ReplArgs) -> TurnOptions {
+    let cli::repl::ReplArgs {
+        session,
+        fork,
+        new,
+        verbose,
+        markdown: _,
+        no_markdown,
+        model,
+        grants,
+        offline,
+        replay,
+    } = arguments.clone();
+    TurnOptions {
+        session: SessionChoice {
+            key: session,
+            fork,
+            new,
+            lock_timeout: DEFAULT_LOCK_TIMEOUT,
+            ..SessionChoice::default()
+        },
+        output: OutputOptions { verbose, no_markdown, ..OutputOptions::default() },
+        model,
+        grants,
+        limits: TurnLimits { offline, ..TurnLimits::default() },
+        recording: RecordingOptions { replay, ..RecordingOptions::default() },
+        ..TurnOptions::default()
+    }
 }
 
 /// Runs the REPL. Where nothing is configured yet, onboarding comes first.
-fn start(ctx: &Context, options: TurnOptions) -> Result<Exit> {
+pub(super) fn start(ctx: &Context, options: TurnOptions) -> Result<Exit> {
     let is_first_run = Terminal::is_interactive()
-        && options.replay.is_none()
+        && options.recording.replay.is_none()
         && ctx.config.is_none()
         && !ctx.paths.config.exists()
         && agent_turn::select_provider(ctx, &options).is_err();
@@ -65,7 +91,7 @@ impl ProgramCommands for ReplProgramCommands {
             cli::CliCommand::Memory { command } => memory::run(ctx, &command),
             cli::CliCommand::Mcp { command } => mcp::dispatch(ctx, &command),
             cli::CliCommand::Undo(arguments) => {
-                undo::run_in_session(ctx, &arguments, options.session.as_deref())
+                undo::run_in_session(ctx, &arguments, options.session.key.as_deref())
             }
             cli::CliCommand::Usage(arguments) => usage::run(ctx, &arguments),
             cli::CliCommand::Status(arguments) => status::run_for_turns(ctx, &arguments, options),

@@ -1,13 +1,13 @@
 //! `nanobot run`: runs a prompt file as a program.
 
-use super::{agent, arguments};
+use super::agent;
 use crate::cli::run::RunArgs;
 use crate::error::{Exit, fail_with_hint};
 use crate::message::Origin;
 use crate::message::user_text::{OthersContent, UserText};
 use crate::ops::context::{Context, report_error};
 use crate::ops::prompt_program::PromptProgram;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use anyhow::Result;
 
 /// Runs `nanobot run`.
@@ -39,7 +39,7 @@ fn turn_options(
     turn: &crate::cli::agent::AgentArgs,
     words: &[String],
 ) -> Result<TurnOptions> {
-    let mut options = arguments::turn_options(turn);
+    let mut options = agent::turn_options(turn);
     let message = program.message(words)?;
     let message = if program.is_pinned() {
         UserText::typed(message)
@@ -47,15 +47,15 @@ fn turn_options(
         let content = OthersContent::new(Origin::Project, "the text of a file");
         UserText::of_others(message, content)
     };
-    let given = options.message.take().filter(|text| text.as_str() != "-");
-    if options.prompt_file.is_some() {
+    let given = options.input.message.take().filter(|text| text.as_str() != "-");
+    if options.input.prompt_file.is_some() {
         return Err(fail_with_hint(
             Exit::Usage,
             "`run` has a prompt file already",
             "`--attach` for another file",
         ));
     }
-    options.message = Some(match given {
+    options.input.message = Some(match given {
         Some(mut given) => {
             given.push_paragraph(&message);
             given

@@ -7,7 +7,7 @@ use crate::ops::consolidation::consolidator;
 use crate::ops::consolidation::deferred::DeferredConsolidation;
 use crate::ops::context::Context;
 use crate::ops::model::ModelHandle;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::report::ProgressLevel;
 use crate::session::Session;
 use crate::settings::{ConsolidationMode, Settings};
@@ -31,9 +31,10 @@ pub(crate) fn plan(
     session: &Session,
     model: Option<&ModelHandle>,
 ) -> Option<PostTurnWork> {
-    let is_dry_run_or_replay = options.is_dry_run_or_replay();
+    let is_dry_run_or_replay = options.recording.is_dry_run_or_replay();
     // Offline, only the model that has just answered is known to be reachable.
-    let is_out_of_reach = options.offline && (model.is_none() || settings.memory.model.is_some());
+    let is_out_of_reach =
+        options.limits.offline && (model.is_none() || settings.memory.model.is_some());
     let mode = settings.memory.consolidate;
     if mode == ConsolidationMode::Manual || is_dry_run_or_replay || is_out_of_reach {
         return None;
@@ -43,15 +44,15 @@ pub(crate) fn plan(
         consolidator::consolidation_limits(settings, context.unwrap_or(settings.context_window));
     let (max_cost, max_tokens) = match model {
         Some(chosen) => chosen.budget.remaining()?,
-        None => (options.max_cost, options.max_total_tokens),
+        None => (options.model.max_cost, options.limits.max_total_tokens),
     };
     session.is_due(&terms).then(|| PostTurnWork {
         memory: Memory::new(&settings.workspace, &ctx.clock),
         consolidation: DeferredConsolidation {
             key: session.key().to_owned(),
-            model: settings.memory.model.clone().or_else(|| options.model.clone()),
-            offline: options.offline,
-            no_stream: options.no_stream,
+            model: settings.memory.model.clone().or_else(|| options.model.name.clone()),
+            offline: options.limits.offline,
+            no_stream: options.model.no_stream,
             context_tokens: context,
             max_cost,
             max_tokens,

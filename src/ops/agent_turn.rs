@@ -12,8 +12,8 @@ use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::{Context, report_error};
 use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
-use crate::ops::turn_options::TurnOptions;
 use crate::ops::{connection_test, dry_run, model};
+use crate::options::turn::TurnOptions;
 use crate::provider::ProviderError;
 use crate::provider::registry::SelectedProvider;
 use crate::report::short_text::count_noun;
@@ -66,7 +66,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> E
     let mut report = new_report(ctx, options, form);
     let TurnOutcome { ending, mut exit, run_metadata: about, post_turn, .. } =
         run_caught(ctx, options, TurnOrigin::CommandLine, &mut report);
-    if options.dry_run.is_some() && ending.error.is_none() {
+    if options.recording.dry_run.is_some() && ending.error.is_none() {
         return exit;
     }
     // A partial answer that exceeded a budget was paid for, so it is printed.
@@ -172,9 +172,9 @@ pub(crate) fn run_repl_turn(
 /// Selects the model and the provider that a turn with these options uses.
 pub(crate) fn select_provider(ctx: &Context, options: &TurnOptions) -> Result<SelectedProvider> {
     let (settings, _) =
-        permissions::settings_with_profile(ctx, &options.grants, options.overrides())?;
+        permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
     let asked = &settings.models[0];
-    let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.offline, true)?;
+    let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.limits.offline, true)?;
     Ok(endpoint.choice)
 }
 
@@ -183,14 +183,14 @@ pub(crate) fn select_provider(ctx: &Context, options: &TurnOptions) -> Result<Se
 /// # Errors
 /// The settings cannot be used, or the server has no list.
 pub(crate) fn list_models(ctx: &Context, options: &TurnOptions) -> Result<Vec<String>> {
-    if options.replay.is_some() {
+    if options.recording.replay.is_some() {
         return Ok(Vec::new());
     }
     let (settings, _) =
-        permissions::settings_with_profile(ctx, &options.grants, options.overrides())?;
+        permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
     let settings = connection_test::with_short_timeouts(&settings, MODEL_LIST_TIMEOUT);
     let asked = &settings.models[0];
-    let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.offline, true)?;
+    let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.limits.offline, true)?;
     let listed =
         endpoint.http_provider.list_models(&mut |text| log::info!(target: "http", "{text}"));
     listed.map_err(ProviderError::into_failure)
@@ -215,7 +215,7 @@ impl TurnOutcome {
 }
 
 fn progress_level(ctx: &Context, options: &TurnOptions) -> ProgressLevel {
-    match (ctx.quiet, options.verbose) {
+    match (ctx.quiet, options.output.is_verbose()) {
         (true, _) => ProgressLevel::Quiet,
         (_, true) => ProgressLevel::Lines,
         _ => ProgressLevel::Notices,
@@ -233,7 +233,7 @@ fn new_report(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Repor
     if options.schema.is_some() {
         report.buffer_answer();
     }
-    if options.no_markdown {
+    if options.output.no_markdown {
         report.disable_markdown();
     }
     // The file of the config follows when the config is read; this one also gets a failure to read it.
@@ -310,7 +310,7 @@ fn run_turn(
     post_turn: &mut Option<PostTurnWork>,
 ) -> Result<Ending> {
     if matches!(origin, TurnOrigin::CommandLine) {
-        signal::install(options.timeout).context("wait for signals")?;
+        signal::install(options.limits.timeout).context("wait for signals")?;
     }
     panic_if_requested(ctx);
     let request = request::read(ctx, options, &mut origin, report)?;
@@ -324,17 +324,17 @@ fn run_turn(
         }
         _ => {}
     }
-    if !options.is_dry_run_or_replay() {
+    if !options.recording.is_dry_run_or_replay() {
         create_workspace(ctx, options, &request)?;
     }
     let mut session = conversation::open(ctx, options, &request, &place, report)?;
     report.envelope.session = session.key().to_owned();
     log_session(&session);
-    if options.resume {
+    if options.session.resume {
         session.restore_rejected_turn();
     }
     let is_new = request.command == Some(ChatCommand::New);
-    if options.new || is_new {
+    if options.session.new || is_new {
         session.start_new_conversation()?;
     }
     if is_new {
@@ -350,7 +350,7 @@ fn run_turn(
 
     let mut prepared =
         prepare::prepare(ctx, options, &origin, request, session, (report, summary))?;
-    if options.dry_run.is_some() {
+    if options.recording.dry_run.is_some() {
         prepared.session.begin_turn(&report.envelope.turn);
         dry_run::show(ctx, options, prepared)?;
         return Ok(Ending::default());
@@ -403,12 +403,12 @@ fn create_workspace(ctx: &Context, options: &TurnOptions, request: &TurnRequest)
             ctx,
             &request.settings,
             first,
-            options.offline,
-            !options.no_stream,
+            options.limits.offline,
+            !options.model.no_stream,
         )?;
     }
     match durable_file::create_dir(place) {
-        Err(error) if options.ephemeral => log::info!(target: "config", "{error:#}"),
+        Err(error) if options.session.ephemeral => log::info!(target: "config", "{error:#}"),
         created => created?,
     }
     Ok(())
@@ -461,16 +461,18 @@ fn incomplete_answer_error(
 ) -> Option<anyhow::Error> {
     let exit = exit_status(ending.stop_reason);
     match ending.stop_reason {
-        StopReason::Answered if options.strict => ending.stats.denials.first().map(|denial| {
-            let cause = format!(
-                "a call of `{}` was denied, which `--strict` does not allow",
-                denial.tool_name
-            );
-            match &denial.suggested_flag {
-                Some(flag) => fail_with_hint(Exit::Denied, cause, format!("`{flag}`")),
-                None => fail(Exit::Denied, cause),
-            }
-        }),
+        StopReason::Answered if options.limits.strict => {
+            ending.stats.denials.first().map(|denial| {
+                let cause = format!(
+                    "a call of `{}` was denied, which `--strict` does not allow",
+                    denial.tool_name
+                );
+                match &denial.suggested_flag {
+                    Some(flag) => fail_with_hint(Exit::Denied, cause, format!("`{flag}`")),
+                    None => fail(Exit::Denied, cause),
+                }
+            })
+        }
         StopReason::Answered => None,
         StopReason::IterationLimit => Some(fail_with_hint(
             exit,

@@ -9,7 +9,7 @@ use crate::ops::agent_turn::prepare::PreparedTurn;
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::request_report::RequestBreakdown;
-use crate::ops::turn_options::{DryRunForm, TurnOptions};
+use crate::options::turn::{DryRunForm, TurnOptions};
 use crate::provider::http_provider::HttpProvider;
 use crate::provider::redact::RedactingProvider;
 use crate::provider::{DeltaSink, Provider, ProviderError, Request};
@@ -21,10 +21,10 @@ use std::sync::Mutex;
 
 /// Prints the first request of a turn.
 pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn) -> Result<()> {
-    let form = options.dry_run.unwrap_or(DryRunForm::Json);
+    let form = options.recording.dry_run.unwrap_or(DryRunForm::Json);
     let (settings, terminal) = (&turn.settings, ctx.terminal);
     let asked = &settings.models[0];
-    let endpoint = model::resolve_endpoint(ctx, settings, asked, true, !options.no_stream);
+    let endpoint = model::resolve_endpoint(ctx, settings, asked, true, !options.model.no_stream);
     let message = turn.message.take().filter(|_| turn.compaction.is_none());
     let fresh = usize::from(message.is_some());
     if let Some(message) = message {
@@ -57,7 +57,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
     // Keys are masked as in a request that is sent.
     let preview = RedactingProvider {
         inner: RequestPreview { http_provider: wire, form, first_request: Mutex::default() },
-        sends_keys: options.send_keys,
+        sends_keys: options.model.send_keys,
     };
     let mut guards = build_guards(settings, context_window, turn.reads_only);
     let mut agent = Agent {

@@ -48,7 +48,6 @@ pub(crate) mod subagents;
 pub(crate) mod system_prompt;
 pub(crate) mod tool_usage;
 pub(crate) mod toolset;
-pub mod turn_options;
 pub(crate) mod turn_setup;
 pub(crate) mod uninstall;
 pub(crate) mod usable_config;

@@ -5,7 +5,7 @@ use crate::error::{Exit, fail, fail_with_hint};
 use crate::ledger::{BudgetLimits, CallPurpose, Ledger};
 use crate::ops::context::Context;
 use crate::ops::recording::{path_names, with_recording};
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::provider::anthropic::AnthropicFormat;
 use crate::provider::base_address::BaseAddress;
 use crate::provider::budget::{BudgetedProvider, RunBudget};
@@ -65,7 +65,7 @@ pub(crate) fn choose(
     account: &CallPurpose,
     report: &mut Reporter,
 ) -> Result<ModelHandle> {
-    let chosen = match &options.replay {
+    let chosen = match &options.recording.replay {
         Some(path) if is_demo(path) => ModelHandle {
             provider_name: demo::NAME.into(),
             model: demo::NAME.into(),
@@ -83,8 +83,10 @@ pub(crate) fn choose(
             let bytes = input::read_file(path, &path.display().to_string(), usize::MAX)?;
             let text = String::from_utf8_lossy(&bytes);
             let names = path_names(ctx, options, settings);
-            let replay = ReplayProvider::new(path, &text, names, options.replay_strict)?;
-            if let (Some((key, count)), None) = (&replay.recorded_conversation, &options.session) {
+            let replay = ReplayProvider::new(path, &text, names, options.recording.replay_strict)?;
+            if let (Some((key, count)), None) =
+                (&replay.recorded_conversation, &options.session.key)
+            {
                 report.notice(&format!(
                     "recorded in session `{key}` after {count} messages, replayed in a new one; for the same requests: \
                      `nanobot session fork {} COPY --at {count}`, then `-s COPY`",
@@ -102,7 +104,8 @@ pub(crate) fn choose(
             }
         }
         None => {
-            let run = Arc::new(RunBudget::new(options.max_cost, options.max_total_tokens));
+            let run =
+                Arc::new(RunBudget::new(options.model.max_cost, options.limits.max_total_tokens));
             let shows_pieces = report.shows_pieces();
             let mut notice = |text: &str| report.notice(text);
             let costs = (account, run);
@@ -111,7 +114,7 @@ pub(crate) fn choose(
     };
     // An existing recording is emptied first, so it can be replayed from its beginning. A pipe or a device cannot be
     // emptied.
-    if let Some(path) = options.record.as_ref().filter(|path| path.is_file()) {
+    if let Some(path) = options.recording.record.as_ref().filter(|path| path.is_file()) {
         crate::sys::durable_file::replace(path, b"")?;
     }
     let provider = with_recording(ctx, options, settings, account, chosen.provider);
@@ -149,13 +152,19 @@ fn fallback_chain(
     shows_pieces: bool,
     notice: &mut dyn FnMut(&str),
 ) -> Result<ModelHandle> {
-    let by_flag = options.max_cost.is_some();
+    let by_flag = options.model.max_cost.is_some();
     let capped = by_flag || has_budget(settings);
     let mut links = Vec::new();
     let mut first = None;
     for asked in &settings.models {
-        let way = resolve_endpoint(ctx, settings, asked, options.offline, !options.no_stream)
-            .and_then(|way| require_price(way, capped.then_some(by_flag), notice));
+        let way = resolve_endpoint(
+            ctx,
+            settings,
+            asked,
+            options.limits.offline,
+            !options.model.no_stream,
+        )
+        .and_then(|way| require_price(way, capped.then_some(by_flag), notice));
         let way = match way {
             Ok(way) => way,
             // A fallback that cannot be used is skipped; the first model is required.
@@ -166,7 +175,7 @@ fn fallback_chain(
             }
             Err(error) => return Err(error),
         };
-        way.update_window_report(ctx, settings, asked, options.offline);
+        way.update_window_report(ctx, settings, asked, options.limits.offline);
         let context = way.known_context_tokens(ctx, settings, asked);
         let Endpoint { choice, http_provider: wire } = way;
         if wire.key.is_configured() && web_url::is_remote_cleartext(&wire.address.current()) {

@@ -15,8 +15,8 @@ use crate::ops::agent_turn::origin::{AttachedContent, ChatTurn};
 use crate::ops::channel::recipients;
 use crate::ops::channel::turn_recovery::{self, EarlierTurn};
 use crate::ops::context::Context;
-use crate::ops::turn_options::TurnOptions;
 use crate::ops::turn_setup;
+use crate::options::turn::TurnOptions;
 use crate::report::json;
 use crate::sys::cancel::{self, CancelToken};
 use crate::sys::secret::random_hex;
@@ -304,12 +304,10 @@ impl MessageBus<'_> {
                 return self.conclude(&message, &turn, &ending, exit);
             }
         };
-        let options = TurnOptions {
-            message: (!resume).then(|| UserText::of_others(text, content)),
-            session: Some(key),
-            resume,
-            ..self.options.clone()
-        };
+        let mut options = self.options.clone();
+        options.input.message = (!resume).then(|| UserText::of_others(text, content));
+        options.session.key = Some(key);
+        options.session.resume = resume;
         let chat = ChatTurn { id: &turn, sender: None, chat_prompt: PROMPT, attached };
         let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat, None);
         let concluded = self.conclude(&message, &turn, &outcome.ending, outcome.exit);

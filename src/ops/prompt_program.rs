@@ -7,7 +7,7 @@ use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::default_session::fresh_session_key;
 use crate::ops::prompt_arguments::PromptArguments;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::policy::tool_names::SESSIONS;
 use crate::settings::keys::nearest;
 use crate::skill;
@@ -183,8 +183,11 @@ impl PromptProgram {
     /// # Errors
     /// Status 65 for a field that cannot be used, 77 for one that widens in a file that is not pinned.
     pub(crate) fn apply(&self, ctx: &Context, options: &mut TurnOptions) -> Result<()> {
-        if options.session.is_none() && options.fork.is_none() && !options.resume {
-            options.session = Some(fresh_session_key());
+        if options.session.key.is_none()
+            && options.session.fork.is_none()
+            && !options.session.resume
+        {
+            options.session.key = Some(fresh_session_key());
         }
         for (name, value) in &self.fields {
             if !self.is_pinned && self.widens(name, value, options) {
@@ -210,28 +213,29 @@ impl PromptProgram {
     ) -> Result<(), String> {
         let grants = &mut options.grants;
         match name {
-            "model" => set_if_none(&mut options.model, text(value)?),
-            "effort" => set_if_none(&mut options.reasoning_effort, text(value)?),
-            "temperature" => set_if_none(&mut options.temperature, number(value)?),
-            "max-cost" => set_if_none(&mut options.max_cost, number(value)?),
-            "max-total-tokens" => set_if_none(&mut options.max_total_tokens, whole(value)?),
+            "model" => set_if_none(&mut options.model.name, text(value)?),
+            "effort" => set_if_none(&mut options.model.reasoning_effort, text(value)?),
+            "temperature" => set_if_none(&mut options.model.temperature, number(value)?),
+            "max-cost" => set_if_none(&mut options.model.max_cost, number(value)?),
+            "max-total-tokens" => set_if_none(&mut options.limits.max_total_tokens, whole(value)?),
             "timeout" => {
                 let seconds = Duration::from_secs(whole(value)?);
-                set_if_none(&mut options.timeout, seconds);
+                set_if_none(&mut options.limits.timeout, seconds);
             }
             // The config has limits of its own, which only a flag or a pinned file raises.
-            "max-iterations" if options.max_iterations.is_none() => {
+            "max-iterations" if options.model.max_iterations.is_none() => {
                 let given = whole32(value)?;
                 let settings = ctx.settings().map_err(|error| format!("{error:#}"))?;
                 let limit = settings.max_tool_iterations;
-                options.max_iterations =
+                options.model.max_iterations =
                     Some(if self.is_pinned { given } else { given.min(limit) });
             }
-            "max-tokens" if options.max_tokens.is_none() => {
+            "max-tokens" if options.model.max_tokens.is_none() => {
                 let given = whole32(value)?;
                 let settings = ctx.settings().map_err(|error| format!("{error:#}"))?;
                 let limit = settings.models[0].max_tokens;
-                options.max_tokens = Some(if self.is_pinned { given } else { given.min(limit) });
+                options.model.max_tokens =
+                    Some(if self.is_pinned { given } else { given.min(limit) });
             }
             "schema" if options.schema.is_none() => {
                 options.schema = Some(self.schema(ctx, value)?);

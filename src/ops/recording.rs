@@ -3,7 +3,7 @@
 use crate::ledger::CallPurpose;
 use crate::ops::context::Context;
 use crate::ops::permissions;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::provider::Provider;
 use crate::provider::path_names::PathNames;
 use crate::provider::recording::RecordingProvider;
@@ -32,8 +32,8 @@ pub(crate) fn with_recording(
     account: &CallPurpose,
     provider: Arc<dyn Provider>,
 ) -> Arc<dyn Provider> {
-    let provider = RedactingProvider { inner: provider, sends_keys: options.send_keys };
-    match &options.record {
+    let provider = RedactingProvider { inner: provider, sends_keys: options.model.send_keys };
+    match &options.recording.record {
         Some(path) => Arc::new(RecordingProvider {
             inner: provider,
             path: path.clone(),

@@ -1,7 +1,7 @@
 //! The skills that a run finds, and a summary of them.
 
 use super::context::Context;
-use super::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::settings::{FlagOverrides, Settings};
 use crate::skill::{self, FoundSkills, SearchPaths, Skill, SkillSource};
 use crate::trust::TrustList;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// The skills of a turn with these options.
 pub(crate) fn for_turn(ctx: &Context, options: &TurnOptions) -> Result<FoundSkills> {
     let settings = ctx.settings_with(FlagOverrides {
-        model: options.model.clone(),
+        model: options.model.name.clone(),
         ..FlagOverrides::default()
     })?;
     let current = || std::env::current_dir().unwrap_or_default();

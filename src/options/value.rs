@@ -1,6 +1,7 @@
 //! Values as they are typed: times, ages, amounts of money.
 
 use crate::format::parse_time_span;
+use crate::message::user_text::UserText;
 use crate::sys::home::expand_argument;
 use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
 use std::convert::Infallible;
@@ -18,6 +19,11 @@ pub enum Since {
     Ago(Duration),
     /// The first day of this month.
     Month,
+}
+
+/// A text that the user types.
+pub(crate) fn typed_text(text: &str) -> Result<UserText, Infallible> {
+    Ok(UserText::typed(text))
 }
 
 /// One of several between commas, which may have blanks around them.

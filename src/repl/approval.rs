@@ -10,7 +10,7 @@ use crate::ops::approval_text;
 use crate::ops::change_preview::ChangePreview;
 use crate::ops::context::Context;
 use crate::ops::permanent_rule::{self, PermanentRule};
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::report::short_text::truncate_line;
 use crate::sys::editor::{Choice, Editor, InputLine};
 use crate::sys::signal;

@@ -5,9 +5,9 @@
 
 use super::commands::{ArgKind, COMMANDS, SlashCommand};
 use crate::ops::context::Context;
-use crate::ops::turn_options::TurnOptions;
 use crate::ops::user_commands::{self, UserCommand};
 use crate::ops::{agent_turn, profiles, skills};
+use crate::options::turn::TurnOptions;
 use crate::policy::profile;
 use crate::provider::registry::model_info::{MODELS, ModelInfo};
 use crate::provider::registry::normalize_name;

@@ -17,7 +17,7 @@ impl ReplSession<'_> {
     /// Prints dim lines for the model, the place and the conversation, and what cannot be used in this conversation.
     pub(super) fn greet(&self) {
         let provider = agent_turn::select_provider(self.ctx, &self.options);
-        let model = match (&provider, &self.options.replay) {
+        let model = match (&provider, &self.options.recording.replay) {
             (_, Some(recording)) => format!("replay of {} · ", recording.display()),
             (Ok(choice), None) => format!("{} of {} · ", choice.model, choice.provider),
             (Err(_), None) => String::new(),
@@ -36,13 +36,13 @@ impl ReplSession<'_> {
         self.report_hidden_commands();
         let notice = self.editor().take_notice();
         notice.iter().for_each(|text| self.print_line(&format!("nanobot: {text}")));
-        if let (Ok(choice), None) = (&provider, &self.options.replay)
+        if let (Ok(choice), None) = (&provider, &self.options.recording.replay)
             && let Some(warning) = model::unknown_model_warning(choice)
         {
             self.print_line(&format!("nanobot: {warning}"));
         }
         // Report a provider that cannot be used now, not after the first message.
-        if let (Err(error), None) = (&provider, &self.options.replay) {
+        if let (Err(error), None) = (&provider, &self.options.recording.replay) {
             hints::report_error(error, terminal);
         }
     }
@@ -81,11 +81,11 @@ impl ReplSession<'_> {
 
     /// The session, and how much of a conversation it has.
     fn describe_conversation(&self) -> Result<String> {
-        let Some(key) = self.options.session.as_deref() else {
+        let Some(key) = self.options.session.key.as_deref() else {
             return Ok("a new conversation, which is not saved".into());
         };
         let sent = self.read_session(key)?;
-        if sent.messages().is_empty() || self.options.new {
+        if sent.messages().is_empty() || self.options.session.new {
             return Ok(format!("{key} · a new conversation"));
         }
         let count = count_noun(sent.history_window().count, "message");

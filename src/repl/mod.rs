@@ -4,8 +4,8 @@
 
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::Context;
-use crate::ops::turn_options::TurnOptions;
 use crate::ops::user_commands;
+use crate::options::turn::TurnOptions;
 use crate::sys::editor::{InputLine, Prompt};
 use crate::sys::signal;
 use crate::sys::terminal::Terminal;

@@ -1,7 +1,7 @@
 //! The interface through which the REPL runs commands of the program.
 
 use crate::ops::context::Context;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use anyhow::Result;
 
 /// Runs commands of the program for slash commands. The REPL itself knows none of them.

@@ -9,7 +9,7 @@ use crate::ops::agent_turn::{self, origin::InteractiveContext};
 use crate::ops::context::Context;
 use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::policy::profile::{DEFAULT_NAME, Profile};
 use crate::report::short_text::truncate_line;
 use crate::session::{self, Session};
@@ -64,10 +64,11 @@ impl<'w> ReplSession<'w> {
         // Load the settings now: the first line typed goes into the history, and by then the keys to redact must be
         // known. A turn reports the error of an invalid config.
         let loaded = settings(ctx, &options);
-        let source = options.fork.take();
+        let source = options.session.fork.take();
         // A replay stores nothing unless a session is named.
-        if options.session.is_none() && (options.replay.is_none() || source.is_some()) {
-            options.session = Some(match source {
+        if options.session.key.is_none() && (options.recording.replay.is_none() || source.is_some())
+        {
+            options.session.key = Some(match source {
                 Some(_) => format!("fork:{}", random_hex(4)),
                 None => {
                     let directory = options.grants.directory.as_deref();
@@ -94,7 +95,7 @@ impl<'w> ReplSession<'w> {
             is_interrupted: false,
             is_unrestricted: profile.is_ok_and(|profile| profile.is_unrestricted),
         };
-        if let (Some(source), Some(new)) = (source, &conversation.options.session) {
+        if let (Some(source), Some(new)) = (source, &conversation.options.session.key) {
             session::fork(&conversation.session_store()?, &source, new, None)?;
         }
         conversation.recall_last_exchange();
@@ -105,7 +106,7 @@ impl<'w> ReplSession<'w> {
     /// Reads the last exchange of the session, so that it can be repeated, copied and saved. A session that cannot be read
     /// is reported by the next turn.
     pub(super) fn recall_last_exchange(&mut self) {
-        let stored = self.options.session.as_deref().filter(|_| !self.options.new);
+        let stored = self.options.session.key.as_deref().filter(|_| !self.options.session.new);
         let Some(Ok(session)) = stored.map(|key| self.read_session(key)) else {
             return;
         };
@@ -142,8 +143,8 @@ impl<'w> ReplSession<'w> {
         for name in &mentions.missing {
             self.print_line(&format!("not attached: {name} does not exist"));
         }
-        options.set_typed_message(text);
-        options.attach.extend(mentions.files.into_iter().map(Into::into));
+        options.input.set_typed_message(text);
+        options.input.attach.extend(mentions.files.into_iter().map(Into::into));
         self.last_message = Some(text.to_owned());
         self.run_message_turn(&options);
     }
@@ -181,7 +182,7 @@ impl<'w> ReplSession<'w> {
             .extra_input
             .into_inner()
             .map_or_else(String::new, |bytes| String::from_utf8_lossy(&bytes).into_owned());
-        self.options.new = false;
+        self.options.session.new = false;
         self.is_interrupted = outcome.exit != Exit::Answered;
         if self.is_interrupted {
             // Lines typed ahead were meant for the turn that failed.
@@ -259,6 +260,6 @@ impl<'w> ReplSession<'w> {
 
 /// The settings of a turn with these options.
 pub(super) fn settings(ctx: &Context, options: &TurnOptions) -> Result<Settings> {
-    permissions::settings_with_profile(ctx, &options.grants, options.overrides())
+    permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())
         .map(|(settings, _)| settings)
 }

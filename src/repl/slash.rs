@@ -4,8 +4,8 @@ use super::commands::{ArgKind, COMMANDS, EXITS, SlashCommand, takes_no_words};
 use super::completion::{all_profiles, turn_directory};
 use super::repl_session::{DEFAULT_SESSION, ReplSession, settings};
 use crate::error::{Exit, exit_for, fail, fail_with_hint};
-use crate::ops::turn_options::{DryRunForm, TurnOptions};
 use crate::ops::{agent_turn, model, permissions, skills, user_commands};
+use crate::options::turn::DryRunForm;
 use crate::report::ReportFormat;
 use crate::report::columns::hanging_indent;
 use crate::report::short_text::count_noun;
@@ -121,7 +121,7 @@ impl ReplSession<'_> {
     /// Runs `/new` or `/compact`, which are messages that the turn itself handles.
     fn run_control_turn(&mut self, name: &str, rest: &str) {
         let mut options = self.options.clone();
-        options.set_typed_message(format!("/{name} {rest}").trim());
+        options.input.set_typed_message(format!("/{name} {rest}").trim());
         let was_interrupted = self.is_interrupted;
         let exit = self.run_turn(&options);
         // `/retry` is about the last message, which this is not.
@@ -136,7 +136,7 @@ impl ReplSession<'_> {
 
     /// Prints the key of this session, and the list of all.
     fn show_sessions(&self) -> Result<()> {
-        let key = self.options.session.as_deref().unwrap_or("none");
+        let key = self.options.session.key.as_deref().unwrap_or("none");
         self.print(&format!("{key}\n"))?;
         self.print_line("the last sessions; `/session KEY` switches, `/session list` shows all:");
         self.run_program(&["session", "list", "-n", LISTED_SESSIONS], "")
@@ -149,7 +149,7 @@ impl ReplSession<'_> {
         match word {
             "list" | "search" => self.run_program(&["session", word], words),
             "title" | "export" => {
-                let key = self.stored_key(self.options.session.as_deref())?;
+                let key = self.stored_key(self.options.session.key.as_deref())?;
                 let command: &[&str] = match (word, words) {
                     (_, "") => &["session", word, "--", &key],
                     ("title", words) => &["session", "title", "--", &key, words],
@@ -174,7 +174,7 @@ impl ReplSession<'_> {
                 "new".to_owned()
             }
         };
-        self.options.session = Some(key.to_owned());
+        self.options.session.key = Some(key.to_owned());
         self.reset();
         self.print_line(&format!("switched to session `{key}`: {size}"));
         self.recall_last_exchange();
@@ -192,7 +192,7 @@ impl ReplSession<'_> {
 
     fn change_model(&mut self, model: &str) -> Result<()> {
         let mut options = self.options.clone();
-        options.model = Some(model.to_owned());
+        options.model.name = Some(model.to_owned());
         let choice = agent_turn::select_provider(self.ctx, &options)?;
         // Not every server lists its models.
         let listed = match choice.model_info {
@@ -227,11 +227,9 @@ impl ReplSession<'_> {
     }
 
     fn show_context(&self) {
-        let options = TurnOptions {
-            dry_run: Some(DryRunForm::Table),
-            no_stdin: true,
-            ..self.options.clone()
-        };
+        let mut options = self.options.clone();
+        options.recording.dry_run = Some(DryRunForm::Table);
+        options.stdin.no_stdin = true;
         agent_turn::run(self.ctx, &options, ReportFormat::Text);
     }
 
@@ -301,7 +299,7 @@ impl ReplSession<'_> {
     }
 
     fn fork(&mut self, rest: &str) -> Result<()> {
-        let from = self.stored_key(self.options.session.as_deref())?;
+        let from = self.stored_key(self.options.session.key.as_deref())?;
         let new = match rest {
             "" => format!("{from}-{}", random_hex(2)),
             name => name.to_owned(),
@@ -310,7 +308,7 @@ impl ReplSession<'_> {
         self.print_line(&format!(
             "copied {count} messages of `{from}`; switched to session `{new}`"
         ));
-        self.options.session = Some(new);
+        self.options.session.key = Some(new);
         self.prompter.clear_grants();
         Ok(())
     }
@@ -334,7 +332,8 @@ impl ReplSession<'_> {
 
     fn retry(&mut self) -> Result<()> {
         if self.is_interrupted {
-            let options = TurnOptions { resume: true, ..self.options.clone() };
+            let mut options = self.options.clone();
+            options.session.resume = true;
             if let Exit::NoInput = self.run_message_turn(&options) {
                 // The turn had finished after all, or never started.
                 self.is_interrupted = false;

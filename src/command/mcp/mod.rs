@@ -1,13 +1,12 @@
 //! `nanobot mcp`: manages MCP servers and calls them by hand.
 
 use crate::cli::mcp::{McpCommand as Arguments, McpServeArgs};
-use crate::command::arguments::model_options;
 use crate::error::{Exit, Stop, fail_with_hint};
 use crate::mcp::client;
 use crate::ops::context::Context;
 use crate::ops::mcp_server;
 use crate::ops::mcp_servers::McpContext;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::{OutputOptions, TurnLimits, TurnOptions};
 use crate::sys::signal;
 use anyhow::{Context as _, Result};
 
@@ -48,9 +47,10 @@ fn serve(ctx: &Context, arguments: &McpServeArgs) -> Result<Exit> {
     let McpServeArgs { verbose, model, grants, offline } = arguments;
     let options = TurnOptions {
         grants: grants.clone(),
-        verbose: *verbose,
-        offline: *offline,
-        ..model_options(model.clone())
+        output: OutputOptions { verbose: *verbose, ..OutputOptions::default() },
+        model: model.clone(),
+        limits: TurnLimits { offline: *offline, ..TurnLimits::default() },
+        ..TurnOptions::default()
     };
     mcp_server::serve(ctx, &options)
 }

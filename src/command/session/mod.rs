@@ -2,10 +2,9 @@
 
 use crate::cli::session::SessionCommand as Arguments;
 use crate::error::Exit;
-use crate::message::user_text::UserText;
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
-use crate::ops::turn_options::{DryRunForm, TurnOptions};
+use crate::options::turn::{DryRunForm, TurnOptions};
 use crate::report::ReportFormat;
 use crate::session::{self, SessionStore};
 use crate::sys::terminal::sanitize;
@@ -50,23 +49,19 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
                 true => DryRunForm::TableJson,
                 false => DryRunForm::Table,
             };
-            let options = TurnOptions {
-                session: Some(key.clone()),
-                dry_run: Some(form),
-                no_stdin: true,
-                ..TurnOptions::default()
-            };
+            let mut options = TurnOptions::default();
+            options.session.key = Some(key.clone());
+            options.recording.dry_run = Some(form);
+            options.stdin.no_stdin = true;
             return Ok(agent_turn::run(ctx, &options, ReportFormat::Text));
         }
         Arguments::Compact { key, instructions } => {
             require_session(&place, key)?;
-            let options = TurnOptions {
-                session: Some(key.clone()),
-                message: Some(UserText::typed(format!("/compact {}", instructions.join(" ")))),
-                no_stdin: true,
-                lock_timeout: COMPACT_LOCK_TIMEOUT,
-                ..TurnOptions::default()
-            };
+            let mut options = TurnOptions::default();
+            options.input.set_typed_message(&format!("/compact {}", instructions.join(" ")));
+            options.session.key = Some(key.clone());
+            options.session.lock_timeout = COMPACT_LOCK_TIMEOUT;
+            options.stdin.no_stdin = true;
             return Ok(agent_turn::run(ctx, &options, ReportFormat::Text));
         }
         Arguments::Rename { key, new } => {

@@ -4,7 +4,7 @@ use crate::cli::skill::{SkillCommand as Command, SkillShowArgs};
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::skills;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::skill::BuiltInSkill;
 use crate::sys::terminal::Terminal;
 use anyhow::Result;

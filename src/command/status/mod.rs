@@ -4,7 +4,7 @@ use crate::cli::status::StatusArgs as Arguments;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::doctor::overview::Overview;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use anyhow::Result;
 
 mod check;

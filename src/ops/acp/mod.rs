@@ -19,7 +19,7 @@ use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::permissions;
 use crate::ops::profiles;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::policy::profile::ProfileKind;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -253,7 +253,7 @@ impl<'a> AcpServer<'a> {
     }
 
     fn settings(&self, options: &TurnOptions) -> Result<Settings, ErrorObject> {
-        permissions::settings_with_profile(self.ctx, &options.grants, options.overrides())
+        permissions::settings_with_profile(self.ctx, &options.grants, options.model.overrides())
             .map(|(settings, _)| settings)
             .map_err(|error| failure(&error))
     }
@@ -351,8 +351,8 @@ impl<'a> AcpServer<'a> {
             "-" => UserText::typed("- "),
             _ => prompt.text,
         };
-        options.message = Some(text);
-        options.attach.extend(prompt.attach);
+        options.input.message = Some(text);
+        options.input.attach.extend(prompt.attach);
         let observer = Box::new(move |event: &Event<'_>| updates.handle(event));
         let outcome = agent_turn::run_editor_turn(self.ctx, &options, &context, observer);
         let answer = if token.is_cancelled() {

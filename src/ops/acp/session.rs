@@ -1,6 +1,6 @@
 //! A conversation with an editor, and what its user has granted in it.
 
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::settings::servers::McpServer;
 use crate::sys::cancel::CancelToken;
 use crate::sys::sync::IgnorePoison;
@@ -50,11 +50,9 @@ impl EditorSession {
 
     /// The options of a turn of the session, from those of the command line.
     pub(super) fn turn_options(&self, given: &TurnOptions) -> TurnOptions {
-        let mut options = TurnOptions {
-            session: Some(self.key.clone()),
-            servers: self.servers.clone(),
-            ..given.clone()
-        };
+        let mut options = given.clone();
+        options.session.key = Some(self.key.clone());
+        options.servers.clone_from(&self.servers);
         options.grants.directory = Some(self.directory.clone());
         options.grants.profile = Some(self.state().profile.clone());
         options

@@ -7,7 +7,7 @@ use crate::error::{Exit, fail_with_hint};
 use crate::ops::channel::delivered;
 use crate::ops::context::Context;
 use crate::ops::model;
-use crate::ops::turn_options::{DryRunForm, TurnOptions};
+use crate::options::turn::{DryRunForm, TurnOptions};
 use crate::report::Reporter;
 use crate::report::short_text::truncate_line;
 use crate::session::{self, Session, SessionStore};
@@ -29,7 +29,7 @@ pub(crate) fn open(
 ) -> Result<Session> {
     let mut session = open_session(ctx, options, request, sessions, report)?;
     // An interrupted turn goes on at the end of the session.
-    if !options.resume {
+    if !options.session.resume {
         delivered::add_to(ctx, &mut session)?;
     }
     Ok(session)
@@ -46,12 +46,13 @@ fn open_session(
     // Only the lock of another run takes time here.
     let mut notice = |text: &str| {
         report.notice(text);
-        report.show_wait("giving up", options.lock_timeout);
+        report.show_wait("giving up", options.session.lock_timeout);
     };
     // A replay without a session has a fresh one.
-    let is_fresh = options.session.is_none() && (options.ephemeral || options.replay.is_some());
-    if is_fresh || options.ephemeral || options.dry_run.is_some() {
-        return match &options.fork {
+    let is_fresh = options.session.key.is_none()
+        && (options.session.ephemeral || options.recording.replay.is_some());
+    if is_fresh || options.session.ephemeral || options.recording.dry_run.is_some() {
+        return match &options.session.fork {
             Some(source) => Session::read_if_exists(sessions, source, &mut notice)?
                 .map(|session| session.with_key(key))
                 .ok_or_else(|| session::not_found_error(sessions, source)),
@@ -59,13 +60,13 @@ fn open_session(
             None => Session::read(sessions, key, &mut notice),
         };
     }
-    let Some(source) = &options.fork else {
-        return Session::open(sessions, key, options.lock_timeout, &mut notice);
+    let Some(source) = &options.session.fork else {
+        return Session::open(sessions, key, options.session.lock_timeout, &mut notice);
     };
     // The same as `session fork`: the copy has the whole log, and the summary if there is one.
     session::fork(sessions, source, key, None)?;
-    let session = Session::open(sessions, key, options.lock_timeout, &mut notice)?;
-    if options.session.is_none() && !ctx.quiet {
+    let session = Session::open(sessions, key, options.session.lock_timeout, &mut notice)?;
+    if options.session.key.is_none() && !ctx.quiet {
         report.notice(&format!("copied session `{source}` to `{key}`"));
     }
     Ok(session)
@@ -79,7 +80,7 @@ pub(crate) fn announce(
     session: &Session,
     report: &mut Reporter,
 ) {
-    let is_shown = matches!(origin, TurnOrigin::CommandLine) && options.dry_run.is_none();
+    let is_shown = matches!(origin, TurnOrigin::CommandLine) && options.recording.dry_run.is_none();
     if is_shown && !session.messages().is_empty() {
         report.show_continued(session.key(), session.history_window().count);
     }
@@ -113,7 +114,7 @@ pub(crate) fn restore_images(
     let options = AttachOptions {
         accepts,
         image_limits,
-        network: (!options.offline).then_some(&settings.network),
+        network: (!options.limits.offline).then_some(&settings.network),
         env: &ctx.env,
     };
     let mut left = MAX_RESTORED_BYTES;
@@ -140,22 +141,23 @@ pub(crate) fn check_request(
             "`nanobot agent --resume`, or `--new`",
         ));
     }
-    let shows_context = matches!(options.dry_run, Some(DryRunForm::Table | DryRunForm::TableJson));
-    if request.parts.is_empty() && !options.resume && !shows_context {
+    let shows_context =
+        matches!(options.recording.dry_run, Some(DryRunForm::Table | DryRunForm::TableJson));
+    if request.parts.is_empty() && !options.session.resume && !shows_context {
         return Err(fail_with_hint(
             Exit::NoInput,
             "no message",
             "`nanobot agent -m \"…\"`, or text on standard input",
         ));
     }
-    if options.resume && !request.parts.is_empty() {
+    if options.session.resume && !request.parts.is_empty() {
         return Err(fail_with_hint(
             Exit::Usage,
             "`--resume` continues a turn, and takes no message",
             "`-s KEY --resume` without a message; `nanobot session list` has the keys",
         ));
     }
-    if options.resume && !session.is_interrupted() {
+    if options.session.resume && !session.is_interrupted() {
         let key = session.key();
         return Err(if session.messages().is_empty() {
             fail_with_hint(

@@ -18,8 +18,8 @@ use crate::ops::context::Context;
 use crate::ops::model::{self, ModelHandle};
 use crate::ops::subagents::task::TurnContext;
 use crate::ops::tool_usage::UsageRecorder;
-use crate::ops::turn_options::TurnOptions;
 use crate::ops::turn_setup::TurnSetup;
+use crate::options::turn::TurnOptions;
 use crate::policy::tool_names::runs_commands;
 use crate::report::Reporter;
 use crate::session::{self, SessionStore, consolidation};
@@ -97,7 +97,7 @@ pub(crate) fn execute(
     end_background_commands(setup, report);
     report_undo_gaps(setup, report);
     report_startup_files(setup, report);
-    if !options.is_dry_run_or_replay()
+    if !options.recording.is_dry_run_or_replay()
         && let Err(error) = usage.record(ctx, account, &ending.stats)
     {
         // The answer is printed, and an incomplete usage count is no failure.

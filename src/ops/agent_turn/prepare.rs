@@ -11,8 +11,8 @@ use crate::ops::prompt_files;
 use crate::ops::repository;
 use crate::ops::setup_input::SetupInput;
 use crate::ops::subagents::pool::SubagentPool;
-use crate::ops::turn_options::TurnOptions;
 use crate::ops::turn_setup::{self, TurnSetup};
+use crate::options::turn::TurnOptions;
 use crate::policy::Policy;
 use crate::prompt;
 use crate::report::{ReportFormat, Reporter, json};
@@ -75,9 +75,9 @@ pub(crate) fn prepare(
             turn_id: &report.envelope.turn.clone(),
             session_key: session.key(),
             transcript: session.path(),
-            max_parallel: options.max_parallel,
-            offline: options.offline,
-            is_dry_run_or_replay: options.is_dry_run_or_replay(),
+            max_parallel: options.limits.max_parallel as usize,
+            offline: options.limits.offline,
+            is_dry_run_or_replay: options.recording.is_dry_run_or_replay(),
             announces_directory: announces_directory(ctx, origin, &session, report.format()),
             policy_limit: job.and_then(|job| job.policy_limit),
             user_prompt: person.map(|it| Arc::clone(&it.user_prompt)),

@@ -10,7 +10,7 @@ use crate::ops::context::Context;
 use crate::ops::default_session::{default_session_key, fresh_session_key};
 use crate::ops::model;
 use crate::ops::permissions;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::policy::profile::Profile;
 use crate::prompt;
 use crate::report::Reporter;
@@ -87,7 +87,7 @@ pub(crate) fn read(
     };
     let job = origin.job();
     let (mut settings, profile) =
-        permissions::settings_with_profile(ctx, &options.grants, options.overrides())?;
+        permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
     for server in &options.servers {
         let mut known = settings.servers.iter();
         if !known.any(|other| other.name == server.name) {
@@ -111,8 +111,8 @@ pub(crate) fn read(
     let (parts, text) = build_message(ctx, options, &settings, (piped, origin.attached()), report)?;
     let command = match parts.as_slice() {
         [MessagePart::Text(whole)]
-            if options.message.is_some()
-                && options.prompt_file.is_none()
+            if options.input.message.is_some()
+                && options.input.prompt_file.is_none()
                 && job.is_none()
                 && text.is_own() =>
         {
@@ -130,17 +130,17 @@ fn session_key(
     options: &TurnOptions,
     is_piped: bool,
 ) -> String {
-    match (&options.session, &options.fork) {
+    match (&options.session.key, &options.session.fork) {
         (Some(key), _) => key.clone(),
         (None, Some(_)) => format!("fork:{}", random_hex(4)),
-        (None, None) if is_piped && !options.resume => fresh_session_key(),
+        (None, None) if is_piped && !options.session.resume => fresh_session_key(),
         (None, None) => default_session_key(ctx, settings, options.grants.directory.as_deref()),
     }
 }
 
 /// The options with the text of the prompt file in the message, if there is such a file.
 fn read_prompt_file(options: &TurnOptions, report: &mut Reporter) -> Result<Option<TurnOptions>> {
-    let Some(path) = &options.prompt_file else {
+    let Some(path) = &options.input.prompt_file else {
         return Ok(None);
     };
     let name = path.display().to_string();
@@ -151,16 +151,19 @@ fn read_prompt_file(options: &TurnOptions, report: &mut Reporter) -> Result<Opti
         return Err(fail(Exit::NoInput, format!("`{name}` is empty")));
     }
     let prompt = UserText::typed(prompt);
-    let (message, stdin) = match &options.message {
-        None => (prompt, options.stdin),
+    let (message, stdin) = match &options.input.message {
+        None => (prompt, options.stdin.stdin),
         Some(message) if &**message == "-" => (prompt, true),
         Some(message) => {
             let mut message = message.clone();
             message.push_paragraph(&prompt);
-            (message, options.stdin)
+            (message, options.stdin.stdin)
         }
     };
-    Ok(Some(TurnOptions { message: Some(message), stdin, ..options.clone() }))
+    let mut options = options.clone();
+    options.input.message = Some(message);
+    options.stdin.stdin = stdin;
+    Ok(Some(options))
 }
 
 /// Reads the schema from the file named `text`, or from `text` itself.
@@ -179,9 +182,9 @@ fn read_piped(
     options: &TurnOptions,
     report: &mut Reporter,
 ) -> Result<Option<Vec<u8>>> {
-    let never =
-        options.no_stdin || (ctx.env.get(sys::env::STDIN) == Some("never") && !options.stdin);
-    let reading = match (options.message.as_deref(), options.stdin, never) {
+    let never = options.stdin.no_stdin
+        || (ctx.env.get(sys::env::STDIN) == Some("never") && !options.stdin.stdin);
+    let reading = match (options.input.message.as_deref(), options.stdin.stdin, never) {
         _ if attaches_stdin(options)? => StdinMode::Always,
         (Some("-"), ..) | (_, true, _) => StdinMode::Always,
         (_, _, true) => StdinMode::Never,
@@ -200,10 +203,10 @@ fn read_piped(
         ),
         Some(_) => return Ok(piped),
     };
-    if options.require_input {
+    if options.stdin.require_input {
         return Err(fail_with_hint(Exit::NoInput, missing, hint));
     }
-    if piped.is_some() && options.message.as_deref().is_some_and(|text| text != "-") {
+    if piped.is_some() && options.input.message.as_deref().is_some_and(|text| text != "-") {
         report.notice(&format!("{missing}; `--require-input` makes this an error"));
     }
     Ok(piped)
@@ -211,11 +214,13 @@ fn read_piped(
 
 /// True if standard input is an attachment, and so not part of the message.
 fn attaches_stdin(options: &TurnOptions) -> Result<bool> {
-    let times = options.attach.iter().filter(|given| *given == "-");
+    let times = options.input.attach.iter().filter(|given| *given == "-");
     let wrong = match times.count() {
         0 => return Ok(false),
-        1 if options.no_stdin => "`--attach -` reads standard input, which `--no-stdin` disables",
-        1 if options.message.as_deref().is_none_or(|text| text == "-") => {
+        1 if options.stdin.no_stdin => {
+            "`--attach -` reads standard input, which `--no-stdin` disables"
+        }
+        1 if options.input.message.as_deref().is_none_or(|text| text == "-") => {
             "`--attach -` reads standard input, so the message must be given with `-m`"
         }
         1 => return Ok(true),
@@ -235,7 +240,7 @@ fn build_message(
 ) -> Result<(Vec<MessagePart>, UserText)> {
     // Binary content is detected by its first bytes. The model's accepted types matter only for such content.
     let is_text = |bytes: &[u8]| input::image_type(bytes).is_none() && !bytes.starts_with(b"%PDF-");
-    let has_media = !options.attach.is_empty() || !content.is_empty();
+    let has_media = !options.input.attach.is_empty() || !content.is_empty();
     let (accepts, images) = if !has_media && piped.as_deref().is_none_or(is_text) {
         (AcceptedInputs::default(), ImageLimits::default())
     } else {
@@ -244,7 +249,7 @@ fn build_message(
     let terms = AttachOptions {
         accepts,
         image_limits: images,
-        network: (!options.offline).then_some(&settings.network),
+        network: (!options.limits.offline).then_some(&settings.network),
         env: &ctx.env,
     };
     let mut notice = |text: &str| report.notice(text);
@@ -264,14 +269,14 @@ fn build_message(
         decoded.notice.iter().for_each(|text| notice(text));
     }
     let piped = piped.map(|decoded| decoded.text);
-    let mut text = message_text(options.message.as_ref(), piped.as_deref())?;
+    let mut text = message_text(options.input.message.as_ref(), piped.as_deref())?;
     if has_piped_media {
         text.raise(OthersContent::new(Origin::Project, "piped input"));
     }
     if !text.trim().is_empty() {
         parts.insert(0, MessagePart::Text(text.as_str().to_owned()));
     }
-    for given in &options.attach {
+    for given in &options.input.attach {
         text.raise(if given == "-" {
             OthersContent::new(Origin::Project, "piped input")
         } else if attach::is_page(given) {

@@ -21,8 +21,8 @@ use crate::ops::channel::transcription::Transcriber;
 use crate::ops::channel::turn_recovery::{self, EarlierTurn};
 use crate::ops::channel::work_queue::{SessionWork, WorkItem};
 use crate::ops::context::Context;
-use crate::ops::turn_options::TurnOptions;
 use crate::options::grants::Grants;
+use crate::options::turn::{SessionChoice, TurnInput, TurnOptions};
 use crate::sys::cancel::{self, CancelToken};
 use crate::sys::digest::digest;
 use crate::sys::file_lock::FileLock;
@@ -408,11 +408,17 @@ impl ChatTurnRun<'_> {
             text.raise(message_quotes::others_content(Origin::External));
         }
         let options = TurnOptions {
-            message: (!resumes).then_some(text),
-            attach: files.paths.iter().map(OsString::from).collect(),
-            session: Some(self.work.session.clone()),
-            resume: resumes,
-            lock_timeout: CHAT_LOCK_TIMEOUT,
+            input: TurnInput {
+                message: (!resumes).then_some(text),
+                attach: files.paths.iter().map(OsString::from).collect(),
+                prompt_file: None,
+            },
+            session: SessionChoice {
+                key: Some(self.work.session.clone()),
+                resume: resumes,
+                lock_timeout: CHAT_LOCK_TIMEOUT,
+                ..SessionChoice::default()
+            },
             grants: Grants {
                 directory: Some(self.run.settings.workspace.clone()),
                 ..Grants::default()

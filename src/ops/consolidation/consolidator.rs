@@ -13,7 +13,7 @@ use crate::ops::context::Context;
 use crate::ops::context_window;
 use crate::ops::model;
 use crate::ops::prompt_files;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::policy::file_scope::FileScope;
 use crate::policy::provenance::{ProvenanceTracker, TrustContext};
 use crate::provider::{Delta, ProviderError, Request, ToolChoice};

@@ -4,7 +4,8 @@ use super::consolidator::{ConsolidationCost, Consolidator, StepResult, progress_
 use super::memory_edit::open_memory;
 use crate::error::{Exit, Stop, exit_for, fail};
 use crate::ops::context::Context;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::model::ModelOptions;
+use crate::options::turn::{TurnLimits, TurnOptions};
 use crate::report::ProgressLevel;
 use anyhow::Result;
 use std::ffi::OsString;
@@ -77,15 +78,21 @@ impl DeferredConsolidation {
     }
 
     fn try_run(&self, ctx: &Context, wait: Duration, level: ProgressLevel) -> Result<()> {
-        let asking = TurnOptions {
-            offline: self.offline,
-            no_stream: self.no_stream,
-            max_cost: self.max_cost,
-            max_total_tokens: self.max_tokens,
+        let options = TurnOptions {
+            model: ModelOptions {
+                no_stream: self.no_stream,
+                max_cost: self.max_cost,
+                ..ModelOptions::default()
+            },
+            limits: TurnLimits {
+                offline: self.offline,
+                max_total_tokens: self.max_tokens,
+                ..TurnLimits::default()
+            },
             ..TurnOptions::default()
         };
         let consolidator =
-            Consolidator::new(ctx, self.model.as_deref(), asking, self.context_tokens)?;
+            Consolidator::new(ctx, self.model.as_deref(), options, self.context_tokens)?;
         let mut advance = consolidator.advance_callback();
         let locked_memory = match consolidator.memory.lock(wait, &mut || {}, &mut advance) {
             Err(error) if exit_for(&error) == Exit::TryAgain => return Ok(()),

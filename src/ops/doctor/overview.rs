@@ -13,8 +13,8 @@ use crate::ops::doctor::jobs_summary::JobsSummary;
 use crate::ops::doctor::unused_tools::UnusedTools;
 use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions::{self, WorkspacePlace};
-use crate::ops::turn_options::TurnOptions;
 use crate::options::grants::Grants;
+use crate::options::turn::TurnOptions;
 use crate::policy::Policy;
 use crate::policy::file_scope::FileScope;
 use crate::policy::profile::Profile;
@@ -146,11 +146,11 @@ impl Overview {
     /// Collects the data for runs with these options.
     pub(crate) fn collect(ctx: &Context, options: &TurnOptions) -> Result<Self> {
         let (settings, _) =
-            permissions::settings_with_profile(ctx, &options.grants, options.overrides())?;
+            permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
         let endpoint = model::resolve_endpoint(ctx, &settings, &settings.models[0], true, true);
         let store = ctx.session_store(&settings)?;
         let sessions = session::list(&store)?.sessions.len();
-        let context = ContextUse::read(ctx, &settings, &store, options.session.as_deref());
+        let context = ContextUse::read(ctx, &settings, &store, options.session.key.as_deref());
         let memory = MemoryState::read(ctx, &settings)?;
         let jobs = JobsSummary::new(ctx, &settings);
         let scope = RunScope::new(ctx, &options.grants, &settings);

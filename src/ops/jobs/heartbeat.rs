@@ -10,7 +10,7 @@ use crate::message::{
 };
 use crate::ops::context::Context;
 use crate::ops::model;
-use crate::ops::turn_options::TurnOptions;
+use crate::options::turn::TurnOptions;
 use crate::provider::{Request, ToolChoice};
 use crate::report::{ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
 use crate::session::Session;
@@ -67,7 +67,7 @@ pub(crate) fn check(
         return Ok(HeartbeatCheck { spent: RunUsage::default(), tasks: Ok(None) });
     };
     let decision = decide(ctx, settings, job, options, &list)?;
-    let left = remaining_budget(options.max_cost, decision.cost.unwrap_or(0.0));
+    let left = remaining_budget(options.model.max_cost, decision.cost.unwrap_or(0.0));
     let tasks = match (decision.tasks, left) {
         (None, _) => Ok(None),
         (Some(tasks), Ok(left)) => Ok(Some((tasks, left))),
@@ -172,9 +172,9 @@ fn decide(
     list: &str,
 ) -> Result<HeartbeatDecision> {
     let mut settings = settings.clone();
-    if options.model.is_some() {
+    if options.model.name.is_some() {
         settings = ctx.settings_with(FlagOverrides {
-            model: options.model.clone(),
+            model: options.model.name.clone(),
             ..FlagOverrides::default()
         })?;
     }

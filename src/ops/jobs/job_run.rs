@@ -24,8 +24,9 @@ use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::unseen_answers;
 use crate::ops::jobs::workspace_jobs;
-use crate::ops::turn_options::TurnOptions;
 use crate::ops::turn_setup::containment_of_job;
+use crate::options::model::ModelOptions;
+use crate::options::turn::{RecordingOptions, TurnInput, TurnLimits, TurnOptions};
 use crate::policy::Policy;
 use crate::session as sessions;
 use crate::settings::hooks::HookEvent;
@@ -333,7 +334,8 @@ impl JobRunner<'_> {
                 |spent, outcome, error| RunResult { outcome, error, spent, ..RunResult::default() };
             match tasks {
                 Ok(Some((message, left))) => {
-                    (options.message, options.max_cost) = (Some(UserText::typed(message)), left);
+                    options.input.set_typed_message(&message);
+                    options.model.max_cost = left;
                 }
                 Ok(None) => return Ok(without_turn(spent, Some(RunOutcome::Nothing), None)),
                 Err(error) => return Ok(without_turn(spent, None, Some(error))),
@@ -346,7 +348,7 @@ impl JobRunner<'_> {
             // What is left of it does not concern this run.
             ctx.notice(&format!("the session `{session}` stays large: {error:#}"));
         }
-        options.session = Some(session.clone());
+        options.session.key = Some(session.clone());
         let turn = agent_turn::run_job_turn(
             &ctx,
             &options,
@@ -393,13 +395,18 @@ impl JobRunner<'_> {
             }
         };
         Ok(TurnOptions {
-            message: Some(message),
-            model: terms.model.clone(),
-            replay: self.replay.map(Path::to_owned),
-            max_cost: terms.max_cost,
+            input: TurnInput { message: Some(message), ..TurnInput::default() },
+            model: ModelOptions {
+                name: terms.model.clone(),
+                max_cost: terms.max_cost,
+                ..ModelOptions::default()
+            },
             grants,
-            max_parallel: 8,
-            strict: true,
+            limits: TurnLimits { strict: true, ..TurnLimits::default() },
+            recording: RecordingOptions {
+                replay: self.replay.map(Path::to_owned),
+                ..RecordingOptions::default()
+            },
             ..TurnOptions::default()
         })
     }

@@ -9,7 +9,6 @@ use crate::message::user_text::{OthersContent, UserText};
 use crate::message::{Message, MessagePart, Origin, Reply, ToolCall};
 use crate::ops::agent_turn;
 use crate::ops::agent_turn::origin::ChatTurn;
-use crate::ops::turn_options::TurnOptions;
 use crate::ops::turn_setup::TurnSetup;
 use crate::options::grants::Grants;
 use crate::policy::tool_names::{APPLY_PATCH, READ_TOOLS, WRITE_TOOLS};
@@ -171,12 +170,10 @@ fn ask(
     external
         .into_iter()
         .for_each(|content| text.raise(OthersContent::new(Origin::External, content)));
-    let options = TurnOptions {
-        message: Some(text),
-        session: Some(session.clone()),
-        lock_timeout: SESSION_LOCK_TIMEOUT,
-        ..server.options.clone()
-    };
+    let mut options = server.options.clone();
+    options.input.message = Some(text);
+    options.session.key = Some(session.clone());
+    options.session.lock_timeout = SESSION_LOCK_TIMEOUT;
     let chat =
         ChatTurn { id: &random_hex(5), sender: None, chat_prompt: PROMPT, attached: Vec::new() };
     let (sender, receiver) = mpsc::channel::<String>();

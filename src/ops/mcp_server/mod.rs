@@ -12,8 +12,8 @@ use crate::error::Exit;
 use crate::json_rpc::{self, ErrorObject, RpcMessage};
 use crate::message::Origin;
 use crate::ops::context::Context;
-use crate::ops::turn_options::TurnOptions;
 use crate::ops::turn_setup;
+use crate::options::turn::TurnOptions;
 use crate::sys::cancel::CancelToken;
 use crate::sys::signal;
 use crate::sys::stdin_lines::StdinLines;
@@ -38,7 +38,7 @@ const INSTRUCTIONS: &str = "`ask` lets nanobot, an agent with its own memory and
 /// The config cannot be used, standard input or output fails, or a signal arrived.
 pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
-    let modes = (options.offline, false);
+    let modes = (options.limits.offline, false);
     let setup = turn_setup::prepare_without_turn(ctx, &options.grants, modes, Vec::new(), None)?;
     let shared = &setup.shared;
     shared.files.keep_git_history(ctx.paths.git_objects());

@@ -2,8 +2,8 @@
 
 use crate::json_rpc::{self, ErrorObject};
 use crate::ops::context::Context;
-use crate::ops::turn_options::TurnOptions;
 use crate::ops::turn_setup::TurnSetup;
+use crate::options::turn::TurnOptions;
 use crate::sys::cancel::CancelToken;
 use anyhow::Result;
 use serde_json::Value;

@@ -8,8 +8,8 @@ use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::permissions::{self, WorkspacePlace};
 use crate::ops::profiles;
-use crate::ops::turn_options::TurnOptions;
 use crate::options::grants::Grants;
+use crate::options::turn::TurnOptions;
 use crate::policy::Policy;
 use crate::policy::profile::{Profile, ProfileKind};
 use crate::report::short_text::truncate_line;
@@ -140,31 +140,24 @@ impl SubagentPool {
 
     /// The model of a sub-agent under `profile`: the turn's own, unless the profile names another.
     fn resolve_model(&self, turn: &TurnContext, profile: Option<&Profile>) -> Result<ModelBinding> {
-        let PoolInner { ctx, options: arguments, settings, models, .. } = &*self.0;
+        let PoolInner { ctx, options, settings, models, .. } = &*self.0;
         let own = profile.and_then(|profile| profile.model.as_deref());
         // A recording has no other models, and neither does the demo.
-        let Some(model) = own.filter(|_| arguments.replay.is_none()) else {
+        let Some(model) = own.filter(|_| options.recording.replay.is_none()) else {
             return Ok(ModelBinding { handle: turn.model.clone(), settings: Arc::clone(settings) });
         };
         let mut models = models.lock().ignore_poison();
         if let Some(binding) = models.get(model) {
             return Ok(binding.clone());
         }
-        let flags = FlagOverrides {
-            model: Some(model.to_owned()),
-            max_tokens: arguments.max_tokens,
-            temperature: arguments.temperature,
-            reasoning_effort: arguments.reasoning_effort.clone(),
-            max_iterations: arguments.max_iterations,
-            workspace: None,
-        };
+        let flags = FlagOverrides { model: Some(model.to_owned()), ..options.model.overrides() };
         let settings = Arc::new(ctx.settings_with(flags)?);
         let mut notices = Vec::new();
         let mut notice = |text: &str| notices.push(BackgroundEvent::Notice(text.to_owned()));
         let run = &turn.model.budget;
         let chosen = model::choose_for_subagent(
             ctx,
-            arguments,
+            options,
             &settings,
             &turn.call_purpose,
             run,
@@ -211,7 +204,7 @@ impl SubagentPool {
     /// Maximum number of sub-agents that run concurrently.
     fn max_concurrent(&self) -> usize {
         let most = self.0.settings.max_subagents.unwrap_or(usize::MAX);
-        most.min(self.0.options.max_parallel).max(1)
+        most.min(self.0.options.limits.max_parallel as usize).max(1)
     }
 
     /// Runs `job` on this thread, and then the queued jobs.
@@ -239,10 +232,10 @@ impl SubagentPool {
     }
 
     fn run_task(&self, task: &SubagentTask, on_event: &dyn Fn(BackgroundEvent)) -> BackgroundEvent {
-        let PoolInner { ctx, options: arguments, turn, .. } = &*self.0;
+        let PoolInner { ctx, options, turn, .. } = &*self.0;
         let turn = turn.get().expect("a job exists only within a turn");
         let on_denial = |line| self.report_denial(line);
-        run::run_task(ctx, turn, task, arguments.max_parallel, on_event, &on_denial)
+        run::run_task(ctx, turn, task, options.limits.max_parallel as usize, on_event, &on_denial)
     }
 
     /// Reports a denied tool call; of several with the same line, only the first.

@@ -1,15 +1,16 @@
-//! The flags about the model that `agent` and `repl` share.
+//! The model of a turn, its parameters, and what a turn may cost.
 
-use crate::options::value::{dollars, temperature};
+use super::value::{dollars, temperature};
+use crate::settings::FlagOverrides;
 use clap::Args;
 
 /// Model, parameters and cost limit
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Model")]
-pub struct ModelArgs {
+pub struct ModelOptions {
     /// Model, or a preset of the config
-    #[arg(long, value_name = "NAME")]
-    pub model: Option<String>,
+    #[arg(id = "model", long = "model", value_name = "NAME")]
+    pub name: Option<String>,
     /// Maximum number of tokens in one reply
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub max_tokens: Option<u32>,
@@ -33,4 +34,18 @@ pub struct ModelArgs {
     /// The session keeps them masked, and the next turn sends them masked.
     #[arg(long, hide_short_help = true)]
     pub send_keys: bool,
+}
+
+impl ModelOptions {
+    /// The options that take precedence over the settings of the config.
+    pub(crate) fn overrides(&self) -> FlagOverrides {
+        FlagOverrides {
+            model: self.name.clone(),
+            max_tokens: self.max_tokens,
+            temperature: self.temperature,
+            reasoning_effort: self.reasoning_effort.clone(),
+            max_iterations: self.max_iterations,
+            workspace: None,
+        }
+    }
 }
