@@ -2,6 +2,7 @@
 //! the REPL set them without a command line.
 
 pub mod grants;
+pub mod job;
 pub mod model;
 pub mod turn;
 pub mod value;

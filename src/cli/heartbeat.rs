@@ -1,7 +1,7 @@
 //! `nanobot heartbeat`: the one job that looks at HEARTBEAT.md.
 
-use super::cron::JobRunArgs;
 use crate::options::grants::Grants;
+use crate::options::job::JobFlags;
 use clap::{Args, Subcommand};
 
 /// Check HEARTBEAT.md once, and do the tasks that are due
@@ -38,7 +38,7 @@ pub struct HeartbeatEnableArgs {
     #[arg(long, hide_short_help = true)]
     pub json: bool,
     #[command(flatten)]
-    pub terms: JobRunArgs,
+    pub flags: JobFlags,
     #[command(flatten)]
     pub grants: Grants,
 }

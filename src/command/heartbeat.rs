@@ -3,13 +3,13 @@
 use super::cron::logs;
 use super::cron::saved_job::print_saved;
 use crate::cli::heartbeat::{HeartbeatArgs, HeartbeatCommand, HeartbeatEnableArgs};
-use crate::command::arguments::job_flags;
 use crate::cron::job::HEARTBEAT_ID;
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::heartbeat_job;
 use crate::ops::jobs::trigger;
+use crate::options::job::{JobSettings, ScheduleFlags};
 use anyhow::Result;
 
 /// Runs `nanobot heartbeat`.
@@ -27,9 +27,11 @@ pub fn run(ctx: &Context, arguments: &HeartbeatArgs) -> Result<Exit> {
 }
 
 fn enable(ctx: &Context, arguments: &HeartbeatEnableArgs) -> Result<Exit> {
-    let HeartbeatEnableArgs { every, json, terms, grants } = arguments;
-    let saved = heartbeat_job::enable(ctx, every.as_deref(), &job_flags(terms), grants)?;
-    print_saved(ctx, saved, "✓ Heartbeat enabled", *json)
+    let HeartbeatEnableArgs { every, json, flags, grants } = arguments.clone();
+    let schedule = ScheduleFlags { every, ..ScheduleFlags::default() };
+    let settings = JobSettings { schedule, flags, grants, applied: false };
+    let saved = heartbeat_job::enable(ctx, &settings)?;
+    print_saved(ctx, saved, "✓ Heartbeat enabled", json)
 }
 
 fn disable(ctx: &Context) -> Result<Exit> {

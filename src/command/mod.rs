@@ -2,7 +2,6 @@
 
 pub mod acp;
 pub mod agent;
-mod arguments;
 pub mod channel;
 pub mod completions;
 pub mod config;

@@ -2,9 +2,10 @@
 
 use super::skill;
 use crate::cli::CliCommand;
-use crate::cli::cron::{CronAddArgs, CronCommand, ScheduleArgs};
+use crate::cli::cron::{CronAddArgs, CronCommand};
 use crate::cron::schedule::parse_period;
 use crate::error::{Exit, fail_with_hint};
+use crate::options::job::ScheduleFlags;
 use crate::sys::terminal::Terminal;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ fn cron_tool_arguments(command: &CronCommand) -> Value {
     match command {
         CronCommand::Add(arguments) => {
             let CronAddArgs { name, message, flags, .. } = &**arguments;
-            let ScheduleArgs { cron, tz, every, at, .. } = &flags.schedule;
+            let ScheduleFlags { cron, tz, every, at, .. } = &flags.settings.schedule;
             let seconds = every.as_deref().and_then(|every| parse_period(every).ok());
             let mut all = json!({
                 "action": "add", "message": message, "name": name, "cron_expr": cron, "tz": tz,

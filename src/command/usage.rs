@@ -1,12 +1,12 @@
 //! `nanobot usage`: prints tokens, cost and runs from the ledger.
 
 use crate::cli::usage::{UsageArgs as Arguments, UsageGroup};
-use crate::command::arguments::since_filter;
 use crate::command::spending::format_spending;
 use crate::error::Exit;
 use crate::ledger::tool_usage::ToolUsageLog;
 use crate::ledger::{CallSums, CostSum, Ledger, LedgerEntry, PeriodCosts, Rotation};
 use crate::ops::context::Context;
+use crate::ops::since::SinceFilter;
 use crate::report::columns::{Side, align_to_width, hanging_indent, truncate};
 use crate::settings::BudgetSettings;
 use crate::sys::terminal::{StdoutWriter, sanitize, theme, wrap_words};
@@ -33,7 +33,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         return rotate_files(ctx);
     }
     let settings = ctx.settings()?;
-    let start = since_filter(since, &ctx.clock.now());
+    let start = SinceFilter::new(since, &ctx.clock.now());
     if let UsageGroup::Tool | UsageGroup::Server | UsageGroup::Skill = by {
         by_tool::run(ctx, by, &start, json)?;
         return Ok(Exit::Answered);

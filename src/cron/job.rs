@@ -2,6 +2,7 @@
 //! stores.
 
 use super::schedule::{CatchUpPolicy, Schedule, Timetable};
+use clap::ValueEnum;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -250,22 +251,19 @@ pub struct RetryPolicy {
     pub delay: Duration,
 }
 
-/// The runs of which the user is notified.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The runs of which the user is notified: all, or the first failure after a success and the first success after a failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NotifyPolicy {
-    /// All runs.
     #[default]
     Always,
-    /// The first failure after a success, and the first success after a failure.
     Change,
 }
 
-/// The policy for a run with an unknown outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The policy for a run with an unknown outcome: its slot is not run again, or it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CrashPolicy {
-    /// The slot is not run again.
     #[default]
     Skip,
     Again,

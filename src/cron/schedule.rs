@@ -21,11 +21,21 @@ pub enum Schedule {
     At(Timestamp),
 }
 
-/// The policy for slots missed while the machine was off or asleep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+/// The policy for slots missed while the machine was off or asleep: the job runs once, later, regardless of their number, or
+/// not at all.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    clap::ValueEnum,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum CatchUpPolicy {
-    /// Runs the job once, later, regardless of the number of missed slots.
     Once,
     #[default]
     None,

@@ -3,13 +3,12 @@
 
 use super::saved_job::{describe_change, saved_json};
 use crate::cli::cron::{CronAddArgs, CronApplyArgs};
-use crate::command::arguments::job_settings;
 use crate::cron::job::Job;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::job_apply::{self, AppliedJob, AppliedList, JobListItem};
-use crate::ops::jobs::job_edit::{JobDraft, JobSettings};
+use crate::ops::jobs::job_edit::JobDraft;
 use crate::ops::jobs::time_format::to_one_line;
 use crate::sys::input::{self, StdinMode};
 use anyhow::Result;
@@ -25,22 +24,21 @@ pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
     let CronApplyArgs { file, prune, json } = arguments;
     let items = read_items(file)?;
     let position = |index: usize| format!("item {} of `{}`", index + 1, file.display());
-    let mut listed: Vec<(CronAddArgs, Option<bool>, JobSettings)> = Vec::new();
+    let mut listed: Vec<(CronAddArgs, Option<bool>)> = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let at = |words| fail(Exit::BadInput, format!("{}: {words}", position(index)));
-        let (add, enabled) = parse_item(item).map_err(at)?;
-        if listed.iter().any(|(other, ..)| other.name == add.name) {
+        let (mut add, enabled) = parse_item(item).map_err(at)?;
+        if listed.iter().any(|(other, _)| other.name == add.name) {
             return Err(at("an earlier item has the same name".into()));
         }
-        let mut settings = job_settings(&add.flags);
-        settings.flags.applied = true;
-        listed.push((add, enabled, settings));
+        add.flags.settings.applied = true;
+        listed.push((add, enabled));
     }
-    let listed = listed.iter().enumerate().map(|(index, (add, enabled, settings))| JobListItem {
+    let listed = listed.iter().enumerate().map(|(index, (add, enabled))| JobListItem {
         draft: JobDraft {
             name: add.name.as_deref(),
             message: &add.message,
-            settings,
+            settings: &add.flags.settings,
             enabled: *enabled,
         },
         position: position(index),
@@ -190,7 +188,8 @@ mod tests {
     /// The item with these lines, as its message, whether it is delivered, and whether it is enabled.
     fn read(lines: &str) -> Result<(String, bool, Option<bool>), String> {
         let item = parse_yaml(&format!("name: job\nevery: 1h\n{lines}")).unwrap();
-        parse_item(&item).map(|(add, enabled)| (add.message, add.flags.terms.deliver, enabled))
+        parse_item(&item)
+            .map(|(add, enabled)| (add.message, add.flags.settings.flags.deliver, enabled))
     }
 
     #[test]

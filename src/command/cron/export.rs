@@ -1,11 +1,11 @@
 //! `nanobot cron export`: prints the jobs in the format of another scheduler, or writes them to a directory.
 
 use crate::cli::cron::CronExportArgs;
-use crate::command::arguments::export_format;
 use crate::cron::export::ExportFile;
 use crate::error::Exit;
 use crate::ops::context::Context;
-use crate::ops::jobs::export::{self, ExportFormat};
+use crate::ops::jobs::export;
+use crate::options::job::ExportFormat;
 use crate::shell_quote::quote;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Runs `cron export`.
 pub(super) fn run(ctx: &Context, arguments: &CronExportArgs) -> Result<Exit> {
     let CronExportArgs { jobs, format, output, image } = arguments;
-    let format = export_format(*format);
+    let format = *format;
     let mut exported = export::export(ctx, jobs, format, image)?;
     match output {
         None => ctx.terminal.print(&join_files(format, &exported.files))?,

@@ -1,13 +1,13 @@
 //! `nanobot cron`: manages jobs that the system's cron starts.
 
 use crate::cli::cron::{CronAddArgs, CronCommand, CronEditArgs};
-use crate::command::arguments::{job_settings, since_filter};
 use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::job_edit::{self, JobDraft};
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::time_format::to_one_line;
 use crate::ops::jobs::time_zone;
+use crate::ops::since::SinceFilter;
 use anyhow::Result;
 use saved_job::{describe_change, print_saved};
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
                 lines: *lines,
                 output: *output,
                 failed: *failed,
-                since: since.map(|since| since_filter(since, &now)),
+                since: since.map(|since| SinceFilter::new(since, &now)),
                 now,
                 json: *json,
             };
@@ -58,8 +58,8 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
 fn add(ctx: &Context, add: &CronAddArgs) -> Result<Exit> {
     let CronAddArgs { name, message, replace, json, flags } = add;
     let ctx = &with_config(ctx, &flags.config);
-    let settings = job_settings(flags);
-    let draft = JobDraft { name: name.as_deref(), message, settings: &settings, enabled: None };
+    let settings = &flags.settings;
+    let draft = JobDraft { name: name.as_deref(), message, settings, enabled: None };
     let saved = job_edit::add(ctx, &draft, *replace)?;
     let done = describe_change(&saved.job, saved.change);
     print_saved(ctx, saved, &done, *json)
@@ -69,7 +69,7 @@ fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
     let CronEditArgs { job, name, message, json, flags } = edit;
     let ctx = &with_config(ctx, &flags.config);
     let (name, message) = (name.as_deref(), message.as_deref());
-    let saved = job_edit::edit(ctx, job, name, message, &job_settings(flags))?;
+    let saved = job_edit::edit(ctx, job, name, message, &flags.settings)?;
     let done = describe_change(&saved.job, saved.change);
     print_saved(ctx, saved, &done, *json)
 }

@@ -10,9 +10,8 @@ use crate::error::{Exit, Stop, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::heartbeat_job;
-use crate::ops::jobs::job_options::JobFlags;
 use crate::ops::jobs::workspace_jobs;
-use crate::options::grants::Grants;
+use crate::options::job::JobSettings;
 use crate::settings::{Config, Settings};
 use crate::skill;
 use crate::sys::durable_file;
@@ -171,7 +170,7 @@ pub(super) fn offer_heartbeat(ctx: &Context, settings: &Settings) -> Result<()> 
 
 /// Enables the heartbeat with its defaults.
 pub(super) fn enable_heartbeat(ctx: &Context) -> Result<()> {
-    let saved = heartbeat_job::enable(ctx, None, &JobFlags::default(), &Grants::default())?;
+    let saved = heartbeat_job::enable(ctx, &JobSettings::default())?;
     print_saved(ctx, saved, "✓ Heartbeat enabled", false).map(drop)
 }
 

@@ -1,11 +1,11 @@
 //! `session list`: lists the sessions with their age, length and cost.
 
 use crate::cli::session::{SessionListArgs as Arguments, SessionSort};
-use crate::command::arguments::since_filter;
 use crate::command::name_pattern::{NamePattern, single_line};
 use crate::error::{Exit, exit_for};
 use crate::format::format_dollars;
 use crate::ops::context::Context;
+use crate::ops::since::SinceFilter;
 use crate::report::columns::{Side, align_to_width, truncate};
 use crate::report::short_text::format_age;
 use crate::session::{self, SessionListing, SessionStats, SessionStore, SessionSummary};
@@ -27,7 +27,7 @@ pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) ->
     let Arguments { pattern, sort, limit, since, json } = arguments;
     let SessionListing { mut sessions, failures } = session::list(place)?;
     let now = ctx.clock.now();
-    let start = since.map(|since| since_filter(since, &now));
+    let start = since.map(|since| SinceFilter::new(since, &now));
     let keys = NamePattern(pattern.as_deref());
     let is_wanted = |session: &SessionSummary| {
         let day = || session.last_used.to_zoned(now.time_zone().clone()).date();

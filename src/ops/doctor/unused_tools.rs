@@ -5,6 +5,7 @@ use crate::ops::context::Context;
 use crate::ops::since::SinceFilter;
 use crate::ops::skills::{self, SkillsSummary};
 use crate::ops::tool_usage::find_server;
+use crate::options::value::Since;
 use crate::settings::Settings;
 use crate::skill::SkillSource;
 use anyhow::Result;
@@ -47,7 +48,7 @@ impl UnusedTools {
             let used = own.filter(|skill| skill.is_available() && !skill.always);
             tools.skills = used.map(|skill| skill.name).collect();
         }
-        let start = SinceFilter::last_days(USAGE_DAYS, &ctx.clock.now());
+        let start = SinceFilter::new(Since::Days(USAGE_DAYS), &ctx.clock.now());
         ToolUsageLog::new(&ctx.paths.root, &ctx.clock).for_each_entry(&mut |line| {
             if start.includes(line.time, line.day) {
                 let names: Vec<&str> = tools.servers.iter().map(String::as_str).collect();

@@ -10,6 +10,7 @@ use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, CronLineContext};
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
+use crate::options::job::ExportFormat;
 use crate::provider::registry::find_provider;
 use crate::settings::Settings;
 use crate::shell_quote::quote;
@@ -21,14 +22,6 @@ use std::path::{Path, PathBuf};
 
 /// Mode of the files: other users' programs read them, and they contain no secret.
 const FILE_MODE: u32 = 0o644;
-
-/// The scheduler that the files are for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExportFormat {
-    Systemd,
-    Kubernetes,
-    Crontab,
-}
 
 /// The files of some jobs.
 pub(crate) struct ExportedJobs {

@@ -9,24 +9,20 @@ use crate::ops::jobs::heartbeat::FILE_NAME;
 use crate::ops::jobs::job_edit::{JobChange, SavedJob};
 use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::jobs::job_notices::{consequence_notices, replaced_grants_notice};
-use crate::ops::jobs::job_options::{JobFlags, apply_flags};
+use crate::ops::jobs::job_options::apply_flags;
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
-use crate::options::grants::Grants;
+use crate::options::job::{JobSettings, ScheduleFlags};
 use anyhow::Result;
 
-/// Schedules the check of HEARTBEAT.md every `every`.
-pub(crate) fn enable(
-    ctx: &Context,
-    every: Option<&str>,
-    flags: &JobFlags,
-    grants: &Grants,
-) -> Result<SavedJob> {
+/// Schedules the check of HEARTBEAT.md. Of the flags about the schedule, `--every` applies.
+pub(crate) fn enable(ctx: &Context, job_settings: &JobSettings) -> Result<SavedJob> {
+    let JobSettings { schedule: ScheduleFlags { every, .. }, grants, .. } = job_settings;
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let now = ctx.clock.timestamp();
-    let period = every.map(schedule::parse_period).transpose();
+    let period = every.as_deref().map(schedule::parse_period).transpose();
     let period = period.map_err(|words| fail(Exit::Usage, format!("`--every`: {words}")))?;
     let stored = store.job(HEARTBEAT_ID)?;
     let is_new = stored.is_none();
@@ -35,7 +31,7 @@ pub(crate) fn enable(
         timing::start_period(&mut job, period, now);
     }
     let grants_before = job.options.as_ref().map(stored_grants).transpose()?;
-    let resolved = apply_flags(ctx, &mut job, flags, None, grants)?;
+    let resolved = apply_flags(ctx, &mut job, job_settings, None)?;
     store.add(&job, now, None)?;
     let mut notices = consequence_notices(ctx, &job, grants, &resolved);
     if let Some(before) = grants_before {

@@ -10,13 +10,13 @@ use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::jobs::job_notices::{
     consequence_notices, replaced_grants_notice, unknown_price_notice,
 };
-use crate::ops::jobs::job_options::{JobFlags, apply_flags};
-use crate::ops::jobs::schedule_flags::ScheduleFlags;
+use crate::ops::jobs::job_options::apply_flags;
+use crate::ops::jobs::schedule_flags;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
-use crate::options::grants::Grants;
+use crate::options::job::JobSettings;
 use crate::settings::Settings;
 use crate::sys::input::{self, StdinMode};
 use crate::sys::signal;
@@ -25,14 +25,6 @@ use jiff::{Timestamp, Zoned};
 
 /// Maximum length, in characters, of a name taken from the message.
 const MAX_DEFAULT_NAME_CHARS: usize = 30;
-
-/// The options that creating and editing a job share.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct JobSettings {
-    pub(crate) schedule: ScheduleFlags,
-    pub(crate) flags: JobFlags,
-    pub(crate) grants: Grants,
-}
 
 /// A job that was created or changed.
 pub(crate) struct SavedJob {
@@ -127,10 +119,10 @@ pub(super) fn plan(
     draft: &JobDraft<'_>,
     replace: bool,
 ) -> Result<PlannedJob> {
-    let JobSettings { schedule, flags, grants } = draft.settings;
+    let JobSettings { schedule, grants, .. } = draft.settings;
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
-    let when = schedule.resolve(ctx, settings, None, now, &mut notices)?;
+    let when = schedule_flags::resolve(ctx, schedule, settings, None, now, &mut notices)?;
     let when = when.ok_or_else(missing_schedule_error)?;
     let message = read_message(draft.message)?;
     let name = draft.name.map(time_format::to_one_line).filter(|name| !name.is_empty());
@@ -155,7 +147,7 @@ pub(super) fn plan(
     };
     // A one-time job is caught up if missed, unless the flags say otherwise.
     let catch_up = schedule.catch_up.or(is_once.then_some(CatchUpPolicy::Once));
-    let resolved = apply_flags(ctx, &mut job, flags, catch_up, grants)?;
+    let resolved = apply_flags(ctx, &mut job, draft.settings, catch_up)?;
     // A name that follows from the message may be that of another job.
     let old = if replace || is_named {
         workspace_jobs::find_named(store, jobs, &job.name)?
@@ -224,7 +216,7 @@ pub(crate) fn edit(
     message: Option<&str>,
     job_settings: &JobSettings,
 ) -> Result<SavedJob> {
-    let JobSettings { schedule, flags, grants } = job_settings;
+    let JobSettings { schedule, flags, grants, applied: _ } = job_settings;
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let mut job = workspace_jobs::find_usable(&store, name_or_id)?;
@@ -243,7 +235,9 @@ pub(crate) fn edit(
     }
     let mut catch_up = schedule.catch_up;
     let before_schedule = job.schedule.as_ref().ok();
-    if let Some(when) = schedule.resolve(ctx, &settings, before_schedule, now, &mut notices)? {
+    if let Some(when) =
+        schedule_flags::resolve(ctx, schedule, &settings, before_schedule, now, &mut notices)?
+    {
         catch_up = catch_up.or(set_schedule(&mut job, when, now));
     }
     if let Some(text) = name.map(time_format::to_one_line) {
@@ -256,7 +250,7 @@ pub(crate) fn edit(
         job.message = read_message(text)?;
     }
     let grants_before = job.options.as_ref().map(stored_grants).transpose()?;
-    let resolved = apply_flags(ctx, &mut job, flags, catch_up, grants)?;
+    let resolved = apply_flags(ctx, &mut job, job_settings, catch_up)?;
     if flags.max_cost.is_some() || flags.model.is_some() {
         notices.extend(unknown_price_notice(ctx, &job, &resolved));
     }

@@ -2,7 +2,7 @@
 //! the same rules, so it gets the same permissions as when the job was created.
 
 use crate::channel::table;
-use crate::cron::job::{AnswerSink, CrashPolicy, Job, JobKind, JobOptions, NotifyPolicy};
+use crate::cron::job::{AnswerSink, Job, JobKind, JobOptions};
 use crate::cron::schedule::CatchUpPolicy;
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
@@ -10,6 +10,7 @@ use crate::ops::jobs::job_grants::{has_any_flag, to_stored};
 use crate::ops::jobs::resolved_job::{ResolvedJob, resolve};
 use crate::ops::permissions;
 use crate::options::grants::Grants;
+use crate::options::job::{JobFlags, JobSettings};
 use crate::shell_quote::quote;
 use crate::sys::paths::PathResolver;
 use anyhow::Result;
@@ -24,53 +25,18 @@ const DESTINATIONS: &str =
 /// Minimum similarity of a word to a channel's name to be treated as a typing error.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// The flags for how a job runs and where its answer goes. `None` leaves a value unchanged; an empty text removes it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct JobFlags {
-    /// The session's key.
-    pub(crate) session: Option<String>,
-    pub(crate) model: Option<String>,
-    /// The shell command that decides if the job runs.
-    pub(crate) when: Option<String>,
-    /// Time limit of a run.
-    pub(crate) timeout: Option<Duration>,
-    /// Limit of a run in US dollars.
-    pub(crate) max_cost: Option<f64>,
-    /// The action after a run was interrupted by a crash.
-    pub(crate) after_crash: Option<CrashPolicy>,
-    pub(crate) deliver: bool,
-    pub(crate) no_deliver: bool,
-    pub(crate) channel: Option<String>,
-    /// The recipient on the channel.
-    pub(crate) to: Option<String>,
-    /// The shell command to run after a failed run.
-    pub(crate) on_failure: Option<String>,
-    /// The shell command to run after a successful run.
-    pub(crate) on_success: Option<String>,
-    /// The runs of which the user is notified.
-    pub(crate) notify: Option<NotifyPolicy>,
-    /// Maximum number of retries.
-    pub(crate) retry: Option<u32>,
-    /// Time before a retry.
-    pub(crate) retry_delay: Option<Duration>,
-    /// Maximum delay of a start.
-    pub(crate) jitter: Option<Duration>,
-    /// The job comes from a file of jobs.
-    pub(crate) applied: bool,
-}
-
-/// Applies `flags` to `job`, and creates its terms if needed. `None` leaves a value unchanged; an empty text removes
-/// it. The job's permissions are fixed at this point.
+/// Applies `settings` to `job`, except its schedule, and creates its terms if needed. The job's permissions are fixed at this
+/// point.
 ///
 /// # Errors
 /// The flags contradict each other, or a run could not start.
 pub(crate) fn apply_flags(
     ctx: &Context,
     job: &mut Job,
-    flags: &JobFlags,
+    settings: &JobSettings,
     catch_up: Option<CatchUpPolicy>,
-    grants: &Grants,
 ) -> Result<ResolvedJob> {
+    let JobSettings { schedule, flags, grants, applied } = settings;
     let JobFlags {
         session,
         model,
@@ -87,8 +53,6 @@ pub(crate) fn apply_flags(
         notify: _,
         retry: _,
         retry_delay: _,
-        jitter: _,
-        applied,
     } = flags;
     // From now on the job is ours, and earlier missed slots are not caught up.
     let mut terms = job.options.take().unwrap_or_else(|| JobOptions {
@@ -111,7 +75,7 @@ pub(crate) fn apply_flags(
     set_text(&mut terms.when, when);
     set_text(&mut terms.on_failure, on_failure);
     set_text(&mut terms.on_success, on_success);
-    apply_start_flags(&mut terms, flags)?;
+    apply_start_flags(&mut terms, flags, schedule.jitter)?;
     if let Some(time) = timeout {
         // Round up to one second: 0 would mean no limit.
         terms.timeout = Some(time.as_secs().max(1));
@@ -144,15 +108,19 @@ pub(crate) fn apply_flags(
 }
 
 /// Applies the flags for notification, retries and delays.
-fn apply_start_flags(terms: &mut JobOptions, flags: &JobFlags) -> Result<()> {
-    let JobFlags { notify, retry, retry_delay, jitter, .. } = flags;
+fn apply_start_flags(
+    terms: &mut JobOptions,
+    flags: &JobFlags,
+    jitter: Option<Duration>,
+) -> Result<()> {
+    let JobFlags { notify, retry, retry_delay, .. } = flags;
     terms.notify = notify.unwrap_or(terms.notify);
     terms.retry = retry.or(terms.retry);
     if let Some(delay) = retry_delay {
         terms.retry_delay = Some(check_delay("--retry-delay", *delay, MIN_RETRY_DELAY)?);
     }
     if let Some(jitter) = jitter {
-        let jitter = check_delay("--jitter", *jitter, Duration::ZERO)?;
+        let jitter = check_delay("--jitter", jitter, Duration::ZERO)?;
         terms.jitter = (jitter > 0).then_some(jitter);
     }
     Ok(())

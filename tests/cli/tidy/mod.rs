@@ -112,7 +112,7 @@ const TURN_IMPORTS: &[(&str, &str)] = &[
 
 /// Paths into other crates, by prefix, and the only files and directories that may use them.
 const ONLY_IN: &[(&str, &[&str])] = &[
-    ("clap", &["lib.rs", "cli", "command", "options"]),
+    ("clap", &["lib.rs", "cli", "command", "options", "cron/job.rs", "cron/schedule.rs"]),
     ("println!", &[]),
     ("print!", &[]),
     ("eprintln!", &[]),
