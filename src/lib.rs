@@ -191,6 +191,7 @@ use ops::context::{Context, GlobalOptions, report_error};
 use std::ffi::OsString;
 use sys::env::Env;
 use sys::panic_report::PanicReporter;
+use sys::process::isolated_parser::{NamedParser, become_parser};
 use sys::terminal::Terminal;
 
 /// Runs as a helper of ourselves, where the arguments say so: a signer for git, the supervisor of an MCP server or of a command,
@@ -201,9 +202,19 @@ pub fn run_helper_process() -> Option<Exit> {
         .or_else(sys::process::become_supervisor)
         .or_else(sys::process::become_namespace_parent)
         .or_else(sys::process::become_hiding_program)
-        .or_else(tool::host_proxy::become_proxy)?;
+        .or_else(tool::host_proxy::become_proxy)
+        .or_else(|| become_parser(PARSERS))?;
     Some(if is_clean { Exit::Answered } else { Exit::Failed })
 }
+
+/// The parsers of untrusted documents.
+const PARSERS: &[NamedParser] = &[
+    NamedParser::new::<attach::OfficeParser>(),
+    NamedParser::new::<attach::ImageParser>(),
+    NamedParser::new::<tool::web::article::PageParser>(),
+    NamedParser::new::<tool::web::engine::ResultPageParser>(),
+    NamedParser::new::<channel::email::inbound::MailParser>(),
+];
 
 /// Parse, resolve, dispatch, report. Returns the status to exit with.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {

@@ -6,7 +6,9 @@ use super::{image_scaling, office, pdf};
 use crate::error::{Exit, fail, fail_with_hint, hint_for};
 use crate::message::{Document, MessagePart};
 use crate::sys::input;
+use crate::sys::process::isolated_parser::ParserError;
 use anyhow::Result;
+use std::fmt::Display;
 
 /// Converts `bytes` to a message part.
 ///
@@ -83,8 +85,13 @@ pub fn document_text(
 }
 
 fn office_text(bytes: &[u8], origin: AttachmentOrigin<'_>) -> Result<Option<String>> {
-    let text = office::extract_text(bytes).transpose();
-    text.map_err(|words| fail(Exit::BadInput, format!("{origin} cannot be read: {words}")))
+    let unreadable =
+        |cause: &dyn Display| fail(Exit::BadInput, format!("{origin} cannot be read: {cause}"));
+    match office::read_text(bytes) {
+        Ok(text) => text.map_err(|cause| unreadable(&cause)),
+        Err(ParserError::Stopped(stop)) => Err(stop.into()),
+        Err(error) => Err(unreadable(&error)),
+    }
 }
 
 pub(super) fn text_part(text: &str, origin: AttachmentOrigin<'_>) -> Result<MessagePart> {

@@ -23,6 +23,8 @@ pub mod pdf;
 
 pub use content::{document_text, media_part, part_from_bytes};
 pub use image_scaling::ImageLimits;
+pub(crate) use image_scaling::ImageParser;
+pub(crate) use office::OfficeParser;
 pub use options::{AcceptedInputs, AttachOptions};
 pub use origin::AttachmentOrigin;
 

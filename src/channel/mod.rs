@@ -10,7 +10,7 @@ mod conversation_poll;
 pub mod dialect;
 mod dingtalk;
 mod discord;
-mod email;
+pub(crate) mod email;
 mod encrypted_file;
 mod feishu;
 mod gateway;

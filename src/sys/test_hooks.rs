@@ -70,3 +70,26 @@ impl fmt::Display for TestHook {
         f.write_str(self.name())
     }
 }
+
+/// Fails as a parser of documents may, if the document asks for it.
+#[cfg(feature = "test-hooks")]
+pub fn fail_as_parser(document: &[u8]) {
+    let has = |text: &str| document.windows(text.len()).any(|part| part == text.as_bytes());
+    if has("parser test: crash") {
+        panic!("a parser crashed on purpose");
+    } else if has("parser test: endless loop") {
+        loop {
+            std::hint::spin_loop();
+        }
+    } else if has("parser test: memory") {
+        std::hint::black_box(vec![1_u8; 4 << 30]);
+    } else if has("parser test: files") {
+        assert!(
+            std::fs::read("/etc/passwd").is_err()
+                && std::net::UdpSocket::bind("127.0.0.1:0").is_err()
+        );
+    }
+}
+
+#[cfg(not(feature = "test-hooks"))]
+pub fn fail_as_parser(_document: &[u8]) {}

@@ -694,7 +694,7 @@ fn swapped_links_never_escape_for_two_minutes() {
 }
 
 /// Writes the archive `name` with Python's own `zipfile`. `files` are names and contents.
-fn write_zip(story: &Story, name: &str, files: &[(&str, &str)]) {
+pub(crate) fn write_zip(story: &Story, name: &str, files: &[(&str, &str)]) {
     let script = "import json, sys, zipfile\n\
         with zipfile.ZipFile(sys.argv[1], 'w', zipfile.ZIP_DEFLATED) as archive:\n\
         \x20   for name, text in json.loads(sys.argv[2]):\n\

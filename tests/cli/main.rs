@@ -60,6 +60,7 @@ mod daily_scenes;
 mod daily_work;
 mod discord_server;
 mod docs;
+mod document_parsers;
 mod editor;
 mod endurance;
 mod exit_statuses;

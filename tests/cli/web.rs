@@ -201,7 +201,7 @@ fn redirect(to: &str) -> PageResponse {
 }
 
 /// A story that treats the address of the pages as public.
-fn story() -> Story {
+pub(crate) fn story() -> Story {
     Story::new().set("tools", json!({ "ssrfWhitelist": ["127.0.0.2/32"] }))
 }
 
@@ -223,7 +223,7 @@ fn run_tool<'a>(story: &'a Story, name: &str, arguments: &Value) -> RunResult<'a
     story.run(["tool", "run", name, &arguments.to_string()])
 }
 
-fn fetch<'a>(story: &'a Story, url: &str) -> RunResult<'a> {
+pub(crate) fn fetch<'a>(story: &'a Story, url: &str) -> RunResult<'a> {
     run_tool(story, "web_fetch", &json!({ "url": url }))
 }
 

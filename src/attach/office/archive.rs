@@ -11,6 +11,8 @@ const MAX_ENTRY_BYTES: u64 = 64 << 20;
 const END_RECORD_BYTES: usize = 22;
 /// Maximum length of the comment that may follow that record.
 const MAX_COMMENT_BYTES: usize = 0xffff;
+/// The first bytes of an archive.
+pub(super) const START: &[u8] = b"PK\x03\x04";
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
@@ -32,7 +34,7 @@ struct Entry {
 impl<'a> Archive<'a> {
     /// Reads the directory of the archive; `None` if `bytes` are no archive.
     pub(super) fn open(bytes: &'a [u8]) -> Option<Self> {
-        bytes.strip_prefix(b"PK\x03\x04")?;
+        bytes.strip_prefix(START)?;
         let first = bytes.len().saturating_sub(END_RECORD_BYTES + MAX_COMMENT_BYTES);
         let last = bytes.len().checked_sub(END_RECORD_BYTES)?;
         let end = (first..=last).rev().find(|at| bytes[*at..].starts_with(b"PK\x05\x06"))?;

@@ -4,12 +4,18 @@ use super::address::is_address;
 use super::settings::{AttachmentLimits, MailSettings};
 use super::{authentication_results, quotation};
 use crate::channel::{AttachmentKind, Chat, InboundMessage, QuotedText, RemoteFile, Sender};
+use crate::error::{Exit, Stop, fail};
 use crate::message::user_text::UserText;
 use crate::sys::digest::digest;
 use crate::sys::input;
+use crate::sys::process::isolated_parser::{self, IsolatedParser, ParserError};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use mail_parser::decoders::html::html_to_text;
 use mail_parser::{DateTime, Message, MessageParser, MessagePart, MimeHeaders, PartType};
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::time::Duration;
 
 /// The mails of a thread that an answer refers to, at most.
 const MAX_REFERENCES: usize = 19;
@@ -154,43 +160,131 @@ pub(super) fn parse_arrival(date: &str) -> Option<i64> {
     date.is_valid().then(|| date.to_timestamp())
 }
 
+/// The parser of whole mails, in a process of its own.
+pub(crate) struct MailParser;
+
+/// A question about a mail.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum MailQuery {
+    Content {
+        max_chars: usize,
+        limits: AttachmentLimits,
+        reply_facts: Value,
+    },
+    /// The content of the attachment with this number.
+    Attachment(usize),
+}
+
+#[derive(Serialize, Deserialize)]
+pub(crate) enum MailAnswer {
+    Content(MailContent),
+    /// In base64.
+    Attachment(String),
+    /// It is no mail, or has no such attachment.
+    Nothing,
+}
+
+/// The content of a mail.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct MailContent {
+    /// The sender's own words, in this mail.
+    typed: String,
+    quotes: Vec<QuotedText>,
+    files: Vec<RemoteFile>,
+}
+
+impl IsolatedParser for MailParser {
+    const NAME: &'static str = "mail";
+    const TIMEOUT: Duration = Duration::from_secs(30);
+    const MEMORY_MIB: u64 = 512;
+    type Parameters = MailQuery;
+    type Output = MailAnswer;
+
+    fn parse(query: MailQuery, document: &[u8]) -> MailAnswer {
+        let answer = match query {
+            MailQuery::Content { max_chars, limits, reply_facts } => {
+                parse_content(document, max_chars, &limits, &reply_facts).map(MailAnswer::Content)
+            }
+            MailQuery::Attachment(number) => attachment_content(document, number)
+                .map(|content| MailAnswer::Attachment(STANDARD.encode(content))),
+        };
+        answer.unwrap_or(MailAnswer::Nothing)
+    }
+}
+
 /// Adds the text and the attachments of the whole mail to a message. The header and all that is not the sender's own
 /// words in this mail become quotes, so that a mail always counts as content from outside.
+///
+/// # Errors
+/// The run ends.
 pub(super) fn add_content(
     message: &mut InboundMessage,
     raw: &[u8],
     max_chars: usize,
     limits: &AttachmentLimits,
-) {
-    let Some(mail) = MessageParser::new().parse(raw) else {
-        return;
+) -> Result<(), Stop> {
+    let reply_facts = message.reply_facts.clone();
+    let query = MailQuery::Content { max_chars, limits: limits.clone(), reply_facts };
+    let content = match isolated_parser::parse::<MailParser>(query, raw) {
+        Ok(MailAnswer::Content(content)) => content,
+        Ok(_) => return Ok(()),
+        Err(ParserError::Stopped(stop)) => return Err(stop),
+        Err(error) => {
+            message.text = UserText::label(format!("[this mail cannot be read: {error}]"));
+            return Ok(());
+        }
     };
+    // Marks of quotations differ too much to tell what of a mail was typed.
+    message.text = UserText::label(content.typed);
+    message.files = content.files;
+    message.quotes = content.quotes;
+    Ok(())
+}
+
+/// Reads the content of the attachment with this number. `None` if there is none.
+///
+/// # Errors
+/// The parser did not come to an end, or the run ends.
+pub(super) fn read_attachment(raw: &[u8], number: usize) -> anyhow::Result<Option<Vec<u8>>> {
+    match isolated_parser::parse::<MailParser>(MailQuery::Attachment(number), raw) {
+        Ok(MailAnswer::Attachment(content)) => Ok(Some(STANDARD.decode(content)?)),
+        Ok(_) => Ok(None),
+        Err(ParserError::Stopped(stop)) => Err(stop.into()),
+        Err(error) => Err(fail(Exit::BadInput, format!("the mail cannot be read: {error}"))),
+    }
+}
+
+fn parse_content(
+    raw: &[u8],
+    max_chars: usize,
+    limits: &AttachmentLimits,
+    reply_facts: &Value,
+) -> Option<MailContent> {
+    let mail = MessageParser::new().parse(raw)?;
     let text: Vec<String> = mail.text_bodies().map(text_of).collect();
     let text = quotation::divide(&text.join("\n\n"));
-    // Marks of quotations differ too much to tell what of a mail was typed.
-    message.text = UserText::label(cut(&text.typed, max_chars));
     let mut left_out = Vec::new();
     let mut files = Vec::new();
     for (number, part) in attachments(&mail) {
-        let file = to_file(&message.reply_facts, number, part);
+        let file = to_file(reply_facts, number, part);
         if is_taken(part, limits) && files.len() < limits.max_count {
             files.push(file);
         } else {
             left_out.push(file.name);
         }
     }
-    message.files = files;
     let header = describe_header(&mail, &left_out);
     let quotes = [
         ("header of the mail", header),
         ("quoted text", cut(&text.quoted, max_chars)),
         ("signature", cut(&text.signature, max_chars)),
     ];
-    message.quotes = quotes
+    let quotes = quotes
         .into_iter()
         .filter(|(_, text)| !text.is_empty())
         .map(|(label, text)| QuotedText { label: label.to_owned(), text, replied: None })
         .collect();
+    Some(MailContent { typed: cut(&text.typed, max_chars), quotes, files })
 }
 
 fn describe_header(mail: &Message<'_>, left_out: &[String]) -> String {
@@ -236,8 +330,7 @@ fn attachments<'m, 'x>(
     numbers.filter_map(|number| Some((number, mail.parts.get(number)?)))
 }
 
-/// The content of the attachment with this number.
-pub(super) fn attachment_content(raw: &[u8], number: usize) -> Option<Vec<u8>> {
+fn attachment_content(raw: &[u8], number: usize) -> Option<Vec<u8>> {
     let mail = MessageParser::new().parse(raw)?;
     let (_, part) = attachments(&mail).find(|(found, _)| *found == number)?;
     Some(part.contents().to_vec())
@@ -263,7 +356,7 @@ fn is_taken(part: &MessagePart<'_>, limits: &AttachmentLimits) -> bool {
     })
 }
 
-fn to_file(facts: &serde_json::Value, number: usize, part: &MessagePart<'_>) -> RemoteFile {
+fn to_file(facts: &Value, number: usize, part: &MessagePart<'_>) -> RemoteFile {
     let content = part.contents();
     let media_type = media_type(part);
     // The declared type of an image or a text may be wrong, so the content decides.

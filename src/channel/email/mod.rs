@@ -8,7 +8,7 @@ mod address;
 mod authentication_results;
 mod connection;
 mod imap;
-mod inbound;
+pub(crate) mod inbound;
 mod outbound;
 mod quotation;
 mod settings;
@@ -142,7 +142,7 @@ impl Channel for Email {
             *last_mail = Some((mail_uid, raw));
         }
         let raw = last_mail.as_ref().map_or(&[][..], |(_, raw)| raw);
-        let content = inbound::attachment_content(raw, usize::try_from(number)?);
+        let content = inbound::read_attachment(raw, usize::try_from(number)?)?;
         let content = content.ok_or_else(|| fail(Exit::Unavailable, "the mail has changed"))?;
         if content.len() as u64 > limit {
             return Ok(false);
@@ -387,7 +387,8 @@ impl Email {
         };
         let settings = &self.settings;
         let (max_chars, limits) = (settings.max_body_chars, &settings.attachments);
-        inbound::add_content(&mut message, &raw, max_chars, limits);
+        let added = inbound::add_content(&mut message, &raw, max_chars, limits);
+        added.map_err(|stop| ChannelError::Other(stop.into()))?;
         if is_large {
             // Their ends are missing.
             for file in &mut message.files {
@@ -491,6 +492,6 @@ pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
     let mut message = header.to_message("ann@example.org", mail_uid, None);
     let limits =
         settings::AttachmentLimits { types: vec!["*".into()], max_bytes: 1000, max_count: 5 };
-    inbound::add_content(&mut message, raw, 5000, &limits);
+    inbound::add_content(&mut message, raw, 5000, &limits).ok()?;
     Some(message)
 }

@@ -8,6 +8,7 @@ use crate::settings::channels::ChannelConfig;
 use crate::sys::secret::Secret;
 use crate::sys::web_url::is_loopback;
 use anyhow::Result;
+use serde::{Deserialize, Serialize};
 
 /// The smallest interval at which a server without IDLE is asked, in seconds.
 const MIN_POLL_INTERVAL_SECS: u64 = 5;
@@ -79,8 +80,8 @@ pub(super) struct MailSettings {
 }
 
 /// The attachments that are taken.
-#[derive(Clone, Debug)]
-pub(super) struct AttachmentLimits {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AttachmentLimits {
     /// Media types, as `image/*`; `*` for all.
     pub(super) types: Vec<String>,
     pub(super) max_bytes: u64,

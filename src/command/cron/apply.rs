@@ -62,7 +62,7 @@ pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
             ctx.terminal.print(&format!("✓ Removed job '{name}' ({id})\n"))?;
         }
     }
-    // What many jobs have in common is told once.
+    // A notice about many jobs is printed once.
     let mut notices: Vec<&String> = Vec::new();
     for notice in jobs.iter().flat_map(|job| &job.notices) {
         if !notices.contains(&notice) {

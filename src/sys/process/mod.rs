@@ -9,6 +9,7 @@ mod guarded_work;
 pub mod helper;
 mod hiding_launcher;
 mod inspect;
+pub mod isolated_parser;
 pub mod line_program;
 mod memory_cgroup;
 mod namespaced_supervisor;

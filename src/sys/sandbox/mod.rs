@@ -24,6 +24,7 @@ mod mounts;
 pub mod namespaces;
 mod network;
 mod new_repository;
+pub mod parser;
 pub mod private_tmp;
 pub mod project_file_rules;
 mod project_files;

@@ -57,6 +57,15 @@ pub(super) fn enter_mounts() -> io::Result<()> {
     }
 }
 
+/// Moves this process, which must have a single thread, into namespaces in which there is no network and nothing to mount.
+///
+/// # Errors
+/// The system refuses it.
+pub(super) fn enter_for_parser() -> io::Result<()> {
+    let flags = UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWNS;
+    unshare(flags).or_else(|_| unshare_with_user(flags))
+}
+
 /// Creates namespaces within a user namespace of its own, in which this user is the same one.
 fn unshare_with_user(flags: UnshareFlags) -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());

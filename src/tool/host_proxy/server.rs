@@ -28,7 +28,7 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 const MAX_FIRST_BYTES: usize = 128 << 10;
 /// The most connections at a time. Others wait until one ends.
 const MAX_CONNECTIONS: usize = 128;
-/// How often it is looked whether one of the most connections has ended.
+/// Interval of the check whether one of the most connections has ended.
 const FULL_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// The most hosts that are counted. The others are not reached: their names could be made up.
 const MAX_HOSTS: usize = 1000;

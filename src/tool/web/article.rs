@@ -1,133 +1,65 @@
-//! Converts a page to markdown: its main article if it has one, else the whole page, with absolute links. The parser
-//! was made for benign pages. A page that would cost it unbounded memory or time, or that exceeds its time limit, is
-//! read tag by tag instead.
+//! Converts a page to markdown: its main article if it has one, else the whole page, with absolute links.
 
 use crate::attach::html;
-use crate::sys::signal;
+use crate::sys::process::isolated_parser::{self, IsolatedParser};
 use dom_query::{Document, NodeRef};
 use dom_smoothie::{Config, Readability, TextMode};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use url::Url;
 
 /// The text of a page.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::tool) struct Article {
-    pub(in crate::tool) title: String,
-    pub(in crate::tool) text: String,
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Article {
+    pub(crate) title: String,
+    pub(crate) text: String,
 }
 
-/// Time limit for the parser.
-const PARSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval at which the wait for the parser checks for a signal.
-const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Stack size in bytes, for parsers that recurse for each nested element.
-const STACK_BYTES: usize = 32 << 20;
-/// Maximum nesting depth and number of elements, far above those of real pages.
-const MAX_DEPTH: usize = 256;
+/// Maximum number of elements in a page, far above that of real ones.
 const MAX_ELEMENTS: usize = 300_000;
-/// Maximum number of different element names in a page; HTML has about 140.
-const MAX_ELEMENT_NAMES: usize = 200;
 /// An article of fewer characters is not the main content of a page.
 const MIN_ARTICLE_CHARS: usize = 200;
 /// Elements whose content is not text.
 const NON_TEXT_ELEMENTS: &[&str] =
     &["script", "style", "meta", "head", "noscript", "template", "svg", "nav", "iframe", "object"];
-/// Elements without an end tag.
-const VOID_ELEMENTS: &[&str] = &[
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
-    "wbr",
-];
-/// Elements that are often ended by another one, without an end tag.
-const OPTIONAL_END_TAG_ELEMENTS: &[&str] =
-    &["p", "li", "td", "th", "tr", "dt", "dd", "option", "tbody"];
-/// Formatting elements that the parser opens again in every block until they are closed.
-const FORMATTING_ELEMENTS: &[&str] = &[
-    "a", "b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u",
-];
 
-/// Reads `page`, fetched from `base`, with links or as plain text.
-pub(in crate::tool) fn extract(page: &str, base: &Url, plain: bool) -> Article {
-    let by_tags = || Article { title: String::new(), text: html::extract_text(page) };
-    if !is_safe_to_parse(page) {
-        return by_tags();
-    }
-    let (send, receive) = mpsc::sync_channel(1);
-    let (owned, base) = (page.to_owned(), base.clone());
-    // The parser cannot be cancelled. If it exceeds its limit, its thread runs on until it finishes or the process
-    // ends.
-    let parser = std::thread::Builder::new()
-        .stack_size(STACK_BYTES)
-        .spawn(move || drop(send.send(parse(&owned, &base, plain))));
-    if parser.is_err() {
-        return by_tags();
-    }
-    let started = Instant::now();
-    loop {
-        match receive.recv_timeout(SIGNAL_POLL_INTERVAL) {
-            Ok(Some(article)) => return article,
-            // The parser found nothing, or panicked.
-            Ok(None) | Err(RecvTimeoutError::Disconnected) => return by_tags(),
-            Err(RecvTimeoutError::Timeout) => {}
-        }
-        if started.elapsed() > PARSE_TIMEOUT || signal::check().is_err() {
-            return by_tags();
-        }
+/// The parser of pages, in a process of its own. It was made for benign pages: one that would cost it too much memory or
+/// time is read tag by tag instead.
+pub(crate) struct PageParser;
+
+#[derive(Serialize, Deserialize)]
+pub(crate) struct PageParameters {
+    /// The address of the page.
+    base: String,
+    /// True for text without links.
+    plain: bool,
+}
+
+impl IsolatedParser for PageParser {
+    const NAME: &'static str = "page";
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    const MEMORY_MIB: u64 = 512;
+    type Parameters = PageParameters;
+    type Output = Option<Article>;
+
+    fn parse(parameters: PageParameters, document: &[u8]) -> Option<Article> {
+        let PageParameters { base, plain } = parameters;
+        parse(&String::from_utf8_lossy(document), &Url::parse(&base).ok()?, plain)
     }
 }
 
-/// True if `page` is safe for the parser: a few bytes can demand more elements than fit into memory.
-fn is_safe_to_parse(page: &str) -> bool {
-    let mut open: Vec<(&str, usize)> = Vec::new();
-    let (mut elements, mut depth, mut repeated) = (0_usize, 0_usize, 0_usize);
-    let mut rest = page;
-    while let Some(at) = rest.find('<') {
-        rest = &rest[at + 1..];
-        let (closes, tag) = match rest.strip_prefix('/') {
-            Some(tag) => (true, tag),
-            None => (false, rest),
-        };
-        let length = tag.find(|letter: char| !letter.is_ascii_alphanumeric());
-        let name = &tag[..length.unwrap_or(tag.len()).min(16)];
-        if name.is_empty() || VOID_ELEMENTS.iter().any(|void| name.eq_ignore_ascii_case(void)) {
-            continue;
-        }
-        let is = |list: &[&str]| list.iter().any(|known| name.eq_ignore_ascii_case(known));
-        let repeats = is(FORMATTING_ELEMENTS);
-        let names = open.len();
-        let known = open.iter_mut().find(|(other, _)| name.eq_ignore_ascii_case(other));
-        if closes {
-            if let Some((_, count)) = known.filter(|(_, count)| *count > 0) {
-                *count -= 1;
-                depth -= 1;
-                repeated -= usize::from(repeats);
-            }
-            continue;
-        }
-        elements += 1 + repeated;
-        if !is(OPTIONAL_END_TAG_ELEMENTS) {
-            match known {
-                Some((_, count)) => *count += 1,
-                // Too many different names cannot be a real page.
-                None if names < MAX_ELEMENT_NAMES => open.push((name, 1)),
-                None => return false,
-            }
-            depth += 1;
-            repeated += usize::from(repeats);
-        }
-        if depth > 4 * MAX_DEPTH || elements > MAX_ELEMENTS {
-            return false;
-        }
-    }
-    true
+/// Reads `page`, fetched from `base`, with links or as plain text.
+pub(in crate::tool) fn extract(page: &str, base: &Url, plain: bool) -> Article {
+    let parameters = PageParameters { base: base.to_string(), plain };
+    let article = isolated_parser::parse::<PageParser>(parameters, page.as_bytes());
+    // A parser that failed or found nothing leaves the page to the simple one, and so does the end of the run.
+    let by_tags = || Article { title: String::new(), text: html::extract_text(page) };
+    article.ok().flatten().unwrap_or_else(by_tags)
 }
 
 /// The article of `page`; `None` if it has no text.
 fn parse(page: &str, base: &Url, plain: bool) -> Option<Article> {
     let document = Document::from(page);
-    if is_too_deep(&document) {
-        return None;
-    }
     let in_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let title = in_line(&document.select_single("title").text());
     make_links_absolute(&document, base);
@@ -153,33 +85,6 @@ fn parse(page: &str, base: &Url, plain: bool) -> Option<Article> {
     let text =
         if plain { html::extract_text(page) } else { tidy(&whole.md(Some(NON_TEXT_ELEMENTS))) };
     (!text.is_empty()).then_some(Article { title, text })
-}
-
-/// True if elements are nested deeper than in any real page; the text formatters recurse for each level.
-fn is_too_deep(document: &Document) -> bool {
-    let mut depth = 0;
-    let mut next = document.root().first_child();
-    while let Some(node) = next {
-        if let Some(child) = node.first_child() {
-            depth += 1;
-            if depth > MAX_DEPTH {
-                return true;
-            }
-            next = Some(child);
-            continue;
-        }
-        let mut up = Some(node);
-        next = None;
-        while let Some(node) = up {
-            if let Some(sibling) = node.next_sibling() {
-                next = Some(sibling);
-                break;
-            }
-            up = node.parent();
-            depth = depth.saturating_sub(1);
-        }
-    }
-    false
 }
 
 /// Makes the addresses of links and images absolute; removes invalid ones.
@@ -245,8 +150,7 @@ fn remove_empty_links(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Article, extract, is_safe_to_parse, tidy};
-    use std::time::{Duration, Instant};
+    use super::{Article, extract, tidy};
     use url::Url;
 
     fn base() -> Url {
@@ -297,28 +201,6 @@ mod tests {
         check("a [](https://x) b ![](y)", "a  b ");
         check("[](a\n[", "[](a\n[");
         check("[a & b](x?c&amp;d) &amp; e", "[a & b](x?c&d) &amp; e");
-    }
-
-    #[test]
-    fn hostile_pages_are_read_tag_by_tag() {
-        let deep = "<div>".repeat(100_000);
-        let quotes = "<blockquote><ul><li>".repeat(30_000);
-        let fonts: String = (0..500).map(|number| format!("<b id={number}>")).collect();
-        let again = format!("{fonts}{}", "<p>x".repeat(100_000));
-        let tables = "<table><tr><td>".repeat(20_000);
-        let crossed = "<a><b></a></i>".repeat(50_000);
-        let names: String = (0..5_000).map(|number| format!("<x{number}>")).collect();
-        for page in [&deep, &quotes, &again, &tables, &names] {
-            assert!(!is_safe_to_parse(page), "{}", &page[..60]);
-        }
-        for page in [deep, quotes, again, tables, crossed, names] {
-            let started = Instant::now();
-            let text = extract(&format!("{page}end"), &base(), false).text;
-            assert!(text.contains("end"), "{}", &page[..60]);
-            assert!(started.elapsed() < Duration::from_secs(20), "{}", &page[..60]);
-        }
-        assert!(is_safe_to_parse(&"<p>a<li>b<b>c</b>".repeat(20_000)));
-        assert!(is_safe_to_parse(&format!("{}{}", "<div>".repeat(200), "</div>".repeat(200))));
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Search engines: the request for each, and the parsing of its answer. Pure.
 
 use crate::attach::html;
+use crate::sys::process::isolated_parser::{self, IsolatedParser};
 use crate::sys::web_url::percent_encode;
 use dom_query::Document;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::time::Duration;
 use url::Url;
 
 /// A search engine.
@@ -72,7 +75,11 @@ impl SearchEngine {
     pub(crate) fn parse_answer(self, answer: &str) -> Result<Vec<SearchResult>, String> {
         let odd = || format!("{} did not return a list of results", self.name());
         if self == Self::DuckDuckGo {
-            return parse_duckduckgo(answer).ok_or_else(odd);
+            let page = isolated_parser::parse::<ResultPageParser>((), answer.as_bytes());
+            let links = page.map_err(|error| format!("{}: {error}", odd()))?.ok_or_else(odd)?;
+            let results = links.iter();
+            let results = results.filter_map(|it| build_result(&it.title, &it.url, &it.snippet));
+            return Ok(results.collect());
         }
         let answer: Value = serde_json::from_str(answer).map_err(|_| odd())?;
         let (list, snippet_key) = match self {
@@ -90,8 +97,31 @@ impl SearchEngine {
     }
 }
 
-/// The results on DuckDuckGo's page without scripts; `None` for any other page, such as the one for suspected robots.
-fn parse_duckduckgo(page: &str) -> Option<Vec<SearchResult>> {
+/// A result as a page has it.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ResultLink {
+    title: String,
+    url: String,
+    snippet: String,
+}
+
+/// The parser of DuckDuckGo's page without scripts, in a process of its own. `None` stands for any other page, such as the one
+/// for suspected robots.
+pub(crate) struct ResultPageParser;
+
+impl IsolatedParser for ResultPageParser {
+    const NAME: &'static str = "results";
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    const MEMORY_MIB: u64 = 512;
+    type Parameters = ();
+    type Output = Option<Vec<ResultLink>>;
+
+    fn parse((): (), document: &[u8]) -> Self::Output {
+        parse_duckduckgo(&String::from_utf8_lossy(document))
+    }
+}
+
+fn parse_duckduckgo(page: &str) -> Option<Vec<ResultLink>> {
     let document = Document::from(page);
     let results = document.select(".result");
     let mut all = Vec::new();
@@ -110,7 +140,11 @@ fn parse_duckduckgo(page: &str) -> Option<Vec<SearchResult>> {
             (None, Some(_)) => continue,
             (None, None) => &*href,
         };
-        all.extend(build_result(&link.text(), url, &result.select(".result__snippet").text()));
+        all.push(ResultLink {
+            title: link.text().to_string(),
+            url: url.to_owned(),
+            snippet: result.select(".result__snippet").text().to_string(),
+        });
     }
     let is_empty = !document.select(".no-results").is_empty();
     (!all.is_empty() || is_empty).then_some(all)

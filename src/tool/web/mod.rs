@@ -31,8 +31,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
 
-pub(super) mod article;
-pub(super) mod engine;
+pub(crate) mod article;
+pub(crate) mod engine;
 pub mod page_cache;
 
 /// Maximum number of redirects.

@@ -17,7 +17,7 @@ use tree::SourceTree;
 /// The modules from the highest to the lowest, each with the lower modules that it may import.
 const LAYERS: &[(&str, &str)] = &[
     ("main", "lib"),
-    ("lib", "command ops cli tool"),
+    ("lib", "command ops cli tool attach channel"),
     (
         "command",
         "repl ops cli options report session tool mcp provider memory channel cron undo skill trust ledger workspace settings policy event message",
