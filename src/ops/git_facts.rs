@@ -57,7 +57,6 @@ fn ask_git(ctx: &Context, settings: &Settings, policy: &Policy) -> Option<String
     scope.roots.iter_mut().for_each(|root| root.may_write = false);
     policy.sandbox = Sandbox::Auto;
     policy.net = Net::Default;
-    policy.command_hosts = Vec::new();
     let files = Arc::new(Files::new(policy.file_scope.clone()).ok()?);
     let exec = exec_tool(ctx, settings, &policy, &files);
     let arguments = json!({ "command": COMMAND, "timeout": TIMEOUT_SECS });

@@ -11,7 +11,7 @@ use crate::policy::net::{self, Net};
 use crate::policy::profile::{self, Profile};
 use crate::policy::rule::{Pattern, PolicyRule, RuleEffect};
 use crate::policy::tool_names::SIGNING;
-use crate::policy::{CommandPatterns, Permission, Policy, Sandbox};
+use crate::policy::{CommandPattern, Permission, Policy, Sandbox};
 use crate::settings::keys::nearest;
 use crate::settings::{DefaultDirectory, FlagOverrides, Settings};
 use crate::shell_quote::unquote;
@@ -20,7 +20,6 @@ use crate::sys::repository::Repository;
 use crate::sys::sandbox::git_paths;
 use crate::sys::sync::Deferred;
 use anyhow::{Context as _, Result};
-use regex::Regex;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -118,7 +117,6 @@ pub(crate) fn build_policy(
         profile: profile.name.clone(),
         file_scope: reach,
         net: allowed_hosts(grants, settings, profile)?,
-        command_hosts: command_hosts(grants, profile),
         explicit_addresses: explicit_addresses(grants.net.as_deref().unwrap_or_default()),
         sandbox: sandbox_mode(grants, settings, profile),
         tool_filters: profile.tools.iter().cloned().collect(),
@@ -193,8 +191,11 @@ fn add_rules(policy: &mut Policy, grants: &Grants, settings: &Settings) -> Resul
                 && !host.text().contains('/')
             {
                 match &mut policy.net {
-                    Net::Hosts(hosts) => hosts.push(host.clone()),
-                    Net::Default => policy.net = Net::Hosts(vec![host.clone()]),
+                    Net::Hosts { hosts, .. } => hosts.push(host.clone()),
+                    Net::Default => {
+                        let hosts = vec![host.clone()];
+                        policy.net = Net::Hosts { hosts, commands: Vec::new() };
+                    }
                     Net::Any => {}
                 }
             }
@@ -227,9 +228,9 @@ pub(crate) fn add_flag(grants: &mut Grants, flag: &str) -> Option<()> {
     Some(())
 }
 
-fn parse_patterns(texts: &[String], key: &str) -> Result<Vec<Regex>> {
+fn parse_patterns(texts: &[String], key: &str) -> Result<Vec<CommandPattern>> {
     let read = |text: &String| {
-        CommandPatterns::compile(text)
+        CommandPattern::compile(text)
             .map_err(|words| fail(Exit::Config, format!("`{key}`: `{text}` {words}")))
     };
     texts.iter().map(read).collect()
@@ -241,17 +242,8 @@ fn explicit_addresses(hosts: &[String]) -> Vec<(IpAddr, Option<u16>)> {
     hosts.iter().filter_map(address).collect()
 }
 
-/// The hosts that commands may reach too: those of `--net=HOSTS`, else those of the profile. What the config and the rules
-/// name is for the web tools.
-fn command_hosts(grants: &Grants, profile: &Profile) -> Vec<Pattern> {
-    match (&grants.net, &profile.net) {
-        // A text that is no host has been reported.
-        (Some(hosts), _) => hosts.iter().filter_map(|text| net::parse_host(text).ok()).collect(),
-        (None, Net::Hosts(own)) => own.clone(),
-        (None, Net::Default | Net::Any) => Vec::new(),
-    }
-}
-
+/// The hosts of the config, and those of `--net=HOSTS`, else those of the profile. What the config and the rules name is for
+/// the web tools alone.
 fn allowed_hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net> {
     let configured = settings.tools.net.iter().map(|text| {
         net::parse_host(text)
@@ -272,15 +264,18 @@ fn allowed_hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Res
                 })
             });
             let typed: Vec<Pattern> = typed.collect::<Result<_>>()?;
-            return Ok(Net::Hosts([configured, typed].concat()));
+            return Ok(Net::Hosts { hosts: [configured, typed.clone()].concat(), commands: typed });
         }
         None => {}
     }
     Ok(match &profile.net {
         Net::Any => Net::Any,
-        Net::Hosts(own) => Net::Hosts([configured, own.clone()].concat()),
+        Net::Hosts { hosts, commands } => Net::Hosts {
+            hosts: [configured.as_slice(), hosts].concat(),
+            commands: commands.clone(),
+        },
         Net::Default if configured.is_empty() => Net::Default,
-        Net::Default => Net::Hosts(configured),
+        Net::Default => Net::Hosts { hosts: configured, commands: Vec::new() },
     })
 }
 

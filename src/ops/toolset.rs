@@ -125,7 +125,7 @@ fn command_hosts(
         return CommandHosts::default();
     }
     CommandHosts {
-        hosts: policy.command_hosts.iter().map(|host| host.text().to_owned()).collect(),
+        hosts: policy.net.command_hosts().iter().map(|host| host.text().to_owned()).collect(),
         allowed_ranges: settings.web.allowed_ranges.clone(),
         test_hosts: test_hooks::HOSTS.get(&ctx.env).map(str::to_owned),
     }

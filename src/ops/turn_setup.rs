@@ -588,7 +588,6 @@ fn job_upper_bound<'a>(
     bound.tool_filters.push(tools.map(Pattern::new).collect());
     if offline {
         bound.net = Net::Default;
-        bound.command_hosts = Vec::new();
         let never = |name: &str| (Pattern::new(name), Permission::Never);
         bound.permissions.extend(["web_search", "web_fetch"].map(never));
     }

@@ -2,39 +2,70 @@
 
 use super::refusal::Refusal;
 use regex::Regex;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Patterns for commands, matched against the lower-cased command as the Python program does.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct CommandPatterns {
-    pub denied: Vec<Regex>,
+    pub denied: Vec<CommandPattern>,
     /// Allow lists. A command must match an entry of every list.
-    pub allowed: Vec<Vec<Regex>>,
+    pub allowed: Vec<Vec<CommandPattern>>,
 }
 
-impl CommandPatterns {
+/// A regular expression for commands.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CommandPattern(Regex);
+
+impl CommandPattern {
     /// Compiles a regular expression from the config.
     ///
     /// # Errors
     /// A phrase to append to the expression.
-    pub fn compile(text: &str) -> Result<Regex, String> {
+    pub fn compile(text: &str) -> Result<Self, String> {
         // The library's message marks the position over several lines; only the last line is the cause.
-        Regex::new(text).map_err(|error| {
+        Regex::new(text).map(Self).map_err(|error| {
             let message = error.to_string();
             let last = message.lines().last().unwrap_or_default();
             let cause = last.trim_start_matches("error: ");
             format!("is not a valid regular expression: {cause}")
         })
     }
+}
 
+impl fmt::Display for CommandPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<CommandPattern> for String {
+    fn from(pattern: CommandPattern) -> Self {
+        pattern.to_string()
+    }
+}
+
+impl TryFrom<String> for CommandPattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::compile(&text).map_err(|error| format!("`{text}` {error}"))
+    }
+}
+
+impl CommandPatterns {
     /// The refusal of a command, the first of `subjects`, if these forbid it.
     pub(super) fn check(&self, subjects: &[String]) -> Option<Refusal> {
         let command = subjects.first()?.to_lowercase();
-        if let Some(denied) = self.denied.iter().find(|denied| denied.is_match(&command)) {
+        if let Some(denied) = self.denied.iter().find(|denied| denied.0.is_match(&command)) {
             return Some(Refusal::new(format!(
                 "the command matches `{denied}` of `tools.exec.denyPatterns`"
             )));
         }
-        let matches = |list: &Vec<Regex>| list.iter().any(|allowed| allowed.is_match(&command));
+        let matches =
+            |list: &Vec<CommandPattern>| list.iter().any(|allowed| allowed.0.is_match(&command));
         let may = self.allowed.iter().all(matches);
         (!may).then(|| Refusal::new("the command matches none of `tools.exec.allowPatterns`"))
     }

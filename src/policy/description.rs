@@ -96,7 +96,7 @@ impl Policy {
     fn describe_web(&self) -> String {
         let hosts = match &self.net {
             Net::Any => return "Web: any public address.".to_owned(),
-            Net::Hosts(hosts) => format!(" {} are always allowed;", join_patterns(hosts)),
+            Net::Hosts { hosts, .. } => format!(" {} are always allowed;", join_patterns(hosts)),
             _ => String::new(),
         };
         format!(
@@ -119,7 +119,7 @@ impl Policy {
         };
         let net = if has_net {
             "use the network of the machine"
-        } else if self.command_hosts.is_empty() {
+        } else if self.net.command_hosts().is_empty() {
             "reach no other machine and no server of this one: their only network is a loopback of their own, which they \
              share with those in the background (where the system allows no user namespaces, not even that)"
         } else {
@@ -127,7 +127,7 @@ impl Policy {
                 "reach no other machine than {}, at ports 80 and 443 unless a port is named, through the proxy that `http_proxy` \
                  and `https_proxy` name; besides, they have a loopback of their own, which they share with those in the background \
                  (where the system allows no user namespaces, they have no network)",
-                join_patterns(&self.command_hosts)
+                join_patterns(self.net.command_hosts())
             )
         };
         format!(
@@ -144,10 +144,10 @@ impl Policy {
         let (writes, has_net) = self.command_access();
         let net = if has_net {
             "the machine's network"
-        } else if self.command_hosts.is_empty() {
+        } else if self.net.command_hosts().is_empty() {
             "no network but loopback of its own"
         } else {
-            &format!("of the network {}", join_patterns(&self.command_hosts))
+            &format!("of the network {}", join_patterns(self.net.command_hosts()))
         };
         format!("in the sandbox: writes {writes}, {net}")
     }
@@ -250,14 +250,14 @@ impl Policy {
         let commands = match (self.sandbox, &self.net) {
             (Sandbox::Off, _) => "unrestricted".to_owned(),
             (_, Net::Any) => "that of the machine".to_owned(),
-            _ if !self.command_hosts.is_empty() => join_patterns(&self.command_hosts),
+            _ if !self.net.command_hosts().is_empty() => join_patterns(self.net.command_hosts()),
             _ => "loopback of their own".to_owned(),
         };
         match &self.net {
             Net::Default => format!(
                 "commands: {commands}; web tools: public hosts; after reading untrusted content, only named ones"
             ),
-            Net::Hosts(hosts) => {
+            Net::Hosts { hosts, .. } => {
                 format!("commands: {commands}; web tools: {} always", join_patterns(hosts))
             }
             Net::Any => format!("commands: {commands}; web tools: public hosts"),

@@ -7,56 +7,74 @@ use super::{secrets, startup_files};
 use crate::shell_quote::quote;
 use crate::sys::repository::Repository;
 use crate::sys::sync::Deferred;
+use crate::sys::wire_paths;
+use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
 
 /// The kind of access to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum FileAccess {
     Read,
     Write,
 }
 
 /// A directory whose contents may be accessed. The path is absolute and free of links.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ScopeRoot {
+    #[serde(with = "wire_paths::path")]
     pub path: PathBuf,
     pub may_write: bool,
 }
 
 /// The file permissions of a run. What reads the disk, and only matters to tools, is found out when it is first used; see
 /// [`FileScope::settle`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct FileScope {
     /// The working directory, from which relative paths start.
+    #[serde(with = "wire_paths::path")]
     pub directory: PathBuf,
     /// The agent's own directory.
+    #[serde(with = "wire_paths::path")]
     pub workspace: PathBuf,
     /// The home directory that `~` expands to.
+    #[serde(with = "wire_paths::path")]
     pub home: PathBuf,
     pub roots: Vec<ScopeRoot>,
-    /// The repository that contains the working directory. What is outside of that is among the roots, to be read.
+    /// The repository that contains the working directory. What is outside of that is among the roots, to be read. A stored
+    /// policy may lack it: then git changes nothing outside of the roots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<Repository>,
     /// Paths beneath the roots that no tool reads or changes: sessions, config.
+    #[serde(with = "wire_paths::deferred")]
     pub hidden: Deferred<Vec<PathBuf>>,
     /// Paths beneath the roots that no tool changes.
+    #[serde(with = "wire_paths::deferred")]
     pub read_only: Deferred<Vec<PathBuf>>,
     /// Paths beneath the roots that instruct later runs. No tool changes them once the session holds untrusted content.
+    #[serde(rename = "notes", with = "wire_paths::list")]
     pub instruction_files: Vec<PathBuf>,
     /// Instruction files of the directory that are trusted as they are.
+    #[serde(with = "wire_paths::list")]
     pub trusted: Vec<PathBuf>,
     /// Paths denied by rules, anywhere.
     pub denied: Vec<PathRule>,
     /// Removes the protection of secrets and start-up files: the user lifted all limits.
+    #[serde(rename = "isFree")]
     pub is_unrestricted: bool,
     /// Allow rules for changes within read-only roots.
     pub allowed: Vec<Pattern>,
     /// The operands, if this is an intersection. Each of them also decides about every path, relative to its own
     /// directory, because the grants and denials of both cannot be merged into one set of paths.
+    #[serde(rename = "of")]
     pub operands: Vec<Self>,
 }
 
 /// A rule about paths.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PathRule {
     pub access: FileAccess,
     pub pattern: Pattern,

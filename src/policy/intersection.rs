@@ -3,9 +3,8 @@
 use super::Policy;
 use super::command_patterns::CommandPatterns;
 use super::file_scope::FileScope;
-use super::net::Net;
 use super::permission::Permission;
-use super::rule::{Pattern, PolicyRule, RuleEffect};
+use super::rule::{PolicyRule, RuleEffect};
 use super::tool_names::{SIGNING, tools_within};
 
 impl Policy {
@@ -37,7 +36,6 @@ impl Policy {
             profile: self.profile.clone(),
             file_scope: self.file_scope.intersection(&other.file_scope),
             net: self.net.intersection(&other.net),
-            command_hosts: self.common_command_hosts(other),
             explicit_addresses: self
                 .explicit_addresses
                 .iter()
@@ -57,16 +55,6 @@ impl Policy {
                 allowed: [&self.command_patterns.allowed[..], &other.command_patterns.allowed[..]]
                     .concat(),
             },
-        }
-    }
-
-    /// The hosts that commands may reach under both policies.
-    fn common_command_hosts(&self, other: &Self) -> Vec<Pattern> {
-        let (ours, theirs) = (&self.command_hosts, &other.command_hosts);
-        match (&self.net, &other.net) {
-            (Net::Any, _) => theirs.clone(),
-            (_, Net::Any) => ours.clone(),
-            _ => ours.iter().filter(|host| theirs.contains(host)).cloned().collect(),
         }
     }
 

@@ -7,9 +7,10 @@ use file_scope::{FileAccess, FileScope, PathRule};
 use net::Net;
 use provenance::{ChangeGrants, Grant, GuardedChange};
 use rule::{Pattern, PolicyRule, RuleEffect};
+use serde::{Deserialize, Serialize};
 use tool_names::{READ_TOOLS, SIGNING, WRITE_TOOLS};
 
-pub use command_patterns::CommandPatterns;
+pub use command_patterns::{CommandPattern, CommandPatterns};
 pub use permission::Permission;
 pub use refusal::Refusal;
 
@@ -34,7 +35,8 @@ mod test_policies;
 pub mod tool_names;
 
 /// The containment of commands, from strictest to weakest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Sandbox {
     /// Contained by the kernel; if that is unavailable, the run does not start.
     Strict,
@@ -46,28 +48,35 @@ pub enum Sandbox {
 }
 
 /// The permissions of a run.
-#[derive(Clone, Debug, Default)]
+///
+/// The serialized names and the order of the fields, here and in the types of the fields, are those of stored policies, and
+/// none has a default: see [`snapshot`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Policy {
     /// The name of the profile it was built from.
     pub profile: String,
+    #[serde(rename = "reach")]
     pub file_scope: FileScope,
     pub net: Net,
     /// Addresses that the user typed. They may be reached even if they are not public; without a port, at the web
     /// ports.
+    #[serde(rename = "typed")]
     pub explicit_addresses: Vec<(IpAddr, Option<u16>)>,
     pub sandbox: Sandbox,
     /// Allow lists of tools. A tool is offered only if it matches an entry of every list.
+    #[serde(rename = "offered")]
     pub tool_filters: Vec<Vec<Pattern>>,
     /// Permissions by tool. The strictest matching entry applies; without a match, the permission is `Always`.
     pub permissions: Vec<(Pattern, Permission)>,
     pub rules: Vec<PolicyRule>,
-    /// The hosts of `net` that commands may reach too.
-    pub command_hosts: Vec<Pattern>,
     /// Answers every approval request with yes.
+    #[serde(rename = "consents")]
     pub auto_approve: bool,
     /// Forbids all changes, whatever was granted.
     pub reads_only: bool,
     /// Command patterns from the Python program's config. They catch mistakes and are not a security boundary.
+    #[serde(rename = "commands")]
     pub command_patterns: CommandPatterns,
 }
 

@@ -3,15 +3,21 @@
 use super::rule::Pattern;
 // Address types only; this module does no I/O.
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use serde::{Deserialize, Serialize};
 
 /// The user's network grant.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredNet", into = "StoredNet")]
 pub enum Net {
     /// Nothing beyond the default of every run.
     #[default]
     Default,
-    /// These hosts as well. Commands reach some of them, through a proxy: [`super::Policy::command_hosts`].
-    Hosts(Vec<Pattern>),
+    /// These hosts as well.
+    Hosts {
+        hosts: Vec<Pattern>,
+        /// Those of them that commands reach too, through a proxy.
+        commands: Vec<Pattern>,
+    },
     /// Every public host, from commands too.
     Any,
 }
@@ -22,7 +28,7 @@ impl Net {
         match self {
             Self::Default => false,
             Self::Any => true,
-            Self::Hosts(hosts) => {
+            Self::Hosts { hosts, .. } => {
                 let whole = |port| format!("{host}:{port}");
                 hosts.iter().any(|granted| {
                     let granted = Pattern::new(granted.text().to_ascii_lowercase());
@@ -39,26 +45,78 @@ impl Net {
                 && Pattern::new(granted.text().to_ascii_lowercase())
                     .matches(&format!("{host}:{port}"))
         };
-        matches!(self, Self::Hosts(hosts) if hosts.iter().any(ends))
+        matches!(self, Self::Hosts { hosts, .. } if hosts.iter().any(ends))
+    }
+
+    /// The hosts that commands reach through a proxy.
+    pub fn command_hosts(&self) -> &[Pattern] {
+        match self {
+            Self::Hosts { commands, .. } => commands,
+            Self::Default | Self::Any => &[],
+        }
     }
 
     /// The intersection of both grants.
     pub fn intersection(&self, other: &Self) -> Self {
         match (self, other) {
-            (Self::Any, Self::Hosts(hosts)) | (Self::Hosts(hosts), Self::Any) => {
+            (Self::Any, Self::Hosts { hosts, commands })
+            | (Self::Hosts { hosts, commands }, Self::Any) => {
                 // `Any` covers public hosts at the web ports only. Hosts at other ports must be named on both sides.
                 let is_usual = |host: &&Pattern| {
                     let port = host.text().rsplit_once(':').map(|(_, port)| port);
                     port.is_none_or(|port| port.parse::<u16>().is_err())
                 };
-                Self::Hosts(hosts.iter().filter(is_usual).cloned().collect())
+                Self::Hosts {
+                    hosts: hosts.iter().filter(is_usual).cloned().collect(),
+                    commands: commands.clone(),
+                }
             }
             (Self::Any, net) | (net, Self::Any) => net.clone(),
-            (Self::Hosts(ours), Self::Hosts(theirs)) => {
-                let both = ours.iter().filter(|host| theirs.contains(host));
-                Self::Hosts(both.cloned().collect())
+            (
+                Self::Hosts { hosts, commands },
+                Self::Hosts { hosts: other_hosts, commands: other_commands },
+            ) => {
+                let common = |ours: &[Pattern], theirs: &[Pattern]| {
+                    ours.iter().filter(|host| theirs.contains(host)).cloned().collect()
+                };
+                Self::Hosts {
+                    hosts: common(hosts, other_hosts),
+                    commands: common(commands, other_commands),
+                }
             }
             _ => Self::Default,
+        }
+    }
+}
+
+/// A grant as it is stored. Hosts of which commands reach none have a form of their own, which is the older one.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "lowercase")]
+enum StoredNet {
+    Default,
+    Hosts(Vec<Pattern>),
+    Named { hosts: Vec<Pattern>, commands: Vec<Pattern> },
+    Any,
+}
+
+impl From<Net> for StoredNet {
+    fn from(net: Net) -> Self {
+        match net {
+            Net::Default => Self::Default,
+            Net::Hosts { hosts, commands } if commands.is_empty() => Self::Hosts(hosts),
+            Net::Hosts { hosts, commands } => Self::Named { hosts, commands },
+            Net::Any => Self::Any,
+        }
+    }
+}
+
+impl From<StoredNet> for Net {
+    fn from(stored: StoredNet) -> Self {
+        match stored {
+            StoredNet::Default => Self::Default,
+            StoredNet::Hosts(hosts) => Self::Hosts { hosts, commands: Vec::new() },
+            StoredNet::Named { hosts, commands } => Self::Hosts { hosts, commands },
+            StoredNet::Any => Self::Any,
         }
     }
 }

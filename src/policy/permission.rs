@@ -2,9 +2,11 @@
 
 use super::rule::Pattern;
 use super::tool_names;
+use serde::{Deserialize, Serialize};
 
 /// The permission to use a tool, from strictest to weakest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Permission {
     Never,
     /// Requires approval. Means no if the run cannot prompt.

@@ -236,7 +236,11 @@ impl ProfileField<'_> {
         match self.value {
             Value::Bool(true) => Ok(Net::Any),
             Value::Bool(false) => Ok(Net::Default),
-            _ => Ok(Net::Hosts(self.texts()?.into_iter().map(host).collect::<Result<_, _>>()?)),
+            _ => {
+                let hosts: Vec<Pattern> =
+                    self.texts()?.into_iter().map(host).collect::<Result<_, _>>()?;
+                Ok(Net::Hosts { commands: hosts.clone(), hosts })
+            }
         }
     }
 }
@@ -303,6 +307,6 @@ mod tests {
         assert_eq!(profile.kind, ProfileKind::Subagent);
         assert_eq!(profile.write, ["."]);
         assert_eq!(profile.prompt.as_deref(), Some("Be brief."));
-        assert!(matches!(profile.net, Net::Hosts(hosts) if hosts.len() == 1));
+        assert!(matches!(profile.net, Net::Hosts { hosts, .. } if hosts.len() == 1));
     }
 }

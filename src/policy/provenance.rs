@@ -697,7 +697,10 @@ mod tests {
         seen.raise(Origin::External, "a test");
         let check = |net: &[&str], url: &str, expect: bool| {
             let hosts = net.iter().map(|host| Pattern::new(*host)).collect();
-            let free = AllowedHosts { net: Net::Hosts(hosts), ..AllowedHosts::default() };
+            let free = AllowedHosts {
+                net: Net::Hosts { hosts, commands: Vec::new() },
+                ..AllowedHosts::default()
+            };
             let url = Url::parse(url).unwrap();
             assert_eq!(seen.check_address(&url, &free).is_ok(), expect, "{url} {net:?}");
         };

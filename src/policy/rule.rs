@@ -3,23 +3,27 @@
 
 use super::tool_names::{self, EXEC, PROCESS, READ_TOOLS, RESERVED_WORDS, WRITE_TOOLS};
 use globset::{GlobBuilder, GlobMatcher};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::OnceLock;
 
 /// The effect of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum RuleEffect {
     Allow,
     Deny,
 }
 
 /// A rule about a tool, or about some of its calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PolicyRule {
     pub effect: RuleEffect,
     /// The tools that the rule applies to.
     pub tool: Pattern,
     /// The pattern that the argument must match; `None` for any argument.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub argument: Option<Pattern>,
     /// The source of the rule, such as `--deny` or `tools.deny`.
     pub origin: String,
@@ -27,10 +31,12 @@ pub struct PolicyRule {
 
 /// A glob in which `*` matches any text, including `/`, and `?` matches one character. In a pattern for paths, `**/` matches
 /// any number of directories, also none, `{a,b}` one of several texts, and `[ab]` one of several characters.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Pattern {
     text: String,
     /// The matcher for what only patterns for paths have, once it was needed; `None` if this one has none of it.
+    #[serde(skip)]
     path_matcher: OnceLock<Option<GlobMatcher>>,
 }
 

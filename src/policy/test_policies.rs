@@ -51,10 +51,12 @@ pub(super) fn policy(words: &[&str]) -> Policy {
                 policy.file_scope.roots.push(ScopeRoot { path: path.into(), may_write: false });
             }
             Some(("home", path)) => policy.file_scope.home = path.into(),
-            Some(("net", host)) => policy.net = Net::Hosts(vec![Pattern::new(host)]),
+            Some(("net", host)) => {
+                policy.net = Net::Hosts { hosts: vec![Pattern::new(host)], commands: Vec::new() };
+            }
             Some(("commands", host)) => {
-                policy.net = Net::Hosts(vec![Pattern::new(host)]);
-                policy.command_hosts = vec![Pattern::new(host)];
+                let hosts = vec![Pattern::new(host)];
+                policy.net = Net::Hosts { commands: hosts.clone(), hosts };
             }
             Some(("typed", address)) => {
                 policy.explicit_addresses.push((address.parse().unwrap(), Some(80)));
@@ -200,7 +202,7 @@ pub(super) fn evaluate(policy: &Policy) -> Vec<(String, bool)> {
     }
     ask("port 22".into(), policy.net.grants_port("a.example", 22));
     ask("sockets".into(), policy.net == Net::Any);
-    let is_named = policy.command_hosts.contains(&Pattern::new("a.example"));
+    let is_named = policy.net.command_hosts().contains(&Pattern::new("a.example"));
     ask("commands".into(), policy.net == Net::Any || is_named);
     let typed = policy.is_explicit_address("10.0.0.1".parse().unwrap(), 80, &[80]);
     ask("typed".into(), typed);

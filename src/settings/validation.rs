@@ -6,7 +6,7 @@ use super::key_spelling::format_path;
 use super::layers::UnknownKey;
 use super::model_keys::unknown_metadata_keys;
 use crate::policy::rule::{PolicyRule, RuleEffect};
-use crate::policy::{CommandPatterns, Permission, net};
+use crate::policy::{CommandPattern, Permission, net};
 use crate::sys::ip_ranges::IpRange;
 use crate::sys::web_url;
 use serde_json::Value;
@@ -32,7 +32,7 @@ pub fn validate(path: &[String], value: &Value) -> Option<String> {
         "tools.deny" => rule(RuleEffect::Deny),
         "tools.net" => first(&|text: &str| net::parse_host(text).map(drop)),
         "tools.exec.allowPatterns" | "tools.exec.denyPatterns" => {
-            first(&|text: &str| CommandPatterns::compile(text).map(drop))
+            first(&|text: &str| CommandPattern::compile(text).map(drop))
         }
         "tools.ssrfWhitelist" => first(&|text: &str| {
             let range = text.parse::<IpRange>();

@@ -1,18 +1,25 @@
 //! The repository of git that contains a directory, as `sandbox::find_repository` finds it. Plain data.
 
+use super::wire_paths;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The repository that contains a directory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Repository {
     /// The top of the working tree.
+    #[serde(with = "wire_paths::path")]
     pub top: PathBuf,
     /// The directories in which git keeps it; none if a pointer to them does not count. That of a linked worktree is in the
     /// directory of its repository.
+    #[serde(with = "wire_paths::list")]
     pub git_dirs: Vec<PathBuf>,
     /// The directories of the objects that it borrows.
+    #[serde(with = "wire_paths::list")]
     pub objects: Vec<PathBuf>,
     /// The pointers that count only once the user has pinned them.
+    #[serde(skip)]
     pub unpinned: Vec<GitPointer>,
 }
 

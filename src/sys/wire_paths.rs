@@ -1,5 +1,5 @@
-//! Paths in messages between processes of this program: as text where they are text, else as bytes. What `serde` does with
-//! a path fails for one that is not UTF-8.
+//! Paths in messages between processes of this program, and in stored policies: as text where they are text, else as bytes.
+//! What `serde` does with a path fails for one that is not UTF-8.
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -98,6 +98,33 @@ pub mod list {
     ) -> Result<Vec<PathBuf>, D::Error> {
         let paths = Vec::<ReadPath>::deserialize(deserializer)?;
         Ok(paths.into_iter().map(|path| path.0).collect())
+    }
+}
+
+/// A list of paths that is found out late, for `#[serde(with)]`.
+pub mod deferred {
+    use super::{Deserializer, PathBuf, Serializer, list};
+    use crate::sys::sync::Deferred;
+
+    /// Finds out the paths and writes them.
+    ///
+    /// # Errors
+    /// As the serializer.
+    pub fn serialize<S: Serializer>(
+        paths: &Deferred<Vec<PathBuf>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        list::serialize(paths.iter(), serializer)
+    }
+
+    /// Reads the paths.
+    ///
+    /// # Errors
+    /// As the deserializer.
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Deferred<Vec<PathBuf>>, D::Error> {
+        list::deserialize(deserializer).map(Deferred::from)
     }
 }
 

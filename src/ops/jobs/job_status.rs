@@ -245,7 +245,8 @@ pub(crate) fn web_only_hosts_notice(job: &Job) -> Option<String> {
     let grants = stored_grants(terms).ok()?;
     let stored = Policy::from_snapshot(terms.policy.as_ref()?).ok()?;
     let has_hosts = grants.net.is_some_and(|hosts| !hosts.is_empty());
-    (has_hosts && stored.command_hosts.is_empty() && matches!(stored.net, Net::Hosts(_))).then(|| {
+    let is_web_only = matches!(&stored.net, Net::Hosts { commands, .. } if commands.is_empty());
+    (has_hosts && is_web_only).then(|| {
         format!(
             "the hosts of `{}` are not for commands, as it was when its permissions were stored; `nanobot cron edit {} \
              --net=HOSTS` stores them again",

@@ -191,7 +191,6 @@ impl SubagentPool {
         turn.shared.mcp_tools.add_to_policy(&mut own_policy);
         if profile.net == crate::policy::net::Net::Default {
             own_policy.net = parent_policy.net.clone();
-            own_policy.command_hosts.clone_from(&parent_policy.command_hosts);
             own_policy.explicit_addresses.clone_from(&parent_policy.explicit_addresses);
         }
         Ok(Arc::new(parent_policy.intersection(&own_policy)))

@@ -101,7 +101,7 @@ const PURE: &[&str] = &[
     "terminal_text",
 ];
 
-const NO_IO_IN_SYS: &[&str] = &["sys/home", "sys/repository", "sys/sync"];
+const NO_IO_IN_SYS: &[&str] = &["sys/home", "sys/repository", "sys/sync", "sys/wire_paths"];
 
 /// The imports of the turn from modules whose implementations it must not know.
 const TURN_IMPORTS: &[(&str, &str)] = &[
