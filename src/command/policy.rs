@@ -101,7 +101,7 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
         Ok(()) => {}
         Err(
             ToolError::Denied(refusal)
-            | ToolError::DeniedDuringCall(refusal)
+            | ToolError::DeniedDuringCall { refusal, .. }
             | ToolError::Rejected(refusal),
         ) => {
             return PolicyDecision::Deny(refusal);

@@ -8,8 +8,8 @@ use crate::policy::net::Net;
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;
 use crate::sys::secret;
-use crate::tool::Tool;
 use crate::tool::files::Files;
+use crate::tool::run_alone;
 use crate::trust;
 use serde_json::json;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn ask_git(ctx: &Context, settings: &Settings, policy: &Policy) -> Option<String
     let files = Arc::new(Files::new(policy.file_scope.clone()).ok()?);
     let exec = exec_tool(ctx, settings, &policy, &files);
     let arguments = json!({ "command": COMMAND, "timeout": TIMEOUT_SECS });
-    let output = exec.run(&arguments, &mut |_| {}).ok()?;
+    let output = run_alone(&exec, &arguments).ok()?;
     let text = secret::redact_all(&plain_text(&output.parts)).into_owned();
     (!output.command_failed && text.starts_with("## ")).then_some(text)
 }

@@ -46,7 +46,7 @@ impl McpTools {
         provenance: &Arc<ProvenanceTracker>,
         allowed: &AllowedHosts,
         files: &Arc<Files>,
-    ) -> Vec<Box<dyn Tool>> {
+    ) -> Vec<Arc<dyn Tool>> {
         let Some((roster, limits)) = &self.catalog else {
             return Vec::new();
         };

@@ -40,21 +40,21 @@ pub(crate) fn all_tools(
     settings: &Settings,
     policy: &Arc<Policy>,
     shared: &SharedState,
-) -> Vec<Box<dyn Tool>> {
+) -> Vec<Arc<dyn Tool>> {
     let files = &shared.files;
-    let mut tools: Vec<Box<dyn Tool>> = Vec::new();
+    let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     if settings.tools.files {
-        tools.push(Box::new(ReadFile::new(Arc::clone(files), ctx.env.get("PATH"))));
-        tools.push(Box::new(write_file::tool(Arc::clone(files))));
-        tools.push(Box::new(edit_file::tool(Arc::clone(files))));
-        tools.push(Box::new(delete_file::tool(Arc::clone(files))));
+        tools.push(Arc::new(ReadFile::new(Arc::clone(files), ctx.env.get("PATH"))));
+        tools.push(Arc::new(write_file::tool(Arc::clone(files))));
+        tools.push(Arc::new(edit_file::tool(Arc::clone(files))));
+        tools.push(Arc::new(delete_file::tool(Arc::clone(files))));
         let model = settings.models[0].model.as_deref().unwrap_or_default();
         if apply_patch::is_trained_model(model) || shared.listed_tools.contains(APPLY_PATCH) {
-            tools.push(Box::new(apply_patch::tool(Arc::clone(files))));
+            tools.push(Arc::new(apply_patch::tool(Arc::clone(files))));
         }
-        tools.push(Box::new(ListDir::new(Arc::clone(files))));
-        tools.push(Box::new(Glob::new(Arc::clone(files))));
-        tools.push(Box::new(Grep::new(Arc::clone(files))));
+        tools.push(Arc::new(ListDir::new(Arc::clone(files))));
+        tools.push(Arc::new(Glob::new(Arc::clone(files))));
+        tools.push(Arc::new(Grep::new(Arc::clone(files))));
     }
     if settings.exec.enabled {
         let exec = exec_tool(ctx, settings, policy, files);
@@ -65,14 +65,14 @@ pub(crate) fn all_tools(
             Some(commands) if policy.is_offered(PROCESS) => {
                 let exec = Arc::new(exec.with_background(Arc::clone(commands)));
                 let process = ProcessTool::new(Arc::clone(&exec), Arc::clone(commands));
-                tools.push(Box::new(exec));
-                tools.push(Box::new(process));
+                tools.push(exec);
+                tools.push(Arc::new(process));
             }
-            _ => tools.push(Box::new(exec)),
+            _ => tools.push(Arc::new(exec)),
         }
     }
     tools.extend(program_tools(ctx, settings, policy, shared));
-    tools.push(Box::new(Todo::new()));
+    tools.push(Arc::new(Todo::new()));
     tools.extend(web_tools::tools(ctx, settings, policy, shared));
     let allowed = shared.allowed_hosts(policy);
     tools.extend(shared.mcp_tools.tools(ctx, &shared.provenance, &allowed, &shared.files));
@@ -85,7 +85,7 @@ fn program_tools(
     settings: &Settings,
     policy: &Policy,
     shared: &SharedState,
-) -> Vec<Box<dyn Tool>> {
+) -> Vec<Arc<dyn Tool>> {
     if shared.programs.is_empty() {
         return Vec::new();
     }
@@ -94,7 +94,7 @@ fn program_tools(
         .with_programs(paths.collect())
         .with_hosts(command_hosts(ctx, settings, policy, shared), &shared.host_traffic);
     let runner = Arc::new(with_workspace(runner, settings, policy));
-    let tool = |program| Box::new(ProgramTool::new(program, &runner)) as Box<dyn Tool>;
+    let tool = |program| Arc::new(ProgramTool::new(program, &runner)) as Arc<dyn Tool>;
     shared.programs.iter().map(tool).collect()
 }
 
@@ -154,8 +154,8 @@ pub(crate) struct CronToolParts {
 
 impl CronToolParts {
     /// The tool in a run under `policy`.
-    pub(crate) fn tool(&self, policy: &Policy, shared: &SharedState) -> Box<dyn Tool> {
-        Box::new(CronTool::new(
+    pub(crate) fn tool(&self, policy: &Policy, shared: &SharedState) -> Arc<dyn Tool> {
+        Arc::new(CronTool::new(
             Arc::clone(&self.scheduler),
             Arc::clone(&self.limit),
             Arc::clone(&shared.provenance),

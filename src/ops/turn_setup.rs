@@ -79,7 +79,7 @@ pub(crate) struct TurnSetup {
 pub(crate) fn prepare(
     ctx: &Context,
     input: &SetupInput<'_>,
-    own_tools: Vec<Box<dyn Tool>>,
+    own_tools: Vec<Arc<dyn Tool>>,
     notice: &mut dyn FnMut(&str),
 ) -> Result<TurnSetup> {
     let settings = input.settings;
@@ -442,7 +442,7 @@ pub(crate) fn prepare_without_turn(
     ctx: &Context,
     grants: &Grants,
     (offline, is_dry_run): (bool, bool),
-    own_tools: Vec<Box<dyn Tool>>,
+    own_tools: Vec<Arc<dyn Tool>>,
     scheduler: Option<Arc<dyn JobScheduler>>,
 ) -> Result<TurnSetup> {
     let settings = ctx.settings()?;
@@ -477,7 +477,7 @@ fn build_toolbox(
     input: &SetupInput<'_>,
     policy: &Arc<Policy>,
     shared: &SharedState,
-    own_tools: Vec<Box<dyn Tool>>,
+    own_tools: Vec<Arc<dyn Tool>>,
 ) -> Result<Toolbox> {
     let mut tools = all_tools(ctx, input.settings, policy, shared);
     tools.extend(own_tools);
@@ -494,10 +494,10 @@ fn build_toolbox(
     let is_named = policy.is_named(SESSIONS) || shared.listed_tools.contains(SESSIONS);
     if input.user_prompt.is_some() || is_named {
         let sessions = StoredSessions::new(ctx.session_store(input.settings)?, input.session_key);
-        tools.push(Box::new(SessionsTool::new(Arc::new(sessions))));
+        tools.push(Arc::new(SessionsTool::new(Arc::new(sessions))));
     }
     if !input.settings.channels.is_empty() {
-        tools.push(Box::new(MessageTool::new(
+        tools.push(Arc::new(MessageTool::new(
             Arc::new(OutboxOutlet::new(ctx, input.offline, input.session_key)),
             Arc::clone(&shared.files),
             Arc::clone(&shared.provenance),
@@ -507,7 +507,7 @@ fn build_toolbox(
         )));
     }
     if let Some(person) = &input.user_prompt {
-        tools.push(Box::new(AskUser::new(Arc::clone(person))));
+        tools.push(Arc::new(AskUser::new(Arc::clone(person))));
     }
     keep_listed(&mut tools, input.grants, shared)?;
     tools.retain(|tool| policy.is_offered(&tool.spec().name));
@@ -548,7 +548,7 @@ fn build_toolbox(
 /// # Errors
 /// It lists a tool that does not exist. A pattern for the tools of servers may match none.
 fn keep_listed(
-    tools: &mut Vec<Box<dyn Tool>>,
+    tools: &mut Vec<Arc<dyn Tool>>,
     grants: &Grants,
     shared: &SharedState,
 ) -> Result<()> {

@@ -60,7 +60,7 @@ pub(crate) fn tools(
     all: &Settings,
     policy: &Arc<Policy>,
     shared: &SharedState,
-) -> Vec<Box<dyn Tool>> {
+) -> Vec<Arc<dyn Tool>> {
     let settings = &all.web;
     if !settings.enabled {
         return Vec::new();
@@ -94,5 +94,5 @@ pub(crate) fn tools(
         count: settings.max_results,
         timeout: settings.search_timeout,
     };
-    vec![Box::new(WebSearch::new(Arc::clone(&web), engines)), Box::new(WebFetch::new(web))]
+    vec![Arc::new(WebSearch::new(Arc::clone(&web), engines)), Arc::new(WebFetch::new(web))]
 }

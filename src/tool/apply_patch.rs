@@ -203,7 +203,7 @@ fn update(path: &str, old: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
 mod tests {
     use super::{is_trained_model, tool};
     use crate::tool::files::tests::files;
-    use crate::tool::{Tool, ToolError};
+    use crate::tool::{ToolError, run_alone};
     use serde_json::json;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
@@ -237,7 +237,7 @@ mod tests {
     fn run(dir: &Path, may_write: bool, body: &str) -> Result<String, Option<String>> {
         let tool = tool(Arc::new(files(dir, may_write)));
         let patch = format!("*** Begin Patch\n{body}*** End Patch");
-        match tool.run(&json!({ "patch": patch }), &mut |_| {}) {
+        match run_alone(&tool, &json!({ "patch": patch })) {
             Ok(output) => {
                 let text = crate::message::plain_text(&output.parts);
                 Ok(text.replace(dir.to_str().unwrap(), "$DIR"))

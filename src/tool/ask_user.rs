@@ -1,7 +1,7 @@
 //! The `ask_user` tool: asks the user at the terminal a question. It exists only in interactive conversations; in any
 //! other run the model must decide by itself, since no user can answer.
 
-use super::{Approval, ApprovalRequest, CallEffect, Tool, ToolError, ToolOutput};
+use super::{Approval, ApprovalRequest, Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{ToolSpec, without_blanks};
 use serde_json::Value;
 use std::sync::Arc;
@@ -60,7 +60,8 @@ impl Tool for AskUser {
         CallEffect::Writes
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
         let question = arguments["question"].as_str().unwrap_or_default();
         let options = arguments["options"].as_array().map_or(&[][..], Vec::as_slice);
         let options: Vec<String> =

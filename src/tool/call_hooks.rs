@@ -72,7 +72,7 @@ impl ResultAmendment {
             Err(
                 ToolError::Failed(text)
                 | ToolError::Declined(text)
-                | ToolError::DeniedDuringCall(Refusal { message: text, .. }),
+                | ToolError::DeniedDuringCall { refusal: Refusal { message: text, .. }, .. },
             ) => {
                 let mut parts = vec![MessagePart::Text(std::mem::take(text))];
                 replace(&mut parts);

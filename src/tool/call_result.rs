@@ -5,18 +5,23 @@ use crate::message::{MessagePart, ResultSource, ToolResult, Usage};
 use crate::policy::Refusal;
 use crate::sys::secret::redact_all_spellings;
 use std::borrow::Cow;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The reason why a tool did not do what a call asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum ToolError {
     /// It could not be done; text for the model.
     Failed(String),
     /// The policy refused it, so that nothing was done or read.
     Denied(Refusal),
     /// The policy refused it when it was under way: the reason may quote what it had read by then.
-    DeniedDuringCall(Refusal),
+    DeniedDuringCall {
+        refusal: Refusal,
+        /// The changes that it took back, if the user may allow them.
+        withheld: Option<Box<dyn WithheldChanges>>,
+    },
     /// The user was asked and declined; text for the model.
     Declined(String),
     /// A hook of the user's forbids it. The model may try another way.
@@ -28,9 +33,9 @@ impl ToolError {
     pub fn message(&self) -> &str {
         match self {
             Self::Failed(message) | Self::Declined(message) => message,
-            Self::Denied(refusal) | Self::DeniedDuringCall(refusal) | Self::Rejected(refusal) => {
-                &refusal.message
-            }
+            Self::Denied(refusal)
+            | Self::DeniedDuringCall { refusal, .. }
+            | Self::Rejected(refusal) => &refusal.message,
         }
     }
 }
@@ -86,7 +91,25 @@ impl From<String> for ToolOutput {
     }
 }
 
-/// A change of a file by a call, which was taken back and waits for the user's consent.
+/// Changes of files by a call that were taken back.
+pub trait WithheldChanges: Send {
+    /// The changes that `flag` would have allowed.
+    fn allowed_by(&self, flag: &str) -> Vec<WithheldFile>;
+
+    /// Makes these changes after all, with the user's consent, and returns the result of the call.
+    ///
+    /// # Errors
+    /// Other changes stay undone, or some could not be made.
+    fn make(self: Box<Self>, flag: &str) -> Result<ToolOutput, ToolError>;
+}
+
+impl fmt::Debug for dyn WithheldChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WithheldChanges")
+    }
+}
+
+/// A change of a file, which was taken back and waits for the user's consent.
 #[derive(Clone, Debug)]
 pub struct WithheldFile {
     pub path: PathBuf,

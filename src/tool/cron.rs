@@ -7,7 +7,7 @@
 //! jobs.
 
 use super::message::ChatTarget;
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{ToolSpec, without_blanks};
 use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
 use crate::policy::{Policy, Refusal};
@@ -223,7 +223,8 @@ impl Tool for CronTool {
         }
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
         let text = match arguments["action"].as_str() {
             Some("add") => self.add(arguments),
             Some("remove") => self.remove(arguments),
@@ -317,7 +318,7 @@ mod tests {
     use crate::policy::file_scope::FileScope;
     use crate::policy::provenance::{ChangeGrants, Grant, ProvenanceTracker, TrustContext};
     use crate::tool::arguments::cast_and_check;
-    use crate::tool::{CallEffect, Tool, ToolError};
+    use crate::tool::{CallEffect, Tool, ToolError, run_alone};
     use serde_json::{Value, json};
     use std::path::Path;
     use std::sync::{Arc, Mutex};
@@ -395,7 +396,7 @@ mod tests {
 
     fn call(cron: &CronTool, sent: &Value) -> Result<String, ToolError> {
         let arguments = cast_and_check(&cron.spec().parameters, sent)?;
-        let output = cron.run(&arguments, &mut |_| {})?;
+        let output = run_alone(cron, &arguments)?;
         Ok(plain_text(&output.parts))
     }
 
@@ -508,9 +509,9 @@ mod tests {
         let add = json!({"action": "add", "message": "m", "every_seconds": 90});
         let remove = json!({"action": "remove", "job_id": "job0"});
         assert!(call(&cron, &add).is_ok());
-        assert_eq!(cron.precheck(&add), Ok(()));
+        assert!(cron.precheck(&add).is_ok());
         seen.raise(Origin::Project, "piped input");
-        assert_eq!(cron.precheck(&add), Ok(()));
+        assert!(cron.precheck(&add).is_ok());
         seen.raise(Origin::External, "a web page");
         for sent in [&add, &remove, &json!({"action": "add"})] {
             for found in [call(&cron, sent).err(), cron.precheck(sent).err()] {
@@ -523,14 +524,14 @@ mod tests {
         }
         let jobs = "Scheduled jobs:\n- m (id: job0, every 5m), next run: tomorrow";
         check(&cron, json!({"action": "list"}), Ok(jobs));
-        assert_eq!(cron.precheck(&json!({"action": "list"})), Ok(()));
+        assert!(cron.precheck(&json!({"action": "list"})).is_ok());
         let (granted, seen) = tool_with(
             &list,
             "cli:direct",
             ChangeGrants { jobs: Grant::Allowed, ..ChangeGrants::default() },
         );
         seen.raise(Origin::External, "a web page");
-        assert_eq!(granted.precheck(&add), Ok(()));
+        assert!(granted.precheck(&add).is_ok());
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod withheld;
 use super::files::Files;
 use super::host_proxy::{CommandHosts, HostTraffic};
 use super::sandbox_spec::{self, InstalledTools};
-use super::{CallEffect, Tool, ToolError, ToolOutput, WithheldFile, dangerous_command};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput, dangerous_command};
 use crate::message::{ToolSpec, without_blanks};
 use crate::policy::{Refusal, startup_files};
 use crate::sys::clock;
@@ -29,16 +29,15 @@ use crate::sys::sandbox::{
     self, NetworkAccess, SandboxError, SandboxSpec, namespaces, private_tmp, system_paths,
 };
 use crate::sys::secret::random_hex;
-use crate::sys::sync::IgnorePoison;
 use background_commands::BackgroundCommands;
 use output::format_output;
 use serde_json::Value;
 use signer::Signer;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use withheld::WithheldResult;
+use withheld::{UndoneResult, explain_undone};
 
 /// The size in bytes from which on Linux takes no argument of a program.
 const MAX_ARGUMENT_BYTES: usize = 128 << 10;
@@ -117,7 +116,6 @@ pub struct ExecTool {
     hosts: CommandHosts,
     host_traffic: Arc<HostTraffic>,
     sandbox_spec: OnceLock<SandboxSpec>,
-    withheld: Mutex<Option<WithheldResult>>,
 }
 
 /// Creates missing paths that a mount is to protect. Returns true if there were any.
@@ -171,7 +169,6 @@ impl ExecTool {
             hosts: CommandHosts::default(),
             host_traffic: Arc::default(),
             sandbox_spec: OnceLock::new(),
-            withheld: Mutex::default(),
         }
     }
 
@@ -329,13 +326,9 @@ impl Tool for ExecTool {
         CallEffect::Writes
     }
 
-    fn run(
-        &self,
-        arguments: &Value,
-        on_output: &mut dyn FnMut(&str),
-    ) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
         let command = arguments["command"].as_str().unwrap_or_default();
-        *self.withheld.lock().ignore_poison() = None;
         self.check(command)?;
         let given = arguments["working_dir"].as_str().unwrap_or(".");
         // Keep the directory open: the command starts in it even if its path leads elsewhere by then.
@@ -369,74 +362,12 @@ impl Tool for ExecTool {
         if is_background {
             return self.start_in_background(command, &spec);
         }
-        self.run_to_end(command, (spec, signing), on_output)
+        self.run_to_end(command, (spec, signing), call.on_output)
     }
 
     fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
         let command = arguments["command"].as_str().unwrap_or_default();
         Ok(dangerous_command::check(command, "not run")?)
-    }
-
-    fn withheld_changes(&self, flag: &str) -> Vec<WithheldFile> {
-        let withheld = self.withheld.lock().ignore_poison();
-        let covers = |path: &Path| self.is_allowed_by(flag, path);
-        withheld.as_ref().map_or(Vec::new(), |result| result.changes(&covers))
-    }
-
-    fn make_withheld_changes(&self, flag: &str) -> Result<ToolOutput, ToolError> {
-        let Some(mut result) = self.withheld.lock().ignore_poison().take() else {
-            return Err("no change waits for consent".into());
-        };
-        let covers = |path: &Path| self.is_allowed_by(flag, path);
-        let allowed = result.changes(&covers);
-        let made = self.files.record_command(|| result.make(&covers));
-        let contents = allowed.iter().map(|change| change.after.as_bytes());
-        let granted = self.files.git_history().grant(contents);
-        granted.map_err(|error| format!("record what the user allowed: {error}"))?;
-        let changed = self.files.changed_startup_files();
-        changed.lock().ignore_poison().extend(made.into_iter().map(|path| {
-            let change = allowed.iter().find(|change| change.path == path);
-            let content = change.map(|change| change.after.clone().into_bytes());
-            (path, content)
-        }));
-        if !result.undone.is_empty() {
-            let refusal = self.undone_refusal(&result.text, &result.undone);
-            return Err(ToolError::DeniedDuringCall(refusal));
-        }
-        Ok(ToolOutput {
-            command_failed: result.command_failed,
-            ..result.text.trim_start_matches('\n').to_owned().into()
-        })
-    }
-}
-
-impl Tool for Arc<ExecTool> {
-    fn spec(&self) -> &ToolSpec {
-        self.as_ref().spec()
-    }
-
-    fn effect(&self, arguments: &Value) -> CallEffect {
-        self.as_ref().effect(arguments)
-    }
-
-    fn run(
-        &self,
-        arguments: &Value,
-        on_output: &mut dyn FnMut(&str),
-    ) -> Result<ToolOutput, ToolError> {
-        self.as_ref().run(arguments, on_output)
-    }
-
-    fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
-        self.as_ref().precheck(arguments)
-    }
-
-    fn withheld_changes(&self, flag: &str) -> Vec<WithheldFile> {
-        self.as_ref().withheld_changes(flag)
-    }
-
-    fn make_withheld_changes(&self, flag: &str) -> Result<ToolOutput, ToolError> {
-        self.as_ref().make_withheld_changes(flag)
     }
 }
 
@@ -554,17 +485,16 @@ impl ExecTool {
         }
         if !finished.undone_in_background.is_empty() {
             text.push_str("\n(a background command changed protected files:)");
-            let undone = self.explain_undone(&finished.undone_in_background);
+            let undone = explain_undone(&self.files.file_scope, &finished.undone_in_background);
             for reason in undone.message.lines() {
                 text.push_str(&format!("\n({reason})"));
             }
         }
         let undone = self.make_merges(finished.undone);
         if !undone.is_empty() {
-            let refusal = self.undone_refusal(&text, &undone);
-            *self.withheld.lock().ignore_poison() =
-                Some(WithheldResult { text, command_failed: unsuccessful, undone });
-            return Err(ToolError::DeniedDuringCall(refusal));
+            let files = Arc::clone(&self.files);
+            let result = UndoneResult { files, text, command_failed: unsuccessful, undone };
+            return Err(result.into_error());
         }
         Ok(ToolOutput {
             command_failed: unsuccessful,
@@ -658,7 +588,7 @@ mod tests {
     use crate::sys::env::Env;
     use crate::sys::sandbox::SandboxSpec;
     use crate::tool::files::{Files, tests::files};
-    use crate::tool::{Tool, ToolError};
+    use crate::tool::{Tool, ToolError, run_alone};
     use serde_json::{Value, json};
     use std::path::PathBuf;
     use std::sync::Arc;
@@ -717,7 +647,7 @@ mod tests {
             ExecTool::new(Arc::new(files(&dir, false)), &limits(), &Env::default(), containment);
         let _alone = crate::sys::process::tests::serialize();
         let check = |command: &str, expect: Result<&str, &str>| {
-            let found = exec.run(&json!({ "command": command, "timeout": 1 }), &mut |_| {});
+            let found = run_alone(&exec, &json!({ "command": command, "timeout": 1 }));
             let found = found.map(|output| plain_text(&output.parts));
             assert_eq!(found.as_deref().map_err(ToolError::message), expect, "{command}");
         };
@@ -733,7 +663,7 @@ mod tests {
             Err("on\nTimed out after 1 seconds; all its processes were killed"),
         );
         check("sleep 30 & echo on", Ok("on\n(its background processes were killed)"));
-        let long = exec.run(&json!({ "command": "seq 1 100000" }), &mut |_| {}).unwrap();
+        let long = run_alone(&exec, &json!({ "command": "seq 1 100000" })).unwrap();
         let long = plain_text(&long.parts);
         assert!(
             long.starts_with("1\n2\n")
@@ -741,9 +671,7 @@ mod tests {
                 && long.contains("bytes left out")
         );
         assert!(long.len() < 16_000);
-        assert!(
-            exec.run(&json!({ "command": "pwd", "working_dir": "/etc" }), &mut |_| {}).is_err()
-        );
+        assert!(run_alone(&exec, &json!({ "command": "pwd", "working_dir": "/etc" })).is_err());
         check(
             "touch here",
             Ok(

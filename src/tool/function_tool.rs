@@ -1,6 +1,6 @@
 //! A tool made from one function of its arguments. Its effect never changes, and it prints nothing while it runs.
 
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ impl Tool for FunctionTool {
         self.effect
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
-        (self.run)(arguments)
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        (self.run)(call.arguments)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::files::Files;
 use super::walk::{self, MAX_ENTRIES, WalkOptions};
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{ToolSpec, without_blanks};
 use globset::{GlobBuilder, GlobMatcher};
 use serde_json::Value;
@@ -54,7 +54,8 @@ impl Tool for Glob {
         CallEffect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
         let pattern = arguments["pattern"].as_str().unwrap_or_default();
         let (base, rest) = split_base(pattern);
         let given = Path::new(arguments["path"].as_str().unwrap_or(".")).join(base);
@@ -176,7 +177,7 @@ pub(super) fn build_matcher(pattern: &str) -> Result<GlobMatcher, String> {
 mod tests {
     use super::{Glob, build_matcher, split_base};
     use crate::message::plain_text;
-    use crate::tool::{Tool, files::tests::files};
+    use crate::tool::{files::tests::files, run_alone};
     use serde_json::{Value, json};
     use std::sync::Arc;
     use std::time::{Duration, SystemTime};
@@ -232,7 +233,7 @@ mod tests {
         std::os::unix::fs::symlink("/etc", dir.join("link")).unwrap();
         let glob = Glob::new(Arc::new(files(&dir, false)));
         let check = |arguments: Value, expect: Result<&str, &str>| {
-            let result = glob.run(&arguments, &mut |_| {});
+            let result = run_alone(&glob, &arguments);
             match (result, expect) {
                 (Ok(output), Ok(text)) => {
                     assert_eq!(plain_text(&output.parts), text, "{arguments}");

@@ -6,7 +6,7 @@
 use super::files::Files;
 use super::glob::{build_matcher as glob_matcher, names_hidden_files, page};
 use super::walk::{self, MAX_ENTRIES, WalkOptions};
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{ToolSpec, without_blanks};
 use crate::sys::signal;
 use grep_matcher::{LineTerminator, Matcher};
@@ -139,7 +139,8 @@ impl Tool for Grep {
         CallEffect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
         let matcher = build_matcher(arguments)?;
         let given = arguments["path"].as_str().unwrap_or(".");
         let SearchedFiles { paths, is_cut, has_hidden } = self.collect_files(given, arguments)?;
@@ -448,7 +449,7 @@ impl Sink for FileMatches<'_> {
 mod tests {
     use super::Grep;
     use crate::message::plain_text;
-    use crate::tool::{Tool, files::tests::files};
+    use crate::tool::{files::tests::files, run_alone};
     use serde_json::{Value, json};
     use std::sync::Arc;
 
@@ -476,7 +477,7 @@ mod tests {
         std::os::unix::fs::symlink("a.rs", dir.join("inner")).unwrap();
         let grep = Grep::new(Arc::new(files(&dir, false)));
         let run = |arguments: Value| {
-            grep.run(&arguments, &mut |_| {})
+            run_alone(&grep, &arguments)
                 .map(|output| plain_text(&output.parts))
                 .map_err(|failure| failure.message().to_owned())
         };
@@ -547,7 +548,7 @@ mod tests {
         }
         let grep = Grep::new(Arc::new(files(&dir, false)));
         let run = |arguments: Value| {
-            let output = grep.run(&arguments, &mut |_| {}).unwrap();
+            let output = run_alone(&grep, &arguments).unwrap();
             plain_text(&output.parts)
         };
         let text = run(json!({ "pattern": "line" }));

@@ -1,7 +1,7 @@
 //! The `list_dir` tool: lists a directory, or recursively the files below it that git does not ignore.
 
 use super::files::Files;
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{ToolSpec, without_blanks};
 use crate::sys::durable_file::format_size;
 use serde_json::Value;
@@ -45,7 +45,8 @@ impl Tool for ListDir {
         CallEffect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
         let given = arguments["path"].as_str().unwrap_or(".");
         let recursive = arguments["recursive"].as_bool().unwrap_or(false);
         let shown = arguments["max_entries"].as_u64().unwrap_or(DEFAULT_ENTRIES);
@@ -125,7 +126,7 @@ fn escape_name(path: &Path) -> String {
 mod tests {
     use super::ListDir;
     use crate::message::plain_text;
-    use crate::tool::{Tool, files::tests::files};
+    use crate::tool::{files::tests::files, run_alone};
     use serde_json::{Value, json};
     use std::os::unix::ffi::OsStrExt;
     use std::sync::Arc;
@@ -135,9 +136,8 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let dir = std::fs::canonicalize(temp.path()).unwrap();
         let list = ListDir::new(Arc::new(files(&dir, false)));
-        let run = |arguments: Value| {
-            list.run(&arguments, &mut |_| {}).map(|output| plain_text(&output.parts))
-        };
+        let run =
+            |arguments: Value| run_alone(&list, &arguments).map(|output| plain_text(&output.parts));
         assert_eq!(run(json!({})).unwrap(), format!("({} is empty)", dir.display()));
         for name in ["b.txt", "sub/deep/x", "sub/y.log", ".hidden", ".git/config"] {
             std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();

@@ -4,7 +4,7 @@
 //! chat of the conversation itself can be written to, unless the user permits more.
 
 use super::files::Files;
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{Origin, ToolSpec, without_blanks};
 use crate::policy::Refusal;
 use crate::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
@@ -169,7 +169,8 @@ impl Tool for MessageTool {
         CallEffect::Writes
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
         let chat = self.chat(arguments)?;
         self.check_chat(&chat)?;
         let text = arguments["content"].as_str().unwrap_or_default();

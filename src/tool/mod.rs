@@ -55,7 +55,9 @@ pub mod write_file;
 use call_hooks::{CallHooks, ExecutedCall};
 use call_result::redact_parts;
 
-pub use call_result::{CallEffect, CompletedCall, ToolError, ToolOutput, WithheldFile};
+pub use call_result::{
+    CallEffect, CompletedCall, ToolError, ToolOutput, WithheldChanges, WithheldFile,
+};
 
 /// The end of every refusal, so that the model does not try another way.
 const DENIAL_SUFFIX: &str = "This is final; continue without it.";
@@ -68,13 +70,8 @@ pub trait Tool: Send + Sync {
     /// The effect of a call with these arguments, exactly as the model gave them.
     fn effect(&self, arguments: &Value) -> CallEffect;
 
-    /// Runs the tool. `arguments` is an object already cast to and checked against the schema; `say` receives live
-    /// output. The error is text for the model and says what to do next.
-    fn run(
-        &self,
-        arguments: &Value,
-        on_output: &mut dyn FnMut(&str),
-    ) -> Result<ToolOutput, ToolError>;
+    /// Runs the tool. The error is text for the model and says what to do next.
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError>;
 
     /// Converts the arguments that a model sent to those that the tool takes.
     ///
@@ -93,35 +90,28 @@ pub trait Tool: Send + Sync {
     fn has_answered(&self) -> bool {
         false
     }
+}
 
-    /// The changes of files by the last call that were taken back, and that `flag` would have allowed.
-    fn withheld_changes(&self, _flag: &str) -> Vec<WithheldFile> {
-        Vec::new()
-    }
+/// A call that a tool is to make.
+pub struct Call<'a> {
+    /// The id of the model's tool call, for later messages about work that outlasts the call.
+    pub id: &'a str,
+    /// An object already cast to and checked against the schema.
+    pub arguments: &'a Value,
+    /// Receives live output.
+    pub on_output: &'a mut dyn FnMut(&str),
+    /// Receives the usage of each reply of a model that the call leads to, with its cost in US dollars if that is known: also
+    /// that of a call that fails.
+    pub charges: &'a mut Vec<(Usage, Option<f64>)>,
+}
 
-    /// Makes these changes after all, with the user's consent, and returns the result of the call.
-    ///
-    /// # Errors
-    /// As [`Self::run`].
-    fn make_withheld_changes(&self, _flag: &str) -> Result<ToolOutput, ToolError> {
-        Err("no change waits for consent".into())
-    }
-
-    /// Returns the usage of the model's replies to calls of this tool since this was last called, each with its cost in US
-    /// dollars if that is known.
-    fn take_charges(&self) -> Vec<(Usage, Option<f64>)> {
-        Vec::new()
-    }
-
-    /// As [`Self::run`], for a tool whose work outlasts the call: `call` is the tool call's id, used in later messages.
-    fn run_with_id(
-        &self,
-        _call: &str,
-        arguments: &Value,
-        on_output: &mut dyn FnMut(&str),
-    ) -> Result<ToolOutput, ToolError> {
-        self.run(arguments, on_output)
-    }
+/// Makes a call that no model has asked for, without live output.
+///
+/// # Errors
+/// As [`Tool::run`].
+pub fn run_alone(tool: &dyn Tool, arguments: &Value) -> Result<ToolOutput, ToolError> {
+    let (on_output, charges) = (&mut |_: &str| {}, &mut Vec::new());
+    tool.run(&mut Call { id: "", arguments, on_output, charges })
 }
 
 /// Asks the user about calls that the policy does not allow by itself. A run without a user has none.
@@ -168,6 +158,8 @@ struct CallAttempt {
     was_asked: bool,
     /// True if it was carried out although it counts as denied, so that the text about it may quote what it returned.
     was_carried_out: bool,
+    /// As [`Call::charges`].
+    charges: Vec<(Usage, Option<f64>)>,
 }
 
 impl CallAttempt {
@@ -180,7 +172,7 @@ impl CallAttempt {
 
 /// The tools of a run, in the order in which the model gets them.
 pub struct Toolbox {
-    tools: Vec<Box<dyn Tool>>,
+    tools: Vec<Arc<dyn Tool>>,
     specs: Vec<ToolSpec>,
     parallel: usize,
     policy: Arc<Policy>,
@@ -191,7 +183,7 @@ pub struct Toolbox {
 
 impl Toolbox {
     /// Creates a toolbox that runs at most `parallel` tools at a time, under `policy`.
-    pub fn new(tools: Vec<Box<dyn Tool>>, parallel: usize, policy: Arc<Policy>) -> Self {
+    pub fn new(tools: Vec<Arc<dyn Tool>>, parallel: usize, policy: Arc<Policy>) -> Self {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         Self {
             tools,
@@ -323,8 +315,12 @@ impl Toolbox {
         cut: bool,
         on_output: &mut dyn FnMut(&str),
     ) -> CompletedCall {
-        let mut attempt =
-            CallAttempt { started: Instant::now(), was_asked: false, was_carried_out: false };
+        let mut attempt = CallAttempt {
+            started: Instant::now(),
+            was_asked: false,
+            was_carried_out: false,
+            charges: Vec::new(),
+        };
         let mut refused = None;
         let mut unsuccessful = false;
         let mut changes = None;
@@ -360,7 +356,7 @@ impl Toolbox {
                     Ok(Err(ToolError::Denied(refusal))) => {
                         deny(refusal, &format!(". {DENIAL_SUFFIX}"))
                     }
-                    Ok(Err(ToolError::DeniedDuringCall(refusal))) => {
+                    Ok(Err(ToolError::DeniedDuringCall { refusal, .. })) => {
                         source = ResultSource::Unspecified;
                         deny(refusal, &format!(". {DENIAL_SUFFIX}"))
                     }
@@ -401,7 +397,7 @@ impl Toolbox {
             command_failed: unsuccessful,
             diff: changes,
             was_asked: attempt.was_asked,
-            charges: self.find(&call.name).map_or_else(Vec::new, Tool::take_charges),
+            charges: attempt.charges,
         }
     }
 
@@ -425,7 +421,7 @@ impl Toolbox {
             Ok(output) => (plain_text(&output.parts), output.command_failed),
             Err(ToolError::Failed(text)) => (text.clone(), true),
             // It was made all the same.
-            Err(ToolError::DeniedDuringCall(refusal)) => (refusal.message.clone(), true),
+            Err(ToolError::DeniedDuringCall { refusal, .. }) => (refusal.message.clone(), true),
             Err(ToolError::Declined(text)) if attempt.was_carried_out => (text.clone(), true),
             Err(_) => return result,
         };
@@ -456,16 +452,29 @@ impl Toolbox {
             file_scope: &self.policy.file_scope,
         };
         self.permit(attempt, &case, hook_question)?;
-        let done = tool.run_with_id(&call.id, arguments, on_output);
+        let mut done = tool.run(&mut Call {
+            id: &call.id,
+            arguments,
+            on_output,
+            charges: &mut attempt.charges,
+        });
         let Some(appeals) = &self.approval_handler else {
             return done;
+        };
+        let changes = match &mut done {
+            Err(ToolError::DeniedDuringCall { withheld, .. }) => withheld.take(),
+            _ => None,
         };
         match &done {
             Err(
                 ToolError::Denied(refusal @ Refusal { suggested_flag: Some(flag), .. })
-                | ToolError::DeniedDuringCall(refusal @ Refusal { suggested_flag: Some(flag), .. }),
+                | ToolError::DeniedDuringCall {
+                    refusal: refusal @ Refusal { suggested_flag: Some(flag), .. },
+                    ..
+                },
             ) => {
-                let withheld = tool.withheld_changes(flag);
+                let withheld =
+                    changes.as_ref().map_or_else(Vec::new, |changes| changes.allowed_by(flag));
                 let asked = Instant::now();
                 let granted =
                     appeals.with_grant(&ApprovalRequest { refusal, withheld: &withheld, ..case });
@@ -483,10 +492,9 @@ impl Toolbox {
                     Err(_) => return done,
                 };
                 attempt.record_approval(approval);
-                if withheld.is_empty() {
-                    wider.retry(call, arguments, on_output)
-                } else {
-                    tool.make_withheld_changes(flag)
+                match changes.filter(|_| !withheld.is_empty()) {
+                    Some(changes) => changes.make(flag),
+                    None => wider.retry(call, attempt, arguments, on_output),
                 }
             }
             Ok(ToolOutput { missing_grant: Some(refusal), command_failed: true, .. }) => {
@@ -494,7 +502,7 @@ impl Toolbox {
                 match appeals.with_grant(&ApprovalRequest { refusal, is_retry: true, ..case }) {
                     Ok((wider, approval)) => {
                         attempt.record_approval(approval);
-                        wider.retry(call, arguments, on_output)
+                        wider.retry(call, attempt, arguments, on_output)
                     }
                     // The call was made, so its result stands. The time of the question is not the call's.
                     Err(_) => {
@@ -540,11 +548,17 @@ impl Toolbox {
     fn retry(
         &self,
         call: &ToolCall,
+        attempt: &mut CallAttempt,
         arguments: &Value,
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
         match self.find(&call.name) {
-            Some(tool) => tool.run_with_id(&call.id, arguments, on_output),
+            Some(tool) => tool.run(&mut Call {
+                id: &call.id,
+                arguments,
+                on_output,
+                charges: &mut attempt.charges,
+            }),
             None => Err(format!("`{}` is no longer available", call.name).into()),
         }
     }
@@ -591,7 +605,7 @@ fn make_diff(old: &str, new: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CallEffect, Tool, ToolError, ToolOutput, Toolbox};
+    use super::{Call, CallEffect, Tool, ToolError, ToolOutput, Toolbox};
     use crate::message::ToolCall;
     use crate::message::ToolSpec;
     use crate::policy::Policy;
@@ -609,18 +623,18 @@ mod tests {
         fn effect(&self, _: &Value) -> CallEffect {
             self.1
         }
-        fn run(&self, _: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+        fn run(&self, _: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
             Ok(self.0.name.clone().into())
         }
     }
 
-    fn named(name: &str, effect: CallEffect) -> Box<dyn Tool> {
+    fn named(name: &str, effect: CallEffect) -> Arc<dyn Tool> {
         let spec = ToolSpec {
             name: name.into(),
             description: String::new(),
             parameters: json!({"type": "object"}).into(),
         };
-        Box::new(Named(spec, effect))
+        Arc::new(Named(spec, effect))
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::exec::ExecTool;
 use super::exec::program_call::ProgramCall;
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use crate::policy::tool_names::PROGRAM_PREFIX;
 use crate::sys::digest::digest_program;
@@ -143,24 +143,20 @@ impl Tool for ProgramTool {
         CallEffect::Writes
     }
 
-    fn run(
-        &self,
-        arguments: &Value,
-        on_output: &mut dyn FnMut(&str),
-    ) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let ToolProgram { path, digest, spec, .. } = &self.program;
         // The model may be able to write where it lies.
         if digest_program(path).as_ref() != Some(digest) {
             let path = path.display();
             return Err(format!("not run: `{path}` has changed since this run began").into());
         }
-        let call = ProgramCall {
+        let program_call = ProgramCall {
             program: path,
             arguments: &[],
-            input: &format!("{arguments}\n"),
+            input: &format!("{}\n", call.arguments),
             timeout: spec.timeout.map(Duration::from_secs),
         };
-        self.runner.run_program(call, on_output)
+        self.runner.run_program(program_call, call.on_output)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::files::Files;
 use super::files::text_file::TextFile;
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::attach::{self, AttachmentOrigin};
 use crate::message::{Image, MessagePart};
 use crate::message::{ToolSpec, without_blanks};
@@ -62,7 +62,8 @@ impl Tool for ReadFile {
         CallEffect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
         let path = arguments["path"].as_str().unwrap_or_default();
         let number =
             |key: &str| arguments[key].as_u64().and_then(|number| usize::try_from(number).ok());

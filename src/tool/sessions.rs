@@ -4,7 +4,7 @@
 //! A conversation may hold content from outside, and reading it brings that content here. So the first line of each
 //! result states its origin, and the provenance of this conversation rises to it.
 
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{Origin, ToolSpec, without_blanks};
 use crate::policy::tool_names::SESSIONS;
 use serde_json::Value;
@@ -75,7 +75,8 @@ impl Tool for SessionsTool {
         CallEffect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
         let argument = |name: &str| arguments[name].as_str().filter(|text| !text.is_empty());
         let number = |name: &str| {
             let value = arguments[name].as_u64();

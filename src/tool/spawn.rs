@@ -1,7 +1,7 @@
 //! The `spawn` tool: gives a task to a sub-agent that works in parallel with the turn. The call returns at once; the
 //! report arrives later as a message. [`SubagentStarter`] does the actual work, since a tool knows neither turns nor models.
 
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::ToolSpec;
 use serde_json::{Value, json};
 
@@ -66,23 +66,15 @@ impl<S: SubagentStarter> Tool for Spawn<S> {
         CallEffect::Writes
     }
 
-    fn run(&self, arguments: &Value, say: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
-        self.run_with_id("", arguments, say)
-    }
-
-    fn run_with_id(
-        &self,
-        call: &str,
-        arguments: &Value,
-        _: &mut dyn FnMut(&str),
-    ) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let text = |key: &str| {
-            let text = arguments[key].as_str().map(str::trim);
+            let text = call.arguments[key].as_str().map(str::trim);
             text.filter(|text| !text.is_empty())
         };
         let task = text("task")
             .ok_or("`task` is empty; include everything that the sub-agent needs to know")?;
-        let order = SubagentRequest { call, task, label: text("label"), profile: text("profile") };
+        let order =
+            SubagentRequest { call: call.id, task, label: text("label"), profile: text("profile") };
         let name = self.starter.start(&order)?;
         Ok(format!("started as `{name}`; its report arrives as a message").into())
     }
@@ -92,7 +84,7 @@ impl<S: SubagentStarter> Tool for Spawn<S> {
 mod tests {
     use super::{Spawn, SubagentRequest, SubagentStarter};
     use crate::message::plain_text;
-    use crate::tool::{Tool, ToolError};
+    use crate::tool::{Call, Tool, ToolError};
     use serde_json::{Value, json};
 
     struct Echo;
@@ -108,8 +100,13 @@ mod tests {
     fn blank_arguments_are_none() {
         let check = |arguments: Value, expect: Result<&str, &str>| {
             let spawn = Spawn::new(Echo, &[]);
-            let got = spawn.run_with_id("c", &arguments, &mut |_| {});
-            let got = got.map(|output| plain_text(&output.parts));
+            let mut call = Call {
+                id: "c",
+                arguments: &arguments,
+                on_output: &mut |_| {},
+                charges: &mut Vec::new(),
+            };
+            let got = spawn.run(&mut call).map(|output| plain_text(&output.parts));
             match (&got, expect) {
                 (Ok(text), Ok(words)) => assert!(text.contains(words), "{text}"),
                 (Err(failure), Err(words)) => assert!(failure.message().contains(words)),

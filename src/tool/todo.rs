@@ -1,7 +1,7 @@
 //! The `todo` tool: a task list that the model keeps during a long task. It lives as long as the run, and is shown as
 //! the result of each call.
 
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::message::{ToolSpec, without_blanks};
 use crate::sys::sync::IgnorePoison;
 use serde_json::Value;
@@ -85,7 +85,8 @@ impl Tool for Todo {
         if arguments["todos"].is_null() { CallEffect::Reads } else { CallEffect::Writes }
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
         let mut list = self.list.lock().ignore_poison();
         if let Some(todos) = arguments["todos"].as_array() {
             *list = parse_entries(todos)?;
@@ -138,7 +139,7 @@ mod tests {
     use super::Todo;
     use crate::message::plain_text;
     use crate::tool::arguments::cast_and_check;
-    use crate::tool::{CallEffect, Tool};
+    use crate::tool::{CallEffect, Tool, run_alone};
     use serde_json::{Value, json};
 
     #[test]
@@ -147,7 +148,7 @@ mod tests {
         let check = |sent: Value, expect: Result<&str, &str>| {
             let found = match cast_and_check(&todo.spec().parameters, &sent) {
                 Err(message) => Err(message),
-                Ok(arguments) => match todo.run(&arguments, &mut |_| {}) {
+                Ok(arguments) => match run_alone(&todo, &arguments) {
                     Ok(output) => Ok(plain_text(&output.parts)),
                     Err(failure) => Err(failure.message().to_owned()),
                 },

@@ -5,7 +5,7 @@ use super::web::article::{self, Article};
 
 use super::web::WebAccess;
 use super::web::page_cache::FetchedContent;
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits, charset};
 use crate::message::{MessagePart, ResultSource, ToolSpec, tagged_block};
 use crate::sys::hidden_chars::strip;
@@ -105,7 +105,8 @@ impl Tool for WebFetch {
         self.web.precheck(arguments["url"].as_str().unwrap_or_default())
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
         let given = arguments["url"].as_str().unwrap_or_default();
         let plain = arguments["extractMode"] == "text";
         let number = |key: &str| {

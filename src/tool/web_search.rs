@@ -4,7 +4,7 @@
 use super::web::WebAccess;
 use super::web::engine::{SearchEngine, SearchResult};
 use super::web_fetch::UNTRUSTED_NOTICE;
-use super::{CallEffect, Tool, ToolError, ToolOutput};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::error::Stop;
 use crate::message::tagged_block;
 use crate::message::{ToolSpec, without_blanks};
@@ -131,7 +131,8 @@ impl Tool for WebSearch {
         CallEffect::Reads
     }
 
-    fn run(&self, arguments: &Value, _: &mut dyn FnMut(&str)) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
         let query = arguments["query"].as_str().unwrap_or_default().trim();
         let count = arguments["count"].as_u64().map_or(self.settings.count, |count| count as usize);
         let provider = &self.settings.provider;

@@ -17,6 +17,7 @@ use nanobot::tool::glob::Glob;
 use nanobot::tool::grep::Grep;
 use nanobot::tool::list_dir::ListDir;
 use nanobot::tool::read_file::ReadFile;
+use nanobot::tool::run_alone;
 use nanobot::tool::write_file;
 use nanobot::undo::{ChangeRecorder, UndoStore};
 use serde_json::{Value, json};
@@ -555,7 +556,7 @@ struct RaceFixture {
     dir: PathBuf,
     outside: PathBuf,
     outside_snapshot: PathBuf,
-    tools: Vec<Box<dyn Tool>>,
+    tools: Vec<Arc<dyn Tool>>,
 }
 
 impl RaceFixture {
@@ -582,14 +583,14 @@ impl RaceFixture {
             Deferred::default(),
             Deferred::default(),
         ));
-        let tools: Vec<Box<dyn Tool>> = vec![
-            Box::new(ReadFile::new(Arc::clone(&files), None)),
-            Box::new(write_file::tool(Arc::clone(&files))),
-            Box::new(edit_file::tool(Arc::clone(&files))),
-            Box::new(delete_file::tool(Arc::clone(&files))),
-            Box::new(ListDir::new(Arc::clone(&files))),
-            Box::new(Glob::new(Arc::clone(&files))),
-            Box::new(Grep::new(files)),
+        let tools: Vec<Arc<dyn Tool>> = vec![
+            Arc::new(ReadFile::new(Arc::clone(&files), None)),
+            Arc::new(write_file::tool(Arc::clone(&files))),
+            Arc::new(edit_file::tool(Arc::clone(&files))),
+            Arc::new(delete_file::tool(Arc::clone(&files))),
+            Arc::new(ListDir::new(Arc::clone(&files))),
+            Arc::new(Glob::new(Arc::clone(&files))),
+            Arc::new(Grep::new(files)),
         ];
         Self { _temp: temp, dir, outside, outside_snapshot, tools }
     }
@@ -653,8 +654,7 @@ fn check_races(time: Duration) {
                             _ => json!({ "path": path }),
                         };
                         tried += 1;
-                        let result = tool.run(&arguments, &mut |_| {});
-                        if let Ok(output) = result {
+                        if let Ok(output) = run_alone(tool.as_ref(), &arguments) {
                             done += 1;
                             let text = plain_text(&output.parts);
                             let told = text.contains(CANARY) || text.contains(CANARY_NAME);

@@ -113,8 +113,8 @@ impl SubagentPool {
     }
 
     /// The tool that starts sub-agents.
-    pub(crate) fn tool(&self) -> Box<dyn Tool> {
-        Box::new(Spawn::new(self.clone(), &own_profiles(&self.0.ctx)))
+    pub(crate) fn tool(&self) -> Arc<dyn Tool> {
+        Arc::new(Spawn::new(self.clone(), &own_profiles(&self.0.ctx)))
     }
 
     /// Begins the turn. Dropping the returned guard ends it.
@@ -258,8 +258,8 @@ fn own_profiles(ctx: &Context) -> Vec<(String, String)> {
 }
 
 /// The tool that starts sub-agents, for a command without a turn: it is described, and refuses to start any.
-pub(crate) fn tool_without_turn(ctx: &Context) -> Box<dyn Tool> {
-    Box::new(Spawn::new(NoTurn, &own_profiles(ctx)))
+pub(crate) fn tool_without_turn(ctx: &Context) -> Arc<dyn Tool> {
+    Arc::new(Spawn::new(NoTurn, &own_profiles(ctx)))
 }
 
 /// The absence of a turn, in which sub-agents could be started.

@@ -1,14 +1,10 @@
-//! The explanations that follow a failed command: what of it the sandbox refused or undid, and which flag grants it.
+//! The explanations that follow a failed command: what of it the sandbox refused, and which flag grants it.
 
 use super::{CommandEnd, ExecTool, git_guard};
-use crate::policy::Refusal;
 use crate::shell_quote::quote;
 use crate::sys::process;
-use crate::sys::sandbox::{Remedy, SandboxSpec, UndoneChange};
+use crate::sys::sandbox::SandboxSpec;
 use std::path::{Component, Path, PathBuf};
-
-/// The flag that permits changes of what programs and agents read on their own.
-const STARTUP_FLAG: &str = "--allow startup";
 
 /// The path in the git directory that git cannot change, as it says in `line`.
 fn protected_git_path(line: &str) -> &str {
@@ -17,110 +13,7 @@ fn protected_git_path(line: &str) -> &str {
     path.map_or(".git/config", |(path, _)| path.trim_matches(['\'', '"']))
 }
 
-/// The beginning of `line`, as much as a message can take.
-fn shorten(line: &str) -> String {
-    line.chars().take(80).collect()
-}
-
 impl ExecTool {
-    /// True if the user, who grants `flag`, allows that commands change `path`.
-    pub(super) fn is_allowed_by(&self, flag: &str, path: &Path) -> bool {
-        let scope = &self.files.file_scope;
-        match flag.strip_prefix("--write=") {
-            Some(granted) => scope.directory.join(granted) == path,
-            None => flag == STARTUP_FLAG && scope.is_project_file(path),
-        }
-    }
-
-    /// The refusal for a command that changed protected files, and whose output is `text`. The reason comes first: the output
-    /// may be long.
-    pub(super) fn undone_refusal(&self, text: &str, undone: &[UndoneChange]) -> Refusal {
-        let mut refusal = self.explain_undone(undone);
-        let text = text.trim_start_matches('\n');
-        if !text.is_empty() {
-            refusal.message.push_str(&format!("\n\n{text}"));
-        }
-        refusal
-    }
-
-    /// Explains, line by line, what became of changes of protected files.
-    pub(super) fn explain_undone(&self, undone: &[UndoneChange]) -> Refusal {
-        let show = |path: &Path| {
-            let directory = &self.files.file_scope.directory;
-            let shown = path.strip_prefix(directory).unwrap_or(path);
-            format!("`{}`", shown.display())
-        };
-        let mut lines: Vec<String> = Vec::new();
-        let mut say = |line: String| lines.push(line);
-        let is_project_file = |path: &Path| self.files.file_scope.is_project_file(path);
-        let (mut restored, mut kept_files) = (Vec::new(), Vec::new());
-        let mut undone_paths = undone.iter().filter(|change| change.remedy.is_ok());
-        let mut suggested_flag = undone_paths
-            .any(|change| is_project_file(&change.path))
-            .then(|| STARTUP_FLAG.to_owned());
-        for change in undone {
-            let path = show(&change.path);
-            match &change.remedy {
-                Ok(Remedy::Restored(kept)) => {
-                    restored.push(change.path.as_path());
-                    kept_files.extend(kept.as_deref().map(show));
-                }
-                Ok(Remedy::SetAside(other)) if is_project_file(&change.path) => say(format!(
-                    "{path} is read by programs and agents on their own, so it was renamed to {}; the user can allow it with \
-                     `{STARTUP_FLAG}`",
-                    show(other)
-                )),
-                Ok(Remedy::SetAside(other)) => say(format!(
-                    "{path} would start programs outside of this sandbox, so it was renamed to {}; the user can rename it back \
-                     after reading it",
-                    show(other)
-                )),
-                Ok(Remedy::LinesRemoved { lines: removed, whole }) => say(format!(
-                    "{} in {path} could make git start programs outside of this sandbox, so it was taken out; the whole file is \
-                     {}; the user can set it with `git config`",
-                    removed
-                        .iter()
-                        .map(|line| format!("`{}`", shorten(line)))
-                        .collect::<Vec<_>>()
-                        .join(", "),
-                    show(whole)
-                )),
-                Err(error) => say(format!(
-                    "commands may not change {path}, and it could not be restored ({error}): tell the user"
-                )),
-            }
-        }
-        if !restored.is_empty() {
-            // Only an existing path can be granted, and no path of our own.
-            let scope = &self.files.file_scope;
-            let is_own = |path: &Path| {
-                let mut own = scope.hidden.iter().chain(scope.read_only.iter());
-                own.any(|place| path.starts_with(place))
-            };
-            let existing = restored.iter().find(|path| path.exists() && !is_own(path));
-            suggested_flag = suggested_flag.or_else(|| {
-                existing.map(|path| format!("--write={}", show(path).trim_matches('`')))
-            });
-            let or_granted = suggested_flag.as_ref();
-            let or_granted =
-                or_granted.map(|flag| format!("; the user can grant it with `{flag}`"));
-            let paths: Vec<String> = restored.iter().map(|path| show(path)).collect();
-            say(format!(
-                "commands may not change {}, so it was restored; tell the user what to change in it{}",
-                paths.join(", "),
-                or_granted.unwrap_or_default()
-            ));
-            if !kept_files.is_empty() {
-                say(format!("what was written there is in {}", kept_files.join(", ")));
-            }
-            let of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
-            if !restored.iter().all(|path| of_git(path)) {
-                say("if git tracks such a file, it now shows it as changed or deleted: do not commit that, nor a file that was kept".into());
-            }
-        }
-        Refusal { message: lines.join("\n"), suggested_flag }
-    }
-
     /// Names the hosts that the proxy has refused since the last command, and the flag that permits the first.
     pub(super) fn explain_refused_hosts(&self) -> Option<(String, Option<String>)> {
         let refused = self.host_traffic.take_refused();

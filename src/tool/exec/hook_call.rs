@@ -1,5 +1,6 @@
 //! Runs a hook of the user in the sandbox of commands.
 
+use super::withheld::explain_undone;
 use super::{ExecTool, start_error};
 use crate::sys::process::{self, CommandResult, CommandSpec};
 use crate::sys::sandbox::SandboxSpec;
@@ -57,7 +58,8 @@ impl ExecTool {
         let (mut result, stderr) =
             finished.map_err(|error| start_error(&error, hook.timeout).message().to_owned())?;
         let undone = self.make_merges(std::mem::take(&mut result.undone));
-        let undone = (!undone.is_empty()).then(|| self.explain_undone(&undone).message);
+        let scope = &self.files.file_scope;
+        let undone = (!undone.is_empty()).then(|| explain_undone(scope, &undone).message);
         Ok(FinishedHook { result, stderr, undone })
     }
 }

@@ -5,6 +5,7 @@ use super::background_commands::{
     BackgroundCommand, BackgroundCommands, CommandState, add, check_count, unknown_id,
 };
 use super::output::format_output;
+use super::withheld::undone_refusal;
 use super::{CommandEnd, ExecTool, start_error};
 use crate::message::{ToolSpec, without_blanks};
 use crate::policy::tool_names::PROCESS;
@@ -12,7 +13,7 @@ use crate::sys::process::CommandSpec;
 use crate::sys::process::background::{self, BackgroundProcess};
 use crate::sys::process::server::ServerExit;
 use crate::sys::signal::Deadline;
-use crate::tool::{CallEffect, Tool, ToolError, ToolOutput, dangerous_command};
+use crate::tool::{Call, CallEffect, Tool, ToolError, ToolOutput, dangerous_command};
 use serde_json::Value;
 use std::io;
 use std::sync::Arc;
@@ -101,11 +102,8 @@ impl Tool for ProcessTool {
         CallEffect::Writes
     }
 
-    fn run(
-        &self,
-        arguments: &Value,
-        on_output: &mut dyn FnMut(&str),
-    ) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let Call { arguments, on_output, .. } = call;
         let id = arguments["id"].as_str().unwrap_or_default();
         let input = arguments["input"].as_str();
         self.precheck(arguments)?;
@@ -153,7 +151,8 @@ impl Tool for ProcessTool {
             text.push_str(&format!("\n({problem})"));
         }
         if !undone.is_empty() {
-            return Err(ToolError::DeniedDuringCall(self.exec.undone_refusal(&text, &undone)));
+            let refusal = undone_refusal(&self.exec.files.file_scope, &text, &undone);
+            return Err(ToolError::DeniedDuringCall { refusal, withheld: None });
         }
         Ok(ToolOutput { command_failed, ..text.into() })
     }

@@ -44,7 +44,7 @@ pub(super) fn guard_changes(
         Err(error) => error.message().to_owned(),
     };
     refusal.message.push_str(&format!("\n\n{text}"));
-    Err(ToolError::DeniedDuringCall(refusal))
+    Err(ToolError::DeniedDuringCall { refusal, withheld: None })
 }
 
 /// Tells what became of the changes.

@@ -15,17 +15,17 @@ pub mod result;
 mod server_tool;
 
 /// Builds the tools for everything that the servers offer.
-pub fn build_tools(context: &McpToolContext, offers: &ToolList) -> Vec<Box<dyn Tool>> {
+pub fn build_tools(context: &McpToolContext, offers: &ToolList) -> Vec<Arc<dyn Tool>> {
     let means = Arc::new(context.clone());
-    let mut tools: Vec<Box<dyn Tool>> = Vec::new();
+    let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
     for shown in &offers.tools {
-        tools.push(Box::new(ServerTool::new(&means, shown)));
+        tools.push(Arc::new(ServerTool::new(&means, shown)));
     }
     if !offers.resources.is_empty() {
-        tools.push(Box::new(resources_and_prompts::resource_tool(&means, &offers.resources)));
+        tools.push(Arc::new(resources_and_prompts::resource_tool(&means, &offers.resources)));
     }
     if !offers.prompts.is_empty() {
-        tools.push(Box::new(resources_and_prompts::prompt_tool(&means, &offers.prompts)));
+        tools.push(Arc::new(resources_and_prompts::prompt_tool(&means, &offers.prompts)));
     }
     tools
 }

@@ -5,8 +5,8 @@ use super::guarded_call::guard_changes;
 use crate::mcp::client::sampling::Sampler;
 use crate::mcp::sanitize;
 use crate::mcp::tool_list::ToolView;
-use crate::message::{ToolSpec, Usage};
-use crate::tool::{CallEffect, Tool, ToolError, ToolOutput, arguments};
+use crate::message::ToolSpec;
+use crate::tool::{Call, CallEffect, Tool, ToolError, ToolOutput, arguments};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -62,11 +62,8 @@ impl Tool for ServerTool {
         }
     }
 
-    fn run(
-        &self,
-        arguments: &Value,
-        on_output: &mut dyn FnMut(&str),
-    ) -> Result<ToolOutput, ToolError> {
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let Call { arguments, on_output, charges, .. } = call;
         let ToolView { server, tool, .. } = &self.view;
         let McpToolContext {
             catalog: roster, sampler, provenance: seen, allowed_hosts: free, ..
@@ -84,15 +81,12 @@ impl Tool for ServerTool {
                 on_output(&format!("{line}\n"));
             }
         };
-        let sampler = sampler.as_deref().map(|sampler| sampler as &dyn Sampler);
-        guard_changes(&self.context, server, || {
+        let result = guard_changes(&self.context, server, || {
+            let sampler = sampler.as_deref().map(|sampler| sampler as &dyn Sampler);
             let answer = roster.call(server, tool, arguments, sampler, &mut pass);
             to_output(&self.context, server, Some(tool), answer)
-        })
-    }
-
-    fn take_charges(&self) -> Vec<(Usage, Option<f64>)> {
-        let sampler = self.context.sampler.as_ref();
-        sampler.map_or_else(Vec::new, |sampler| sampler.take_charges())
+        });
+        charges.extend(sampler.iter().flat_map(|sampler| sampler.take_charges()));
+        result
     }
 }

@@ -91,7 +91,10 @@ impl WebAccess {
                 ToolError::Denied(refusal) if url != first => {
                     let message =
                         format!("`{first}` redirects to another address: {}", refusal.message);
-                    ToolError::DeniedDuringCall(Refusal { message, ..refusal })
+                    ToolError::DeniedDuringCall {
+                        refusal: Refusal { message, ..refusal },
+                        withheld: None,
+                    }
                 }
                 other => other,
             })
@@ -119,7 +122,10 @@ impl WebAccess {
                     });
                     grounds = admitted.map_err(|refusal| {
                         let message = format!("`{url}` redirects to `{next}`; {}", refusal.message);
-                        ToolError::DeniedDuringCall(Refusal { message, ..refusal })
+                        ToolError::DeniedDuringCall {
+                            refusal: Refusal { message, ..refusal },
+                            withheld: None,
+                        }
                     })?;
                     *url = next;
                 }
