@@ -149,6 +149,34 @@ pub struct HintedError {
     pub exit: Exit,
     pub cause: String,
     pub hint: Option<String>,
+    /// The step that the hint proposes, if another one is right elsewhere.
+    pub next_step: Option<NextStep>,
+}
+
+/// A next step that callers adapt to where they are. Its text is the hint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextStep {
+    /// A higher budget of the run, by this flag.
+    RaiseBudget(&'static str),
+    /// Less input: the context window is full.
+    ShortenInput,
+    /// The grant of a host, with its port if that is none of the web.
+    GrantHost(String),
+    /// An entry of this list in the config.
+    AddToConfig(&'static str),
+}
+
+impl fmt::Display for NextStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RaiseBudget(flag) => write!(f, "a higher `{flag}`"),
+            Self::ShortenInput => {
+                f.write_str("a shorter input, `--new`, or a model with a larger context window")
+            }
+            Self::GrantHost(host) => write!(f, "--net={host}"),
+            Self::AddToConfig(key) => f.write_str(key),
+        }
+    }
 }
 
 impl fmt::Display for HintedError {
@@ -161,7 +189,7 @@ impl std::error::Error for HintedError {}
 
 /// Creates an error with status `exit` and message `cause`.
 pub fn fail(exit: Exit, cause: impl Into<String>) -> anyhow::Error {
-    anyhow::Error::new(HintedError { exit, cause: cause.into(), hint: None })
+    anyhow::Error::new(HintedError { exit, cause: cause.into(), hint: None, next_step: None })
 }
 
 /// Creates an error like [`fail`] with a hint: a command, or a short sentence without a full stop.
@@ -170,20 +198,36 @@ pub fn fail_with_hint(
     cause: impl Into<String>,
     hint: impl Into<String>,
 ) -> anyhow::Error {
-    anyhow::Error::new(HintedError { exit, cause: cause.into(), hint: Some(hint.into()) })
+    anyhow::Error::new(HintedError {
+        exit,
+        cause: cause.into(),
+        hint: Some(hint.into()),
+        next_step: None,
+    })
 }
 
-/// Adapts `error` for an operation outside a turn: prefixes it with `operation`, and replaces a hint to `--new`, which
-/// does not apply there.
+/// Creates an error like [`fail_with_hint`], whose hint is that step.
+pub fn fail_with_step(exit: Exit, cause: impl Into<String>, step: NextStep) -> anyhow::Error {
+    anyhow::Error::new(HintedError {
+        exit,
+        cause: cause.into(),
+        hint: Some(step.to_string()),
+        next_step: Some(step),
+    })
+}
+
+/// Adapts `error` for an operation outside a turn: prefixes it with `operation`, and replaces a hint to shorten the input,
+/// which does not apply there.
 pub fn outside_turn(error: anyhow::Error, operation: &str) -> anyhow::Error {
     if error.is::<Stop>() {
         return error;
     }
     let (exit, cause) = (exit_for(&error), format!("{operation}: {error:#}"));
-    match hint_for(&error) {
-        None => fail(exit, cause),
-        Some(hint) if hint.contains("--new") => fail_with_hint(exit, cause, "again later"),
-        Some(hint) => fail_with_hint(exit, cause, hint),
+    match (hint_for(&error), next_step(&error)) {
+        (_, Some(NextStep::ShortenInput)) => fail_with_hint(exit, cause, "again later"),
+        (_, Some(step)) => fail_with_step(exit, cause, step.clone()),
+        (Some(hint), None) => fail_with_hint(exit, cause, hint),
+        (None, None) => fail(exit, cause),
     }
 }
 
@@ -231,6 +275,11 @@ pub fn hint_for(error: &anyhow::Error) -> Option<&str> {
         return Some("a longer `--timeout`");
     }
     error.downcast_ref::<HintedError>()?.hint.as_deref()
+}
+
+/// The step that the hint of `error` proposes, if it is one that callers adapt.
+pub fn next_step(error: &anyhow::Error) -> Option<&NextStep> {
+    error.downcast_ref::<HintedError>()?.next_step.as_ref()
 }
 
 #[cfg(test)]

@@ -106,6 +106,9 @@ impl AccessRules {
         if !self.addresses_us(chat, message.mentions_us) {
             return AccessDecision::Ignore;
         }
+        if from.is_unverified {
+            return AccessDecision::Refuse;
+        }
         match self.is_allowed(list, &from.id, from.name.as_deref()) {
             true => AccessDecision::Answer,
             false if chat.is_direct && self.pairs && list.is_empty() => AccessDecision::Pair,
@@ -176,7 +179,12 @@ mod tests {
     fn message(id: &str, name: &str, is_direct: bool) -> InboundMessage {
         InboundMessage {
             chat: Chat { id: "-5".into(), thread: None, is_direct },
-            from: Sender { id: id.into(), name: Some(name.into()), is_bot: false },
+            from: Sender {
+                id: id.into(),
+                name: Some(name.into()),
+                is_bot: false,
+                ..Sender::default()
+            },
             ..InboundMessage::default()
         }
     }

@@ -352,6 +352,7 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
             id: sender.to_owned(),
             name: text("senderNick").map(str::to_owned),
             is_bot: false,
+            ..Sender::default()
         },
         text: typed,
         quotes: quoted.into_iter().collect(),

@@ -320,7 +320,7 @@ impl InboxState {
     }
 
     fn add_refused(&mut self, sender: Sender, chat: String, at: i64) {
-        self.refused.retain(|earlier| earlier.sender.id != sender.id);
+        self.refused.retain(|earlier| !earlier.sender.is_same(&sender));
         self.refused.push(RefusedSender { sender, chat, last_at: at });
         let excess = self.refused.len().saturating_sub(MAX_REFUSED_SENDERS);
         self.refused.drain(..excess);

@@ -256,7 +256,7 @@ impl Chat {
 /// The sender of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sender {
-    /// The id that the service has verified.
+    /// The id, which the service has verified unless `is_unverified`.
     pub id: String,
     /// The user name without `@`, which can change hands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -264,6 +264,16 @@ pub struct Sender {
     /// True for a bot.
     #[serde(default)]
     pub is_bot: bool,
+    /// True if it is not verified that the message is from this sender.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unverified: bool,
+}
+
+impl Sender {
+    /// True if messages of both are from the same person, as far as that is verified.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.id == other.id && self.is_unverified == other.is_unverified
+    }
 }
 
 /// A message from a service. It is stored in the inbox in this form.

@@ -249,7 +249,12 @@ fn to_message(line: &Value) -> Result<InboundMessage, String> {
     let message = InboundMessage {
         is_unreadable: false,
         chat: Chat { id: chat, thread: optional("thread"), is_direct: line["direct"] != false },
-        from: Sender { id: from, name: optional("name"), is_bot: line["bot"] == true },
+        from: Sender {
+            id: from,
+            name: optional("name"),
+            is_bot: line["bot"] == true,
+            ..Sender::default()
+        },
         text: UserText::typed(optional("text").unwrap_or_default()),
         quotes: quotes.collect(),
         mentions_us: line["mention"] == true,

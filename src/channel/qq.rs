@@ -349,6 +349,7 @@ fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
             id: sender.to_owned(),
             name: author["username"].as_str().map(str::to_owned),
             is_bot: author["bot"] == true,
+            ..Sender::default()
         },
         text: UserText::typed(text),
         quotes: replied.into_iter().collect(),

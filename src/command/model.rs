@@ -297,7 +297,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     let quirks = quirks.describe();
     let label = choice.entry.map_or("", |entry| entry.label);
     let address = web_url::redact_url(&wire.address.current());
-    let key = wire.key.is_configured().then_some(&choice.key_label);
+    let key = wire.key.is_configured().then(|| choice.key_label.to_string());
     let fallbacks = &settings.models[1..];
     if as_json {
         let fallbacks: Vec<Value> = fallbacks
@@ -325,7 +325,7 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         ("address", address),
         ("format", choice.format.name().to_owned()),
         ("model", choice.model.clone()),
-        ("key", key.map_or("none", String::as_str).replace('`', "")),
+        ("key", key.as_deref().unwrap_or("none").replace('`', "")),
     ];
     rows.extend(facts.rows());
     rows.extend(quirks.into_iter().map(|words| ("quirk", words)));

@@ -112,12 +112,11 @@ impl Policy {
                 "Commands run with {shell} and are not sandboxed: they can change and access whatever the user can."
             );
         }
-        let (writes, has_net) = self.command_access();
-        let writes = match writes.strip_prefix("only ") {
-            Some(_) => format!("may write {writes}"),
-            None => format!("may write to {writes}"),
+        let writes = match self.command_places() {
+            Some(places) => format!("may write to {places} and a private $TMPDIR"),
+            None => "may write only a private $TMPDIR".to_owned(),
         };
-        let net = if has_net {
+        let net = if self.net == Net::Any {
             "use the network of the machine"
         } else if self.net.command_hosts().is_empty() {
             "reach no other machine and no server of this one: their only network is a loopback of their own, which they \
@@ -141,8 +140,11 @@ impl Policy {
         if self.sandbox == Sandbox::Off {
             return "not sandboxed: it can change and access whatever you can".into();
         }
-        let (writes, has_net) = self.command_access();
-        let net = if has_net {
+        let writes = match self.command_places() {
+            Some(places) => format!("{places} and a private $TMPDIR"),
+            None => "only a private $TMPDIR".to_owned(),
+        };
+        let net = if self.net == Net::Any {
             "the machine's network"
         } else if self.net.command_hosts().is_empty() {
             "no network but loopback of its own"
@@ -152,20 +154,11 @@ impl Policy {
         format!("in the sandbox: writes {writes}, {net}")
     }
 
-    /// The paths that commands may change, in words, and true if they may use the network.
-    fn command_access(&self) -> (String, bool) {
+    /// The paths that commands may change, but for their private directory; `None` if there are none.
+    fn command_places(&self) -> Option<String> {
         let written = self.file_scope.command_writable_places();
-        let places: Vec<String> = if self.reads_only {
-            Vec::new()
-        } else {
-            written.iter().map(|path| on_one_line(path)).collect()
-        };
-        let text = if places.is_empty() {
-            "only a private $TMPDIR".to_owned()
-        } else {
-            format!("{} and a private $TMPDIR", places.join(", "))
-        };
-        (text, self.net == Net::Any)
+        let is_any = !written.is_empty() && !self.reads_only;
+        is_any.then(|| written.iter().map(|path| on_one_line(path)).collect::<Vec<_>>().join(", "))
     }
 
     /// The policy for people, as pairs of label and value.

@@ -3,7 +3,7 @@
 
 use super::registry::model_info::Prices;
 use super::{Delta, DeltaSink, Provider, ProviderError, Request};
-use crate::error::{Exit, Stop, fail_with_hint};
+use crate::error::{Exit, NextStep, Stop, fail_with_step};
 use crate::format::format_dollars;
 use crate::ledger::{BudgetLimits, CallPurpose, Ledger, ModelCall, Reservation};
 use crate::message::{Message, MessagePart, Reply, Usage};
@@ -111,10 +111,10 @@ impl RunBudget {
         };
         match over {
             None => Ok(()),
-            Some((what, flag)) => Err(fail_with_hint(
+            Some((what, flag)) => Err(fail_with_step(
                 Exit::Budget,
                 format!("stopped by the budget of {what}"),
-                format!("a higher `{flag}`"),
+                NextStep::RaiseBudget(flag),
             )),
         }
     }

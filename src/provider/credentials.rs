@@ -2,7 +2,7 @@
 //! variable or a login. Keys are read once per run; a login's token is checked before each request, because it expires.
 
 use super::login::{self, LoginEndpoints, RequestCredentials};
-use super::registry::KeySource;
+use super::registry::{KeyLabel, KeySource};
 use crate::sys::clock::Clock;
 use crate::sys::http::Http;
 use crate::sys::secret::{self, Secret};
@@ -15,8 +15,8 @@ use std::sync::Mutex;
 /// A key that is resolved on first use.
 pub struct LazyCredentials {
     source: Option<KeySource>,
-    /// The source of the key, as a phrase for the message when the key is rejected.
-    pub source_label: String,
+    /// The source of the key, for the message when the key is rejected.
+    pub source_label: KeyLabel,
     /// The environment of the command.
     env: Vec<(String, String)>,
     logins: LoginStore,
@@ -35,7 +35,7 @@ impl LazyCredentials {
     /// A key from `source`; nothing is read yet.
     pub fn new(
         source: Option<KeySource>,
-        source_label: String,
+        source_label: KeyLabel,
         env: Vec<(String, String)>,
         logins: LoginStore,
     ) -> Self {
@@ -76,7 +76,7 @@ impl LazyCredentials {
 
     fn read(&self, place: &SecretPlace) -> Result<Secret> {
         let label = &self.source_label;
-        stored_secret::read(place, &self.env, label)
+        stored_secret::read(place, &self.env, &label.to_string())
             .with_context(|| format!("read the key from {label}"))
     }
 

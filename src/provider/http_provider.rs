@@ -327,7 +327,7 @@ impl HttpProvider {
             ))
         );
         if self.key.is_configured() {
-            let variable = self.key.source_label.strip_prefix('$').unwrap_or("API_KEY");
+            let variable = self.key.source_label.variable().unwrap_or("API_KEY");
             let value = self.key_value(&format!("${variable}"));
             command.push_str(&format!("  -H \"{}: {value}\" \\\n", self.key_header()));
         }

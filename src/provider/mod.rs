@@ -3,7 +3,7 @@
 //! Each wire format is a pair of pure translations around one HTTP exchange. Retries, recording and replay are wrappers
 //! around any provider. Sessions, tool implementations and terminals are left to other modules.
 
-use crate::error::{Exit, fail, fail_with_hint};
+use crate::error::{Exit, NextStep, fail, fail_with_hint, fail_with_step};
 use crate::event::Event;
 use crate::message::{Message, Reply, ToolSpec, Usage};
 use serde_json::Value;
@@ -253,11 +253,9 @@ impl ProviderError {
             Self::Unavailable(_) | Self::ServerFailed(_) | Self::Interrupted(_) => {
                 fail(Exit::Unavailable, cause)
             }
-            Self::ContextExceeded(_) => fail_with_hint(
-                Exit::BadInput,
-                cause,
-                "a shorter input, `--new`, or a model with a larger context window",
-            ),
+            Self::ContextExceeded(_) => {
+                fail_with_step(Exit::BadInput, cause, NextStep::ShortenInput)
+            }
             Self::KeyRejected(_) | Self::Forbidden(_) => fail(Exit::Refused, cause),
             Self::OutOfCredit(_) => fail_with_hint(
                 Exit::Refused,

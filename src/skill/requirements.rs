@@ -41,33 +41,44 @@ impl SkillRequirements {
 
     /// Describes the requirements, and marks those that are not met.
     pub fn describe(&self, checker: &RequirementChecker<'_>) -> Vec<String> {
-        let mark = |words: String, is_there: bool| {
-            if is_there { words } else { format!("{words} (missing)") }
+        let mark = |CheckedRequirement { name, is_met }| {
+            if is_met { name } else { format!("{name} (missing)") }
         };
-        let programs = self
-            .programs
-            .iter()
-            .map(|name| mark(format!("CLI: {name}"), checker.is_installed(name)));
-        let one_of = (!self.any_program.is_empty()).then(|| {
-            let is_there = self.any_program.iter().any(|name| checker.is_installed(name));
-            mark(format!("CLI: {}", self.any_program.join(" or ")), is_there)
-        });
-        let variables =
-            self.variables.iter().map(|name| mark(format!("ENV: {name}"), checker.is_set(name)));
-        let systems = (!self.systems.is_empty()).then(|| {
-            let is_there = self.systems.iter().any(|name| is_current_os(name));
-            mark(format!("OS: {}", self.systems.join(" or ")), is_there)
-        });
-        let all = programs.chain(one_of).chain(variables);
-        all.chain(systems).collect()
+        self.check(checker).into_iter().map(mark).collect()
     }
 
     /// Lists the requirements that are not met, as `CLI: gh`.
     pub(super) fn unmet(&self, checker: &RequirementChecker<'_>) -> Vec<String> {
-        let words = self.describe(checker).into_iter();
-        let missing = words.filter_map(|words| Some(words.strip_suffix(" (missing)")?.to_owned()));
-        missing.collect()
+        let unmet = self.check(checker).into_iter().filter(|requirement| !requirement.is_met);
+        unmet.map(|requirement| requirement.name).collect()
     }
+
+    fn check(&self, checker: &RequirementChecker<'_>) -> Vec<CheckedRequirement> {
+        let programs = self.programs.iter().map(|name| CheckedRequirement {
+            name: format!("CLI: {name}"),
+            is_met: checker.is_installed(name),
+        });
+        let one_of = (!self.any_program.is_empty()).then(|| CheckedRequirement {
+            name: format!("CLI: {}", self.any_program.join(" or ")),
+            is_met: self.any_program.iter().any(|name| checker.is_installed(name)),
+        });
+        let variables = self.variables.iter().map(|name| CheckedRequirement {
+            name: format!("ENV: {name}"),
+            is_met: checker.is_set(name),
+        });
+        let systems = (!self.systems.is_empty()).then(|| CheckedRequirement {
+            name: format!("OS: {}", self.systems.join(" or ")),
+            is_met: self.systems.iter().any(|name| is_current_os(name)),
+        });
+        programs.chain(one_of).chain(variables).chain(systems).collect()
+    }
+}
+
+/// A requirement, with its state on this machine.
+struct CheckedRequirement {
+    /// As `CLI: gh`.
+    name: String,
+    is_met: bool,
 }
 
 /// Checks requirements on this machine, each only once.

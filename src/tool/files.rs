@@ -249,18 +249,34 @@ impl Files {
         Ok(self.open_directory(given)?.1)
     }
 
+    /// As [`Self::directory`]; `None` if `given` is not a directory.
+    pub(super) fn find_directory(&self, given: &str) -> Result<Option<PathBuf>, ToolError> {
+        match self.try_open_directory(given) {
+            Ok((_, path)) => Ok(Some(path)),
+            Err(FileError::Io(error)) if error.kind() == ErrorKind::NotADirectory => Ok(None),
+            Err(error) => Err(self.explain_directory_error(given, error)),
+        }
+    }
+
     /// Opens the directory `given`. Returns its file descriptor and path.
     pub fn open_directory(&self, given: &str) -> Result<(File, PathBuf), ToolError> {
+        self.try_open_directory(given).map_err(|error| self.explain_directory_error(given, error))
+    }
+
+    fn try_open_directory(&self, given: &str) -> Result<(File, PathBuf), FileError> {
         self.follow(given, FileAccess::Read, FinalLink::Follow, |root, _, relative| {
             Ok(root.open_dir(relative)?)
         })
-        .map_err(|error| match error {
+    }
+
+    fn explain_directory_error(&self, given: &str, error: FileError) -> ToolError {
+        match error {
             FileError::Tool(failure) => failure,
             FileError::Io(error) if error.kind() == ErrorKind::NotADirectory => {
                 format!("`{given}` is not a directory").into()
             }
             FileError::Io(error) => self.explain_open_error(given, &error).into(),
-        })
+        }
     }
 
     /// The path of `given`, a regular file that may be read.

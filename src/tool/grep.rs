@@ -72,14 +72,10 @@ impl Grep {
 
     /// Collects the files to search; those that are hidden only if the call asks for them.
     fn collect_files(&self, given: &str, arguments: &Value) -> Result<SearchedFiles, ToolError> {
-        let dir = match self.files.directory(given) {
-            Ok(dir) => dir,
-            Err(ToolError::Failed(message)) if message.ends_with("is not a directory") => {
-                // `given` may be a link to the file; `read` resolves it.
-                let paths = vec![self.files.file(given)?];
-                return Ok(SearchedFiles { paths, is_cut: false, has_hidden: true });
-            }
-            Err(error) => return Err(error),
+        let Some(dir) = self.files.find_directory(given)? else {
+            // `given` may be a link to the file; `read` resolves it.
+            let paths = vec![self.files.file(given)?];
+            return Ok(SearchedFiles { paths, is_cut: false, has_hidden: true });
         };
         let ignored = arguments["all"] == true;
         let glob = arguments["glob"].as_str().unwrap_or_default();

@@ -93,6 +93,7 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
             id: sender.to_owned(),
             name: author["username"].as_str().map(str::to_owned),
             is_bot: author["bot"] == true || message["webhook_id"].is_string(),
+            ..Sender::default()
         },
         text,
         quotes,

@@ -55,6 +55,8 @@ enum ImapOutcome {
     Ok,
     /// `NO` or `BAD`, with the server's words.
     Refused(String),
+    /// As `Refused`, with a response code that says that it works again later (RFC 5530).
+    Busy(String),
 }
 
 impl ImapSession {
@@ -129,10 +131,8 @@ impl ImapSession {
         };
         match end {
             ImapOutcome::Ok => Ok(()),
-            ImapOutcome::Refused(cause) => match code_of(&cause).as_str() {
-                "UNAVAILABLE" | "INUSE" | "LIMIT" => Err(busy(cause)),
-                _ => Err(login.rejected(&cause)),
-            },
+            ImapOutcome::Refused(cause) => Err(login.rejected(&cause)),
+            ImapOutcome::Busy(cause) => Err(busy(cause)),
         }
     }
 
@@ -180,13 +180,11 @@ impl ImapSession {
             }
         })?;
         match end {
-            ImapOutcome::Refused(cause) => match code_of(&cause).as_str() {
-                "UNAVAILABLE" | "INUSE" | "LIMIT" => Err(busy(cause)),
-                _ => {
-                    let cause = format!("the mailbox `{mailbox}` cannot be opened: {cause}");
-                    Err(ChannelError::Misconfigured(cause))
-                }
-            },
+            ImapOutcome::Refused(cause) => {
+                let cause = format!("the mailbox `{mailbox}` cannot be opened: {cause}");
+                Err(ChannelError::Misconfigured(cause))
+            }
+            ImapOutcome::Busy(cause) => Err(busy(cause)),
             ImapOutcome::Ok if selected.uid_validity == 0 || selected.uid_next == 0 => {
                 let cause = "the server gives mail no lasting numbers (UIDVALIDITY and UIDNEXT)";
                 Err(ChannelError::Misconfigured(cause.to_owned()))
@@ -307,7 +305,9 @@ impl ImapSession {
         let mut has_news = false;
         while !has_news && self.connection.wait_until(end)? {
             let raw = self.read_response()?;
-            if let Some(ImapOutcome::Refused(cause)) = self.end_of(&tag, &raw) {
+            if let Some(ImapOutcome::Refused(cause) | ImapOutcome::Busy(cause)) =
+                self.end_of(&tag, &raw)
+            {
                 return Err(ChannelError::Unavailable(cause));
             }
             let raw = to_parsable(&raw);
@@ -335,7 +335,7 @@ impl ImapSession {
     ) -> Result<(), ChannelError> {
         match self.execute(line.as_bytes(), on_response)? {
             ImapOutcome::Ok => Ok(()),
-            ImapOutcome::Refused(cause) => {
+            ImapOutcome::Refused(cause) | ImapOutcome::Busy(cause) => {
                 let command = line.split(" (").next().unwrap_or_default();
                 Err(ChannelError::Unavailable(format!("{command}: {cause}")))
             }
@@ -379,10 +379,13 @@ impl ImapSession {
     fn end_of(&self, tag: &str, raw: &[u8]) -> Option<ImapOutcome> {
         let rest = raw.strip_prefix(tag.as_bytes())?.strip_prefix(b" ")?;
         if rest.to_ascii_uppercase().starts_with(b"OK") {
-            Some(ImapOutcome::Ok)
-        } else {
-            Some(ImapOutcome::Refused(self.connection.describe(rest)))
+            return Some(ImapOutcome::Ok);
         }
+        let cause = self.connection.describe(rest);
+        Some(match response_code(rest).as_deref() {
+            Some(b"UNAVAILABLE" | b"INUSE" | b"LIMIT") => ImapOutcome::Busy(cause),
+            _ => ImapOutcome::Refused(cause),
+        })
     }
 
     /// Reads a line with the literals in it.
@@ -432,13 +435,11 @@ fn literal_size(line: &[u8]) -> Option<usize> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The response code in a server's words, such as `AUTHENTICATIONFAILED` (RFC 5530).
-fn code_of(cause: &str) -> String {
-    let code = cause.split_once('[').and_then(|(_, rest)| {
-        let end = rest.find([']', ' '])?;
-        Some(rest[..end].to_ascii_uppercase())
-    });
-    code.unwrap_or_default()
+/// The code of a response such as `NO [AUTHENTICATIONFAILED] …`, in upper case (RFC 3501 §7.1).
+fn response_code(response: &[u8]) -> Option<Vec<u8>> {
+    let text = response.splitn(2, |byte| *byte == b' ').nth(1)?.strip_prefix(b"[")?;
+    let end = text.iter().position(|byte| matches!(byte, b']' | b' '))?;
+    Some(text[..end].to_ascii_uppercase())
 }
 
 fn busy(cause: String) -> ChannelError {
@@ -479,7 +480,7 @@ fn encode_mailbox(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{code_of, encode_mailbox, literal_size, parse, quoted, to_parsable};
+    use super::{encode_mailbox, literal_size, parse, quoted, response_code, to_parsable};
 
     #[test]
     fn names_and_texts_are_encoded() {
@@ -496,9 +497,9 @@ mod tests {
         assert_eq!(literal_size(b"* 1 FETCH (BODY[] ~{3}"), Some(3));
         assert_eq!(literal_size(b"* OK {x}"), None);
         assert_eq!(literal_size(b"* OK {3} "), None);
-        assert_eq!(code_of("NO [inuse] busy"), "INUSE");
-        assert_eq!(code_of("NO [X y] z"), "X");
-        assert_eq!(code_of("NO z"), "");
+        assert_eq!(response_code(b"NO [inuse] busy").as_deref(), Some(&b"INUSE"[..]));
+        assert_eq!(response_code(b"NO [X y] z").as_deref(), Some(&b"X"[..]));
+        assert_eq!(response_code(b"NO z [y]"), None);
     }
 
     #[test]
@@ -518,7 +519,7 @@ mod tests {
         crate::fuzz::check(seeds, |input, _| {
             parse(&to_parsable(input));
             literal_size(input);
-            code_of(&String::from_utf8_lossy(input));
+            response_code(input);
         });
     }
 }

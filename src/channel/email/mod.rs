@@ -371,10 +371,10 @@ impl Email {
             if self.access.allow_from.iter().any(|entry| entry == "*") {
                 return ignore(&reason);
             }
-            // No entry of a list is like this; `channel show` lists it among the refused senders.
-            // A forged mail must not stand for the real one with the same `Message-ID`.
-            message.from.id = format!("{sender}, not verified");
-            message.id = format!("{}/{}", message.from.id, message.id);
+            // `channel show` lists it among the refused senders. A forged mail must not stand for the real one with the same
+            // `Message-ID`.
+            message.from.is_unverified = true;
+            message.id = format!("unverified/{sender}/{}", message.id);
             message.from.name = Some(reason);
         }
         if self.access.decide(&message) != AccessDecision::Answer {

@@ -40,7 +40,12 @@ pub(super) fn to_message(
             thread: (!is_direct && has_topics).then(|| root.to_owned()),
             is_direct,
         },
-        from: Sender { id: from.to_owned(), name: None, is_bot: sender["sender_type"] != "user" },
+        from: Sender {
+            id: from.to_owned(),
+            name: None,
+            is_bot: sender["sender_type"] != "user",
+            ..Sender::default()
+        },
         text: typed,
         quotes: quotes.into_iter().collect(),
         mentions_us: is_mentioned(mentions, account) || content.contains(MENTION_OF_ALL),

@@ -114,6 +114,7 @@ impl PostReader<'_> {
                 id: sender.to_owned(),
                 name: None,
                 is_bot: is_prop("from_bot") || is_prop("from_webhook"),
+                ..Sender::default()
             },
             text: UserText::typed(text),
             quotes: Vec::new(),

@@ -78,7 +78,12 @@ impl PanelEntry {
         InboundMessage {
             id: self.id.clone(),
             chat: Chat { id: chat.to_owned(), thread: None, is_direct },
-            from: Sender { id: self.author.clone(), name: Some(self.name.clone()), is_bot: false },
+            from: Sender {
+                id: self.author.clone(),
+                name: Some(self.name.clone()),
+                is_bot: false,
+                ..Sender::default()
+            },
             text: self.text.clone(),
             quotes,
             sent_at: self.sent_at,

@@ -108,7 +108,12 @@ impl MessageReader<'_> {
         Some(InboundMessage {
             id: format!("{id}:{stamp}"),
             chat: Chat { id: id.clone(), thread: thread.map(str::to_owned), is_direct },
-            from: Sender { id: sender.to_owned(), name: None, is_bot: bot.is_some() },
+            from: Sender {
+                id: sender.to_owned(),
+                name: None,
+                is_bot: bot.is_some(),
+                ..Sender::default()
+            },
             text,
             quotes,
             is_unreadable: is_unreadable && !is_mention,

@@ -97,6 +97,7 @@ fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
             id: id.to_string(),
             name: from["username"].as_str().map(str::to_owned),
             is_bot: from["is_bot"] == true,
+            ..Sender::default()
         },
         text,
         quotes,

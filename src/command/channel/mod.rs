@@ -108,7 +108,10 @@ fn show(ctx: &Context, name: &str, json: bool) -> Result<Exit> {
     if json {
         let keys: Map<String, Value> = files.config.to_json();
         let refused = inbox.refused.iter().map(|refused| {
-            json!({ "id": refused.sender.id, "name": refused.sender.name, "chat": refused.chat })
+            json!({
+                "id": refused.sender.id, "verified": !refused.sender.is_unverified,
+                "name": refused.sender.name, "chat": refused.chat,
+            })
         });
         ctx.terminal.print_json(&json!({
             "name": name,
@@ -127,10 +130,9 @@ fn show(ctx: &Context, name: &str, json: bool) -> Result<Exit> {
     for refused in &inbox.refused {
         let user = refused.sender.name.as_deref().unwrap_or("no user name");
         let user = to_one_line(user);
-        text.push_str(&format!(
-            "refused sender {} ({user}) in chat {}\n",
-            refused.sender.id, refused.chat
-        ));
+        let id = &refused.sender.id;
+        let note = if refused.sender.is_unverified { ", not verified" } else { "" };
+        text.push_str(&format!("refused sender {id}{note} ({user}) in chat {}\n", refused.chat));
     }
     ctx.terminal.print(&text)?;
     Ok(Exit::Answered)

@@ -30,7 +30,7 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
     let choice = endpoint.as_ref().ok().map(|endpoint| &endpoint.choice);
     json!({
         "model": choice.map(|choice| &choice.model), "provider": choice.map(|choice| &choice.provider),
-        "key": choice.map(|choice| choice.key_label.replace('`', "")),
+        "key": choice.map(|choice| choice.key_label.to_string().replace('`', "")),
         "error": endpoint.as_ref().err().map(|error| format!("{error:#}")),
         "config": ctx.paths.config, "workspace": settings.workspace, "sessions": sessions,
         "context": context.as_ref().map(context_object), "memory": memory_object(memory), "cron": jobs_object(jobs),

@@ -88,7 +88,7 @@ fn endpoint_rows(endpoint: &Result<Endpoint>) -> Vec<StatusRow> {
             (
                 "key",
                 if wire.key.is_configured() {
-                    choice.key_label.replace('`', "")
+                    choice.key_label.to_string().replace('`', "")
                 } else {
                     "none".into()
                 },

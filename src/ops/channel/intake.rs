@@ -277,7 +277,7 @@ impl<'a> Intake<'a> {
 
     fn note_refusal(&mut self, message: &InboundMessage, inbox: &ChannelInbox) {
         let is_recent = inbox.state().refused.iter().any(|refused| {
-            refused.sender.id == message.from.id
+            refused.sender.is_same(&message.from)
                 && self.now - refused.last_at < REFUSAL_NOTE_INTERVAL_MILLIS
         });
         if !is_recent {

@@ -435,7 +435,7 @@ fn test_provider(input: &CheckContext) -> Result<CheckResult> {
     let way =
         model::require_price(way, model::has_budget(&settings).then_some(false), &mut |_| ())?;
     let key = if way.http_provider.key.is_configured() {
-        format!("key from {}", way.choice.key_label.replace('`', ""))
+        format!("key from {}", way.choice.key_label.to_string().replace('`', ""))
     } else {
         "no key".into()
     };

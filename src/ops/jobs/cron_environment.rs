@@ -127,8 +127,7 @@ pub(crate) fn endpoint_mismatch(
     let message = match (here, under_cron) {
         (Ok(here), Err(error)) => {
             let choice = &here.choice;
-            let from = choice.key_label.strip_prefix('$');
-            Some(match from {
+            Some(match choice.key_label.variable() {
                 Some(variable) => {
                     let provider = &choice.provider;
                     fix = Some(format!(

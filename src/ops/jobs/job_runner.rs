@@ -4,7 +4,7 @@
 use crate::cron::job::Job;
 use crate::cron::job_store::JobStore;
 use crate::cron::run_record::{JobDir, RunOutcome, RunRecord, RunUsage, Trigger};
-use crate::error::{Exit, exit_for, fail, fail_with_hint, hint_for};
+use crate::error::{Exit, NextStep, exit_for, fail, fail_with_hint, hint_for, next_step};
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::lifecycle;
@@ -150,7 +150,7 @@ impl JobRunner<'_> {
         // Cron mails this text, and the output of a command may contain keys.
         let cause = secret::redact_all(&cause).into_owned();
         let exit = exit_for(error);
-        let job_error = match adapt_hint(hint_for(error), exit, &job.id) {
+        let job_error = match adapt_hint(error, exit, &job.id) {
             Some(hint) => fail_with_hint(exit, cause, hint),
             None => fail(exit, cause),
         };
@@ -172,19 +172,21 @@ impl JobRunner<'_> {
     }
 }
 
-/// Adapts `hint` to a job, which has its limits from its own settings and cannot be resumed.
-fn adapt_hint(hint: Option<&str>, exit: Exit, id: &str) -> Option<String> {
-    let names = |flag: &str| hint.is_some_and(|hint| hint.contains(flag));
-    Some(match exit {
-        Exit::Timeout => format!("`nanobot cron edit {id} --timeout …` with a higher limit"),
-        Exit::Budget if names("--max-") => {
-            format!("`nanobot cron edit {id} --max-cost …` with a higher limit")
+/// The hint of `error` for a job, which has its limits from its own settings and cannot be resumed.
+fn adapt_hint(error: &anyhow::Error, exit: Exit, id: &str) -> Option<String> {
+    const STARTS_ANEW: &str = "nothing: the next run starts from the beginning";
+    match (exit, next_step(error), hint_for(error)) {
+        (Exit::Timeout, ..) => {
+            Some(format!("`nanobot cron edit {id} --timeout …` with a higher limit"))
         }
-        _ if exit == Exit::Unavailable && hint.is_none() || names("--new") => {
-            "nothing: the next run starts from the beginning".into()
+        (_, Some(NextStep::RaiseBudget(_)), _) => {
+            Some(format!("`nanobot cron edit {id} --max-cost …` with a higher limit"))
         }
-        _ => return hint.map(str::to_owned),
-    })
+        (_, Some(NextStep::ShortenInput), _) | (Exit::Unavailable, _, None) => {
+            Some(STARTS_ANEW.into())
+        }
+        (_, _, hint) => hint.map(str::to_owned),
+    }
 }
 
 /// Shortens `text` and hides keys in it, because others can read the place where it is stored.
@@ -199,23 +201,25 @@ pub(super) fn redact_and_shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::adapt_hint;
-    use crate::error::Exit;
+    use crate::error::{Exit, NextStep, Stop, exit_for, fail, fail_with_hint, fail_with_step};
 
     #[test]
     fn adapts_turn_hints_to_jobs() {
-        let check = |hint: Option<&str>, exit: Exit, expect: Option<&str>| {
-            assert_eq!(adapt_hint(hint, exit, "x").as_deref(), expect, "{hint:?} {exit:?}");
+        let check = |error: anyhow::Error, expect: Option<&str>| {
+            let exit = exit_for(&error);
+            assert_eq!(adapt_hint(&error, exit, "x").as_deref(), expect, "{error:?}");
         };
         let cost = Some("`nanobot cron edit x --max-cost …` with a higher limit");
-        check(Some("a higher `--max-cost`"), Exit::Budget, cost);
+        check(fail_with_step(Exit::Budget, "", NextStep::RaiseBudget("--max-cost")), cost);
         let usage = Some("`nanobot usage` to see the costs");
-        check(usage, Exit::Budget, usage);
+        check(fail_with_hint(Exit::Budget, "", "`nanobot usage` to see the costs"), usage);
         let time = Some("`nanobot cron edit x --timeout …` with a higher limit");
-        check(Some("a longer `--timeout`"), Exit::Timeout, time);
+        check(Stop(Exit::Timeout).into(), time);
         let nothing = Some("nothing: the next run starts from the beginning");
-        check(None, Exit::Unavailable, nothing);
-        check(Some("a shorter input, `--new`"), Exit::BadInput, nothing);
-        check(Some("nanobot login"), Exit::Refused, Some("nanobot login"));
-        check(None, Exit::Failed, None);
+        check(fail(Exit::Unavailable, ""), nothing);
+        check(fail_with_step(Exit::BadInput, "", NextStep::ShortenInput), nothing);
+        let login = fail_with_hint(Exit::Refused, "", "nanobot login");
+        check(login, Some("nanobot login"));
+        check(fail(Exit::Failed, ""), None);
     }
 }

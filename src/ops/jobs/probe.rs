@@ -57,7 +57,7 @@ fn probe_model(ctx: &Context, settings: &Settings) -> Result<Value> {
     };
     let key = way.http_provider.key.is_configured().then_some(&way.choice.key_label);
     Ok(json!({
-        "provider": way.choice.provider, "model": way.choice.model, "key": key.map(|place| place.replace('`', "")),
+        "provider": way.choice.provider, "model": way.choice.model, "key": key.map(|label| label.to_string().replace('`', "")),
         "renewed": is_renewed,
     }))
 }

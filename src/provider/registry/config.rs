@@ -2,6 +2,7 @@
 
 use crate::sys::secret::LazySecret;
 use serde_json::{Map, Value};
+use std::fmt;
 use std::path::PathBuf;
 
 /// The config of one provider.
@@ -27,4 +28,32 @@ pub enum KeySource {
     Command(String),
     /// A stored login, by its vendor's name.
     Login(&'static str),
+}
+
+/// The name of the place that a key is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyLabel {
+    /// An environment variable.
+    Variable(&'static str),
+    /// Any other place, as a phrase.
+    Phrase(String),
+}
+
+impl KeyLabel {
+    /// The name of the variable, if the key is in one.
+    pub fn variable(&self) -> Option<&'static str> {
+        match self {
+            Self::Variable(name) => Some(name),
+            Self::Phrase(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for KeyLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable(name) => write!(f, "${name}"),
+            Self::Phrase(text) => f.write_str(text),
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Selects the provider, address and model of a run. The rules are those of the Python program: a config made for it
 //! gives the same result. Our additions apply last: keys from environment variables and credentials.
 
-use super::config::{KeySource, ProviderConfig};
+use super::config::{KeyLabel, KeySource, ProviderConfig};
 use super::model_info::{self, ModelInfo, Prices};
 use super::provider_info::{ApiFormat, PrefixStripping, ProviderInfo, ProviderKind};
 use super::table::{PROVIDERS, find_provider, normalize_name};
@@ -39,8 +39,7 @@ pub struct SelectedProvider {
     /// The base URL without a trailing slash.
     pub base_url: String,
     pub key: Option<KeySource>,
-    /// The source of the key, as a phrase.
-    pub key_label: String,
+    pub key_label: KeyLabel,
     /// True if the address comes from the config.
     pub is_base_configured: bool,
     pub key_header: &'static str,
@@ -173,13 +172,13 @@ fn external_key(env: &Env, entry: &ProviderInfo) -> Option<ResolvedKey> {
             return Some(ResolvedKey {
                 key: KeySource::File(path),
                 kind: "credential",
-                label: format!("the credential `{variable}`"),
+                label: KeyLabel::Phrase(format!("the credential `{variable}`")),
             });
         }
         Some(ResolvedKey {
             key: KeySource::Secret(LazySecret::new(env.get(variable)?.trim())),
             kind: "variable",
-            label: format!("${variable}"),
+            label: KeyLabel::Variable(variable),
         })
     })
 }
@@ -189,8 +188,7 @@ struct ResolvedKey {
     key: KeySource,
     /// The kind of source, in one word.
     kind: &'static str,
-    /// The source, as a phrase.
-    label: String,
+    label: KeyLabel,
 }
 
 /// Finds the key of the provider `name`, which follows the rules of `entry` and has the address `base_url`.
@@ -205,7 +203,7 @@ fn resolve_key(
         return Some(ResolvedKey {
             key: KeySource::Login(entry.name),
             kind: "login",
-            label: format!("`nanobot provider login {}`", entry.name),
+            label: KeyLabel::Phrase(format!("`nanobot provider login {}`", entry.name)),
         });
     }
     if let Some(key) = &config.key {
@@ -216,7 +214,7 @@ fn resolve_key(
             KeySource::Login(name) => ("login", format!("`nanobot provider login {name}`")),
         };
         let key = key.clone();
-        return Some(ResolvedKey { key, kind: from, label: place });
+        return Some(ResolvedKey { key, kind: from, label: KeyLabel::Phrase(place) });
     }
     // A vendor's environment variable is sent only to that vendor's own host.
     let entry = entry.filter(|entry| {
@@ -263,7 +261,7 @@ pub fn provider_status(
     ProviderStatus {
         entry: own,
         base_url: base,
-        key: found.map(|ResolvedKey { kind: from, label: place, .. }| (from, place)),
+        key: found.map(|ResolvedKey { kind, label, .. }| (kind, label.to_string())),
         is_usable,
     }
 }
@@ -285,7 +283,7 @@ fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvi
     let (key, key_place) = match resolve_key(name, &block, rules, &base, input.env) {
         Some(ResolvedKey { key, label: place, .. }) => (Some(key), place),
         None if needs_key(rules, &base) => return Err(missing_key_error(name, rules)),
-        None => (None, "none".into()),
+        None => (None, KeyLabel::Phrase("none".into())),
     };
     let model = match entry {
         Some(entry) if !input.is_model_explicit => entry.default_model,

@@ -23,7 +23,7 @@ pub use connector::{connect_filtered, is_listening};
 pub use error::{ConnectError, ResponseTimeout, body_error_message};
 pub use network::{Network, NetworkDefaults};
 pub use redirect_listener::RedirectListener;
-pub use ssrf::{SSRF_ALLOWLIST_KEY, SsrfFilter};
+pub use ssrf::SsrfFilter;
 pub use stream::LineStream;
 pub use timeouts::HttpTimeouts;
 pub use websocket::{WEBSOCKET_TIMEOUTS, WebSocket, WebSocketEvent};

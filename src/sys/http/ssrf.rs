@@ -3,7 +3,7 @@
 //! A host name is refused if any of its addresses is not allowed, even if others are: the owner of a name can make it
 //! resolve to an internal address.
 
-use crate::error::{Exit, fail, fail_with_hint};
+use crate::error::{Exit, NextStep, fail, fail_with_step};
 use crate::sys::ip_ranges::{IpRange, is_public};
 use crate::sys::web_url::{self, port_or_default, to_uri, without_brackets};
 use anyhow::Context;
@@ -12,7 +12,7 @@ use ureq::http::Uri;
 use url::Url;
 
 /// The config key that allows non-public addresses.
-pub const SSRF_ALLOWLIST_KEY: &str = "tools.ssrfWhitelist";
+const SSRF_ALLOWLIST_KEY: &str = "tools.ssrfWhitelist";
 
 /// The addresses that a client may reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,16 +47,15 @@ pub struct SsrfFilter {
 #[error("{message}")]
 pub(super) struct AddressError {
     pub(super) message: String,
-    /// The flag or config key that would allow the address.
-    hint: Option<String>,
+    /// The step that would allow the address.
+    next_step: Option<NextStep>,
 }
 
 impl AddressError {
     pub(super) fn into_error(self) -> anyhow::Error {
-        let Self { message, hint } = self;
-        match hint {
-            Some(hint) => fail_with_hint(Exit::Refused, message, hint),
-            None => fail(Exit::Refused, message),
+        match self.next_step {
+            Some(step) => fail_with_step(Exit::Refused, self.message, step),
+            None => fail(Exit::Refused, self.message),
         }
     }
 
@@ -93,12 +92,12 @@ impl AddressPolicy {
             } else {
                 format!("`{host}` resolves to {address}, which is not a public address")
             };
-            return Err(AddressError { message, hint: None });
+            return Err(AddressError { message, next_step: None });
         }
         if uri.scheme_str() == Some("https") || (or_loopback && ips.all(is_allowed)) {
             Ok(())
         } else {
-            Err(AddressError { message: format!("`{uri}` does not use `https`"), hint: None })
+            Err(AddressError { message: format!("`{uri}` does not use `https`"), next_step: None })
         }
     }
 }
@@ -132,12 +131,12 @@ impl SsrfFilter {
         };
         let port = port_or_default(uri);
         let is_other_port = !web_url::WEB_PORTS.contains(&port);
-        let refuse = |message: String, hint: Option<String>| Err(AddressError { message, hint });
+        let refuse = |message, next_step| Err(AddressError { message, next_step });
         // The owner of a name controls its addresses, so the hint for a name is a range of addresses and not `--net`.
-        let allowlist_hint = || Some(SSRF_ALLOWLIST_KEY.to_owned());
+        let add_to_list = || Some(NextStep::AddToConfig(SSRF_ALLOWLIST_KEY));
         if web_url::is_local_name(host) && !may_be_allowed {
             let message = format!("`{host}` is a local host name");
-            return refuse(message, allowlist_hint());
+            return refuse(message, add_to_list());
         }
         for socket_address in addresses {
             let address = socket_address.ip();
@@ -149,16 +148,16 @@ impl SsrfFilter {
                 return if without_brackets(host).parse() == Ok(address) {
                     refuse(
                         format!("`{host}` is not a public address"),
-                        Some(if is_other_port {
-                            format!("--net={host}:{port}")
+                        Some(NextStep::GrantHost(if is_other_port {
+                            format!("{host}:{port}")
                         } else {
-                            format!("--net={host}")
-                        }),
+                            host.to_owned()
+                        })),
                     )
                 } else {
                     refuse(
                         format!("`{host}` resolves to {address}, which is not a public address"),
-                        allowlist_hint(),
+                        add_to_list(),
                     )
                 };
             }
@@ -174,7 +173,7 @@ impl SsrfFilter {
             && !may_be_allowed
         {
             let message = format!("port {port} of `{host}` is not a web port");
-            return refuse(message, Some(format!("--net={host}:{port}")));
+            return refuse(message, Some(NextStep::GrantHost(format!("{host}:{port}"))));
         }
         Ok(())
     }

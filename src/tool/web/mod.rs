@@ -10,15 +10,13 @@
 
 use super::ToolError;
 use crate::attach::pdf;
-use crate::error::{Exit, Stop, exit_for, hint_for};
+use crate::error::{Exit, NextStep, Stop, exit_for, next_step};
 use crate::message::addresses;
 use crate::policy::provenance::{AddressTrust, AllowedHosts, ProvenanceTracker};
 use crate::policy::{Policy, PolicyDecision, Refusal};
 use crate::shell_quote::quote;
 use crate::sys::env::Env;
-use crate::sys::http::{
-    Http, HttpTimeouts, Network, Response, SSRF_ALLOWLIST_KEY, SsrfFilter, body_error_message,
-};
+use crate::sys::http::{Http, HttpTimeouts, Network, Response, SsrfFilter, body_error_message};
 use crate::sys::input::image_type;
 use crate::sys::ip_ranges::IpRange;
 use crate::sys::secret::{LazySecret, contains_key};
@@ -281,16 +279,13 @@ fn fetch_error(url: &Url, error: &anyhow::Error) -> ToolError {
         return format!("`{url}` cannot be fetched: {error:#}").into();
     }
     let message = format!("`{url}` is not fetched: {error:#}");
-    ToolError::Denied(match hint_for(error) {
-        Some(SSRF_ALLOWLIST_KEY) => Refusal::new(format!(
-            "{message}; to allow it, the user adds its address to `{SSRF_ALLOWLIST_KEY}` in the config file"
+    ToolError::Denied(match next_step(error) {
+        Some(NextStep::AddToConfig(key)) => Refusal::new(format!(
+            "{message}; to allow it, the user adds its address to `{key}` in the config file"
         )),
-        flag => Refusal {
-            message,
-            suggested_flag: flag.map(|flag| match flag.split_once('=') {
-                Some((name, host)) => format!("{name}={}", quote(host)),
-                None => flag.to_owned(),
-            }),
-        },
+        Some(NextStep::GrantHost(host)) => {
+            Refusal { message, suggested_flag: Some(format!("--net={}", quote(host))) }
+        }
+        _ => Refusal::new(message),
     })
 }
