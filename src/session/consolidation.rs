@@ -195,7 +195,7 @@ pub fn read_range(
     } = tail.metadata.session_metadata();
     let origin =
         if left.iter().any(|(_, end)| next.from < *end) { origin_left_by_new } else { origin };
-    let Some(start) = find_message_offset(&file, &path, (size, tail.count), next.from)? else {
+    let Some(start) = find_message_offset(&file, &path, size, tail.count, next.from)? else {
         return Ok(None);
     };
     let mut reader = BufReader::with_capacity(256 << 10, &file);
@@ -240,7 +240,8 @@ pub fn read_range(
 fn find_message_offset(
     file: &File,
     path: &Path,
-    (size, count): (u64, usize),
+    size: u64,
+    count: usize,
     index: usize,
 ) -> Result<Option<u64>> {
     if index >= count {

@@ -157,15 +157,15 @@ impl SessionStats {
 }
 
 impl SessionMetadata {
-    /// Ends the conversation, of which the messages in `range` are still to be consolidated.
-    pub(super) fn begin_conversation(&mut self, range: (usize, usize)) {
+    /// Ends the conversation, of which the messages in `from..to` are still to be consolidated.
+    pub(super) fn begin_conversation(&mut self, from: usize, to: usize) {
         self.undo_notes.clear();
         let ended = self.origin.replace(RecordedOrigin::default());
         let left = self.origin_left_by_new.take();
         let left = left.filter(|_| !self.ranges_left_by_new.is_empty());
         self.origin_left_by_new = ended.into_iter().chain(left).max_by_key(|it| it.level);
-        if range.0 < range.1 {
-            self.ranges_left_by_new.push(range);
+        if from < to {
+            self.ranges_left_by_new.push((from, to));
         }
     }
 

@@ -640,8 +640,8 @@ impl Session {
         match &mut self.log {
             Some(log) if log.file.is_some() => {
                 log.write_closing_line(&self.key, &[], &closing, &|metadata, count| {
-                    let left = (metadata.last_consolidated, count);
-                    metadata.update_session_metadata(|kept| kept.begin_conversation(left));
+                    let from = metadata.last_consolidated;
+                    metadata.update_session_metadata(|kept| kept.begin_conversation(from, count));
                     metadata.set_consolidated(count);
                     metadata.summary_offset = None;
                 })

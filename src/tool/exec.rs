@@ -226,7 +226,8 @@ impl ExecTool {
         let reach = &self.files.file_scope;
         let mut fence = sandbox_spec::for_scope(
             reach,
-            (&self.tools, &self.programs),
+            &self.tools,
+            &self.programs,
             if self.containment.has_network {
                 NetworkAccess::Machine
             } else {
@@ -362,7 +363,7 @@ impl Tool for ExecTool {
         if is_background {
             return self.start_in_background(command, &spec);
         }
-        self.run_to_end(command, (spec, signing), call.on_output)
+        self.run_to_end(command, spec, signing, call.on_output)
     }
 
     fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
@@ -430,7 +431,8 @@ impl ExecTool {
     fn to_output(
         &self,
         command: &str,
-        (finished, output): (process::CommandResult, &CapturedText),
+        finished: process::CommandResult,
+        output: &CapturedText,
         timeout: Duration,
     ) -> Result<ToolOutput, ToolError> {
         let mut text = format_output(output, self.capture_bytes);

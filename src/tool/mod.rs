@@ -341,7 +341,7 @@ impl Toolbox {
         let (outcome, parts) = match self.prepare(call, cut) {
             Err(message) => (ToolOutcome::Skipped, vec![MessagePart::Text(message)]),
             Ok((tool, arguments)) => {
-                let run = || self.execute((call, &mut attempt), tool, &arguments, hiding);
+                let run = || self.execute(call, &mut attempt, tool, &arguments, hiding);
                 match panic_report::catch(run) {
                     Ok(Ok(output)) => {
                         unsuccessful = output.command_failed;
@@ -404,19 +404,20 @@ impl Toolbox {
     /// Makes the call if the policy allows it, or if the user approves, with the hooks before and after it.
     fn execute(
         &self,
-        (call, attempt): (&ToolCall, &mut CallAttempt),
+        call: &ToolCall,
+        attempt: &mut CallAttempt,
         tool: &dyn Tool,
         arguments: &Value,
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
         let Some(hooks) = &self.hooks else {
-            return self.execute_decided((call, attempt), tool, arguments, None, on_output);
+            return self.execute_decided(call, attempt, tool, arguments, None, on_output);
         };
         let check = |arguments: &Value| tool.parse_arguments(arguments);
         let before = hooks.before_call(call, arguments, &check)?;
         let arguments = before.arguments.as_ref().unwrap_or(arguments);
-        let case = (call, &mut *attempt);
-        let mut result = self.execute_decided(case, tool, arguments, before.approval, on_output);
+        let mut result =
+            self.execute_decided(call, attempt, tool, arguments, before.approval, on_output);
         let (text, failed) = match &result {
             Ok(output) => (plain_text(&output.parts), output.command_failed),
             Err(ToolError::Failed(text)) => (text.clone(), true),
@@ -437,7 +438,8 @@ impl Toolbox {
     /// approve it.
     fn execute_decided(
         &self,
-        (call, attempt): (&ToolCall, &mut CallAttempt),
+        call: &ToolCall,
+        attempt: &mut CallAttempt,
         tool: &dyn Tool,
         arguments: &Value,
         hook_question: Option<Refusal>,

@@ -39,7 +39,8 @@ impl InstalledTools {
 /// There are too many home directories to close.
 pub fn for_scope(
     file_scope: &FileScope,
-    (tools, programs): (&InstalledTools, &[PathBuf]),
+    tools: &InstalledTools,
+    programs: &[PathBuf],
     network: NetworkAccess,
     startup_names: &[&str],
 ) -> io::Result<SandboxSpec> {
@@ -266,7 +267,7 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
         ..FileScope::default()
     };
     let mut fence =
-        for_scope(&reach, (tools, &[]), NetworkAccess::Machine, &protected_from_servers())?;
+        for_scope(&reach, tools, &[], NetworkAccess::Machine, &protected_from_servers())?;
     // Changes are not reverted afterwards, so mounts must protect these too.
     fence.protected.extend(collect_protected(&fence.writable, &git_paths::nested_protected_paths));
     let own = [scope.state_dir.clone(), scope.temp_dir.clone()];

@@ -50,14 +50,15 @@ impl ExecTool {
             sandbox: fence,
             input: Some(input.as_bytes().to_vec()),
         };
-        self.run_to_end(&shown, (spec, None), on_output)
+        self.run_to_end(&shown, spec, None, on_output)
     }
 
     /// Runs a command, which `command` denotes, to its end. Until then `signing` signs for it.
     pub(super) fn run_to_end(
         &self,
         command: &str,
-        (mut spec, signing): (CommandSpec, Option<SigningListener>),
+        mut spec: CommandSpec,
+        signing: Option<SigningListener>,
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
         let timeout = spec.timeout;
@@ -70,6 +71,6 @@ impl ExecTool {
         drop(signing);
         let finished = finished.map_err(|error| start_error(&error, timeout))?;
         on_output(&output.end());
-        self.to_output(command, (finished, &output.take()), timeout)
+        self.to_output(command, finished, &output.take(), timeout)
     }
 }

@@ -101,7 +101,7 @@ impl Signer {
         let key = key.ok_or("the user's git config has no `user.signingkey`")?;
         let signature = match format {
             "ssh" => self.sign_with_ssh(&config, key, payload, hidden)?,
-            _ => self.sign_with_gpg(&config, (format, key), payload, hidden)?,
+            _ => self.sign_with_gpg(&config, format, key, payload, hidden)?,
         };
         let SignedObject { kind, title } = object;
         let title = title.replace(char::is_control, "?");
@@ -129,7 +129,8 @@ impl Signer {
     fn sign_with_gpg(
         &self,
         config: &BTreeMap<String, String>,
-        (format, key): (&str, &str),
+        format: &str,
+        key: &str,
         payload: &[u8],
         hidden: Option<&HiddenPlaces>,
     ) -> Result<Vec<u8>, String> {

@@ -137,7 +137,7 @@ impl Proxy {
         let done = match request::parse(&head) {
             Ok(ProxyRequest::Tunnel(target)) => self.tunnel(&mut client, &target, rest, deadline),
             Ok(ProxyRequest::Plain { target, head, body_bytes }) => {
-                self.send_plain(&mut client, &target, &head, (rest, body_bytes))
+                self.send_plain(&mut client, &target, &head, &rest, body_bytes)
             }
             Err(refused) => Err(refused),
         };
@@ -187,7 +187,8 @@ impl Proxy {
         client: &mut TcpStream,
         target: &Target,
         head: &[u8],
-        (first, body_bytes): (Vec<u8>, u64),
+        first: &[u8],
+        body_bytes: u64,
     ) -> Result<(), RefusedRequest> {
         let (mut host, _) = self.connect(target)?;
         let name = name_of(target);
@@ -196,7 +197,7 @@ impl Proxy {
             client.set_read_timeout(None)?;
             host.write_all(head)?;
             // No more than this one request.
-            let body = (&first[..]).chain(client.try_clone()?).take(body_bytes);
+            let body = first.chain(client.try_clone()?).take(body_bytes);
             self.copy(body, &mut host, |usage, count| usage.sent_bytes += count, &name)?;
             self.copy(&host, client, |usage, count| usage.received_bytes += count, &name)?;
             client.shutdown(Shutdown::Both)
