@@ -1,4 +1,4 @@
-//! Paths in messages between processes of this program, and in stored policies: as text where they are text, else as bytes.
+//! Paths in messages between processes of this program, and in files of ours: as text where they are text, else as bytes.
 //! What `serde` does with a path fails for one that is not UTF-8.
 
 use serde::de::{SeqAccess, Visitor};

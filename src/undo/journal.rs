@@ -3,8 +3,8 @@
 //! Because each line precedes its change, an interruption at any point leaves no change unrecorded. An incomplete last
 //! line belongs to a change that was not made.
 
-use super::path_text;
 use crate::sys::durable_file;
+use crate::sys::wire_paths;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ pub struct TurnInfo {
     /// The session's key.
     pub session: String,
     /// The working directory of the turn.
-    #[serde(with = "path_text")]
+    #[serde(with = "wire_paths::path")]
     pub directory: PathBuf,
     /// The directory in which the program was started.
-    #[serde(rename = "from", with = "path_text")]
+    #[serde(rename = "from", with = "wire_paths::path")]
     pub started_in: PathBuf,
     /// Local time of the turn.
     pub time: String,
@@ -40,7 +40,7 @@ pub enum RestorableState {
         mode: u32,
     },
     Link {
-        #[serde(with = "path_text")]
+        #[serde(with = "wire_paths::path")]
         target: PathBuf,
     },
     Directory {
@@ -75,9 +75,9 @@ pub(super) enum JournalLine {
     Turn(TurnInfo),
     /// This directory is about to be created.
     #[serde(rename = "made")]
-    CreatedDirectory(#[serde(with = "path_text")] PathBuf),
+    CreatedDirectory(#[serde(with = "wire_paths::path")] PathBuf),
     Change {
-        #[serde(with = "path_text")]
+        #[serde(with = "wire_paths::path")]
         path: PathBuf,
         /// The state of the path before this turn's first change of it; present only in the first line about the path.
         #[serde(rename = "was", skip_serializing_if = "Option::is_none")]

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 pub mod command_changes;
 pub mod journal;
-mod path_text;
 pub mod restore;
 
 use command_changes::{CommandChange, DirectorySnapshot};
