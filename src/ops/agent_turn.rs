@@ -8,11 +8,10 @@ use crate::event::{Event, StopReason};
 use crate::ledger::CallPurpose;
 use crate::message::user_text::UserText;
 use crate::message::{MessagePart, UserMessage};
-use crate::ops::after_turn::{self, PostTurnWork};
 use crate::ops::context::{Context, report_error};
 use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
-use crate::ops::{connection_test, dry_run, model};
+use crate::ops::{connection_test, model};
 use crate::options::turn::TurnOptions;
 use crate::provider::ProviderError;
 use crate::provider::registry::SelectedProvider;
@@ -24,19 +23,24 @@ use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use crate::sys::terminal::Terminal;
 use crate::turn::ending::{DECLINED, Ending, exit_status};
+use after_turn::PostTurnWork;
 use anyhow::{Context as _, Result};
 use origin::{ChatTurn, InteractiveContext, JobTurn, TurnOrigin};
 use request::{ChatCommand, TurnRequest};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
+pub(crate) mod after_turn;
 mod conversation;
+pub(crate) mod dry_run;
 pub(crate) mod execute;
+pub(crate) mod git_facts;
 mod message_size;
 pub(crate) mod origin;
 pub(crate) mod prepare;
 mod request;
 mod stop;
+pub(crate) mod tool_usage;
 
 /// Time for a provider's list of models, for which a person waits.
 const MODEL_LIST_TIMEOUT: Duration = Duration::from_secs(5);

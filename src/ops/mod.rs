@@ -2,7 +2,6 @@
 //! functions here. Printing and prompting are passed in by the caller; nothing here depends on command-line types.
 
 pub(crate) mod acp;
-pub(crate) mod after_turn;
 pub(crate) mod agent_turn;
 pub(crate) mod approval_text;
 pub(crate) mod change_preview;
@@ -14,8 +13,6 @@ pub mod context;
 pub(crate) mod context_window;
 pub(crate) mod default_session;
 pub(crate) mod doctor;
-pub(crate) mod dry_run;
-pub(crate) mod git_facts;
 pub(crate) mod hooks;
 pub(crate) mod interactive_approval;
 pub(crate) mod jobs;
@@ -46,7 +43,6 @@ pub(crate) mod skills;
 pub(crate) mod subagent_setup;
 pub(crate) mod subagents;
 pub(crate) mod system_prompt;
-pub(crate) mod tool_usage;
 pub(crate) mod toolset;
 pub(crate) mod turn_setup;
 pub(crate) mod uninstall;

@@ -2,9 +2,9 @@
 
 use crate::cli::mcp::{McpAddArgs, TransportArg};
 use crate::error::{Exit, fail, fail_with_hint};
+use crate::ops::agent_turn::tool_usage::find_server;
 use crate::ops::context::Context;
 use crate::ops::mcp_servers::allow_rule;
-use crate::ops::tool_usage::find_server;
 use crate::policy::rule::{PolicyRule, RuleEffect};
 use crate::settings::Config;
 use crate::settings::expand::has_reference;

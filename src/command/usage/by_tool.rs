@@ -3,9 +3,9 @@
 
 use crate::cli::usage::UsageGroup;
 use crate::ledger::tool_usage::{ToolUsage, ToolUsageEntry, ToolUsageLog};
+use crate::ops::agent_turn::tool_usage;
 use crate::ops::context::Context;
 use crate::ops::since::SinceFilter;
-use crate::ops::tool_usage;
 use crate::report::columns::{Column, Side, format_table};
 use crate::sys::terminal::sanitize;
 use anyhow::Result;

@@ -1,10 +1,10 @@
 //! MCP servers and skills that are offered to the model but that no recent run has used.
 
 use crate::ledger::tool_usage::ToolUsageLog;
+use crate::ops::agent_turn::tool_usage::find_server;
 use crate::ops::context::Context;
 use crate::ops::since::SinceFilter;
 use crate::ops::skills::{self, SkillsSummary};
-use crate::ops::tool_usage::find_server;
 use crate::options::value::Since;
 use crate::settings::Settings;
 use crate::skill::SkillSource;
