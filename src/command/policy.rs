@@ -4,7 +4,7 @@ use crate::cli::policy::{ExplainArgs, PolicyCommand as Command};
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::Origin;
 use crate::ops::context::Context;
-use crate::ops::toolset;
+use crate::ops::turn_setup::toolset;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::options::grants::Grants;
 use crate::policy::call_files::{file_access, files_of_call};

@@ -7,7 +7,7 @@ use crate::ops::context::Context;
 use crate::ops::doctor::jobs_summary::JobsSummary;
 use crate::ops::doctor::overview::{ContextUse, MemoryState, Overview, RunScope};
 use crate::ops::doctor::unused_tools::{USAGE_DAYS, UnusedTools};
-use crate::ops::toolset::can_write;
+use crate::ops::turn_setup::toolset::can_write;
 use crate::policy::Sandbox;
 use crate::sys::sandbox;
 use serde_json::{Value, json};

@@ -13,7 +13,7 @@ use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::unseen_answers;
 use crate::ops::model::Endpoint;
-use crate::ops::toolset::can_write;
+use crate::ops::turn_setup::toolset::can_write;
 use crate::policy::Sandbox;
 use crate::report::columns::hanging_indent;
 use crate::report::meter::{draw_meter, format_percent};

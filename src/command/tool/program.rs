@@ -4,7 +4,7 @@ use crate::cli::policy::ProgramLanguage;
 use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::permissions::{self, WorkspacePlace};
-use crate::ops::programs;
+use crate::ops::turn_setup::programs;
 use crate::options::grants::Grants;
 use crate::settings::Config;
 use crate::sys::durable_file;

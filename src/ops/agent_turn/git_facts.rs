@@ -2,8 +2,8 @@
 
 use crate::message::{Message, Origin, plain_text, tagged_block};
 use crate::ops::context::Context;
-use crate::ops::toolset::exec_tool;
 use crate::ops::turn_setup::TurnSetup;
+use crate::ops::turn_setup::toolset::exec_tool;
 use crate::policy::net::Net;
 use crate::policy::{Policy, Sandbox};
 use crate::settings::Settings;

@@ -4,7 +4,7 @@ use crate::history::head_and_tail::head_and_tail;
 use crate::history::subagent_refs;
 use crate::ledger::CallPurpose;
 use crate::ops::model::ModelHandle;
-use crate::ops::shared_state::SharedState;
+use crate::ops::turn_setup::shared_state::SharedState;
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
 use crate::settings::Settings;

@@ -2,8 +2,8 @@
 
 use crate::ops::context::Context;
 use crate::ops::permissions::{self, WorkspacePlace};
-use crate::ops::shared_state::SharedState;
-use crate::ops::toolset::{CronToolParts, all_tools};
+use crate::ops::turn_setup::shared_state::SharedState;
+use crate::ops::turn_setup::toolset::{CronToolParts, all_tools};
 use crate::options::grants::Grants;
 use crate::policy::Policy;
 use crate::policy::profile::Profile;

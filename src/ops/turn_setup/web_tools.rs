@@ -1,8 +1,8 @@
 //! The web tools of a run, and their inputs: the hosts they may reach, and the content read so far.
 
 use crate::ops::context::Context;
-use crate::ops::mcp_tools::McpTools;
-use crate::ops::shared_state::SharedState;
+use crate::ops::turn_setup::mcp_tools::McpTools;
+use crate::ops::turn_setup::shared_state::SharedState;
 use crate::policy::net::Net;
 use crate::policy::provenance::{ProvenanceTracker, TrustContext};
 use crate::policy::{Policy, Sandbox};

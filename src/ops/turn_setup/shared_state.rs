@@ -1,7 +1,7 @@
 //! State shared by a turn and its sub-agents.
 
 use crate::ops::hooks::Hooks;
-use crate::ops::mcp_tools::McpTools;
+use crate::ops::turn_setup::mcp_tools::McpTools;
 use crate::policy::Policy;
 use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
 use crate::report::json::HostConnections;

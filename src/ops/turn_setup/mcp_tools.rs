@@ -10,7 +10,7 @@ use crate::ops::mcp_budget::apply_budget;
 use crate::ops::mcp_sampling::TurnSampler;
 use crate::ops::mcp_sandbox;
 use crate::ops::model::ModelHandle;
-use crate::ops::setup_input::SetupInput;
+use crate::ops::turn_setup::setup_input::SetupInput;
 use crate::policy::Policy;
 use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
 use crate::policy::rule::Pattern;

@@ -1,9 +1,9 @@
 //! Builds the tools and the system prompt of a sub-agent.
 
 use crate::ops::context::Context;
-use crate::ops::shared_state::SharedState;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
-use crate::ops::toolset::{all_tools, can_write};
+use crate::ops::turn_setup::shared_state::SharedState;
+use crate::ops::turn_setup::toolset::{all_tools, can_write};
 use crate::policy::Policy;
 use crate::policy::profile::Profile;
 use crate::prompt::{self, DirectoryAccess, PromptInput};

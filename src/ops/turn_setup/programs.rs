@@ -8,7 +8,7 @@
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::plain_text;
 use crate::ops::context::Context;
-use crate::ops::toolset::exec_tool;
+use crate::ops::turn_setup::toolset::exec_tool;
 use crate::policy::file_scope::FileAccess;
 use crate::policy::net::Net;
 use crate::policy::{Policy, tool_names};

@@ -2,8 +2,8 @@
 
 use crate::ops::changeable_places::changeable_places;
 use crate::ops::context::Context;
-use crate::ops::shared_state::SharedState;
-use crate::ops::web_tools;
+use crate::ops::turn_setup::shared_state::SharedState;
+use crate::ops::turn_setup::web_tools;
 use crate::policy::file_scope::FileScope;
 use crate::policy::net::Net;
 use crate::policy::tool_names::{APPLY_PATCH, PROCESS};
