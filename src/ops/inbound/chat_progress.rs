@@ -6,7 +6,7 @@ use crate::channel::{ChannelError, Destination};
 use crate::event::Event;
 use crate::message::{Reply, ToolCall};
 use crate::ops::channel::open_channel::ChannelFiles;
-use crate::ops::channel::poll_run::PolledChannel;
+use crate::ops::inbound::poll_run::PolledChannel;
 use crate::report::EventObserver;
 use serde_json::Value;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
