@@ -21,11 +21,11 @@
 //!              └ event.rs → report.rs → sys/terminal                               what a person or a program sees
 //! ```
 //!
-//! A line of the crontab goes `main → lib → command/parse (without clap) → command/cron/run → ops/jobs/trigger →
+//! A line of the crontab goes `main → lib → command/parse (without clap) → command/cron/run → ops/job_runs/trigger →
 //! scheduled_run → job_run → ops/agent_turn`; `ops/jobs/delivery` sends the answer, `job_runner` keeps the record.
 //!
-//! A message of a chat goes `ops/channel/poll → channel (a service) → intake (access, inbox) → work_queue → answer →
-//! ops/agent_turn`, and its answer back through `delivery`; messages that answer none go through `outbox`. `ops/pipe` does
+//! A message of a chat goes `ops/inbound/poll → channel (a service) → intake (access, inbox) → work_queue → answer →
+//! ops/agent_turn`, and its answer back through `ops/channel/delivery`; messages that answer none go through `outbox`. `ops/pipe` does
 //! the same with lines, and `ops/acp` with the requests of an editor.
 //!
 //! A tool call goes `turn → tool/mod (Toolbox) → policy (a decision) → tool/exec, say → sys/process/run → sys/sandbox`;

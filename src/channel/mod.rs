@@ -1,7 +1,7 @@
 //! Chat channels: inbound and outbound messages, and one file for each service.
 //!
 //! [`Channel`] is the interface of a service: it hands over new messages, and sends one part of an answer. The order of
-//! writes is that of `ops::channel`. A process that ends asks the service, so nothing here keeps a connection open or a
+//! writes is that of `ops::inbound`. A process that ends asks the service, so nothing here keeps a connection open or a
 //! state in memory.
 
 pub mod access;

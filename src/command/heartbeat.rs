@@ -6,9 +6,9 @@ use crate::cli::heartbeat::{HeartbeatArgs, HeartbeatCommand, HeartbeatEnableArgs
 use crate::cron::job::HEARTBEAT_ID;
 use crate::error::Exit;
 use crate::ops::context::Context;
+use crate::ops::job_runs::trigger;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::heartbeat_job;
-use crate::ops::jobs::trigger;
 use crate::options::job::{JobSettings, ScheduleFlags};
 use anyhow::Result;
 

@@ -15,6 +15,7 @@ pub(crate) mod default_session;
 pub(crate) mod doctor;
 pub(crate) mod hooks;
 pub(crate) mod inbound;
+pub(crate) mod job_runs;
 pub(crate) mod jobs;
 pub(crate) mod mcp_budget;
 pub(crate) mod mcp_sampling;

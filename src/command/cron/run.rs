@@ -4,8 +4,8 @@ use super::logs;
 use crate::cli::cron::CronRunArgs;
 use crate::error::Exit;
 use crate::ops::context::Context;
-use crate::ops::jobs::probe;
-use crate::ops::jobs::trigger::{self, StartMode};
+use crate::ops::job_runs::probe;
+use crate::ops::job_runs::trigger::{self, StartMode};
 use crate::ops::jobs::workspace_jobs;
 use anyhow::Result;
 

@@ -12,12 +12,12 @@ const MAX_REPLIED_CHARS: usize = 200;
 const OTHERS_TEXT: &str = "text of others in a message";
 
 /// Content of others in a message of a chat.
-pub(super) fn others_content(origin: Origin) -> OthersContent {
+pub(crate) fn others_content(origin: Origin) -> OthersContent {
     OthersContent::new(origin, OTHERS_TEXT)
 }
 
 /// The text of each message, with its quotes after it in marked blocks.
-pub(super) fn to_text<'m>(
+pub(crate) fn to_text<'m>(
     messages: impl Iterator<Item = &'m InboundMessage>,
     journal: &InboxState,
 ) -> UserText {
@@ -34,7 +34,7 @@ pub(super) fn to_text<'m>(
 }
 
 /// The message of a turn: a text with `notes` after it.
-pub(super) fn with_notes(mut text: UserText, notes: &[UserText]) -> UserText {
+pub(crate) fn with_notes(mut text: UserText, notes: &[UserText]) -> UserText {
     notes.iter().for_each(|note| text.push_paragraph(note));
     match text.as_str() {
         // The option's value `-` means standard input.

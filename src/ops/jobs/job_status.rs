@@ -19,6 +19,8 @@ use crate::settings::Settings;
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp, Zoned};
 
+/// The reason why a job does not run after another program changed its message.
+pub(crate) const JOB_TAMPERED: &str = "another program changed the job's message";
 /// Maximum number of listed next runs.
 const UPCOMING_RUNS: usize = 5;
 /// The delay after which a job that has not started is overdue: cron starts jobs within a minute.
@@ -122,7 +124,7 @@ impl JobStatus {
             return Some(JobProblem::Unusable(reason.clone()));
         }
         if self.job.is_altered() {
-            return Some(JobProblem::Unusable(super::job_run::JOB_TAMPERED.into()));
+            return Some(JobProblem::Unusable(JOB_TAMPERED.into()));
         }
         if self.history.failures > 0 {
             return Some(JobProblem::Failing);
@@ -233,7 +235,7 @@ pub(crate) fn tampered_notice(job: &Job) -> Option<String> {
         format!(
             "`{}` does not run: {}; `nanobot cron edit {}` accepts it as it is now",
             time_format::to_one_line(&job.name),
-            super::job_run::JOB_TAMPERED,
+            JOB_TAMPERED,
             job.id
         )
     })

@@ -1,4 +1,4 @@
-//! Jobs: creating, running and delivering them, and writing them to the crontab.
+//! Jobs: creating and changing them, their schedules and their crontab lines, and delivering their answers. [`super::job_runs`] runs them.
 
 pub(crate) mod cron_environment;
 pub(crate) mod crontab_status;
@@ -12,24 +12,16 @@ pub(crate) mod job_edit;
 pub(crate) mod job_grants;
 pub(crate) mod job_notices;
 pub(crate) mod job_options;
-pub(crate) mod job_run;
-pub(crate) mod job_runner;
-pub(crate) mod job_slot;
 pub(crate) mod job_status;
 pub(crate) mod lifecycle;
-mod notification;
-pub(crate) mod probe;
 pub(crate) mod resolved_job;
-mod retry;
-pub(crate) mod run_condition;
+pub(crate) mod retry;
 pub(crate) mod run_log;
 pub(crate) mod schedule_flags;
-pub(crate) mod scheduled_run;
 pub(crate) mod scheduler;
 pub(crate) mod scheduler_problems;
 pub(crate) mod time_format;
 pub(crate) mod time_zone;
 pub(crate) mod timing;
-pub(crate) mod trigger;
 pub(crate) mod unseen_answers;
 pub(crate) mod workspace_jobs;

@@ -45,7 +45,7 @@ pub(crate) fn has_mailer(ctx: &Context) -> bool {
 }
 
 /// Remembers the answer of the run in `record`, if cron drops it.
-pub(super) fn remember(
+pub(crate) fn remember(
     ctx: &Context,
     settings: &Settings,
     job: &Job,

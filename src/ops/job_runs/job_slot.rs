@@ -5,7 +5,7 @@ use crate::cron::job::{CrashPolicy, Job};
 use crate::cron::run_record::{RunOutcome, RunRecord, RunState, Trigger};
 use crate::cron::schedule::{CatchUpPolicy, DueState};
 use crate::error::{Exit, exit_for};
-use crate::ops::jobs::job_runner::JobRunner;
+use crate::ops::job_runs::job_runner::JobRunner;
 use crate::ops::jobs::retry;
 use crate::ops::jobs::timing::{self, StartCondition};
 use anyhow::{Result, anyhow};

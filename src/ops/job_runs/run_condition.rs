@@ -2,8 +2,8 @@
 
 use crate::cron::job::Job;
 use crate::error::{Exit, fail};
+use crate::ops::job_runs::job_runner::{JobRunner, redact_and_shorten};
 use crate::ops::jobs::delivery;
-use crate::ops::jobs::job_runner::{JobRunner, redact_and_shorten};
 use crate::sys::process::{self, CommandSpec};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;

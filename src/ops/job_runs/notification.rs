@@ -1,10 +1,10 @@
 //! Notification of the ends of runs, with the commands of `--on-failure` and `--on-success`.
 
-use super::delivery::{run_command, shell_spec};
 use crate::cron::job::{Job, JobOptions, NotifyPolicy};
 use crate::cron::run_record::{RunOutcome, RunRecord};
 use crate::ops::context::report_error;
-use crate::ops::jobs::job_runner::JobRunner;
+use crate::ops::job_runs::job_runner::JobRunner;
+use crate::ops::jobs::delivery::{run_command, shell_spec};
 use anyhow::{Context as _, Result};
 
 /// The result of a run that the user is notified of.

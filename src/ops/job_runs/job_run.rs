@@ -13,12 +13,13 @@ use crate::message::Origin;
 use crate::message::user_text::{OthersContent, UserText};
 use crate::ops::agent_turn::{self, TurnOutcome, origin::JobTurn};
 use crate::ops::hooks::{HookContainment, HookedRun, Hooks};
+use crate::ops::job_runs::job_runner::{JobRunner, redact_and_shorten};
+use crate::ops::job_runs::run_condition::ConditionResult;
 use crate::ops::jobs::delivery::{self, DeliveryResult};
 use crate::ops::jobs::heartbeat::{self, HeartbeatCheck};
 use crate::ops::jobs::job_grants::stored_grants;
-use crate::ops::jobs::job_runner::{JobRunner, redact_and_shorten};
+use crate::ops::jobs::job_status::JOB_TAMPERED;
 use crate::ops::jobs::retry;
-use crate::ops::jobs::run_condition::ConditionResult;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
@@ -43,8 +44,6 @@ pub(crate) const NOTHING_TO_REPORT: &str = "NOTHING_TO_REPORT";
 /// The last line, and the whole answer, of a heartbeat that says the same.
 const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
 const ALL_CLEAR: &str = "all clear";
-/// The reason why a job does not run after another program changed its message.
-pub(crate) const JOB_TAMPERED: &str = "another program changed the job's message";
 /// Size of a job's own session above which its next run begins a new one: some thousand short runs.
 const MAX_SESSION_BYTES: u64 = 2 << 20;
 /// Maximum length of a job's name in the prompt, in characters.
