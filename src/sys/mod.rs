@@ -2,6 +2,7 @@
 //! `error`, and on no other module of this crate.
 
 pub mod cancel;
+mod children;
 pub mod clock;
 pub mod crontab;
 pub mod digest;

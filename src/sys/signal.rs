@@ -6,7 +6,7 @@
 //! shell. A second Ctrl-C kills at once. A signal that was ignored at start, as under `nohup`, stays ignored.
 
 use super::cancel;
-use super::process::children;
+use super::children;
 use crate::error::{Exit, Stop};
 use crate::sys::sync::IgnorePoison;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

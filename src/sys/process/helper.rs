@@ -1,8 +1,8 @@
 //! Helpers: this program, started again for a task of its own, with a message and descriptors that it receives over a
 //! socket. The socket is its standard input, and its end tells the helper that the run is gone.
 
-use super::children::{detached, prepare};
 use super::own_program::own_executable;
+use crate::sys::children::{detached, prepare};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,

@@ -4,7 +4,6 @@
 //! (`namespaced_supervisor`). None of its processes outlives this run.
 
 pub mod background;
-pub(in crate::sys) mod children;
 mod guarded_work;
 pub mod helper;
 mod hiding_launcher;

@@ -1,7 +1,6 @@
 //! Starts supervisors in namespaces of their own: this program starts itself, enters them, and starts itself once more as
 //! their first process.
 
-use super::children::groups;
 use super::helper::MAX_DESCRIPTORS;
 use super::memory_cgroup;
 use super::resource_limits::{describe_start_error, test_limits_of_child};
@@ -10,6 +9,7 @@ use super::supervisor::{
     send_report,
 };
 use super::supervisor_connection::SupervisorConnection;
+use crate::sys::children::groups;
 use crate::sys::sandbox::namespaces::{self, NewNetwork};
 use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
 use crate::sys::sandbox::{NetworkNamespace, ProtectedPids, SandboxSpec};

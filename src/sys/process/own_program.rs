@@ -1,6 +1,6 @@
 //! Locates this program and starts it again.
 
-use super::children::detached;
+use crate::sys::children::detached;
 use rustix::process::Pid;
 use std::ffi::OsString;
 use std::io;

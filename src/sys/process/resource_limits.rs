@@ -1,7 +1,7 @@
 //! The resource limits of sandboxed commands and servers, and the error of the one that the user set.
 
-use super::children::prepare;
 use super::memory_cgroup;
+use crate::sys::children::prepare;
 use crate::sys::sandbox::self_test::SelfTestResult;
 use crate::sys::sandbox::{ProtectedPids, SandboxSpec};
 use rustix::process::{Pid, Resource, Rlimit};

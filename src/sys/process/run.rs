@@ -1,10 +1,6 @@
 //! Runs a command to completion: in its own process group, with a timeout, and with its output drained and capped. No
 //! process that it started outlives it.
 
-use super::children::{
-    KILL_TIMEOUT, TERM_GRACE, groups, is_group_alive, kill_leftovers, leave_to_end, prepare,
-    reap_ending, reap_group,
-};
 use super::hiding_launcher::hiding_command;
 use super::namespaced_supervisor::{knows_namespaces, remember_namespaces};
 use super::output::{HeadAndTail, OutputPipe};
@@ -14,6 +10,10 @@ use super::supervisor::{LaunchDirectory, LaunchKind, LaunchSpec, SupervisorRepor
 use super::supervisor_connection::SupervisorConnection;
 use super::write_lock::{LockError, WriteLock};
 use crate::error::Stop;
+use crate::sys::children::{
+    KILL_TIMEOUT, TERM_GRACE, groups, is_group_alive, kill_leftovers, leave_to_end, prepare,
+    reap_ending, reap_group,
+};
 use crate::sys::durable_file;
 use crate::sys::paths::find_program;
 use crate::sys::sandbox::{

@@ -3,7 +3,6 @@
 //!
 //! [`supervisor`]: super::supervisor
 
-use super::children::{KILL_TIMEOUT, detached, has_no_commands, kill_leftovers, prepare};
 use super::namespaced_supervisor::{
     knows_namespaces, namespace_command, remember_namespaces, start_namespaced,
 };
@@ -11,6 +10,7 @@ use super::namespaced_supervisor::{
 use super::own_program::own_executable;
 use super::supervisor::{self, LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
 use super::supervisor_connection::SupervisorConnection;
+use crate::sys::children::{KILL_TIMEOUT, detached, has_no_commands, kill_leftovers, prepare};
 use crate::sys::sandbox::{self, PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;

@@ -1,9 +1,9 @@
 //! A supervisor in namespaces of its own that waits for the next command. Its start takes longer than all that is left
 //! to do once the command is known, so it is started while an earlier command runs.
 
-use super::children::{detached, groups};
 use super::namespaced_supervisor::{namespace_command, start_namespaced};
 use super::supervisor_connection::SupervisorConnection;
+use crate::sys::children::{detached, groups};
 use crate::sys::sandbox::{NetworkAccess, SandboxSpec};
 use crate::sys::sync::IgnorePoison;
 use rustix::io::Errno;

@@ -8,8 +8,8 @@
 //! processes end with it, however many they are. Elsewhere, processes that the server leaves behind in other groups and
 //! sessions become children of the supervisor, and are ended one by one.
 
-use super::children::{KILL_TIMEOUT, SETTLE_TIMEOUT, TERM_GRACE, children, is_ending};
 use super::resource_limits::{describe_start_error, set_own_limits, test_limits};
+use crate::sys::children::{KILL_TIMEOUT, SETTLE_TIMEOUT, TERM_GRACE, children, is_ending};
 use crate::sys::process_group::process_group;
 use crate::sys::sandbox::self_test::{SelfTest, SelfTestResult};
 use crate::sys::sandbox::{EmptyRoot, ProtectedPids, SandboxSpec, StartDirectory};

@@ -138,7 +138,7 @@ const EXAMPLES: &[RuleExample] = &[
         &[
             "ops/job.rs:1: `clap::Args`: `clap` stands only in lib.rs, cli, command, options, cron/job.rs, cron/schedule.rs: call that",
             "ops/job.rs:4: `env::var`: `std::env::var` stands only in sys/env.rs: call that",
-            "ops/job.rs:5: `thread::sleep`: `std::thread::sleep` stands only in sys/process, sys/file_lock.rs: call that",
+            "ops/job.rs:5: `thread::sleep`: `std::thread::sleep` stands only in sys/process, sys/children.rs, sys/file_lock.rs: call that",
             "ops/job.rs:6: `println!`: `println!` stands nowhere in this program: use `sys`",
         ],
     ),

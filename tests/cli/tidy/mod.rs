@@ -128,7 +128,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("std::time::SystemTime::now", &[]),
     ("std::sync::PoisonError", &["sys/sync.rs"]),
     // A sleep that no signal interrupts.
-    ("std::thread::sleep", &["sys/process", "sys/file_lock.rs"]),
+    ("std::thread::sleep", &["sys/process", "sys/children.rs", "sys/file_lock.rs"]),
     ("ureq", &["sys/http"]),
     ("tokio", &["mcp/client"]),
 ];

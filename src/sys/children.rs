@@ -38,7 +38,7 @@ pub(super) fn detached() -> MutexGuard<'static, Vec<Pid>> {
 }
 
 /// True if no command runs.
-pub(in crate::sys) fn has_no_commands() -> bool {
+pub(super) fn has_no_commands() -> bool {
     groups().is_empty()
 }
 
