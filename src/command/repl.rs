@@ -6,6 +6,7 @@ use crate::error::{Exit, fail};
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
 use crate::ops::jobs::unseen_answers;
+use crate::options::grants::Grants;
 use crate::options::turn::{
     DEFAULT_LOCK_TIMEOUT, OutputOptions, RecordingOptions, SessionChoice, TurnLimits, TurnOptions,
 };
@@ -102,8 +103,8 @@ impl ProgramCommands for ReplProgramCommands {
         .map(drop)
     }
 
-    fn list_tools(&self, ctx: &Context, options: &TurnOptions) -> Result<()> {
-        tool::list_tools(ctx, &options.grants, false, &[AskUser::describe()]).map(drop)
+    fn list_tools(&self, ctx: &Context, grants: &Grants) -> Result<()> {
+        tool::list_tools(ctx, grants, false, &[AskUser::describe()]).map(drop)
     }
 
     fn show_skills(&self, ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::ops::context::{Context, report_error};
 use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
 use crate::ops::{connection_test, model};
-use crate::options::turn::TurnOptions;
+use crate::options::turn::{OutputOptions, TurnLimits, TurnOptions};
 use crate::provider::ProviderError;
 use crate::provider::registry::SelectedProvider;
 use crate::report::short_text::count_noun;
@@ -98,7 +98,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> E
     // The answer is printed, and the deferred work needs no MCP servers.
     ctx.servers.shut_down();
     if let Some(work) = post_turn {
-        work.run(ctx, exit, progress_level(ctx, options) == ProgressLevel::Lines);
+        work.run(ctx, exit, progress_level(ctx, &options.output) == ProgressLevel::Lines);
     }
     exit
 }
@@ -218,8 +218,8 @@ impl TurnOutcome {
     }
 }
 
-fn progress_level(ctx: &Context, options: &TurnOptions) -> ProgressLevel {
-    match (ctx.quiet, options.output.is_verbose()) {
+fn progress_level(ctx: &Context, output: &OutputOptions) -> ProgressLevel {
+    match (ctx.quiet, output.is_verbose()) {
         (true, _) => ProgressLevel::Quiet,
         (_, true) => ProgressLevel::Lines,
         _ => ProgressLevel::Notices,
@@ -232,7 +232,7 @@ fn new_report(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Repor
         turn: random_hex(5),
         clock: ctx.clock.clone(),
     };
-    let progress = ProgressDisplay::new(ctx.terminal, progress_level(ctx, options));
+    let progress = ProgressDisplay::new(ctx.terminal, progress_level(ctx, &options.output));
     let mut report = Reporter::new(ctx.terminal, form, progress, envelope);
     if options.schema.is_some() {
         report.buffer_answer();
@@ -268,7 +268,7 @@ fn run_caught(
         ..Ending::default()
     });
     if ending.error.is_none() {
-        ending.error = incomplete_answer_error(&ending, options, about.max_iterations);
+        ending.error = incomplete_answer_error(&ending, &options.limits, about.max_iterations);
     }
     // The answer as text is printed by now; the result object is not.
     if ending.error.is_none() && form != ReportFormat::Text {
@@ -460,23 +460,21 @@ fn log_session(session: &crate::session::Session) {
 /// The error of a turn that ended without a complete answer, or with a denial under `--strict`.
 fn incomplete_answer_error(
     ending: &Ending,
-    options: &TurnOptions,
+    limits: &TurnLimits,
     max_iterations: u32,
 ) -> Option<anyhow::Error> {
     let exit = exit_status(ending.stop_reason);
     match ending.stop_reason {
-        StopReason::Answered if options.limits.strict => {
-            ending.stats.denials.first().map(|denial| {
-                let cause = format!(
-                    "a call of `{}` was denied, which `--strict` does not allow",
-                    denial.tool_name
-                );
-                match &denial.suggested_flag {
-                    Some(flag) => fail_with_hint(Exit::Denied, cause, format!("`{flag}`")),
-                    None => fail(Exit::Denied, cause),
-                }
-            })
-        }
+        StopReason::Answered if limits.strict => ending.stats.denials.first().map(|denial| {
+            let cause = format!(
+                "a call of `{}` was denied, which `--strict` does not allow",
+                denial.tool_name
+            );
+            match &denial.suggested_flag {
+                Some(flag) => fail_with_hint(Exit::Denied, cause, format!("`{flag}`")),
+                None => fail(Exit::Denied, cause),
+            }
+        }),
         StopReason::Answered => None,
         StopReason::IterationLimit => Some(fail_with_hint(
             exit,

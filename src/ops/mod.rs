@@ -1,5 +1,5 @@
 //! The operations of the program, one use case per file or folder. Commands, the REPL, jobs and channels call the same
-//! functions here. Printing and prompting are passed in by the caller; nothing here depends on command-line types.
+//! functions here. Printing and prompting are passed in by the caller; nothing here parses a command line.
 
 pub(crate) mod acp;
 pub(crate) mod agent_turn;

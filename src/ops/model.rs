@@ -82,7 +82,7 @@ pub(crate) fn choose(
             // Read without a limit: a recording of many turns is one file.
             let bytes = input::read_file(path, &path.display().to_string(), usize::MAX)?;
             let text = String::from_utf8_lossy(&bytes);
-            let names = path_names(ctx, options, settings);
+            let names = path_names(ctx, &options.grants, settings);
             let replay = ReplayProvider::new(path, &text, names, options.recording.replay_strict)?;
             if let (Some((key, count)), None) =
                 (&replay.recorded_conversation, &options.session.key)

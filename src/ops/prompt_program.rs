@@ -7,6 +7,7 @@ use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::default_session::fresh_session_key;
 use crate::ops::prompt_arguments::PromptArguments;
+use crate::options::grants::Grants;
 use crate::options::turn::TurnOptions;
 use crate::policy::tool_names::SESSIONS;
 use crate::settings::keys::nearest;
@@ -190,7 +191,7 @@ impl PromptProgram {
             options.session.key = Some(fresh_session_key());
         }
         for (name, value) in &self.fields {
-            if !self.is_pinned && self.widens(name, value, options) {
+            if !self.is_pinned && self.widens(name, value, &options.grants) {
                 let path = self.path.display();
                 return Err(fail_with_hint(
                     Exit::Refused,
@@ -262,14 +263,14 @@ impl PromptProgram {
     }
 
     /// True if the field would give the run more than it has by the config and the flags.
-    fn widens(&self, name: &str, value: &Value, options: &TurnOptions) -> bool {
+    fn widens(&self, name: &str, value: &Value, grants: &Grants) -> bool {
         match name {
             // The profile that only reads is for every file.
             "profile" => value.as_str() != Some("plan"),
             // A run has this tool only if the user names it.
             "tools" => {
                 let names = texts(value).unwrap_or_default();
-                options.grants.tools.is_none() && names.iter().any(|name| name == SESSIONS)
+                grants.tools.is_none() && names.iter().any(|name| name == SESSIONS)
             }
             // The content of the file is sent to the provider.
             "schema" => {

@@ -3,6 +3,7 @@
 use crate::ledger::CallPurpose;
 use crate::ops::context::Context;
 use crate::ops::permissions;
+use crate::options::grants::Grants;
 use crate::options::turn::TurnOptions;
 use crate::provider::Provider;
 use crate::provider::path_names::PathNames;
@@ -12,8 +13,8 @@ use crate::settings::Settings;
 use std::sync::Arc;
 
 /// The names that the paths of this run have in a recording.
-pub(crate) fn path_names(ctx: &Context, options: &TurnOptions, settings: &Settings) -> PathNames {
-    let given = options.grants.directory.as_deref();
+pub(crate) fn path_names(ctx: &Context, grants: &Grants, settings: &Settings) -> PathNames {
+    let given = grants.directory.as_deref();
     let directory = given.map(permissions::absolute).or_else(|| std::env::current_dir().ok());
     PathNames::new(&[
         (&settings.workspace, "${nanobot.workspace}"),
@@ -38,7 +39,7 @@ pub(crate) fn with_recording(
             inner: provider,
             path: path.clone(),
             session: account.session.clone(),
-            path_names: path_names(ctx, options, settings),
+            path_names: path_names(ctx, &options.grants, settings),
         }),
         None => Arc::new(provider),
     }

@@ -7,6 +7,7 @@ use super::commands::{ArgKind, COMMANDS, SlashCommand};
 use crate::ops::context::Context;
 use crate::ops::user_commands::{self, UserCommand};
 use crate::ops::{agent_turn, profiles, skills};
+use crate::options::grants::Grants;
 use crate::options::turn::TurnOptions;
 use crate::policy::profile;
 use crate::provider::registry::model_info::{MODELS, ModelInfo};
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 
 /// Creates the line editor of a conversation with its completions.
 pub(super) fn editor(ctx: &Context, arguments: &TurnOptions) -> Result<Editor> {
-    let directory = turn_directory(arguments);
+    let directory = turn_directory(&arguments.grants);
     let (sessions, models, profiles, skill_context) =
         (ctx.clone(), ctx.clone(), ctx.clone(), ctx.clone());
     let commands = ctx.clone();
@@ -49,10 +50,10 @@ pub(super) fn editor(ctx: &Context, arguments: &TurnOptions) -> Result<Editor> {
     Editor::new(&ctx.env, ctx.terminal, ctx.paths.history(), Box::new(live))
 }
 
-/// The working directory of turns with these options.
-pub(super) fn turn_directory(options: &TurnOptions) -> PathBuf {
+/// The working directory of turns with these grants.
+pub(super) fn turn_directory(grants: &Grants) -> PathBuf {
     let here = || std::env::current_dir().unwrap_or_default();
-    options.grants.directory.clone().unwrap_or_else(here)
+    grants.directory.clone().unwrap_or_else(here)
 }
 
 fn all_sessions(ctx: &Context) -> Result<Vec<Candidate>> {

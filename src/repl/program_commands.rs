@@ -1,6 +1,7 @@
 //! The interface through which the REPL runs commands of the program.
 
 use crate::ops::context::Context;
+use crate::options::grants::Grants;
 use crate::options::turn::TurnOptions;
 use anyhow::Result;
 
@@ -8,8 +9,8 @@ use anyhow::Result;
 pub(crate) trait ProgramCommands {
     /// Runs the command line `nanobot WORDS…` within this conversation.
     fn run(&self, ctx: &Context, words: &[&str], options: &TurnOptions) -> Result<()>;
-    /// Lists the tools of a turn with these options.
-    fn list_tools(&self, ctx: &Context, options: &TurnOptions) -> Result<()>;
+    /// Lists the tools of a turn with these grants.
+    fn list_tools(&self, ctx: &Context, grants: &Grants) -> Result<()>;
     /// Prints all skills of a turn with these options, or the one called `name`.
     fn show_skills(&self, ctx: &Context, name: &str, options: &TurnOptions) -> Result<()>;
 }

@@ -133,7 +133,7 @@ impl<'w> ReplSession<'w> {
     /// Runs a turn with the message `text` and the files that it mentions.
     pub(super) fn send_message(&mut self, text: &str) {
         let mut options = self.options.clone();
-        let directory = completion::turn_directory(&options);
+        let directory = completion::turn_directory(&options.grants);
         let at = |path: &str| directory.join(self.ctx.paths.expand(path));
         let mentions = mention::find(text, &at);
         for path in &mentions.files {

@@ -63,7 +63,7 @@ impl ReplSession<'_> {
             "profile" if rest.is_empty() => self.list_profiles(),
             "profile" => self.change_profile(rest),
             // Pass the flags of the conversation as values, not as words of a command line.
-            "tools" => self.program.list_tools(self.ctx, &self.options),
+            "tools" => self.program.list_tools(self.ctx, &self.options.grants),
             "skills" => self.program.show_skills(self.ctx, rest, &self.options),
             "mcp" if rest.is_empty() => self.run_program(&["mcp", "list"], rest),
             "mcp" => self.run_program(&["mcp", "show", "--"], rest),
@@ -76,7 +76,7 @@ impl ReplSession<'_> {
             }
             "status" => self.run_program(&["status"], rest),
             "trust" if rest.is_empty() => {
-                let directory = turn_directory(&self.options);
+                let directory = turn_directory(&self.options.grants);
                 self.run_program(&["trust", "--", &directory.to_string_lossy()], "")
             }
             "trust" => self.run_program(&["trust"], rest),
@@ -394,7 +394,7 @@ impl ReplSession<'_> {
         let spec = process::CommandSpec {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), command.to_owned()],
-            directory: turn_directory(&self.options),
+            directory: turn_directory(&self.options.grants),
             env: self
                 .ctx
                 .env
