@@ -22,6 +22,7 @@ pub(crate) mod mcp_sampling;
 pub(crate) mod mcp_sandbox;
 pub(crate) mod mcp_server;
 pub(crate) mod mcp_servers;
+pub(crate) mod metrics;
 pub(crate) mod model;
 pub(crate) mod permanent_rule;
 pub(crate) mod permissions;
