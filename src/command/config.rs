@@ -3,25 +3,14 @@
 mod edit;
 
 use crate::cli::config::ConfigCommand as Arguments;
-use crate::error::{Exit, fail, fail_with_hint};
-use crate::mcp::client::unmakeable_files;
+use crate::error::Exit;
+use crate::ops::config_keys::{self, ConfigValue};
 use crate::ops::context::Context;
-use crate::ops::{profiles, usable_config};
-use crate::provider::registry::{PROVIDERS, find_provider};
+use crate::ops::usable_config;
 use crate::report::json::SCHEMA;
-use crate::settings::check::{CheckOptions, ConfigFinding, ConfigSeverity, check_config};
-use crate::settings::expand::has_reference;
-use crate::settings::key_node::KeyNode;
-use crate::settings::key_spelling::{camel_case, format_path, join_names, parse_path};
-use crate::settings::key_type::KeyType;
-use crate::settings::keys::{ConfigKey, KEYS, KeySupport, nearest};
-use crate::settings::layers::UnknownKey;
-use crate::settings::secrets::{is_secret, secret_arguments};
-use crate::settings::{Config, FlagOverrides, LayeredConfig, config_file, schema, validation};
-use crate::shell_quote::quote;
-use crate::sys::input::{self, StdinMode};
-use crate::sys::secret;
-use anyhow::{Context as _, Result};
+use crate::settings::check::ConfigSeverity;
+use crate::settings::schema;
+use anyhow::Result;
 use serde_json::{Value, json};
 
 /// Runs `nanobot config`.
@@ -29,7 +18,9 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     match arguments {
         Arguments::Path { key } => {
             let path = match key {
-                Some(key) => ctx.load_config()?.file_of(&canonical_path(key)?).path().to_owned(),
+                Some(key) => {
+                    ctx.load_config()?.file_of(&config_keys::canonical_path(key)?).path().to_owned()
+                }
                 None => ctx.paths.config.clone(),
             };
             ctx.terminal.print(&format!("{}\n", path.display()))?;
@@ -38,8 +29,10 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         Arguments::Get { key: None, origin, json } | Arguments::List { origin, json } => {
             list(ctx, *origin, *json)?;
         }
-        Arguments::Set { key, value, unset: _ } => set(ctx, key, value.as_deref())?,
-        Arguments::Unset { key } => set(ctx, key, None)?,
+        Arguments::Set { key, value: Some(value), unset: _ } => config_keys::set(ctx, key, value)?,
+        Arguments::Set { key, value: None, .. } | Arguments::Unset { key } => {
+            config_keys::unset(ctx, key)?;
+        }
         Arguments::Edit => {
             return match edit::run(ctx)? {
                 Some(exit) => Ok(exit),
@@ -48,7 +41,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
         }
         Arguments::Check { strict, json, fix } => {
             if *fix {
-                move_misplaced_keys(ctx)?;
+                config_keys::move_misplaced_keys(ctx)?;
             }
             return check(ctx, *strict, *json);
         }
@@ -60,364 +53,37 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// Converts a key, as typed, to the spelling in the table of keys.
-fn canonical_path(key: &str) -> Result<Vec<String>> {
-    KeyNode::canonical_path(key).ok_or_else(|| {
-        let cause = format!("there is no key `{key}`");
-        if let Some(hint) = quoting_hint(key) {
-            return fail_with_hint(Exit::Config, cause, hint);
-        }
-        let found = keys_that_end_in(key);
-        if !found.is_empty() {
-            return fail_with_hint(Exit::Config, cause, found.join(", "));
-        }
-        match nearest(key, KEYS.iter().map(|known| known.path)) {
-            Some(meant) => fail_with_hint(Exit::Config, cause, format!("`{meant}`")),
-            None => fail_with_hint(Exit::Config, cause, "nanobot config schema"),
-        }
-    })
-}
-
-/// The hint for an unknown key that would be one if a name in it were quoted: the name contains a dot.
-fn quoting_hint(key: &str) -> Option<String> {
-    let is_key = |path: &[String]| {
-        KeyNode::canonical_path(&format_path(path)).is_some_and(|path| {
-            KeyNode::kind_at(&path).is_some()
-                && validation::unknown_key(&path, &Value::Null).is_none()
-        })
-    };
-    let meant = join_names(&parse_path(key)?, is_key)?;
-    let meant = quote(&format_path(&meant));
-    Some(format!("`{meant}`: a name with a dot is quoted"))
-}
-
-/// The error `cause`, about `key` with a name that is unknown.
-fn unknown_key_error(key: &str, unknown: &UnknownKey, cause: &str) -> anyhow::Error {
-    match quoting_hint(key).filter(|_| !unknown.is_misspelt) {
-        Some(hint) => fail_with_hint(Exit::Config, cause, hint),
-        None => fail(Exit::Config, cause),
-    }
-}
-
-/// Maximum number of keys that are suggested for one name.
-const MAX_SUGGESTIONS: usize = 6;
-
-/// The keys in use, in backticks, whose last names are `name`; none if there are too many. If each channel has one, those
-/// of channels are left out.
-fn keys_that_end_in(name: &str) -> Vec<String> {
-    let name = format!(".{}", camel_case(name));
-    let is_used = |key: &&ConfigKey| {
-        matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten)
-            && key.path.ends_with(&name)
-    };
-    let mut found: Vec<&ConfigKey> = KEYS.iter().filter(is_used).collect();
-    if found.len() > MAX_SUGGESTIONS {
-        found.retain(|key| !key.path.starts_with("channels."));
-    }
-    if found.len() <= MAX_SUGGESTIONS {
-        found.iter().map(|key| format!("`{}`", key.path.replace('*', "NAME"))).collect()
-    } else {
-        Vec::new()
-    }
-}
-
 fn get(ctx: &Context, key: &str, origin: bool, as_json: bool) -> Result<()> {
-    let config = ctx.load_config()?;
-    let layers = LayeredConfig::new(&config, &ctx.env);
-    let path = canonical_path(key)?;
-    let value = match KeyNode::at(&path).and_then(KeyNode::key) {
-        // A request for a single key reports its errors.
-        Some(known) => match layers.read(&path)? {
-            Some(value) => value,
-            None if path.len() == known.path.split('.').count() => known.default_value(),
-            None => Value::Null,
-        },
-        None => group(&layers, &path),
-    };
-    if value.is_null()
-        && let Some(unknown) = validation::unknown_key(&path, &Value::Null)
-    {
-        return Err(unknown_key_error(key, &unknown, &unknown.description));
-    }
-    let value = mask_secrets(&value, &mut path.clone());
+    let found = config_keys::value_of(ctx, key)?;
     if as_json {
-        return ctx.terminal.print_json(&key_json(&layers, &path, &value));
+        return ctx.terminal.print_json_lines([found]);
     }
-    let text = match value {
-        Value::String(text) => text,
+    let text = match &found.value {
+        Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    let from = origin_column(&layers, &path, origin);
-    ctx.terminal.print(&format!("{text}{from}\n"))
-}
-
-/// A key with its value and where that comes from, as JSON.
-fn key_json(layers: &LayeredConfig<'_>, path: &[String], value: &Value) -> Value {
-    json!({ "key": format_path(path), "value": value, "origin": layers.origin(path).to_string() })
+    ctx.terminal.print(&format!("{text}{}\n", origin_column(&found, origin)))
 }
 
 /// Prints every key in use and its value.
 fn list(ctx: &Context, origin: bool, as_json: bool) -> Result<()> {
-    let config = ctx.load_config()?;
-    let layers = LayeredConfig::new(&config, &ctx.env);
-    let mut values = effective_values(&layers, KEYS);
-    for (path, value) in &mut values {
-        *value = mask_secrets(value, &mut path.clone());
-    }
+    let values = config_keys::all_values(ctx)?;
     if as_json {
-        let lines = values.iter().map(|(path, value)| key_json(&layers, path, value));
-        return ctx.terminal.print_json_lines(lines);
+        return ctx.terminal.print_json_lines(values);
     }
-    let lines = values.iter().map(|(path, value)| {
-        format!("{} = {value}{}\n", format_path(path), origin_column(&layers, path, origin))
-    });
-    ctx.terminal.print(&lines.collect::<String>())
+    let line =
+        |it: &ConfigValue| format!("{} = {}{}\n", it.key, it.value, origin_column(it, origin));
+    ctx.terminal.print(&values.iter().map(line).collect::<String>())
 }
 
-/// Collects the values below `path` into one object.
-fn group(layers: &LayeredConfig<'_>, path: &[String]) -> Value {
-    let mut all = Value::Object(serde_json::Map::new());
-    let rows = KeyNode::at(path).map(KeyNode::keys).unwrap_or_default();
-    for (below, value) in effective_values(layers, rows) {
-        if let Some(rest) = below.strip_prefix(path) {
-            config_file::set_in(&mut all, rest, value);
-        }
-    }
-    all
-}
-
-/// The keys of `rows` that are set, or in use with a default. A value that cannot be parsed is returned as written, so
-/// that an error in one key, or an unset variable, hides no other key; `config check` reports it.
-fn effective_values(
-    layers: &LayeredConfig<'_>,
-    rows: &'static [ConfigKey],
-) -> Vec<(Vec<String>, Value)> {
-    let mut found = Vec::new();
-    for key in rows {
-        for path in expand_wildcards(layers, key.path) {
-            let written =
-                config_file::get_in(layers.value(), &path).filter(|value| !value.is_null());
-            let used = matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten);
-            let value = match written {
-                Some(written) => {
-                    layers.to_typed(&path, written, key.kind).unwrap_or_else(|_| written.clone())
-                }
-                None if used => key.default_value(),
-                None => continue,
-            };
-            found.push((path, value));
-        }
-    }
-    found
-}
-
-fn origin_column(layers: &LayeredConfig<'_>, path: &[String], origin: bool) -> String {
-    if origin { format!("\t{}", layers.origin(path)) } else { String::new() }
-}
-
-/// The paths that a row of the table stands for: one, or one for each name that the user chose.
-fn expand_wildcards(layers: &LayeredConfig<'_>, row: &str) -> Vec<Vec<String>> {
-    let mut paths: Vec<Vec<String>> = vec![Vec::new()];
-    for part in row.split('.') {
-        let mut next = Vec::new();
-        for path in paths {
-            let names = match part {
-                "*" => layers.names(&path.iter().map(String::as_str).collect::<Vec<_>>()),
-                name => vec![name.to_owned()],
-            };
-            next.extend(names.into_iter().map(|name| path.iter().cloned().chain([name]).collect()));
-        }
-        paths = next;
-    }
-    paths
-}
-
-/// The `value` at `path`, with secrets replaced by `***`.
-fn mask_secrets(value: &Value, path: &mut Vec<String>) -> Value {
-    match value {
-        Value::String(text) if !text.is_empty() && is_secret(path) => "***".into(),
-        Value::Object(members) => {
-            let mut shown = serde_json::Map::new();
-            for (name, member) in members {
-                path.push(name.clone());
-                shown.insert(name.clone(), mask_secrets(member, path));
-                path.pop();
-            }
-            Value::Object(shown)
-        }
-        Value::Array(items) => {
-            let mut shown: Vec<Value> = items.iter().map(|item| mask_secrets(item, path)).collect();
-            for (index, secret) in secret_arguments(items) {
-                shown[index] =
-                    items[index].as_str().unwrap_or_default().replace(secret, "***").into();
-            }
-            shown.into()
-        }
-        // An address or an argument may contain a key.
-        Value::String(text) => secret::redact_all(text).into(),
-        other => other.clone(),
-    }
-}
-
-/// Sets the key; `null` or no value removes it.
-fn set(ctx: &Context, key: &str, value: Option<&str>) -> Result<()> {
-    let path = canonical_path(key)?;
-    match value {
-        None | Some("null") => Config::change(&ctx.paths.config, |config| {
-            let before = config.clone();
-            if !config.unset(&path)? {
-                let cause = format!("`{key}` is not set in {}", config.path().display());
-                return Err(match validation::unknown_key(&path, &Value::Null) {
-                    Some(unknown) => unknown_key_error(key, &unknown, &cause),
-                    None => {
-                        let hint = format!("nanobot config get {} --origin", quote(key));
-                        fail_with_hint(Exit::Config, cause, hint)
-                    }
-                });
-            }
-            usable_config::check_change(ctx, &before, config)
-                .with_context(|| format!("unset `{key}`"))
-        }),
-        Some(text) => {
-            let kind = KeyNode::kind_at(&path).ok_or_else(|| {
-                let cause = format!("`{key}` holds other keys");
-                fail_with_hint(Exit::Config, cause, "set them one by one")
-            })?;
-            let from_input = match text {
-                "-" => Some(read_stdin_value()?),
-                _ => None,
-            };
-            let is_place = kind == KeyType::Secret && kind.parse(text).is_object();
-            if from_input.is_none() && is_secret(&path) && !has_reference(text) && !is_place {
-                ctx.terminal.eprint(&format!(
-                    "nanobot: every process can see a key on the command line; `nanobot config set {} -` reads it from standard input",
-                    quote(key)
-                ));
-            }
-            let text = from_input.as_deref().unwrap_or(text);
-            let value = parse_value(key, kind, text)?;
-            if !has_reference(text) {
-                refuse_unusable(ctx, key, &path, &value)?;
-            }
-            if let Some(words) = validation::warn(&format_path(&path), &value) {
-                ctx.terminal.eprint(&format!("nanobot: {words}"));
-            }
-            Config::change(&ctx.paths.config, |config| {
-                let before = config.clone();
-                config.set(&path, &value)?;
-                if has_reference(text) {
-                    Ok(())
-                } else {
-                    usable_config::check_change(ctx, &before, config)
-                }
-            })
-        }
-    }
-}
-
-/// Refuses a value that would stop every run, or have no effect.
-fn refuse_unusable(ctx: &Context, key: &str, path: &[String], value: &Value) -> Result<()> {
-    if let Some(words) = validation::validate(path, value) {
-        return Err(fail(Exit::Config, words));
-    }
-    if let Some(unknown) = validation::unknown_key(path, value) {
-        return Err(unknown_key_error(key, &unknown, &unknown.description));
-    }
-    let config = Config::load(&ctx.paths.config)?;
-    let layers = LayeredConfig::new(&config, &ctx.env);
-    let Some(words) = layers.name_error(path, value, |name| find_provider(name).is_some()) else {
-        return Ok(());
-    };
-    let hint = match value.as_str().unwrap_or_default().trim() {
-        "" => format!("nanobot config unset {}", format_path(path)),
-        name => match nearest(name, PROVIDERS.iter().map(|entry| entry.name)) {
-            Some(meant) => format!("`{meant}`"),
-            None => format!(
-                "`nanobot provider list`; for a provider of your own, set `{}` first",
-                quote(&format_path(&["providers", name, "apiBase"]))
-            ),
-        },
-    };
-    Err(fail_with_hint(Exit::Config, words, hint))
-}
-
-/// Parses `text` as the value of a key of type `kind`. A reference to a variable is stored as it is, and checked when
-/// it is used.
-fn parse_value(key: &str, kind: KeyType, text: &str) -> Result<Value> {
-    let read = kind.parse(text);
-    if has_reference(text) {
-        return Ok(read);
-    }
-    kind.accept(&read).ok_or_else(|| {
-        let cause =
-            format!("`{key}` is {}, expected {}", kind.describe_value(&read), kind.describe());
-        fail(Exit::Config, cause)
-    })
-}
-
-/// Reads a value from standard input, without the final newline.
-pub(super) fn read_stdin_value() -> Result<String> {
-    let bytes = input::read_stdin(StdinMode::Always, input::DEFAULT_IDLE_TIMEOUT, &mut |_| {})?
-        .unwrap_or_default();
-    let text = String::from_utf8(bytes)
-        .map_err(|_| fail(Exit::BadInput, "standard input is not UTF-8"))?;
-    let text = text.strip_suffix('\n').unwrap_or(&text);
-    let text = text.strip_suffix('\r').unwrap_or(text);
-    if text.is_empty() {
-        Err(fail(Exit::NoInput, "standard input is empty"))
-    } else {
-        Ok(text.to_owned())
-    }
-}
-
-/// True if the Python program of the same name was used here: it writes the gateway's address into every config, and
-/// keeps a history of its own.
-fn has_traces_of_python(ctx: &Context, config: &Config) -> bool {
-    let history = ctx.paths.history().with_file_name("cli_history");
-    config.get_path("gateway").is_some() || history.exists()
-}
-
-/// Moves the keys of the config file that belong to ours, and says which.
-fn move_misplaced_keys(ctx: &Context) -> Result<()> {
-    let (keys, file) = Config::change(&ctx.paths.config, |config| {
-        let keys = config.misplaced_keys();
-        config.move_keys(&keys)?;
-        let [_, own] = config.files();
-        Ok((keys, ctx.paths.display(own.path())))
-    })?;
-    if !keys.is_empty() {
-        let keys: Vec<String> = keys.iter().map(|path| format_path(path)).collect();
-        ctx.notice(&format!("moved to {file}: `{}`", keys.join("`, `")));
-    }
-    Ok(())
+fn origin_column(value: &ConfigValue, is_shown: bool) -> String {
+    if is_shown { format!("\t{}", value.origin) } else { String::new() }
 }
 
 fn check(ctx: &Context, is_strict: bool, as_json: bool) -> Result<Exit> {
     let config = ctx.load_config()?;
-    let options = CheckOptions {
-        is_provider: |name| find_provider(name).is_some(),
-        for_python: is_strict || has_traces_of_python(ctx, &config),
-    };
-    let mut found = check_config(&config, &ctx.env, &ctx.paths, options);
-    let to_finding =
-        |error: anyhow::Error| ConfigFinding::new(ConfigSeverity::Error, format!("{error:#}"));
-    let mut errors = profiles::errors(ctx);
-    // Settings that cannot be resolved are among the findings.
-    if let Ok(settings) = ctx.resolve(&config, FlagOverrides::default()) {
-        errors.extend(usable_config::errors(ctx, &settings));
-        for server in &settings.servers {
-            let files = unmakeable_files(server, &ctx.paths).into_iter().filter(|it| !it.exists);
-            found.extend(
-                files.map(|file| ConfigFinding::new(ConfigSeverity::Warning, file.explanation)),
-            );
-        }
-    }
-    for error in errors.into_iter().map(to_finding) {
-        if !found.contains(&error) {
-            found.push(error);
-        }
-    }
+    let found = usable_config::findings(ctx, &config, is_strict);
     if as_json {
         ctx.terminal.print_json_lines(
             found.iter().map(

@@ -2,7 +2,6 @@
 //! answers questions ([`wizard`]); a script uses flags.
 
 use crate::cli::onboard::OnboardArgs as Arguments;
-use crate::command::config::read_stdin_value;
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
@@ -10,6 +9,7 @@ use crate::ops::model;
 use crate::settings::check::check_channels;
 use crate::settings::expand::is_variable_name;
 use crate::settings::{Config, FlagOverrides, LayeredConfig, Settings};
+use crate::sys::input::read_stdin_value;
 use crate::sys::signal;
 use crate::sys::terminal::Terminal;
 use crate::sys::terminal::wrap_words;

@@ -7,6 +7,8 @@ pub(crate) mod approval_text;
 pub(crate) mod change_preview;
 pub(crate) mod changeable_places;
 pub(crate) mod channel;
+pub(crate) mod config_edit;
+pub(crate) mod config_keys;
 pub(crate) mod connection_test;
 pub(crate) mod consolidation;
 pub mod context;

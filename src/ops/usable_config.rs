@@ -1,10 +1,13 @@
 //! Checks that runs can use a config: its settings, and the profile and the prompt files that they name. `settings` checks
 //! the values themselves.
 
+use crate::mcp::client::unmakeable_files;
 use crate::ops::context::Context;
 use crate::ops::permissions;
-use crate::ops::prompt_files;
+use crate::ops::{profiles, prompt_files};
 use crate::options::grants::Grants;
+use crate::provider::registry::find_provider;
+use crate::settings::check::{CheckOptions, ConfigFinding, ConfigSeverity, check_config};
 use crate::settings::{Config, FlagOverrides, PromptFileSettings, Settings};
 use anyhow::Result;
 
@@ -34,4 +37,40 @@ pub(crate) fn check_change(ctx: &Context, before: &Config, after: &Config) -> Re
 fn check(ctx: &Context, config: &Config) -> Result<()> {
     let settings = ctx.resolve(config, FlagOverrides::default())?;
     errors(ctx, &settings).into_iter().next().map_or(Ok(()), Err)
+}
+
+/// All that is wrong with `config`, or will be in a run. What is wrong only for the Python program counts if that was used
+/// here, or if `is_strict`.
+pub(crate) fn findings(ctx: &Context, config: &Config, is_strict: bool) -> Vec<ConfigFinding> {
+    let options = CheckOptions {
+        is_provider: |name| find_provider(name).is_some(),
+        for_python: is_strict || has_traces_of_python(ctx, config),
+    };
+    let mut found = check_config(config, &ctx.env, &ctx.paths, options);
+    let to_finding =
+        |error: anyhow::Error| ConfigFinding::new(ConfigSeverity::Error, format!("{error:#}"));
+    let mut errors = profiles::errors(ctx);
+    // Settings that cannot be resolved are among the findings.
+    if let Ok(settings) = ctx.resolve(config, FlagOverrides::default()) {
+        errors.extend(self::errors(ctx, &settings));
+        for server in &settings.servers {
+            let files = unmakeable_files(server, &ctx.paths).into_iter().filter(|it| !it.exists);
+            found.extend(
+                files.map(|file| ConfigFinding::new(ConfigSeverity::Warning, file.explanation)),
+            );
+        }
+    }
+    for error in errors.into_iter().map(to_finding) {
+        if !found.contains(&error) {
+            found.push(error);
+        }
+    }
+    found
+}
+
+/// True if the Python program of the same name was used here: it writes the gateway's address into every config, and
+/// keeps a history of its own.
+fn has_traces_of_python(ctx: &Context, config: &Config) -> bool {
+    let history = ctx.paths.history().with_file_name("cli_history");
+    config.get_path("gateway").is_some() || history.exists()
 }

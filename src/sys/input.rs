@@ -280,6 +280,24 @@ pub fn decode(bytes: Vec<u8>, what: &str) -> Result<Decoded> {
     }
 }
 
+/// Reads a value from standard input, without the final newline.
+///
+/// # Errors
+/// Status 65 if it is not UTF-8, and 66 if it is empty.
+pub fn read_stdin_value() -> Result<String> {
+    let bytes =
+        read_stdin(StdinMode::Always, DEFAULT_IDLE_TIMEOUT, &mut |_| {})?.unwrap_or_default();
+    let text = String::from_utf8(bytes)
+        .map_err(|_| fail(Exit::BadInput, "standard input is not UTF-8"))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    if text.is_empty() {
+        Err(fail(Exit::NoInput, "standard input is empty"))
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::decode;

@@ -1,13 +1,13 @@
 //! `mcp call`: calls a tool of a server, or reads one of its resources.
 
 use super::show;
-use crate::command::config;
 use crate::error::{Exit, Stop, fail, fail_with_hint};
 use crate::mcp::catalog::{CallError, ToolCatalog};
 use crate::mcp::protocol::{ContentPart, ServerAnswer};
 use crate::mcp::sanitize;
 use crate::ops::mcp_servers::{self, McpContext};
 use crate::settings::servers::McpServer;
+use crate::sys::input::read_stdin_value;
 use crate::sys::secret::{redact_all, redact_all_json};
 use anyhow::Result;
 use base64::Engine;
@@ -28,7 +28,7 @@ pub(super) struct McpCall<'a> {
 pub(super) fn run(mcp: &McpContext<'_>, call: &McpCall<'_>) -> Result<Exit> {
     let server = mcp.server(call.server)?;
     let arguments = match call.arguments {
-        "-" => config::read_stdin_value()?,
+        "-" => read_stdin_value()?,
         text => text.to_owned(),
     };
     let arguments: Value =

@@ -1,0 +1,91 @@
+//! Text of a config file that a person has edited: checks it, puts it in place of the file, and moves the keys that belong to
+//! the other file.
+
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::ops::context::Context;
+use crate::ops::usable_config;
+use crate::settings::Config;
+use crate::settings::config_file::{ConfigFile, KeyPath, get_in};
+use crate::settings::key_spelling::format_path;
+use crate::settings::own_keys::own_file;
+use crate::sys::durable_file;
+use anyhow::Result;
+use std::path::Path;
+
+/// Checks that a run can use the edited text of the file at `path`, as far as it could use the original.
+///
+/// # Errors
+/// Status 78 if it cannot.
+pub(crate) fn check_edit(ctx: &Context, path: &Path, original: &[u8], edited: &[u8]) -> Result<()> {
+    let parse = |bytes: &[u8]| -> Result<ConfigFile> {
+        let text =
+            std::str::from_utf8(bytes).map_err(|_| fail(Exit::Config, "the text is not UTF-8"))?;
+        if text.trim().is_empty() {
+            Err(fail(Exit::Config, "the text is empty"))
+        } else {
+            ConfigFile::parse(path, text)
+        }
+    };
+    let edited = parse(edited)?;
+    // A text that is no config was not usable, but an edit is expected to make it so.
+    let original = parse(original).unwrap_or_else(|_| ConfigFile::missing(path));
+    // The other file is as it is; it is edited on its own.
+    let [shared, own] = [ctx.paths.config.clone(), own_file(&ctx.paths.config)];
+    let other = if path == shared { own } else { shared };
+    let other = ConfigFile::load(&other).unwrap_or_else(|_| ConfigFile::missing(&other));
+    let config = Config::missing(&ctx.paths.config).with_file(other);
+    usable_config::check_change(ctx, &config.with_file(original), &config.with_file(edited))
+}
+
+/// Replaces the text of the file at `path`, unless it was changed since it was read.
+///
+/// # Errors
+/// Status 75 if it was changed; the file cannot be written.
+pub(crate) fn replace_text(
+    ctx: &Context,
+    path: &Path,
+    original: &[u8],
+    edited: &[u8],
+) -> Result<()> {
+    let lock = durable_file::lock_for_change(&ctx.paths.config, "the config")?;
+    let work = || {
+        if durable_file::read(path)?.unwrap_or_default() == original {
+            durable_file::replace(path, edited)
+        } else {
+            Err(fail_with_hint(
+                Exit::TryAgain,
+                "the config was changed meanwhile, so the edited text was not written",
+                "nanobot config edit",
+            ))
+        }
+    };
+    let done = work();
+    lock.remove()?;
+    done
+}
+
+/// Moves the keys that were added to the config file, or changed there, to the file that they belong to. `original` is the
+/// text before.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub(crate) fn move_added_keys(ctx: &Context, original: &[u8]) -> Result<()> {
+    let before = std::str::from_utf8(original).ok();
+    let before = before.and_then(|text| ConfigFile::parse(&ctx.paths.config, text).ok());
+    let moved = Config::change(&ctx.paths.config, |config| {
+        let mut keys = config.misplaced_keys();
+        let value = |file: &ConfigFile, key: &KeyPath| get_in(file.value(), key).cloned();
+        let [shared, _] = config.files();
+        keys.retain(|key| {
+            before.as_ref().and_then(|before| value(before, key)) != value(shared, key)
+        });
+        config.move_keys(&keys)?;
+        Ok(keys)
+    })?;
+    if !moved.is_empty() {
+        let keys: Vec<String> = moved.iter().map(|key| format_path(key)).collect();
+        let own = ctx.paths.display(&own_file(&ctx.paths.config));
+        ctx.notice(&format!("moved to {own}: `{}`", keys.join("`, `")));
+    }
+    Ok(())
+}

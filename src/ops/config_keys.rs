@@ -1,0 +1,335 @@
+//! The keys of the config as people type them: their values and where these come from, and changes of them.
+
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::ops::context::Context;
+use crate::ops::usable_config;
+use crate::provider::registry::{PROVIDERS, find_provider};
+use crate::settings::expand::has_reference;
+use crate::settings::key_node::KeyNode;
+use crate::settings::key_spelling::{camel_case, format_path, join_names, parse_path};
+use crate::settings::key_type::KeyType;
+use crate::settings::keys::{ConfigKey, KEYS, KeySupport, nearest};
+use crate::settings::layers::UnknownKey;
+use crate::settings::secrets::{is_secret, secret_arguments};
+use crate::settings::{Config, LayeredConfig, config_file, validation};
+use crate::shell_quote::quote;
+use crate::sys::input::read_stdin_value;
+use crate::sys::secret;
+use anyhow::{Context as _, Result};
+use serde::Serialize;
+use serde_json::Value;
+
+/// A key with its value.
+#[derive(Serialize)]
+pub(crate) struct ConfigValue {
+    /// The key, as it is typed.
+    pub(crate) key: String,
+    /// The value, without secrets.
+    pub(crate) value: Value,
+    /// The place that the value comes from.
+    pub(crate) origin: String,
+}
+
+impl ConfigValue {
+    fn new(layers: &LayeredConfig<'_>, path: &[String], value: &Value) -> Self {
+        Self {
+            key: format_path(path),
+            value: mask_secrets(value, &mut path.to_vec()),
+            origin: layers.origin(path).to_string(),
+        }
+    }
+}
+
+/// The value of `key`, or an object of all values below it.
+///
+/// # Errors
+/// Status 78 if there is no such key, or its value cannot be parsed.
+pub(crate) fn value_of(ctx: &Context, key: &str) -> Result<ConfigValue> {
+    let config = ctx.load_config()?;
+    let layers = LayeredConfig::new(&config, &ctx.env);
+    let path = canonical_path(key)?;
+    let value = match KeyNode::at(&path).and_then(KeyNode::key) {
+        // A request for a single key reports its errors.
+        Some(known) => match layers.read(&path)? {
+            Some(value) => value,
+            None if path.len() == known.path.split('.').count() => known.default_value(),
+            None => Value::Null,
+        },
+        None => group(&layers, &path),
+    };
+    if value.is_null()
+        && let Some(unknown) = validation::unknown_key(&path, &Value::Null)
+    {
+        return Err(unknown_key_error(key, &unknown, &unknown.description));
+    }
+    Ok(ConfigValue::new(&layers, &path, &value))
+}
+
+/// Every key in use, with its value.
+///
+/// # Errors
+/// The config cannot be read.
+pub(crate) fn all_values(ctx: &Context) -> Result<Vec<ConfigValue>> {
+    let config = ctx.load_config()?;
+    let layers = LayeredConfig::new(&config, &ctx.env);
+    let values = effective_values(&layers, KEYS).into_iter();
+    Ok(values.map(|(path, value)| ConfigValue::new(&layers, &path, &value)).collect())
+}
+
+/// Removes the value of `key`.
+///
+/// # Errors
+/// Status 78 if it has none, or no run could use the config without it.
+pub(crate) fn unset(ctx: &Context, key: &str) -> Result<()> {
+    let path = canonical_path(key)?;
+    Config::change(&ctx.paths.config, |config| {
+        let before = config.clone();
+        if !config.unset(&path)? {
+            let cause = format!("`{key}` is not set in {}", config.path().display());
+            return Err(match validation::unknown_key(&path, &Value::Null) {
+                Some(unknown) => unknown_key_error(key, &unknown, &cause),
+                None => {
+                    let hint = format!("nanobot config get {} --origin", quote(key));
+                    fail_with_hint(Exit::Config, cause, hint)
+                }
+            });
+        }
+        usable_config::check_change(ctx, &before, config).with_context(|| format!("unset `{key}`"))
+    })
+}
+
+/// Sets `key` to the value that `text` reads as; `null` removes it, and `-` reads the text from standard input.
+///
+/// # Errors
+/// Status 78 if there is no such key, it does not take the value, or no run could use the config with it.
+pub(crate) fn set(ctx: &Context, key: &str, text: &str) -> Result<()> {
+    if text == "null" {
+        return unset(ctx, key);
+    }
+    let path = canonical_path(key)?;
+    let kind = KeyNode::kind_at(&path).ok_or_else(|| {
+        let cause = format!("`{key}` holds other keys");
+        fail_with_hint(Exit::Config, cause, "set them one by one")
+    })?;
+    let from_input = if text == "-" { Some(read_stdin_value()?) } else { None };
+    let is_place = kind == KeyType::Secret && kind.parse(text).is_object();
+    if from_input.is_none() && is_secret(&path) && !has_reference(text) && !is_place {
+        ctx.terminal.eprint(&format!(
+            "nanobot: every process can see a key on the command line; `nanobot config set {} -` reads it from standard input",
+            quote(key)
+        ));
+    }
+    let text = from_input.as_deref().unwrap_or(text);
+    let value = parse_value(key, kind, text)?;
+    if !has_reference(text) {
+        refuse_unusable(ctx, key, &path, &value)?;
+    }
+    if let Some(words) = validation::warn(&format_path(&path), &value) {
+        ctx.terminal.eprint(&format!("nanobot: {words}"));
+    }
+    Config::change(&ctx.paths.config, |config| {
+        let before = config.clone();
+        config.set(&path, &value)?;
+        if has_reference(text) { Ok(()) } else { usable_config::check_change(ctx, &before, config) }
+    })
+}
+
+/// Converts a key, as typed, to the spelling in the table of keys.
+pub(crate) fn canonical_path(key: &str) -> Result<Vec<String>> {
+    KeyNode::canonical_path(key).ok_or_else(|| {
+        let cause = format!("there is no key `{key}`");
+        if let Some(hint) = quoting_hint(key) {
+            return fail_with_hint(Exit::Config, cause, hint);
+        }
+        let found = keys_that_end_in(key);
+        if !found.is_empty() {
+            return fail_with_hint(Exit::Config, cause, found.join(", "));
+        }
+        match nearest(key, KEYS.iter().map(|known| known.path)) {
+            Some(meant) => fail_with_hint(Exit::Config, cause, format!("`{meant}`")),
+            None => fail_with_hint(Exit::Config, cause, "nanobot config schema"),
+        }
+    })
+}
+
+/// The hint for an unknown key that would be one if a name in it were quoted: the name contains a dot.
+fn quoting_hint(key: &str) -> Option<String> {
+    let is_key = |path: &[String]| {
+        KeyNode::canonical_path(&format_path(path)).is_some_and(|path| {
+            KeyNode::kind_at(&path).is_some()
+                && validation::unknown_key(&path, &Value::Null).is_none()
+        })
+    };
+    let meant = join_names(&parse_path(key)?, is_key)?;
+    let meant = quote(&format_path(&meant));
+    Some(format!("`{meant}`: a name with a dot is quoted"))
+}
+
+/// The error `cause`, about `key` with a name that is unknown.
+fn unknown_key_error(key: &str, unknown: &UnknownKey, cause: &str) -> anyhow::Error {
+    match quoting_hint(key).filter(|_| !unknown.is_misspelt) {
+        Some(hint) => fail_with_hint(Exit::Config, cause, hint),
+        None => fail(Exit::Config, cause),
+    }
+}
+
+/// Maximum number of keys that are suggested for one name.
+const MAX_SUGGESTIONS: usize = 6;
+
+/// The keys in use, in backticks, whose last names are `name`; none if there are too many. If each channel has one, those
+/// of channels are left out.
+fn keys_that_end_in(name: &str) -> Vec<String> {
+    let name = format!(".{}", camel_case(name));
+    let is_used = |key: &&ConfigKey| {
+        matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten)
+            && key.path.ends_with(&name)
+    };
+    let mut found: Vec<&ConfigKey> = KEYS.iter().filter(is_used).collect();
+    if found.len() > MAX_SUGGESTIONS {
+        found.retain(|key| !key.path.starts_with("channels."));
+    }
+    if found.len() <= MAX_SUGGESTIONS {
+        found.iter().map(|key| format!("`{}`", key.path.replace('*', "NAME"))).collect()
+    } else {
+        Vec::new()
+    }
+}
+
+/// Collects the values below `path` into one object.
+fn group(layers: &LayeredConfig<'_>, path: &[String]) -> Value {
+    let mut all = Value::Object(serde_json::Map::new());
+    let rows = KeyNode::at(path).map(KeyNode::keys).unwrap_or_default();
+    for (below, value) in effective_values(layers, rows) {
+        if let Some(rest) = below.strip_prefix(path) {
+            config_file::set_in(&mut all, rest, value);
+        }
+    }
+    all
+}
+
+/// The keys of `rows` that are set, or in use with a default. A value that cannot be parsed is returned as written, so
+/// that an error in one key, or an unset variable, hides no other key; `config check` reports it.
+fn effective_values(
+    layers: &LayeredConfig<'_>,
+    rows: &'static [ConfigKey],
+) -> Vec<(Vec<String>, Value)> {
+    let mut found = Vec::new();
+    for key in rows {
+        for path in expand_wildcards(layers, key.path) {
+            let written =
+                config_file::get_in(layers.value(), &path).filter(|value| !value.is_null());
+            let used = matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten);
+            let value = match written {
+                Some(written) => {
+                    layers.to_typed(&path, written, key.kind).unwrap_or_else(|_| written.clone())
+                }
+                None if used => key.default_value(),
+                None => continue,
+            };
+            found.push((path, value));
+        }
+    }
+    found
+}
+
+/// The paths that a row of the table stands for: one, or one for each name that the user chose.
+fn expand_wildcards(layers: &LayeredConfig<'_>, row: &str) -> Vec<Vec<String>> {
+    let mut paths: Vec<Vec<String>> = vec![Vec::new()];
+    for part in row.split('.') {
+        let mut next = Vec::new();
+        for path in paths {
+            let names = match part {
+                "*" => layers.names(&path.iter().map(String::as_str).collect::<Vec<_>>()),
+                name => vec![name.to_owned()],
+            };
+            next.extend(names.into_iter().map(|name| path.iter().cloned().chain([name]).collect()));
+        }
+        paths = next;
+    }
+    paths
+}
+
+/// The `value` at `path`, with secrets replaced by `***`.
+fn mask_secrets(value: &Value, path: &mut Vec<String>) -> Value {
+    match value {
+        Value::String(text) if !text.is_empty() && is_secret(path) => "***".into(),
+        Value::Object(members) => {
+            let mut shown = serde_json::Map::new();
+            for (name, member) in members {
+                path.push(name.clone());
+                shown.insert(name.clone(), mask_secrets(member, path));
+                path.pop();
+            }
+            Value::Object(shown)
+        }
+        Value::Array(items) => {
+            let mut shown: Vec<Value> = items.iter().map(|item| mask_secrets(item, path)).collect();
+            for (index, secret) in secret_arguments(items) {
+                shown[index] =
+                    items[index].as_str().unwrap_or_default().replace(secret, "***").into();
+            }
+            shown.into()
+        }
+        // An address or an argument may contain a key.
+        Value::String(text) => secret::redact_all(text).into(),
+        other => other.clone(),
+    }
+}
+
+/// Refuses a value that would stop every run, or have no effect.
+fn refuse_unusable(ctx: &Context, key: &str, path: &[String], value: &Value) -> Result<()> {
+    if let Some(words) = validation::validate(path, value) {
+        return Err(fail(Exit::Config, words));
+    }
+    if let Some(unknown) = validation::unknown_key(path, value) {
+        return Err(unknown_key_error(key, &unknown, &unknown.description));
+    }
+    let config = Config::load(&ctx.paths.config)?;
+    let layers = LayeredConfig::new(&config, &ctx.env);
+    let Some(words) = layers.name_error(path, value, |name| find_provider(name).is_some()) else {
+        return Ok(());
+    };
+    let hint = match value.as_str().unwrap_or_default().trim() {
+        "" => format!("nanobot config unset {}", format_path(path)),
+        name => match nearest(name, PROVIDERS.iter().map(|entry| entry.name)) {
+            Some(meant) => format!("`{meant}`"),
+            None => format!(
+                "`nanobot provider list`; for a provider of your own, set `{}` first",
+                quote(&format_path(&["providers", name, "apiBase"]))
+            ),
+        },
+    };
+    Err(fail_with_hint(Exit::Config, words, hint))
+}
+
+/// Parses `text` as the value of a key of type `kind`. A reference to a variable is stored as it is, and checked when
+/// it is used.
+fn parse_value(key: &str, kind: KeyType, text: &str) -> Result<Value> {
+    let read = kind.parse(text);
+    if has_reference(text) {
+        return Ok(read);
+    }
+    kind.accept(&read).ok_or_else(|| {
+        let cause =
+            format!("`{key}` is {}, expected {}", kind.describe_value(&read), kind.describe());
+        fail(Exit::Config, cause)
+    })
+}
+
+/// Moves the keys of the config file that belong to ours, and says which.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub(crate) fn move_misplaced_keys(ctx: &Context) -> Result<()> {
+    let (keys, file) = Config::change(&ctx.paths.config, |config| {
+        let keys = config.misplaced_keys();
+        config.move_keys(&keys)?;
+        let [_, own] = config.files();
+        Ok((keys, ctx.paths.display(own.path())))
+    })?;
+    if !keys.is_empty() {
+        let keys: Vec<String> = keys.iter().map(|path| format_path(path)).collect();
+        ctx.notice(&format!("moved to {file}: `{}`", keys.join("`, `")));
+    }
+    Ok(())
+}
