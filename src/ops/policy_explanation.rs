@@ -1,0 +1,223 @@
+//! Explains what a run with given permissions may do: in general, and for one call of a tool, which is not made.
+
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::message::Origin;
+use crate::ops::context::Context;
+use crate::ops::turn_setup::{self, TurnSetup};
+use crate::options::grants::Grants;
+use crate::policy::call_files::{file_access, files_of_call};
+use crate::policy::tool_names::APPLY_PATCH;
+use crate::policy::{Policy, PolicyDecision, Refusal, Sandbox, tool_names};
+use crate::session::{self, RecordedOrigin, Session};
+use crate::settings::LayeredConfig;
+use crate::sys::sandbox;
+use crate::tool::arguments::cast_and_check;
+use crate::tool::{Tool, ToolError, cron};
+use anyhow::Result;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// The decision about a call.
+pub(crate) struct ExplainedCall {
+    pub(crate) arguments: Value,
+    pub(crate) decision: PolicyDecision,
+}
+
+/// Decides about a call of `tool` in a run with these permissions. `arguments` are JSON, or the text of the one that the
+/// decision is about.
+///
+/// # Errors
+/// There is no such tool, or it does not take these arguments.
+pub(crate) fn explain_call(
+    ctx: &Context,
+    grants: &Grants,
+    tool: &str,
+    arguments: &str,
+) -> Result<ExplainedCall> {
+    let TurnSetup { toolbox, policy, .. } = prepare(ctx, grants)?;
+    if let Some(found) = toolbox.find(tool) {
+        let arguments = parse_arguments(arguments, &found.spec().parameters)?;
+        let decision = decide(&policy, found, &arguments);
+        return Ok(ExplainedCall { arguments, decision });
+    }
+    let decision = decide_absent_tool(&policy, grants, tool)?;
+    if tool != "cron" || !matches!(decision, PolicyDecision::Allow(_)) {
+        return Ok(ExplainedCall { arguments: json!(arguments), decision });
+    }
+    // The answer covers only what can be decided without a conversation.
+    let schema = &cron::spec().parameters;
+    let arguments = cast_and_check(schema, &parse_arguments(arguments, schema)?);
+    let arguments = arguments.map_err(|words| fail(Exit::Usage, words))?;
+    let decision = match policy.decide(tool, &arguments) {
+        PolicyDecision::Allow(_) => decision,
+        refused => refused,
+    };
+    Ok(ExplainedCall { arguments, decision })
+}
+
+fn prepare(ctx: &Context, grants: &Grants) -> Result<TurnSetup> {
+    turn_setup::prepare_without_turn(ctx, grants, (false, true), Vec::new(), None)
+}
+
+/// The policy of a run with these permissions as rows of a name and a text, with what the session restricts.
+///
+/// # Errors
+/// The settings or the session cannot be read.
+pub(crate) fn describe_policy(
+    ctx: &Context,
+    grants: &Grants,
+    session: Option<&str>,
+) -> Result<Vec<(&'static str, String)>> {
+    let policy = prepare(ctx, grants)?.policy;
+    let mut rows = policy.for_people(&|path: &Path| ctx.paths.display(path));
+    if let Some(key) = session {
+        rows.push(("origin", describe_origin(ctx, key)?));
+    }
+    let config = ctx.load_config()?;
+    let spared = LayeredConfig::new(&config, &ctx.env).read(&["tools", "ssrfWhitelist"])?;
+    for range in spared.iter().filter_map(Value::as_array).flatten() {
+        let range = range.as_str().unwrap_or_default();
+        rows.push(("reached", format!("{range} (tools.ssrfWhitelist)")));
+    }
+    for (address, port) in &policy.explicit_addresses {
+        let port = port.map(|port| format!(", port {port}")).unwrap_or_default();
+        rows.push(("reached", format!("{address}{port} (--net)")));
+    }
+    Ok(rows)
+}
+
+/// Decides about a call of `tool`, as far as that is possible without making it.
+fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
+    let name = tool.spec().name.as_str();
+    let rule = match policy.decide(name, call) {
+        PolicyDecision::Allow(rule) => rule,
+        no => return no,
+    };
+    // For paths, the access rules decide.
+    if let Some(access) = file_access(name) {
+        let mut places = Vec::new();
+        for file in files_of_call(name, call) {
+            match policy.file_scope.decide(file.path, access) {
+                Ok(place) => places.push(place.root),
+                Err(refusal) => return PolicyDecision::Deny(refusal),
+            }
+        }
+        places.dedup();
+        let roots = places.iter().map(|root| {
+            let root = &policy.file_scope.roots[*root].path;
+            format!("; it is inside `{}`", root.display())
+        });
+        return PolicyDecision::Allow(format!("{rule}{}", roots.collect::<String>()));
+    }
+    match tool.precheck(call) {
+        Ok(()) => {}
+        Err(
+            ToolError::Denied(refusal)
+            | ToolError::DeniedDuringCall { refusal, .. }
+            | ToolError::Rejected(refusal),
+        ) => {
+            return PolicyDecision::Deny(refusal);
+        }
+        Err(ToolError::Failed(words) | ToolError::Declined(words)) => {
+            return PolicyDecision::Deny(Refusal::new(words));
+        }
+    }
+    if name != "exec" {
+        return PolicyDecision::Allow(rule);
+    }
+    if policy.sandbox != Sandbox::Off
+        && let Err(lack) = sandbox::check_available()
+    {
+        return PolicyDecision::Deny(Refusal {
+            message: format!("commands need a sandbox, and none is available: {lack}"),
+            suggested_flag: Some("--sandbox off".into()),
+        });
+    }
+    PolicyDecision::Allow(format!("{rule}; {}", policy.describe_containment()))
+}
+
+/// Explains why a run with these flags does not have `tool`, or gives the decision for a tool that exists only within a
+/// turn.
+///
+/// # Errors
+/// There is no such tool at all.
+fn decide_absent_tool(policy: &Policy, grants: &Grants, tool: &str) -> Result<PolicyDecision> {
+    if !tool_names::TOOLS.contains(&tool) {
+        if let Some(refusal) = policy.withheld_reason(tool).filter(|_| tool.starts_with("mcp_")) {
+            return Ok(PolicyDecision::Deny(refusal));
+        }
+        let words = tool_names::check(tool).err();
+        let words = words.unwrap_or_else(|| "is not a tool of this run".into());
+        return Err(fail_with_hint(Exit::Usage, format!("`{tool}` {words}"), "nanobot tool list"));
+    }
+    if let Some(refusal) = policy.withheld_reason(tool) {
+        return Ok(PolicyDecision::Deny(refusal));
+    }
+    let why = match &grants.tools {
+        _ if grants.no_tools => "`--no-tools` offers none",
+        Some(_) if !grants.lists_tool(tool) => "`--tools` leaves it out",
+        _ if tool == "spawn" => {
+            return Ok(PolicyDecision::Allow(
+                "in a turn of `agent`; a sub-agent may do at most what the turn may".into(),
+            ));
+        }
+        _ if tool == "cron" => {
+            return Ok(PolicyDecision::Allow(
+                "in a turn of `agent`, not of a job; after content from outside with `--allow cron`; no job may do more than the \
+                 turn"
+                    .into(),
+            ));
+        }
+        _ if tool == APPLY_PATCH => {
+            "only models that were trained on its format get it, unless `--tools` or the profile names it"
+        }
+        _ => "the config turns it off (`enable` in `tools.file`, `tools.exec` or `tools.web`)",
+    };
+    Ok(PolicyDecision::Deny(Refusal::new(format!("`{tool}` is not offered: {why}"))))
+}
+
+/// The arguments that decisions are about.
+const MAIN_ARGUMENTS: &[&str] = &["path", "command", "url", "query"];
+
+/// Parses the arguments: JSON for a complete call, or text as the single argument that the decision is about.
+///
+/// # Errors
+/// The JSON is invalid, or the tool does not accept it, or the text is missing.
+fn parse_arguments(text: &str, schema: &Value) -> Result<Value> {
+    if let Ok(call @ Value::Object(_)) = serde_json::from_str(text) {
+        return cast_and_check(schema, &call).map_err(|words| fail(Exit::Usage, words));
+    }
+    if text.trim().is_empty() || text.trim_start().starts_with('{') {
+        return Err(fail_with_hint(
+            Exit::Usage,
+            "the arguments are not a JSON object",
+            "`{\"path\": \"notes.md\"}`, or only the path, command or URL",
+        ));
+    }
+    let needed = schema["required"][0].as_str();
+    let has = |name: &&&str| schema["properties"].get(**name).is_some();
+    let name = needed.or(MAIN_ARGUMENTS.iter().find(has).copied()).unwrap_or("text");
+    Ok(json!({ name: text }))
+}
+
+/// The origin of the session `key`: the content that it is from, since which message, and what it restricts.
+fn describe_origin(ctx: &Context, key: &str) -> Result<String> {
+    let sessions = ctx.session_store(&ctx.settings()?)?;
+    let session = Session::read(&sessions, key, &mut |_| {})?;
+    if session.history_window().count == 0 {
+        return Err(session::not_found_error(&sessions, key));
+    }
+    let Some(RecordedOrigin { level, content, since }) = session.origin() else {
+        return Ok("not recorded; the next turn determines it".into());
+    };
+    let from = format!("{content}, since message {since}");
+    Ok(match level {
+        Origin::User => "user: nothing is restricted".into(),
+        Origin::Project => {
+            format!("project ({from}): composed web addresses are refused; `/new` ends it")
+        }
+        Origin::External => format!(
+            "external ({from}): composed web addresses are refused, and changes of jobs and notes need permission; `/new` ends it"
+        ),
+    })
+}

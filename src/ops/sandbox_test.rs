@@ -1,0 +1,87 @@
+//! Tests that commands of a run cannot do what its sandbox forbids.
+
+use crate::error::{Exit, fail_with_hint};
+use crate::ops::context::Context;
+use crate::ops::turn_setup::toolset;
+use crate::ops::turn_setup::{self, TurnSetup};
+use crate::options::grants::Grants;
+use crate::policy::Sandbox;
+use crate::sys::process;
+use crate::sys::sandbox::self_test::SelfTestResult;
+use crate::sys::sandbox::{self, SandboxSpec, namespaces};
+use anyhow::{Context as _, Result};
+use std::path::PathBuf;
+
+/// Paths that no command may read if they exist, unless the user grants them by name.
+const SECRET_PATHS: &[&str] = &[".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials"];
+
+/// The test of a run's sandbox.
+pub(crate) struct SandboxTest {
+    sandbox: SandboxSpec,
+    /// Directories that no command may write.
+    outside: Vec<PathBuf>,
+    /// Paths that no command may read.
+    closed: Vec<PathBuf>,
+}
+
+impl SandboxTest {
+    /// Prepares the test of a run with these permissions.
+    ///
+    /// # Errors
+    /// Such a run has no sandbox, or this system has none.
+    pub(crate) fn new(ctx: &Context, grants: &Grants) -> Result<Self> {
+        let TurnSetup { policy, shared, .. } =
+            turn_setup::prepare_without_turn(ctx, grants, (false, false), Vec::new(), None)?;
+        if policy.sandbox == Sandbox::Off {
+            return Err(fail_with_hint(
+                Exit::Failed,
+                "nothing to test: with these flags commands run without a sandbox",
+                "without `--sandbox off` and `--profile full`",
+            ));
+        }
+        if let Err(lack) = sandbox::check_available() {
+            return Err(fail_with_hint(
+                Exit::NoSandbox,
+                format!("no sandbox is available: {lack}"),
+                "`--sandbox off` to run commands without one",
+            ));
+        }
+        let settings = ctx.settings()?;
+        let exec = toolset::exec_tool(ctx, &settings, &policy, &shared.files);
+        let sandbox_spec = exec.sandbox_spec().context("set up the sandbox")?;
+        let home = &policy.file_scope.home;
+        let may_write =
+            |path: &PathBuf| sandbox_spec.writable.iter().any(|place| path.starts_with(place));
+        let outside: Vec<PathBuf> =
+            [home, &ctx.paths.root, &policy.file_scope.directory, &policy.file_scope.workspace]
+                .into_iter()
+                .filter(|path| path.is_dir() && !may_write(path))
+                .cloned()
+                .collect();
+        let named =
+            |path: &PathBuf| policy.file_scope.roots.iter().any(|root| root.path.starts_with(path));
+        let secrets = SECRET_PATHS.iter().map(|name| home.join(name));
+        let own = policy.file_scope.hidden.iter().cloned();
+        let closed: Vec<PathBuf> = own
+            .chain(secrets)
+            .chain([PathBuf::from("/etc/shadow")])
+            .filter(|path| path.exists() && !named(path))
+            .collect();
+        Ok(Self { sandbox: sandbox_spec, outside, closed })
+    }
+
+    /// Why this system does not allow all layers of the sandbox; `None` if it does.
+    pub(crate) fn missing_layers(&self) -> Option<String> {
+        let error = process::check_namespaces(&self.sandbox).err()?;
+        Some(format!("{error}; {}", namespaces::explain_refusal()))
+    }
+
+    /// Tries what commands must not be able to do.
+    ///
+    /// # Errors
+    /// The commands of the test cannot be run.
+    pub(crate) fn run(&self) -> Result<Vec<SelfTestResult>> {
+        process::test_sandbox(&self.sandbox, &self.outside, &self.closed)
+            .context("test the sandbox")
+    }
+}
