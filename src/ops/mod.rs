@@ -45,6 +45,7 @@ pub(crate) mod skills;
 pub(crate) mod subagents;
 pub(crate) mod system_prompt;
 pub(crate) mod turn_setup;
+pub(crate) mod undo;
 pub(crate) mod uninstall;
 pub(crate) mod usable_config;
 pub(crate) mod user_commands;

@@ -1,0 +1,244 @@
+//! Reverts the changes that a turn made with its file tools, and redoes them.
+
+use crate::error::{Exit, fail, fail_with_hint};
+use crate::format::on_one_line;
+use crate::ops::context::Context;
+use crate::session;
+use crate::sys::terminal::sanitize;
+use crate::undo::UndoStore;
+use crate::undo::journal::UndoTurn;
+use crate::undo::restore::{RestoreDirection, RestorePlan, RestoreStep};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+/// The turn that is to be reverted or redone.
+pub(crate) struct UndoRequest<'a> {
+    /// The number or the id of the turn; `None` for the last one that concerns the current directory.
+    pub(crate) turn: Option<&'a str>,
+    pub(crate) direction: RestoreDirection,
+    pub(crate) is_dry_run: bool,
+    /// True if changes made since are overwritten.
+    pub(crate) force: bool,
+    /// Checks that a turn may be chosen without its number.
+    pub(crate) check_chosen: &'a dyn Fn(&UndoTurn) -> Result<()>,
+}
+
+/// The turns that have changed files, the last one first.
+///
+/// # Errors
+/// The journal cannot be read. A turn that cannot be read is reported and left out.
+pub(crate) fn turns(ctx: &Context) -> Result<Vec<UndoTurn>> {
+    UndoStore::new(ctx.paths.undo()).turns(&mut |id: u64, error: &anyhow::Error| {
+        ctx.notice(&format!("skipped turn {id}: {error:#}"));
+    })
+}
+
+/// Checks that `turn` belongs to the conversation `session`.
+///
+/// # Errors
+/// Status 66 if it does not.
+pub(crate) fn require_session(turn: &UndoTurn, session: Option<&str>) -> Result<()> {
+    if session == Some(turn.info.session.as_str()) {
+        return Ok(());
+    }
+    Err(fail_with_hint(
+        Exit::NoInput,
+        format!(
+            "this session changed no files that can be restored; the last change here is of another session: {}",
+            describe_turn(turn)
+        ),
+        format!("`/undo {}` to undo that turn, `/undo --list` for all", turn.id),
+    ))
+}
+
+/// Reverts or redoes the changes of a turn, and tells the model of its conversation. Returns the steps, which a dry run does
+/// not take.
+///
+/// # Errors
+/// There is no such turn, or files have changed since.
+pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<RestoreStep>> {
+    let turns = turns(ctx)?;
+    let turn = choose_turn(ctx, &turns, request.turn, request.direction)?;
+    if request.turn.is_none() {
+        (request.check_chosen)(turn)?;
+    }
+    let plan = RestorePlan::new(turn, request.direction)?;
+    let mut wrong: Vec<String> = plan.blocked.iter().map(describe_conflict).collect();
+    if !request.force {
+        wrong.extend(plan.conflicts.iter().map(describe_conflict));
+    }
+    if !wrong.is_empty() {
+        let cause = format!(
+            "nothing was done, because files have changed since turn {}: {}",
+            turn.id,
+            wrong.join("; ")
+        );
+        return Err(if plan.blocked.is_empty() {
+            fail_with_hint(Exit::Failed, cause, "`--force` to overwrite these changes")
+        } else {
+            fail(Exit::Failed, cause)
+        });
+    }
+    let steps = plan.steps();
+    if request.turn.is_none() {
+        // The last turn may only have run commands, so say which turn was chosen.
+        ctx.notice(&describe_turn(turn));
+    }
+    let during_command: Vec<String> = turn
+        .changed_paths
+        .iter()
+        .filter(|entry| entry.during_command && steps.iter().any(|step| step.path() == entry.path))
+        .map(|entry| format!("`{}`", display_path(&entry.path)))
+        .collect();
+    if request.direction == RestoreDirection::Undo && !during_command.is_empty() {
+        ctx.notice(&format!(
+            "{} changed while a command ran; what you wrote there meanwhile is undone too, and `nanobot undo --redo {}` brings it back",
+            list_some(&during_command),
+            turn.id
+        ));
+    }
+    if !request.is_dry_run {
+        plan.execute(&ctx.clock.local_timestamp())?;
+        tell_model(ctx, turn, request.direction, &steps);
+    }
+    if steps.is_empty() {
+        ctx.notice(&format!("nothing to change for turn {}", turn.id));
+    }
+    Ok(steps)
+}
+
+/// The turn to revert or redo.
+fn choose_turn<'a>(
+    ctx: &Context,
+    turns: &'a [UndoTurn],
+    name: Option<&str>,
+    direction: RestoreDirection,
+) -> Result<&'a UndoTurn> {
+    if let Some(name) = name {
+        // A number is at most as long as the id of a turn, which may have only digits.
+        let is_named = |turn: &&UndoTurn| name == turn.info.turn || name.parse() == Ok(turn.id);
+        let turn = turns.iter().find(is_named).ok_or_else(|| {
+            fail_with_hint(
+                Exit::NoInput,
+                format!("there is no turn {name} to undo"),
+                "`nanobot undo --list`",
+            )
+        })?;
+        return match (direction, turn.undone_at.is_some()) {
+            (RestoreDirection::Redo, false) => {
+                let cause = format!("turn {} is not undone", turn.id);
+                Err(fail_with_hint(Exit::NoInput, cause, "`nanobot undo --list`"))
+            }
+            (RestoreDirection::Undo, true) => Err(fail_with_hint(
+                Exit::NoInput,
+                format!("turn {} is already undone", turn.id),
+                format!("`nanobot undo --redo {}`, which takes that back", turn.id),
+            )),
+            _ => Ok(turn),
+        };
+    }
+    let here = std::env::current_dir().map_err(|error| {
+        fail_with_hint(
+            Exit::NoInput,
+            format!("the current directory cannot be found: {error}"),
+            "`nanobot undo --list`, and `nanobot undo TURN`, which work in any directory",
+        )
+    })?;
+    // The journal contains resolved paths.
+    let home = &ctx.paths.home;
+    let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.clone());
+    let mut ours = turns.iter().filter(|turn| concerns(turn, &here, &home));
+    let (found, what) = match direction {
+        RestoreDirection::Undo => (ours.find(|turn| turn.undone_at.is_none()), "undo"),
+        // The turn reverted last; of several reverted at the same instant, the oldest.
+        RestoreDirection::Redo => (
+            ours.filter(|turn| turn.undone_at.is_some()).max_by(|one, other| {
+                one.undone_at.cmp(&other.undone_at).then(other.id.cmp(&one.id))
+            }),
+            "redo",
+        ),
+    };
+    found.ok_or_else(|| {
+        let cause = format!("there is nothing to {what} in this directory");
+        if turns.is_empty() {
+            fail(Exit::NoInput, cause)
+        } else {
+            fail_with_hint(
+                Exit::NoInput,
+                cause,
+                "`nanobot undo --list`, and `nanobot undo TURN` for a turn in another directory",
+            )
+        }
+    })
+}
+
+/// True if `turn` ran in the directory `here` or in one around it, or changed files beneath `here`. Directories around
+/// it that contain the home directory do not count, since they are not one project.
+fn concerns(turn: &UndoTurn, here: &Path, home: &Path) -> bool {
+    let about = &turn.info;
+    let is_inside = here.starts_with(&about.directory) && !home.starts_with(&about.directory);
+    let is_touched = || turn.changed_paths.iter().any(|entry| entry.path.starts_with(here));
+    about.directory == here || about.started_in == here || is_inside || is_touched()
+}
+
+/// Leaves a line for the next message of the conversation that changed the files, which else goes on from a wrong state.
+fn tell_model(ctx: &Context, turn: &UndoTurn, direction: RestoreDirection, steps: &[RestoreStep]) {
+    let name = |step: &RestoreStep| {
+        let path = step.path().strip_prefix(&turn.info.directory).unwrap_or(step.path());
+        format!("`{}`", on_one_line(path))
+    };
+    let names: Vec<String> = steps.iter().map(name).collect();
+    if names.is_empty() {
+        return;
+    }
+    let what = match direction {
+        RestoreDirection::Undo => {
+            "has undone file changes of this conversation; as before them again"
+        }
+        RestoreDirection::Redo => {
+            "has redone undone file changes of this conversation; changed again"
+        }
+    };
+    let note = format!("[The user {what}: {}]", list_some(&names));
+    let told = ctx
+        .settings()
+        .and_then(|settings| ctx.session_store(&settings))
+        .and_then(|store| session::add_undo_note(&store, &turn.info.session, &note));
+    if let Err(error) = told {
+        ctx.notice(&format!("the conversation is not told about it: {error:#}"));
+    }
+}
+
+/// Maximum number of paths that a line names.
+const MAX_LISTED_PATHS: usize = 8;
+
+fn list_some(items: &[String]) -> String {
+    let more = match items.len().saturating_sub(MAX_LISTED_PATHS) {
+        0 => String::new(),
+        count => format!(" and {count} more"),
+    };
+    items[..items.len().min(MAX_LISTED_PATHS)].join(", ") + &more
+}
+
+/// Describes the turn for a user who gave no number.
+fn describe_turn(turn: &UndoTurn) -> String {
+    let time: String = turn.info.time.replace('T', " ").chars().take(16).collect();
+    let files = match turn.changed_paths.len() {
+        1 => "1 file".to_owned(),
+        count => format!("{count} files"),
+    };
+    let session = sanitize(&turn.info.session).replace('\n', "?");
+    format!("turn {} of {time} in `{session}`, {files}", turn.id)
+}
+
+fn describe_conflict((path, what): &(PathBuf, &'static str)) -> String {
+    format!("`{}`: {what}", display_path(path))
+}
+
+/// A path, relative to the current directory if it is beneath it.
+pub(crate) fn display_path(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    let path = path.strip_prefix(here).unwrap_or(path);
+    // A line break in a name must not start a new line.
+    sanitize(&path.display().to_string()).replace('\n', "?")
+}
