@@ -7,6 +7,7 @@ pub(crate) mod approval_text;
 pub(crate) mod change_preview;
 pub(crate) mod changeable_places;
 pub(crate) mod channel;
+pub(crate) mod completion_names;
 pub(crate) mod config_edit;
 pub(crate) mod config_keys;
 pub(crate) mod connection_test;

@@ -7,13 +7,14 @@
 
 use crate::cli::completions::{CompletionShell, CompletionsArgs};
 use crate::error::Exit;
+use crate::ops::completion_names::NameSource;
 use crate::ops::context::{Context, GlobalOptions};
 use crate::sys::env::Env;
 use crate::sys::paths::Paths;
 use crate::sys::shell::UserShell;
 use crate::sys::terminal::{Terminal, sanitize};
 use anyhow::Result;
-use candidates::{NameSource, WordType};
+use candidates::{ValueSource, WordType};
 use clap_complete::engine::{CompletionCandidate, complete};
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -66,13 +67,13 @@ fn complete_line(
     let line = TypedLine::from_script(shell, words)?;
     let typed = line.arguments.clone();
     let ctx = context_of_line(env, terminal, &typed)?;
-    let names = Arc::new(NameSource::new(ctx, typed));
-    let mut command = candidates::attach_candidates(crate::command::tree::command_tree(), &names);
+    let values = Arc::new(ValueSource::new(NameSource::new(ctx, typed)));
+    let mut command = candidates::attach_candidates(crate::command::tree::command_tree(), &values);
     let words: Vec<OsString> = line.arguments.iter().map(OsString::from).collect();
     let at = words.len() - 1;
     let found = complete(&mut command, words, at, None).ok()?;
     let found = drop_flags(found, line.current());
-    let kind = match names.word_type() {
+    let kind = match values.word_type() {
         WordType::Values => "values",
         WordType::Files => "files",
         WordType::Directories => "dirs",
