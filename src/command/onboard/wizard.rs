@@ -7,7 +7,6 @@ use super::edits::{
 use super::known_providers::{self, EXAMPLE_ADDRESSES};
 use super::menu::{self, MenuItem, MenuMatch};
 use crate::cli::onboard::DirectoryArg;
-use crate::command::model::LIST_TIMEOUT;
 use crate::command::provider;
 use crate::command::question::{self, Cancelled, ask_choice, ask_text, confirm};
 use crate::error::{Exit, Stop, exit_for, hint_for};
@@ -15,6 +14,7 @@ use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::mcp_servers;
 use crate::ops::model::{self, Endpoint};
+use crate::ops::model_catalog::LIST_TIMEOUT;
 use crate::provider::login::{self, Vendor};
 use crate::provider::registry::model_info::{self, MODELS};
 use crate::provider::registry::{self, PROVIDERS, ProviderInfo, ProviderKind, normalize_name};
