@@ -149,16 +149,11 @@ impl ConsolidationProgress for TerminalProgress<'_> {
 
 /// Describes a consolidated chunk, for people.
 fn describe_chunk(chunk: &ConsolidatedChunk, spent: &ConsolidationCost) -> String {
-    let ConsolidatedChunk {
-        message_count: messages,
-        is_raw: raw,
-        memory_bytes: bytes,
-        rejection_reason: aside,
-    } = chunk;
-    if *raw {
+    let (messages, bytes) = (chunk.message_count, chunk.memory_bytes);
+    if chunk.is_raw {
         return format!("{messages} messages archived unchanged, {}", describe_cost(spent));
     }
-    let memory = match (aside, bytes.0 == bytes.1) {
+    let memory = match (&chunk.rejection_reason, bytes.0 == bytes.1) {
         (Some(why), _) => {
             format!("memory unchanged, because {why} (the version is in `memory log`)")
         }

@@ -87,6 +87,14 @@ pub(crate) fn confirm_at_terminal(ctx: &Context, question: &str, hint: &str) -> 
             hint,
         ));
     }
+    ask_yes(ctx, question)
+}
+
+/// Asks for yes. Anything else is no.
+///
+/// # Errors
+/// A signal.
+pub(crate) fn ask_yes(ctx: &Context, question: &str) -> Result<bool> {
     let answer = ctx.terminal.prompt(&format!("{} [y/N] ", sanitize(question)))?;
     let answer = answer.unwrap_or_default();
     Ok(["y", "yes"].contains(&answer.trim().to_lowercase().as_str()))

@@ -1,6 +1,7 @@
 //! `nanobot usage`: prints tokens, cost and runs from the ledger.
 
 use crate::cli::usage::{UsageArgs as Arguments, UsageGroup};
+use crate::command::name_pattern::single_line;
 use crate::command::spending::format_spending;
 use crate::error::Exit;
 use crate::ledger::tool_usage::ToolUsageLog;
@@ -9,7 +10,7 @@ use crate::ops::context::Context;
 use crate::ops::since::SinceFilter;
 use crate::report::columns::{Side, align_to_width, hanging_indent, truncate};
 use crate::settings::BudgetSettings;
-use crate::sys::terminal::{StdoutWriter, sanitize, theme, wrap_words};
+use crate::sys::terminal::{StdoutWriter, theme, wrap_words};
 use anyhow::Result;
 use console::{Style, measure_text_width};
 use serde_json::{Value, json};
@@ -132,7 +133,7 @@ impl UsageKey {
             (Some(text), None) => text.clone(),
             (None, _) => "(no job)".into(),
         };
-        sanitize(&text).replace(['\n', '\t'], " ")
+        single_line(&text)
     }
 }
 

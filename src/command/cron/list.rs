@@ -3,7 +3,7 @@
 use crate::cli::cron::CronListArgs;
 use crate::command::name_pattern::NamePattern;
 use crate::cron::job::Job;
-use crate::cron::run_record::{PendingRetry, RunOutcome, RunRecord, RunUsage};
+use crate::cron::run_record::{PendingRetry, RunOutcome, RunRecord};
 use crate::cron::schedule::Schedule;
 use crate::error::Exit;
 use crate::format::format_dollars;
@@ -175,41 +175,15 @@ pub(super) fn describe_unfinished(is_running: bool) -> &'static str {
 
 /// A run as a JSON object.
 pub(super) fn run_json(record: &RunRecord) -> Value {
-    let RunRecord {
-        version: _,
-        job,
-        name,
-        host,
-        release,
-        trigger,
-        slot,
-        retry,
-        start,
-        end,
-        outcome,
-        status,
-        cause,
-        error,
-        usage: spent,
-        output,
-        delivered,
-    } = record;
-    let RunUsage {
-        session,
-        turn,
-        model,
-        iterations,
-        input_tokens,
-        output_tokens,
-        cost_usd,
-        denied,
-    } = spent;
+    let usage = &record.usage;
     json!({
-        "job": job, "name": name, "host": host, "release": release, "trigger": trigger, "slot": slot.as_deref().map(truncate_to_seconds), "retry": retry,
-        "start": truncate_to_seconds(start), "end": truncate_to_seconds(end), "outcome": outcome, "status": status, "cause": cause,
-        "error": error, "session": session, "turn": turn, "model": model, "iterations": iterations,
-        "input_tokens": input_tokens, "output_tokens": output_tokens, "cost_usd": cost_usd, "denied": denied,
-        "output": output, "delivered": delivered,
+        "job": record.job, "name": record.name, "host": record.host, "release": record.release, "trigger": record.trigger,
+        "slot": record.slot.as_deref().map(truncate_to_seconds), "retry": record.retry,
+        "start": truncate_to_seconds(&record.start), "end": truncate_to_seconds(&record.end), "outcome": record.outcome,
+        "status": record.status, "cause": record.cause, "error": record.error, "session": usage.session, "turn": usage.turn,
+        "model": usage.model, "iterations": usage.iterations, "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens, "cost_usd": usage.cost_usd, "denied": usage.denied,
+        "output": record.output, "delivered": record.delivered,
     })
 }
 
@@ -225,18 +199,7 @@ pub(super) fn format_utc(time: Timestamp) -> String {
 
 /// A job as a JSON object.
 pub(super) fn job_json(ctx: &Context, known: &JobStatus, local: &TimeZone) -> Value {
-    let JobStatus {
-        job,
-        schedule_error: _,
-        line_state,
-        history,
-        stamps,
-        is_running,
-        due_slot: due,
-        retry,
-        next_runs: next,
-        overdue_slot: overdue,
-    } = known;
+    let JobStatus { job, history, .. } = known;
     let last = &history.last;
     let (session, is_own) = job.session_key();
     let schedule = match &job.schedule {
@@ -247,19 +210,20 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus, local: &TimeZone) -> Va
         Ok(Schedule::At(time)) => json!({ "kind": "at", "time": format_utc(*time) }),
         Err(words) => json!({ "kind": null, "error": words }),
     };
-    let times: Vec<String> = next.iter().copied().map(format_utc).collect();
+    let times: Vec<String> = known.next_runs.iter().copied().map(format_utc).collect();
     let state = &job.state;
     let mut line = json!({
         "id": job.id, "name": job.name, "enabled": job.enabled, "schedule": schedule,
-        "words": timing::describe_schedule(ctx, job, local), "due": due.map(format_utc), "overdue": overdue.map(format_utc), "next": times.first(), "coming": times, "message": job.message,
+        "words": timing::describe_schedule(ctx, job, local), "due": known.due_slot.map(format_utc), "overdue": known.overdue_slot.map(format_utc),
+        "next": times.first(), "coming": times, "message": job.message,
         "session": session, "own_session": is_own, "created": format_utc(job.created),
         "delete_after_run": job.delete_after_run,
         "delivery": {
             "deliver": job.delivery.deliver, "channel": job.delivery.channel, "to": job.delivery.to,
             "supported": can_deliver(ctx, job),
         },
-        "foreign": job.options.is_none(), "altered": job.is_altered(), "crontab": line_state.name(),
-        "retry": retry.map(|retry| json!({ "at": format_utc(retry.at()), "number": retry.number })),
+        "foreign": job.options.is_none(), "altered": job.is_altered(), "crontab": known.line_state.name(),
+        "retry": known.retry.map(|retry| json!({ "at": format_utc(retry.at()), "number": retry.number })),
         "last": last.as_ref().map(run_json),
         "failures": history.failures, "failing_since": history.failing_since.map(format_utc),
         "last_success": history.last_success.map(format_utc),
@@ -268,7 +232,7 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus, local: &TimeZone) -> Va
             "last_run": state.last_run.map(format_utc), "last_status": state.last_status,
             "last_error": state.last_error,
         },
-        "begun": stamps.started.and_then(|started| started.started_at()).map(format_utc), "running": is_running,
+        "begun": known.stamps.started.and_then(|started| started.started_at()).map(format_utc), "running": known.is_running,
     });
     line["terms"] = match &job.options {
         Some(terms) => json!({

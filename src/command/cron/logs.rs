@@ -1,6 +1,7 @@
 //! `nanobot cron logs`: prints the outcomes of runs.
 
 use super::list::{self, describe_outcome, run_json};
+use crate::command::name_pattern::single_line;
 use crate::cron::job_store::JobStore;
 use crate::cron::run_record::{JobDir, RunOutcome, RunRecord};
 use crate::error::{Exit, fail_with_hint};
@@ -12,7 +13,6 @@ use crate::ops::since::SinceFilter;
 use crate::report::columns::{Side, align_columns};
 use crate::settings::Settings;
 use crate::sys::signal;
-use crate::sys::terminal::sanitize;
 use anyhow::{Context as _, Result};
 use jiff::{Timestamp, Zoned};
 use std::time::Duration;
@@ -135,7 +135,6 @@ fn name_and_id(name: &str, id: &str) -> String {
 /// A run as a row.
 fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
     let RunRecord { usage: spent, name, job, .. } = record;
-    let plain = |text: &str| sanitize(text).replace(['\n', '\t'], " ");
     let tokens = spent.input_tokens + spent.output_tokens;
     let took = match (parse_time(&record.start), parse_time(&record.end)) {
         (Some(start), Some(end))
@@ -145,13 +144,13 @@ fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
         }
         _ => String::new(),
     };
-    let mut about = record.error.as_deref().map(plain).unwrap_or_default();
+    let mut about = record.error.as_deref().map(single_line).unwrap_or_default();
     if let Some(place) = &record.delivered {
-        about = plain(place);
+        about = single_line(place);
     }
     vec![
         parse_time(&record.start)
-            .map_or_else(|| plain(&record.start), |time| time_format::format_time(time, now)),
+            .map_or_else(|| single_line(&record.start), |time| time_format::format_time(time, now)),
         name_and_id(name, job),
         describe_outcome(record),
         took,

@@ -2,6 +2,7 @@
 //! confirms.
 
 use super::show;
+use crate::command::question::ask_yes;
 use crate::diff::Diff;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::mcp::pin::{self, ToolChange};
@@ -63,9 +64,8 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
         return Err(fail_with_hint(Exit::Refused, cause, hint));
     }
     if !yes {
-        let question = format!("Accept {count} of `{}` as shown? [y/N] ", server.name);
-        let answer = mcp.ctx.terminal.prompt(&question)?.unwrap_or_default();
-        if !["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) {
+        let question = format!("Accept {count} of `{}` as shown?", server.name);
+        if !ask_yes(mcp.ctx, &question)? {
             let cause = format!("{count} of `{}` not accepted", server.name);
             return Err(fail(Exit::Refused, cause));
         }

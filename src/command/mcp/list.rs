@@ -1,5 +1,6 @@
 //! `mcp list`: lists the servers and what is stored about each. No server is started.
 
+use crate::command::name_pattern::single_line;
 use crate::error::Exit;
 use crate::mcp::cache::CachedResult;
 use crate::mcp::protocol::ServerFeatures;
@@ -8,7 +9,6 @@ use crate::message::token_estimate;
 use crate::ops::mcp_servers::McpContext;
 use crate::report::columns::{Column, Side, format_table};
 use crate::settings::servers::{McpServer, ServerTransport};
-use crate::sys::terminal::sanitize;
 use crate::sys::web_url;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -40,16 +40,15 @@ pub(super) fn run(mcp: &McpContext<'_>, as_json: bool) -> Result<Exit> {
         mcp.ctx.explain_empty("there are no MCP servers; see `nanobot mcp add --help`");
         return Ok(Exit::Answered);
     }
-    let cell = |text: &str| sanitize(text).replace(['\n', '\t'], " ");
     let count =
         |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
     let columns: [Column<'_, ServerRow<'_>>; 6] = [
-        ("SERVER", Side::Left, &|row| cell(&row.server.name)),
+        ("SERVER", Side::Left, &|row| single_line(&row.server.name)),
         ("BY", Side::Left, &|row| transport_name(row.server).into()),
         ("TOOLS", Side::Right, &|row| count(row.tool_count)),
         ("TOKENS", Side::Right, &|row| count(row.tool_tokens)),
         ("STATE", Side::Left, &describe_state),
-        ("IS", Side::Left, &|row| cell(&command_or_url(row.server))),
+        ("IS", Side::Left, &|row| single_line(&command_or_url(row.server))),
     ];
     mcp.ctx.terminal.print(&format_table(&rows, &columns, mcp.ctx.terminal.stdout_width()))?;
     Ok(Exit::Answered)

@@ -15,32 +15,22 @@ use std::time::Duration;
 
 /// Converts the overview to JSON.
 pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
-    let Overview {
-        settings,
-        endpoint,
-        session_count: sessions,
-        context,
-        memory,
-        jobs,
-        scope,
-        tools,
-        costs: PeriodCosts { today, month, later_day },
-        next_step,
-    } = overview;
-    let choice = endpoint.as_ref().ok().map(|endpoint| &endpoint.choice);
+    let choice = overview.endpoint.as_ref().ok().map(|endpoint| &endpoint.choice);
+    let PeriodCosts { today, month, later_day } = &overview.costs;
     json!({
         "model": choice.map(|choice| &choice.model), "provider": choice.map(|choice| &choice.provider),
         "key": choice.map(|choice| choice.key_label.to_string().replace('`', "")),
-        "error": endpoint.as_ref().err().map(|error| format!("{error:#}")),
-        "config": ctx.paths.config, "workspace": settings.workspace, "sessions": sessions,
-        "context": context.as_ref().map(context_object), "memory": memory_object(memory), "cron": jobs_object(jobs),
-        "scope": scope.as_ref().ok().map(scope_object), "offered": tools_object(tools),
+        "error": overview.endpoint.as_ref().err().map(|error| format!("{error:#}")),
+        "config": ctx.paths.config, "workspace": overview.settings.workspace, "sessions": overview.session_count,
+        "context": overview.context.as_ref().map(context_object), "memory": memory_object(&overview.memory),
+        "cron": jobs_object(&overview.jobs), "scope": overview.scope.as_ref().ok().map(scope_object),
+        "offered": tools_object(&overview.tools),
         "spent": {
             "day_usd": today.known_usd(), "day_unpriced_calls": today.unpriced,
             "month_usd": month.known_usd(), "month_unpriced_calls": month.unpriced,
             "later_day": later_day.map(|day| day.to_string()),
         },
-        "next": next_step,
+        "next": overview.next_step,
     })
 }
 
@@ -50,18 +40,10 @@ fn context_object(used: &ContextUse) -> Value {
 }
 
 fn memory_object(memory: &MemoryState) -> Value {
-    let MemoryState {
-        bytes,
-        tokens,
-        budget_tokens,
-        is_over_budget,
-        last_consolidation,
-        last_error: trouble,
-        write_error,
-    } = memory;
     json!({
-        "bytes": bytes, "tokens": tokens, "budget_tokens": budget_tokens, "over_budget": is_over_budget,
-        "last_consolidation": last_consolidation, "trouble": trouble, "write_error": write_error,
+        "bytes": memory.bytes, "tokens": memory.tokens, "budget_tokens": memory.budget_tokens,
+        "over_budget": memory.is_over_budget, "last_consolidation": memory.last_consolidation,
+        "trouble": memory.last_error, "write_error": memory.write_error,
     })
 }
 

@@ -2,12 +2,12 @@
 //! offer took.
 
 use crate::cli::usage::UsageGroup;
+use crate::command::name_pattern::single_line;
 use crate::ledger::tool_usage::{ToolUsage, ToolUsageEntry, ToolUsageLog};
 use crate::ops::agent_turn::tool_usage;
 use crate::ops::context::Context;
 use crate::ops::since::SinceFilter;
 use crate::report::columns::{Column, Side, format_table};
-use crate::sys::terminal::sanitize;
 use anyhow::Result;
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
@@ -108,8 +108,7 @@ fn totals_json(by: UsageGroup, name: &str, sum: &ToolTotals) -> serde_json::Valu
 fn format_totals(by: UsageGroup, rows: &[(String, ToolTotals)], width: Option<usize>) -> String {
     let runs: Column<'_, (String, ToolTotals)> =
         ("RUNS", Side::Right, &|(_, sum)| sum.used.len().to_string());
-    let name = |name: &str| sanitize(name).replace(['\n', '\t'], " ");
-    let name: &dyn Fn(&(String, ToolTotals)) -> String = &|(text, _)| name(text);
+    let name: &dyn Fn(&(String, ToolTotals)) -> String = &|(name, _)| single_line(name);
     let calls: [Column<'_, (String, ToolTotals)>; 3] = [
         ("CALLS", Side::Right, &|(_, sum)| sum.calls.to_string()),
         ("FAILED", Side::Right, &|(_, sum)| sum.failed.to_string()),
