@@ -2,7 +2,8 @@
 
 use crate::channel::telegram_story;
 use crate::channel_listen::{ACCEPTED, post, sign};
-use crate::channel_load::services;
+use crate::channel_load::story_without_limit;
+use crate::chat_services::OF_CONVERSATIONS;
 use crate::discord_server::{self, DIRECT, DiscordServer};
 use crate::graph_server::{ADA, APP_SECRET, GraphServer, text_message, webhook};
 use crate::mattermost_server::{self, MattermostServer};
@@ -241,8 +242,9 @@ fn real_markdown_parsers() {
     let mut texts = commonmark_examples();
     texts.extend(ANSWERS.map(str::to_owned));
     let mut lines = String::new();
-    for service in services(texts.len()) {
-        let story = service.story();
+    for service in OF_CONVERSATIONS.map(|start| start()) {
+        let story = story_without_limit(&*service, texts.len());
+        let name = service.facts().name;
         let texts = texts.clone();
         let answered = texts.clone();
         story.server().always(Box::new(move |request: &Request| {
@@ -252,16 +254,15 @@ fn real_markdown_parsers() {
             says(&answered[number])(request)
         }));
         for number in 0..texts.len() {
-            (service.write)(number, &format!("example {number}."));
+            service.write_in(number, &format!("example {number}."));
         }
         while !story.run(["channel", "poll"]).text().is_empty() {}
-        let dialect = table::find(service.name).unwrap().dialect;
+        let dialect = table::find(name).unwrap().dialect;
         for (number, text) in texts.iter().enumerate() {
             let plain = dialect::render(text, dialect).into_iter();
             let plain: Vec<String> = plain.map(|part| part.plain).collect();
-            let markup = (service.answers)(number);
-            let line =
-                json!({ "service": service.name, "text": text, "markup": markup, "plain": plain });
+            let markup = service.answers_in(number);
+            let line = json!({ "service": name, "text": text, "markup": markup, "plain": plain });
             writeln!(lines, "{line}").unwrap();
         }
     }

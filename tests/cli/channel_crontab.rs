@@ -24,7 +24,7 @@ fn run_line(story: &Story) -> RunResult<'_> {
 
 fn story_of(service: &ChatService) -> Story {
     let story = Story::new()
-        .set("channels", json!({ service.name: service.keys }))
+        .set("channels", json!({ service.facts().name: service.keys }))
         .set("memory", json!({ "consolidate": "manual" }));
     // The first look.
     run_line(&story);
@@ -37,13 +37,13 @@ fn a_line_of_the_crontab_answers_and_is_silent() {
         let story = story_of(&service);
         let story = story.script([says("First."), says("Second.")]);
         for count in 1..=2 {
-            (service.write)("hi");
+            service.write("hi");
             run_line(&story);
-            assert_eq!((service.count_answers)(), count, "{}", service.name);
+            assert_eq!(service.count_answers(), count, "{}", service.facts().name);
             // Nothing is new.
             run_line(&story);
         }
-        assert_eq!((service.count_answers)(), 2, "{}", service.name);
+        assert_eq!(service.count_answers(), 2, "{}", service.facts().name);
     }
 }
 
@@ -55,12 +55,12 @@ fn a_line_of_the_crontab_leaves_a_poll_at_work_alone() {
         let arguments = ["channel", "poll", "--follow", "--wait", "60"];
         let follows = story.start(&mut story.command(arguments));
         until("the first poll has the lock", || run_line(&story).code() == 75);
-        (service.write)("hi");
-        until("the first poll answers", || (service.count_answers)() == 1);
+        service.write("hi");
+        until("the first poll answers", || service.count_answers() == 1);
         run_line(&story).status(75);
         send_signal(&follows, Signal::TERM);
-        assert_eq!(story.wait(follows).signal(), Some(15), "{}", service.name);
-        assert_eq!((service.count_answers)(), 1, "{}", service.name);
+        assert_eq!(story.wait(follows).signal(), Some(15), "{}", service.facts().name);
+        assert_eq!(service.count_answers(), 1, "{}", service.facts().name);
     }
 }
 
@@ -68,14 +68,15 @@ fn a_line_of_the_crontab_leaves_a_poll_at_work_alone() {
 #[test]
 fn a_line_of_the_crontab_says_what_is_wrong() {
     for service in chat_services() {
-        let (secret, address, nowhere) = match service.name {
-            "slack" => ("botToken", "apiBase", json!("http://127.0.0.1:1/api")),
-            "mattermost" => ("token", "serverUrl", json!("http://127.0.0.1:1")),
-            "email" => ("imapPassword", "imapPort", json!(1)),
-            _ => ("token", "apiBase", json!("http://127.0.0.1:1")),
+        let (address, nowhere) = match service.facts().name {
+            "slack" => ("apiBase", json!("http://127.0.0.1:1/api")),
+            "mattermost" => ("serverUrl", json!("http://127.0.0.1:1")),
+            "email" => ("imapPort", json!(1)),
+            _ => ("apiBase", json!("http://127.0.0.1:1")),
         };
-        let key = |name: &str| format!("channels.{}.{name}", service.name);
-        let beginning = format!("nanobot: channel {}: ", service.name);
+        let secret = service.facts().secret_key;
+        let key = |name: &str| format!("channels.{}.{name}", service.facts().name);
+        let beginning = format!("nanobot: channel {}: ", service.facts().name);
         for (name, value, status) in [(secret, json!("1:wrong"), 77), (address, nowhere, 69)] {
             let story = story_of(&service).set(&key(name), value);
             let ran = run_line(&story).status(status);

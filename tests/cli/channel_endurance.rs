@@ -1,15 +1,15 @@
 //! `channel poll --follow` for a long time: memory, processor time and wakeups, for each way of listening.
 
-use crate::channel::{send_signal, telegram_story};
+use crate::channel::send_signal;
 use crate::chat_services::{ChatService, chat_services};
 use crate::server::says;
 use crate::socket_server::Sockets;
 use crate::story::Story;
+use crate::telegram_server::TelegramServer;
 use crate::wait::until;
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::process::Child;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The interval of the pings of WebSockets.
@@ -23,6 +23,8 @@ const QUIET_MINUTE: usize = 5;
 const MINUTES_BETWEEN_CLOSES: usize = 15;
 const PAGE_KIB: i64 = 4;
 const LARGE_TEXT_BYTES: usize = 64 << 10;
+const EARLY_MESSAGES: usize = 15;
+const LATE_MESSAGES: usize = 45;
 
 /// A service that a poll follows.
 struct Followed {
@@ -30,6 +32,8 @@ struct Followed {
     story: Story,
     poll: Option<Child>,
     written: usize,
+    /// The length of a message, at least.
+    text_bytes: usize,
 }
 
 /// The use of resources by a process.
@@ -52,18 +56,19 @@ impl Followed {
         story.server().always(says("Yes."));
         story.run(["channel", "poll"]);
         let poll = story.start(&mut story.command(["channel", "poll", "--follow"]));
-        if let Some(sockets) = &service.sockets {
+        if let Some(sockets) = service.sockets() {
             sockets.wait_for_connections(1);
         }
-        Self { service, story, poll: Some(poll), written: 0 }
+        Self { service, story, poll: Some(poll), written: 0, text_bytes: 0 }
     }
 
     /// Writes a message, which must be answered.
     fn converse(&mut self) {
         self.written += 1;
-        (self.service.write)(&format!("message {}", self.written));
-        until(&format!("{} answers", self.service.name), || {
-            (self.service.count_answers)() == self.written
+        let text = format!("message {}", self.written);
+        self.service.write(&text.repeat(self.text_bytes / text.len() + 1));
+        until(&format!("{} answers", self.service.facts().name), || {
+            self.service.count_answers() == self.written
         });
     }
 
@@ -86,7 +91,7 @@ impl Followed {
             .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("status")).ok());
         let waits = tasks.map(|status| number(&status, "voluntary_ctxt_switches:"));
         let home = self.story.home().join(".nanobot/channels");
-        let journal = home.join(self.service.name).join("inbox.jsonl");
+        let journal = home.join(self.service.facts().name).join("inbox.jsonl");
         Usage {
             anonymous: number(&status, "RssAnon:"),
             cpu: (ticks() + ticks()) * 1000 / TICKS_PER_SECOND,
@@ -99,7 +104,7 @@ impl Followed {
         let poll = self.poll.take().unwrap();
         send_signal(&poll, Signal::TERM);
         let ran = self.story.wait(poll);
-        assert_eq!(ran.signal(), Some(15), "{}: {}", self.service.name, ran.error_text());
+        assert_eq!(ran.signal(), Some(15), "{}: {}", self.service.facts().name, ran.error_text());
     }
 }
 
@@ -116,7 +121,7 @@ impl Drop for Followed {
 /// Starts a poll of each service.
 fn follow_all() -> Vec<Followed> {
     let follow = |service: ChatService| {
-        let story = Story::new().set("channels", json!({ service.name: service.keys }));
+        let story = Story::new().set("channels", json!({ service.facts().name: service.keys }));
         Followed::start(story, service)
     };
     chat_services().into_iter().map(follow).collect()
@@ -153,7 +158,7 @@ fn an_hour_of_following_costs_nothing_but_the_messages() {
     let (mut next_message, mut next_ping) = (start, start);
     for minute in 1..=MINUTES {
         let sockets =
-            |all: &[Followed]| all.iter().filter_map(|it| it.service.sockets.clone()).collect();
+            |all: &[Followed]| all.iter().filter_map(|it| it.service.sockets().cloned()).collect();
         let sockets: Vec<Sockets> = sockets(&all);
         // A service ends each connection now and then.
         if minute % MINUTES_BETWEEN_CLOSES == 0 {
@@ -176,13 +181,13 @@ fn an_hour_of_following_costs_nothing_but_the_messages() {
         }
         for (followed, samples) in all.iter().zip(&mut samples) {
             let usage = followed.usage();
-            println!("{minute:>2} {:<10} {usage:?}", followed.service.name);
+            println!("{minute:>2} {:<10} {usage:?}", followed.service.facts().name);
             samples.push(usage);
         }
     }
     for (followed, samples) in all.iter().zip(&samples) {
         let messages = i64::try_from(followed.written / 2).unwrap();
-        check_usage(followed.service.name, samples, messages);
+        check_usage(followed.service.facts().name, samples, messages);
     }
     all.into_iter().for_each(Followed::stop);
 }
@@ -190,29 +195,19 @@ fn an_hour_of_following_costs_nothing_but_the_messages() {
 /// A poll that always has something to do forgets what is settled, too: its journal is written anew while it listens.
 #[test]
 fn a_busy_poll_that_follows_does_not_grow_with_its_messages() {
-    let (story, telegram) = telegram_story();
-    let story = story.set("channels.telegram.allowFrom", json!(["*"]));
-    let telegram = Rc::new(telegram);
-    let sender = Rc::clone(&telegram);
-    let service = ChatService {
-        name: "telegram",
-        keys: Value::Null,
-        // Each in a chat of its own, so that no session grows.
-        write: Box::new(move |text| {
-            let number: i64 = text.rsplit(' ').next().unwrap().parse().unwrap();
-            sender.message(1000 + number, &text.repeat(LARGE_TEXT_BYTES / text.len()));
-        }),
-        count_answers: Box::new(move || telegram.sent().len()),
-        sockets: None,
-    };
+    // Each in a chat of its own, so that no session grows.
+    let service =
+        ChatService::new(Box::new(TelegramServer::start()), EARLY_MESSAGES + LATE_MESSAGES);
+    let story = Story::new().set("channels", json!({ "telegram": service.keys }));
     let mut followed = Followed::start(story, service);
+    followed.text_bytes = LARGE_TEXT_BYTES;
     let mut converse = |count: usize| {
         (0..count).for_each(|_| followed.converse());
         followed.usage()
     };
-    let early = converse(15);
-    let late = converse(45);
-    let received = i64::try_from(45 * LARGE_TEXT_BYTES / 1024).unwrap();
+    let early = converse(EARLY_MESSAGES);
+    let late = converse(LATE_MESSAGES);
+    let received = i64::try_from(LATE_MESSAGES * LARGE_TEXT_BYTES / 1024).unwrap();
     // The memory of a turn comes and goes; messages that are kept would take as much as they have.
     let grown = late.anonymous - early.anonymous;
     assert!(grown <= received * 2 / 3, "{early:?} {late:?}");

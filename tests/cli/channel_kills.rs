@@ -3,16 +3,19 @@
 
 use crate::channel::telegram_story;
 use crate::channel_listen::{ACCEPTED, SIGNING_SECRET, signed_request, slack_request};
+use crate::channel_weixin::WeixinServer;
+use crate::chat_services::{ServiceFacts, StandIn, StartService, story_of};
 use crate::discord_server::{self, DiscordServer};
 use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
 use crate::graph_server::{GraphServer, STORY_TIME, text_message, webhook};
 use crate::mail_server::MailServer;
 use crate::matrix_server::MatrixServer;
-use crate::mattermost_server::{self, MattermostServer};
+use crate::mattermost_server::MattermostServer;
+use crate::push_servers::PushServer;
 use crate::server::{Request, Responder, says};
 use crate::slack_server::{self, SlackServer};
 use crate::story::Story;
-use mail_parser::MessageParser;
+use crate::telegram_server::TelegramServer;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -23,8 +26,6 @@ const TRACED_CALLS: [&str; 7] = ["write", "fsync", "rename", "connect", "sendto"
 const FIRST_CALLS: usize = 40;
 /// The step between the later calls that are tried: no divisor of the calls that a message makes.
 const LATER_STEP: usize = 7;
-/// The id of the first sender.
-const FIRST_SENDER: i64 = 100;
 
 /// A model that repeats the number in the message.
 fn repeating_model() -> Responder {
@@ -45,13 +46,6 @@ fn run_killed(story: &Story, arguments: &[&str], kind: &str, n: usize) -> (Strin
     (ran.text(), is_killed)
 }
 
-/// Kills a poll at the `n`-th system call of a kind, and polls until nothing waits. Returns whether there was such a call.
-fn poll_until_done(story: &Story, kind: &str, n: usize) -> bool {
-    let (_, is_killed) = run_killed(story, &["channel", "poll"], kind, n);
-    finish(story, kind, n);
-    is_killed
-}
-
 /// Polls until nothing waits.
 fn finish(story: &Story, kind: &str, n: usize) {
     for _ in 0..3 {
@@ -61,172 +55,55 @@ fn finish(story: &Story, kind: &str, n: usize) {
     assert_eq!(inbox, "", "{kind} {n}");
 }
 
-/// Kills a poll of Matrix with `count` messages, each in its own room. Its transactions make each answer one event.
-fn kill_matrix_poll_at(kind: &str, n: usize, count: usize) -> bool {
-    let matrix = MatrixServer::start();
-    let story = Story::new()
-        .set("channels", json!({ "matrix": matrix.keys(), "maxParallel": 1 }))
-        .set("memory", json!({ "consolidate": "manual" }));
+/// Kills a poll at the `n`-th system call of a kind, with a message in each of `count` direct chats, and polls until nothing
+/// waits. Each message is answered, once where the service knows our parts; elsewhere the part in flight may come twice.
+/// Returns whether there was such a call.
+fn kill_poll_at(start: StartService, kind: &str, n: usize, count: usize) -> bool {
+    let service = start();
+    let story = story_of(&*service, count).set("channels.maxParallel", json!(1));
     story.server().always(repeating_model());
-    let rooms: Vec<String> = (0..count).map(|number| format!("!r{number}:h")).collect();
-    for room in &rooms {
-        matrix.add_room(room, 2);
+    for chat in 0..count {
+        service.write_in(chat, &format!("number {chat}"));
     }
-    // The first poll begins with now.
-    story.run(["channel", "poll"]);
-    for (number, room) in rooms.iter().enumerate() {
-        matrix.write(room, "@ann:h", &format!("number {number}"));
+    let (_, is_killed) = run_killed(&story, &["channel", "poll"], kind, n);
+    finish(&story, kind, n);
+    let ServiceFacts { name, knows_parts, .. } = service.facts();
+    let answers: Vec<Vec<String>> = (0..count).map(|chat| service.answers_in(chat)).collect();
+    let about = format!("{name} {kind} {n}: {answers:?}");
+    for (chat, texts) in answers.iter().enumerate() {
+        let expect = format!("It is {chat}.");
+        assert!(!texts.is_empty() && texts.iter().all(|text| *text == expect), "{about}");
     }
-    let is_killed = poll_until_done(&story, kind, n);
-    for (number, room) in rooms.iter().enumerate() {
-        let answers = matrix.answers(room);
-        let texts: Vec<&str> = answers.iter().filter_map(|it| it["body"].as_str()).collect();
-        assert_eq!(texts, [format!("It is {number}.")], "{kind} {n}");
-    }
-    assert!(story.requests().len() <= count + 1, "{kind} {n}");
+    let repeated = answers.iter().flatten().count() - count;
+    assert!(repeated <= usize::from(is_killed && !knows_parts), "{about}");
+    assert!(story.requests().len() <= count + 1, "{about}");
     is_killed
 }
 
-/// Kills a poll of a service that has our parts' keys, with `count` messages in conversations of their own: each answer is
-/// there once. `answers` returns those in a conversation.
-fn kill_keyed_poll_at(
-    (kind, n): (&str, usize),
-    channels: Value,
-    names: &[String],
-    write: &dyn Fn(&str, &str),
-    answers: &dyn Fn(&str) -> Vec<String>,
-) -> bool {
-    let story = Story::new()
-        .set("channels", channels)
-        .set("channels.maxParallel", json!(1))
-        .set("memory", json!({ "consolidate": "manual" }));
-    story.server().always(repeating_model());
-    // The first poll begins with now.
-    story.run(["channel", "poll"]);
-    for (number, name) in names.iter().enumerate() {
-        write(name, &format!("number {number}"));
-    }
-    let is_killed = poll_until_done(&story, kind, n);
-    for (number, name) in names.iter().enumerate() {
-        assert_eq!(answers(name), [format!("It is {number}.")], "{kind} {n}");
-    }
-    assert!(story.requests().len() <= names.len() + 1, "{kind} {n}");
-    is_killed
-}
-
-fn kill_mattermost_poll_at(kind: &str, n: usize, count: usize) -> bool {
+/// A Mattermost that has forgotten the keys of parts when it is asked: the channel looks for them.
+fn forgetful_mattermost() -> Box<dyn StandIn> {
     let server = MattermostServer::start();
     server.forget_pending_ids();
-    let names: Vec<String> = (0..count).map(|number| format!("d{number}")).collect();
-    for name in &names {
-        server.add_channel(name, "D", "");
-    }
-    kill_keyed_poll_at(
-        (kind, n),
-        json!({ "mattermost": server.keys() }),
-        &names,
-        &|name, text| drop(server.write(name, mattermost_server::ANN, text)),
-        &|name| server.answer_texts(name),
-    )
+    Box::new(server)
 }
 
-fn kill_slack_poll_at(kind: &str, n: usize, count: usize) -> bool {
-    let server = SlackServer::start();
-    let names: Vec<String> = (0..count).map(|number| format!("D{number}")).collect();
-    for name in &names {
-        server.add_channel(name);
-    }
-    kill_keyed_poll_at(
-        (kind, n),
-        json!({ "slack": server.keys() }),
-        &names,
-        &|name, text| drop(server.write(name, slack_server::ANN, text)),
-        &|name| server.answer_texts(name),
-    )
-}
+/// Services that are asked for what is new.
+const ASKED: [StartService; 6] = [
+    || Box::new(TelegramServer::start()),
+    || Box::new(MatrixServer::start()),
+    || Box::new(MailServer::start()),
+    forgetful_mattermost,
+    || Box::new(SlackServer::start()),
+    || Box::new(DiscordServer::start()),
+];
 
-fn kill_discord_poll_at(kind: &str, n: usize, count: usize) -> bool {
-    let server = DiscordServer::start();
-    let users = (0..count).map(|number| (number + 10).to_string());
-    let names: Vec<String> = users.clone().map(|user| format!("60{user}")).collect();
-    let mut keys = server.keys();
-    keys["allowFrom"] = users.clone().collect();
-    for (user, name) in users.zip(&names) {
-        server.add_direct(&user, name);
-    }
-    kill_keyed_poll_at(
-        (kind, n),
-        json!({ "discord": keys }),
-        &names,
-        &|name, text| drop(server.write(name, &name[2..], text)),
-        &|name| server.answer_texts(name),
-    )
-}
-
-/// Kills a poll of mail with `count` mails, each of its own sender. Only the mail in flight may come twice, under one
-/// `Message-ID`.
-fn kill_mail_poll_at(kind: &str, n: usize, count: usize) -> bool {
-    let server = MailServer::start();
-    let story = Story::new()
-        .set("channels", json!({ "email": server.keys(), "maxParallel": 1 }))
-        .set("channels.email.allowFrom", json!(["*"]))
-        .set("channels.email.trustedAuthservIds", json!([]))
-        .set("memory", json!({ "consolidate": "manual" }));
-    story.server().always(repeating_model());
-    // The first poll begins with now.
-    story.run(["channel", "poll"]);
-    for number in 0..count {
-        let header =
-            format!("From: user{number}@example.org\nSubject: x\nMessage-ID: <{number}@x>");
-        server.add(&header, &format!("number {number}"));
-    }
-    let is_killed = poll_until_done(&story, kind, n);
-    let mut answers: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
-    for sent in server.sent() {
-        let mail = MessageParser::new().parse(&sent.raw).unwrap();
-        let id = mail.message_id().unwrap().to_owned();
-        let text = mail.body_text(0).unwrap().trim().to_owned();
-        answers.entry(sent.to).or_default().push((id, text));
-    }
-    let repeated: usize = answers.values().map(|mails| mails.len() - 1).sum();
-    assert_eq!(answers.len(), count, "{kind} {n}: {answers:?}");
-    assert!(repeated <= usize::from(is_killed), "{kind} {n}: {answers:?}");
-    for (number, mails) in answers.values().enumerate() {
-        let expect = (mails[0].0.clone(), format!("It is {number}."));
-        assert!(mails.iter().all(|mail| *mail == expect), "{kind} {n}: {mails:?}");
-    }
-    assert!(story.requests().len() <= count + 1, "{kind} {n}");
-    is_killed
-}
-
-/// Kills a poll of Telegram with `count` messages, each in its own chat. Only the part in flight may come twice.
-fn kill_poll_at(kind: &str, n: usize, count: i64) -> bool {
-    let (story, telegram) = telegram_story();
-    let story = story
-        .set("channels.telegram.allowFrom", json!(["*"]))
-        .set("channels.maxParallel", json!(1))
-        .set("memory", json!({ "consolidate": "manual" }));
-    story.server().always(repeating_model());
-    for number in 0..count {
-        telegram.message(FIRST_SENDER + number, &format!("number {number}"));
-    }
-    let is_killed = poll_until_done(&story, kind, n);
-    let about = format!("{kind} {n}");
-    let mut answers: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-    for call in telegram.calls("sendMessage") {
-        let chat = call.body["chat_id"].as_i64().unwrap();
-        let text = call.body["text"].as_str().unwrap().to_owned();
-        answers.entry(chat).or_default().push(text);
-    }
-    let repeated: usize = answers.values().map(|texts| texts.len() - 1).sum();
-    assert_eq!(answers.len(), usize::try_from(count).unwrap(), "{about}: {answers:?}");
-    assert!(repeated <= usize::from(is_killed), "{about}: {answers:?}");
-    for (chat, texts) in answers {
-        let expect = format!("It is {}.", chat - FIRST_SENDER);
-        assert!(texts.iter().all(|text| *text == expect), "{about}: {texts:?}");
-    }
-    is_killed
-}
+/// Services that send messages over a WebSocket, and one that keeps them until they are fetched.
+const SENDING: [StartService; 4] = [
+    || Box::new(PushServer::by_name("dingtalk")),
+    || Box::new(PushServer::by_name("feishu")),
+    || Box::new(PushServer::by_name("qq")),
+    || Box::new(WeixinServer::start()),
+];
 
 /// Kills `channel listen` of a request with `count` messages of WhatsApp. The service repeats the request if it was not
 /// accepted, and sometimes though it was. Only the part in flight may come twice.
@@ -404,9 +281,21 @@ fn kill_at_calls(kill: &dyn Fn(&str, usize) -> bool) {
 
 #[test]
 fn a_killed_poll_loses_no_message() {
-    kill_at_calls(&|kind, n| kill_poll_at(kind, n, 2));
-    kill_at_calls(&|kind, n| kill_matrix_poll_at(kind, n, 2));
-    kill_at_calls(&|kind, n| kill_mail_poll_at(kind, n, 2));
+    for start in ASKED {
+        kill_at_calls(&|kind, n| kill_poll_at(start, kind, n, 2));
+    }
+}
+
+#[test]
+fn a_killed_poll_of_sent_messages_loses_none() {
+    if !can_inject() {
+        return;
+    }
+    for start in SENDING {
+        let kill = |kind: &str| inject_at_calls(|n| kill_poll_at(start, kind, n, 1));
+        let kills = ["write", "fsync", "sendto"].map(kill);
+        assert!(kills.iter().sum::<usize>() > 5, "{kills:?}");
+    }
 }
 
 /// Kills the run that has the session first after a message was delivered to its chat, or the run that delivers it: the
@@ -445,13 +334,6 @@ fn a_session_gets_what_was_delivered_once() {
             assert!(inject_at_calls(|n| kill_around_delivery(kind, n, true)) > 0);
         }
     }
-}
-
-#[test]
-fn a_killed_poll_of_conversations_answers_once() {
-    kill_at_calls(&|kind, n| kill_mattermost_poll_at(kind, n, 2));
-    kill_at_calls(&|kind, n| kill_slack_poll_at(kind, n, 2));
-    kill_at_calls(&|kind, n| kill_discord_poll_at(kind, n, 2));
 }
 
 #[test]
@@ -497,21 +379,22 @@ fn kill_everywhere(kill: &dyn Fn(&str, usize) -> bool) {
 #[test]
 #[ignore = "takes minutes; see tests/README.md"]
 fn a_poll_killed_at_any_call_loses_no_message() {
-    kill_everywhere(&|kind, n| kill_poll_at(kind, n, 20));
+    for start in ASKED {
+        // Mail takes several connections.
+        let count = if start().facts().name == "email" { 9 } else { 20 };
+        kill_everywhere(&|kind, n| kill_poll_at(start, kind, n, count));
+    }
 }
 
 #[test]
 #[ignore = "takes minutes; see tests/README.md"]
-fn a_matrix_poll_killed_at_any_call_loses_no_message() {
-    kill_everywhere(&|kind, n| kill_matrix_poll_at(kind, n, 20));
-}
-
-#[test]
-#[ignore = "takes minutes; see tests/README.md"]
-fn polls_of_conversations_killed_at_any_call_answer_once() {
-    kill_everywhere(&|kind, n| kill_mattermost_poll_at(kind, n, 20));
-    kill_everywhere(&|kind, n| kill_slack_poll_at(kind, n, 20));
-    kill_everywhere(&|kind, n| kill_discord_poll_at(kind, n, 20));
+fn a_poll_of_sent_messages_killed_at_any_call_loses_none() {
+    if !can_inject() {
+        return;
+    }
+    for (start, kind) in SENDING.iter().flat_map(|start| TRACED_CALLS.map(|kind| (start, kind))) {
+        (1..).take_while(|n| kill_poll_at(*start, kind, *n, 1)).for_each(drop);
+    }
 }
 
 #[test]
@@ -519,12 +402,6 @@ fn polls_of_conversations_killed_at_any_call_answer_once() {
 fn webhook_requests_killed_at_any_call_lose_no_message() {
     kill_everywhere(&|kind, n| kill_whatsapp_listen_at(kind, n, 20));
     kill_everywhere(&|kind, n| kill_slack_listen_at(kind, n, 20));
-}
-
-#[test]
-#[ignore = "takes minutes; see tests/README.md"]
-fn a_mail_poll_killed_at_any_call_loses_no_message() {
-    kill_everywhere(&|kind, n| kill_mail_poll_at(kind, n, 9));
 }
 
 #[test]

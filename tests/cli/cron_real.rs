@@ -413,7 +413,7 @@ fn chats_are_answered_by_the_real_cron() {
         .set("memory", json!({ "consolidate": "manual" }))
         .set("channels", json!({ "perSenderPerHour": 1000 }));
     for service in &services {
-        story = story.set(&format!("channels.{}", service.name), service.keys.clone());
+        story = story.set(&format!("channels.{}", service.facts().name), service.keys.clone());
     }
     story.server().always(says("Yes."));
     // A message from before the first poll is not answered.
@@ -435,9 +435,9 @@ fn chats_are_answered_by_the_real_cron() {
         count += 1;
         for service in &services {
             let sent = Instant::now();
-            (service.write)(&format!("message {count}"));
-            let answered = || (service.count_answers)() == count;
-            place.wait_until(&format!("answer in {}", service.name), answered);
+            service.write(&format!("message {count}"));
+            let answered = || service.count_answers() == count;
+            place.wait_until(&format!("answer in {}", service.facts().name), answered);
             // The first message waits for the first poll.
             if count > 1 {
                 slowest = slowest.max(sent.elapsed());
@@ -447,7 +447,7 @@ fn chats_are_answered_by_the_real_cron() {
         std::thread::sleep(Duration::from_millis(1500));
     }
     for service in &services {
-        assert_eq!((service.count_answers)(), count, "{}", service.name);
+        assert_eq!(service.count_answers(), count, "{}", service.facts().name);
     }
     assert!(slowest < Duration::from_secs(5), "{slowest:?}");
     assert_eq!(place.mail_bodies("poll"), [""; 0]);

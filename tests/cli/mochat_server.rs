@@ -59,6 +59,11 @@ impl MochatServer {
         }
     }
 
+    /// The number of messages in sessions.
+    pub(crate) fn message_count(&self) -> usize {
+        self.state.lock().unwrap().sessions.values().map(Vec::len).sum()
+    }
+
     pub(crate) fn answers(&self) -> Vec<(String, String)> {
         self.state.lock().unwrap().answers.clone()
     }

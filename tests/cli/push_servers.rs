@@ -4,6 +4,7 @@
 use crate::server::{Request, Response, Server};
 use crate::socket_server::{Codec, Sockets};
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use tungstenite::Message;
@@ -32,6 +33,7 @@ pub(crate) struct PushServer {
     pub(crate) http: Server,
     pub(crate) sockets: Sockets,
     state: Arc<Mutex<State>>,
+    written: Cell<usize>,
     /// The frame of a message.
     frame_of: fn(&UserMessage<'_>) -> Value,
 }
@@ -87,7 +89,7 @@ impl PushServer {
                 None => respond(&mut state, request),
             }
         }));
-        Self { name, http, sockets, state, frame_of }
+        Self { name, http, sockets, state, written: Cell::new(0), frame_of }
     }
 
     pub(crate) fn by_name(name: &str) -> Self {
@@ -152,6 +154,12 @@ impl PushServer {
 
     pub(crate) fn write(&self, id: &str, from: &str, text: &str) {
         self.send_message(&UserMessage { id, group: None, from, text, mentions: false });
+    }
+
+    /// An id that no message of [`Self::next_id`] had.
+    pub(crate) fn next_id(&self) -> String {
+        self.written.set(self.written.get() + 1);
+        format!("next{}", self.written.get())
     }
 
     /// Responds to the next request of a path in this way.

@@ -1,0 +1,163 @@
+//! The promises of every chat service, against the stand-in of each. The peculiarities of a service are in its own file.
+
+use crate::channel_adapter::{Reader, open};
+use crate::chat_services::{ALL, StandIn, StartService, story_of};
+use crate::discord_server::DiscordServer;
+use crate::mattermost_server::MattermostServer;
+use crate::server::says;
+use crate::slack_server::SlackServer;
+use nanobot::channel::dialect;
+use nanobot::channel::table::{self, ChannelKind};
+use nanobot::error::{Exit, exit_for};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn kind_of(service: &dyn StandIn) -> &'static ChannelKind {
+    table::find(service.facts().name).unwrap()
+}
+
+#[test]
+fn a_direct_message_is_answered_once() {
+    for start in ALL {
+        let service = start();
+        let name = service.facts().name;
+        let story = story_of(&*service, 1).script([says("**Hello** Ann.")]);
+        service.write_in(0, "hi");
+        story.run(["channel", "poll"]);
+        story.run(["channel", "poll"]);
+        assert_eq!(service.answers_in(0), [service.facts().hello], "{name}");
+        assert_eq!(story.requests().len(), 1, "{name}");
+        let session = story.session(service.facts().session_file);
+        assert_eq!(session.iter().filter(|it| it["role"] == "user").count(), 1, "{name}");
+        story.run(["channel", "test", name]).text();
+        let key = format!("channels.{name}.{}", service.facts().secret_key);
+        story.run(["channel", "show", name]).stdout_has(&format!("{key} = \"***\"\n"));
+        let secret = story.config_value()["channels"][name][service.facts().secret_key].clone();
+        let home = story.home().join(".nanobot/channels").join(name);
+        for file in std::fs::read_dir(home).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            assert!(!text.contains(secret.as_str().unwrap()), "{name}: {text}");
+        }
+    }
+}
+
+#[test]
+fn unknown_senders_are_paired_in_direct_messages() {
+    for service in ALL.map(|start| start()) {
+        if !kind_of(&*service).pairs {
+            continue;
+        }
+        let name = service.facts().name;
+        let story = story_of(&*service, 1)
+            .set(&format!("channels.{name}.allowFrom"), json!([]))
+            .script([says("Welcome.")]);
+        service.write_in(0, "let me in");
+        story.run(["channel", "poll"]);
+        let sent = service.answers_in(0);
+        let code = sent[0].split("code is ").nth(1).unwrap()[..9].to_owned();
+        story.run(["channel", "pair", "approve", &code]).text();
+        service.write_in(0, "and now?");
+        story.run(["channel", "poll"]);
+        assert_eq!(service.answers_in(0)[1..], ["Welcome."], "{name}");
+    }
+}
+
+#[test]
+fn a_wrong_secret_ends_the_poll() {
+    for service in ALL.map(|start| start()) {
+        let name = service.facts().name;
+        let key = format!("channels.{name}.{}", service.facts().secret_key);
+        let story = story_of(&*service, 1).set(&key, json!("1:wrong"));
+        service.write_in(0, "hi");
+        let before = service.request_count();
+        let ran = story.run(["channel", "poll"]).status(77);
+        let text = ran.error_text();
+        assert!(text.contains("not accept") || text.contains("channel login"), "{text}");
+        assert!(service.request_count() <= before + 2, "{name}");
+        assert!(service.answers_in(0).is_empty(), "{name}");
+        story.run(["channel", "test", name]).status(77).error_text();
+    }
+}
+
+/// Every key that a login asks for is needed, and no secret goes to another machine unencrypted.
+#[test]
+fn keys_that_are_missing() {
+    for service in ALL.map(|start| start()) {
+        let (name, keys) = (service.facts().name, service.open_chats(1));
+        let questions = kind_of(&*service).login.iter().filter(|it| !it.is_optional);
+        // A server may take mail without a login. The agent's id matters only where everyone is answered.
+        let optional = ["smtpUsername", "smtpPassword", "agentUserId"];
+        let questions = questions.filter(|it| !optional.contains(&it.key));
+        let required = questions.filter(|it| keys[it.key].is_string()).map(|it| (it.key, ""));
+        let members = keys.as_object().unwrap().iter();
+        let is_address = |value: &Value| value.as_str().is_some_and(|it| it.starts_with("http://"));
+        let addresses = members.filter(|(_, value)| is_address(value));
+        let addresses = addresses.map(|(key, _)| (key.as_str(), "http://chat.example.org"));
+        for (key, value) in required.chain(addresses) {
+            let mut keys = keys.clone();
+            keys[key] = json!(value);
+            let failed = open(name, &keys).err().map(|error| exit_for(&error));
+            assert_eq!(failed, Some(Exit::Config), "{name} {key}");
+        }
+    }
+}
+
+#[test]
+fn all_of_a_long_answer_is_sent() {
+    let long = "word ".repeat(5000);
+    for service in ALL.map(|start| start()) {
+        let story = story_of(&*service, 1).script([says(&long)]);
+        service.write_in(0, "tell me more");
+        story.run(["channel", "poll"]);
+        let (parts, kind) = (service.answers_in(0), kind_of(&*service));
+        assert_eq!(parts.concat().matches("word").count(), 5000, "{}", kind.name);
+        assert_eq!(parts.len(), dialect::render(&long, kind.dialect).len(), "{}", kind.name);
+    }
+}
+
+#[test]
+fn a_long_answer_keeps_code_whole() {
+    let services: [(StartService, usize); 3] = [
+        (|| Box::new(SlackServer::start()), 800),
+        (|| Box::new(MattermostServer::start()), 900),
+        (|| Box::new(DiscordServer::start()), 150),
+    ];
+    for (start, lines) in services {
+        let service = start();
+        let code = "let a = 1;\n".repeat(lines);
+        let text = format!("```rust\n{code}```\n\n```rust\n{code}```");
+        let story = story_of(&*service, 1).script([says(&text)]);
+        service.write_in(0, "code");
+        story.run(["channel", "poll"]);
+        let parts = service.answers_in(0);
+        assert_eq!(parts.len(), 2);
+        let is_whole = |part: &String| part.starts_with("```rust\n") && part.ends_with("\n```");
+        assert!(parts.iter().all(is_whole), "{parts:?}");
+    }
+}
+
+/// Messages that came while no poll ran are read in their order, and once.
+#[test]
+fn long_histories_are_read_to_their_end() {
+    for service in ALL.map(|start| start()) {
+        // The others hand on messages as they come.
+        if service.facts().keeps_messages || matches!(service.facts().name, "email" | "mochat") {
+            continue;
+        }
+        let name = service.facts().name;
+        let channel = open(name, &service.open_chats(1)).unwrap();
+        let account = channel.identity().unwrap();
+        let mut reader = Reader { channel: &*channel, cursor: None };
+        let mut read = || -> Vec<String> {
+            let messages = reader.poll_as(&account.id, Duration::ZERO).unwrap().into_iter();
+            messages.map(|it| it.text.as_str().to_owned()).collect()
+        };
+        assert_eq!(read(), [""; 0], "{name}");
+        let written: Vec<String> = (1..450).map(|number| number.to_string()).collect();
+        written.iter().for_each(|text| service.write_in(0, text));
+        assert_eq!(read(), written, "{name}");
+        assert_eq!(read(), [""; 0], "{name}");
+        service.write_in(0, "last");
+        assert_eq!(read(), ["last"], "{name}");
+    }
+}
