@@ -13,27 +13,13 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 /// The channels with the keys that enable them, in the order of lists.
-pub const ENABLED_KEYS: &[(&str, &ConfigKey)] = &[
-    ("telegram", config_key("channels.telegram.enabled")),
-    ("matrix", config_key("channels.matrix.enabled")),
-    ("mattermost", config_key("channels.mattermost.enabled")),
-    ("slack", config_key("channels.slack.enabled")),
-    ("discord", config_key("channels.discord.enabled")),
-    ("whatsapp", config_key("channels.whatsapp.enabled")),
-    ("email", config_key("channels.email.enabled")),
-    ("ntfy", config_key("channels.ntfy.enabled")),
-    ("feishu", config_key("channels.feishu.enabled")),
-    ("dingtalk", config_key("channels.dingtalk.enabled")),
-    ("qq", config_key("channels.qq.enabled")),
-    ("wecom", config_key("channels.wecom.enabled")),
-    ("weixin", config_key("channels.weixin.enabled")),
-    ("mochat", config_key("channels.mochat.enabled")),
-    ("signal", config_key("channels.signal.enabled")),
-    ("irc", config_key("channels.irc.enabled")),
-    ("xmpp", config_key("channels.xmpp.enabled")),
-    ("program", config_key("channels.program.enabled")),
-    ("webhook", config_key("channels.webhook.enabled")),
-];
+pub fn enabled_keys() -> Vec<(&'static str, &'static ConfigKey)> {
+    let Some(channels) = KeyNode::at(&["channels"]) else {
+        return Vec::new();
+    };
+    let key_of = |name| channels.child(name)?.child("enabled")?.key();
+    channels.names().into_iter().filter_map(|name| Some((name, key_of(name)?))).collect()
+}
 
 /// The keys `channels.NAME.…` of one channel, each with its value or its default.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 //! Resolves config file, variables and flags into [`Settings`].
 
-use super::channels::ENABLED_KEYS;
+use super::channels::enabled_keys;
 use super::hooks::HookSettings;
 use super::key_spelling::snake_case;
 use super::keys::{ConfigKey, config_key};
@@ -174,9 +174,9 @@ impl TypedReader<'_> {
         if self.0.value()["channels"].is_null() {
             return Ok(names);
         }
-        for (name, key) in ENABLED_KEYS {
+        for (name, key) in enabled_keys() {
             if self.boolean(key)? {
-                names.push(*name);
+                names.push(name);
             }
         }
         Ok(names)
