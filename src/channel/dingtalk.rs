@@ -13,7 +13,6 @@ use super::{
     Part, QuotedText, RemoteFile, Sender,
 };
 use crate::channel::mention::with_unmarked_names;
-use crate::error::{Exit, fail};
 use crate::message::user_text::UserText;
 use crate::sys::secret::Secret;
 use crate::sys::web_url::percent_encode;
@@ -174,21 +173,14 @@ impl Channel for DingTalk {
             let cause = "the user has got too many messages".to_owned();
             return Err(ChannelError::rate_limited(cause));
         }
-        let id = sent["processQueryKey"].as_str().map(str::to_owned);
-        id.ok_or_else(|| self.client.unexpected_response())
+        self.client.text_of(&sent["processQueryKey"])
     }
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let request = json!({ "downloadCode": file.id, "robotCode": self.client_id });
         let found = self.post_with_token("/v1.0/robot/messageFiles/download", &request)?;
         let url = found["downloadUrl"].as_str().unwrap_or_default();
-        if !self.client.owns(url) {
-            return Err(fail(Exit::Refused, "the attachment is not at DingTalk"));
-        }
-        match self.client.download(url, into, limit_bytes)? {
-            Ok(is_complete) => Ok(is_complete),
-            Err(response) => Err(fail(Exit::Unavailable, response.describe())),
-        }
+        self.client.download_own("DingTalk", url, into, limit_bytes)
     }
 
     /// Proves the id and the secret. The service tells no name.
@@ -216,8 +208,7 @@ impl DingTalk {
     fn fetch_token(&self) -> Result<(String, u64), ChannelError> {
         let request = json!({ "appKey": self.client_id, "appSecret": self.client_secret.expose() });
         let given = self.post("/v1.0/oauth2/accessToken", &request, &[])?;
-        let token = given["accessToken"].as_str().map(str::to_owned);
-        let token = token.ok_or_else(|| self.client.unexpected_response())?;
+        let token = self.client.text_of(&given["accessToken"])?;
         Ok((token, given["expireIn"].as_u64().unwrap_or_default()))
     }
 

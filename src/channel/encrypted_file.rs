@@ -50,15 +50,10 @@ pub(super) fn fetch(
     limit_bytes: u64,
 ) -> Result<bool> {
     let (key, url) = file.id.split_once(' ').unwrap_or_default();
-    if !client.owns(url) {
-        return Err(fail(Exit::Refused, "the attachment is not at the service"));
-    }
     let mut content = Vec::new();
     let limit = limit_bytes.saturating_add(MAX_PADDING_BYTES as u64);
-    match client.download(url, &mut content, limit)? {
-        Ok(true) => {}
-        Ok(false) => return Ok(false),
-        Err(response) => return Err(fail(Exit::Unavailable, response.describe())),
+    if !client.download_own("the service", url, &mut content, limit)? {
+        return Ok(false);
     }
     let digits = key.as_bytes().chunks(2);
     let digits =

@@ -39,22 +39,8 @@ pub enum InboxRecord {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         ended: bool,
     },
-    /// An outbound message is complete; `answers` are the ids of the messages that it answers.
-    Out {
-        key: String,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        answers: Vec<String>,
-        session: String,
-        destination: Destination,
-        parts: Vec<Part>,
-        at: i64,
-        /// The sender, if the session does not have the message from its own turns.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        source: Option<MessageSource>,
-        /// The origin of an answer of the session; `None` if it is unknown.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        origin: Option<Origin>,
-    },
+    /// An outbound message is complete.
+    Out(OutboundMessage),
     /// The service has taken a part.
     Sent { key: String, part: usize, remote: String },
     /// An outbound message is settled, and with it the messages that it answers.
@@ -114,19 +100,30 @@ pub struct BegunTurn {
     pub ended: bool,
 }
 
-/// An outbound message and what was done about it.
-#[derive(Clone, Debug)]
-pub struct OutboundEntry {
+/// An outbound message in the form that the service takes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutboundMessage {
     pub key: String,
+    /// The ids of the messages that it answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<String>,
     pub session: String,
     pub destination: Destination,
     pub parts: Vec<Part>,
-    pub created_at: i64,
+    /// The time of its creation, in milliseconds since 1970.
+    pub at: i64,
     /// The sender, if the session does not have the message from its own turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<MessageSource>,
     /// The origin of an answer of the session; `None` if it is unknown.
-    pub answer_origin: Option<Origin>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// An outbound message and what was done about it.
+#[derive(Clone, Debug, Default)]
+pub struct OutboundEntry {
+    pub message: OutboundMessage,
     /// The service's ids of the parts that it has taken.
     pub sent: BTreeMap<usize, String>,
     /// True if no process has tried to send a part.
@@ -137,19 +134,19 @@ pub struct OutboundEntry {
 impl OutboundEntry {
     /// The key of a part, which is the same whenever the part is sent.
     pub fn part_key(&self, part: usize) -> String {
-        format!("{}.{part}", self.key)
+        format!("{}.{part}", self.message.key)
     }
 
     /// The origin of the text; `None` if it is unknown.
     pub fn origin(&self) -> Option<Origin> {
-        self.source.as_ref().map(|source| source.origin).or(self.answer_origin)
+        self.message.source.as_ref().map(|source| source.origin).or(self.message.origin)
     }
 
     /// The text of the parts that the service has taken, with the names of files.
     pub fn sent_text(&self) -> String {
         let mut lines = Vec::new();
         for number in self.sent.keys() {
-            let Some(part) = self.parts.get(*number) else {
+            let Some(part) = self.message.parts.get(*number) else {
                 continue;
             };
             if !part.plain.trim().is_empty() {
@@ -199,7 +196,7 @@ impl InboxState {
         let mut state = Self::default();
         records.into_iter().for_each(|record| state.apply(record));
         for entry in self.outbound.iter().filter(|it| it.is_untried) {
-            if let Some(entry) = state.outbound_mut(&entry.key) {
+            if let Some(entry) = state.outbound_mut(&entry.message.key) {
                 entry.is_untried = true;
             }
         }
@@ -234,21 +231,7 @@ impl InboxState {
                     }
                 }
             }
-            InboxRecord::Out { key, answers, session, destination, parts, at, source, origin } => {
-                self.add_outbound(OutboundEntry {
-                    key,
-                    answers,
-                    session,
-                    destination,
-                    parts,
-                    created_at: at,
-                    source,
-                    answer_origin: origin,
-                    sent: BTreeMap::new(),
-                    is_untried: false,
-                    settlement: None,
-                });
-            }
+            InboxRecord::Out(message) => self.add_outbound(message),
             InboxRecord::Sent { key, part, remote } => {
                 if let Some(entry) = self.outbound_mut(&key) {
                     entry.sent.insert(part, remote);
@@ -293,18 +276,17 @@ impl InboxState {
         });
     }
 
-    fn add_outbound(&mut self, entry: OutboundEntry) {
-        if self.outbound_index.contains_key(&entry.key) {
+    fn add_outbound(&mut self, message: OutboundMessage) {
+        if self.outbound_index.contains_key(&message.key) {
             return;
         }
-        for id in &entry.answers {
-            let key = entry.key.clone();
+        for id in &message.answers {
             if let Some(inbound) = self.inbound_mut(id) {
-                inbound.answer = Some(key);
+                inbound.answer = Some(message.key.clone());
             }
         }
-        self.outbound_index.insert(entry.key.clone(), self.outbound.len());
-        self.outbound.push(entry);
+        self.outbound_index.insert(message.key.clone(), self.outbound.len());
+        self.outbound.push(OutboundEntry { message, ..OutboundEntry::default() });
     }
 
     fn settle_outbound(&mut self, key: &str, result: Settlement) {
@@ -312,7 +294,7 @@ impl InboxState {
             return;
         };
         entry.settlement = Some(result);
-        for id in entry.answers.clone() {
+        for id in entry.message.answers.clone() {
             if let Some(inbound) = self.inbound_mut(&id) {
                 inbound.settlement = Some(result);
             }
@@ -364,7 +346,9 @@ impl InboxState {
 
     /// Messages to the chat of `session` that are not from its own turns, in the order of creation.
     pub fn from_others<'a>(&'a self, session: &'a str) -> impl Iterator<Item = &'a OutboundEntry> {
-        self.outbound.iter().filter(move |it| it.source.is_some() && it.session == session)
+        self.outbound
+            .iter()
+            .filter(move |it| it.message.source.is_some() && it.message.session == session)
     }
 
     /// True if the outbound message is there and not settled.
@@ -494,7 +478,7 @@ impl ChannelInbox {
         }
         for record in records {
             let new_key = match &record {
-                InboxRecord::Out { key, .. } => Some(key.clone()),
+                InboxRecord::Out(message) => Some(message.key.clone()),
                 _ => None,
             };
             state.apply(record);
@@ -548,8 +532,8 @@ impl ChannelInbox {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChannelInbox, HOUR_MILLIS, InboxRecord, InboxState, Settlement};
-    use crate::channel::{Destination, InboundMessage, Part};
+    use super::{ChannelInbox, HOUR_MILLIS, InboxRecord, InboxState, OutboundMessage, Settlement};
+    use crate::channel::{InboundMessage, Part};
     use crate::message::user_text::UserText;
 
     fn inbound(id: &str) -> InboxRecord {
@@ -565,16 +549,14 @@ mod tests {
     }
 
     fn answer(key: &str, ids: &[&str]) -> InboxRecord {
-        InboxRecord::Out {
+        InboxRecord::Out(OutboundMessage {
             key: key.into(),
             answers: ids.iter().map(|id| (*id).to_owned()).collect(),
             session: "t:1".into(),
-            destination: Destination::default(),
             parts: vec![Part::default(), Part::default()],
             at: 2000,
-            source: None,
-            origin: None,
-        }
+            ..OutboundMessage::default()
+        })
     }
 
     fn lines(records: &[InboxRecord]) -> Vec<u8> {
@@ -586,7 +568,7 @@ mod tests {
     fn describe(state: &InboxState) -> String {
         let unanswered: Vec<&str> = state.unanswered().map(|it| it.message.id.as_str()).collect();
         let undelivered: Vec<String> =
-            state.undelivered().map(|it| format!("{}/{}", it.key, it.sent.len())).collect();
+            state.undelivered().map(|it| format!("{}/{}", it.message.key, it.sent.len())).collect();
         let settled = state.inbound.iter().filter(|it| it.settlement.is_some());
         format!(
             "unanswered {unanswered:?}, undelivered {undelivered:?}, {} settled",
@@ -707,8 +689,8 @@ mod tests {
             assert_eq!(state.turns_since("ann", 2000), 1);
             assert_eq!(state.waiting(), 0);
             assert!(state.has_seen("1") && state.has_seen("2"));
-            assert!(!state.outbound("a").unwrap().parts.is_empty());
-            assert!(state.outbound("b").unwrap().parts.is_empty());
+            assert!(!state.outbound("a").unwrap().message.parts.is_empty());
+            assert!(state.outbound("b").unwrap().message.parts.is_empty());
         }
     }
 
@@ -737,7 +719,7 @@ mod tests {
         assert!(std::fs::metadata(path).unwrap().len() < 3000);
         let state = ChannelInbox::read(folder.path()).unwrap();
         assert_eq!(describe(&state), r#"unanswered ["2", "3"], undelivered [], 0 settled"#);
-        assert_eq!(state.outbound("1").unwrap().parts.len(), 2);
+        assert_eq!(state.outbound("1").unwrap().message.parts.len(), 2);
         let turns: Vec<usize> = state.unanswered().map(|it| it.turns.len()).collect();
         assert_eq!(turns, [1, 1]);
     }

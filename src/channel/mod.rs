@@ -305,6 +305,13 @@ pub struct InboundMessage {
     pub reply_facts: Value,
 }
 
+impl InboundMessage {
+    /// The place where it is answered.
+    pub(crate) fn destination(&self) -> Destination {
+        Destination { chat: self.chat.clone(), reply_facts: self.reply_facts.clone() }
+    }
+}
+
 /// Text in a message that its sender did not type. It is untrusted content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuotedText {
@@ -422,14 +429,6 @@ pub struct MessageSource {
     pub name: String,
     /// The origin of the text.
     pub origin: Origin,
-}
-
-/// A message to a chat: Markdown text and files, before it is split into parts.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct OutboundMessage {
-    pub destination: Destination,
-    pub markdown: String,
-    pub files: Vec<PathBuf>,
 }
 
 /// The time after which a service takes requests again.

@@ -140,11 +140,7 @@ impl Channel for Ntfy {
         };
         let response = self.client.request(&request)?;
         match response.status {
-            200 => {
-                let sent = response.json();
-                let id = sent["id"].as_str().map(str::to_owned);
-                id.ok_or_else(|| self.client.unexpected_response())
-            }
+            200 => self.client.text_of(&response.json()["id"]),
             403 => Err(ChannelError::TokenRejected(response.describe())),
             _ => Err(ChannelError::Undeliverable(response.describe())),
         }
@@ -155,10 +151,7 @@ impl Channel for Ntfy {
             let cause = "the attachment is not on the server `channels.ntfy.server`";
             return Err(fail(Exit::Refused, cause));
         }
-        match self.client.download(&file.id, into, limit_bytes)? {
-            Ok(is_complete) => Ok(is_complete),
-            Err(response) => Err(fail(Exit::Unavailable, response.describe())),
-        }
+        self.client.download(&file.id, into, limit_bytes)
     }
 
     fn identity(&self) -> Result<Identity> {
@@ -175,8 +168,8 @@ impl Ntfy {
     /// The messages that the server has after `since`, in order, for a poll with this time left.
     fn cached(&self, since: &str, wait: Duration) -> Result<Vec<Value>> {
         let path = self.path(since, "poll=1&");
-        let response = self.client.request(&ServiceRequest { wait, ..ServiceRequest::get(&path) });
-        let response = response?;
+        let response =
+            self.client.request(&ServiceRequest { wait, ..ServiceRequest::get(&path) })?;
         check_status(&response)?;
         let lines = response.body.split(|byte| *byte == b'\n');
         let mut messages = Vec::new();

@@ -234,8 +234,9 @@ impl PushListener {
             let interrupt = self.wait_for_senders()?;
             let mut state = self.lock();
             let was_open = state.connection.is_some();
-            let connected = if was_open { Ok(()) } else { state.connect(service, cache) };
-            connected?;
+            if !was_open {
+                state.connect(service, cache)?;
+            }
             let token = Some(Arc::clone(&interrupt));
             let next = cancel::scope(token, || state.next_frame(service, cache, end));
             match next {

@@ -15,7 +15,6 @@ use super::{
     AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
     Part, QuotedText, RemoteFile, Sender,
 };
-use crate::error::{Exit, fail};
 use crate::message::user_text::UserText;
 use crate::sys::clock::Clock;
 use crate::sys::digest::digest;
@@ -200,22 +199,15 @@ impl Channel for Qq {
     }
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
-        if !self.client.owns(&file.id) {
-            return Err(fail(Exit::Refused, "the attachment is not at QQ"));
-        }
-        match self.client.download(&file.id, into, limit_bytes)? {
-            Ok(is_complete) => Ok(is_complete),
-            Err(response) => Err(fail(Exit::Unavailable, response.describe())),
-        }
+        self.client.download_own("QQ", &file.id, into, limit_bytes)
     }
 
     fn identity(&self) -> Result<Identity> {
         let account = self.request("/users/@me", None)?;
-        let text = |name: &str| account[name].as_str().map(str::to_owned);
-        match (text("id"), text("username")) {
-            (Some(id), Some(name)) => Ok(Identity { id, name }),
-            _ => Err(self.client.unexpected_response().into()),
-        }
+        Ok(Identity {
+            id: self.client.text_of(&account["id"])?,
+            name: self.client.text_of(&account["username"])?,
+        })
     }
 
     fn session_key(&self, chat: &Chat) -> String {

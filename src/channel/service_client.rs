@@ -90,6 +90,28 @@ pub(super) struct ServiceResponse {
     limit: Option<RequestLimit>,
 }
 
+/// The outcome of a download.
+pub(super) enum Download {
+    Complete,
+    TooLong,
+    /// The service does not have the content.
+    Refused(ServiceResponse),
+}
+
+impl Download {
+    /// False if the content is longer than the limit.
+    ///
+    /// # Errors
+    /// Status 69 if the service does not have it.
+    pub(super) fn into_result(self) -> anyhow::Result<bool> {
+        match self {
+            Self::Complete => Ok(true),
+            Self::TooLong => Ok(false),
+            Self::Refused(response) => Err(fail(Exit::Unavailable, response.describe())),
+        }
+    }
+}
+
 impl<'r> ServiceRequest<'r> {
     /// A request without side effects.
     pub(super) fn get(path: &'r str) -> Self {
@@ -480,29 +502,68 @@ impl ServiceClient {
         http.request_until(&url, &headers, request.method, end)
     }
 
-    /// Writes the body of a GET request, at most `limit_bytes` of it. Returns false if it is longer, and the response
-    /// if it is no success.
+    /// Writes the body of a GET request, at most `limit_bytes` of it. Returns false if it is longer.
     ///
     /// # Errors
-    /// The exchange failed, or `into` cannot be written.
+    /// The service does not have it, the exchange failed, or `into` cannot be written.
     pub(super) fn download(
         &self,
         path: &str,
         into: &mut dyn Write,
         limit_bytes: u64,
-    ) -> anyhow::Result<Result<bool, ServiceResponse>> {
-        let response = self.open(&ServiceRequest::get(path));
-        let response = response.map_err(|error| match failure(error) {
-            Ok(cause) => fail(Exit::Unavailable, cause),
-            Err(error) => error.into(),
-        })?;
+    ) -> anyhow::Result<bool> {
+        self.try_download(path, into, limit_bytes)?.into_result()
+    }
+
+    /// As [`Self::download`] from an address of `service`, to which the token may be sent.
+    ///
+    /// # Errors
+    /// As [`Self::download`]; status 77 for an address of others.
+    pub(super) fn download_own(
+        &self,
+        service: &str,
+        url: &str,
+        into: &mut dyn Write,
+        limit_bytes: u64,
+    ) -> anyhow::Result<bool> {
+        if !self.owns(url) {
+            return Err(fail(Exit::Refused, format!("the attachment is not at {service}")));
+        }
+        self.download(url, into, limit_bytes)
+    }
+
+    /// As [`Self::download`], and returns the response of a service that does not have the content.
+    ///
+    /// # Errors
+    /// The exchange failed, or `into` cannot be written.
+    pub(super) fn try_download(
+        &self,
+        path: &str,
+        into: &mut dyn Write,
+        limit_bytes: u64,
+    ) -> anyhow::Result<Download> {
+        let response =
+            self.open(&ServiceRequest::get(path)).map_err(|error| match failure(error) {
+                Ok(cause) => fail(Exit::Unavailable, cause),
+                Err(error) => error.into(),
+            })?;
         if response.status != 200 {
             let end = signal::now() + EXCHANGE_TIMEOUT;
-            return Ok(Err(read_response(response, end)?));
+            return Ok(Download::Refused(read_response(response, end)?));
         }
         let mut body = response.body;
         std::io::copy(&mut (&mut body).take(limit_bytes), into)?;
-        Ok(Ok(body.read(&mut [0])? == 0))
+        let is_complete = body.read(&mut [0])? == 0;
+        Ok(if is_complete { Download::Complete } else { Download::TooLong })
+    }
+
+    /// A text that the service's interface promises in a response.
+    ///
+    /// # Errors
+    /// It is missing.
+    pub(super) fn text_of(&self, value: &Value) -> Result<String, ChannelError> {
+        let text = value.as_str().map(str::to_owned);
+        text.ok_or_else(|| self.unexpected_response())
     }
 }
 

@@ -243,8 +243,7 @@ impl Channel for Weixin {
                 "`nanobot channel login weixin` shows a QR code",
             ));
         };
-        let noted = self.post("/ilink/bot/msg/notifystart", json!({}));
-        noted?;
+        self.post("/ilink/bot/msg/notifystart", json!({}))?;
         Ok(Identity {
             id: digest(token.expose().as_bytes())[..16].to_owned(),
             name: "the linked account".to_owned(),

@@ -12,7 +12,6 @@ use super::{
     AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
     Part, QuotedText, RateLimit, RemoteFile, Sender, WebhookReceipt,
 };
-use crate::error::{Exit, fail};
 use crate::message::user_text::UserText;
 use crate::sys::secret::Secret;
 use crate::sys::web_url::percent_encode;
@@ -115,21 +114,14 @@ impl Channel for WhatsApp {
         let (path, body) = (self.path("messages"), body.to_string());
         let request = ServiceRequest::post(&path, "application/json", body.as_bytes());
         let sent = self.exchange(&request)?;
-        let id = sent["messages"][0]["id"].as_str().map(str::to_owned);
-        id.ok_or_else(|| self.client.unexpected_response())
+        self.client.text_of(&sent["messages"][0]["id"])
     }
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let path = format!("/{}", percent_encode(&file.id));
         let media = self.exchange(&ServiceRequest::get(&path))?;
         let url = media["url"].as_str().unwrap_or_default();
-        if !self.client.owns(url) {
-            return Err(fail(Exit::Refused, "the attachment is not at WhatsApp"));
-        }
-        match self.client.download(url, into, limit_bytes)? {
-            Ok(is_complete) => Ok(is_complete),
-            Err(response) => Err(fail(Exit::Unavailable, response.describe())),
-        }
+        self.client.download_own("WhatsApp", url, into, limit_bytes)
     }
 
     /// The message counts as read then.
@@ -212,10 +204,7 @@ impl WhatsApp {
             ..ServiceRequest::post(&path, &form_type, &form)
         };
         let uploaded = self.exchange(&request)?;
-        let id = &uploaded["id"];
-        if !id.is_string() {
-            return Err(self.client.unexpected_response());
-        }
+        let id = self.client.text_of(&uploaded["id"])?;
         Ok(match kind {
             AttachmentKind::Image if media_type != "image/gif" => ("image", json!({ "id": id })),
             AttachmentKind::Voice | AttachmentKind::Audio => ("audio", json!({ "id": id })),

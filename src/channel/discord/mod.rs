@@ -17,7 +17,6 @@ use super::{
     Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, LoginDialog,
     LoginOutcome, Part, RemoteFile,
 };
-use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
 use crate::sys::digest::digest;
 use crate::sys::secret::Secret;
@@ -252,13 +251,7 @@ impl Channel for Discord {
     }
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
-        if !self.file_client.owns(&file.id) {
-            return Err(fail(Exit::Refused, "the attachment is not at Discord"));
-        }
-        match self.file_client.download(&file.id, into, limit_bytes)? {
-            Ok(is_complete) => Ok(is_complete),
-            Err(response) => Err(fail(Exit::Unavailable, response.describe())),
-        }
+        self.file_client.download_own("Discord", &file.id, into, limit_bytes)
     }
 
     fn show_typing(&self, destination: &Destination) {
@@ -283,11 +276,10 @@ impl Channel for Discord {
 
     fn identity(&self) -> Result<Identity> {
         let account = self.client.get("/users/@me")?;
-        let text = |name: &str| account[name].as_str().map(str::to_owned);
-        match (text("id"), text("username")) {
-            (Some(id), Some(name)) => Ok(Identity { id, name }),
-            _ => Err(self.client.unexpected_response().into()),
-        }
+        Ok(Identity {
+            id: self.client.text_of(&account["id"])?,
+            name: self.client.text_of(&account["username"])?,
+        })
     }
 
     fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
@@ -464,8 +456,7 @@ impl Discord {
             return Err(ChannelError::rate_limited(response.describe()));
         }
         let sent = self.client.read_success(&response)?;
-        let id = sent["id"].as_str().map(str::to_owned);
-        id.ok_or_else(|| self.client.unexpected_response())
+        self.client.text_of(&sent["id"])
     }
 }
 

@@ -291,8 +291,7 @@ impl Email {
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<bool> {
         let first = position.uid_next;
-        let found = session.search(&format!("UID {first}:*"));
-        let mut uids = found?;
+        let mut uids = session.search(&format!("UID {first}:*"))?;
         // `*` is the last mail, even if its number is lower.
         uids.retain(|uid| *uid >= first);
         let mut has_messages = false;

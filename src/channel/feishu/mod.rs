@@ -220,8 +220,7 @@ impl Channel for Feishu {
             }
         };
         let sent = self.post(&path, &request)?;
-        let id = sent["data"]["message_id"].as_str().map(str::to_owned);
-        id.ok_or_else(|| self.client.unexpected_response())
+        self.client.text_of(&sent["data"]["message_id"])
     }
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
@@ -229,7 +228,7 @@ impl Channel for Feishu {
         let mut next = || ids.next().unwrap_or_default();
         let path =
             format!("/open-apis/im/v1/messages/{}/resources/{}?type={}", next(), next(), next());
-        let fetched = self.token.with(&|| self.fetch_token(), &|token| {
+        let bytes = self.token.with(&|| self.fetch_token(), &|token| {
             let headers = authorization(token);
             let headers = headers.as_slice();
             let request = ServiceRequest { headers, ..ServiceRequest::get(&path) };
@@ -239,8 +238,7 @@ impl Channel for Feishu {
             } else {
                 Err(to_error(&response))
             }
-        });
-        let bytes = fetched?;
+        })?;
         let limit = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
         into.write_all(&bytes[..bytes.len().min(limit)])?;
         Ok(bytes.len() <= limit)
@@ -265,11 +263,10 @@ impl Channel for Feishu {
     fn identity(&self) -> Result<Identity> {
         let found = self.get("/open-apis/bot/v3/info");
         let bot = found?["bot"].clone();
-        let text = |name: &str| bot[name].as_str().map(str::to_owned);
-        match (text("open_id"), text("app_name")) {
-            (Some(id), Some(name)) => Ok(Identity { id, name }),
-            _ => Err(self.client.unexpected_response().into()),
-        }
+        Ok(Identity {
+            id: self.client.text_of(&bot["open_id"])?,
+            name: self.client.text_of(&bot["app_name"])?,
+        })
     }
 
     /// Checks the app, or creates one.
@@ -323,8 +320,7 @@ impl Feishu {
         let request = json!({ "app_id": self.app_id, "app_secret": self.secret()? });
         let path = "/open-apis/auth/v3/tenant_access_token/internal";
         let given = self.exchange(&[], path, &request)?;
-        let token = given["tenant_access_token"].as_str().map(str::to_owned);
-        let token = token.ok_or_else(|| self.client.unexpected_response())?;
+        let token = self.client.text_of(&given["tenant_access_token"])?;
         Ok((token, given["expire"].as_u64().unwrap_or_default()))
     }
 

@@ -33,42 +33,35 @@ impl InboxState {
         let settled = self.outbound.iter().filter(|it| it.settlement.is_some());
         let mut excess = settled.count().saturating_sub(MAX_SETTLED_MESSAGES);
         let is_delivered = |it: &OutboundEntry| it.settlement == Some(Settlement::Delivered);
-        let from_others = self.outbound.iter().filter(|it| it.source.is_some() && is_delivered(it));
+        let from_others =
+            self.outbound.iter().filter(|it| it.message.source.is_some() && is_delivered(it));
         let mut without_text = from_others.count().saturating_sub(MAX_KEPT_TEXTS);
         for entry in &self.outbound {
-            let is_for_session = entry.source.is_some() && is_delivered(entry);
+            let is_for_session = entry.message.source.is_some() && is_delivered(entry);
             let keeps_text = is_for_session && without_text == 0;
             without_text -= usize::from(is_for_session && !keeps_text);
             if entry.settlement.is_some() {
                 let is_excess = excess > 0;
                 excess -= usize::from(is_excess);
-                if is_excess || entry.created_at < since {
+                if is_excess || entry.message.at < since {
                     continue;
                 }
             }
-            records.push(InboxRecord::Out {
-                key: entry.key.clone(),
-                answers: entry.answers.clone(),
-                session: entry.session.clone(),
-                destination: entry.destination.clone(),
-                // A message that was not delivered can be sent again by hand.
-                parts: if keeps_answers || keeps_text || !is_delivered(entry) {
-                    entry.parts.clone()
-                } else {
-                    Vec::new()
-                },
-                at: entry.created_at,
-                source: entry.source.clone(),
-                origin: entry.answer_origin,
-            });
+            let mut message = entry.message.clone();
+            // A message that was not delivered can be sent again by hand.
+            if is_delivered(entry) && !keeps_answers && !keeps_text {
+                message.parts.clear();
+            }
+            let key = message.key.clone();
+            records.push(InboxRecord::Out(message));
             let sent = entry.sent.iter().map(|(part, remote)| InboxRecord::Sent {
-                key: entry.key.clone(),
+                key: key.clone(),
                 part: *part,
                 remote: remote.clone(),
             });
             records.extend(sent);
             records.extend(
-                entry.settlement.map(|result| InboxRecord::Done { key: entry.key.clone(), result }),
+                entry.settlement.map(|result| InboxRecord::Done { key: key.clone(), result }),
             );
         }
         records

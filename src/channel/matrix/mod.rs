@@ -6,7 +6,9 @@
 
 use super::access::{AccessDecision, AccessRules};
 use super::pairing::{CODE_LIFETIME_SECS, MAX_OPEN_CODES};
-use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse};
+use super::service_client::{
+    Download, MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse,
+};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
@@ -150,7 +152,7 @@ impl Channel for Matrix {
             None => self.put_event(room, key, &content)?,
         };
         let sent = self.client.read_success(&response)?;
-        self.text_member(&sent, "event_id")
+        self.client.text_of(&sent["event_id"])
     }
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
@@ -162,22 +164,15 @@ impl Channel for Matrix {
         let limit = limit_bytes.min(self.max_media_bytes);
         let media = format!("{}/{}", percent_encode(server), percent_encode(id));
         let path = format!("/_matrix/client/v1/media/download/{media}");
-        let refused = match self.client.download(&path, into, limit)? {
-            Ok(is_complete) => return Ok(is_complete),
-            Err(refused) => refused,
-        };
+        let download = self.client.try_download(&path, into, limit)?;
         // Servers before version 1.11 of the specification.
-        let is_old = refused.json()["errcode"] == "M_UNRECOGNIZED";
-        let refused = if !is_old {
-            refused
-        } else {
+        if let Download::Refused(response) = &download
+            && response.json()["errcode"] == "M_UNRECOGNIZED"
+        {
             let path = format!("/_matrix/media/v3/download/{media}");
-            match self.client.download(&path, into, limit)? {
-                Ok(is_complete) => return Ok(is_complete),
-                Err(refused) => refused,
-            }
-        };
-        Err(fail(Exit::Unavailable, refused.describe()))
+            return self.client.download(&path, into, limit);
+        }
+        download.into_result()
     }
 
     fn show_typing(&self, destination: &Destination) {
@@ -205,14 +200,8 @@ impl Matrix {
             return Ok(user);
         }
         let whoami = self.client.get("/_matrix/client/v3/account/whoami")?;
-        let user = self.text_member(&whoami, "user_id")?;
+        let user = self.client.text_of(&whoami["user_id"])?;
         Ok(self.user_id.get_or_init(|| user))
-    }
-
-    /// Returns a text that the specification requires in a response.
-    fn text_member(&self, body: &Value, name: &str) -> Result<String, ChannelError> {
-        let text = body[name].as_str().map(str::to_owned);
-        text.ok_or_else(|| self.client.unexpected_response())
     }
 
     fn sync(&self, since: Option<&str>, wait: Duration) -> Result<Value> {
@@ -234,7 +223,7 @@ impl Matrix {
             return Err(fail(Exit::Config, cause));
         }
         let synced = response.json();
-        self.text_member(&synced, "next_batch")?;
+        self.client.text_of(&synced["next_batch"])?;
         Ok(synced)
     }
 
@@ -463,7 +452,7 @@ impl Matrix {
             ..ServiceRequest::post(&path, media_type, &file.bytes)
         };
         let uploaded = self.client.read_success(&self.client.request(&request)?)?;
-        let uri = self.text_member(&uploaded, "content_uri")?;
+        let uri = self.client.text_of(&uploaded["content_uri"])?;
         Ok(json!({
             "msgtype": sync::message_type(kind), "body": file.name, "filename": file.name,
             "url": uri,

@@ -17,7 +17,6 @@ use super::upload::UploadFile;
 use super::{
     Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, RemoteFile,
 };
-use crate::error::{Exit, fail};
 use crate::sys::http::WebSocket;
 use crate::sys::sync::IgnorePoison;
 use crate::sys::web_url::percent_encode;
@@ -197,7 +196,7 @@ impl Channel for Mattermost {
         let sent = match chat.id.strip_prefix('@') {
             Some(name) => {
                 let path = format!("/api/v4/users/username/{}", percent_encode(name));
-                let user = self.text_member(&self.client.get(&path)?, "id")?;
+                let user = self.client.text_of(&self.client.get(&path)?["id"])?;
                 self.create_post(&self.direct_channel(&user)?, None, part, key)
             }
             None => self.create_post(&chat.id, chat.thread.as_deref(), part, key),
@@ -240,10 +239,7 @@ impl Channel for Mattermost {
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let path = format!("/api/v4/files/{}", percent_encode(&file.id));
-        match self.client.download(&path, into, limit_bytes)? {
-            Ok(is_complete) => Ok(is_complete),
-            Err(response) => Err(fail(Exit::Unavailable, response.describe())),
-        }
+        self.client.download(&path, into, limit_bytes)
     }
 
     fn show_typing(&self, destination: &Destination) {
@@ -265,7 +261,7 @@ impl Channel for Mattermost {
     fn identity(&self) -> Result<Identity> {
         let account = self.client.get("/api/v4/users/me");
         let account = account.map_err(|error| self.misconfigured(error))?;
-        let text = |name| self.text_member(&account, name);
+        let text = |name: &str| self.client.text_of(&account[name]);
         Ok(Identity { id: text("id")?, name: text("username")? })
     }
 
@@ -295,12 +291,6 @@ impl Mattermost {
         }
     }
 
-    fn text_member(&self, body: &Value, name: &str) -> Result<String, ChannelError> {
-        let text = body[name].as_str().map(str::to_owned);
-        text.ok_or_else(|| self.client.unexpected_response())
-    }
-
-    /// The posts of a channel that were written after a time, in order.
     fn posts_since(&self, channel: &str, since: u64) -> Result<Vec<Value>, ChannelError> {
         let path = format!("/api/v4/channels/{}/posts", percent_encode(channel));
         let first = self.client.get(&format!("{path}?since={since}"))?;
@@ -367,7 +357,7 @@ impl Mattermost {
         let account = self.client.get("/api/v4/users/me")?;
         let users = json!([account["id"], user]);
         let channel = self.client.post("/api/v4/channels/direct", &users)?;
-        self.text_member(&channel, "id")
+        self.client.text_of(&channel["id"])
     }
 
     fn create_post(
@@ -395,7 +385,7 @@ impl Mattermost {
             is_idempotent: true,
             ..ServiceRequest::post("/api/v4/posts", "application/json", body.as_bytes())
         };
-        self.text_member(&self.client.exchange(&request)?, "id")
+        self.client.text_of(&self.client.exchange(&request)?["id"])
     }
 
     /// Uploads a file; returns its id.
@@ -408,7 +398,7 @@ impl Mattermost {
             ..ServiceRequest::post("/api/v4/files", &media_type, &form)
         };
         let uploaded = self.client.exchange(&request)?;
-        self.text_member(&uploaded["file_infos"][0], "id")
+        self.client.text_of(&uploaded["file_infos"][0]["id"])
     }
 }
 

@@ -187,8 +187,7 @@ impl Channel for Mochat {
 
     /// Proves the token.
     fn identity(&self) -> Result<Identity> {
-        let listed = self.post("/api/claw/sessions/list", &json!({}), Duration::ZERO);
-        listed?;
+        self.post("/api/claw/sessions/list", &json!({}), Duration::ZERO)?;
         Ok(Identity { id: self.agent_id.clone(), name: self.agent_id.clone() })
     }
 

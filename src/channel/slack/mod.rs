@@ -295,8 +295,7 @@ impl Channel for Slack {
             }
             other => other,
         };
-        let stamp = sent?["ts"].as_str().map(str::to_owned);
-        stamp.ok_or_else(|| self.api.client.unexpected_response())
+        self.api.client.text_of(&sent?["ts"])
     }
 
     fn find_sent(
@@ -334,23 +333,17 @@ impl Channel for Slack {
     }
 
     fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
-        if !self.api.client.owns(&file.id) {
-            return Err(fail(Exit::Refused, "the attachment is not at Slack"));
-        }
         let mut content = Vec::new();
-        match self.api.client.download(&file.id, &mut content, limit_bytes)? {
-            Ok(is_complete) => {
-                // The page of a login comes in the place of a file that the token may not read.
-                let is_page = content.trim_ascii_start().starts_with(b"<!DOCTYPE html");
-                if is_page && !file.name.ends_with(".html") {
-                    let cause = "the app cannot read files: it needs the scope `files:read`";
-                    return Err(fail(Exit::Config, cause));
-                }
-                into.write_all(&content)?;
-                Ok(is_complete)
-            }
-            Err(response) => Err(fail(Exit::Unavailable, response.describe())),
+        let client = &self.api.client;
+        let is_complete = client.download_own("Slack", &file.id, &mut content, limit_bytes)?;
+        // The page of a login comes in the place of a file that the token may not read.
+        let is_page = content.trim_ascii_start().starts_with(b"<!DOCTYPE html");
+        if is_page && !file.name.ends_with(".html") {
+            let cause = "the app cannot read files: it needs the scope `files:read`";
+            return Err(fail(Exit::Config, cause));
         }
+        into.write_all(&content)?;
+        Ok(is_complete)
     }
 
     /// A reaction, since bots cannot show that they type.
@@ -380,13 +373,11 @@ impl Channel for Slack {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let account = self.api.write("auth.test", &json!({}));
-        let account = account?;
-        let text = |name: &str| account[name].as_str().map(str::to_owned);
-        match (text("user_id"), text("user")) {
-            (Some(id), Some(name)) => Ok(Identity { id, name }),
-            _ => Err(self.api.client.unexpected_response().into()),
-        }
+        let account = self.api.write("auth.test", &json!({}))?;
+        Ok(Identity {
+            id: self.api.client.text_of(&account["user_id"])?,
+            name: self.api.client.text_of(&account["user"])?,
+        })
     }
 
     fn session_key(&self, chat: &Chat) -> String {
@@ -469,8 +460,7 @@ impl Slack {
             return Ok(recipient.to_owned());
         }
         let opened = self.api.write("conversations.open", &json!({ "users": recipient }))?;
-        let id = opened["channel"]["id"].as_str().map(str::to_owned);
-        id.ok_or_else(|| self.api.client.unexpected_response())
+        self.api.client.text_of(&opened["channel"]["id"])
     }
 
     /// Uploads a file into a conversation; returns its id.

@@ -187,10 +187,7 @@ impl Api {
             return Err(fail(Exit::Unavailable, "`getFile` names no file"));
         }
         let path = format!("/file/bot{}/{path}", self.token.expose());
-        match self.client.download(&path, into, limit_bytes)? {
-            Ok(is_complete) => Ok(is_complete),
-            Err(response) => Err(fail(Exit::Unavailable, response.describe())),
-        }
+        self.client.download(&path, into, limit_bytes)
     }
 
     /// The error of a success whose result is not that of the method.

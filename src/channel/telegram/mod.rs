@@ -111,8 +111,7 @@ impl Channel for Telegram {
         if file.size_bytes.is_some_and(|size| size > MAX_DOWNLOAD_BYTES) {
             return Ok(false);
         }
-        let found = self.api.call("getFile", &json!({ "file_id": file.id }));
-        let found = found?;
+        let found = self.api.call("getFile", &json!({ "file_id": file.id }))?;
         let path = found["file_path"].as_str().unwrap_or_default();
         self.api.download(path, into, limit_bytes)
     }
@@ -135,8 +134,7 @@ impl Channel for Telegram {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let account = self.api.call("getMe", &json!({}));
-        let account = account?;
+        let account = self.api.call("getMe", &json!({}))?;
         let id = account["id"].as_i64();
         let id = id.ok_or_else(|| self.api.unexpected_response())?;
         Ok(Identity {
@@ -154,8 +152,7 @@ impl Channel for Telegram {
             ("help", "list the commands"),
         ];
         let commands = commands.map(|(name, text)| json!({ "command": name, "description": text }));
-        let set = self.api.call("setMyCommands", &json!({ "commands": commands }));
-        set?;
+        self.api.call("setMyCommands", &json!({ "commands": commands }))?;
         Ok(LoginOutcome::of_line(format!("@{name} ({id}); the command menu is set")))
     }
 

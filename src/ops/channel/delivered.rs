@@ -19,7 +19,7 @@ pub(crate) fn add_to(ctx: &Context, session: &mut Session) -> Result<()> {
     let state = ChannelInbox::read(&ctx.paths.channels().join(channel.name))?;
     let entries: Vec<_> = state.from_others(session.key()).collect();
     let known = session.known_deliveries();
-    let last = entries.iter().position(|it| it.key == known.through);
+    let last = entries.iter().position(|it| it.message.key == known.through);
     let mut now_known = KnownDeliveries { through: known.through.clone(), later: Vec::new() };
     let mut messages = Vec::new();
     let mut is_without_gap = true;
@@ -30,20 +30,20 @@ pub(crate) fn add_to(ctx: &Context, session: &mut Session) -> Result<()> {
         }
         let text = entry.sent_text();
         if !text.is_empty()
-            && !known.later.contains(&entry.key)
-            && let Some(source) = &entry.source
+            && !known.later.contains(&entry.message.key)
+            && let Some(source) = &entry.message.source
         {
             messages.push(DeliveredMessage {
-                key: entry.key.clone(),
+                key: entry.message.key.clone(),
                 source: source.name.clone(),
                 origin: source.origin,
                 text,
             });
         }
         if is_without_gap {
-            now_known.through.clone_from(&entry.key);
+            now_known.through.clone_from(&entry.message.key);
         } else {
-            now_known.later.push(entry.key.clone());
+            now_known.later.push(entry.message.key.clone());
         }
     }
     if messages.is_empty() {

@@ -38,7 +38,8 @@ pub(crate) fn deliver(
             // Once it is settled, the inbox may forget what it answers.
             let answered = answered_messages(&inbox.lock().ignore_poison(), &entry);
             settle(inbox, &entry, Settlement::Delivered)?;
-            let files = entry.parts.iter().flat_map(|part| part.file.iter().chain(&part.attached));
+            let files =
+                entry.message.parts.iter().flat_map(|part| part.file.iter().chain(&part.attached));
             files.for_each(|file| attachments::remove_copy(&open.files.media, file));
             answered.iter().for_each(|it| service.mark_answered(it));
             Ok(remote_ids)
@@ -46,7 +47,7 @@ pub(crate) fn deliver(
         Err(error) => {
             // The end of this run says nothing about the service.
             let is_stop = matches!(&error, ChannelError::Other(error) if error.is::<Stop>());
-            let is_too_old = now - entry.created_at > MAX_OUTBOUND_AGE_MILLIS && !is_stop;
+            let is_too_old = now - entry.message.at > MAX_OUTBOUND_AGE_MILLIS && !is_stop;
             let result = match &error {
                 ChannelError::RecipientRefused(_) => Some(Settlement::Refused),
                 ChannelError::Undeliverable(_) => Some(Settlement::GivenUp),
@@ -67,7 +68,7 @@ pub(crate) fn deliver(
 
 /// The messages that an outbound message answers.
 fn answered_messages(inbox: &ChannelInbox, entry: &OutboundEntry) -> Vec<InboundMessage> {
-    let answered = entry.answers.iter();
+    let answered = entry.message.answers.iter();
     let answered = answered.filter_map(|id| inbox.state().inbound(id));
     answered.map(|it| it.message.clone()).collect()
 }
@@ -78,21 +79,24 @@ fn send_parts(
     entry: &OutboundEntry,
 ) -> Result<Vec<String>, ChannelError> {
     let mut remote_ids = Vec::new();
-    for (number, part) in entry.parts.iter().enumerate() {
+    for (number, part) in entry.message.parts.iter().enumerate() {
         if let Some(remote) = entry.sent.get(&number) {
             remote_ids.push(remote.clone());
             continue;
         }
         let key = entry.part_key(number);
-        let found =
-            if entry.is_untried { None } else { service.find_sent(&entry.destination, &key)? };
+        let found = if entry.is_untried {
+            None
+        } else {
+            service.find_sent(&entry.message.destination, &key)?
+        };
         let remote = match found {
             Some(remote) => remote,
-            None => service.send(&entry.destination, part, &key)?,
+            None => service.send(&entry.message.destination, part, &key)?,
         };
         remote_ids.push(remote.clone());
         inbox.lock().ignore_poison().append(InboxRecord::Sent {
-            key: entry.key.clone(),
+            key: entry.message.key.clone(),
             part: number,
             remote,
         })?;
@@ -101,5 +105,8 @@ fn send_parts(
 }
 
 fn settle(inbox: &Mutex<ChannelInbox>, entry: &OutboundEntry, result: Settlement) -> Result<()> {
-    inbox.lock().ignore_poison().append(InboxRecord::Done { key: entry.key.clone(), result })
+    inbox
+        .lock()
+        .ignore_poison()
+        .append(InboxRecord::Done { key: entry.message.key.clone(), result })
 }

@@ -226,7 +226,7 @@ impl ChannelHealth {
 
 fn oldest_waiting(state: &InboxState) -> Option<Timestamp> {
     let inbound = state.unanswered().map(|entry| entry.received_at);
-    let outbound = state.undelivered().map(|entry| entry.created_at);
+    let outbound = state.undelivered().map(|entry| entry.message.at);
     let oldest = inbound.chain(outbound).min()?;
     Timestamp::from_millisecond(oldest).ok()
 }

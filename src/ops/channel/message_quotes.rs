@@ -69,7 +69,7 @@ fn own_message(
 ) -> Option<(String, String, Origin)> {
     let has_id = |entry: &OutboundEntry| {
         let mut ids = entry.sent.values();
-        entry.destination.chat.id == chat && ids.any(|id| replied.id.as_ref() == Some(id))
+        entry.message.destination.chat.id == chat && ids.any(|id| replied.id.as_ref() == Some(id))
     };
     let sent = || journal.outbound.iter().rev();
     let by_id = sent().find(|it| has_id(it));
@@ -84,7 +84,7 @@ fn own_message(
         Some(entry) if text.is_empty() => entry.sent_text(),
         _ => text,
     };
-    let source = entry.and_then(|entry| entry.source.as_ref());
+    let source = entry.and_then(|entry| entry.message.source.as_ref());
     let name = match source {
         Some(source) => format!("sent by {}", source.name),
         None => "your answer".to_owned(),
@@ -97,7 +97,7 @@ fn own_message(
 fn has_text(entry: &OutboundEntry, quoted: &str) -> bool {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let quoted = words(quoted.strip_suffix(QuotedText::CUT_MARK).unwrap_or(quoted));
-    let parts = entry.sent.keys().filter_map(|number| entry.parts.get(*number));
+    let parts = entry.sent.keys().filter_map(|number| entry.message.parts.get(*number));
     let mut texts = parts.flat_map(|part| [&part.plain, &part.markup]);
     !quoted.is_empty() && texts.any(|text| words(text).contains(&quoted))
 }
@@ -105,7 +105,7 @@ fn has_text(entry: &OutboundEntry, quoted: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{to_text, with_notes};
-    use crate::channel::inbox::{InboxState, OutboundEntry};
+    use crate::channel::inbox::{InboxState, OutboundEntry, OutboundMessage};
     use crate::channel::{
         Chat, Destination, InboundMessage, MessageSource, Part, QuotedText, RepliedMessage,
     };
@@ -116,19 +116,15 @@ mod tests {
         let chat = Chat { id: chat.into(), ..Chat::default() };
         let parts = if text.is_empty() { Vec::new() } else { vec![text] };
         let part = |text: &str| Part { plain: text.into(), ..Part::default() };
-        OutboundEntry {
+        let message = OutboundMessage {
             key: id.into(),
-            answers: Vec::new(),
-            session: String::new(),
             destination: Destination { chat, ..Destination::default() },
             parts: parts.into_iter().map(part).collect(),
-            created_at: 0,
             source: source.map(|(name, origin)| MessageSource { name: name.into(), origin }),
-            answer_origin: (text == "Fine.").then_some(Origin::User),
-            sent: [(0, id.to_owned())].into(),
-            is_untried: false,
-            settlement: None,
-        }
+            origin: (text == "Fine.").then_some(Origin::User),
+            ..OutboundMessage::default()
+        };
+        OutboundEntry { message, sent: [(0, id.to_owned())].into(), ..OutboundEntry::default() }
     }
 
     #[test]

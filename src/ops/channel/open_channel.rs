@@ -2,7 +2,7 @@
 
 use crate::channel::access::{AccessRules, DirectRule, GroupPolicy};
 use crate::channel::dialect;
-use crate::channel::inbox::ChannelInbox;
+use crate::channel::inbox::{ChannelInbox, OutboundMessage};
 use crate::channel::pairing::PairingFile;
 use crate::channel::setup::ChannelSetup;
 use crate::channel::table::{CHANNELS, ChannelKind, find};
@@ -245,6 +245,25 @@ impl OpenChannel {
     /// The channel's name.
     pub(crate) fn name(&self) -> &'static str {
         self.files.kind.name
+    }
+
+    /// A Markdown text to the chat of `message`.
+    pub(crate) fn message_to(
+        &self,
+        message: &InboundMessage,
+        session: &str,
+        key: &str,
+        markdown: &str,
+        now: i64,
+    ) -> OutboundMessage {
+        OutboundMessage {
+            key: key.to_owned(),
+            session: session.to_owned(),
+            destination: message.destination(),
+            parts: self.files.render(markdown),
+            at: now,
+            ..OutboundMessage::default()
+        }
     }
 
     /// Our account, from the service at most once a day.

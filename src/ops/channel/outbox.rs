@@ -1,6 +1,6 @@
 //! Messages that answer none: `channel send`, jobs, and `channel retry`.
 
-use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, InboxState};
+use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, InboxState, OutboundMessage};
 use crate::channel::settlement::Settlement;
 use crate::channel::{Chat, Destination, MessageSource, Part, RateLimit};
 use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
@@ -117,16 +117,15 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
         let answered = inbox.state().inbound.iter().rev();
         let answered = answered.filter(|_| is_reply).find(|it| it.session == session);
         let reply_facts = answered.map(|it| it.message.reply_facts.clone());
-        inbox.append(InboxRecord::Out {
+        inbox.append(InboxRecord::Out(OutboundMessage {
             key: key.clone(),
-            answers: Vec::new(),
             session,
             destination: Destination { chat, reply_facts: reply_facts.unwrap_or_default() },
             parts,
             at: ctx.clock.timestamp().as_millisecond(),
             source: message.source,
-            origin: None,
-        })?;
+            ..OutboundMessage::default()
+        }))?;
     }
     deliver(ctx, &open, inbox, &key)
 }
@@ -148,7 +147,7 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
     };
     if entry.settlement.is_some_and(|it| it != Settlement::Delivered) {
         let is_left = |(number, _): &(usize, Part)| !entry.sent.contains_key(number);
-        let parts = entry.parts.into_iter().enumerate().filter(is_left);
+        let parts = entry.message.parts.into_iter().enumerate().filter(is_left);
         let parts: Vec<Part> = parts.map(|(_, part)| part).collect();
         if parts.is_empty() || entry.settlement == Some(Settlement::Retried) {
             let cause = format!("the message `{key}` has nothing left to send");
@@ -156,16 +155,13 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
         }
         // A new entry, since a settled one stays settled.
         let new_key = new_key();
-        let renewed = InboxRecord::Out {
+        let renewed = InboxRecord::Out(OutboundMessage {
             key: new_key.clone(),
             answers: Vec::new(),
-            session: entry.session,
-            destination: entry.destination,
             parts,
             at: ctx.clock.timestamp().as_millisecond(),
-            source: entry.source,
-            origin: entry.answer_origin,
-        };
+            ..entry.message
+        });
         let retried = InboxRecord::Done { key: key.to_owned(), result: Settlement::Retried };
         inbox.append_all(vec![renewed, retried])?;
         return deliver(ctx, &open, inbox, &new_key);
@@ -268,10 +264,10 @@ fn send_earlier(
         let Some(entry) = state.outbound(key).filter(|it| it.settlement.is_none()) else {
             return Ok(());
         };
-        let before = state.undelivered().take_while(|it| it.key != key);
-        let before = before.filter(|it| is_in_outbox(&it.key));
-        let before = before.map(|it| (it.key.clone(), it.destination.chat.clone()));
-        (entry.destination.chat.clone(), before.collect::<Vec<_>>())
+        let before = state.undelivered().take_while(|it| it.message.key != key);
+        let before = before.filter(|it| is_in_outbox(&it.message.key));
+        let before = before.map(|it| (it.message.key.clone(), it.message.destination.chat.clone()));
+        (entry.message.destination.chat.clone(), before.collect::<Vec<_>>())
     };
     let mut limited: Vec<Chat> = Vec::new();
     for (earlier_key, earlier_chat) in earlier {

@@ -83,13 +83,13 @@ fn waiting_in(channel: &'static str, state: &InboxState) -> Vec<WaitingMessage> 
             Some(Settlement::Delivered | Settlement::Dismissed) => continue,
             Some(other) => other.name(),
         };
-        let text: Vec<&str> = entry.parts.iter().map(|part| part.plain.as_str()).collect();
+        let text: Vec<&str> = entry.message.parts.iter().map(|part| part.plain.as_str()).collect();
         all.push(WaitingMessage {
             channel,
-            id: entry.key.clone(),
-            session: entry.session.clone(),
+            id: entry.message.key.clone(),
+            session: entry.message.session.clone(),
             state: name,
-            at: time(entry.created_at),
+            at: time(entry.message.at),
             text: text.join("\n"),
         });
     }

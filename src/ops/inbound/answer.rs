@@ -1,6 +1,8 @@
 //! Answers messages of one session: a command, or a turn of the agent, and the delivery of its answer.
 
-use crate::channel::inbox::{ChannelInbox, HOUR_MILLIS, InboundEntry, InboxRecord};
+use crate::channel::inbox::{
+    ChannelInbox, HOUR_MILLIS, InboundEntry, InboxRecord, OutboundMessage,
+};
 use crate::channel::settlement::Settlement;
 use crate::channel::{InboundMessage, RateLimit};
 use crate::error::{Exit, Stop, exit_for, fail};
@@ -17,7 +19,7 @@ use crate::ops::channel::transcription::Transcriber;
 use crate::ops::context::Context;
 use crate::ops::inbound::chat_command::InChatCommand;
 use crate::ops::inbound::chat_progress;
-use crate::ops::inbound::intake::{answer_key, destination};
+use crate::ops::inbound::intake::answer_key;
 use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
 use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
@@ -75,7 +77,7 @@ fn deliver(run: &PollRun<'_>, channel: &PolledChannel, key: &str) -> Result<()> 
     let Some(entry) = inbox.state().outbound(key) else {
         return Ok(());
     };
-    let chat = entry.destination.chat.clone();
+    let chat = entry.message.destination.chat.clone();
     drop(inbox);
     if channel.is_closed_for(&chat) {
         return Ok(());
@@ -91,34 +93,25 @@ fn deliver(run: &PollRun<'_>, channel: &PolledChannel, key: &str) -> Result<()> 
     }
     let now = run.ctx.clock.timestamp().as_millisecond();
     let sent = delivery::deliver(&channel.open, &channel.inbox, key, now);
-    if let Err(error) = &sent
-        && channel.inbox.lock().ignore_poison().state().waits(key)
-    {
-        // What comes after it in the chat does not overtake it.
-        let limit = error.downcast_ref::<RateLimit>().copied();
-        channel.limit(&chat, limit.unwrap_or(RateLimit(RESEND_DELAY)));
+    let Err(error) = sent else {
+        run.note_success(channel.open.name(), ChannelActivity::Send);
+        return Ok(());
+    };
+    if !channel.inbox.lock().ignore_poison().state().waits(key) {
+        return Err(error);
     }
-    if let Err(error) = &sent
-        && exit_for(error) == Exit::Refused
-    {
-        let inbox = channel.inbox.lock().ignore_poison();
-        // The recipient's refusal settles the message; that of the token does not.
-        if inbox.state().waits(key) {
-            channel.reject();
-        }
+    // What comes after it in the chat does not overtake it.
+    let limit = error.downcast_ref::<RateLimit>().copied();
+    channel.limit(&chat, limit.unwrap_or(RateLimit(RESEND_DELAY)));
+    // The recipient's refusal settles the message; that of the token does not.
+    if exit_for(&error) == Exit::Refused {
+        channel.reject();
     }
-    let waits = channel.inbox.lock().ignore_poison().state().waits(key);
-    match sent {
-        Ok(_) => {
-            run.note_success(channel.open.name(), ChannelActivity::Send);
-            Ok(())
-        }
-        Err(error) if waits && !error.is::<Stop>() => {
-            run.report_failure(channel.open.name(), ChannelActivity::Send, error);
-            Ok(())
-        }
-        Err(error) => Err(error),
+    if error.is::<Stop>() {
+        return Err(error);
     }
+    run.report_failure(channel.open.name(), ChannelActivity::Send, error);
+    Ok(())
 }
 
 /// Takes the lock of the outbox; `None` if another process has it.
@@ -139,7 +132,7 @@ fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWor
     if let Some(command) = InChatCommand::parse(&message.text) {
         let text = command.run(run.ctx, &run.settings, session, message)?;
         let key = answer_key(&message.id);
-        return send_answer(run, channel, &key, &entries, (&text, None));
+        return send_answer(run, channel, &key, &entries, &text, None);
     }
     if first.turns.is_empty()
         && let Some((limit, result)) = reached_limit(run, channel, message)?
@@ -171,8 +164,9 @@ fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWor
         }
         if let Some(reason) = reason_to_give_up(run, channel, first) {
             run.add_status(Exit::Failed);
-            let text = (&*apology(reason), Some(Origin::User));
-            return send_answer(run, channel, turn_run.turn, &entries, text);
+            let text = apology(reason);
+            let origin = Some(Origin::User);
+            return send_answer(run, channel, turn_run.turn, &entries, &text, origin);
         }
     }
     turn_run.note(false)?;
@@ -216,16 +210,10 @@ fn drop_messages(
         let notice = format!("{session} {sender} {} {}", result.name(), now / period);
         let key = format!("limit.{}", &digest(notice.as_bytes())[..16]);
         if inbox.state().outbound(&key).is_none() {
-            records.push(InboxRecord::Out {
-                key: key.clone(),
-                answers: Vec::new(),
-                session: session.clone(),
-                destination: destination(&last.message),
-                parts: channel.open.files.render(text),
-                at: now,
-                source: None,
+            records.push(InboxRecord::Out(OutboundMessage {
                 origin: Some(Origin::User),
-            });
+                ..channel.open.message_to(&last.message, session, &key, text, now)
+            }));
             notice_key = Some(key);
         }
     }
@@ -297,32 +285,29 @@ fn reached_limit(
 }
 
 /// Writes an answer into the journal, after which it is sent by this poll or the next. Nothing is sent if `/stop` has
-/// settled the messages meanwhile. The text comes with its origin, if that is known.
+/// settled the messages meanwhile. `origin` is that of the text, if it is known.
 fn send_answer(
     run: &PollRun<'_>,
     channel: &PolledChannel,
     key: &str,
     entries: &[InboundEntry],
-    (text, origin): (&str, Option<Origin>),
+    text: &str,
+    origin: Option<Origin>,
 ) -> Result<()> {
     let Some(last) = entries.last() else {
         return Ok(());
     };
-    let answer = InboxRecord::Out {
-        key: key.to_owned(),
+    let now = run.ctx.clock.timestamp().as_millisecond();
+    let answer = OutboundMessage {
         answers: InboundEntry::ids_of(entries),
-        session: last.session.clone(),
-        destination: destination(&last.message),
-        parts: channel.open.files.render(text),
-        at: run.ctx.clock.timestamp().as_millisecond(),
-        source: None,
         origin,
+        ..channel.open.message_to(&last.message, &last.session, key, text, now)
     };
     let mut inbox = channel.inbox.lock().ignore_poison();
     if !is_unanswered(&inbox, last) {
         return Ok(());
     }
-    inbox.append(answer)?;
+    inbox.append(InboxRecord::Out(answer))?;
     drop(inbox);
     deliver(run, channel, key)
 }
@@ -462,7 +447,7 @@ impl ChatTurnRun<'_> {
         let Some(last) = self.entries.last() else {
             return;
         };
-        let place = destination(&last.message);
+        let place = last.message.destination();
         if !chat_progress::show(self.channel, &place, self.turn, texts, TURN_TIMEOUT) {
             self.timed_out.store(true, Ordering::SeqCst);
             self.work.token.cancel();
@@ -508,7 +493,7 @@ impl ChatTurnRun<'_> {
         } else {
             apology(reason_for_sender(exit))
         };
-        send_answer(self.run, self.channel, self.turn, self.entries, (&answer, origin))
+        send_answer(self.run, self.channel, self.turn, self.entries, &answer, origin)
     }
 
     fn report_failure(&self, ending: &Ending, exit: Exit) {

@@ -1,10 +1,10 @@
 //! Takes a batch of messages: decides about each sender, and writes what is to be answered into the journal.
 
 use crate::channel::access::{AccessDecision, AccessRules};
-use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord};
+use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, OutboundMessage};
 use crate::channel::pairing::PairingFile;
 use crate::channel::settlement::Settlement;
-use crate::channel::{Batch, Destination, Identity, InboundMessage};
+use crate::channel::{Batch, Identity, InboundMessage};
 use crate::message::Origin;
 use crate::ops::inbound::chat_command::{InChatCommand, id_text};
 use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
@@ -67,7 +67,7 @@ pub(crate) fn answer_stops(
             InChatCommand::parse(&message.text) == Some(InChatCommand::Stop)
         };
         match stored.filter(is_stop) {
-            Some(message) => intake.answer_stop(&message, session, &inbox),
+            Some(message) => intake.answer_stop(&message, &session, &inbox),
             None => intake.work.push((session, item)),
         }
     }
@@ -158,16 +158,16 @@ impl<'a> Intake<'a> {
             self.run.ctx.notice(&format!(
                 "channel {name}: a message in {session} is too old and was not answered"
             ));
-            self.tell_dropped(message, session);
+            self.tell_dropped(message, &session);
             return;
         }
         if message.is_unreadable {
-            self.answer_now(message, session, UNREADABLE);
+            self.answer_now(message, &session, UNREADABLE);
             return;
         }
         let command = InChatCommand::parse(&message.text);
         if command == Some(InChatCommand::Stop) && !self.run.only_stores {
-            self.answer_stop(message, session, inbox);
+            self.answer_stop(message, &session, inbox);
             return;
         }
         let item = WorkItem::Message {
@@ -178,9 +178,9 @@ impl<'a> Intake<'a> {
         self.work.push((session, item));
     }
 
-    fn answer_stop(&mut self, message: &InboundMessage, session: String, inbox: &ChannelInbox) {
+    fn answer_stop(&mut self, message: &InboundMessage, session: &str, inbox: &ChannelInbox) {
         let text =
-            if self.stop(&session, inbox) { "Stopped 1 task." } else { "No active task to stop." };
+            if self.stop(session, inbox) { "Stopped 1 task." } else { "No active task to stop." };
         self.answer_now(message, session, text);
     }
 
@@ -211,7 +211,7 @@ impl<'a> Intake<'a> {
     }
 
     /// Tells the sender that an old message is not answered, once for all of a batch.
-    fn tell_dropped(&mut self, message: &InboundMessage, session: String) {
+    fn tell_dropped(&mut self, message: &InboundMessage, session: &str) {
         let is_told = self.channel.open.files.is_told_of_drops(message)
             && self.run.since.is_none()
             && self.ids.insert(format!("old {session}"));
@@ -219,16 +219,14 @@ impl<'a> Intake<'a> {
             let key = format!("old.{}", &digest(message.id.as_bytes())[..16]);
             let text = "I did not answer a message from here that was too old when I saw it. Please send it again if it \
                         still matters.";
-            self.add_outbound(message, &key, Vec::new(), session.clone(), text);
-            self.work.push((session, WorkItem::Deliver(key)));
+            self.send(message, Vec::new(), session, key, text);
         }
     }
 
     /// Answers without a model.
-    fn answer_now(&mut self, message: &InboundMessage, session: String, text: &str) {
-        let key = answer_key(&message.id);
-        self.add_outbound(message, &key, vec![message.id.clone()], session.clone(), text);
-        self.work.push((session, WorkItem::Deliver(key)));
+    fn answer_now(&mut self, message: &InboundMessage, session: &str, text: &str) {
+        let (ids, key) = (vec![message.id.clone()], answer_key(&message.id));
+        self.send(message, ids, session, key, text);
     }
 
     fn offer_pairing(&mut self, message: &InboundMessage, inbox: &ChannelInbox) -> Result<()> {
@@ -250,29 +248,23 @@ impl<'a> Intake<'a> {
             id_text(message)
         );
         let session = self.channel.open.service.session_key(&message.chat);
-        self.add_outbound(message, &key, Vec::new(), session.clone(), &text);
-        self.work.push((session, WorkItem::Deliver(key)));
+        self.send(message, Vec::new(), &session, key, &text);
         Ok(())
     }
 
-    fn add_outbound(
+    /// Sends a text of ours to the chat of `message`, which answers the messages with these ids.
+    fn send(
         &mut self,
         message: &InboundMessage,
-        key: &str,
         answers: Vec<String>,
-        session: String,
+        session: &str,
+        key: String,
         text: &str,
     ) {
-        self.records.push(InboxRecord::Out {
-            key: key.to_owned(),
-            answers,
-            session,
-            destination: destination(message),
-            parts: self.channel.open.files.render(text),
-            at: self.now,
-            source: None,
-            origin: Some(Origin::User),
-        });
+        let outbound = self.channel.open.message_to(message, session, &key, text, self.now);
+        let origin = Some(Origin::User);
+        self.records.push(InboxRecord::Out(OutboundMessage { answers, origin, ..outbound }));
+        self.work.push((session.to_owned(), WorkItem::Deliver(key)));
     }
 
     fn note_refusal(&mut self, message: &InboundMessage, inbox: &ChannelInbox) {
@@ -288,11 +280,6 @@ impl<'a> Intake<'a> {
             });
         }
     }
-}
-
-/// The place where a message is answered.
-pub(crate) fn destination(message: &InboundMessage) -> Destination {
-    Destination { chat: message.chat.clone(), reply_facts: message.reply_facts.clone() }
 }
 
 /// The key of an answer that no turn gives.

@@ -416,8 +416,8 @@ fn unfinished_work(channel: &PolledChannel) -> Vec<QueuedItem> {
     let inbox = channel.inbox.lock().ignore_poison();
     let state = inbox.state();
     let answers = state.undelivered().map(|entry| {
-        let item = WorkItem::Deliver(entry.key.clone());
-        (entry.session.clone(), item)
+        let item = WorkItem::Deliver(entry.message.key.clone());
+        (entry.message.session.clone(), item)
     });
     let mut work: Vec<QueuedItem> = answers.collect();
     let mut joined = HashSet::new();

@@ -4,9 +4,9 @@
 //! key of an answer is the id of its message.
 
 use super::message::PipeMessage;
-use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord};
+use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, OutboundMessage};
 use crate::channel::settlement::Settlement;
-use crate::channel::{Destination, InboundMessage, Part};
+use crate::channel::{InboundMessage, Part};
 use crate::message::user_text::UserText;
 use crate::ops::context::Context;
 use crate::ops::inbound::answer::MAX_ATTEMPTS;
@@ -61,7 +61,7 @@ impl<'a> PipeJournal<'a> {
     /// Ids and lines of answers that an earlier run stored and possibly did not print.
     pub(super) fn unprinted(&self) -> Vec<(Value, String)> {
         let inbox = self.inbox();
-        let keys = inbox.state().undelivered().map(|entry| &entry.key);
+        let keys = inbox.state().undelivered().map(|entry| &entry.message.key);
         let answers = keys.filter_map(|id| Some((id.as_str().into(), stored_answer(&inbox, id)?)));
         answers.collect()
     }
@@ -158,16 +158,14 @@ impl<'a> PipeJournal<'a> {
     /// Status 74.
     pub(super) fn store_answer(&self, message: &PipeMessage, line: &str) -> Result<()> {
         let id = journal_key(&message.id);
-        self.inbox().append(InboxRecord::Out {
+        self.inbox().append(InboxRecord::Out(OutboundMessage {
             key: id.to_owned(),
             answers: vec![id.to_owned()],
             session: message.session.clone(),
-            destination: Destination::default(),
             parts: vec![Part { plain: line.to_owned(), ..Part::default() }],
             at: self.now(),
-            source: None,
-            origin: None,
-        })
+            ..OutboundMessage::default()
+        }))
     }
 
     /// Notes that an answer was printed.
@@ -201,7 +199,7 @@ fn journal_key(id: &Value) -> &str {
 
 fn stored_answer(inbox: &ChannelInbox, id: &str) -> Option<String> {
     let entry = inbox.state().outbound(id)?;
-    Some(entry.parts.first()?.plain.clone())
+    Some(entry.message.parts.first()?.plain.clone())
 }
 
 fn to_message(entry: &InboundEntry) -> PipeMessage {
