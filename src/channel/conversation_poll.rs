@@ -3,7 +3,7 @@
 //! Their messages have positions that grow with time over all conversations. The cursor has the position of the first
 //! look, before which nothing is read, and one for each conversation that had news since.
 
-use super::{Batch, ChannelError, Identity, InboundMessage};
+use super::{Batch, ChannelError, Identity, InboundMessage, PollRequest};
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
@@ -150,11 +150,9 @@ impl<C> ListenerState<C> {
 pub(super) fn poll<S: ConversationService>(
     service: &S,
     listener: &EventListener<S::Connection>,
-    account: &Identity,
-    cursor: Option<&Value>,
-    wait: Duration,
-    deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    request: PollRequest<'_>,
 ) -> Result<()> {
+    let PollRequest { account, cursor, wait, deliver } = request;
     let end = signal::now().saturating_add(wait);
     let Some(cursor) = cursor else {
         let cursor = first_cursor(service)?;

@@ -9,8 +9,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
-    Part, QuotedText, RemoteFile, Sender,
+    AttachmentKind, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part,
+    PollRequest, QuotedText, RemoteFile, Sender,
 };
 use crate::channel::mention::with_unmarked_names;
 use crate::message::user_text::UserText;
@@ -20,7 +20,6 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
 
 /// Hosts of connections and of files.
 const HOSTS: &[&str] = &["dingtalk.com", "aliyuncs.com"];
@@ -124,14 +123,8 @@ impl PushService for DingTalk {
 }
 
 impl Channel for DingTalk {
-    fn poll(
-        &self,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
-        self.listener.poll(self, account, cursor, wait, deliver)
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        self.listener.poll(self, request)
     }
 
     fn send(

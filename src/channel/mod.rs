@@ -55,24 +55,15 @@ use std::time::Duration;
 
 /// A service that carries messages. Methods may be called from several threads at once.
 pub trait Channel: Send + Sync {
-    /// Fetches the messages after `cursor`, the last value of [`Batch::cursor`], and hands them on in batches: when
-    /// `deliver` returns, the batch is on disk, and only then may it be acknowledged at the service. On first contact
-    /// `cursor` is `None`: a service that keeps a queue for us hands it on, another one only its position.
-    ///
-    /// `account` is ours, as [`Channel::identity`] returned it within the last day. Waits up to `wait` for the first
-    /// message, where the service allows it; zero never waits at the service. Returns at the latest when `wait` is over,
-    /// and after the first response with messages.
+    /// Fetches new messages, and hands them on in batches. Returns at the latest when the wait is over, and after the first
+    /// response with messages. Does nothing where nothing can be asked for.
     ///
     /// # Errors
     /// With the status of the run: 69 for a service that is down after all tries, 75 for a rate limit, 77 for a
-    /// rejected token, 78 for a config that cannot work. Errors of `deliver` are returned unchanged.
-    fn poll(
-        &self,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()>;
+    /// rejected token, 78 for a config that cannot work. Errors of [`PollRequest::deliver`] are returned unchanged.
+    fn poll(&self, _request: PollRequest<'_>) -> Result<()> {
+        Ok(())
+    }
 
     /// Checks a webhook request by its signature, and reads the messages in it. They are on disk before the response is
     /// sent.
@@ -151,6 +142,19 @@ pub trait Channel: Send + Sync {
     fn parse_chat(&self, recipient: &str) -> Chat {
         Chat { id: recipient.to_owned(), thread: None, is_direct: true }
     }
+}
+
+/// The arguments of [`Channel::poll`].
+pub struct PollRequest<'a> {
+    /// Our account, as [`Channel::identity`] returned it within the last day.
+    pub account: &'a Identity,
+    /// The last value of [`Batch::cursor`]: the messages after it are asked for. `None` on first contact: a service that
+    /// keeps a queue for us hands it on, another one only its position.
+    pub cursor: Option<&'a Value>,
+    /// The longest wait for the first message, where the service allows it; zero never waits at the service.
+    pub wait: Duration,
+    /// Takes a batch. When it returns, the batch is on disk, and only then may it be acknowledged at the service.
+    pub deliver: &'a mut dyn FnMut(Batch) -> Result<()>,
 }
 
 /// The user at a login.

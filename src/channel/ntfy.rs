@@ -8,7 +8,7 @@ use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
     AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
-    Part, RemoteFile, Sender,
+    Part, PollRequest, RemoteFile, Sender,
 };
 use crate::error::{Exit, Stop, fail, fail_with_hint};
 use crate::message::user_text::UserText;
@@ -70,13 +70,8 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl Channel for Ntfy {
-    fn poll(
-        &self,
-        _account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        let PollRequest { cursor, wait, deliver, .. } = request;
         let wait = wait.min(MAX_SERVICE_TIMEOUT);
         let end = signal::now() + wait;
         let Some(since) = cursor.and_then(|cursor| cursor["since"].as_str()) else {

@@ -7,8 +7,8 @@ use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService}
 use super::service_client::failure;
 use super::setup::ChannelSetup;
 use super::{
-    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
-    Part, QuotedText, RemoteFile, Sender,
+    AttachmentKind, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part,
+    PollRequest, QuotedText, RemoteFile, Sender,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::user_text::UserText;
@@ -160,14 +160,8 @@ impl PushService for ProgramChannel {
 }
 
 impl Channel for ProgramChannel {
-    fn poll(
-        &self,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
-        self.listener.poll(self, account, cursor, wait, deliver)
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        self.listener.poll(self, request)
     }
 
     fn send(

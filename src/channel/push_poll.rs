@@ -4,7 +4,7 @@
 //! request over the same connection: it interrupts the wait for messages, and puts aside those that it reads.
 
 use super::service_client::next_json;
-use super::{Batch, ChannelError, Identity, InboundMessage};
+use super::{Batch, ChannelError, Identity, InboundMessage, PollRequest};
 use crate::sys::cancel::{self, CancelToken};
 use crate::sys::http::WebSocket;
 use crate::sys::signal;
@@ -103,14 +103,8 @@ struct WaitingSenders {
 
 impl PushListener {
     /// Does what [`super::Channel::poll`] promises. A poll that does not wait takes what the service sends at once.
-    pub(super) fn poll(
-        &self,
-        service: &dyn PushService,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
+    pub(super) fn poll(&self, service: &dyn PushService, request: PollRequest<'_>) -> Result<()> {
+        let PollRequest { account, cursor, wait, deliver } = request;
         let mut cache = cursor.cloned().unwrap_or_else(|| json!({}));
         let mut stored = cursor.cloned();
         let mut hand_on = |messages: Vec<InboundMessage>, cache: &Value| {

@@ -12,8 +12,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
-    Part, QuotedText, RemoteFile, Sender,
+    AttachmentKind, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part,
+    PollRequest, QuotedText, RemoteFile, Sender,
 };
 use crate::message::user_text::UserText;
 use crate::sys::clock::Clock;
@@ -150,14 +150,8 @@ impl PushService for Qq {
 }
 
 impl Channel for Qq {
-    fn poll(
-        &self,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
-        self.listener.poll(self, account, cursor, wait, deliver)
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        self.listener.poll(self, request)
     }
 
     fn send(

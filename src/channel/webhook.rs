@@ -2,14 +2,13 @@
 
 use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
-use super::{Batch, Channel, ChannelError, Chat, Destination, Identity, Part, RemoteFile};
+use super::{Channel, ChannelError, Chat, Destination, Identity, Part, RemoteFile};
 use crate::error::{Exit, fail};
 use crate::sys::secret::{Secret, register};
 use crate::sys::web_url::origin;
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::io::Write;
-use std::time::Duration;
 
 struct Webhook {
     client: ServiceClient,
@@ -36,16 +35,6 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl Channel for Webhook {
-    fn poll(
-        &self,
-        _account: &Identity,
-        _cursor: Option<&Value>,
-        _wait: Duration,
-        _deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
-        Ok(())
-    }
-
     fn send(
         &self,
         destination: &Destination,

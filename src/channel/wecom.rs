@@ -9,8 +9,8 @@ use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService}
 use super::service_client::ServiceClient;
 use super::setup::ChannelSetup;
 use super::{
-    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
-    Part, QuotedText, RemoteFile, Sender,
+    AttachmentKind, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part,
+    PollRequest, QuotedText, RemoteFile, Sender,
 };
 use crate::channel::mention::with_unmarked_names;
 use crate::error::{Exit, fail};
@@ -108,14 +108,8 @@ impl PushService for WeCom {
 }
 
 impl Channel for WeCom {
-    fn poll(
-        &self,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
-        self.listener.poll(self, account, cursor, wait, deliver)
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        self.listener.poll(self, request)
     }
 
     /// The first part of an answer is the response to the question, under an id of its own; further parts, and messages

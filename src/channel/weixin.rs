@@ -10,7 +10,7 @@ use super::service_client::{ServiceClient, ServiceRequest, TIMEOUTS, failure};
 use super::setup::ChannelSetup;
 use super::{
     AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
-    LoginDialog, LoginOutcome, Part, QuotedText, RateLimit, RemoteFile, Sender,
+    LoginDialog, LoginOutcome, Part, PollRequest, QuotedText, RateLimit, RemoteFile, Sender,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::user_text::UserText;
@@ -138,13 +138,8 @@ fn read_account(setup: &ChannelSetup) -> Result<Value> {
 }
 
 impl Channel for Weixin {
-    fn poll(
-        &self,
-        _account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        let PollRequest { cursor, wait, deliver, .. } = request;
         let end = signal::now().saturating_add(wait);
         let mut position = match cursor {
             Some(cursor) => cursor["position"].as_str().unwrap_or_default().to_owned(),

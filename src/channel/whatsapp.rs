@@ -9,8 +9,8 @@ use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::whatsapp_bridge;
 use super::{
-    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
-    Part, QuotedText, RateLimit, RemoteFile, Sender, WebhookReceipt,
+    AttachmentKind, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part,
+    QuotedText, RateLimit, RemoteFile, Sender, WebhookReceipt,
 };
 use crate::message::user_text::UserText;
 use crate::sys::secret::Secret;
@@ -60,17 +60,6 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl Channel for WhatsApp {
-    /// Nothing can be asked for.
-    fn poll(
-        &self,
-        _account: &Identity,
-        _cursor: Option<&Value>,
-        _wait: Duration,
-        _deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
-        Ok(())
-    }
-
     fn receive(&self, request: &WebhookRequest) -> Result<WebhookReceipt> {
         if request.method == "GET" {
             return Ok(WebhookReceipt::without_messages(self.verify(request)));

@@ -6,8 +6,8 @@ use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService}
 use super::service_client::{ServiceClient, read_json, to_channel_error};
 use super::setup::ChannelSetup;
 use super::{
-    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
-    RemoteFile, Sender,
+    Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, PollRequest,
+    QuotedText, RemoteFile, Sender,
 };
 use crate::error::{Exit, fail};
 use crate::message::user_text::UserText;
@@ -101,14 +101,8 @@ impl PushService for WhatsAppBridge {
 }
 
 impl Channel for WhatsAppBridge {
-    fn poll(
-        &self,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
-        self.listener.poll(self, account, cursor, wait, deliver)
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        self.listener.poll(self, request)
     }
 
     fn send(

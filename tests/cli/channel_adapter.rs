@@ -7,7 +7,7 @@ use nanobot::channel::access::AccessRules;
 use nanobot::channel::setup::ChannelSetup;
 use nanobot::channel::table;
 use nanobot::channel::{
-    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part,
+    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, PollRequest,
 };
 use nanobot::error::exit_for;
 use nanobot::settings::Config;
@@ -83,7 +83,12 @@ impl<'c> Reader<'c> {
             Ok(())
         };
         let account = Identity { id: user.to_owned(), name: user.to_owned() };
-        self.channel.poll(&account, cursor.as_ref(), wait, &mut deliver)?;
+        self.channel.poll(PollRequest {
+            account: &account,
+            cursor: cursor.as_ref(),
+            wait,
+            deliver: &mut deliver,
+        })?;
         Ok(messages)
     }
 

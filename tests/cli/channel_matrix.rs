@@ -7,7 +7,7 @@ use crate::matrix_server::{BOT, MatrixServer};
 use crate::server::says;
 use crate::story::Story;
 use crate::telegram_server::TelegramServer;
-use nanobot::channel::{AttachmentKind, Batch, Channel, ChannelError, Identity, Part};
+use nanobot::channel::{AttachmentKind, Batch, Channel, ChannelError, Identity, Part, PollRequest};
 use nanobot::sys::http::{Http, HttpMethod, HttpTimeouts, Network};
 use serde_json::Value;
 use serde_json::json;
@@ -94,7 +94,12 @@ fn a_room_with_thousands_of_new_messages_is_read_page_by_page() {
             batches.push(batch);
             if batches.len() == limit { Err(anyhow::anyhow!("the disk is full")) } else { Ok(()) }
         };
-        let polled = channel.poll(&account, reader.cursor.as_ref(), Duration::ZERO, &mut take);
+        let polled = channel.poll(PollRequest {
+            account: &account,
+            cursor: reader.cursor.as_ref(),
+            wait: Duration::ZERO,
+            deliver: &mut take,
+        });
         assert_eq!(polled.is_err(), limit > 0);
         batches
     };

@@ -14,8 +14,8 @@ use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, LoginDialog,
-    LoginOutcome, Part, RemoteFile,
+    Channel, ChannelError, Chat, Destination, Identity, InboundMessage, LoginDialog, LoginOutcome,
+    Part, PollRequest, RemoteFile,
 };
 use crate::sys::clock::Clock;
 use crate::sys::digest::digest;
@@ -214,14 +214,8 @@ impl ConversationService for Discord {
 }
 
 impl Channel for Discord {
-    fn poll(
-        &self,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
-        conversation_poll::poll(self, &self.events, account, cursor, wait, deliver)
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        conversation_poll::poll(self, &self.events, request)
     }
 
     fn send(

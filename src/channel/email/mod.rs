@@ -18,7 +18,7 @@ use super::access::{AccessDecision, AccessRules};
 use super::setup::ChannelSetup;
 use super::{
     Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, LoginDialog,
-    LoginOutcome, Part, RemoteFile,
+    LoginOutcome, Part, PollRequest, RemoteFile,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::clock::Clock;
@@ -88,13 +88,8 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl Channel for Email {
-    fn poll(
-        &self,
-        _account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        let PollRequest { cursor, wait, deliver, .. } = request;
         let mut session = self.session()?;
         let position = cursor.and_then(|cursor| self.position(cursor));
         self.poll_in(&mut session, position, wait, deliver)?;

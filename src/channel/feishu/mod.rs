@@ -16,8 +16,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
-    LoginDialog, LoginOutcome, Part, RemoteFile, WebhookReceipt,
+    AttachmentKind, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
+    LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile, WebhookReceipt,
 };
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::clock::Clock;
@@ -156,18 +156,8 @@ impl PushService for Feishu {
 }
 
 impl Channel for Feishu {
-    fn poll(
-        &self,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
-        if self.settings.has_connection {
-            self.listener.poll(self, account, cursor, wait, deliver)
-        } else {
-            Ok(())
-        }
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        if self.settings.has_connection { self.listener.poll(self, request) } else { Ok(()) }
     }
 
     fn receive(&self, request: &WebhookRequest) -> Result<WebhookReceipt> {

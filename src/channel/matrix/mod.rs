@@ -12,7 +12,8 @@ use super::service_client::{
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, RemoteFile,
+    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, PollRequest,
+    RemoteFile,
 };
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
@@ -74,13 +75,8 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl Channel for Matrix {
-    fn poll(
-        &self,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        let PollRequest { account, cursor, wait, deliver } = request;
         self.user_id.get_or_init(|| account.id.clone());
         let end = signal::now() + wait;
         let mut cursor = cursor.cloned().unwrap_or_else(|| json!({}));

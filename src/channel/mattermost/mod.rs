@@ -15,7 +15,8 @@ use super::service_client::{ServiceClient, ServiceRequest, next_json};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, RemoteFile,
+    Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, PollRequest,
+    RemoteFile,
 };
 use crate::sys::http::WebSocket;
 use crate::sys::sync::IgnorePoison;
@@ -176,14 +177,8 @@ impl ConversationService for Mattermost {
 }
 
 impl Channel for Mattermost {
-    fn poll(
-        &self,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
-        conversation_poll::poll(self, &self.events, account, cursor, wait, deliver)
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        conversation_poll::poll(self, &self.events, request)
     }
 
     fn send(

@@ -10,8 +10,8 @@ use super::access::AccessRules;
 use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::{
-    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, QuotedText,
-    RemoteFile,
+    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, PollRequest,
+    QuotedText, RemoteFile,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::user_text::UserText;
@@ -114,13 +114,8 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl Channel for Mochat {
-    fn poll(
-        &self,
-        _account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        let PollRequest { cursor, wait, deliver, .. } = request;
         let end = signal::now().saturating_add(wait);
         let stored = cursor.cloned();
         let mut look = MochatLook {

@@ -17,8 +17,8 @@ use super::setup::ChannelSetup;
 use super::thread_context::{ThreadMessage, context_quotes};
 use super::upload::UploadFile;
 use super::{
-    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, RemoteFile,
-    WebhookReceipt,
+    Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, PollRequest,
+    RemoteFile, WebhookReceipt,
 };
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
@@ -222,14 +222,8 @@ impl ConversationService for Slack {
 }
 
 impl Channel for Slack {
-    fn poll(
-        &self,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
-        conversation_poll::poll(self, &self.events, account, cursor, wait, deliver)
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        conversation_poll::poll(self, &self.events, request)
     }
 
     /// Events only tell where to look, so a poll does the rest.

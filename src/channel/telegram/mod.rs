@@ -12,7 +12,7 @@ use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
     AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
-    LoginDialog, LoginOutcome, Part, RemoteFile,
+    LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile,
 };
 use anyhow::Result;
 use api::{Api, ApiError, ApiRefusal};
@@ -50,13 +50,8 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl Channel for Telegram {
-    fn poll(
-        &self,
-        account: &Identity,
-        cursor: Option<&Value>,
-        wait: Duration,
-        deliver: &mut dyn FnMut(Batch) -> Result<()>,
-    ) -> Result<()> {
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        let PollRequest { account, cursor, wait, deliver } = request;
         let mut offset = cursor.and_then(Value::as_i64).unwrap_or(0);
         let mut wait = wait.min(MAX_SERVICE_TIMEOUT);
         loop {

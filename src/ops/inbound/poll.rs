@@ -5,7 +5,7 @@
 
 use crate::channel::inbox::InboundEntry;
 use crate::channel::table::{ChannelKind, find};
-use crate::channel::{Batch, Identity, RateLimit};
+use crate::channel::{Batch, Identity, PollRequest, RateLimit};
 use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use crate::ops::channel::attachments;
 use crate::ops::channel::health::ChannelActivity;
@@ -270,14 +270,19 @@ impl<'scope> Listener<'scope, '_> {
         loop {
             let window = self.time_left().min(MAX_LISTEN_WINDOW);
             let before = cursor.clone();
-            let polled =
-                channel.open.service.poll(account, before.as_ref(), window, &mut |batch: Batch| {
-                    let work = intake::store(self.run, self.index, account, &batch)?;
-                    cursor = Some(batch.cursor);
-                    self.enqueue(work);
-                    self.run.queue.wait_below(MAX_PENDING_MESSAGES);
-                    Ok(())
-                });
+            let mut deliver = |batch: Batch| {
+                let work = intake::store(self.run, self.index, account, &batch)?;
+                cursor = Some(batch.cursor);
+                self.enqueue(work);
+                self.run.queue.wait_below(MAX_PENDING_MESSAGES);
+                Ok(())
+            };
+            let polled = channel.open.service.poll(PollRequest {
+                account,
+                cursor: before.as_ref(),
+                wait: window,
+                deliver: &mut deliver,
+            });
             match polled {
                 Ok(()) => {
                     delay = MIN_RETRY_DELAY;
