@@ -54,7 +54,7 @@ pub trait MessageOutlet: Send + Sync {
     ///
     /// # Errors
     /// There is no such channel.
-    fn is_known(&self, chat: &ChatTarget) -> Result<bool, String>;
+    fn is_known(&self, chat: &ChatTarget) -> anyhow::Result<bool>;
 
     /// Sends a message, whose text is of this origin. Returns false if it waits until the service can take it.
     ///
@@ -66,7 +66,7 @@ pub trait MessageOutlet: Send + Sync {
         text: &str,
         files: Vec<NamedContent>,
         origin: Origin,
-    ) -> Result<bool, String>;
+    ) -> anyhow::Result<bool>;
 }
 
 /// The `message` tool.
@@ -133,7 +133,7 @@ impl MessageTool {
         if self.own_chat.as_ref() == Some(chat) {
             return Ok(());
         }
-        if !self.outlet.is_known(chat)? {
+        if !self.outlet.is_known(chat).map_err(|error| words_of(&error))? {
             return Err(Refusal::new(format!(
                 "{chat} is not a chat of the user; the user can add it to `channels.{}.recipients`",
                 chat.channel
@@ -160,6 +160,11 @@ impl MessageTool {
     }
 }
 
+/// The words of an error for the model.
+fn words_of(error: &anyhow::Error) -> String {
+    format!("{error:#}")
+}
+
 impl Tool for MessageTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
@@ -182,7 +187,9 @@ impl Tool for MessageTool {
             0 => String::new(),
             count => format!(" with {count} attachments"),
         };
-        let is_sent = self.outlet.send(&chat, text, files, self.provenance.origin().0)?;
+        let origin = self.provenance.origin().0;
+        let is_sent =
+            self.outlet.send(&chat, text, files, origin).map_err(|error| words_of(&error))?;
         let state =
             if is_sent { "" } else { "; the service cannot take it now, so it is sent later" };
         // Files are sent with a word from the final text.

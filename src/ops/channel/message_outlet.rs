@@ -21,6 +21,12 @@ impl OutboxOutlet {
     pub(crate) fn new(ctx: &Context, is_offline: bool, session: &str) -> Self {
         Self { ctx: ctx.clone(), is_offline, session: session.to_owned() }
     }
+}
+
+impl MessageOutlet for OutboxOutlet {
+    fn is_known(&self, chat: &ChatTarget) -> Result<bool> {
+        recipients::is_known(&self.ctx, &chat.channel, &chat.recipient)
+    }
 
     fn send(
         &self,
@@ -45,22 +51,5 @@ impl OutboxOutlet {
         };
         let outcome = outbox::send(&self.ctx, message)?;
         Ok(matches!(outcome, SendOutcome::Sent(_)))
-    }
-}
-
-impl MessageOutlet for OutboxOutlet {
-    fn is_known(&self, chat: &ChatTarget) -> Result<bool, String> {
-        let known = recipients::is_known(&self.ctx, &chat.channel, &chat.recipient);
-        known.map_err(|error| format!("{error:#}"))
-    }
-
-    fn send(
-        &self,
-        chat: &ChatTarget,
-        text: &str,
-        files: Vec<NamedContent>,
-        origin: Origin,
-    ) -> Result<bool, String> {
-        self.send(chat, text, files, origin).map_err(|error| format!("{error:#}"))
     }
 }
