@@ -1,6 +1,6 @@
 //! Tokens that a service gives for an app's id and secret, and that are valid for some hours.
 
-use super::ChannelError;
+use super::{ChannelError, ChannelResult};
 use crate::sys::secret::{self, Secret};
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
@@ -22,9 +22,9 @@ impl AccessToken {
     /// Those of `fetch` and of `request`.
     pub(super) fn with<T>(
         &self,
-        fetch: &dyn Fn() -> Result<(String, u64), ChannelError>,
-        request: &dyn Fn(&str) -> Result<T, ChannelError>,
-    ) -> Result<T, ChannelError> {
+        fetch: &dyn Fn() -> ChannelResult<(String, u64)>,
+        request: &dyn Fn(&str) -> ChannelResult<T>,
+    ) -> ChannelResult<T> {
         let (token, is_new) = self.current(fetch)?;
         match request(token.expose()) {
             Err(ChannelError::TokenRejected(_)) if !is_new => {
@@ -38,8 +38,8 @@ impl AccessToken {
     /// The token, and true if it was just fetched.
     fn current(
         &self,
-        fetch: &dyn Fn() -> Result<(String, u64), ChannelError>,
-    ) -> Result<(Secret, bool), ChannelError> {
+        fetch: &dyn Fn() -> ChannelResult<(String, u64)>,
+    ) -> ChannelResult<(Secret, bool)> {
         let mut current = self.0.lock().ignore_poison();
         if let Some((token, renew_at)) = &*current
             && signal::now() < *renew_at

@@ -3,7 +3,7 @@
 //! Their messages have positions that grow with time over all conversations. The cursor has the position of the first
 //! look, before which nothing is read, and one for each conversation that had news since.
 
-use super::{Batch, ChannelError, Identity, InboundMessage, PollRequest};
+use super::{Batch, ChannelError, ChannelResult, Identity, InboundMessage, PollRequest};
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
@@ -43,10 +43,10 @@ pub(super) trait ConversationService {
     const OVERLAP: u64;
 
     /// All conversations. `cache` is kept from poll to poll.
-    fn conversations(&self, cache: &mut Value) -> Result<Vec<Conversation>, ChannelError>;
+    fn conversations(&self, cache: &mut Value) -> ChannelResult<Vec<Conversation>>;
 
     /// The position of the newest message of a conversation.
-    fn newest(&self, conversation: &Conversation) -> Result<u64, ChannelError> {
+    fn newest(&self, conversation: &Conversation) -> ChannelResult<u64> {
         Ok(conversation.newest.unwrap_or_default())
     }
 
@@ -56,7 +56,7 @@ pub(super) trait ConversationService {
         account: &Identity,
         conversation: &Conversation,
         position: u64,
-    ) -> Result<Vec<ConversationEntry>, ChannelError>;
+    ) -> ChannelResult<Vec<ConversationEntry>>;
 
     /// The pause between two looks of a poll that waits without a connection for events.
     const LOOK_INTERVAL: Duration;
@@ -65,7 +65,7 @@ pub(super) trait ConversationService {
     type Connection: Send;
 
     /// Opens such a connection. `cache` is that of [`Self::conversations`]. `None` if the config does not provide for one.
-    fn connect(&self, cache: &mut Value) -> Result<Option<Self::Connection>, ChannelError>;
+    fn connect(&self, cache: &mut Value) -> ChannelResult<Option<Self::Connection>>;
 
     /// Waits for a message until `end`, on the clock of [`signal::now`]. Returns its conversation.
     ///
@@ -77,10 +77,10 @@ pub(super) trait ConversationService {
         cache: &mut Value,
         account: &Identity,
         end: Duration,
-    ) -> Result<Option<Conversation>, ChannelError>;
+    ) -> ChannelResult<Option<Conversation>>;
 
     /// Waits between two looks.
-    fn pause(&self, duration: Duration) -> Result<(), ChannelError>;
+    fn pause(&self, duration: Duration) -> ChannelResult<()>;
 }
 
 /// The connection of a channel, which stays open from poll to poll.
@@ -112,7 +112,7 @@ impl<C> ListenerState<C> {
         &mut self,
         service: &S,
         cache: &mut Value,
-    ) -> Result<(), ChannelError> {
+    ) -> ChannelResult<()> {
         if self.connection.is_some() || signal::now() < self.retry_at {
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl<C> ListenerState<C> {
     }
 
     /// Drops a connection that has failed. The messages that it does not tell of are looked for.
-    fn give_up(&mut self, error: ChannelError) -> Result<(), ChannelError> {
+    fn give_up(&mut self, error: ChannelError) -> ChannelResult<()> {
         let is_temporary =
             matches!(error, ChannelError::Unavailable(_) | ChannelError::RateLimited(..));
         if !is_temporary {
@@ -187,7 +187,7 @@ pub(super) fn poll<S: ConversationService>(
 }
 
 /// The cursor of the first look: all that is there now was written before.
-fn first_cursor(service: &impl ConversationService) -> Result<Value, ChannelError> {
+fn first_cursor(service: &impl ConversationService) -> ChannelResult<Value> {
     let mut cache = json!({});
     let mut started = 0;
     for conversation in service.conversations(&mut cache)? {
@@ -252,10 +252,7 @@ impl<S: ConversationService> ConversationReader<'_, S> {
     }
 
     /// Runs `work` with the cache of the service, and stores the cache if it has changed.
-    fn with_cache<T>(
-        &mut self,
-        work: impl FnOnce(&mut Value) -> Result<T, ChannelError>,
-    ) -> Result<T> {
+    fn with_cache<T>(&mut self, work: impl FnOnce(&mut Value) -> ChannelResult<T>) -> Result<T> {
         let mut cache = self.cursor["cache"].take();
         let before = cache.clone();
         let outcome = work(&mut cache);

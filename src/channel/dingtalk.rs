@@ -9,8 +9,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part,
-    PollRequest, QuotedText, RemoteFile, Sender,
+    AttachmentKind, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
+    InboundMessage, Part, PollRequest, QuotedText, RemoteFile, Sender,
 };
 use crate::channel::mention::with_unmarked_names;
 use crate::message::user_text::UserText;
@@ -65,7 +65,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl PushService for DingTalk {
-    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError> {
+    fn connect(&self, _cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>> {
         let request = json!({
             "clientId": self.client_id, "clientSecret": self.client_secret.expose(),
             "subscriptions": [{ "type": "CALLBACK", "topic": MESSAGE_TOPIC }],
@@ -88,7 +88,7 @@ impl PushService for DingTalk {
         frame: &Value,
         _account: &Identity,
         _cache: &mut Value,
-    ) -> Result<FrameContent, ChannelError> {
+    ) -> ChannelResult<FrameContent> {
         let headers = &frame["headers"];
         let topic = headers["topic"].as_str().unwrap_or_default();
         let acknowledge = |data: &Value| {
@@ -127,12 +127,7 @@ impl Channel for DingTalk {
         self.listener.poll(self, request)
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        _key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, _key: &str) -> ChannelResult<String> {
         let (kind, content) = match &part.file {
             Some(path) => self.upload(path)?,
             None => {
@@ -198,14 +193,14 @@ impl Channel for DingTalk {
 }
 
 impl DingTalk {
-    fn fetch_token(&self) -> Result<(String, u64), ChannelError> {
+    fn fetch_token(&self) -> ChannelResult<(String, u64)> {
         let request = json!({ "appKey": self.client_id, "appSecret": self.client_secret.expose() });
         let given = self.post("/v1.0/oauth2/accessToken", &request, &[])?;
         let token = self.client.text_of(&given["accessToken"])?;
         Ok((token, given["expireIn"].as_u64().unwrap_or_default()))
     }
 
-    fn post_with_token(&self, path: &str, request: &Value) -> Result<Value, ChannelError> {
+    fn post_with_token(&self, path: &str, request: &Value) -> ChannelResult<Value> {
         self.token.with(&|| self.fetch_token(), &|token| {
             let headers = [(TOKEN_HEADER.to_owned(), token.to_owned())];
             self.post(path, request, &headers)
@@ -217,7 +212,7 @@ impl DingTalk {
         path: &str,
         request: &Value,
         headers: &[(String, String)],
-    ) -> Result<Value, ChannelError> {
+    ) -> ChannelResult<Value> {
         let body = request.to_string();
         let response = self.client.request(&ServiceRequest {
             headers,
@@ -231,7 +226,7 @@ impl DingTalk {
     }
 
     /// Uploads a file; returns the kind and the content of its message.
-    fn upload(&self, path: &Path) -> Result<(&'static str, Value), ChannelError> {
+    fn upload(&self, path: &Path) -> ChannelResult<(&'static str, Value)> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
         let kind = if is_image { "image" } else { "file" };

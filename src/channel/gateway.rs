@@ -3,8 +3,8 @@
 //! A bot of Discord may begin 1,000 sessions in a day, or its token is reset; resuming one does not count. So the session
 //! is kept from poll to poll, and new ones are rationed.
 
-use super::ChannelError;
 use super::service_client::{ServiceClient, to_channel_error};
+use super::{ChannelError, ChannelResult};
 use crate::sys::http::{WebSocket, WebSocketEvent};
 use crate::sys::signal;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ impl GatewayConnection {
         client: &ServiceClient,
         login: GatewayLogin<'_>,
         cache: &mut Value,
-    ) -> Result<Option<Self>, ChannelError> {
+    ) -> ChannelResult<Option<Self>> {
         let GatewayLogin { url, query, token, identity, now, explain_close } = login;
         let session = cache["session"].clone();
         let resume_url = session["url"].as_str().map(|url| {
@@ -118,7 +118,7 @@ impl GatewayConnection {
     }
 
     /// Waits until `end` for an event. Returns it with its number, kind and data as `s`, `t` and `d`.
-    pub(super) fn next_event(&mut self, end: Duration) -> Result<Option<Value>, ChannelError> {
+    pub(super) fn next_event(&mut self, end: Duration) -> ChannelResult<Option<Value>> {
         loop {
             let wake_at = end.min(self.next_heartbeat_at);
             let Some(payload) = self.next_payload(wake_at)? else {
@@ -157,7 +157,7 @@ impl GatewayConnection {
     }
 
     /// Sends the heartbeat that is due.
-    fn beat(&mut self) -> Result<(), ChannelError> {
+    fn beat(&mut self) -> ChannelResult<()> {
         if !self.is_heartbeat_answered {
             return Err(unavailable("the gateway does not respond"));
         }
@@ -166,17 +166,17 @@ impl GatewayConnection {
         self.send_heartbeat()
     }
 
-    fn send_heartbeat(&mut self) -> Result<(), ChannelError> {
+    fn send_heartbeat(&mut self) -> ChannelResult<()> {
         self.send(&json!({ "op": 1, "d": self.session["seq"] }))
     }
 
-    fn send(&mut self, payload: &Value) -> Result<(), ChannelError> {
+    fn send(&mut self, payload: &Value) -> ChannelResult<()> {
         let text = payload.to_string();
         self.socket.send(&text).map_err(to_channel_error)
     }
 
     /// Returns the next payload; `None` at `end`.
-    fn next_payload(&mut self, end: Duration) -> Result<Option<Value>, ChannelError> {
+    fn next_payload(&mut self, end: Duration) -> ChannelResult<Option<Value>> {
         let (code, reason) = match self.socket.next(end).map_err(to_channel_error)? {
             None => return Ok(None),
             Some(WebSocketEvent::Text(text)) => return Ok(serde_json::from_str(&text).ok()),

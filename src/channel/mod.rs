@@ -80,23 +80,14 @@ pub trait Channel: Send + Sync {
     ///
     /// # Errors
     /// The part was not sent, or possibly not: [`ChannelError`] says what to do.
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError>;
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String>;
 
     /// Looks for a part that an earlier attempt may have sent. Returns the service's id of the message. For
     /// services that do not recognise a key by themselves.
     ///
     /// # Errors
     /// As [`Self::send`]: the part is not sent again before the service can be asked.
-    fn find_sent(
-        &self,
-        _destination: &Destination,
-        _key: &str,
-    ) -> Result<Option<String>, ChannelError> {
+    fn find_sent(&self, _destination: &Destination, _key: &str) -> ChannelResult<Option<String>> {
         Ok(None)
     }
 
@@ -439,6 +430,9 @@ pub struct MessageSource {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rate limit of {} s", .0.as_secs())]
 pub struct RateLimit(pub Duration);
+
+/// The result of an exchange with a service.
+pub type ChannelResult<T> = Result<T, ChannelError>;
 
 /// The failure of an exchange with a service.
 ///

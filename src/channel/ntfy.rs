@@ -7,8 +7,8 @@ use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, 
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
-    Part, PollRequest, RemoteFile, Sender,
+    AttachmentKind, Batch, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
+    InboundMessage, Part, PollRequest, RemoteFile, Sender,
 };
 use crate::error::{Exit, Stop, fail, fail_with_hint};
 use crate::message::user_text::UserText;
@@ -98,12 +98,7 @@ impl Channel for Ntfy {
         Ok(())
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        _key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, _key: &str) -> ChannelResult<String> {
         let topic = if destination.chat.id == self.topic {
             &self.answer_topic
         } else {

@@ -7,8 +7,8 @@ use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService}
 use super::service_client::failure;
 use super::setup::ChannelSetup;
 use super::{
-    AttachmentKind, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part,
-    PollRequest, QuotedText, RemoteFile, Sender,
+    AttachmentKind, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
+    InboundMessage, Part, PollRequest, QuotedText, RemoteFile, Sender,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::user_text::UserText;
@@ -79,7 +79,7 @@ struct ProgramConnection {
 }
 
 impl FrameConnection for ProgramConnection {
-    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, ChannelError> {
+    fn next_frame(&mut self, end: Duration) -> ChannelResult<Option<Value>> {
         for _ in 0..MAX_STRAY_LINES {
             let next = self.program.next_line(end);
             let Some(line) = next.map_err(|error| self.to_error(error))? else {
@@ -101,7 +101,7 @@ impl FrameConnection for ProgramConnection {
         Err(self.to_error(anyhow::Error::msg(cause)))
     }
 
-    fn send_frame(&mut self, frame: &Value) -> Result<(), ChannelError> {
+    fn send_frame(&mut self, frame: &Value) -> ChannelResult<()> {
         let written = self.program.write_line(&frame.to_string());
         written.map_err(|error| self.to_error(error))
     }
@@ -119,7 +119,7 @@ impl ProgramConnection {
 }
 
 impl PushService for ProgramChannel {
-    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError> {
+    fn connect(&self, _cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>> {
         let program = LineProgram::start(&self.spec).map_err(|error| {
             let program = self.spec.program.display();
             ChannelError::Misconfigured(format!("start `{program}`: {error}"))
@@ -132,7 +132,7 @@ impl PushService for ProgramChannel {
         frame: &Value,
         _account: &Identity,
         _cache: &mut Value,
-    ) -> Result<FrameContent, ChannelError> {
+    ) -> ChannelResult<FrameContent> {
         match frame["type"].as_str() {
             None | Some("message") => {}
             // The response to a request that was given up.
@@ -164,12 +164,7 @@ impl Channel for ProgramChannel {
         self.listener.poll(self, request)
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         let Destination { chat, reply_facts } = destination;
         let files: Vec<_> = part.file.iter().map(|file| file.to_string_lossy()).collect();
         let request = json!({

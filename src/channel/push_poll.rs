@@ -4,7 +4,7 @@
 //! request over the same connection: it interrupts the wait for messages, and puts aside those that it reads.
 
 use super::service_client::next_json;
-use super::{Batch, ChannelError, Identity, InboundMessage, PollRequest};
+use super::{Batch, ChannelError, ChannelResult, Identity, InboundMessage, PollRequest};
 use crate::sys::cancel::{self, CancelToken};
 use crate::sys::http::WebSocket;
 use crate::sys::signal;
@@ -27,21 +27,21 @@ pub(super) trait FrameConnection: Send {
     ///
     /// # Errors
     /// The connection was closed or broke, or the run was cancelled.
-    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, ChannelError>;
+    fn next_frame(&mut self, end: Duration) -> ChannelResult<Option<Value>>;
 
     /// Sends a frame.
     ///
     /// # Errors
     /// The connection broke, or the run was cancelled.
-    fn send_frame(&mut self, frame: &Value) -> Result<(), ChannelError>;
+    fn send_frame(&mut self, frame: &Value) -> ChannelResult<()>;
 }
 
 impl FrameConnection for WebSocket {
-    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, ChannelError> {
+    fn next_frame(&mut self, end: Duration) -> ChannelResult<Option<Value>> {
         next_json(self, end)
     }
 
-    fn send_frame(&mut self, frame: &Value) -> Result<(), ChannelError> {
+    fn send_frame(&mut self, frame: &Value) -> ChannelResult<()> {
         let text = frame.to_string();
         self.send(&text).map_err(super::service_client::to_channel_error)
     }
@@ -58,7 +58,7 @@ pub(super) struct FrameContent {
 /// A service that sends its messages over a connection.
 pub(super) trait PushService: Sync {
     /// Opens a connection, and logs in. `cache` is kept from poll to poll.
-    fn connect(&self, cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError>;
+    fn connect(&self, cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>>;
 
     /// Reads a frame.
     ///
@@ -69,7 +69,7 @@ pub(super) trait PushService: Sync {
         frame: &Value,
         account: &Identity,
         cache: &mut Value,
-    ) -> Result<FrameContent, ChannelError>;
+    ) -> ChannelResult<FrameContent>;
 
     /// The frame that shows the service that we are still there, and the interval in which it is sent.
     fn heartbeat(&self, _cache: &Value) -> Option<(Duration, Value)> {
@@ -161,7 +161,7 @@ impl PushListener {
         service: &dyn PushService,
         request: &Value,
         is_response: &dyn Fn(&Value) -> bool,
-    ) -> Result<Value, ChannelError> {
+    ) -> ChannelResult<Value> {
         let mut senders = self.senders.lock().ignore_poison();
         senders.count += 1;
         if let Some(interrupt) = &senders.interrupt {
@@ -183,7 +183,7 @@ impl PushListener {
     ///
     /// # Errors
     /// The service cannot be reached, or rejects the token.
-    pub(super) fn check(&self, service: &dyn PushService) -> Result<(), ChannelError> {
+    pub(super) fn check(&self, service: &dyn PushService) -> ChannelResult<()> {
         let mut state = self.lock();
         if state.connection.is_none() {
             state.connect(service, &mut json!({}))?;
@@ -223,7 +223,7 @@ impl PushListener {
         service: &dyn PushService,
         cache: &mut Value,
         end: Duration,
-    ) -> Result<Option<Value>, ChannelError> {
+    ) -> ChannelResult<Option<Value>> {
         loop {
             let interrupt = self.wait_for_senders()?;
             let mut state = self.lock();
@@ -249,7 +249,7 @@ impl PushListener {
     }
 
     /// Waits until no other thread wants to send, and returns the token by which one ends the wait for messages.
-    fn wait_for_senders(&self) -> Result<Arc<CancelToken>, ChannelError> {
+    fn wait_for_senders(&self) -> ChannelResult<Arc<CancelToken>> {
         let mut senders = self.senders.lock().ignore_poison();
         while senders.count > 0 {
             senders = self.is_sent.wait(senders).ignore_poison();
@@ -265,11 +265,7 @@ impl PushListener {
 }
 
 impl PushState {
-    fn connect(
-        &mut self,
-        service: &dyn PushService,
-        cache: &mut Value,
-    ) -> Result<(), ChannelError> {
+    fn connect(&mut self, service: &dyn PushService, cache: &mut Value) -> ChannelResult<()> {
         self.connection = Some(service.connect(cache)?);
         let interval = service.heartbeat(cache).map(|(interval, _)| interval);
         self.heartbeat_at = signal::now().saturating_add(interval.unwrap_or(Duration::MAX));
@@ -281,7 +277,7 @@ impl PushState {
         service: &dyn PushService,
         cache: &Value,
         end: Duration,
-    ) -> Result<Option<Value>, ChannelError> {
+    ) -> ChannelResult<Option<Value>> {
         if let Some(frame) = self.backlog.pop_front() {
             return Ok(Some(frame));
         }
@@ -307,7 +303,7 @@ impl PushState {
         service: &dyn PushService,
         request: &Value,
         is_response: &dyn Fn(&Value) -> bool,
-    ) -> Result<Value, ChannelError> {
+    ) -> ChannelResult<Value> {
         if self.connection.is_none() {
             self.connect(service, &mut json!({}))?;
         }

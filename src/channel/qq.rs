@@ -12,8 +12,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part,
-    PollRequest, QuotedText, RemoteFile, Sender,
+    AttachmentKind, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
+    InboundMessage, Part, PollRequest, QuotedText, RemoteFile, Sender,
 };
 use crate::message::user_text::UserText;
 use crate::sys::clock::Clock;
@@ -73,7 +73,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 struct QqConnection(GatewayConnection);
 
 impl FrameConnection for QqConnection {
-    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, ChannelError> {
+    fn next_frame(&mut self, end: Duration) -> ChannelResult<Option<Value>> {
         match self.0.next_event(end) {
             // The session is forgotten when this is read.
             Err(ChannelError::Unavailable(_)) if self.0.session().is_null() => {
@@ -83,13 +83,13 @@ impl FrameConnection for QqConnection {
         }
     }
 
-    fn send_frame(&mut self, _frame: &Value) -> Result<(), ChannelError> {
+    fn send_frame(&mut self, _frame: &Value) -> ChannelResult<()> {
         Ok(())
     }
 }
 
 impl PushService for Qq {
-    fn connect(&self, cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError> {
+    fn connect(&self, cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>> {
         let gateway = self.request("/gateway", None)?;
         let url = gateway["url"].as_str().unwrap_or_default();
         if !self.client.owns_socket(url) {
@@ -127,7 +127,7 @@ impl PushService for Qq {
         frame: &Value,
         _account: &Identity,
         cache: &mut Value,
-    ) -> Result<FrameContent, ChannelError> {
+    ) -> ChannelResult<FrameContent> {
         let (kind, data) = (frame["t"].as_str().unwrap_or_default(), &frame["d"]);
         match kind {
             "SESSION_LOST" => {
@@ -154,12 +154,7 @@ impl Channel for Qq {
         self.listener.poll(self, request)
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         let facts = &destination.reply_facts;
         let Some(answered) = facts["id"].as_str() else {
             let cause = "QQ takes only answers to a message since April 2025";
@@ -210,7 +205,7 @@ impl Channel for Qq {
 }
 
 impl Qq {
-    fn fetch_token(&self) -> Result<(String, u64), ChannelError> {
+    fn fetch_token(&self) -> ChannelResult<(String, u64)> {
         let request = json!({ "appId": self.app_id, "clientSecret": self.secret.expose() });
         let given = self.token_client.post("", &request)?;
         let seconds = &given["expires_in"];
@@ -227,7 +222,7 @@ impl Qq {
     }
 
     /// Gets JSON, or posts `body`, which is not done twice by the service: the second time the result is null.
-    fn request(&self, path: &str, body: Option<&Value>) -> Result<Value, ChannelError> {
+    fn request(&self, path: &str, body: Option<&Value>) -> ChannelResult<Value> {
         self.token.with(&|| self.fetch_token(), &|token| {
             let headers = [
                 ("authorization".to_owned(), format!("QQBot {token}")),
@@ -255,7 +250,7 @@ impl Qq {
     }
 
     /// Uploads a file for a chat, and returns what its message refers to.
-    fn upload(&self, base: &str, path: &Path) -> Result<Value, ChannelError> {
+    fn upload(&self, base: &str, path: &Path) -> ChannelResult<Value> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
         let mut request = json!({

@@ -2,7 +2,7 @@
 
 use super::request_limits::{RequestLimit, RequestLimits, route_of};
 use super::setup::ChannelSetup;
-use super::{ChannelError, RateLimit};
+use super::{ChannelError, ChannelResult, RateLimit};
 use crate::error::{Exit, HintedError, Stop, fail};
 use crate::sys::clock::Clock;
 use crate::sys::http::{
@@ -286,7 +286,7 @@ impl ServiceClient {
     }
 
     /// Opens a WebSocket, once. `url` is a whole address, or a path after the base address, for which the token is sent.
-    pub(super) fn open_websocket(&self, url: &str) -> Result<WebSocket, ChannelError> {
+    pub(super) fn open_websocket(&self, url: &str) -> ChannelResult<WebSocket> {
         let opened = if url.starts_with('/') {
             let url = format!("{}{url}", self.base);
             self.event_http.open_websocket(&url, &self.headers)
@@ -333,7 +333,7 @@ impl ServiceClient {
     }
 
     /// Waits, as between two attempts.
-    pub(super) fn pause(&self, duration: Duration) -> Result<(), ChannelError> {
+    pub(super) fn pause(&self, duration: Duration) -> ChannelResult<()> {
         self.clock.sleep(duration).map_err(anyhow::Error::from)?;
         Ok(())
     }
@@ -342,10 +342,7 @@ impl ServiceClient {
     ///
     /// # Errors
     /// The service is down after all attempts, has a longer rate limit, or rejects the token.
-    pub(super) fn request(
-        &self,
-        request: &ServiceRequest<'_>,
-    ) -> Result<ServiceResponse, ChannelError> {
+    pub(super) fn request(&self, request: &ServiceRequest<'_>) -> ChannelResult<ServiceResponse> {
         let mut rate_limit_left = match request.wait {
             Duration::ZERO => MAX_RATE_LIMIT_DELAY,
             wait => wait,
@@ -421,12 +418,12 @@ impl ServiceClient {
     }
 
     /// Gets JSON.
-    pub(super) fn get(&self, path: &str) -> Result<Value, ChannelError> {
+    pub(super) fn get(&self, path: &str) -> ChannelResult<Value> {
         self.exchange(&ServiceRequest::get(path))
     }
 
     /// Posts JSON in a request without side effects that matter, and returns the JSON of the response.
-    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, ChannelError> {
+    pub(super) fn post(&self, path: &str, body: &Value) -> ChannelResult<Value> {
         let body = body.to_string();
         self.exchange(&ServiceRequest {
             is_idempotent: true,
@@ -448,12 +445,12 @@ impl ServiceClient {
     }
 
     /// Sends a request, and returns the JSON of its response.
-    pub(super) fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, ChannelError> {
+    pub(super) fn exchange(&self, request: &ServiceRequest<'_>) -> ChannelResult<Value> {
         self.read_success(&self.request(request)?)
     }
 
     /// Returns the JSON of a response, or the reason why the service has not done what was asked.
-    pub(super) fn read_success(&self, response: &ServiceResponse) -> Result<Value, ChannelError> {
+    pub(super) fn read_success(&self, response: &ServiceResponse) -> ChannelResult<Value> {
         match response.status {
             200..300 => match response.json() {
                 body @ (Value::Object(_) | Value::Array(_)) => Ok(body),
@@ -561,7 +558,7 @@ impl ServiceClient {
     ///
     /// # Errors
     /// It is missing.
-    pub(super) fn text_of(&self, value: &Value) -> Result<String, ChannelError> {
+    pub(super) fn text_of(&self, value: &Value) -> ChannelResult<String> {
         let text = value.as_str().map(str::to_owned);
         text.ok_or_else(|| self.unexpected_response())
     }
@@ -571,10 +568,7 @@ impl ServiceClient {
 ///
 /// # Errors
 /// The connection was closed or broke.
-pub(super) fn next_json(
-    socket: &mut WebSocket,
-    end: Duration,
-) -> Result<Option<Value>, ChannelError> {
+pub(super) fn next_json(socket: &mut WebSocket, end: Duration) -> ChannelResult<Option<Value>> {
     read_json(socket.next(end).map_err(to_channel_error)?)
 }
 
@@ -582,7 +576,7 @@ pub(super) fn next_json(
 ///
 /// # Errors
 /// The connection was closed.
-pub(super) fn read_json(event: Option<WebSocketEvent>) -> Result<Option<Value>, ChannelError> {
+pub(super) fn read_json(event: Option<WebSocketEvent>) -> ChannelResult<Option<Value>> {
     match event {
         Some(WebSocketEvent::Text(text)) => {
             Ok(Some(serde_json::from_str(&text).unwrap_or_default()))
@@ -609,7 +603,7 @@ pub(super) fn to_channel_error(error: anyhow::Error) -> ChannelError {
 ///
 /// # Errors
 /// A retry cannot help, or the run was cancelled.
-pub(super) fn failure(error: anyhow::Error) -> Result<String, ChannelError> {
+pub(super) fn failure(error: anyhow::Error) -> ChannelResult<String> {
     if error.is::<Stop>() {
         return Err(ChannelError::Other(error));
     }

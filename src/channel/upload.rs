@@ -1,6 +1,6 @@
 //! Files that are sent to a service.
 
-use super::{AttachmentKind, ChannelError};
+use super::{AttachmentKind, ChannelError, ChannelResult};
 use crate::error::{Exit, fail};
 use crate::sys::durable_file;
 use crate::sys::secret::random_hex;
@@ -20,7 +20,7 @@ impl UploadFile {
     ///
     /// # Errors
     /// It is missing, too large, or cannot be read.
-    pub(crate) fn read(path: &Path, limit_bytes: u64) -> Result<Self, ChannelError> {
+    pub(crate) fn read(path: &Path, limit_bytes: u64) -> ChannelResult<Self> {
         let Some(file) = durable_file::open_existing(path)? else {
             let cause = format!("`{}` does not exist", path.display());
             return Err(ChannelError::Other(fail(Exit::NoInput, cause)));

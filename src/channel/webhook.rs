@@ -2,7 +2,7 @@
 
 use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
-use super::{Channel, ChannelError, Chat, Destination, Identity, Part, RemoteFile};
+use super::{Channel, ChannelError, ChannelResult, Chat, Destination, Identity, Part, RemoteFile};
 use crate::error::{Exit, fail};
 use crate::sys::secret::{Secret, register};
 use crate::sys::web_url::origin;
@@ -35,12 +35,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl Channel for Webhook {
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         if part.file.is_some() {
             return Err(ChannelError::Undeliverable("a webhook takes no files".into()));
         }

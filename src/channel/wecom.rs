@@ -9,8 +9,8 @@ use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService}
 use super::service_client::ServiceClient;
 use super::setup::ChannelSetup;
 use super::{
-    AttachmentKind, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part,
-    PollRequest, QuotedText, RemoteFile, Sender,
+    AttachmentKind, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
+    InboundMessage, Part, PollRequest, QuotedText, RemoteFile, Sender,
 };
 use crate::channel::mention::with_unmarked_names;
 use crate::error::{Exit, fail};
@@ -62,7 +62,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl PushService for WeCom {
-    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError> {
+    fn connect(&self, _cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>> {
         let mut socket = self.client.open_websocket("/")?;
         let id = "aibot_subscribe_1";
         let credentials = json!({ "bot_id": self.bot_id, "secret": self.secret.expose() });
@@ -88,7 +88,7 @@ impl PushService for WeCom {
         frame: &Value,
         _account: &Identity,
         _cache: &mut Value,
-    ) -> Result<FrameContent, ChannelError> {
+    ) -> ChannelResult<FrameContent> {
         let event = &frame["body"]["event"];
         let event = event["eventtype"].as_str().or(event["event_type"].as_str());
         if event == Some("disconnected_event") {
@@ -114,12 +114,7 @@ impl Channel for WeCom {
 
     /// The first part of an answer is the response to the question, under an id of its own; further parts, and messages
     /// that answer none, are sent to the chat.
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         if part.file.is_some() {
             return Err(ChannelError::Undeliverable("files are not sent to WeCom".into()));
         }
@@ -159,7 +154,7 @@ impl Channel for WeCom {
 }
 
 impl WeCom {
-    fn request(&self, command: &str, id: &str, body: &Value) -> Result<(), ChannelError> {
+    fn request(&self, command: &str, id: &str, body: &Value) -> ChannelResult<()> {
         let request = json!({ "cmd": command, "headers": { "req_id": id }, "body": body });
         let is_response =
             |frame: &Value| frame["headers"]["req_id"] == id && frame["errcode"].is_i64();
@@ -168,7 +163,7 @@ impl WeCom {
     }
 }
 
-fn check_response(response: &Value) -> Result<(), ChannelError> {
+fn check_response(response: &Value) -> ChannelResult<()> {
     let code = response["errcode"].as_i64().unwrap_or_default();
     let cause = response["errmsg"].as_str().unwrap_or("no reason");
     let cause = format!("error {code}: {cause}");

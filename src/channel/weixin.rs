@@ -9,8 +9,9 @@ use super::encrypted_file;
 use super::service_client::{ServiceClient, ServiceRequest, TIMEOUTS, failure};
 use super::setup::ChannelSetup;
 use super::{
-    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
-    LoginDialog, LoginOutcome, Part, PollRequest, QuotedText, RateLimit, RemoteFile, Sender,
+    AttachmentKind, Batch, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
+    InboundMessage, LoginDialog, LoginOutcome, Part, PollRequest, QuotedText, RateLimit,
+    RemoteFile, Sender,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::user_text::UserText;
@@ -167,12 +168,7 @@ impl Channel for Weixin {
         }
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         if part.file.is_some() {
             return Err(ChannelError::Undeliverable("files are not sent to WeChat".into()));
         }
@@ -264,7 +260,7 @@ impl Channel for Weixin {
 
 impl Weixin {
     /// Asks for the messages after `position`. `None` if there are none in time.
-    fn fetch_news(&self, position: &str, wait: Duration) -> Result<Option<Value>, ChannelError> {
+    fn fetch_news(&self, position: &str, wait: Duration) -> ChannelResult<Option<Value>> {
         let body = with_base_info(json!({ "get_updates_buf": position })).to_string();
         let headers = [uin_header()];
         let request = ServiceRequest {
@@ -284,7 +280,7 @@ impl Weixin {
         }
     }
 
-    fn post(&self, path: &str, body: Value) -> Result<Value, ChannelError> {
+    fn post(&self, path: &str, body: Value) -> ChannelResult<Value> {
         let body = with_base_info(body).to_string();
         let headers = [uin_header()];
         let response = self.client.exchange(&ServiceRequest {
@@ -295,7 +291,7 @@ impl Weixin {
         check(response)
     }
 
-    fn config_of(&self, user: &str, context: &str) -> Result<Value, ChannelError> {
+    fn config_of(&self, user: &str, context: &str) -> ChannelResult<Value> {
         let request = json!({ "ilink_user_id": user, "context_token": context });
         self.post("/ilink/bot/getconfig", request)
     }
@@ -320,7 +316,7 @@ impl Weixin {
     }
 
     /// A younger token for the chat, if the service gives one.
-    fn refresh_context(&self, user: &str, context: &str) -> Result<String, ChannelError> {
+    fn refresh_context(&self, user: &str, context: &str) -> ChannelResult<String> {
         let config = match self.config_of(user, context) {
             // The token may be good still.
             Err(ChannelError::Undeliverable(_) | ChannelError::RateLimited(..)) => Value::Null,
@@ -331,7 +327,7 @@ impl Weixin {
     }
 
     /// Shows codes until one was scanned and confirmed.
-    fn link(&self, dialog: &mut dyn LoginDialog) -> Result<LoginOutcome, ChannelError> {
+    fn link(&self, dialog: &mut dyn LoginDialog) -> ChannelResult<LoginOutcome> {
         for _ in 0..MAX_LOGIN_CODES {
             let request = json!({ "local_token_list": [] });
             let code = self.post("/ilink/bot/get_bot_qrcode?bot_type=3", request)?;
@@ -353,7 +349,7 @@ impl Weixin {
         &self,
         id: &str,
         dialog: &mut dyn LoginDialog,
-    ) -> Result<Option<LoginOutcome>, ChannelError> {
+    ) -> ChannelResult<Option<LoginOutcome>> {
         let mut host = String::new();
         let mut verification = String::new();
         loop {
@@ -414,7 +410,7 @@ fn with_base_info(mut body: Value) -> Value {
 }
 
 /// Returns a response without an error code.
-fn check(response: Value) -> Result<Value, ChannelError> {
+fn check(response: Value) -> ChannelResult<Value> {
     let codes = ["errcode", "ret"].map(|name| response[name].as_i64().unwrap_or_default());
     let Some(code) = codes.into_iter().find(|code| *code != 0) else {
         return Ok(response);

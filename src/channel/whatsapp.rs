@@ -9,8 +9,8 @@ use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::whatsapp_bridge;
 use super::{
-    AttachmentKind, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part,
-    QuotedText, RateLimit, RemoteFile, Sender, WebhookReceipt,
+    AttachmentKind, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
+    InboundMessage, Part, QuotedText, RateLimit, RemoteFile, Sender, WebhookReceipt,
 };
 use crate::message::user_text::UserText;
 use crate::sys::secret::Secret;
@@ -80,12 +80,7 @@ impl Channel for WhatsApp {
         })
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        _key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, _key: &str) -> ChannelResult<String> {
         let mut body = json!({ "messaging_product": "whatsapp", "recipient_type": "individual" });
         let recipient = &destination.chat.id;
         body[recipient_key(recipient)] = recipient.as_str().into();
@@ -161,7 +156,7 @@ impl WhatsApp {
     }
 
     /// Sends a request, and returns the JSON of its response.
-    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, ChannelError> {
+    fn exchange(&self, request: &ServiceRequest<'_>) -> ChannelResult<Value> {
         let response = self.client.request(request)?;
         if response.is_success() {
             return self.client.read_success(&response);
@@ -181,7 +176,7 @@ impl WhatsApp {
     }
 
     /// Uploads a file; returns the type and the content of its message.
-    fn upload(&self, path: &Path) -> Result<(&'static str, Value), ChannelError> {
+    fn upload(&self, path: &Path) -> ChannelResult<(&'static str, Value)> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let (kind, media_type) = file.media_type();
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());

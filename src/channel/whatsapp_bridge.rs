@@ -6,8 +6,8 @@ use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService}
 use super::service_client::{ServiceClient, read_json, to_channel_error};
 use super::setup::ChannelSetup;
 use super::{
-    Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, PollRequest,
-    QuotedText, RemoteFile, Sender,
+    Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
+    PollRequest, QuotedText, RemoteFile, Sender,
 };
 use crate::error::{Exit, fail};
 use crate::message::user_text::UserText;
@@ -52,7 +52,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 struct BridgeConnection(WebSocket);
 
 impl FrameConnection for BridgeConnection {
-    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, ChannelError> {
+    fn next_frame(&mut self, end: Duration) -> ChannelResult<Option<Value>> {
         match self.0.next(end).map_err(to_channel_error)? {
             Some(WebSocketEvent::Closed(Some(code), _)) if TOKEN_CODES.contains(&code) => {
                 Err(ChannelError::TokenRejected(
@@ -63,13 +63,13 @@ impl FrameConnection for BridgeConnection {
         }
     }
 
-    fn send_frame(&mut self, frame: &Value) -> Result<(), ChannelError> {
+    fn send_frame(&mut self, frame: &Value) -> ChannelResult<()> {
         self.0.send_frame(frame)
     }
 }
 
 impl PushService for WhatsAppBridge {
-    fn connect(&self, _cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError> {
+    fn connect(&self, _cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>> {
         let mut socket = self.client.open_websocket("/")?;
         if let Some(token) = &self.token {
             socket.send_frame(&json!({ "type": "auth", "token": token.expose() }))?;
@@ -82,7 +82,7 @@ impl PushService for WhatsAppBridge {
         frame: &Value,
         _account: &Identity,
         _cache: &mut Value,
-    ) -> Result<FrameContent, ChannelError> {
+    ) -> ChannelResult<FrameContent> {
         match frame["type"].as_str() {
             Some("qr") => {
                 log::warn!(target: "channel", "whatsapp: the bridge is not linked; its terminal shows a QR code");
@@ -105,12 +105,7 @@ impl Channel for WhatsAppBridge {
         self.listener.poll(self, request)
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         if part.file.is_some() {
             return Err(ChannelError::Undeliverable("the bridge takes no files".into()));
         }

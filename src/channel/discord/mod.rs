@@ -14,8 +14,8 @@ use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    Channel, ChannelError, Chat, Destination, Identity, InboundMessage, LoginDialog, LoginOutcome,
-    Part, PollRequest, RemoteFile,
+    Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, LoginDialog,
+    LoginOutcome, Part, PollRequest, RemoteFile,
 };
 use crate::sys::clock::Clock;
 use crate::sys::digest::digest;
@@ -111,7 +111,7 @@ impl ConversationService for Discord {
     const LOOK_INTERVAL: Duration = LOOK_INTERVAL;
     type Connection = GatewayConnection;
 
-    fn conversations(&self, cache: &mut Value) -> Result<Vec<Conversation>, ChannelError> {
+    fn conversations(&self, cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
         let mut all = self.direct_chats(cache)?;
         for server in self.servers(cache)? {
             all.extend(self.channels_of(&server)?);
@@ -126,7 +126,7 @@ impl ConversationService for Discord {
         account: &Identity,
         conversation: &Conversation,
         position: u64,
-    ) -> Result<Vec<ConversationEntry>, ChannelError> {
+    ) -> ChannelResult<Vec<ConversationEntry>> {
         let id = &conversation.id;
         let parent = if conversation.is_direct { None } else { self.parent_of(id)? };
         if !conversation.is_direct && !self.reads(parent.as_ref().unwrap_or(id)) {
@@ -163,7 +163,7 @@ impl ConversationService for Discord {
         }
     }
 
-    fn connect(&self, cache: &mut Value) -> Result<Option<GatewayConnection>, ChannelError> {
+    fn connect(&self, cache: &mut Value) -> ChannelResult<Option<GatewayConnection>> {
         let properties = json!({ "os": "linux", "browser": "nanobot", "device": "nanobot" });
         let login = GatewayLogin {
             url: &self.gateway_url,
@@ -182,7 +182,7 @@ impl ConversationService for Discord {
         cache: &mut Value,
         account: &Identity,
         end: Duration,
-    ) -> Result<Option<Conversation>, ChannelError> {
+    ) -> ChannelResult<Option<Conversation>> {
         loop {
             let next = connection.next_event(end);
             cache["session"] = connection.session().clone();
@@ -208,7 +208,7 @@ impl ConversationService for Discord {
         }
     }
 
-    fn pause(&self, duration: Duration) -> Result<(), ChannelError> {
+    fn pause(&self, duration: Duration) -> ChannelResult<()> {
         self.client.pause(duration)
     }
 }
@@ -218,12 +218,7 @@ impl Channel for Discord {
         conversation_poll::poll(self, &self.events, request)
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         let Chat { id, thread, .. } = &destination.chat;
         let channel = thread.as_ref().unwrap_or(id);
         match self.create_message(channel, destination, part, key) {
@@ -312,7 +307,7 @@ impl Discord {
     }
 
     /// The direct chats with allowed users, and those that events have told of.
-    fn direct_chats(&self, cache: &mut Value) -> Result<Vec<Conversation>, ChannelError> {
+    fn direct_chats(&self, cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
         let mut chats = Vec::new();
         for user in self.access.direct_ids().filter(|id| *id != "*") {
             if cache["direct"].get(user).is_some() {
@@ -345,13 +340,13 @@ impl Discord {
         Ok(chats)
     }
 
-    fn open_direct(&self, user: &str) -> Result<Value, ChannelError> {
+    fn open_direct(&self, user: &str) -> ChannelResult<Value> {
         let body = json!({ "recipient_id": user });
         self.client.post("/users/@me/channels", &body)
     }
 
     /// The ids of the servers that we are in.
-    fn servers(&self, cache: &mut Value) -> Result<Vec<String>, ChannelError> {
+    fn servers(&self, cache: &mut Value) -> ChannelResult<Vec<String>> {
         let now = self.clock.timestamp().as_second();
         let age = now - cache["listed_at"].as_i64().unwrap_or_default();
         if !(0..LIST_LIFETIME_SECS).contains(&age) {
@@ -367,7 +362,7 @@ impl Discord {
     }
 
     /// The channels and active threads of a server, each with its last message.
-    fn channels_of(&self, server: &str) -> Result<Vec<Conversation>, ChannelError> {
+    fn channels_of(&self, server: &str) -> ChannelResult<Vec<Conversation>> {
         let path = format!("/guilds/{}", percent_encode(server));
         let channels = self.client.get(&format!("{path}/channels"))?;
         let threads = self.client.get(&format!("{path}/threads/active"))?;
@@ -399,7 +394,7 @@ impl Discord {
     }
 
     /// The channel of a thread; `None` for a channel. A thread that is not active is asked for.
-    fn parent_of(&self, channel: &str) -> Result<Option<String>, ChannelError> {
+    fn parent_of(&self, channel: &str) -> ChannelResult<Option<String>> {
         if let Some(parent) = self.parents.lock().ignore_poison().get(channel) {
             return Ok(Some(parent.clone()).filter(|parent| !parent.is_empty()));
         }
@@ -418,7 +413,7 @@ impl Discord {
         destination: &Destination,
         part: &Part,
         key: &str,
-    ) -> Result<String, ChannelError> {
+    ) -> ChannelResult<String> {
         let mut body = json!({
             "content": part.markup,
             "nonce": &digest(key.as_bytes())[..NONCE_CHARS],

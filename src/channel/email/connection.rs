@@ -1,9 +1,9 @@
 //! Connections to mail servers, and what IMAP and SMTP share: retries, logins, errors.
 
 use super::settings::{LoginProof, MailLogin, MailSecurity, MailServer};
-use crate::channel::ChannelError;
 use crate::channel::service_client::failure;
 use crate::channel::setup::ChannelSetup;
+use crate::channel::{ChannelError, ChannelResult};
 use crate::sys::clock::Clock;
 use crate::sys::http::{Http, HttpTimeouts, LineStream};
 use crate::sys::process;
@@ -58,7 +58,7 @@ impl MailConnector {
     }
 
     /// Connects to a server, with retries.
-    pub(super) fn connect(&self, server: &MailServer) -> Result<MailConnection, ChannelError> {
+    pub(super) fn connect(&self, server: &MailServer) -> ChannelResult<MailConnection> {
         let (host, port) = (&server.host, server.port);
         let is_encrypted = server.security == MailSecurity::Tls;
         let mut attempts = 0;
@@ -86,7 +86,7 @@ impl MailConnector {
     }
 
     /// The server with a token in the place of the command that prints it.
-    pub(super) fn with_token(&self, server: &MailServer) -> Result<MailServer, ChannelError> {
+    pub(super) fn with_token(&self, server: &MailServer) -> ChannelResult<MailServer> {
         let mut server = server.clone();
         if let Some(login) = &mut server.login
             && let LoginProof::TokenCommand(command) = &login.proof
@@ -102,13 +102,13 @@ impl MailConnector {
 
 impl MailConnection {
     /// Encrypts the connection.
-    pub(super) fn encrypt(self) -> Result<Self, ChannelError> {
+    pub(super) fn encrypt(self) -> ChannelResult<Self> {
         let stream = self.http.start_tls(self.stream, &self.host, self.port);
         Ok(Self { stream: stream.map_err(|error| to_channel_error(error, &self.host))?, ..self })
     }
 
     /// As [`LineStream::write`].
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), ChannelError> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> ChannelResult<()> {
         let written = self.stream.write(bytes);
         written.map_err(|error| to_channel_error(error, &self.host))
     }
@@ -118,23 +118,19 @@ impl MailConnection {
         &mut self,
         into: &mut Vec<u8>,
         limit_bytes: usize,
-    ) -> Result<(), ChannelError> {
+    ) -> ChannelResult<()> {
         let read = self.stream.read_line(into, limit_bytes);
         read.map_err(|error| to_channel_error(error, &self.host))
     }
 
     /// As [`LineStream::read_exact`].
-    pub(super) fn read_exact(
-        &mut self,
-        into: &mut Vec<u8>,
-        count: usize,
-    ) -> Result<(), ChannelError> {
+    pub(super) fn read_exact(&mut self, into: &mut Vec<u8>, count: usize) -> ChannelResult<()> {
         let read = self.stream.read_exact(into, count);
         read.map_err(|error| to_channel_error(error, &self.host))
     }
 
     /// As [`LineStream::wait_until`].
-    pub(super) fn wait_until(&mut self, end: Duration) -> Result<bool, ChannelError> {
+    pub(super) fn wait_until(&mut self, end: Duration) -> ChannelResult<bool> {
         let waited = self.stream.wait_until(end);
         waited.map_err(|error| to_channel_error(error, &self.host))
     }

@@ -4,7 +4,7 @@
 
 use super::connection::{MailConnection, MailConnector, authentication, no_tls, unexpected};
 use super::settings::{MailSecurity, MailServer, PostAction};
-use crate::channel::{ChannelError, RateLimit};
+use crate::channel::{ChannelError, ChannelResult, RateLimit};
 use base64::Engine as _;
 use base64::alphabet::IMAP_MUTF7;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
@@ -61,10 +61,7 @@ enum ImapOutcome {
 
 impl ImapSession {
     /// Connects, and logs in.
-    pub(super) fn open(
-        connector: &MailConnector,
-        server: &MailServer,
-    ) -> Result<Self, ChannelError> {
+    pub(super) fn open(connector: &MailConnector, server: &MailServer) -> ChannelResult<Self> {
         let server = connector.with_token(server)?;
         let mut connection = connector.connect(&server)?;
         let mut greeting = Vec::new();
@@ -97,7 +94,7 @@ impl ImapSession {
         self.capabilities.iter().any(|it| it == capability)
     }
 
-    fn read_capabilities(&mut self) -> Result<(), ChannelError> {
+    fn read_capabilities(&mut self) -> ChannelResult<()> {
         let mut found = Vec::new();
         self.run_with("CAPABILITY", &mut |response| {
             if let Response::Capabilities(list) = response {
@@ -112,7 +109,7 @@ impl ImapSession {
         Ok(())
     }
 
-    fn log_in(&mut self, server: &MailServer) -> Result<(), ChannelError> {
+    fn log_in(&mut self, server: &MailServer) -> ChannelResult<()> {
         let Some(login) = &server.login else {
             return Ok(());
         };
@@ -136,11 +133,7 @@ impl ImapSession {
         }
     }
 
-    fn authenticate(
-        &mut self,
-        mechanism: &str,
-        response: &str,
-    ) -> Result<ImapOutcome, ChannelError> {
+    fn authenticate(&mut self, mechanism: &str, response: &str) -> ChannelResult<ImapOutcome> {
         let tag = self.next_tag();
         let is_sent = self.has("SASL-IR");
         let line = if is_sent {
@@ -163,7 +156,7 @@ impl ImapSession {
     }
 
     /// Selects a mailbox.
-    pub(super) fn select(&mut self, mailbox: &str) -> Result<SelectedMailbox, ChannelError> {
+    pub(super) fn select(&mut self, mailbox: &str) -> ChannelResult<SelectedMailbox> {
         let mut selected = SelectedMailbox::default();
         let line = format!("SELECT {}", quoted(&encode_mailbox(mailbox))?);
         let end = self.execute(line.as_bytes(), &mut |response| {
@@ -194,7 +187,7 @@ impl ImapSession {
     }
 
     /// The numbers of the mails that match, in order.
-    pub(super) fn search(&mut self, criteria: &str) -> Result<Vec<u32>, ChannelError> {
+    pub(super) fn search(&mut self, criteria: &str) -> ChannelResult<Vec<u32>> {
         let mut uids = Vec::new();
         self.run_with(&format!("UID SEARCH {criteria}"), &mut |response| {
             if let Response::MailboxData(MailboxDatum::Search(found)) = response {
@@ -207,7 +200,7 @@ impl ImapSession {
     }
 
     /// Fetches headers up to [`MAX_HEADER_BYTES`], sizes and times of arrival.
-    pub(super) fn fetch_headers(&mut self, uids: &[u32]) -> Result<Vec<FetchedMail>, ChannelError> {
+    pub(super) fn fetch_headers(&mut self, uids: &[u32]) -> ChannelResult<Vec<FetchedMail>> {
         let items = format!("UID RFC822.SIZE INTERNALDATE BODY.PEEK[HEADER]<0.{MAX_HEADER_BYTES}>");
         self.fetch(uids, &items)
     }
@@ -217,14 +210,14 @@ impl ImapSession {
         &mut self,
         uid: u32,
         limit_bytes: usize,
-    ) -> Result<Option<Vec<u8>>, ChannelError> {
+    ) -> ChannelResult<Option<Vec<u8>>> {
         let items = format!("UID BODY.PEEK[]<0.{limit_bytes}>");
         let mails = self.fetch(&[uid], &items)?;
         let mut mails = mails.into_iter().filter(|mail| mail.uid == uid);
         Ok(mails.next().map(|mail| mail.content).filter(|it| !it.is_empty()))
     }
 
-    fn fetch(&mut self, uids: &[u32], items: &str) -> Result<Vec<FetchedMail>, ChannelError> {
+    fn fetch(&mut self, uids: &[u32], items: &str) -> ChannelResult<Vec<FetchedMail>> {
         let mut mails = Vec::new();
         let set: Vec<String> = uids.iter().map(u32::to_string).collect();
         let line = format!("UID FETCH {} ({items})", set.join(","));
@@ -261,7 +254,7 @@ impl ImapSession {
         mailbox: SelectedMailbox,
         uid: u32,
         marks_seen: bool,
-    ) -> Result<(), ChannelError> {
+    ) -> ChannelResult<()> {
         let seen = if marks_seen { " \\Seen" } else { "" };
         let done =
             if mailbox.takes_flags_of_clients { format!(" {DONE_FLAG}") } else { String::new() };
@@ -269,7 +262,7 @@ impl ImapSession {
     }
 
     /// Deletes or moves a mail.
-    pub(super) fn apply(&mut self, action: &PostAction, uid: u32) -> Result<(), ChannelError> {
+    pub(super) fn apply(&mut self, action: &PostAction, uid: u32) -> ChannelResult<()> {
         let delete = format!("UID STORE {uid} +FLAGS.SILENT (\\Deleted)");
         match action {
             PostAction::Keep => Ok(()),
@@ -296,7 +289,7 @@ impl ImapSession {
 
     /// Waits for new mail until `end`, on the clock of `signal::now`. Returns false if none has arrived, and `None` if
     /// the server cannot tell.
-    pub(super) fn idle(&mut self, end: Duration) -> Result<Option<bool>, ChannelError> {
+    pub(super) fn idle(&mut self, end: Duration) -> ChannelResult<Option<bool>> {
         if !self.has("IDLE") {
             return Ok(None);
         }
@@ -319,11 +312,11 @@ impl ImapSession {
     }
 
     /// Asks the server for nothing, by which it tells what is new, and by which a connection that broke is noticed.
-    pub(super) fn noop(&mut self) -> Result<(), ChannelError> {
+    pub(super) fn noop(&mut self) -> ChannelResult<()> {
         self.run("NOOP")
     }
 
-    fn run(&mut self, line: &str) -> Result<(), ChannelError> {
+    fn run(&mut self, line: &str) -> ChannelResult<()> {
         self.run_with(line, &mut |_| {})
     }
 
@@ -332,7 +325,7 @@ impl ImapSession {
         &mut self,
         line: &str,
         on_response: &mut dyn FnMut(&Response<'_>),
-    ) -> Result<(), ChannelError> {
+    ) -> ChannelResult<()> {
         match self.execute(line.as_bytes(), on_response)? {
             ImapOutcome::Ok => Ok(()),
             ImapOutcome::Refused(cause) | ImapOutcome::Busy(cause) => {
@@ -346,7 +339,7 @@ impl ImapSession {
         &mut self,
         line: &[u8],
         on_response: &mut dyn FnMut(&Response<'_>),
-    ) -> Result<ImapOutcome, ChannelError> {
+    ) -> ChannelResult<ImapOutcome> {
         let tag = self.next_tag();
         let line = [tag.as_bytes(), b" ", line, b"\r\n"].concat();
         self.connection.write(&line)?;
@@ -358,7 +351,7 @@ impl ImapSession {
         &mut self,
         tag: &str,
         on_response: &mut dyn FnMut(&Response<'_>),
-    ) -> Result<ImapOutcome, ChannelError> {
+    ) -> ChannelResult<ImapOutcome> {
         loop {
             let raw = self.read_response()?;
             if let Some(end) = self.end_of(tag, &raw) {
@@ -389,7 +382,7 @@ impl ImapSession {
     }
 
     /// Reads a line with the literals in it.
-    fn read_response(&mut self) -> Result<Vec<u8>, ChannelError> {
+    fn read_response(&mut self) -> ChannelResult<Vec<u8>> {
         let mut raw = Vec::new();
         loop {
             let start = raw.len();
@@ -447,7 +440,7 @@ fn busy(cause: String) -> ChannelError {
 }
 
 /// A quoted string.
-fn quoted(text: &str) -> Result<String, ChannelError> {
+fn quoted(text: &str) -> ChannelResult<String> {
     if text.chars().any(|letter| !letter.is_ascii() || letter.is_control()) {
         let cause = "a value has letters that this server takes in no command";
         return Err(ChannelError::Misconfigured(cause.to_owned()));

@@ -17,8 +17,8 @@ mod smtp;
 use super::access::{AccessDecision, AccessRules};
 use super::setup::ChannelSetup;
 use super::{
-    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, LoginDialog,
-    LoginOutcome, Part, PollRequest, RemoteFile,
+    Batch, Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage,
+    LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::sys::clock::Clock;
@@ -97,12 +97,7 @@ impl Channel for Email {
         Ok(())
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         let to = &destination.chat.id;
         if !is_address(to) {
             let cause = format!("`{to}` is not a mail address");
@@ -193,7 +188,7 @@ impl Channel for Email {
 
 impl Email {
     /// A session: one that is not in use and whose connection is open, or a new one.
-    fn session(&self) -> Result<ImapSession, ChannelError> {
+    fn session(&self) -> ChannelResult<ImapSession> {
         loop {
             let unused = self.sessions.lock().ignore_poison().pop();
             let Some(mut session) = unused else {
@@ -274,7 +269,7 @@ impl Email {
         Batch { messages, cursor }
     }
 
-    fn select(&self, session: &mut ImapSession) -> Result<SelectedMailbox, ChannelError> {
+    fn select(&self, session: &mut ImapSession) -> ChannelResult<SelectedMailbox> {
         session.select(&self.settings.mailbox)
     }
 
@@ -303,11 +298,7 @@ impl Email {
 
     /// The headers of the mails that have arrived since `time`, for a mailbox whose mails were numbered anew. Those that
     /// were answered before are known by their `Message-ID`.
-    fn mails_since(
-        &self,
-        session: &mut ImapSession,
-        time: i64,
-    ) -> Result<Vec<FetchedMail>, ChannelError> {
+    fn mails_since(&self, session: &mut ImapSession, time: i64) -> ChannelResult<Vec<FetchedMail>> {
         let time = time - CLOCK_MARGIN_SECS;
         // The search compares days, in the server's zone.
         let day = Timestamp::from_second(time - 24 * 3600).unwrap_or_default();
@@ -326,7 +317,7 @@ impl Email {
         session: &mut ImapSession,
         mails: &[FetchedMail],
         uid_validity: u32,
-    ) -> Result<Vec<InboundMessage>, ChannelError> {
+    ) -> ChannelResult<Vec<InboundMessage>> {
         let mut messages = Vec::new();
         for mail in mails {
             messages.extend(self.read(session, mail, uid_validity)?);
@@ -340,7 +331,7 @@ impl Email {
         session: &mut ImapSession,
         mail: &FetchedMail,
         uid_validity: u32,
-    ) -> Result<Option<InboundMessage>, ChannelError> {
+    ) -> ChannelResult<Option<InboundMessage>> {
         let uid = mail.uid;
         let ignore = |reason: &str| {
             log::info!(target: "channel", "email: the mail with UID {uid} is not answered: {reason}");
@@ -435,7 +426,7 @@ impl Email {
         ))
     }
 
-    fn fetch_mail(&self, mail_uid: MailUid) -> Result<Vec<u8>, ChannelError> {
+    fn fetch_mail(&self, mail_uid: MailUid) -> ChannelResult<Vec<u8>> {
         let gone = || ChannelError::Unavailable("the mail is gone".to_owned());
         let mut session = self.session()?;
         let mailbox = self.select(&mut session)?;
@@ -447,7 +438,7 @@ impl Email {
         raw.ok_or_else(gone)
     }
 
-    fn mark(&self, mail_uid: MailUid) -> Result<(), ChannelError> {
+    fn mark(&self, mail_uid: MailUid) -> ChannelResult<()> {
         let mut session = self.session()?;
         let mailbox = self.select(&mut session)?;
         if mailbox.uid_validity == mail_uid.uid_validity {
@@ -466,7 +457,7 @@ impl Email {
 fn verifying_servers(
     session: &mut ImapSession,
     mailbox: SelectedMailbox,
-) -> Result<BTreeSet<String>, ChannelError> {
+) -> ChannelResult<BTreeSet<String>> {
     let first = mailbox.uid_next.saturating_sub(RECENT_MAILS).max(1);
     let uids = session.search(&format!("UID {first}:*"))?;
     if uids.is_empty() {

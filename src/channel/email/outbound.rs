@@ -2,7 +2,7 @@
 
 use super::settings::MailSettings;
 use crate::channel::upload::UploadFile;
-use crate::channel::{ChannelError, Destination, Part};
+use crate::channel::{ChannelResult, Destination, Part};
 use crate::sys::digest::digest;
 use mail_builder::MessageBuilder;
 use mail_builder::headers::address::Address;
@@ -35,7 +35,7 @@ pub(super) fn write(
     part: &Part,
     key: &str,
     now: i64,
-) -> Result<OutboundMail, ChannelError> {
+) -> ChannelResult<OutboundMail> {
     let facts = &destination.reply_facts;
     let to = &destination.chat.id;
     let from = &settings.from;

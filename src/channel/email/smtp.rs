@@ -4,7 +4,7 @@ use super::connection::{
     MailConnection, MailConnector, authentication, no_tls, to_base64, unexpected,
 };
 use super::settings::{LoginProof, MailLogin, MailSecurity, MailServer};
-use crate::channel::{ChannelError, RateLimit};
+use crate::channel::{ChannelError, ChannelResult, RateLimit};
 use std::time::Duration;
 
 /// Maximum size of a line of a reply, in bytes.
@@ -45,10 +45,7 @@ impl SmtpReply {
 
 impl SmtpSession {
     /// Connects, and logs in.
-    pub(super) fn open(
-        connector: &MailConnector,
-        server: &MailServer,
-    ) -> Result<Self, ChannelError> {
+    pub(super) fn open(connector: &MailConnector, server: &MailServer) -> ChannelResult<Self> {
         let server = connector.with_token(server)?;
         let mut session =
             Self { connection: connector.connect(&server)?, server, extensions: Vec::new() };
@@ -74,7 +71,7 @@ impl SmtpSession {
         Ok(session)
     }
 
-    fn say_hello(&mut self) -> Result<(), ChannelError> {
+    fn say_hello(&mut self) -> ChannelResult<()> {
         let mut reply = self.command(&format!("EHLO {HELLO_NAME}"))?;
         if reply.code >= 500 {
             reply = self.command(&format!("HELO {HELLO_NAME}"))?;
@@ -103,7 +100,7 @@ impl SmtpSession {
         self.extension(keyword).is_some()
     }
 
-    fn log_in(&mut self, login: &MailLogin) -> Result<(), ChannelError> {
+    fn log_in(&mut self, login: &MailLogin) -> ChannelResult<()> {
         let offered = self.extension("AUTH").unwrap_or_default().to_owned();
         let offers = |mechanism: &str| offered.split(' ').any(|it| it == mechanism);
         let mut reply = match authentication(login, &offers) {
@@ -138,11 +135,7 @@ impl SmtpSession {
     }
 
     /// Sends a mail to one recipient.
-    pub(super) fn send(
-        &mut self,
-        envelope: MailEnvelope<'_>,
-        mail: &[u8],
-    ) -> Result<(), ChannelError> {
+    pub(super) fn send(&mut self, envelope: MailEnvelope<'_>, mail: &[u8]) -> ChannelResult<()> {
         let MailEnvelope { from, to } = envelope;
         let mut parameters = String::new();
         if let Some(limit) = self.extension("SIZE") {
@@ -197,12 +190,12 @@ impl SmtpSession {
         }
     }
 
-    fn command(&mut self, line: &str) -> Result<SmtpReply, ChannelError> {
+    fn command(&mut self, line: &str) -> ChannelResult<SmtpReply> {
         self.connection.write(format!("{line}\r\n").as_bytes())?;
         self.read_reply()
     }
 
-    fn read_reply(&mut self) -> Result<SmtpReply, ChannelError> {
+    fn read_reply(&mut self) -> ChannelResult<SmtpReply> {
         let mut lines = Vec::new();
         while lines.len() < MAX_REPLY_LINES {
             let mut line = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! A long event comes in several frames, which are joined before they are handed on.
 
-use crate::channel::ChannelError;
+use crate::channel::ChannelResult;
 use crate::channel::push_poll::FrameConnection;
 use crate::channel::service_client::{read_json, to_channel_error};
 use crate::sys::http::{WebSocket, WebSocketEvent};
@@ -57,7 +57,7 @@ impl FeishuConnection {
 }
 
 impl FrameConnection for FeishuConnection {
-    fn next_frame(&mut self, end: Duration) -> Result<Option<Value>, ChannelError> {
+    fn next_frame(&mut self, end: Duration) -> ChannelResult<Option<Value>> {
         loop {
             let bytes = match self.socket.next(end).map_err(to_channel_error)? {
                 Some(WebSocketEvent::Binary(bytes)) => bytes,
@@ -74,7 +74,7 @@ impl FrameConnection for FeishuConnection {
         }
     }
 
-    fn send_frame(&mut self, frame: &Value) -> Result<(), ChannelError> {
+    fn send_frame(&mut self, frame: &Value) -> ChannelResult<()> {
         let sent = self.socket.send_binary(encode(frame));
         sent.map_err(to_channel_error)
     }

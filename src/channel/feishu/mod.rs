@@ -16,8 +16,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
-    LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile, WebhookReceipt,
+    AttachmentKind, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
+    InboundMessage, LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile, WebhookReceipt,
 };
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::clock::Clock;
@@ -112,7 +112,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 }
 
 impl PushService for Feishu {
-    fn connect(&self, cache: &mut Value) -> Result<Box<dyn FrameConnection>, ChannelError> {
+    fn connect(&self, cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>> {
         let request = json!({ "AppID": self.app_id, "AppSecret": self.secret()? });
         let opened = self.exchange(&[], "/callback/ws/endpoint", &request)?;
         let url = opened["data"]["URL"].as_str().unwrap_or_default();
@@ -133,7 +133,7 @@ impl PushService for Feishu {
         frame: &Value,
         account: &Identity,
         _cache: &mut Value,
-    ) -> Result<FrameContent, ChannelError> {
+    ) -> ChannelResult<FrameContent> {
         if frame["method"] != 1 {
             return Ok(FrameContent::default());
         }
@@ -180,12 +180,7 @@ impl Channel for Feishu {
         })
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         let (kind, content) = match &part.file {
             Some(path) => self.upload(path)?,
             None => content_of(part),
@@ -295,7 +290,7 @@ impl Feishu {
     ///
     /// # Errors
     /// It, or the id of the app, is not set.
-    fn secret(&self) -> Result<&str, ChannelError> {
+    fn secret(&self) -> ChannelResult<&str> {
         match &self.app_secret {
             Some(secret) if !self.app_id.is_empty() => Ok(secret.expose()),
             _ => Err(ChannelError::Other(fail_with_hint(
@@ -306,7 +301,7 @@ impl Feishu {
         }
     }
 
-    fn fetch_token(&self) -> Result<(String, u64), ChannelError> {
+    fn fetch_token(&self) -> ChannelResult<(String, u64)> {
         let request = json!({ "app_id": self.app_id, "app_secret": self.secret()? });
         let path = "/open-apis/auth/v3/tenant_access_token/internal";
         let given = self.exchange(&[], path, &request)?;
@@ -314,7 +309,7 @@ impl Feishu {
         Ok((token, given["expire"].as_u64().unwrap_or_default()))
     }
 
-    fn get(&self, path: &str) -> Result<Value, ChannelError> {
+    fn get(&self, path: &str) -> ChannelResult<Value> {
         self.token.with(&|| self.fetch_token(), &|token| {
             let headers = authorization(token);
             let headers = headers.as_slice();
@@ -324,7 +319,7 @@ impl Feishu {
     }
 
     /// Posts JSON that has a `uuid`, so that it may be sent again.
-    fn post(&self, path: &str, request: &Value) -> Result<Value, ChannelError> {
+    fn post(&self, path: &str, request: &Value) -> ChannelResult<Value> {
         self.token.with(&|| self.fetch_token(), &|token| {
             self.exchange(&authorization(token), path, request)
         })
@@ -335,7 +330,7 @@ impl Feishu {
         headers: &[(String, String)],
         path: &str,
         request: &Value,
-    ) -> Result<Value, ChannelError> {
+    ) -> ChannelResult<Value> {
         let body = request.to_string();
         let request = ServiceRequest {
             headers,
@@ -372,7 +367,7 @@ impl Feishu {
     }
 
     /// Uploads a file; returns the type and the content of its message.
-    fn upload(&self, path: &Path) -> Result<(&'static str, Value), ChannelError> {
+    fn upload(&self, path: &Path) -> ChannelResult<(&'static str, Value)> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
@@ -413,7 +408,7 @@ fn content_of(part: &Part) -> (&'static str, Value) {
 }
 
 /// The JSON of a response without an error code.
-fn read(response: &ServiceResponse) -> Result<Value, ChannelError> {
+fn read(response: &ServiceResponse) -> ChannelResult<Value> {
     let body = response.json();
     if response.is_success() && body["code"] == 0 { Ok(body) } else { Err(to_error(response)) }
 }

@@ -1,7 +1,7 @@
 //! The login that creates an app: a device authorization grant (RFC 8628) whose address the user scans as a QR code.
 
 use crate::channel::service_client::{ServiceClient, ServiceRequest};
-use crate::channel::{ChannelError, LoginDialog, LoginOutcome};
+use crate::channel::{ChannelError, ChannelResult, LoginDialog, LoginOutcome};
 use crate::error::{Exit, fail};
 use serde_json::Value;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const PROGRAM_PAGE: &str = "/page/cli?";
 pub(super) fn register(
     client: &ServiceClient,
     dialog: &mut dyn LoginDialog,
-) -> Result<LoginOutcome, ChannelError> {
+) -> ChannelResult<LoginOutcome> {
     let begun = post(
         client,
         &[
@@ -65,7 +65,7 @@ fn refused(cause: &str) -> ChannelError {
 }
 
 /// Posts a form. A code that waits for its user comes with an error status, too.
-fn post(client: &ServiceClient, fields: &[(&str, &str)]) -> Result<Value, ChannelError> {
+fn post(client: &ServiceClient, fields: &[(&str, &str)]) -> ChannelResult<Value> {
     let mut form = form_urlencoded::Serializer::new(String::new());
     form.extend_pairs(fields);
     let form = form.finish();

@@ -12,8 +12,8 @@ use super::service_client::{
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, PollRequest,
-    RemoteFile,
+    Batch, Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
+    PollRequest, RemoteFile,
 };
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
@@ -109,12 +109,7 @@ impl Channel for Matrix {
         }
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         let room = &destination.chat.id;
         if !room.starts_with('!') {
             let cause = format!("`{room}` is no room id, which begins with `!`");
@@ -191,7 +186,7 @@ impl Channel for Matrix {
 }
 
 impl Matrix {
-    fn user_id(&self) -> Result<&str, ChannelError> {
+    fn user_id(&self) -> ChannelResult<&str> {
         if let Some(user) = self.user_id.get() {
             return Ok(user);
         }
@@ -422,12 +417,7 @@ impl Matrix {
         Ok(())
     }
 
-    fn put_event(
-        &self,
-        room: &str,
-        key: &str,
-        content: &Value,
-    ) -> Result<ServiceResponse, ChannelError> {
+    fn put_event(&self, room: &str, key: &str, content: &Value) -> ChannelResult<ServiceResponse> {
         let path = format!(
             "/_matrix/client/v3/rooms/{}/send/m.room.message/{}",
             percent_encode(room),
@@ -439,7 +429,7 @@ impl Matrix {
     }
 
     /// Uploads a file; returns the content of its message.
-    fn upload(&self, file: &Path) -> Result<Value, ChannelError> {
+    fn upload(&self, file: &Path) -> ChannelResult<Value> {
         let file = UploadFile::read(file, self.max_media_bytes)?;
         let (kind, media_type) = file.media_type();
         let path = format!("/_matrix/media/v3/upload?filename={}", percent_encode(&file.name));

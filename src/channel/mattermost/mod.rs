@@ -15,8 +15,8 @@ use super::service_client::{ServiceClient, ServiceRequest, next_json};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, PollRequest,
-    RemoteFile,
+    Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
+    PollRequest, RemoteFile,
 };
 use crate::sys::http::WebSocket;
 use crate::sys::sync::IgnorePoison;
@@ -108,7 +108,7 @@ impl ConversationService for Mattermost {
     const LOOK_INTERVAL: Duration = LOOK_INTERVAL;
     type Connection = WebSocket;
 
-    fn conversations(&self, _cache: &mut Value) -> Result<Vec<Conversation>, ChannelError> {
+    fn conversations(&self, _cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
         let listed = self.client.get("/api/v4/users/me/channels");
         let listed = listed.map_err(|error| self.misconfigured(error))?;
         let channels = listed.as_array();
@@ -130,7 +130,7 @@ impl ConversationService for Mattermost {
         account: &Identity,
         conversation: &Conversation,
         position: u64,
-    ) -> Result<Vec<ConversationEntry>, ChannelError> {
+    ) -> ChannelResult<Vec<ConversationEntry>> {
         let posts = self.posts_since(&conversation.id, position)?;
         let reader = PostReader {
             account,
@@ -149,7 +149,7 @@ impl ConversationService for Mattermost {
         Ok(entries)
     }
 
-    fn connect(&self, _cache: &mut Value) -> Result<Option<WebSocket>, ChannelError> {
+    fn connect(&self, _cache: &mut Value) -> ChannelResult<Option<WebSocket>> {
         let socket = self.client.open_websocket("/api/v4/websocket")?;
         Ok(Some(socket))
     }
@@ -160,7 +160,7 @@ impl ConversationService for Mattermost {
         _cache: &mut Value,
         account: &Identity,
         end: Duration,
-    ) -> Result<Option<Conversation>, ChannelError> {
+    ) -> ChannelResult<Option<Conversation>> {
         while let Some(event) = next_json(socket, end)? {
             if let Some(conversation) = post::conversation_of(&event, account)
                 && self.reads_team(event["data"]["team_id"].as_str().unwrap_or_default())
@@ -171,7 +171,7 @@ impl ConversationService for Mattermost {
         Ok(None)
     }
 
-    fn pause(&self, duration: Duration) -> Result<(), ChannelError> {
+    fn pause(&self, duration: Duration) -> ChannelResult<()> {
         self.client.pause(duration)
     }
 }
@@ -181,12 +181,7 @@ impl Channel for Mattermost {
         conversation_poll::poll(self, &self.events, request)
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         let chat = &destination.chat;
         let sent = match chat.id.strip_prefix('@') {
             Some(name) => {
@@ -213,11 +208,7 @@ impl Channel for Mattermost {
         }
     }
 
-    fn find_sent(
-        &self,
-        destination: &Destination,
-        key: &str,
-    ) -> Result<Option<String>, ChannelError> {
+    fn find_sent(&self, destination: &Destination, key: &str) -> ChannelResult<Option<String>> {
         let channel = percent_encode(&destination.chat.id);
         let path = format!("/api/v4/channels/{channel}/posts?per_page={PAGE_POSTS}");
         let posts = match self.client.get(&path) {
@@ -286,7 +277,7 @@ impl Mattermost {
         }
     }
 
-    fn posts_since(&self, channel: &str, since: u64) -> Result<Vec<Value>, ChannelError> {
+    fn posts_since(&self, channel: &str, since: u64) -> ChannelResult<Vec<Value>> {
         let path = format!("/api/v4/channels/{}/posts", percent_encode(channel));
         let first = self.client.get(&format!("{path}?since={since}"))?;
         let mut posts = post::in_order(&first);
@@ -305,7 +296,7 @@ impl Mattermost {
     }
 
     /// Adds the names of the senders, if `allowFrom` has names.
-    fn name_senders(&self, messages: &mut [&mut InboundMessage]) -> Result<(), ChannelError> {
+    fn name_senders(&self, messages: &mut [&mut InboundMessage]) -> ChannelResult<()> {
         let Some(member) = self.settings.matched_member else {
             return Ok(());
         };
@@ -332,7 +323,7 @@ impl Mattermost {
         &self,
         reader: &PostReader<'_>,
         message: &mut InboundMessage,
-    ) -> Result<(), ChannelError> {
+    ) -> ChannelResult<()> {
         let root = message.chat.thread.clone();
         let Some(root) = root.filter(|root| *root != message.id) else {
             return Ok(());
@@ -348,7 +339,7 @@ impl Mattermost {
     }
 
     /// The id of our direct channel with a user.
-    fn direct_channel(&self, user: &str) -> Result<String, ChannelError> {
+    fn direct_channel(&self, user: &str) -> ChannelResult<String> {
         let account = self.client.get("/api/v4/users/me")?;
         let users = json!([account["id"], user]);
         let channel = self.client.post("/api/v4/channels/direct", &users)?;
@@ -361,7 +352,7 @@ impl Mattermost {
         thread: Option<&str>,
         part: &Part,
         key: &str,
-    ) -> Result<String, ChannelError> {
+    ) -> ChannelResult<String> {
         let mut body = json!({
             "channel_id": channel,
             "message": without_pings(&part.markup, CHANNEL_MENTIONS),
@@ -384,7 +375,7 @@ impl Mattermost {
     }
 
     /// Uploads a file; returns its id.
-    fn upload(&self, channel: &str, path: &Path) -> Result<String, ChannelError> {
+    fn upload(&self, channel: &str, path: &Path) -> ChannelResult<String> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let fields = [("channel_id".to_owned(), channel.to_owned())];
         let (media_type, form) = file.to_form(&fields, "files");

@@ -10,8 +10,8 @@ use super::access::AccessRules;
 use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
 use super::{
-    Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, PollRequest,
-    QuotedText, RemoteFile,
+    Batch, Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
+    PollRequest, QuotedText, RemoteFile,
 };
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::user_text::UserText;
@@ -144,12 +144,7 @@ impl Channel for Mochat {
         }
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         if part.file.is_some() {
             return Err(ChannelError::Undeliverable("files are not sent to Mochat".into()));
         }
@@ -200,7 +195,7 @@ impl Channel for Mochat {
 }
 
 impl Mochat {
-    fn post(&self, path: &str, body: &Value, wait: Duration) -> Result<Value, ChannelError> {
+    fn post(&self, path: &str, body: &Value, wait: Duration) -> ChannelResult<Value> {
         let body = body.to_string();
         let response = self.client.exchange(&ServiceRequest {
             is_idempotent: true,
@@ -211,7 +206,7 @@ impl Mochat {
     }
 
     /// The data of a response, which has a code of its own.
-    fn read(&self, response: &Value) -> Result<Value, ChannelError> {
+    fn read(&self, response: &Value) -> ChannelResult<Value> {
         let cause = response["message"].as_str().or(response["name"].as_str());
         let cause = cause.unwrap_or("no reason").to_owned();
         match response["code"].as_i64() {
@@ -255,7 +250,7 @@ impl MochatLook<'_> {
         sessions.ids.len() == 1 && !sessions.is_all && !has_panels
     }
 
-    fn read_all(&mut self, end: Duration, panels_at: &mut Duration) -> Result<(), ChannelError> {
+    fn read_all(&mut self, end: Duration, panels_at: &mut Duration) -> ChannelResult<()> {
         for session in self.sessions()? {
             let watched = self.watch(&session, end);
             skip_closed(&session, watched)?;
@@ -271,7 +266,7 @@ impl MochatLook<'_> {
         Ok(())
     }
 
-    fn sessions(&self) -> Result<BTreeSet<String>, ChannelError> {
+    fn sessions(&self) -> ChannelResult<BTreeSet<String>> {
         let ChatList { ids, is_all } = &self.mochat.sessions;
         let mut sessions: BTreeSet<String> = ids.iter().cloned().collect();
         if *is_all {
@@ -284,7 +279,7 @@ impl MochatLook<'_> {
     }
 
     /// The panels with their groups.
-    fn panels(&self) -> Result<Vec<(String, String)>, ChannelError> {
+    fn panels(&self) -> ChannelResult<Vec<(String, String)>> {
         let ChatList { ids, is_all } = &self.mochat.panels;
         let mut panels: Vec<(String, String)> =
             ids.iter().map(|id| (id.clone(), String::new())).collect();
@@ -304,7 +299,7 @@ impl MochatLook<'_> {
     }
 
     /// Reads the messages of a session after its position.
-    fn watch(&mut self, session: &str, end: Duration) -> Result<(), ChannelError> {
+    fn watch(&mut self, session: &str, end: Duration) -> ChannelResult<()> {
         let settings = &self.mochat.settings;
         let position = self.cursor["sessions"][session].as_i64();
         let position = position.or(self.mochat.first_positions[session].as_i64());
@@ -340,7 +335,7 @@ impl MochatLook<'_> {
     }
 
     /// Reads the last messages of a panel, and takes those that are new.
-    fn read_panel(&mut self, panel: &str, group: &str) -> Result<(), ChannelError> {
+    fn read_panel(&mut self, panel: &str, group: &str) -> ChannelResult<()> {
         let limit = self.mochat.settings.watch_limit.min(MAX_PANEL_MESSAGES as u64);
         let request = json!({ "panelId": panel, "limit": limit });
         let read =
@@ -435,7 +430,7 @@ impl MochatLook<'_> {
 }
 
 /// Leaves out a chat that is gone, or that we may not read: the others go on.
-fn skip_closed(chat: &str, read: Result<(), ChannelError>) -> Result<(), ChannelError> {
+fn skip_closed(chat: &str, read: ChannelResult<()>) -> ChannelResult<()> {
     match read {
         Err(ChannelError::Undeliverable(cause) | ChannelError::RecipientRefused(cause)) => {
             log::warn!(target: "channel", "mochat: {chat}: {cause}");

@@ -1,8 +1,8 @@
 //! Calls of Slack's Web API, and the errors of its responses.
 
-use crate::channel::ChannelError;
 use crate::channel::service_client::{ServiceClient, ServiceRequest};
 use crate::channel::setup::ChannelSetup;
+use crate::channel::{ChannelError, ChannelResult};
 use crate::sys::secret::Secret;
 use crate::sys::web_url::percent_encode;
 use anyhow::Result;
@@ -34,11 +34,7 @@ impl WebApi {
     }
 
     /// Calls a method that reads.
-    pub(super) fn read(
-        &self,
-        method: &str,
-        arguments: &[(&str, &str)],
-    ) -> Result<Value, ChannelError> {
+    pub(super) fn read(&self, method: &str, arguments: &[(&str, &str)]) -> ChannelResult<Value> {
         let arguments =
             arguments.iter().map(|(name, value)| format!("{name}={}", percent_encode(value)));
         let path = format!("/{method}?{}", arguments.collect::<Vec<_>>().join("&"));
@@ -52,7 +48,7 @@ impl WebApi {
         arguments: &[(&str, &str)],
         member: &str,
         is_enough: &dyn Fn(&[Value]) -> bool,
-    ) -> Result<Vec<Value>, ChannelError> {
+    ) -> ChannelResult<Vec<Value>> {
         let limit = PAGE_ITEMS.to_string();
         let (mut all, mut cursor) = (Vec::new(), String::new());
         loop {
@@ -75,7 +71,7 @@ impl WebApi {
     }
 
     /// Calls a method that writes. It is not called again when its outcome is unknown.
-    pub(super) fn write(&self, method: &str, body: &Value) -> Result<Value, ChannelError> {
+    pub(super) fn write(&self, method: &str, body: &Value) -> ChannelResult<Value> {
         let (path, body) = (format!("/{method}"), body.to_string());
         self.exchange(&ServiceRequest::post(
             &path,
@@ -84,7 +80,7 @@ impl WebApi {
         ))
     }
 
-    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, ChannelError> {
+    fn exchange(&self, request: &ServiceRequest<'_>) -> ChannelResult<Value> {
         let body = self.client.exchange(request)?;
         match body["ok"].as_bool() {
             Some(true) => Ok(body),

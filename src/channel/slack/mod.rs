@@ -17,8 +17,8 @@ use super::setup::ChannelSetup;
 use super::thread_context::{ThreadMessage, context_quotes};
 use super::upload::UploadFile;
 use super::{
-    Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, PollRequest,
-    RemoteFile, WebhookReceipt,
+    Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
+    PollRequest, RemoteFile, WebhookReceipt,
 };
 use crate::error::{Exit, fail};
 use crate::sys::clock::Clock;
@@ -118,7 +118,7 @@ impl ConversationService for Slack {
     const LOOK_INTERVAL: Duration = LOOK_INTERVAL;
     type Connection = WebSocket;
 
-    fn conversations(&self, cache: &mut Value) -> Result<Vec<Conversation>, ChannelError> {
+    fn conversations(&self, cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
         let now = self.clock.timestamp().as_second();
         let age = now - cache["listed_at"].as_i64().unwrap_or_default();
         if !(0..LIST_LIFETIME_SECS).contains(&age) {
@@ -144,7 +144,7 @@ impl ConversationService for Slack {
         Ok(conversations.into_iter().flatten().collect())
     }
 
-    fn newest(&self, conversation: &Conversation) -> Result<u64, ChannelError> {
+    fn newest(&self, conversation: &Conversation) -> ChannelResult<u64> {
         let arguments = [("channel", conversation.id.as_str()), ("limit", "1")];
         let history = match self.api.read("conversations.history", &arguments) {
             Ok(history) => history,
@@ -159,7 +159,7 @@ impl ConversationService for Slack {
         account: &Identity,
         conversation: &Conversation,
         position: u64,
-    ) -> Result<Vec<ConversationEntry>, ChannelError> {
+    ) -> ChannelResult<Vec<ConversationEntry>> {
         let messages = self.messages_after(&conversation.id, position)?;
         let reader = MessageReader {
             account,
@@ -177,7 +177,7 @@ impl ConversationService for Slack {
         Ok(entries)
     }
 
-    fn connect(&self, _cache: &mut Value) -> Result<Option<WebSocket>, ChannelError> {
+    fn connect(&self, _cache: &mut Value) -> ChannelResult<Option<WebSocket>> {
         let Some(api) = &self.app_api else {
             return Ok(None);
         };
@@ -196,7 +196,7 @@ impl ConversationService for Slack {
         _cache: &mut Value,
         account: &Identity,
         end: Duration,
-    ) -> Result<Option<Conversation>, ChannelError> {
+    ) -> ChannelResult<Option<Conversation>> {
         while let Some(envelope) = next_json(socket, end)? {
             if envelope["type"] == "disconnect" {
                 let cause = "the service asks for a new connection";
@@ -216,7 +216,7 @@ impl ConversationService for Slack {
         Ok(None)
     }
 
-    fn pause(&self, duration: Duration) -> Result<(), ChannelError> {
+    fn pause(&self, duration: Duration) -> ChannelResult<()> {
         self.api.client.pause(duration)
     }
 }
@@ -258,12 +258,7 @@ impl Channel for Slack {
         })
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         let Chat { id, thread, .. } = &destination.chat;
         let channel = self.channel_of(id)?;
         if let Some(file) = &part.file {
@@ -292,11 +287,7 @@ impl Channel for Slack {
         self.api.client.text_of(&sent?["ts"])
     }
 
-    fn find_sent(
-        &self,
-        destination: &Destination,
-        key: &str,
-    ) -> Result<Option<String>, ChannelError> {
+    fn find_sent(&self, destination: &Destination, key: &str) -> ChannelResult<Option<String>> {
         let Chat { id, thread, .. } = &destination.chat;
         let channel = self.channel_of(id)?;
         let mut arguments = vec![("channel", channel.as_str()), ("include_all_metadata", "true")];
@@ -385,7 +376,7 @@ impl Channel for Slack {
 
 impl Slack {
     /// The messages of a conversation and its threads after a position, in order.
-    fn messages_after(&self, channel: &str, position: u64) -> Result<Vec<Value>, ChannelError> {
+    fn messages_after(&self, channel: &str, position: u64) -> ChannelResult<Vec<Value>> {
         let arguments = [("channel", channel)];
         // The newest come first. A page is read even if it has nothing new, for the roots of threads in it.
         let is_enough = |page: &[Value]| {
@@ -425,7 +416,7 @@ impl Slack {
         account: &Identity,
         stamp: &str,
         message: &mut InboundMessage,
-    ) -> Result<(), ChannelError> {
+    ) -> ChannelResult<()> {
         let root = message.chat.thread.clone();
         let Some(root) = root.filter(|root| root != stamp) else {
             return Ok(());
@@ -449,7 +440,7 @@ impl Slack {
     }
 
     /// The channel of a recipient, who may be a user.
-    fn channel_of(&self, recipient: &str) -> Result<String, ChannelError> {
+    fn channel_of(&self, recipient: &str) -> ChannelResult<String> {
         if !recipient.starts_with(['U', 'W']) {
             return Ok(recipient.to_owned());
         }
@@ -458,12 +449,7 @@ impl Slack {
     }
 
     /// Uploads a file into a conversation; returns its id.
-    fn upload(
-        &self,
-        channel: &str,
-        thread: Option<&str>,
-        path: &Path,
-    ) -> Result<String, ChannelError> {
+    fn upload(&self, channel: &str, thread: Option<&str>, path: &Path) -> ChannelResult<String> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let length = file.bytes.len().to_string();
         let arguments = [("filename", file.name.as_str()), ("length", &length)];

@@ -11,7 +11,7 @@ use super::service_client::MAX_SERVICE_TIMEOUT;
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage,
+    AttachmentKind, Batch, Channel, ChannelResult, Chat, Destination, Identity, InboundMessage,
     LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile,
 };
 use anyhow::Result;
@@ -87,12 +87,7 @@ impl Channel for Telegram {
         }
     }
 
-    fn send(
-        &self,
-        destination: &Destination,
-        part: &Part,
-        _key: &str,
-    ) -> Result<String, ChannelError> {
+    fn send(&self, destination: &Destination, part: &Part, _key: &str) -> ChannelResult<String> {
         let sent = match &part.file {
             Some(path) => self.send_file(destination, &UploadFile::read(path, MAX_UPLOAD_BYTES)?),
             None => self.send_text(destination, part),

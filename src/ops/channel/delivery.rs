@@ -2,7 +2,7 @@
 
 use crate::channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry};
 use crate::channel::settlement::Settlement;
-use crate::channel::{Channel, ChannelError, InboundMessage};
+use crate::channel::{Channel, ChannelError, ChannelResult, InboundMessage};
 use crate::error::Stop;
 use crate::ops::channel::attachments;
 use crate::ops::channel::open_channel::OpenChannel;
@@ -77,7 +77,7 @@ fn send_parts(
     service: &dyn Channel,
     inbox: &Mutex<ChannelInbox>,
     entry: &OutboundEntry,
-) -> Result<Vec<String>, ChannelError> {
+) -> ChannelResult<Vec<String>> {
     let mut remote_ids = Vec::new();
     for (number, part) in entry.message.parts.iter().enumerate() {
         if let Some(remote) = entry.sent.get(&number) {
