@@ -47,9 +47,13 @@ impl LoginQuestion {
     const fn required(key: &'static str, text: &'static str) -> Self {
         Self { key, text, is_optional: false }
     }
+
+    const fn optional(key: &'static str, text: &'static str) -> Self {
+        Self { key, text, is_optional: true }
+    }
 }
 
-/// The row of a chat with plain text, for the rows that differ little.
+/// The row of a chat with plain text, from which the others differ.
 const CHAT: ChannelKind = ChannelKind {
     name: "",
     receives: true,
@@ -74,90 +78,58 @@ const fn program_kind(name: &'static str) -> ChannelKind {
 pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "telegram",
-        receives: true,
-        is_pushed: false,
-        pairs: true,
         matches_names: true,
-        is_mail: false,
-        is_program: false,
         dialect: Dialect::TelegramHtml,
         login: &[LoginQuestion::required("token", "Token of the bot, from @BotFather in Telegram")],
         open: telegram::open,
+        ..CHAT
     },
     ChannelKind {
         name: "matrix",
-        receives: true,
-        is_pushed: false,
-        pairs: true,
-        matches_names: false,
-        is_mail: false,
-        is_program: false,
         dialect: Dialect::MatrixHtml,
         login: &[
             LoginQuestion::required("homeserver", "Homeserver"),
             LoginQuestion::required("accessToken", "Access token of the bot's account"),
         ],
         open: matrix::open,
+        ..CHAT
     },
     ChannelKind {
         name: "mattermost",
-        receives: true,
-        is_pushed: false,
-        pairs: true,
-        matches_names: false,
-        is_mail: false,
-        is_program: false,
         dialect: Dialect::Mattermost,
         login: &[
             LoginQuestion::required("serverUrl", "Server"),
             LoginQuestion::required("token", "Access token of the bot's account"),
         ],
         open: mattermost::open,
+        ..CHAT
     },
     ChannelKind {
         name: "slack",
-        receives: true,
-        is_pushed: false,
-        pairs: true,
-        matches_names: false,
-        is_mail: false,
-        is_program: false,
         dialect: Dialect::Slack,
         login: &[
             LoginQuestion::required("botToken", "Token of the bot, which begins with xoxb-"),
-            LoginQuestion {
-                is_optional: true,
-                ..LoginQuestion::required(
-                    "appToken",
-                    "Token of the app for Socket Mode, which begins with xapp-",
-                )
-            },
+            LoginQuestion::optional(
+                "appToken",
+                "Token of the app for Socket Mode, which begins with xapp-",
+            ),
         ],
         open: slack::open,
+        ..CHAT
     },
     ChannelKind {
         name: "discord",
-        receives: true,
-        is_pushed: false,
-        pairs: true,
-        matches_names: false,
-        is_mail: false,
-        is_program: false,
         dialect: Dialect::Discord,
         login: &[LoginQuestion::required(
             "token",
             "Token of the bot, from Discord's developer portal",
         )],
         open: discord::open,
+        ..CHAT
     },
     ChannelKind {
         name: "whatsapp",
-        receives: true,
         is_pushed: true,
-        pairs: true,
-        matches_names: false,
-        is_mail: false,
-        is_program: false,
         dialect: Dialect::WhatsApp,
         login: &[
             LoginQuestion::required(
@@ -169,15 +141,12 @@ pub const CHANNELS: &[ChannelKind] = &[
             LoginQuestion::required("verifyToken", "A password of your choice, for the webhook"),
         ],
         open: whatsapp::open,
+        ..CHAT
     },
     ChannelKind {
         name: "email",
-        receives: true,
-        is_pushed: false,
         pairs: false,
-        matches_names: false,
         is_mail: true,
-        is_program: false,
         dialect: Dialect::MailHtml,
         login: &[
             LoginQuestion::required(
@@ -190,31 +159,22 @@ pub const CHANNELS: &[ChannelKind] = &[
             LoginQuestion::required("smtpHost", "SMTP server"),
             LoginQuestion::required("smtpUsername", "User name there"),
             LoginQuestion::required("smtpPassword", "Password there"),
-            LoginQuestion {
-                is_optional: true,
-                ..LoginQuestion::required("fromAddress", "Address, if the user name is not one")
-            },
+            LoginQuestion::optional("fromAddress", "Address, if the user name is not one"),
         ],
         open: email::open,
+        ..CHAT
     },
     ChannelKind {
         name: "ntfy",
-        receives: true,
-        is_pushed: false,
         pairs: false,
-        matches_names: false,
-        is_mail: false,
-        is_program: false,
         dialect: Dialect::Plain(NTFY_LIMIT),
         login: &[
             LoginQuestion::required("server", "Server"),
             LoginQuestion::required("topic", "Topic; everyone who knows it can read it"),
-            LoginQuestion {
-                is_optional: true,
-                ..LoginQuestion::required("token", "Access token, if the topic is protected")
-            },
+            LoginQuestion::optional("token", "Access token, if the topic is protected"),
         ],
         open: ntfy::open,
+        ..CHAT
     },
     ChannelKind {
         name: "feishu",
@@ -276,14 +236,11 @@ pub const CHANNELS: &[ChannelKind] = &[
     ChannelKind {
         name: "webhook",
         receives: false,
-        is_pushed: false,
         pairs: false,
-        matches_names: false,
-        is_mail: false,
-        is_program: false,
         dialect: Dialect::Mattermost,
         login: &[LoginQuestion::required("url", "Address")],
         open: webhook::open,
+        ..CHAT
     },
 ];
 
