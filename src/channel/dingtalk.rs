@@ -176,19 +176,16 @@ impl Channel for DingTalk {
         self.token.with(&|| self.fetch_token(), &|_| Ok(()))?;
         Ok(Identity { id: self.client_id.clone(), name: self.client_id.clone() })
     }
+}
 
-    fn session_key(&self, chat: &Chat) -> String {
-        chat.session_key("dingtalk", ":")
-    }
-
-    fn parse_chat(&self, recipient: &str) -> Chat {
-        match recipient.strip_prefix(GROUP_PREFIX) {
-            Some(group) => {
-                let chat = Chat::with_thread_after(group, ":");
-                Chat { id: format!("{GROUP_PREFIX}{}", chat.id), is_direct: false, ..chat }
-            }
-            None => Chat::with_thread_after(recipient, ":"),
+/// The chat of a recipient, as the Python program writes it.
+pub(super) fn parse_chat(recipient: &str, thread_mark: Option<&str>) -> Chat {
+    match recipient.strip_prefix(GROUP_PREFIX) {
+        Some(group) => {
+            let chat = Chat::of_recipient(group, thread_mark);
+            Chat { id: format!("{GROUP_PREFIX}{}", chat.id), is_direct: false, ..chat }
         }
+        None => Chat::of_recipient(recipient, thread_mark),
     }
 }
 

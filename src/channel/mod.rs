@@ -125,14 +125,6 @@ pub trait Channel: Send + Sync {
         let Identity { id, name } = self.identity()?;
         Ok(LoginOutcome::of_line(format!("{name} ({id})")))
     }
-
-    /// The key of the session in which the messages of a chat are answered.
-    fn session_key(&self, chat: &Chat) -> String;
-
-    /// The chat that a recipient names: an id, or the rest of a session's key after the channel's name.
-    fn parse_chat(&self, recipient: &str) -> Chat {
-        Chat { id: recipient.to_owned(), thread: None, is_direct: true }
-    }
 }
 
 /// The arguments of [`Channel::poll`].
@@ -230,17 +222,9 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// The key of the session: the channel's `name` and the id, and the thread after `separator`.
-    fn session_key(&self, name: &str, separator: &str) -> String {
-        match &self.thread {
-            Some(thread) => format!("{name}:{}{separator}{thread}", self.id),
-            None => format!("{name}:{}", self.id),
-        }
-    }
-
-    /// The chat of a recipient that is an id, or an id and a thread with `separator` between them.
-    fn with_thread_after(recipient: &str, separator: &str) -> Self {
-        let (id, thread) = match recipient.split_once(separator) {
+    /// The chat of a recipient that is an id, or an id and a thread after `thread_mark`.
+    fn of_recipient(recipient: &str, thread_mark: Option<&str>) -> Self {
+        let (id, thread) = match thread_mark.and_then(|mark| recipient.split_once(mark)) {
             Some((id, thread)) => (id, Some(thread.to_owned())),
             None => (recipient, None),
         };

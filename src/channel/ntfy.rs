@@ -148,10 +148,6 @@ impl Channel for Ntfy {
         self.cached("none", Duration::ZERO)?;
         Ok(Identity { id: self.topic.clone(), name: self.topic.clone() })
     }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        format!("ntfy:{}", chat.id)
-    }
 }
 
 impl Ntfy {

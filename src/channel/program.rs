@@ -204,14 +204,6 @@ impl Channel for ProgramChannel {
         let program = self.spec.program.display().to_string();
         Ok(Identity { id: program.clone(), name: program })
     }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        chat.session_key(self.name, ":thread:")
-    }
-
-    fn parse_chat(&self, recipient: &str) -> Chat {
-        Chat::with_thread_after(recipient, ":thread:")
-    }
 }
 
 /// The message of a line.

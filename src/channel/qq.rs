@@ -198,10 +198,6 @@ impl Channel for Qq {
             name: self.client.text_of(&account["username"])?,
         })
     }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        format!("qq:{}", chat.id)
-    }
 }
 
 impl Qq {

@@ -3,7 +3,7 @@
 use super::dialect::{Dialect, LengthUnit, TextLimit};
 use super::setup::ChannelSetup;
 use super::{
-    Channel, dingtalk, discord, email, feishu, matrix, mattermost, mochat, ntfy, program, qq,
+    Channel, Chat, dingtalk, discord, email, feishu, matrix, mattermost, mochat, ntfy, program, qq,
     slack, telegram, webhook, wecom, weixin, whatsapp,
 };
 use anyhow::Result;
@@ -29,8 +29,29 @@ pub struct ChannelKind {
     pub dialect: Dialect,
     /// Questions of `channel login`, asked while a required key is not set.
     pub login: &'static [LoginQuestion],
+    /// The text between a chat and its thread in keys of sessions, and in recipients. `None` if the threads of a chat are one
+    /// conversation.
+    pub thread_mark: Option<&'static str>,
+    /// The chat of a recipient: an id, or the rest of a session's key after the channel's name.
+    parse_chat: fn(&str, Option<&str>) -> Chat,
     /// Creates the channel from its config.
     pub open: fn(&ChannelSetup) -> Result<Box<dyn Channel>>,
+}
+
+impl ChannelKind {
+    /// The key of the session in which the messages of a chat are answered.
+    pub fn session_key(&self, chat: &Chat) -> String {
+        let key = format!("{}:{}", self.name, chat.id);
+        match (&chat.thread, self.thread_mark) {
+            (Some(thread), Some(mark)) => format!("{key}{mark}{thread}"),
+            _ => key,
+        }
+    }
+
+    /// The chat that a recipient names: an id, or the rest of a session's key after the channel's name.
+    pub fn parse_chat(&self, recipient: &str) -> Chat {
+        (self.parse_chat)(recipient, self.thread_mark)
+    }
 }
 
 /// A question of `channel login`.
@@ -64,6 +85,8 @@ const CHAT: ChannelKind = ChannelKind {
     is_program: false,
     dialect: Dialect::Plain(PLAIN_LIMIT),
     login: &[],
+    thread_mark: None,
+    parse_chat: Chat::of_recipient,
     open: program::open,
 };
 
@@ -71,7 +94,7 @@ const CHAT: ChannelKind = ChannelKind {
 const fn program_kind(name: &'static str) -> ChannelKind {
     const QUESTIONS: &[LoginQuestion] =
         &[LoginQuestion::required("command", "Program that speaks the lines of `nanobot pipe`")];
-    ChannelKind { name, login: QUESTIONS, is_program: true, ..CHAT }
+    ChannelKind { name, login: QUESTIONS, is_program: true, thread_mark: Some(":thread:"), ..CHAT }
 }
 
 /// All channels, in the order of help and lists.
@@ -81,6 +104,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         matches_names: true,
         dialect: Dialect::TelegramHtml,
         login: &[LoginQuestion::required("token", "Token of the bot, from @BotFather in Telegram")],
+        thread_mark: Some(":topic:"),
         open: telegram::open,
         ..CHAT
     },
@@ -101,6 +125,7 @@ pub const CHANNELS: &[ChannelKind] = &[
             LoginQuestion::required("serverUrl", "Server"),
             LoginQuestion::required("token", "Access token of the bot's account"),
         ],
+        thread_mark: Some(":"),
         open: mattermost::open,
         ..CHAT
     },
@@ -114,6 +139,7 @@ pub const CHANNELS: &[ChannelKind] = &[
                 "Token of the app for Socket Mode, which begins with xapp-",
             ),
         ],
+        thread_mark: Some(":"),
         open: slack::open,
         ..CHAT
     },
@@ -124,6 +150,7 @@ pub const CHANNELS: &[ChannelKind] = &[
             "token",
             "Token of the bot, from Discord's developer portal",
         )],
+        thread_mark: Some(":thread:"),
         open: discord::open,
         ..CHAT
     },
@@ -161,6 +188,7 @@ pub const CHANNELS: &[ChannelKind] = &[
             LoginQuestion::required("smtpPassword", "Password there"),
             LoginQuestion::optional("fromAddress", "Address, if the user name is not one"),
         ],
+        parse_chat: email::parse_chat,
         open: email::open,
         ..CHAT
     },
@@ -180,6 +208,7 @@ pub const CHANNELS: &[ChannelKind] = &[
         name: "feishu",
         // Cards may have 30 kB of JSON.
         dialect: Dialect::Markdown(TextLimit { amount: 20_000, unit: LengthUnit::Bytes }),
+        thread_mark: Some(":"),
         open: feishu::open,
         ..CHAT
     },
@@ -190,6 +219,8 @@ pub const CHANNELS: &[ChannelKind] = &[
             LoginQuestion::required("clientId", "Client id, from DingTalk's developer console"),
             LoginQuestion::required("clientSecret", "Client secret"),
         ],
+        thread_mark: Some(":"),
+        parse_chat: dingtalk::parse_chat,
         open: dingtalk::open,
         ..CHAT
     },
@@ -226,6 +257,7 @@ pub const CHANNELS: &[ChannelKind] = &[
             LoginQuestion::required("clawToken", "Token of the agent"),
             LoginQuestion::required("agentUserId", "Id of the agent"),
         ],
+        parse_chat: mochat::parse_chat,
         open: mochat::open,
         ..CHAT
     },

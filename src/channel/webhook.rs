@@ -2,7 +2,7 @@
 
 use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
-use super::{Channel, ChannelError, ChannelResult, Chat, Destination, Identity, Part, RemoteFile};
+use super::{Channel, ChannelError, ChannelResult, Destination, Identity, Part, RemoteFile};
 use crate::error::{Exit, fail};
 use crate::sys::secret::{Secret, register};
 use crate::sys::web_url::origin;
@@ -63,9 +63,5 @@ impl Channel for Webhook {
     /// The host. Nothing is sent there.
     fn identity(&self) -> Result<Identity> {
         Ok(Identity { id: self.name.clone(), name: self.name.clone() })
-    }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        format!("webhook:{}", chat.id)
     }
 }

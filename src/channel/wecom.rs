@@ -147,10 +147,6 @@ impl Channel for WeCom {
         self.listener.check(self)?;
         Ok(Identity { id: self.bot_id.clone(), name: self.bot_id.clone() })
     }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        format!("wecom:{}", chat.id)
-    }
 }
 
 impl WeCom {

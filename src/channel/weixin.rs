@@ -252,10 +252,6 @@ impl Channel for Weixin {
         }
         Ok(self.link(dialog)?)
     }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        format!("weixin:{}", chat.id)
-    }
 }
 
 impl Weixin {

@@ -123,10 +123,6 @@ impl Channel for WhatsApp {
         let name = number["display_phone_number"].as_str();
         Ok(Identity { name: name.unwrap_or_default().to_owned(), ..self.account() })
     }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        format!("whatsapp:{}", chat.id)
-    }
 }
 
 impl WhatsApp {

@@ -134,10 +134,6 @@ impl Channel for WhatsAppBridge {
         self.listener.check(self)?;
         Ok(Identity { id: "bridge".to_owned(), name: "the bridge".to_owned() })
     }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        format!("whatsapp:{}", chat.id)
-    }
 }
 
 /// The message of a frame.

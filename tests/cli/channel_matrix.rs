@@ -7,6 +7,7 @@ use crate::matrix_server::{BOT, MatrixServer};
 use crate::server::says;
 use crate::story::Story;
 use crate::telegram_server::TelegramServer;
+use nanobot::channel::table;
 use nanobot::channel::{AttachmentKind, Batch, Channel, ChannelError, Identity, Part, PollRequest};
 use nanobot::sys::http::{Http, HttpMethod, HttpTimeouts, Network};
 use serde_json::Value;
@@ -37,7 +38,7 @@ fn the_first_sync_answers_nothing_and_later_messages_come_once() {
     assert_eq!(messages[0].text.as_str(), "hello");
     assert_eq!(messages[0].from.id, "@ann:h");
     assert!(messages[0].chat.is_direct);
-    assert_eq!(channel.session_key(&messages[0].chat), "matrix:!r:h");
+    assert_eq!(table::find("matrix").unwrap().session_key(&messages[0].chat), "matrix:!r:h");
     channel.send(&to_chat("!r:h"), &text_part("hi"), "k").unwrap();
     assert_eq!(reader.texts(), [""; 0]);
     assert_eq!(channel.identity().unwrap().id, "@bot:h");

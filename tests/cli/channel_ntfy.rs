@@ -3,6 +3,7 @@
 use crate::channel_adapter::{Reader, open, open_failure, text_part, to_chat};
 use crate::server::{Response, Server, sends};
 use crate::story::Story;
+use nanobot::channel::table;
 use nanobot::channel::{AttachmentKind, ChannelError};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -81,7 +82,7 @@ fn messages_after_the_first_look_come_once() {
     let messages = reader.poll();
     assert_eq!(messages[0].text.as_str(), "one");
     assert_eq!(messages[1].id, "m4");
-    assert_eq!(channel.session_key(&messages[0].chat), "ntfy:in");
+    assert_eq!(table::find("ntfy").unwrap().session_key(&messages[0].chat), "ntfy:in");
     assert_eq!(reader.cursor, Some(json!({ "since": "m4" })));
     assert_eq!(reader.texts(), [""; 0]);
     assert_eq!(channel.identity().unwrap().name, "in");

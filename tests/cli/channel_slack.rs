@@ -167,8 +167,6 @@ fn attachments_go_both_ways() {
     assert_eq!(completed["channel_id"], "D1");
     assert_eq!(completed["files"][0]["title"], "report.txt");
     // The token goes to no other host.
-    let mut foreign = connect(&server).parse_chat("D1");
-    foreign.is_direct = true;
     let file = nanobot::channel::RemoteFile {
         id: "https://slack.com.example.org/x".into(),
         ..Default::default()

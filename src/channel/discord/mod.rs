@@ -277,14 +277,6 @@ impl Channel for Discord {
             "{name} ({id}); invite it: https://discord.com/oauth2/authorize?client_id={id}&scope=bot&permissions={PERMISSIONS}"
         )))
     }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        chat.session_key("discord", ":thread:")
-    }
-
-    fn parse_chat(&self, recipient: &str) -> Chat {
-        Chat::with_thread_after(recipient, ":thread:")
-    }
 }
 
 /// The meaning of a close code (Discord, "Gateway Close Event Codes").

@@ -176,14 +176,11 @@ impl Channel for Email {
             Err(error) => Ok(LoginOutcome::of_line(format!("{address}; still to do: {error:#}"))),
         }
     }
+}
 
-    fn session_key(&self, chat: &Chat) -> String {
-        format!("email:{}", chat.id)
-    }
-
-    fn parse_chat(&self, recipient: &str) -> Chat {
-        Chat { id: recipient.trim().to_ascii_lowercase(), thread: None, is_direct: true }
-    }
+/// The address of a recipient.
+pub(super) fn parse_chat(recipient: &str, _thread_mark: Option<&str>) -> Chat {
+    Chat { id: recipient.trim().to_ascii_lowercase(), thread: None, is_direct: true }
 }
 
 impl Email {

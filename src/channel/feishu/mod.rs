@@ -16,8 +16,8 @@ use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    AttachmentKind, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
-    InboundMessage, LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile, WebhookReceipt,
+    AttachmentKind, Channel, ChannelError, ChannelResult, Destination, Identity, InboundMessage,
+    LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile, WebhookReceipt,
 };
 use crate::error::{Exit, fail_with_hint};
 use crate::sys::clock::Clock;
@@ -262,14 +262,6 @@ impl Channel for Feishu {
         }
         let registered = registration::register(&self.accounts_client, dialog);
         Ok(registered?)
-    }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        chat.session_key("feishu", ":")
-    }
-
-    fn parse_chat(&self, recipient: &str) -> Chat {
-        Chat::with_thread_after(recipient, ":")
     }
 }
 

@@ -12,7 +12,7 @@ use super::service_client::{
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
 use super::{
-    Batch, Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
+    Batch, Channel, ChannelError, ChannelResult, Destination, Identity, InboundMessage, Part,
     PollRequest, RemoteFile,
 };
 use crate::error::{Exit, fail};
@@ -178,10 +178,6 @@ impl Channel for Matrix {
     fn identity(&self) -> Result<Identity> {
         let user = self.user_id()?;
         Ok(Identity { id: user.to_owned(), name: user.to_owned() })
-    }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        format!("matrix:{}", chat.id)
     }
 }
 

@@ -250,14 +250,6 @@ impl Channel for Mattermost {
         let text = |name: &str| self.client.text_of(&account[name]);
         Ok(Identity { id: text("id")?, name: text("username")? })
     }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        chat.session_key("mattermost", ":")
-    }
-
-    fn parse_chat(&self, recipient: &str) -> Chat {
-        Chat::with_thread_after(recipient, ":")
-    }
 }
 
 impl Mattermost {

@@ -180,18 +180,11 @@ impl Channel for Mochat {
         self.post("/api/claw/sessions/list", &json!({}), Duration::ZERO)?;
         Ok(Identity { id: self.agent_id.clone(), name: self.agent_id.clone() })
     }
+}
 
-    fn session_key(&self, chat: &Chat) -> String {
-        format!("mochat:{}", chat.id)
-    }
-
-    fn parse_chat(&self, recipient: &str) -> Chat {
-        Chat {
-            id: recipient.to_owned(),
-            thread: None,
-            is_direct: recipient.starts_with("session_"),
-        }
-    }
+/// The session or the panel of a recipient.
+pub(super) fn parse_chat(recipient: &str, _thread_mark: Option<&str>) -> Chat {
+    Chat { id: recipient.to_owned(), thread: None, is_direct: recipient.starts_with("session_") }
 }
 
 impl Mochat {

@@ -364,14 +364,6 @@ impl Channel for Slack {
             name: self.api.client.text_of(&account["user"])?,
         })
     }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        chat.session_key("slack", ":")
-    }
-
-    fn parse_chat(&self, recipient: &str) -> Chat {
-        Chat::with_thread_after(recipient, ":")
-    }
 }
 
 impl Slack {

@@ -145,14 +145,6 @@ impl Channel for Telegram {
         self.api.call("setMyCommands", &json!({ "commands": commands }))?;
         Ok(LoginOutcome::of_line(format!("@{name} ({id}); the command menu is set")))
     }
-
-    fn session_key(&self, chat: &Chat) -> String {
-        chat.session_key("telegram", ":topic:")
-    }
-
-    fn parse_chat(&self, recipient: &str) -> Chat {
-        Chat::with_thread_after(recipient, ":topic:")
-    }
 }
 
 impl Telegram {

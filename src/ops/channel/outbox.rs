@@ -98,7 +98,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
         None => new_key(),
     };
     if inbox.state().outbound(&key).is_none() {
-        let chat = open.service.parse_chat(&message.to);
+        let chat = open.files.kind.parse_chat(&message.to);
         let mut parts = open.files.render(&message.markdown);
         parts.retain(|part| !part.plain.trim().is_empty());
         for OutboxFile { name, mut content } in message.files {
@@ -111,7 +111,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
         if parts.is_empty() {
             return Err(fail(Exit::NoInput, "nothing to send"));
         }
-        let session = open.service.session_key(&chat);
+        let session = open.files.kind.session_key(&chat);
         // A mail belongs to the thread of the mail that it answers.
         let is_reply = message.is_in_conversation && open.files.kind.is_mail;
         let answered = inbox.state().inbound.iter().rev();

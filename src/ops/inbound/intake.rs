@@ -143,7 +143,7 @@ impl<'a> Intake<'a> {
     }
 
     fn accept(&mut self, message: &InboundMessage, inbox: &ChannelInbox) {
-        let session = self.channel.open.service.session_key(&message.chat);
+        let session = self.channel.open.files.kind.session_key(&message.chat);
         self.records.push(InboxRecord::In {
             message: message.clone(),
             session: session.clone(),
@@ -247,7 +247,7 @@ impl<'a> Intake<'a> {
              minutes: nanobot channel pair approve {code}\n\n{}",
             id_text(message)
         );
-        let session = self.channel.open.service.session_key(&message.chat);
+        let session = self.channel.open.files.kind.session_key(&message.chat);
         self.send(message, Vec::new(), &session, key, &text);
         Ok(())
     }
