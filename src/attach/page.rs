@@ -7,10 +7,9 @@ use super::options::AttachOptions;
 use super::origin::AttachmentOrigin;
 use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use crate::message::MessagePart;
-use crate::sys::http::{Http, HttpTimeouts, Response, body_error_message};
-use crate::sys::{input, signal};
+use crate::sys::http::{Http, HttpTimeouts, Response};
+use crate::sys::input;
 use anyhow::Result;
-use std::io::Read;
 use std::time::Duration;
 
 /// Maximum size of a response in bytes, after decompression.
@@ -88,12 +87,8 @@ const ACCEPT_HEADER: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.9, *
 
 fn read_body(url: &str, answer: &mut Response) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = answer.body.by_ref().take(MAX_RESPONSE_BYTES + 1).read_to_end(&mut bytes);
-    signal::check()?;
-    if let Err(error) = read {
-        let cause = format!("fetch `{url}`: {}", body_error_message(&error));
-        return Err(fail(Exit::Unavailable, cause));
-    }
+    let read = answer.read_more(&mut bytes, MAX_RESPONSE_BYTES + 1, None);
+    read.map_err(|error| fetch_error(url, error))?;
     if bytes.len() as u64 > MAX_RESPONSE_BYTES {
         let cause = format!("`{url}` is longer than {} MiB", MAX_RESPONSE_BYTES >> 20);
         return Err(fail(Exit::BadInput, cause));

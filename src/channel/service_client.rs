@@ -7,7 +7,7 @@ use crate::error::{Exit, HintedError, Stop, fail};
 use crate::sys::clock::Clock;
 use crate::sys::http::{
     ConnectError, Http, HttpMethod, HttpTimeouts, Response, WEBSOCKET_TIMEOUTS, WebSocket,
-    WebSocketEvent, body_error_message,
+    WebSocketEvent, error_message, shown_message,
 };
 use crate::sys::secret::{Secret, redact_known};
 use crate::sys::web_url::{is_loopback, redact_url};
@@ -39,8 +39,6 @@ const DEFAULT_RATE_LIMIT_DELAY: Duration = Duration::from_secs(5);
 const MIN_RATE_LIMIT_DELAY: Duration = Duration::from_secs(1);
 /// Maximum bytes read of a response that is held in memory.
 const MAX_RESPONSE_BYTES: u64 = 32 << 20;
-/// Maximum characters of a service's error message that are shown.
-const MAX_CAUSE_CHARS: usize = 200;
 
 /// A client of one service.
 pub(super) struct ServiceClient {
@@ -161,22 +159,11 @@ impl ServiceResponse {
 
     /// The status and the service's own words, on one line and without secrets.
     pub(super) fn describe(&self) -> String {
-        let body = self.json();
-        let members = ["description", "error", "message"];
-        let text = members.iter().find_map(|member| body[member].as_str());
-        let text = text.or_else(|| body["error"]["message"].as_str());
-        let text = match text {
-            Some(text) => text.to_owned(),
-            None => String::from_utf8_lossy(&self.body).into_owned(),
-        };
-        let is_shown = |letter: &char| !letter.is_control();
-        let text = redact_known(&text);
-        let text: String = text.chars().filter(is_shown).take(MAX_CAUSE_CHARS).collect();
-        let text = text.trim();
-        if text.is_empty() {
+        let message = shown_message(&error_message(&String::from_utf8_lossy(&self.body)));
+        if message.is_empty() {
             format!("status {}", self.status)
         } else {
-            format!("status {}: {text}", self.status)
+            format!("status {}: {message}", self.status)
         }
     }
 
@@ -616,18 +603,12 @@ pub(super) fn failure(error: anyhow::Error) -> ChannelResult<String> {
 }
 
 /// Reads a response, which must be complete at `end`, on the clock of [`signal::now`].
-fn read_response(mut response: Response, end: Duration) -> anyhow::Result<ServiceResponse> {
+fn read_response(response: Response, end: Duration) -> anyhow::Result<ServiceResponse> {
     let retry_after = response.header("retry-after");
     let retry_after = retry_after.or_else(|| response.header("x-ratelimit-reset"));
     let retry_after = retry_after.and_then(|text| text.trim().parse().ok());
     let limit = RequestLimit::from_response(&response);
     let status = response.status;
-    let body = match response.read_to_end(MAX_RESPONSE_BYTES, end) {
-        Ok(body) => body,
-        Err(error) => {
-            signal::check()?;
-            return Err(anyhow::Error::msg(body_error_message(&error)));
-        }
-    };
+    let body = response.read_body(MAX_RESPONSE_BYTES, Some(end))?;
     Ok(ServiceResponse { status, body, retry_after: retry_after.map(Duration::from_secs), limit })
 }

@@ -3,10 +3,9 @@
 
 use crate::sys::clock::Clock;
 use crate::sys::durable_file;
-use crate::sys::http::{Http, Response};
+use crate::sys::http::{Http, HttpMethod};
 use anyhow::Result;
 use serde_json::{Value, json};
-use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -71,26 +70,24 @@ pub fn ask_server(
         .rsplit_once("/v")
         .filter(|(_, version)| version.bytes().all(|byte| byte.is_ascii_digit()))
         .map_or(base_url, |(root, _)| root);
-    let properties = http.send(&format!("{root}/props"), headers, None)?;
-    let loaded = read_json(properties).and_then(|properties| window_in_properties(&properties));
+    let exchange = |url: &str, method: HttpMethod<'_>| -> Result<Option<Value>> {
+        let response = http.exchange_json(url, headers, method, MAX_REPORT_BYTES)?;
+        Ok((response.status == 200).then_some(response.body))
+    };
+    let properties = exchange(&format!("{root}/props"), HttpMethod::Get)?;
+    let loaded = properties.and_then(|properties| window_in_properties(&properties));
     if loaded.is_some() {
         return Ok(loaded);
     }
     let body = json!({ "model": model }).to_string();
-    let shown = http.post_json(&format!("{root}/api/show"), headers, body.as_bytes())?;
-    let described = read_json(shown).and_then(|shown| window_in_description(&shown));
+    let method = HttpMethod::Post("application/json", body.as_bytes());
+    let description = exchange(&format!("{root}/api/show"), method)?;
+    let described = description.and_then(|description| window_in_description(&description));
     if described.is_some() {
         return Ok(described);
     }
-    let list = http.send(&format!("{base_url}/models"), headers, None)?;
-    Ok(read_json(list).and_then(|list| window_in_list(&list, model)))
-}
-
-fn read_json(answer: Response) -> Option<Value> {
-    let mut text = Vec::new();
-    let is_read = answer.body.take(MAX_REPORT_BYTES).read_to_end(&mut text);
-    is_read.ok().filter(|_| answer.status == 200)?;
-    serde_json::from_slice(&text).ok()
+    let list = exchange(&format!("{base_url}/models"), HttpMethod::Get)?;
+    Ok(list.and_then(|list| window_in_list(&list, model)))
 }
 
 /// The window in a list of models. A server with a single model serves it under any name.

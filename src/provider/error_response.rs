@@ -5,34 +5,6 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::time::Duration;
 
-/// The message in an error body: the error of JSON, the title of an HTML page, or else the beginning of the text.
-pub(super) fn error_message(body: &str) -> String {
-    let body = body.trim();
-    if let Ok(value) = serde_json::from_str::<Value>(body) {
-        let places = [
-            "/error/message",
-            "/message",
-            "/error",
-            "/detail",
-            "/0/error/message",
-            "/error/msg",
-            "/msg",
-        ];
-        let found = places.iter().find_map(|place| value.pointer(place)?.as_str());
-        return found.map_or_else(|| body.to_owned(), str::to_owned);
-    }
-    if body.starts_with('<') {
-        let lower = body.to_ascii_lowercase();
-        let title = lower
-            .find("<title>")
-            .and_then(|start| Some((start + 7, lower[start..].find("</title>")? + start)));
-        let title =
-            title.and_then(|(start, end)| body.get(start..end)).unwrap_or("without a title").trim();
-        return format!("the server sent a web page instead of a reply: {title}");
-    }
-    body.to_owned()
-}
-
 /// The HTTP status named by an error within a successful response.
 pub(super) fn embedded_status(error: &Value) -> Option<u16> {
     let number = |value: &Value| match value {
@@ -204,30 +176,11 @@ fn duration_until(after: &str, date: Option<&str>, now: Timestamp) -> Option<Dur
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        duration_until, embedded_status, error_message, is_context_overflow, is_out_of_credit,
-    };
+    use super::{duration_until, embedded_status, is_context_overflow, is_out_of_credit};
+    use crate::sys::http::error_message;
     use jiff::Timestamp;
     use serde_json::json;
     use std::time::Duration;
-
-    #[test]
-    fn messages_in_their_forms() {
-        let check = |body: &str, expect: &str| assert_eq!(error_message(body), expect);
-        check(r#"{"error": {"message": "no", "code": 1}}"#, "no");
-        check(r#"{"error": "no"}"#, "no");
-        check(r#"{"message": "no"}"#, "no");
-        check(r#"{"detail": "no"}"#, "no");
-        check(r#"[{"error": {"message": "no"}}]"#, "no");
-        check(r#"{"odd": 1}"#, r#"{"odd": 1}"#);
-        check(" plain ", "plain");
-        check("", "");
-        check(
-            "<html><TITLE>502 Bad</TITLE>",
-            "the server sent a web page instead of a reply: 502 Bad",
-        );
-        check("<html>", "the server sent a web page instead of a reply: without a title");
-    }
 
     #[test]
     fn causes_are_classified_by_message() {

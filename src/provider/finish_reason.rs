@@ -2,7 +2,7 @@
 //! on the words of other vendors. A word that is not in it is kept, so that it can be reported: a reply is complete only
 //! if its server says so in a known word.
 
-use super::response::ReplyError;
+use super::wire_format::ReplyError;
 use crate::message::{FinishReason, Reply};
 
 /// The meaning of a finish reason.
@@ -138,11 +138,10 @@ mod tests {
     use crate::message::FinishReason;
     use crate::provider::anthropic::AnthropicFormat;
     use crate::provider::chat::ChatFormat;
-    use crate::provider::http_provider::WireFormat;
     use crate::provider::quirks::NONE;
-    use crate::provider::response::ReplyError;
     use crate::provider::response::test_support;
     use crate::provider::responses::ResponsesFormat;
+    use crate::provider::wire_format::{ReplyError, WireFormat};
     use serde_json::{Value, json};
 
     /// The end of a reply: its finish reason, and whether its call is to be carried out. `None` if it is broken.

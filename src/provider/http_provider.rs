@@ -7,45 +7,25 @@ use super::error_response;
 use super::failure_kind::{self, ErrorResponse, FailureKind};
 use super::rate_limit;
 use super::request_body::BodyWriter;
-use super::response::{ReplyBuilder, ReplyError, ResponseReader};
+use super::response::ResponseReader;
 use super::tool_call_repair;
+use super::wire_format::{ReplyError, WireFormat};
 use super::written_calls;
 use super::{Delta, DeltaSink, Provider, ProviderError, Request};
 use crate::error::{HintedError, Stop};
 use crate::message::{Reply, Usage};
 use crate::sys::clock::Clock;
-use crate::sys::http::{self, Http, HttpTimeouts, Response};
-use crate::sys::secret;
+use crate::sys::http::{self, Http, HttpTimeouts, Response, shown_message};
 use crate::sys::signal;
 use crate::sys::web_url;
 use serde_json::{Map, Value};
-use std::io::Read;
 use std::time::{Duration, Instant};
-
-/// A wire format, configured for one server and model. Pure.
-pub trait WireFormat: Send + Sync {
-    /// The path of the endpoint, appended to the base URL.
-    fn path(&self) -> &'static str;
-    /// The path of the list of models, appended to the base URL.
-    fn models_path(&self) -> &'static str {
-        "/models"
-    }
-    /// Headers that the format requires.
-    fn headers(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
-    }
-    /// The default header for the key.
-    fn key_header(&self) -> &'static str {
-        "authorization"
-    }
-    /// Writes the request body to `body`. Its last field is the one that grows during a conversation.
-    fn body(&self, request: &Request<'_>, stream: bool, body: BodyWriter<'_>) -> Vec<u8>;
-    /// An empty draft for the reply to `request`.
-    fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder>;
-}
 
 /// Maximum number of bytes read of a response. A runaway reply is truncated here.
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
+
+/// Maximum number of bytes read of a response with an error status.
+const MAX_ERROR_BYTES: u64 = 64 << 10;
 
 /// Maximum number of redirects that are followed.
 const MAX_REDIRECTS: usize = 5;
@@ -135,14 +115,15 @@ impl HttpProvider {
             self.send_to_server(self.format.models_path(), content, &mut say)?;
         let mut found = Vec::new();
         for _ in 0..MAX_MODEL_PAGES {
-            let mut text = Vec::new();
-            let read = answer.body.take(MAX_RESPONSE_BYTES as u64).read_to_end(&mut text);
-            if let Err(error) = read {
-                signal::check().map_err(|stop| ProviderError::Aborted(stop.into()))?;
-                return Err(
-                    self.parse_error(ReplyError::Truncated(http::body_error_message(&error)), None)
-                );
-            }
+            let read = answer.read_body(MAX_RESPONSE_BYTES as u64, None);
+            let text = read.map_err(|error| {
+                let cause = if error.is::<Stop>() {
+                    ReplyError::Cancelled(error)
+                } else {
+                    ReplyError::Truncated(error.to_string())
+                };
+                self.parse_error(cause, None)
+            })?;
             let Some((ids, next)) =
                 serde_json::from_slice(&text).ok().and_then(|list| parse_model_list(&list))
             else {
@@ -275,9 +256,9 @@ impl HttpProvider {
                 ""
             };
             let place = self.display_url();
-            ProviderError::Unavailable(
-                self.sanitize(&format!("send request to {place}: {error}{question}")),
-            )
+            ProviderError::Unavailable(shown_message(&format!(
+                "send request to {place}: {error}{question}"
+            )))
         }
     }
 
@@ -369,10 +350,8 @@ impl HttpProvider {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     signal::check().map_err(|stop| ProviderError::Aborted(stop.into()))?;
-                    return Err(self.parse_error(
-                        ReplyError::Truncated(http::body_error_message(&error)),
-                        model,
-                    ));
+                    let cause = ReplyError::Truncated(http::body_error_message(&error));
+                    return Err(self.parse_error(cause, model));
                 }
             };
             is_ended = count == 0;
@@ -403,19 +382,18 @@ impl HttpProvider {
     fn parse_error(&self, error: ReplyError, model: Option<&str>) -> ProviderError {
         match error {
             ReplyError::Cancelled(error) => ProviderError::Aborted(error),
-            ReplyError::Truncated(cause) => {
-                ProviderError::Interrupted(self.sanitize(&format!(
-                    "{} sent an incomplete response: {cause}",
-                    self.display_url()
-                )))
-            }
-            ReplyError::Malformed(cause) => ProviderError::Unavailable(
-                self.sanitize(&format!("{}: {cause}", self.display_url())),
-            ),
+            ReplyError::Truncated(cause) => ProviderError::Interrupted(shown_message(&format!(
+                "{} sent an incomplete response: {cause}",
+                self.display_url()
+            ))),
+            ReplyError::Malformed(cause) => ProviderError::Unavailable(shown_message(&format!(
+                "{}: {cause}",
+                self.display_url()
+            ))),
             ReplyError::Server(error) => {
                 let status = error_response::embedded_status(&error).unwrap_or(500);
                 let body = error.to_string();
-                let message = error_response::error_message(&body);
+                let message = http::error_message(&body);
                 let wait = error_response::retry_after_in_body(&body);
                 let response = ErrorResponse {
                     status,
@@ -430,20 +408,20 @@ impl HttpProvider {
     }
 
     /// Converts a response with an error status.
-    fn status_error(&self, answer: Response, model: Option<&str>) -> ProviderError {
+    fn status_error(&self, mut answer: Response, model: Option<&str>) -> ProviderError {
         let named = error_response::retry_after(&answer, self.clock.timestamp());
         let place = answer.header("location").map(str::to_owned);
         let status = answer.status;
         // The name under which the provider's support finds the request.
         let request = answer.header("x-request-id").or(answer.header("request-id"));
         let shown = request
-            .map_or(status.to_string(), |id| format!("{status}, request {}", self.sanitize(id)));
+            .map_or(status.to_string(), |id| format!("{status}, request {}", shown_message(id)));
         let mut text = Vec::new();
         // The part of the body that arrived is used even if the rest is missing.
-        drop(answer.body.take(64 << 10).read_to_end(&mut text));
+        drop(answer.read_more(&mut text, MAX_ERROR_BYTES, None));
         let text = String::from_utf8_lossy(&text);
         let wait = named.or_else(|| error_response::retry_after_in_body(&text));
-        let mut message = error_response::error_message(&text);
+        let mut message = http::error_message(&text);
         if let (300..=399, Some(place)) = (status, place) {
             message = format!(
                 "redirected to {place}; the key is not sent there without your consent: set that base URL"
@@ -466,7 +444,7 @@ impl HttpProvider {
         shown_status: &str,
         retry_after: Option<Duration>,
     ) -> ProviderError {
-        let message = self.sanitize(response.message);
+        let message = shown_message(response.message);
         let detail = if message.is_empty() {
             format!("status {shown_status}")
         } else {
@@ -510,18 +488,6 @@ impl HttpProvider {
     /// The base URL, without a password.
     fn display_url(&self) -> String {
         web_url::redact_url(&self.address.current())
-    }
-
-    /// Makes a server's message fit to display: masked, on one line, short. Masking comes first, because a truncated
-    /// key is still a secret.
-    fn sanitize(&self, text: &str) -> String {
-        let masked = secret::redact_all(text);
-        let line: String = masked
-            .chars()
-            .map(|letter| if letter.is_control() { ' ' } else { letter })
-            .take(500)
-            .collect();
-        line.trim().to_owned()
     }
 }
 

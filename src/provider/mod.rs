@@ -44,6 +44,7 @@ pub mod think_tags;
 mod tool_call_ids;
 mod tool_call_repair;
 pub mod tool_choice_fallback;
+pub mod wire_format;
 mod written_calls;
 
 /// A source of replies to a conversation: a model's server, a recording, or a wrapper.

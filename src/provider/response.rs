@@ -1,58 +1,13 @@
 //! Reads responses in all forms that servers send, a stream of events or one object, regardless of which was requested.
 //! Pure: bytes are fed in as they arrive, and the reply is taken at the end.
 
-use super::error_response;
 use super::split_surrogates::SurrogateJoiner;
+use super::wire_format::{ReplyBuilder, ReplyError};
 use super::{Delta, DeltaSink};
 use crate::message::{Reply, ToolCall, lenient_json};
-use crate::sys::sse::{EventTooLarge, SseEvent, SseParser};
+use crate::sys::http::error_message;
+use crate::sys::sse::{SseEvent, SseParser};
 use serde_json::{Map, Value};
-
-/// A reply under construction, in one wire format.
-pub trait ReplyBuilder {
-    /// Processes an event that only adds text to the reply, as nearly all events do, without building a JSON value. Any
-    /// other event is left to [`ReplyBuilder::add_event`], with `false`.
-    fn add_text_event(
-        &mut self,
-        event: &str,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<bool, ReplyError>;
-    /// Processes an event of a stream.
-    fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError>;
-    /// Processes a complete response.
-    fn add_response(
-        &mut self,
-        answer: &Value,
-        on_delta: &mut DeltaSink<'_>,
-    ) -> Result<(), ReplyError>;
-    /// Processes the stream's closing mark, if the format has one in addition to its events.
-    fn close(&mut self) {}
-    /// True once the response is complete, whatever follows.
-    fn is_done(&self) -> bool;
-    /// Ends the response: passes on the text held back so far, and reports missing parts.
-    fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError>;
-    /// Returns the finished reply.
-    fn into_reply(self: Box<Self>) -> Result<Reply, ReplyError>;
-}
-
-/// The reason why a response is unusable.
-#[derive(Debug)]
-pub enum ReplyError {
-    /// The receiver cancelled the exchange.
-    Cancelled(anyhow::Error),
-    /// The response ended before it was complete.
-    Truncated(String),
-    /// The response has no known form.
-    Malformed(String),
-    /// The server reports a failure within a successful response.
-    Server(Value),
-}
-
-impl From<EventTooLarge> for ReplyError {
-    fn from(_: EventTooLarge) -> Self {
-        Self::Malformed("an event larger than 32 MiB".into())
-    }
-}
 
 /// Maximum size of an event. A tool call with a whole file in it stays far below.
 const MAX_EVENT_BYTES: usize = 32 << 20;
@@ -153,7 +108,7 @@ impl ResponseReader {
                 return Err(ReplyError::Malformed("the response is empty".into()));
             }
             let object = lenient_json::parse(text)
-                .ok_or_else(|| ReplyError::Malformed(error_response::error_message(text)))?;
+                .ok_or_else(|| ReplyError::Malformed(error_message(text)))?;
             check_for_error(&object)?;
             draft.add_response(&object, on_delta)?;
         }
@@ -296,9 +251,9 @@ pub(super) fn parse_tokens(value: &Value) -> Option<u64> {
 /// Test helpers: read responses in every wire format.
 #[cfg(test)]
 pub(super) mod test_support {
-    use super::{ReplyError, ResponseReader, check_for_error};
+    use super::{ResponseReader, check_for_error};
     use crate::message::{Reply, lenient_json};
-    use crate::provider::http_provider::WireFormat;
+    use crate::provider::wire_format::{ReplyError, WireFormat};
     use crate::provider::{Delta, Request, Sampling, ToolChoice};
     use serde_json::Value;
 

@@ -8,11 +8,9 @@ use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::error::Stop;
 use crate::message::tagged_block;
 use crate::message::{ToolSpec, without_blanks};
-use crate::sys::http::body_error_message;
 use crate::sys::secret::LazySecret;
 use serde_json::Value;
 use std::fmt::Write;
-use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,7 +82,7 @@ impl WebSearch {
         }
         let http = self.web.configured_client(*timeout)?;
         let answer = http.send(&engine.request_url(base, query, count), &headers, None);
-        let mut answer = answer.map_err(|error| {
+        let answer = answer.map_err(|error| {
             if error.is::<Stop>() {
                 "interrupted: the run is ending".to_owned()
             } else {
@@ -115,10 +113,9 @@ impl WebSearch {
                 .into());
             }
         }
-        let mut bytes = Vec::new();
-        let read = answer.body.by_ref().take(MAX_ANSWER_BYTES).read_to_end(&mut bytes);
-        read.map_err(|error| format!("{name}: {}", body_error_message(&error)))?;
-        Ok(engine.parse_answer(&String::from_utf8_lossy(&bytes))?)
+        let body = answer.read_body(MAX_ANSWER_BYTES, None);
+        let body = body.map_err(|error| format!("{name}: {error:#}"))?;
+        Ok(engine.parse_answer(&String::from_utf8_lossy(&body))?)
     }
 }
 

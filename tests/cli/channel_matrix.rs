@@ -443,7 +443,8 @@ impl RealUser {
 
     fn post(&self, path: &str, body: &Value) -> Value {
         let url = format!("{}{path}", self.base);
-        read(self.http.post_json(&url, &self.headers, body.to_string().as_bytes()))
+        let body = body.to_string();
+        read(self.http.send(&url, &self.headers, Some(("application/json", body.as_bytes()))))
     }
 
     fn put(&self, path: &str, body: &Value) -> Value {

@@ -5,9 +5,9 @@ use crate::channel::service_client::failure;
 use crate::channel::setup::ChannelSetup;
 use crate::channel::{ChannelError, ChannelResult};
 use crate::sys::clock::Clock;
-use crate::sys::http::{Http, HttpTimeouts, LineStream};
+use crate::sys::http::{Http, HttpTimeouts, LineStream, shown_message};
 use crate::sys::process;
-use crate::sys::secret::{self, Secret, redact_known};
+use crate::sys::secret::{self, Secret};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::sync::Arc;
@@ -20,8 +20,6 @@ const TIMEOUTS: HttpTimeouts = HttpTimeouts {
     idle: Duration::from_secs(60),
     total: Duration::from_secs(600),
 };
-/// Maximum characters of a server's words that are shown.
-const MAX_CAUSE_CHARS: usize = 200;
 
 /// Opens connections.
 #[derive(Clone)]
@@ -137,13 +135,7 @@ impl MailConnection {
 
     /// A server's words on one line, without secrets and control characters.
     pub(super) fn describe(&self, words: &[u8]) -> String {
-        let text = String::from_utf8_lossy(words);
-        let text: String = redact_known(&text)
-            .chars()
-            .map(|letter| if letter.is_control() { ' ' } else { letter })
-            .take(MAX_CAUSE_CHARS)
-            .collect();
-        format!("`{}` responds: {}", self.host, text.trim())
+        format!("`{}` responds: {}", self.host, shown_message(&String::from_utf8_lossy(words)))
     }
 }
 

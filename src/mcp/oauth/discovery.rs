@@ -8,7 +8,6 @@ use crate::sys::http::{Http, HttpMethod};
 use crate::sys::web_url::is_loopback;
 use anyhow::Result;
 use serde_json::Value;
-use std::io::Read;
 use url::Url;
 
 /// Maximum size of a metadata document in bytes.
@@ -212,15 +211,10 @@ fn server_metadata(http: &Http, server: &Url, issuer: &Url) -> Result<Option<Val
 /// Fetches a JSON object; `None` if there is none at this address.
 fn fetch(http: &Http, url: &Url) -> Result<Option<Value>> {
     let headers = [("accept".to_owned(), "application/json".to_owned())];
-    let response = http.request(url.as_str(), &headers, HttpMethod::Get)?;
-    if response.status != 200 {
-        return Ok(None);
-    }
-    let mut bytes = Vec::new();
-    let read = response.body.take(MAX_DOCUMENT_BYTES).read_to_end(&mut bytes);
-    read.map_err(|error| fail(Exit::Unavailable, format!("read `{url}`: {error}")))?;
-    let document: Option<Value> = serde_json::from_slice(&bytes).ok();
-    Ok(document.filter(Value::is_object))
+    let response =
+        http.exchange_json(url.as_str(), &headers, HttpMethod::Get, MAX_DOCUMENT_BYTES)?;
+    let is_document = response.status == 200 && response.body.is_object();
+    Ok(is_document.then_some(response.body))
 }
 
 /// Parses an address that a server gave: encrypted, or on this machine if the server is.

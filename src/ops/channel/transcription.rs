@@ -12,13 +12,11 @@ use crate::provider::registry::speech;
 use crate::settings::channels::TranscriptionSettings;
 use crate::settings::{ModelSettings, Settings};
 use crate::sys::durable_file;
-use crate::sys::http::{Http, HttpTimeouts};
+use crate::sys::http::{Http, HttpMethod, HttpTimeouts};
 use crate::sys::process::{self, CommandSpec};
 use crate::sys::secret::LazySecret;
 use crate::sys::signal;
-use anyhow::{Context as _, Result};
-use serde_json::Value;
-use std::io::Read;
+use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -45,13 +43,6 @@ pub(crate) struct Transcriber<'a> {
     pub(crate) transcription: &'a TranscriptionSettings,
     /// The account of the requests.
     pub(crate) purpose: CallPurpose,
-}
-
-/// The answer to a request.
-enum SpeechReply {
-    Text(String, Option<f64>),
-    /// A failure that may pass.
-    Busy(String),
 }
 
 impl Transcriber<'_> {
@@ -165,7 +156,7 @@ impl Transcriber<'_> {
         fields.extend(language.map(|language| ("language".to_owned(), language.clone())));
         let (media_type, body) = recording.to_form(&fields, "file");
         let began = Instant::now();
-        let reply = self.send(&http, &url, &headers, (&media_type, &body));
+        let reply = send(&http, &url, &headers, HttpMethod::Post(&media_type, &body));
         let seconds = match &reply {
             Ok((_, seconds)) => *seconds,
             Err(_) => None,
@@ -184,53 +175,29 @@ impl Transcriber<'_> {
         )?;
         reply.map(|(text, _)| Some(text))
     }
-
-    /// Sends the recording, again after failures that may pass. Returns the text and the duration in seconds.
-    fn send(
-        &self,
-        http: &Http,
-        url: &str,
-        headers: &[(String, String)],
-        body: (&str, &[u8]),
-    ) -> Result<(String, Option<f64>)> {
-        let mut attempt = 1;
-        loop {
-            let cause = match send_once(http, url, headers, body)? {
-                SpeechReply::Text(text, seconds) => return Ok((text, seconds)),
-                SpeechReply::Busy(cause) => cause,
-            };
-            if attempt == MAX_ATTEMPTS {
-                return Err(fail(Exit::Unavailable, cause));
-            }
-            signal::sleep(Duration::from_secs(u64::from(attempt)))?;
-            attempt += 1;
-        }
-    }
 }
 
-fn send_once(
+/// Sends the recording, again after failures that may pass. Returns the text and the duration in seconds.
+fn send(
     http: &Http,
     url: &str,
     headers: &[(String, String)],
-    body: (&str, &[u8]),
-) -> Result<SpeechReply> {
-    let response = http.send(url, headers, Some(body))?;
-    let status = response.status;
-    let mut bytes = Vec::new();
-    let read = response.body.take(MAX_RESPONSE_BYTES).read_to_end(&mut bytes);
-    read.context("read the transcription")?;
-    let found: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    match (status, found["text"].as_str()) {
-        (200, Some(text)) => {
-            let seconds = found["duration"].as_f64();
-            Ok(SpeechReply::Text(text.to_owned(), seconds))
+    recording: HttpMethod<'_>,
+) -> Result<(String, Option<f64>)> {
+    let mut attempt = 1;
+    loop {
+        let response = http.exchange_json(url, headers, recording, MAX_RESPONSE_BYTES)?;
+        let status = response.status;
+        if let (200, Some(text)) = (status, response.body["text"].as_str()) {
+            return Ok((text.to_owned(), response.body["duration"].as_f64()));
         }
-        (429 | 500.., _) => Ok(SpeechReply::Busy(format!("{url}: status {status}"))),
-        _ => {
-            let cause = found["error"]["message"].as_str();
-            let cause = cause.unwrap_or("the response has no text");
-            Err(fail(Exit::Unavailable, format!("{url}: {cause} (status {status})")))
+        if !matches!(status, 429 | 500..) || attempt == MAX_ATTEMPTS {
+            let cause = response.error_message();
+            let cause = cause.unwrap_or_else(|| "the response has no text".to_owned());
+            return Err(fail(Exit::Unavailable, format!("{url}: {cause} (status {status})")));
         }
+        signal::sleep(Duration::from_secs(u64::from(attempt)))?;
+        attempt += 1;
     }
 }
 

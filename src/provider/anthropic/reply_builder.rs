@@ -3,10 +3,9 @@
 use crate::message::{Reply, ToolCall, Usage};
 use crate::provider::finish_reason;
 use crate::provider::reply_source::ReplySource;
-use crate::provider::response::{
-    self, ReplyError, add_call, arguments_from_value, parse_arguments, parse_tokens,
-};
+use crate::provider::response::{add_call, arguments_from_value, parse_arguments, parse_tokens};
 use crate::provider::text_event::{self, Object, Text};
+use crate::provider::wire_format::{ReplyBuilder, ReplyError};
 use crate::provider::{Delta, DeltaSink, Request};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -202,7 +201,7 @@ fn emit_delta(delta: Delta<'_>, on_delta: &mut DeltaSink<'_>) -> Result<(), Repl
     }
 }
 
-impl response::ReplyBuilder for AnthropicReplyBuilder {
+impl ReplyBuilder for AnthropicReplyBuilder {
     fn add_text_event(
         &mut self,
         event: &str,
@@ -344,8 +343,8 @@ mod tests {
     use crate::message::{FinishReason, Reply, Usage};
     use crate::provider::anthropic::AnthropicFormat;
     use crate::provider::quirks::NONE;
-    use crate::provider::response::ReplyError;
     use crate::provider::response::test_support::{self, calls};
+    use crate::provider::wire_format::ReplyError;
     use serde_json::{Value, json};
 
     const ANTHROPIC: AnthropicFormat =

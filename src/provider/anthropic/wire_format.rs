@@ -2,9 +2,8 @@
 
 use super::{AnthropicFormat, reply_builder, request};
 use crate::provider::Request;
-use crate::provider::http_provider::WireFormat;
 use crate::provider::request_body::BodyWriter;
-use crate::provider::response;
+use crate::provider::wire_format::{ReplyBuilder, WireFormat};
 
 impl WireFormat for AnthropicFormat {
     fn path(&self) -> &'static str {
@@ -27,7 +26,7 @@ impl WireFormat for AnthropicFormat {
         request::write_body(request, self, stream, body)
     }
 
-    fn reply_builder(&self, request: &Request<'_>) -> Box<dyn response::ReplyBuilder> {
+    fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder> {
         Box::new(reply_builder::AnthropicReplyBuilder::new(request, self.origin(request.model)))
     }
 }

@@ -5,9 +5,10 @@ use super::reasoning::{REASONING, REASONING_CONTENT, THINKING_CHUNK};
 use crate::message::{FinishReason, Reply, ToolCall, Usage};
 use crate::provider::finish_reason;
 use crate::provider::reply_source::ReplySource;
-use crate::provider::response::{self, ReplyError, parse_tokens};
+use crate::provider::response::{self, parse_tokens};
 use crate::provider::text_event::{self, Object, Text};
 use crate::provider::think_tags::{TextSegment, ThinkTagSplitter};
+use crate::provider::wire_format::{ReplyBuilder, ReplyError};
 use crate::provider::{Delta, DeltaSink, Request};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -328,7 +329,7 @@ impl ReplyText {
     }
 }
 
-impl response::ReplyBuilder for ChatReplyBuilder {
+impl ReplyBuilder for ChatReplyBuilder {
     fn add_text_event(
         &mut self,
         event: &str,
@@ -524,8 +525,8 @@ mod tests {
     use crate::message::{FinishReason, Reply};
     use crate::provider::chat::ChatFormat;
     use crate::provider::quirks::NONE;
-    use crate::provider::response::ReplyError;
     use crate::provider::response::test_support::{self, calls};
+    use crate::provider::wire_format::ReplyError;
     use serde_json::{Value, json};
 
     const CHAT: ChatFormat =

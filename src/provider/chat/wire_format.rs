@@ -2,9 +2,8 @@
 
 use super::{ChatFormat, reply_builder, request};
 use crate::provider::Request;
-use crate::provider::http_provider::WireFormat;
 use crate::provider::request_body::BodyWriter;
-use crate::provider::response;
+use crate::provider::wire_format::{ReplyBuilder, WireFormat};
 
 impl WireFormat for ChatFormat {
     fn path(&self) -> &'static str {
@@ -15,7 +14,7 @@ impl WireFormat for ChatFormat {
         request::write_body(request, self, stream, body)
     }
 
-    fn reply_builder(&self, request: &Request<'_>) -> Box<dyn response::ReplyBuilder> {
+    fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder> {
         Box::new(reply_builder::ChatReplyBuilder::new(request, self))
     }
 }

@@ -6,10 +6,9 @@
 use crate::message::{Reply, ToolCall, Usage};
 use crate::provider::finish_reason;
 use crate::provider::reply_source::ReplySource;
-use crate::provider::response::{
-    self, ReplyError, add_call, arguments_from_value, parse_arguments, parse_tokens,
-};
+use crate::provider::response::{add_call, arguments_from_value, parse_arguments, parse_tokens};
 use crate::provider::text_event::{self, Text};
+use crate::provider::wire_format::{ReplyBuilder, ReplyError};
 use crate::provider::{Delta, DeltaSink, Request};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -265,7 +264,7 @@ impl ResponsesReplyBuilder {
     }
 }
 
-impl response::ReplyBuilder for ResponsesReplyBuilder {
+impl ReplyBuilder for ResponsesReplyBuilder {
     fn add_text_event(
         &mut self,
         event: &str,
@@ -490,9 +489,9 @@ fn parse_usage(value: &Value) -> Usage {
 mod tests {
     use crate::message::{FinishReason, Reply};
     use crate::provider::quirks::NONE;
-    use crate::provider::response::ReplyError;
     use crate::provider::response::test_support::{self, calls};
     use crate::provider::responses::ResponsesFormat;
+    use crate::provider::wire_format::ReplyError;
     use serde_json::{Value, json};
 
     const RESPONSES: ResponsesFormat = ResponsesFormat {

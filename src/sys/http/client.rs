@@ -80,17 +80,6 @@ impl Response {
         with_read_end(end, || self.body.read(buffer))
     }
 
-    /// Reads the rest of the body, at most `limit_bytes` of it. It must be complete at `end`.
-    ///
-    /// # Errors
-    /// As [`Self::read`].
-    pub fn read_to_end(&mut self, limit_bytes: u64, end: Duration) -> std::io::Result<Vec<u8>> {
-        let mut body = Vec::new();
-        let mut rest = (&mut self.body).take(limit_bytes);
-        with_read_end(Some(end), || rest.read_to_end(&mut body))?;
-        Ok(body)
-    }
-
     /// Reads the rest of the body, so that the connection can be reused. If the rest takes longer than `limit`, the
     /// connection is closed instead.
     pub fn drain(mut self, limit: Duration) {
@@ -187,16 +176,6 @@ impl Http {
     /// The timeouts of each exchange.
     pub fn timeouts(&self) -> HttpTimeouts {
         self.timeouts
-    }
-
-    /// Sends `body` as JSON; see [`Http::send`].
-    pub fn post_json(
-        &self,
-        url: &str,
-        headers: &[(String, String)],
-        body: &[u8],
-    ) -> anyhow::Result<Response> {
-        self.send(url, headers, Some(("application/json", body)))
     }
 
     /// Sends a GET request to `url`, as parsed by [`crate::sys::web_url::parse`].

@@ -260,7 +260,7 @@ mod tests {
         });
         check(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n", &|port, end| {
             let sent = client(true).request_until(&url(port), &[], HttpMethod::Get, end);
-            sent.unwrap().read_to_end(u64::MAX, end).unwrap_err().to_string()
+            sent.unwrap().read_body(u64::MAX, Some(end)).unwrap_err().to_string()
         });
     }
 

@@ -16,7 +16,7 @@ use crate::policy::provenance::{AddressTrust, AllowedHosts, ProvenanceTracker};
 use crate::policy::{Policy, PolicyDecision, Refusal};
 use crate::shell_quote::quote;
 use crate::sys::env::Env;
-use crate::sys::http::{Http, HttpTimeouts, Network, Response, SsrfFilter, body_error_message};
+use crate::sys::http::{Http, HttpTimeouts, Network, Response, SsrfFilter};
 use crate::sys::input::image_type;
 use crate::sys::ip_ranges::IpRange;
 use crate::sys::secret::{LazySecret, contains_key};
@@ -24,7 +24,6 @@ use crate::sys::test_dns::TestHosts;
 use crate::sys::{signal, web_url};
 use page_cache::{FetchedContent, PageCache};
 use serde_json::json;
-use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 use url::Url;
@@ -244,9 +243,8 @@ fn read_body(
     }
     let mut bytes = Vec::new();
     let mut read = |bytes: &mut Vec<u8>, limit: usize| {
-        let more = (limit + 1).saturating_sub(bytes.len()) as u64;
-        let read = answer.body.by_ref().take(more).read_to_end(bytes);
-        read.map_err(|error| format!("`{url}`: {}", body_error_message(&error)))
+        let read = answer.read_more(bytes, limit as u64 + 1, None);
+        read.map_err(|error| format!("`{url}`: {error:#}"))
     };
     read(&mut bytes, MAX_TEXT_BYTES)?;
     let mut limit = MAX_TEXT_BYTES;
