@@ -1,9 +1,9 @@
 //! The editor's side of the connection: what is sent to it, and the requests that it has not answered yet.
 
 use crate::json_rpc::{self, ErrorObject};
+use crate::ops::rpc_connection::RpcConnection;
 use crate::sys::signal;
 use crate::sys::sync::IgnorePoison;
-use crate::sys::terminal::Terminal;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Sender};
 
 /// The editor that started this process.
 pub(super) struct EditorClient {
-    terminal: Terminal,
+    pub(super) connection: RpcConnection,
     last_id: AtomicU64,
     pending: Mutex<HashMap<u64, EditorQuestion>>,
 }
@@ -25,16 +25,8 @@ struct EditorQuestion {
 }
 
 impl EditorClient {
-    pub(super) fn new(terminal: Terminal) -> Self {
-        Self { terminal, last_id: AtomicU64::new(0), pending: Mutex::default() }
-    }
-
-    /// Answers the request `id` of the editor.
-    ///
-    /// # Errors
-    /// Standard output fails.
-    pub(super) fn respond(&self, id: &Value, result: Result<Value, ErrorObject>) -> Result<()> {
-        self.send(json_rpc::response(id, result))
+    pub(super) fn new(connection: RpcConnection) -> Self {
+        Self { connection, last_id: AtomicU64::new(0), pending: Mutex::default() }
     }
 
     /// Reports what happens in a session.
@@ -43,7 +35,7 @@ impl EditorClient {
     /// Standard output fails.
     pub(super) fn update(&self, session: &str, update: &Value) -> Result<()> {
         let params = json!({ "sessionId": session, "update": update });
-        self.send(json_rpc::notification("session/update", &params))
+        self.connection.notify("session/update", &params)
     }
 
     /// Sends a request about `session`, and waits for its result. `None` if the editor refuses, if the turn of the session is
@@ -54,7 +46,7 @@ impl EditorClient {
         let session = session.to_owned();
         let waiting = EditorQuestion { session, answer };
         self.pending.lock().ignore_poison().insert(id, waiting);
-        let sent = self.send(json_rpc::request(id, method, params));
+        let sent = self.connection.request(id, method, params);
         // After a cancellation, an editor need not answer.
         if sent.is_err() || signal::check().is_err() {
             self.pending.lock().ignore_poison().remove(&id);
@@ -76,11 +68,5 @@ impl EditorClient {
     pub(super) fn stop_waiting(&self, session: Option<&str>) {
         let mut pending = self.pending.lock().ignore_poison();
         pending.retain(|_, waiting| session.is_some_and(|session| waiting.session != session));
-    }
-
-    fn send(&self, message: Vec<u8>) -> Result<()> {
-        let mut line = String::from_utf8(message)?;
-        line.push('\n');
-        self.terminal.print_json_text(&line)
     }
 }

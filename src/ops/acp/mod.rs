@@ -12,13 +12,14 @@ mod updates;
 
 use crate::error::{Exit, hint_for};
 use crate::event::{Event, StopReason};
-use crate::json_rpc::{self, ErrorObject, RpcMessage};
+use crate::json_rpc::{ErrorObject, RpcMessage};
 use crate::message::user_text::UserText;
 use crate::ops::agent_turn::{self, TurnOutcome, origin::InteractiveContext};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::permissions;
 use crate::ops::profiles;
+use crate::ops::rpc_connection::RpcConnection;
 use crate::options::turn::TurnOptions;
 use crate::policy::profile::ProfileKind;
 use crate::session::Session;
@@ -28,7 +29,6 @@ use crate::sys::cancel::{self, CancelToken};
 use crate::sys::paths::PathResolver;
 use crate::sys::secret::{LazySecret, random_hex};
 use crate::sys::signal;
-use crate::sys::stdin_lines::StdinLines;
 use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
 use client::EditorClient;
@@ -61,11 +61,12 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
     let server = AcpServer {
         ctx,
         options,
-        client: Arc::new(EditorClient::new(ctx.terminal)),
+        client: Arc::new(EditorClient::new(RpcConnection::new(ctx.terminal))),
         sessions: Mutex::default(),
     };
     let read = thread::scope(|scope| {
-        let read = server.read_all(scope);
+        let connection = server.client.connection;
+        let read = connection.read_all(&mut |message| server.accept(scope, message));
         for session in server.sessions.lock().ignore_poison().values() {
             session.cancel();
         }
@@ -85,42 +86,24 @@ struct AcpServer<'a> {
 }
 
 impl<'a> AcpServer<'a> {
-    /// Reads messages until the input ends.
-    fn read_all<'s>(&'s self, scope: &'s Scope<'s, '_>) -> Result<()> {
-        let mut lines = StdinLines::open();
-        while let Some(line) = lines.next_line()? {
-            let line = match line {
-                Ok(line) if line.trim_ascii().is_empty() => continue,
-                Ok(line) => line,
-                Err(reason) => {
-                    let error = ErrorObject::parse_error(reason);
-                    self.client.respond(&Value::Null, Err(error))?;
-                    continue;
-                }
-            };
-            match json_rpc::parse(&line) {
-                Some(RpcMessage::Request { id, method, params }) => {
-                    if method == "session/prompt" {
-                        self.begin_turn(scope, id, &params)?;
-                        continue;
-                    }
-                    let answer = self.answer(&method, &params);
-                    self.client.respond(&id, answer)?;
-                }
-                Some(RpcMessage::Notification { method, params }) => {
-                    if method == "session/cancel"
-                        && let Ok(session) = self.session(&params)
-                    {
-                        session.cancel();
-                        self.client.stop_waiting(Some(&session.key));
-                    }
-                }
-                Some(RpcMessage::Response { id, result }) => self.client.accept_answer(&id, result),
-                None => {
-                    let error = ErrorObject::parse_error("no JSON-RPC 2.0 message");
-                    self.client.respond(&Value::Null, Err(error))?;
+    /// Does what a message of the editor asks for.
+    fn accept<'s>(&'s self, scope: &'s Scope<'s, '_>, message: RpcMessage) -> Result<()> {
+        match message {
+            RpcMessage::Request { id, method, params } if method == "session/prompt" => {
+                self.begin_turn(scope, id, &params)?;
+            }
+            RpcMessage::Request { id, method, params } => {
+                self.client.connection.respond(&id, self.answer(&method, &params))?;
+            }
+            RpcMessage::Notification { method, params } => {
+                if method == "session/cancel"
+                    && let Ok(session) = self.session(&params)
+                {
+                    session.cancel();
+                    self.client.stop_waiting(Some(&session.key));
                 }
             }
+            RpcMessage::Response { id, result } => self.client.accept_answer(&id, result),
         }
         Ok(())
     }
@@ -308,7 +291,7 @@ impl<'a> AcpServer<'a> {
             Ok((session, prompt, token))
         });
         match begun {
-            Err(error) => self.client.respond(&id, Err(error)),
+            Err(error) => self.client.connection.respond(&id, Err(error)),
             Ok((session, prompt, token)) => {
                 scope.spawn(move || {
                     let answer = cancel::scope(Some(Arc::clone(&token)), || {
@@ -316,7 +299,7 @@ impl<'a> AcpServer<'a> {
                     });
                     session.state().running = None;
                     // If standard output fails, the reader sees it too.
-                    drop(self.client.respond(&id, answer));
+                    drop(self.client.connection.respond(&id, answer));
                 });
                 Ok(())
             }

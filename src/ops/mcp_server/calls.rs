@@ -223,6 +223,6 @@ fn report_progress(
     for (number, step) in steps.into_iter().enumerate() {
         let params = json!({ "progressToken": token, "progress": number + 1, "message": step });
         // A client that is gone is noticed by the reader.
-        drop(server.notify("notifications/progress", &params));
+        drop(server.connection.notify("notifications/progress", &params));
     }
 }

@@ -9,18 +9,19 @@ mod resources;
 mod served_client;
 
 use crate::error::Exit;
-use crate::json_rpc::{self, ErrorObject, RpcMessage};
+use crate::json_rpc::{ErrorObject, RpcMessage};
 use crate::message::Origin;
 use crate::ops::context::Context;
+use crate::ops::rpc_connection::RpcConnection;
 use crate::ops::turn_setup;
 use crate::options::turn::TurnOptions;
 use crate::sys::cancel::CancelToken;
 use crate::sys::signal;
-use crate::sys::stdin_lines::StdinLines;
 use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value, json};
 use served_client::ServedClient;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 
@@ -45,6 +46,8 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
     shared.provenance.raise(Origin::Project, "text of a program");
     let server = ServedClient {
         ctx,
+        connection: RpcConnection::new(ctx.terminal),
+        is_initialized: AtomicBool::new(false),
         options,
         tools: calls::offered_tools(&setup, &options.grants),
         setup,
@@ -52,7 +55,7 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
         running: Mutex::default(),
     };
     let served = thread::scope(|scope| {
-        let served = server.read_all(scope);
+        let served = server.connection.read_all(&mut |message| server.accept(scope, message));
         // The client is gone: no program waits for what still runs.
         for token in server.running.lock().ignore_poison().values() {
             token.cancel();
@@ -64,55 +67,41 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
 }
 
 impl ServedClient<'_> {
-    /// Reads and answers messages until the input ends.
-    fn read_all<'scope>(&'scope self, scope: &'scope thread::Scope<'scope, '_>) -> Result<()> {
-        let mut reader = StdinLines::open();
-        let mut is_initialized = false;
-        while let Some(line) = reader.next_line()? {
-            let line = match line {
-                Ok(line) if line.trim_ascii().is_empty() => continue,
-                Ok(line) => line,
-                Err(reason) => {
-                    self.respond(&Value::Null, Err(ErrorObject::parse_error(reason)))?;
-                    continue;
-                }
-            };
-            match json_rpc::parse(&line) {
-                None => {
-                    let error = ErrorObject::parse_error("the line is not a JSON-RPC message");
-                    self.respond(&Value::Null, Err(error))?;
-                }
-                Some(RpcMessage::Notification { method, params }) => {
-                    if method == "notifications/cancelled" {
-                        self.cancel(&params);
-                    }
-                }
-                // No request is sent to the client.
-                Some(RpcMessage::Response { .. }) => {}
-                Some(RpcMessage::Request { id, method, params }) => {
-                    let is_early =
-                        !is_initialized && !["initialize", "ping"].contains(&method.as_str());
-                    is_initialized |= method == "initialize";
-                    if is_early {
-                        let error =
-                            ErrorObject::invalid_request("the first request is `initialize`");
-                        self.respond(&id, Err(error))?;
-                    } else if method == "tools/call" {
-                        self.start_call(scope, id, params)?;
-                    } else {
-                        self.respond(&id, self.answer(&method, &params))?;
-                    }
-                }
+    /// Does what a message of the client asks for.
+    fn accept<'scope>(
+        &'scope self,
+        scope: &'scope thread::Scope<'scope, '_>,
+        message: RpcMessage,
+    ) -> Result<()> {
+        match message {
+            RpcMessage::Notification { method, params } if method == "notifications/cancelled" => {
+                self.cancel(&params);
+                Ok(())
             }
+            // No request is sent to the client, so it has nothing to respond to.
+            RpcMessage::Notification { .. } | RpcMessage::Response { .. } => Ok(()),
+            RpcMessage::Request { id, method, params } => match method.as_str() {
+                "tools/call" if self.is_initialized() => self.start_call(scope, id, params),
+                _ => self.connection.respond(&id, self.answer(&method, &params)),
+            },
         }
-        Ok(())
+    }
+
+    fn is_initialized(&self) -> bool {
+        self.is_initialized.load(Ordering::SeqCst)
     }
 
     /// The answer to a request that takes no time.
     fn answer(&self, method: &str, params: &Map<String, Value>) -> Result<Value, ErrorObject> {
         match method {
-            "initialize" => Ok(initialize(params)),
+            "initialize" => {
+                self.is_initialized.store(true, Ordering::SeqCst);
+                Ok(initialize(params))
+            }
             "ping" => Ok(json!({})),
+            _ if !self.is_initialized() => {
+                Err(ErrorObject::invalid_request("the first request is `initialize`"))
+            }
             "tools/list" => Ok(json!({ "tools": calls::list(self) })),
             "resources/list" => Ok(json!({ "resources": resources::list(self)? })),
             "resources/templates/list" => {
@@ -142,7 +131,7 @@ impl ServedClient<'_> {
         };
         if !is_new {
             let error = ErrorObject::invalid_request("a request with this id is still running");
-            return self.respond(&id, Err(error));
+            return self.connection.respond(&id, Err(error));
         }
         scope.spawn(move || {
             let result = crate::sys::cancel::scope(Some(Arc::clone(&token)), || {
@@ -151,7 +140,7 @@ impl ServedClient<'_> {
             self.running.lock().ignore_poison().remove(&key);
             // A cancelled request has no answer. If the answer cannot be written, the client is gone, which the reader sees.
             if !token.is_cancelled() {
-                drop(self.respond(&id, result));
+                drop(self.connection.respond(&id, result));
             }
         });
         Ok(())
