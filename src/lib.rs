@@ -47,6 +47,7 @@
 //! | [`provider`] | one trait, one folder per wire format, wrappers (retry, fallback, budget …), the table of providers |
 //! | [`tool`] | one trait, the toolbox, one file per tool |
 //! | [`mcp`] | the MCP client: servers, their tools, pins and cached offers |
+//! | [`auth`] | logins: requests to login servers, the device flow, token files that are renewed under a lock |
 //! | [`session`] | the conversation log: open, lock, repair, append |
 //! | [`memory`] | what outlasts a conversation: the memory, its history, its versions |
 //! | [`channel`] | chat channels: inbound and outbound messages, the inbox, access; one file per service |
@@ -74,7 +75,7 @@
 //! main → lib → command → repl → ops → { guard, report, answer_schema } → turn → { session, provider, tool → mcp } → event → message
 //!
 //! ops also uses               options, memory, channel, cron, attach, undo, skill, trust, ledger, workspace, settings, policy, history, prompt
-//! tools use                   attach, skill, undo and policy; the MCP client uses settings; providers use the ledger
+//! tools use                   attach, skill, undo and policy; the MCP client uses settings and auth; providers use the ledger and auth
 //! everything may use          sys, error, diff, format, json_rpc, line_search, markdown, patch, shell_quote, terminal_text
 //! ```
 //!
@@ -145,6 +146,7 @@ compile_error!("the tests need a feature: cargo test --locked --features test-ho
 
 pub mod answer_schema;
 pub mod attach;
+pub mod auth;
 pub mod channel;
 pub mod cli;
 pub mod command;

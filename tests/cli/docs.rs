@@ -74,8 +74,8 @@ fn files_are_at_the_documented_paths() {
     let flags = ["--provider", "ollama", "--model", "m", "--yes"];
     let ran = story.run(["onboard"].into_iter().chain(flags));
     ran.error_text();
-    for name in ["mcp-SERVER.json", "mcp-SERVER.json.lock"] {
-        // The stories of `mcp_login` make them.
+    for name in ["mcp-SERVER.json", "mcp-SERVER.json.lock", "github-copilot.json.lock"] {
+        // The stories of `mcp_login` make the first; locks are removed after use.
         crate::story::write(&story.home().join(".nanobot/auth").join(name), b"");
     }
     let skill = story.workspace().join("skills/NAME/SKILL.md");

@@ -422,7 +422,7 @@ fn a_person_logs_in_once_and_runs_use_and_renew_the_tokens() {
     assert!(!text.contains("renewal-secret"), "{text}");
     ran.code();
     story.run(["mcp", "logout", "far"]).stdout("logged out of `far`\n");
-    story.run(CALL).status(78).stderr_has("there is no login: `nanobot mcp login far`");
+    story.run(CALL).status(78).stderr_has("not logged in to `far`: `nanobot mcp login far`");
     story.run(["mcp", "logout", "far"]).status(66).stderr_has("there is no login to `far`");
 }
 
@@ -596,7 +596,7 @@ fn a_program_logs_in_with_an_rsa_key() {
     }
     server.0.lock().unwrap().public_key = Some(story.dir().join("key.pub"));
     let login = |file: &str| story.run([&CLIENT_LOGIN[..], &["--client-key", file]].concat());
-    login("other.pem").status(77).stderr_has("refused (status 401)");
+    login("other.pem").status(77).stderr_has("rejected the request to issue a token");
     assert!(!login_path(&story).exists());
     login("key.pem").stdout("logged in to `far`\n");
     story.run(CALL).stdout("seen\n");

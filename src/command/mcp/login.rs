@@ -6,7 +6,7 @@ use crate::mcp::oauth::client_credentials;
 use crate::mcp::oauth::discovery::discover;
 use crate::mcp::oauth::flow::PendingLogin;
 use crate::mcp::oauth::token_request::{ClientSecret, RegisteredClient};
-use crate::mcp::oauth::token_store::LoginFile;
+use crate::mcp::oauth::token_store::{login_file, login_server};
 use crate::ops::context::Context;
 use crate::settings::Config;
 use crate::settings::servers::{McpServer, ServerTransport};
@@ -50,24 +50,22 @@ pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let http = Http::new(TIMEOUTS, *offline, &settings.network);
     let clock = Clock::from_env(&ctx.env)?;
     let discover = || discover(&http, &url).with_context(|| format!("MCP server `{server}`"));
+    let file = login_file(&ctx.paths.auth(), server);
+    let login_server = login_server(&http, &clock, file.login_command());
     let login = match client {
         Some(client) if *is_client_login => {
-            let parts = (&http, &clock);
-            client_credentials::log_in(parts, &discover()?, client, scope.clone(), &url)?
+            client_credentials::log_in(&login_server, &discover()?, client, scope.clone(), &url)?
         }
         client => {
             let listener = RedirectListener::open().context("listen for the browser's redirect")?;
             let address = listener.url().to_owned();
-            let login = PendingLogin::begin(&http, discover()?, client, scope.clone(), &address)?;
+            let (found, scope) = (discover()?, scope.clone());
+            let login = PendingLogin::begin(&login_server, found, client, scope, &address)?;
             let query = redirect_query(ctx, &login, &listener, *paste)?;
-            login.finish(&http, &clock, &url, &query)?
+            login.finish(&login_server, &url, &query)?
         }
     };
-    let file = LoginFile::new(&ctx.paths.auth(), server);
-    let lock = file.lock(&clock)?;
-    let written = file.write(&login);
-    lock.remove()?;
-    written?;
+    file.write(&login, &clock)?;
     Config::change(&ctx.paths.config, |config| {
         config.set(&["tools", "mcpServers", server, "auth"], &json!("oauth"))
     })?;
@@ -138,7 +136,7 @@ fn redirect_query(
 /// Runs `nanobot mcp logout`.
 pub(super) fn log_out(ctx: &Context, server: &str) -> Result<Exit> {
     let clock = Clock::from_env(&ctx.env)?;
-    let removed = LoginFile::new(&ctx.paths.auth(), server).remove(&clock)?;
+    let removed = login_file(&ctx.paths.auth(), server).remove(&clock)?;
     if !removed {
         let cause = format!("there is no login to `{}`", sanitize(server));
         return Err(fail_with_hint(Exit::NoInput, cause, "nanobot mcp list"));

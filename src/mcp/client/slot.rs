@@ -13,7 +13,7 @@ use super::reply::Wait;
 use super::sse::SseTransport;
 use super::stdio::RunningPrograms;
 use crate::mcp::oauth::renewal::ServerTokens;
-use crate::mcp::oauth::token_store::LoginFile;
+use crate::mcp::oauth::token_store::login_file;
 use crate::mcp::protocol::{McpError, ServerAnswer, ServerFeatures};
 use crate::settings::servers::{McpServer, RemoteEndpoint, SamplingMode, ServerTransport};
 use crate::sys::clock::Clock;
@@ -219,7 +219,7 @@ impl ConnectionSlot {
         }
         let clock = Clock::from_env(&config.env);
         let clock = clock.map_err(|error| McpError::Unusable(error.to_string()))?;
-        let file = LoginFile::new(&config.paths.auth(), &self.server.name);
+        let file = login_file(&config.paths.auth(), &self.server.name);
         Ok(Some(ServerTokens::new(file, &remote.url, &clock)))
     }
 

@@ -4,8 +4,7 @@
 use super::discovery::AuthorizationServer;
 use super::token_request::{RegisteredClient, request_token};
 use super::token_store::ServerLogin;
-use crate::sys::clock::Clock;
-use crate::sys::http::Http;
+use crate::auth::login_server::LoginServer;
 use anyhow::Result;
 
 /// Logs in as `client`. `scope` replaces what the server asks for; `url` is the address of the MCP server.
@@ -13,7 +12,7 @@ use anyhow::Result;
 /// # Errors
 /// Status 77 if the authorization server refuses, 69 if it does not answer.
 pub fn log_in(
-    (http, clock): (&Http, &Clock),
+    login_server: &LoginServer<'_>,
     server: &AuthorizationServer,
     client: RegisteredClient,
     scope: Option<String>,
@@ -22,8 +21,8 @@ pub fn log_in(
     let client = client.into_client(server);
     let scope = scope.or_else(|| server.scope.clone());
     let grant = client_grant(&server.resource, scope.as_deref());
-    let tokens = request_token(http, clock, &server.token_endpoint, &client, &grant)?;
-    let login = ServerLogin::new(url, server, client, tokens, clock);
+    let tokens = request_token(login_server, &server.token_endpoint, &client, &grant)?;
+    let login = ServerLogin::new(url, server, client, tokens, login_server.clock);
     Ok(ServerLogin { scope: login.scope.clone().or(scope), is_client_login: true, ..login })
 }
 

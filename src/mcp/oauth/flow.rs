@@ -2,13 +2,14 @@
 //! the person types the address that it was sent to.
 
 use super::discovery::AuthorizationServer;
-use super::token_request::{OAuthClient, RegisteredClient, register_client, request_token};
+use super::token_request::{
+    OAuthClient, RegisteredClient, default_method, register_client, request_token,
+};
 use super::token_store::ServerLogin;
+use crate::auth::login_server::{LoginServer, encode_form};
 use crate::error::{Exit, fail};
-use crate::sys::clock::Clock;
-use crate::sys::http::Http;
+use crate::sys::http::shown_message;
 use crate::sys::secret::random_hex;
-use crate::sys::web_url::percent_encode;
 use anyhow::{Context, Result};
 use base64::Engine;
 use serde_json::json;
@@ -30,7 +31,7 @@ impl PendingLogin {
     /// # Errors
     /// Status 78 if the server registers no clients, 77 if it refuses.
     pub fn begin(
-        http: &Http,
+        login_server: &LoginServer<'_>,
         server: AuthorizationServer,
         client: Option<RegisteredClient>,
         scope: Option<String>,
@@ -40,19 +41,16 @@ impl PendingLogin {
         let client = match (client, &server.registration_endpoint) {
             (Some(client), _) => client.into_client(&server),
             (None, Some(endpoint)) => {
-                let is_supported =
-                    |method: &str| server.token_auth_methods.iter().any(|it| it == method);
-                let method = match server.token_auth_methods.is_empty() || is_supported("none") {
-                    true => "none",
-                    false if is_supported("client_secret_basic") => "client_secret_basic",
-                    false => "client_secret_post",
-                };
+                let supported = &server.token_auth_methods;
+                let may_be_public =
+                    supported.is_empty() || supported.iter().any(|method| method == "none");
+                let method = default_method(!may_be_public, supported);
                 let metadata = json!({
                     "client_name": "nanobot", "redirect_uris": [redirect_url], "token_endpoint_auth_method": method,
                     "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"],
                     "scope": scope.as_ref().or(server.scope.as_ref()),
                 });
-                register_client(http, &server.issuer, endpoint, &without_nulls(metadata))?
+                register_client(login_server, &server.issuer, endpoint, &without_nulls(metadata))?
             }
             (None, None) => {
                 let cause = format!(
@@ -91,12 +89,8 @@ impl PendingLogin {
             ("resource", &self.server.resource),
         ];
         fields.extend(self.scope.as_deref().map(|scope| ("scope", scope)));
-        let query: Vec<String> = fields
-            .iter()
-            .map(|(name, value)| format!("{name}={}", percent_encode(value)))
-            .collect();
         let before = url.query().map(|query| format!("{query}&")).unwrap_or_default();
-        url.set_query(Some(&format!("{before}{}", query.join("&"))));
+        url.set_query(Some(&format!("{before}{}", encode_form(&fields))));
         Ok(url.into())
     }
 
@@ -104,7 +98,12 @@ impl PendingLogin {
     ///
     /// # Errors
     /// Status 77 if the person or the server refused, or the redirect is not the answer to this login.
-    pub fn finish(self, http: &Http, clock: &Clock, url: &str, query: &str) -> Result<ServerLogin> {
+    pub fn finish(
+        self,
+        login_server: &LoginServer<'_>,
+        url: &str,
+        query: &str,
+    ) -> Result<ServerLogin> {
         let query = query.split_once('?').map_or(query.trim(), |(_, query)| query.trim());
         let field = |name: &str| {
             let mut fields = form_urlencoded::parse(query.as_bytes());
@@ -121,10 +120,8 @@ impl PendingLogin {
             return Err(refused("the redirect is from another authorization server"));
         }
         if let Some(error) = field("error") {
-            let words = field("error_description").unwrap_or(error);
-            let words: String =
-                words.chars().filter(|letter| !letter.is_control()).take(200).collect();
-            return Err(refused(&words));
+            let cause = field("error_description").unwrap_or(error);
+            return Err(refused(&shown_message(&cause)));
         }
         let code = field("code").ok_or_else(|| refused("the redirect has no code"))?;
         let grant = [
@@ -134,10 +131,11 @@ impl PendingLogin {
             ("code_verifier", &self.verifier),
             ("resource", &self.server.resource),
         ];
-        let tokens = request_token(http, clock, &self.server.token_endpoint, &self.client, &grant)?;
+        let endpoint = &self.server.token_endpoint;
+        let tokens = request_token(login_server, endpoint, &self.client, &grant)?;
         Ok(ServerLogin {
             scope: tokens.scope.clone().or(self.scope),
-            ..ServerLogin::new(url, &self.server, self.client, tokens, clock)
+            ..ServerLogin::new(url, &self.server, self.client, tokens, login_server.clock)
         })
     }
 }

@@ -2,8 +2,9 @@
 
 use super::client_credentials::client_grant;
 use super::token_request::{OAuthClient, request_token};
-use super::token_store::{LoginFile, ServerLogin};
-use crate::error::{Exit, exit_for, fail_with_hint};
+use super::token_store::{ServerLogin, login_server};
+use crate::auth::token_file::TokenFile;
+use crate::error::{Exit, exit_for};
 use crate::sys::clock::Clock;
 use crate::sys::http::Http;
 use crate::sys::sync::IgnorePoison;
@@ -15,7 +16,7 @@ const RENEWAL_MARGIN_SECS: i64 = 60;
 
 /// The login to a server that a run uses.
 pub struct ServerTokens {
-    file: LoginFile,
+    file: TokenFile<ServerLogin>,
     /// The address of the server.
     url: String,
     clock: Clock,
@@ -24,7 +25,7 @@ pub struct ServerTokens {
 
 impl ServerTokens {
     /// Uses the login in `file` for the server at `url`.
-    pub fn new(file: LoginFile, url: &str, clock: &Clock) -> Self {
+    pub fn new(file: TokenFile<ServerLogin>, url: &str, clock: &Clock) -> Self {
         Self { file, url: url.to_owned(), clock: clock.clone(), current: Mutex::default() }
     }
 
@@ -34,16 +35,18 @@ impl ServerTokens {
     /// Status 78 if there is no login, or it has ended for good; the errors of the renewal.
     pub fn token(&self, http: &Http) -> Result<String> {
         let mut current = self.current.lock().ignore_poison();
-        if current.is_none() {
-            *current = Some(self.read()?);
-        }
-        let login = current.take().ok_or_else(|| self.missing("there is no login"))?;
-        let login = if self.is_ending(&login) && login.is_renewable() {
-            self.renew(http, &login.access_token)?
-        } else {
-            login
+        let mut login = match current.take() {
+            Some(login) => login,
+            None => {
+                let login = self.file.require()?;
+                self.check_address(&login)?;
+                login
+            }
         };
-        let token = login.access_token.clone();
+        if self.is_ending(&login) && login.is_renewable() {
+            login = self.renew(http, login.access_token.expose())?;
+        }
+        let token = login.access_token.expose().to_owned();
         *current = Some(login);
         Ok(token)
     }
@@ -59,17 +62,16 @@ impl ServerTokens {
     }
 
     /// The command that logs in anew.
-    pub fn login_command(&self) -> String {
+    pub fn login_command(&self) -> &str {
         self.file.login_command()
     }
 
-    fn read(&self) -> Result<ServerLogin> {
-        let login = self.file.read()?.ok_or_else(|| self.missing("there is no login"))?;
-        // A token never goes to another address than the one that it was made for.
+    /// A token never goes to another address than the one that it was made for.
+    fn check_address(&self, login: &ServerLogin) -> Result<()> {
         if login.url == self.url {
-            Ok(login)
+            Ok(())
         } else {
-            Err(self.missing("the login is for another address"))
+            Err(self.file.unusable("the login is for another address"))
         }
     }
 
@@ -80,50 +82,35 @@ impl ServerTokens {
 
     /// Renews the login, unless another process has replaced `token` meanwhile.
     fn renew(&self, http: &Http, token: &str) -> Result<ServerLogin> {
-        let lock = self.file.lock(&self.clock)?;
-        let renewed = self.renew_locked(http, token);
-        lock.remove()?;
-        renewed
-    }
-
-    fn renew_locked(&self, http: &Http, token: &str) -> Result<ServerLogin> {
-        let mut login = self.read()?;
-        if login.access_token != token && !self.is_ending(&login) {
-            return Ok(login);
-        }
-        if !login.is_renewable() {
-            return Err(self.missing("the login has ended"));
-        }
-        let client = OAuthClient {
-            id: login.client_id.clone(),
-            secret: login.client_secret.clone(),
-            auth_method: login.token_auth_method.clone(),
-            issuer: login.issuer.clone(),
-        };
-        let asked = match &login.refresh_token {
-            Some(refresh_token) if !login.is_client_login => {
-                let grant = [
+        self.file.renew(&self.clock, |login| {
+            self.check_address(login)?;
+            if login.access_token.expose() != token && !self.is_ending(login) {
+                return Ok(None);
+            }
+            if !login.is_renewable() {
+                return Err(self.file.unusable("the login has ended"));
+            }
+            let grant = match &login.refresh_token {
+                Some(refresh_token) if !login.is_client_login => vec![
                     ("grant_type", "refresh_token"),
-                    ("refresh_token", refresh_token),
+                    ("refresh_token", refresh_token.expose()),
                     ("resource", &login.resource),
-                ];
-                request_token(http, &self.clock, &login.token_endpoint, &client, &grant)
-            }
-            _ => {
-                let grant = client_grant(&login.resource, login.scope.as_deref());
-                request_token(http, &self.clock, &login.token_endpoint, &client, &grant)
-            }
-        };
-        let tokens = asked.map_err(|error| match exit_for(&error) {
-            Exit::Refused => self.missing("the login has ended"),
-            _ => error,
-        })?;
-        login.set_tokens(tokens, &self.clock);
-        self.file.write(&login)?;
-        Ok(login)
-    }
-
-    fn missing(&self, cause: &str) -> anyhow::Error {
-        fail_with_hint(Exit::Config, cause, self.file.login_command())
+                ],
+                _ => client_grant(&login.resource, login.scope.as_deref()),
+            };
+            let client = OAuthClient {
+                id: login.client_id.clone(),
+                secret: login.client_secret.clone(),
+                auth_method: login.token_auth_method.clone(),
+                issuer: login.issuer.clone(),
+            };
+            let server = login_server(http, &self.clock, self.file.login_command());
+            let tokens = request_token(&server, &login.token_endpoint, &client, &grant);
+            let tokens = tokens.map_err(|error| match exit_for(&error) {
+                Exit::Refused => self.file.unusable("the login has ended"),
+                _ => error,
+            })?;
+            Ok(Some(login.with_tokens(tokens, &self.clock)))
+        })
     }
 }

@@ -1,19 +1,13 @@
-//! Stores the logins to MCP servers: one file per server, readable by its owner only, replaced atomically and under a lock.
+//! Logins to MCP servers, as they are stored: one file per server.
 
 use super::discovery::AuthorizationServer;
 use super::token_request::{OAuthClient, TokenResponse};
-use crate::error::{Exit, fail_with_hint};
+use crate::auth::login_server::LoginServer;
+use crate::auth::token_file::{LoginSecret, TokenFile};
 use crate::sys::clock::Clock;
-use crate::sys::durable_file;
-use crate::sys::file_lock::FileLock;
-use crate::sys::secret::{self, Secret};
-use anyhow::{Context, Result};
+use crate::sys::http::Http;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// Timeout for another process that renews the login, which takes one exchange with a server.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+use std::path::Path;
 
 /// A login to a server, as it is stored.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -26,7 +20,7 @@ pub struct ServerLogin {
     pub client_id: String,
     /// The secret of the client, or its private key in PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client_secret: Option<String>,
+    pub client_secret: Option<LoginSecret>,
     /// The way in which the client authenticates at the token endpoint.
     pub token_auth_method: String,
     /// The authorization server's name for itself.
@@ -35,9 +29,9 @@ pub struct ServerLogin {
     /// True if the login is the client's own (client credentials), so that it can ask for new tokens at any time.
     #[serde(default)]
     pub is_client_login: bool,
-    pub access_token: String,
+    pub access_token: LoginSecret,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refresh_token: Option<String>,
+    pub refresh_token: Option<LoginSecret>,
     /// The end of the access token in Unix seconds, if the server told it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<i64>,
@@ -54,7 +48,8 @@ impl ServerLogin {
         tokens: TokenResponse,
         clock: &Clock,
     ) -> Self {
-        let mut login = Self {
+        let now = clock.timestamp().as_second();
+        Self {
             url: url.to_owned(),
             token_endpoint: server.token_endpoint.clone(),
             resource: server.resource.clone(),
@@ -63,27 +58,23 @@ impl ServerLogin {
             token_auth_method: client.auth_method,
             issuer: client.issuer,
             is_client_login: false,
-            access_token: String::new(),
-            refresh_token: None,
-            expires_at: None,
-            scope: None,
-        };
-        login.set_tokens(tokens, clock);
-        login
+            access_token: tokens.access_token,
+            refresh_token: tokens.refresh_token,
+            expires_at: tokens.expires_in.map(|seconds| now.saturating_add(seconds)),
+            scope: tokens.scope,
+        }
     }
 
-    /// Replaces the tokens. What the server does not name stays as it is.
-    pub(super) fn set_tokens(&mut self, tokens: TokenResponse, clock: &Clock) {
-        for text in
-            [Some(&tokens.access_token), tokens.refresh_token.as_ref()].into_iter().flatten()
-        {
-            secret::register(&Secret::new(text.as_str()));
-        }
+    /// The login with new tokens. What the server does not name stays as it is.
+    pub(super) fn with_tokens(&self, tokens: TokenResponse, clock: &Clock) -> Self {
         let now = clock.timestamp().as_second();
-        self.access_token = tokens.access_token;
-        self.refresh_token = tokens.refresh_token.or_else(|| self.refresh_token.take());
-        self.expires_at = tokens.expires_in.map(|seconds| now.saturating_add(seconds));
-        self.scope = tokens.scope.or_else(|| self.scope.take());
+        Self {
+            access_token: tokens.access_token,
+            refresh_token: tokens.refresh_token.or_else(|| self.refresh_token.clone()),
+            expires_at: tokens.expires_in.map(|seconds| now.saturating_add(seconds)),
+            scope: tokens.scope.or_else(|| self.scope.clone()),
+            ..self.clone()
+        }
     }
 
     /// True if there is a way to new tokens.
@@ -92,92 +83,20 @@ impl ServerLogin {
     }
 }
 
-/// The place of one server's login.
-#[derive(Clone, Debug)]
-pub struct LoginFile {
-    path: PathBuf,
-    server: String,
+/// The file of the login to the server called `server`, in `auth_dir`, the directory of logins.
+pub fn login_file(auth_dir: &Path, server: &str) -> TokenFile<ServerLogin> {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    let name = if server.chars().all(is_plain) {
+        server.to_owned()
+    } else {
+        crate::sys::digest::digest(server.as_bytes())
+    };
+    let login_command = format!("nanobot mcp login {server}");
+    TokenFile::new(auth_dir, &format!("mcp-{name}"), &format!("`{server}`"), login_command)
 }
 
-impl LoginFile {
-    /// The login of the server called `server` in `auth_dir`, the directory of logins.
-    pub fn new(auth_dir: &Path, server: &str) -> Self {
-        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
-        let name = if server.chars().all(is_plain) {
-            server.to_owned()
-        } else {
-            crate::sys::digest::digest(server.as_bytes())
-        };
-        Self { path: auth_dir.join(format!("mcp-{name}.json")), server: server.to_owned() }
-    }
-
-    /// The command that logs in.
-    pub fn login_command(&self) -> String {
-        format!("nanobot mcp login {}", self.server)
-    }
-
-    /// Reads the login; `None` if there is none.
-    ///
-    /// # Errors
-    /// Status 78 if the file is no login. The error does not quote its content.
-    pub fn read(&self) -> Result<Option<ServerLogin>> {
-        let Some(bytes) = durable_file::read(&self.path)? else {
-            return Ok(None);
-        };
-        let login: ServerLogin = serde_json::from_slice(&bytes).map_err(|error| {
-            let cause = format!(
-                "the login in `{}` cannot be used: line {}",
-                self.path.display(),
-                error.line()
-            );
-            fail_with_hint(Exit::Config, cause, self.login_command())
-        })?;
-        let secrets =
-            [Some(&login.access_token), login.refresh_token.as_ref(), login.client_secret.as_ref()];
-        for text in secrets.into_iter().flatten() {
-            secret::register(&Secret::new(text.as_str()));
-        }
-        Ok(Some(login))
-    }
-
-    /// Stores `login`. The caller holds the lock.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn write(&self, login: &ServerLogin) -> Result<()> {
-        let mut bytes = serde_json::to_vec_pretty(login).context("serialize the login")?;
-        bytes.push(b'\n');
-        durable_file::replace(&self.path, &bytes)
-    }
-
-    /// Removes the login. Returns true if there was one.
-    ///
-    /// # Errors
-    /// The file cannot be removed.
-    pub fn remove(&self, clock: &Clock) -> Result<bool> {
-        if !self.path.exists() {
-            return Ok(false);
-        }
-        // A concurrent renewal would write the file again.
-        let lock = self.lock(clock)?;
-        let there = self.path.exists();
-        if there {
-            std::fs::remove_file(&self.path)
-                .with_context(|| format!("remove `{}`", self.path.display()))?;
-        }
-        lock.remove()?;
-        Ok(there)
-    }
-
-    /// Locks the login against changes, waiting for other holders.
-    ///
-    /// # Errors
-    /// Status 75 if the lock is not released in time.
-    pub fn lock(&self, clock: &Clock) -> Result<FileLock> {
-        let dir = self.path.parent().context("the login has no directory")?;
-        durable_file::create_dir(dir)?;
-        let path = self.path.with_extension("json.lock");
-        let subject = format!("the login to `{}`", self.server);
-        FileLock::acquire(&path, &subject, &clock.local_timestamp(), LOCK_TIMEOUT, &mut |_| {})
-    }
+/// The authorization server of a login, which `login_command` makes anew.
+pub fn login_server<'a>(http: &'a Http, clock: &'a Clock, login_command: &str) -> LoginServer<'a> {
+    let login_command = login_command.to_owned();
+    LoginServer { http, clock, label: "the authorization server", login_command }
 }

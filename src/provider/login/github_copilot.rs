@@ -3,11 +3,12 @@
 //! The flow yields a long-lived GitHub token. It is exchanged for a Copilot token, which lasts half an hour and names
 //! the API address of the account's plan. Copilot accepts only known editors.
 
-use super::device_flow::{LoginResponse, LoginServer, PollResult, RequestBody};
 use super::token::{Login, RENEWAL_MARGIN, RequestCredentials, expiry_time};
-use super::vendor::DevicePrompt;
+use super::vendor::{DevicePrompt, LoginEndpoints};
+use crate::auth::device_flow::PollResult;
+use crate::auth::login_server::{LoginResponse, LoginServer, RequestBody};
+use crate::auth::token_file::LoginSecret;
 use crate::error::{Exit, fail};
-use crate::sys::secret::Secret;
 use crate::sys::web_url;
 use anyhow::Result;
 use std::time::Duration;
@@ -30,9 +31,10 @@ const DEFAULT_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Runs the device flow.
 pub(super) fn login(
     server: &LoginServer<'_>,
+    endpoints: &LoginEndpoints,
     on_prompt: &mut dyn FnMut(DevicePrompt<'_>),
 ) -> Result<Login> {
-    let base = &server.endpoints.github;
+    let base = &endpoints.github;
     let sent = [("client_id", CLIENT_ID), ("scope", SCOPE)];
     let device_code =
         server.send(&format!("{base}/login/device/code"), &[], RequestBody::Form(&sent))?;
@@ -51,19 +53,24 @@ pub(super) fn login(
         lifetime: device_code.seconds("expires_in").unwrap_or(DEFAULT_CODE_LIFETIME),
     };
     let interval = device_code.seconds("interval").unwrap_or(DEFAULT_POLL_INTERVAL);
-    let granted = server.poll(prompt, interval, on_prompt, &mut || {
+    on_prompt(prompt);
+    let granted = server.poll(interval, prompt.lifetime, &mut || {
         interpret_poll(server.send(&url, &[], RequestBody::Form(&poll_form))?)
     })?;
-    renew(server, &Secret::new(granted.required_text("access_token")?))
+    renew(server, endpoints, &granted.required_text("access_token")?.into())
 }
 
 /// Requests a new Copilot token, with GitHub's own token as `renewal`.
-pub(super) fn renew(server: &LoginServer<'_>, refresh_token: &Secret) -> Result<Login> {
-    let url = format!("{}/copilot_internal/v2/token", server.endpoints.github_api);
-    let response = server.send(&url, &EDITOR_HEADERS, RequestBody::Get(refresh_token))?;
-    if !response.is_success() {
-        return Err(response.to_error("issue a token"));
-    }
+pub(super) fn renew(
+    server: &LoginServer<'_>,
+    endpoints: &LoginEndpoints,
+    refresh_token: &LoginSecret,
+) -> Result<Login> {
+    let url = format!("{}/copilot_internal/v2/token", endpoints.github_api);
+    let authorization = format!("token {}", refresh_token.expose());
+    let headers = [&EDITOR_HEADERS[..], &[("authorization", &authorization)]].concat();
+    let response = server.send(&url, &headers, RequestBody::None)?;
+    let response = response.require_success("issue a token")?;
     let base = response.optional_text("endpoints/api");
     if let Some(base) =
         base.filter(|base| !base.starts_with("https://") && !web_url::is_local_cleartext(base))
@@ -78,7 +85,7 @@ pub(super) fn renew(server: &LoginServer<'_>, refresh_token: &Secret) -> Result<
     });
     let end = response.number("expires_at");
     Ok(Login {
-        token: Secret::new(response.required_text("token")?),
+        token: response.required_text("token")?.into(),
         expires_at: expiry_time(server.clock.timestamp(), end, length),
         refresh_token: refresh_token.clone(),
         account: None,
@@ -89,11 +96,12 @@ pub(super) fn renew(server: &LoginServer<'_>, refresh_token: &Secret) -> Result<
 /// The credentials that `login` gives to requests.
 pub(super) fn to_credentials(login: Login) -> RequestCredentials {
     let headers = EDITOR_HEADERS.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    RequestCredentials { token: login.token, base_url: login.base_url, headers: headers.into() }
+    let token = login.token.secret().clone();
+    RequestCredentials { token, base_url: login.base_url, headers: headers.into() }
 }
 
 /// Interprets the response to a poll. GitHub reports "not yet" with status 200, others with 400.
-fn interpret_poll(response: LoginResponse) -> Result<PollResult<LoginResponse>> {
+fn interpret_poll(response: LoginResponse<'_>) -> Result<PollResult<LoginResponse<'_>>> {
     match response.error_code() {
         None if response.is_success() => Ok(PollResult::Granted(response)),
         _ => response.poll_result("log in"),

@@ -1,22 +1,17 @@
-//! Logins, for providers with accounts instead of keys: created once, stored, and renewed when their token expires.
-//!
-//! A login uses a device flow: the server issues a code, a person enters it in a browser on any machine, and we poll
-//! until that is done. Concurrent runs share one login, and some servers accept each renewal token only once and treat
-//! a second use as theft. A login is therefore renewed under a lock, and read again once the lock is acquired. Tokens
-//! are never printed, and server messages are masked before they are shown.
+//! Logins, for providers with accounts instead of keys: created once by a device flow, stored, and renewed when their token
+//! expires. Tokens are never printed, and server messages are masked before they are shown.
 
-use crate::error::{Exit, exit_for, fail_with_hint};
+use crate::auth::login_server::LoginServer;
+use crate::error::{Exit, exit_for};
 use crate::sys::clock::Clock;
+use crate::sys::durable_file;
 use crate::sys::http::Http;
 use anyhow::Result;
-use device_flow::LoginServer;
 use jiff::Timestamp;
 use std::path::Path;
 
-mod device_flow;
 mod github_copilot;
 mod openai_codex;
-mod store;
 mod token;
 mod vendor;
 
@@ -36,10 +31,11 @@ pub fn credentials(
     endpoints: &LoginEndpoints,
 ) -> Result<RequestCredentials> {
     let vendor = Vendor::from_name(name)?;
-    let mut login = require_login(vendor, folder)?;
+    let file = vendor.token_file(folder);
+    let mut login = file.require()?;
     if !login.is_fresh(clock.timestamp()) {
-        let server = LoginServer::new(vendor, http, clock, endpoints);
-        login = renew_login(&server, folder)?;
+        let server = vendor.login_server(http, clock);
+        login = file.renew(clock, |login| renew_login(vendor, &server, endpoints, login))?;
     }
     Ok(match vendor {
         Vendor::OpenAiCodex => openai_codex::to_credentials(login),
@@ -60,19 +56,18 @@ pub fn login(
     on_prompt: &mut dyn FnMut(DevicePrompt<'_>),
 ) -> Result<()> {
     // First, so that a code is not entered for a login that cannot be stored.
-    store::create_dir(folder)?;
-    let server = LoginServer::new(vendor, http, clock, endpoints);
+    durable_file::create_dir(folder)?;
+    let server = vendor.login_server(http, clock);
     let login = match vendor {
-        Vendor::OpenAiCodex => openai_codex::login(&server, on_prompt)?,
-        Vendor::GitHubCopilot => github_copilot::login(&server, on_prompt)?,
+        Vendor::OpenAiCodex => openai_codex::login(&server, endpoints, on_prompt)?,
+        Vendor::GitHubCopilot => github_copilot::login(&server, endpoints, on_prompt)?,
     };
-    let _lock = store::lock(vendor, folder, clock)?;
-    store::write(vendor, folder, &login)
+    vendor.token_file(folder).write(&login, clock)
 }
 
 /// Removes a login. Returns true if there was one.
 pub fn logout(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<bool> {
-    store::remove(vendor, folder, clock)
+    vendor.token_file(folder).remove(clock)
 }
 
 /// The expiry of the login's token, after which it is renewed; `None` without a login.
@@ -80,37 +75,27 @@ pub fn logout(vendor: Vendor, folder: &Path, clock: &Clock) -> Result<bool> {
 /// # Errors
 /// Status 78 if the login cannot be read.
 pub fn expiry(vendor: Vendor, folder: &Path) -> Result<Option<Timestamp>> {
-    Ok(store::read(vendor, folder)?.map(|login| login.expires_at))
+    Ok(vendor.token_file(folder).read()?.map(|login| login.expires_at))
 }
 
-fn require_login(vendor: Vendor, folder: &Path) -> Result<Login> {
-    store::read(vendor, folder)?.ok_or_else(|| {
-        let cause = format!("not logged in to {}", vendor.label());
-        fail_with_hint(Exit::Config, cause, vendor.login_command())
-    })
-}
-
-/// Renews the token, and stores the new one before it is used.
-fn renew_login(server: &LoginServer<'_>, folder: &Path) -> Result<Login> {
-    let (vendor, clock) = (server.vendor, server.clock);
-    let _lock = store::lock(vendor, folder, clock)?;
-    let login = require_login(vendor, folder)?;
-    let now = clock.timestamp();
+/// Renews `login`, unless the previous holder of its lock has done that.
+fn renew_login(
+    vendor: Vendor,
+    server: &LoginServer<'_>,
+    endpoints: &LoginEndpoints,
+    login: &Login,
+) -> Result<Option<Login>> {
+    let now = server.clock.timestamp();
     if login.is_fresh(now) {
-        // The previous holder of the lock has renewed it.
-        return Ok(login);
+        return Ok(None);
     }
     let renewed = match vendor {
-        Vendor::OpenAiCodex => openai_codex::renew(server, &login),
-        Vendor::GitHubCopilot => github_copilot::renew(server, &login.refresh_token),
+        Vendor::OpenAiCodex => openai_codex::renew(server, endpoints, login),
+        Vendor::GitHubCopilot => github_copilot::renew(server, endpoints, &login.refresh_token),
     };
     match renewed {
-        Ok(new) => {
-            store::write(vendor, folder, &new)?;
-            Ok(new)
-        }
         // The old token is valid for some minutes, which may suffice for this run.
-        Err(error) if exit_for(&error) == Exit::Unavailable && now < login.expires_at => Ok(login),
-        Err(error) => Err(error),
+        Err(error) if exit_for(&error) == Exit::Unavailable && now < login.expires_at => Ok(None),
+        renewed => renewed.map(Some),
     }
 }

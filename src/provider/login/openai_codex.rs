@@ -4,15 +4,16 @@
 //! authorization code, which is then exchanged as in a browser flow. Each renewal issues the next renewal token and
 //! invalidates the old one.
 
-use super::device_flow::{LoginResponse, LoginServer, PollResult, RequestBody};
 use super::token::{Login, RequestCredentials, expiry_time};
-use super::vendor::DevicePrompt;
+use super::vendor::{DevicePrompt, LoginEndpoints};
+use crate::auth::device_flow::PollResult;
+use crate::auth::login_server::{LoginResponse, LoginServer, RequestBody};
+use crate::auth::token_file::LoginSecret;
 use crate::error::{Exit, fail_with_hint};
-use crate::sys::secret::Secret;
 use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The public client id of OpenAI's command line. Accounts accept no other client.
@@ -29,27 +30,28 @@ const ACCOUNT_CLAIM: &str = "https://api.openai.com/auth";
 /// Runs the device flow.
 pub(super) fn login(
     server: &LoginServer<'_>,
+    endpoints: &LoginEndpoints,
     on_prompt: &mut dyn FnMut(DevicePrompt<'_>),
 ) -> Result<Login> {
-    let base = &server.endpoints.openai;
+    let base = &endpoints.openai;
     let url = format!("{base}/api/accounts/deviceauth/usercode");
-    let device_code = server.send(&url, &[], RequestBody::Json(&[("client_id", CLIENT_ID)]))?;
-    if device_code.status == 404 {
+    let device_code =
+        server.send(&url, &[], RequestBody::Json(&json!({ "client_id": CLIENT_ID })))?;
+    if device_code.status() == 404 {
         let cause = "this account does not allow logins with a device code";
         let hint = "enable device codes in the security settings of ChatGPT, then retry";
         return Err(fail_with_hint(Exit::Refused, cause, hint));
     }
-    if !device_code.is_success() {
-        return Err(device_code.to_error(LOGIN_ACTION));
-    }
+    let device_code = device_code.require_success(LOGIN_ACTION)?;
     let (device, code) =
         (device_code.required_text("device_auth_id")?, device_code.required_text("user_code")?);
     let url = format!("{base}/api/accounts/deviceauth/token");
-    let poll_body = [("device_auth_id", device), ("user_code", code)];
+    let poll_body = json!({ "device_auth_id": device, "user_code": code });
     let prompt =
         DevicePrompt { url: &format!("{base}/codex/device"), code, lifetime: CODE_LIFETIME };
     let interval = device_code.seconds("interval").unwrap_or(DEFAULT_POLL_INTERVAL);
-    let entered = server.poll(prompt, interval, on_prompt, &mut || {
+    on_prompt(prompt);
+    let entered = server.poll(interval, prompt.lifetime, &mut || {
         interpret_poll(server.send(&url, &[], RequestBody::Json(&poll_body))?)
     })?;
     let form = [
@@ -60,27 +62,27 @@ pub(super) fn login(
         ("code_verifier", entered.required_text("code_verifier")?),
     ];
     let response = server.send(&format!("{base}/oauth/token"), &[], RequestBody::Form(&form))?;
-    if !response.is_success() {
-        return Err(response.to_error(LOGIN_ACTION));
-    }
-    let renewal = Secret::new(response.required_text("refresh_token")?);
+    let response = response.require_success(LOGIN_ACTION)?;
+    let renewal = response.required_text("refresh_token")?.into();
     parse_login(server, &response, renewal, None)
 }
 
 /// Requests a new token.
-pub(super) fn renew(server: &LoginServer<'_>, login: &Login) -> Result<Login> {
-    let sent = [
-        ("client_id", CLIENT_ID),
-        ("grant_type", "refresh_token"),
-        ("refresh_token", login.refresh_token.expose()),
-    ];
-    let url = format!("{}/oauth/token", server.endpoints.openai);
-    let response = server.send(&url, &[], RequestBody::Json(&sent))?;
-    if !response.is_success() {
-        return Err(response.to_error("renew the login"));
-    }
+pub(super) fn renew(
+    server: &LoginServer<'_>,
+    endpoints: &LoginEndpoints,
+    login: &Login,
+) -> Result<Login> {
+    let grant = json!({
+        "client_id": CLIENT_ID,
+        "grant_type": "refresh_token",
+        "refresh_token": login.refresh_token.expose(),
+    });
+    let url = format!("{}/oauth/token", endpoints.openai);
+    let response = server.send(&url, &[], RequestBody::Json(&grant))?;
+    let response = response.require_success("renew the login")?;
     let next = response.optional_text("refresh_token");
-    let renewal = next.map_or_else(|| login.refresh_token.clone(), Secret::new);
+    let renewal = next.map_or_else(|| login.refresh_token.clone(), LoginSecret::from);
     parse_login(server, &response, renewal, login.account.clone())
 }
 
@@ -91,12 +93,12 @@ pub(super) fn to_credentials(login: Login) -> RequestCredentials {
         ("openai-beta".to_owned(), "responses=experimental".to_owned()),
     ];
     headers.extend(login.account.map(|account| ("chatgpt-account-id".to_owned(), account)));
-    RequestCredentials { token: login.token, base_url: login.base_url, headers }
+    RequestCredentials { token: login.token.secret().clone(), base_url: login.base_url, headers }
 }
 
 /// Interprets the response to a poll. The server reports "not yet" by status; the error code varies.
-fn interpret_poll(response: LoginResponse) -> Result<PollResult<LoginResponse>> {
-    match (response.error_code(), response.status) {
+fn interpret_poll(response: LoginResponse<'_>) -> Result<PollResult<LoginResponse<'_>>> {
+    match (response.error_code(), response.status()) {
         (Some("slow_down" | "expired_token" | "access_denied"), _) => {
             response.poll_result(LOGIN_ACTION)
         }
@@ -109,8 +111,8 @@ fn interpret_poll(response: LoginResponse) -> Result<PollResult<LoginResponse>> 
 /// Reads the login from a token response. `account` is the previously known account id.
 fn parse_login(
     server: &LoginServer<'_>,
-    response: &LoginResponse,
-    refresh_token: Secret,
+    response: &LoginResponse<'_>,
+    refresh_token: LoginSecret,
     account: Option<String>,
 ) -> Result<Login> {
     let token = response.required_text("access_token")?;
@@ -122,7 +124,7 @@ fn parse_login(
         .find_map(account_id);
     let end = access_claims.as_ref().and_then(|claims| claims["exp"].as_i64());
     Ok(Login {
-        token: Secret::new(token),
+        token: token.into(),
         expires_at: expiry_time(server.clock.timestamp(), end, response.number("expires_in")),
         refresh_token,
         account: named.or(account),

@@ -1,7 +1,9 @@
 //! The tokens of a login, the credentials they provide, and their expiry.
 
+use crate::auth::token_file::LoginSecret;
 use crate::sys::secret::Secret;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The credentials for a request.
@@ -15,16 +17,35 @@ pub struct RequestCredentials {
 }
 
 /// A stored login.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Login {
-    pub(super) token: Secret,
+    pub(super) token: LoginSecret,
+    #[serde(rename = "expires", with = "timestamp_text")]
     pub(super) expires_at: Timestamp,
     /// The token that requests a new token.
-    pub(super) refresh_token: Secret,
+    #[serde(rename = "renewal")]
+    pub(super) refresh_token: LoginSecret,
     /// The account id, if requests must name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) account: Option<String>,
     /// The base URL of requests, if the server determines it.
+    #[serde(rename = "base", default, skip_serializing_if = "Option::is_none")]
     pub(super) base_url: Option<String>,
+}
+
+/// A timestamp as text of RFC 3339.
+mod timestamp_text {
+    use jiff::Timestamp;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(time: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(time)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
 }
 
 /// A token is renewed this long before it expires, so that it outlives a turn that starts now.
@@ -56,7 +77,6 @@ fn add_saturating(time: Timestamp, length: Duration) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::{Login, expiry_time};
-    use crate::sys::secret::Secret;
     use jiff::Timestamp;
 
     fn timestamp_at(second: i64) -> Timestamp {
@@ -86,9 +106,9 @@ mod tests {
     fn a_token_is_renewed_five_minutes_before_its_end() {
         let check = |left: i64, expect: bool| {
             let login = Login {
-                token: Secret::new("token"),
+                token: "token".into(),
                 expires_at: timestamp_at(1000 + left),
-                refresh_token: Secret::new("renewal"),
+                refresh_token: "renewal".into(),
                 account: None,
                 base_url: None,
             };

@@ -1,9 +1,15 @@
 //! The vendors with logins, the addresses of their servers, and the prompt of the device flow.
 
+use super::token::Login;
+use crate::auth::login_server::LoginServer;
+use crate::auth::token_file::TokenFile;
 use crate::error::{Exit, fail, fail_with_hint};
+use crate::sys::clock::Clock;
 use crate::sys::env::Env;
+use crate::sys::http::Http;
 use crate::sys::{test_hooks, web_url};
 use anyhow::Result;
+use std::path::Path;
 use std::time::Duration;
 
 /// A vendor that supports logins.
@@ -40,8 +46,8 @@ impl Vendor {
         }
     }
 
-    /// The name of its file.
-    pub fn file_name(self) -> &'static str {
+    /// The name of its file, without the extension.
+    fn file_name(self) -> &'static str {
         match self {
             Self::OpenAiCodex => "openai-codex",
             Self::GitHubCopilot => "github-copilot",
@@ -57,8 +63,18 @@ impl Vendor {
     }
 
     /// The command that repairs a login.
-    pub(super) fn login_command(self) -> String {
+    fn login_command(self) -> String {
         format!("nanobot provider login {}", self.provider_name())
+    }
+
+    /// The file of its login in `folder`.
+    pub(super) fn token_file(self, folder: &Path) -> TokenFile<Login> {
+        TokenFile::new(folder, self.file_name(), self.label(), self.login_command())
+    }
+
+    /// Its login server.
+    pub(super) fn login_server<'a>(self, http: &'a Http, clock: &'a Clock) -> LoginServer<'a> {
+        LoginServer { http, clock, label: self.label(), login_command: self.login_command() }
     }
 }
 
