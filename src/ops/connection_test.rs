@@ -8,7 +8,7 @@ use crate::message::{Message, MessagePart, Usage, UserMessage};
 use crate::ops::context::Context;
 use crate::ops::jobs::time_format::to_one_line;
 use crate::ops::model::{self, Endpoint};
-use crate::provider::{Provider, ProviderError, Request, Sampling, ToolChoice};
+use crate::provider::{FailureKind, Provider, ProviderError, Request, Sampling, ToolChoice};
 use crate::settings::{ProviderTimeouts, Settings};
 use crate::sys::terminal::sanitize;
 use anyhow::Result;
@@ -117,7 +117,9 @@ pub(crate) fn send_test_request(
 /// Turns a provider's error into an error, without the hints that only fit a turn.
 pub(crate) fn to_error(error: ProviderError) -> anyhow::Error {
     match error {
-        ProviderError::ContextExceeded(cause) => fail(Exit::BadInput, cause),
+        ProviderError::Failed { kind: FailureKind::ContextExceeded, message, .. } => {
+            fail(Exit::BadInput, message)
+        }
         other => other.into_failure(),
     }
 }

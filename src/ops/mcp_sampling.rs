@@ -15,7 +15,7 @@ use crate::ops::context::Context;
 use crate::ops::model::{self, ModelHandle};
 use crate::policy::Refusal;
 use crate::policy::file_scope::FileScope;
-use crate::provider::{Delta, ProviderError, Request, ToolChoice};
+use crate::provider::{Delta, FailureKind, ProviderError, Request, ToolChoice};
 use crate::settings::Settings;
 use crate::settings::key_spelling::format_path;
 use crate::settings::servers::SamplingMode;
@@ -218,11 +218,11 @@ impl TurnSampler {
 fn to_answer(error: &ProviderError) -> ErrorObject {
     match error {
         ProviderError::BudgetExceeded(_) => rejected("the budget for the model is used up"),
-        ProviderError::ContextExceeded(_) => {
+        ProviderError::Failed { kind: FailureKind::ContextExceeded, .. } => {
             ErrorObject::invalid_params("the request is too long for the model")
         }
         ProviderError::Aborted(_) => rejected("the call has ended"),
-        _ => ErrorObject::failure("the model did not answer"),
+        ProviderError::Failed { .. } => ErrorObject::failure("the model did not answer"),
     }
 }
 

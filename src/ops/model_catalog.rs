@@ -4,9 +4,9 @@ use crate::error::{Exit, fail_with_hint};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
-use crate::provider::ProviderError;
 use crate::provider::registry::model_info::{MODELS, ModelInfo, Prices};
 use crate::provider::registry::{self, ApiFormat, SelectedProvider, normalize_name};
+use crate::provider::{FailureKind, ProviderError};
 use crate::settings::keys::nearest;
 use crate::settings::models::ModelOverrides;
 use crate::settings::{FlagOverrides, ModelSettings, Settings};
@@ -67,9 +67,13 @@ pub(crate) fn listed_models(ctx: &Context, provider: Option<&str>) -> Result<Lis
 /// The failure of a server that does not list its models. The hints for a failed turn do not apply here.
 fn list_error(error: ProviderError) -> anyhow::Error {
     match error {
-        ProviderError::NotFound(cause) | ProviderError::NoSuchAddress(cause) => fail_with_hint(
+        ProviderError::Failed {
+            kind: FailureKind::ModelNotFound | FailureKind::NoSuchAddress,
+            message,
+            ..
+        } => fail_with_hint(
             Exit::Config,
-            cause,
+            message,
             "the provider's documentation: not every server lists its models",
         ),
         other => other.into_failure(),

@@ -2,7 +2,7 @@
 //! ledger. Every model request of the program passes through it, so the ledger is complete.
 
 use super::registry::model_info::Prices;
-use super::{Delta, DeltaSink, Provider, ProviderError, Request};
+use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
 use crate::error::{Exit, NextStep, Stop, fail_with_step};
 use crate::format::format_dollars;
 use crate::ledger::{BudgetLimits, CallPurpose, Ledger, ModelCall, Reservation};
@@ -295,9 +295,9 @@ fn to_provider_error(error: anyhow::Error) -> ProviderError {
 /// True if a call that failed without output is assumed to be charged.
 fn is_charged(error: &ProviderError) -> bool {
     match error {
-        ProviderError::Interrupted(_) => true,
+        ProviderError::Failed { kind, .. } => *kind == FailureKind::Interrupted,
         ProviderError::Aborted(error) => error.is::<Stop>(),
-        _ => false,
+        ProviderError::BudgetExceeded(_) => false,
     }
 }
 

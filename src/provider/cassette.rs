@@ -3,10 +3,11 @@
 //! requests and replies.
 
 use super::path_names::PathNames;
-use super::{ProviderError, Request};
+use super::{FailureKind, ProviderError, Request};
 use crate::error::{Exit, exit_for, fail};
 use crate::message::{FinishReason, Message, Reply, ToolCall, Usage, plain_text};
 use crate::sys::secret;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The format version: the only one that is written or read.
@@ -56,45 +57,25 @@ pub(super) fn parse_line(
 
 /// The kind of a failure, and the exit status of one that has no kind.
 fn kind_and_status(error: &ProviderError) -> (Value, Value) {
-    let kind = match error {
-        ProviderError::Busy { .. } => "busy",
-        ProviderError::Unavailable(_) => "unavailable",
-        ProviderError::ServerFailed(_) => "server_failed",
-        ProviderError::Interrupted(_) => "interrupted",
-        ProviderError::ContextExceeded(_) => "context_exceeded",
-        ProviderError::KeyRejected(_) => "key_rejected",
-        ProviderError::OutOfCredit(_) => "out_of_credit",
-        ProviderError::Refused(_) => "refused",
-        ProviderError::Forbidden(_) => "forbidden",
-        ProviderError::NotAccepted(_) => "not_accepted",
-        ProviderError::NotFound(_) => "not_found",
-        ProviderError::NoSuchAddress(_) => "no_such_address",
+    match error {
+        ProviderError::Failed { kind, .. } => (json!(kind), Value::Null),
         ProviderError::BudgetExceeded(error) | ProviderError::Aborted(error) => {
-            return (Value::Null, exit_for(error).code().into());
+            (Value::Null, exit_for(error).code().into())
         }
-    };
-    (kind.into(), Value::Null)
+    }
 }
 
 /// Parses a failure. One of an earlier release has no kind.
 fn error_from_json(object: &Value, message: String) -> ProviderError {
-    match (object["kind"].as_str(), object["status"].as_i64()) {
-        (Some("busy"), _) => ProviderError::Busy { message, retry_after: None },
-        (Some("unavailable"), _) => ProviderError::Unavailable(message),
-        (Some("server_failed"), _) => ProviderError::ServerFailed(message),
-        (Some("interrupted"), _) => ProviderError::Interrupted(message),
-        (Some("context_exceeded"), _) => ProviderError::ContextExceeded(message),
-        (Some("key_rejected"), _) => ProviderError::KeyRejected(message),
-        (Some("out_of_credit"), _) => ProviderError::OutOfCredit(message),
-        (Some("forbidden"), _) => ProviderError::Forbidden(message),
-        (Some("not_accepted"), _) => ProviderError::NotAccepted(message),
-        (Some("not_found"), _) => ProviderError::NotFound(message),
-        (Some("no_such_address"), _) => ProviderError::NoSuchAddress(message),
-        (None, Some(status)) => {
+    match (&object["kind"], object["status"].as_i64()) {
+        (Value::Null, Some(status)) => {
             let exit = Exit::from_code(i32::try_from(status).unwrap_or_default());
             ProviderError::Aborted(fail(exit, message))
         }
-        _ => ProviderError::Refused(message),
+        (kind, _) => {
+            let kind = FailureKind::deserialize(kind).unwrap_or(FailureKind::Refused);
+            ProviderError::new(kind, message)
+        }
     }
 }
 
@@ -219,7 +200,7 @@ mod tests {
     use crate::error::{Exit, exit_for, fail};
     use crate::message::{FinishReason, Reply, ToolCall, Usage};
     use crate::provider::path_names::PathNames;
-    use crate::provider::{ProviderError, Request, Sampling, ToolChoice};
+    use crate::provider::{FailureKind, ProviderError, Request, Sampling, ToolChoice};
     use serde_json::{Value, json};
 
     #[test]
@@ -262,24 +243,23 @@ mod tests {
             assert_eq!(replayed.to_string(), message);
             assert_eq!(exit_for(&replayed.into_failure()), exit, "{message}");
         };
-        check(ProviderError::Refused("no".into()), Exit::Failed);
-        check(ProviderError::Unavailable("down".into()), Exit::Unavailable);
-        check(ProviderError::Interrupted("cut".into()), Exit::Unavailable);
-        check(ProviderError::ContextExceeded("long".into()), Exit::BadInput);
-        check(ProviderError::KeyRejected("key".into()), Exit::Refused);
-        check(ProviderError::OutOfCredit("poor".into()), Exit::Refused);
-        check(ProviderError::NotFound("gone".into()), Exit::Config);
-        check(ProviderError::NoSuchAddress("where".into()), Exit::Config);
-        check(ProviderError::Forbidden("no".into()), Exit::Refused);
-        check(ProviderError::NotAccepted("image".into()), Exit::Failed);
-        check(ProviderError::ServerFailed("bug".into()), Exit::Unavailable);
-        let busy = ProviderError::Busy { message: "later".into(), retry_after: None };
-        check(busy, Exit::TryAgain);
+        check(ProviderError::new(FailureKind::Refused, "no"), Exit::Failed);
+        check(ProviderError::new(FailureKind::Unavailable, "down"), Exit::Unavailable);
+        check(ProviderError::new(FailureKind::Interrupted, "cut"), Exit::Unavailable);
+        check(ProviderError::new(FailureKind::ContextExceeded, "long"), Exit::BadInput);
+        check(ProviderError::new(FailureKind::KeyRejected, "key"), Exit::Refused);
+        check(ProviderError::new(FailureKind::OutOfCredit, "poor"), Exit::Refused);
+        check(ProviderError::new(FailureKind::ModelNotFound, "gone"), Exit::Config);
+        check(ProviderError::new(FailureKind::NoSuchAddress, "where"), Exit::Config);
+        check(ProviderError::new(FailureKind::Forbidden, "no"), Exit::Refused);
+        check(ProviderError::new(FailureKind::NotAccepted, "image"), Exit::Failed);
+        check(ProviderError::new(FailureKind::ServerFailed, "bug"), Exit::Unavailable);
+        check(ProviderError::new(FailureKind::Busy, "later"), Exit::TryAgain);
         let over = fail(Exit::Budget, "spent");
         check(ProviderError::BudgetExceeded(over), Exit::Budget);
         // A recording of an earlier release.
         let (_, answer) = parse_line(r#"{"v": 1, "request": {}, "error": "no"}"#, &names).unwrap();
-        assert!(matches!(answer, Err(ProviderError::Refused(_))));
+        assert_eq!(answer.unwrap_err().kind(), Some(FailureKind::Refused));
         for bad in ["", "{}", "{\"v\": 2}", "{\"v\": 1}", "[]", "nonsense"] {
             assert!(parse_line(bad, &names).is_none(), "{bad}");
         }

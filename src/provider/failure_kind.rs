@@ -1,6 +1,7 @@
 //! Classifies error responses of a model server: by the status, and by the words of the message where a status has
 //! several meanings. Pure.
 
+use super::FailureKind;
 use super::error_response::{is_context_overflow, is_out_of_credit};
 
 /// An error response, or an error within a successful one.
@@ -13,24 +14,6 @@ pub(super) struct ErrorResponse<'a> {
     pub(super) names_delay: bool,
     /// The model of the request, if it has one.
     pub(super) model: Option<&'a str>,
-}
-
-/// The kind of a failure, which decides what callers do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FailureKind {
-    ContextExceeded,
-    KeyRejected,
-    OutOfCredit,
-    /// A proxy asks for a login. The provider's key is not concerned.
-    ProxyLogin,
-    ModelNotFound,
-    NoSuchAddress,
-    NotAccepted,
-    Forbidden,
-    Busy,
-    Unavailable,
-    ServerFailed,
-    Refused,
 }
 
 /// Words of a 403 or 404 that is about the content of the request, in lower case.
@@ -90,9 +73,9 @@ pub(super) fn classify(response: &ErrorResponse<'_>) -> FailureKind {
         return FailureKind::OutOfCredit;
     }
     match status {
-        401 => FailureKind::KeyRejected,
+        // A proxy asks for a login with 407.
+        401 | 407 => FailureKind::KeyRejected,
         403 | 404 => classify_ambiguous(response),
-        407 => FailureKind::ProxyLogin,
         408 | 409 | 425 => FailureKind::Unavailable,
         429 => FailureKind::Busy,
         503 | 529 if names_delay => FailureKind::Busy,
@@ -126,7 +109,8 @@ fn classify_ambiguous(response: &ErrorResponse<'_>) -> FailureKind {
 
 #[cfg(test)]
 mod tests {
-    use super::{ErrorResponse, FailureKind, classify};
+    use super::{ErrorResponse, classify};
+    use crate::provider::FailureKind;
 
     fn kind(status: u16, message: &str) -> FailureKind {
         kind_with_delay(status, message, false)
@@ -141,11 +125,10 @@ mod tests {
     fn only_refusals_without_another_cause_concern_the_message() {
         for status in 400..600 {
             let expect = match status {
-                401 => FailureKind::KeyRejected,
+                401 | 407 => FailureKind::KeyRejected,
                 402 => FailureKind::OutOfCredit,
                 404 => FailureKind::NoSuchAddress,
                 403 => FailureKind::Forbidden,
-                407 => FailureKind::ProxyLogin,
                 408 | 409 | 425 => FailureKind::Unavailable,
                 413 => FailureKind::ContextExceeded,
                 429 => FailureKind::Busy,

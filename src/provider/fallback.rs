@@ -1,7 +1,7 @@
 //! Fallback models: if a model is unavailable and a fallback is configured, the fallback is used for the rest of the
 //! run.
 
-use super::{Delta, DeltaSink, Provider, ProviderError, Request, Sampling};
+use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request, Sampling};
 use crate::error::{Exit, Stop, exit_for};
 use crate::message::{FinishReason, Reply};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -119,26 +119,18 @@ impl Provider for FallbackProvider {
 /// True if the next model may succeed where this one failed.
 fn can_fall_back(error: &ProviderError, current: &FallbackModel, next: &FallbackModel) -> bool {
     match error {
-        ProviderError::Busy { .. }
-        | ProviderError::Unavailable(_)
-        | ProviderError::ServerFailed(_)
-        | ProviderError::Interrupted(_)
-        | ProviderError::Forbidden(_)
-        | ProviderError::NotAccepted(_)
-        | ProviderError::NotFound(_)
-        | ProviderError::NoSuchAddress(_)
-        | ProviderError::KeyRejected(_)
-        | ProviderError::OutOfCredit(_) => true,
-        ProviderError::ContextExceeded(_) => match (current.context_tokens, next.context_tokens) {
-            (Some(here), Some(there)) => there > here,
-            _ => false,
-        },
+        ProviderError::Failed { kind: FailureKind::ContextExceeded, .. } => {
+            let windows = current.context_tokens.zip(next.context_tokens);
+            windows.is_some_and(|(here, there)| there > here)
+        }
+        // The server rejects the request, whichever model it is for.
+        ProviderError::Failed { kind, .. } => *kind != FailureKind::Refused,
         // No key or login was available, or the address is forbidden. Another model has its own.
         ProviderError::Aborted(error) => {
             let causes = [Exit::Unavailable, Exit::TryAgain, Exit::Refused, Exit::Config];
             !error.is::<Stop>() && causes.contains(&exit_for(error))
         }
-        ProviderError::Refused(_) | ProviderError::BudgetExceeded(_) => false,
+        ProviderError::BudgetExceeded(_) => false,
     }
 }
 
@@ -146,7 +138,7 @@ fn can_fall_back(error: &ProviderError, current: &FallbackModel, next: &Fallback
 mod tests {
     use super::{FallbackModel, can_fall_back};
     use crate::error::{Exit, Stop, fail};
-    use crate::provider::{ProviderError, Sampling, demo::DemoProvider};
+    use crate::provider::{FailureKind, ProviderError, Sampling, demo::DemoProvider};
 
     #[test]
     fn only_errors_that_another_model_may_avoid_fall_back() {
@@ -159,12 +151,11 @@ mod tests {
         let check = |error: ProviderError, expect| {
             assert_eq!(can_fall_back(&error, &link(Some(1)), &link(None)), expect, "{error:?}");
         };
-        let text = String::new;
-        check(ProviderError::Unavailable(text()), true);
-        check(ProviderError::Interrupted(text()), true);
-        check(ProviderError::KeyRejected(text()), true);
-        check(ProviderError::Refused(text()), false);
-        check(ProviderError::ContextExceeded(text()), false);
+        check(ProviderError::new(FailureKind::Unavailable, ""), true);
+        check(ProviderError::new(FailureKind::Interrupted, ""), true);
+        check(ProviderError::new(FailureKind::KeyRejected, ""), true);
+        check(ProviderError::new(FailureKind::Refused, ""), false);
+        check(ProviderError::new(FailureKind::ContextExceeded, ""), false);
         for exit in [Exit::Unavailable, Exit::TryAgain, Exit::Refused, Exit::Config] {
             check(ProviderError::Aborted(fail(exit, "a key")), true);
             // A failure of the account affects every model.

@@ -4,14 +4,14 @@
 use super::base_address::BaseAddress;
 use super::credentials::LazyCredentials;
 use super::error_response;
-use super::failure_kind::{self, ErrorResponse, FailureKind};
+use super::failure_kind::{self, ErrorResponse};
 use super::rate_limit;
 use super::request_body::BodyWriter;
 use super::response::ResponseReader;
 use super::tool_call_repair;
 use super::wire_format::{ReplyError, WireFormat};
 use super::written_calls;
-use super::{Delta, DeltaSink, Provider, ProviderError, Request};
+use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
 use crate::error::{HintedError, Stop};
 use crate::message::{Reply, Usage};
 use crate::sys::clock::Clock;
@@ -159,16 +159,17 @@ impl HttpProvider {
             Ok((url, answer))
         };
         let first = send(&base);
-        if !matches!(first, Err(ProviderError::NoSuchAddress(_)))
-            || !self.is_base_configured
-            || path.starts_with("/v1")
-        {
+        let is_no_address = |sent: &Result<(String, Response), ProviderError>| {
+            let kind = sent.as_ref().err().and_then(ProviderError::kind);
+            kind == Some(FailureKind::NoSuchAddress)
+        };
+        if !is_no_address(&first) || !self.is_base_configured || path.starts_with("/v1") {
             return first;
         }
         for other in self.address.others() {
             self.address.set_current(other.clone());
             match send(&other) {
-                Err(ProviderError::NoSuchAddress(_)) => {}
+                sent if is_no_address(&sent) => {}
                 Err(error) => return Err(error),
                 Ok(answer) => {
                     self.address.store();
@@ -221,7 +222,8 @@ impl HttpProvider {
             }
         }
         let place = self.display_url();
-        Err(ProviderError::Refused(format!("{place}: more than {MAX_REDIRECTS} redirects")))
+        let cause = format!("{place}: more than {MAX_REDIRECTS} redirects");
+        Err(ProviderError::new(FailureKind::Refused, cause))
     }
 
     /// The base URL and the headers of a request, including credentials.
@@ -256,9 +258,8 @@ impl HttpProvider {
                 ""
             };
             let place = self.display_url();
-            ProviderError::Unavailable(shown_message(&format!(
-                "send request to {place}: {error}{question}"
-            )))
+            let cause = shown_message(&format!("send request to {place}: {error}{question}"));
+            ProviderError::new(FailureKind::Unavailable, cause)
         }
     }
 
@@ -357,10 +358,8 @@ impl HttpProvider {
             is_ended = count == 0;
             total += count;
             if total > MAX_RESPONSE_BYTES {
-                return Err(ProviderError::Refused(format!(
-                    "the response is larger than {} MiB",
-                    MAX_RESPONSE_BYTES >> 20
-                )));
+                let cause = format!("the response is larger than {} MiB", MAX_RESPONSE_BYTES >> 20);
+                return Err(ProviderError::new(FailureKind::Refused, cause));
             }
             reading
                 .feed(&chunk[..count], on_delta)
@@ -382,14 +381,15 @@ impl HttpProvider {
     fn parse_error(&self, error: ReplyError, model: Option<&str>) -> ProviderError {
         match error {
             ReplyError::Cancelled(error) => ProviderError::Aborted(error),
-            ReplyError::Truncated(cause) => ProviderError::Interrupted(shown_message(&format!(
-                "{} sent an incomplete response: {cause}",
-                self.display_url()
-            ))),
-            ReplyError::Malformed(cause) => ProviderError::Unavailable(shown_message(&format!(
-                "{}: {cause}",
-                self.display_url()
-            ))),
+            ReplyError::Truncated(cause) => {
+                let place = self.display_url();
+                let cause = format!("{place} sent an incomplete response: {cause}");
+                ProviderError::new(FailureKind::Interrupted, shown_message(&cause))
+            }
+            ReplyError::Malformed(cause) => {
+                let cause = format!("{}: {cause}", self.display_url());
+                ProviderError::new(FailureKind::Unavailable, shown_message(&cause))
+            }
             ReplyError::Server(error) => {
                 let status = error_response::embedded_status(&error).unwrap_or(500);
                 let body = error.to_string();
@@ -451,38 +451,28 @@ impl HttpProvider {
             format!("{message} (status {shown_status})")
         };
         let description = format!("{}: {detail}", self.display_url());
-        let with_key = |description: &str| {
-            if self.key.is_configured() {
+        let kind = failure_kind::classify(response);
+        let message = match kind {
+            FailureKind::KeyRejected if response.status == 407 => {
+                format!("{description}; the proxy asks for a login")
+            }
+            FailureKind::KeyRejected | FailureKind::Forbidden if self.key.is_configured() => {
                 format!("{description}; the key is from {}", self.key.source_label)
-            } else {
+            }
+            FailureKind::KeyRejected | FailureKind::Forbidden => {
                 format!("{description}; no API key is configured")
             }
-        };
-        match failure_kind::classify(response) {
-            FailureKind::ContextExceeded => ProviderError::ContextExceeded(description),
-            FailureKind::KeyRejected => ProviderError::KeyRejected(with_key(&description)),
-            FailureKind::OutOfCredit => ProviderError::OutOfCredit(description),
-            FailureKind::Forbidden => ProviderError::Forbidden(with_key(&description)),
-            FailureKind::ProxyLogin => {
-                ProviderError::KeyRejected(format!("{description}; the proxy asks for a login"))
-            }
-            FailureKind::ModelNotFound => ProviderError::NotFound(description),
-            FailureKind::NoSuchAddress => ProviderError::NoSuchAddress(description),
-            FailureKind::NotAccepted => ProviderError::NotAccepted(description),
-            FailureKind::Busy => ProviderError::Busy {
-                message: match retry_after
-                    .filter(|wait| *wait >= MIN_REPORTED_DELAY)
-                    .and_then(|wait| self.clock.timestamp().checked_add(wait).ok())
-                {
-                    Some(end) => format!("{description}, until {}", rate_limit::format_end(end)),
-                    None => description,
-                },
-                retry_after,
+            FailureKind::Busy => match retry_after
+                .filter(|wait| *wait >= MIN_REPORTED_DELAY)
+                .and_then(|wait| self.clock.timestamp().checked_add(wait).ok())
+            {
+                Some(end) => format!("{description}, until {}", rate_limit::format_end(end)),
+                None => description,
             },
-            FailureKind::Unavailable => ProviderError::Unavailable(description),
-            FailureKind::ServerFailed => ProviderError::ServerFailed(description),
-            FailureKind::Refused => ProviderError::Refused(description),
-        }
+            _ => description,
+        };
+        let retry_after = retry_after.filter(|_| kind == FailureKind::Busy);
+        ProviderError::Failed { kind, message, retry_after }
     }
 
     /// The base URL, without a password.

@@ -6,6 +6,7 @@
 use crate::error::{Exit, NextStep, fail, fail_with_hint, fail_with_step};
 use crate::event::Event;
 use crate::message::{Message, Reply, ToolSpec, Usage};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,52 +164,55 @@ impl<'a> Delta<'a> {
     }
 }
 
-/// The failure of a request. The variants are those that callers handle differently.
+/// The failure of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
-    /// Rate limit or overload. The server may have named a delay.
+    /// The server, or the way to it, failed.
     #[error("{message}")]
-    Busy { message: String, retry_after: Option<Duration> },
-    /// No connection, a broken or silent connection, or a conflict that passes.
-    #[error("{0}")]
-    Unavailable(String),
-    /// An error of the server itself (5xx). It is down, or something in the conversation makes it fail.
-    #[error("{0}")]
-    ServerFailed(String),
-    /// The response broke off before it was complete. The partial response is charged.
-    #[error("{0}")]
-    Interrupted(String),
-    /// The conversation exceeds the model's context window.
-    #[error("{0}")]
-    ContextExceeded(String),
-    /// The key is missing or wrong, or lacks permission.
-    #[error("{0}")]
-    KeyRejected(String),
-    /// The account has no credit left, or no way to pay.
-    #[error("{0}")]
-    OutOfCredit(String),
-    /// The server forbids the request and does not say why: it may be the key or the content.
-    #[error("{0}")]
-    Forbidden(String),
-    /// The server rejects this request; a retry is pointless.
-    #[error("{0}")]
-    Refused(String),
-    /// The model does not take what the conversation contains, such as an image, or moderation flags it. Another model
-    /// may take it.
-    #[error("{0}")]
-    NotAccepted(String),
-    /// The model does not exist.
-    #[error("{0}")]
-    NotFound(String),
-    /// The address has no such interface, as far as the server tells.
-    #[error("{0}")]
-    NoSuchAddress(String),
+    Failed {
+        kind: FailureKind,
+        message: String,
+        /// The delay before a retry that the server has named.
+        retry_after: Option<Duration>,
+    },
     /// A budget forbids the request, or the ledger that it depends on cannot be read.
     #[error("{0}")]
     BudgetExceeded(anyhow::Error),
     /// The receiver of the reply cancelled the exchange; holds its error.
     #[error(transparent)]
     Aborted(anyhow::Error),
+}
+
+/// The kind of a failure, which decides what callers do. Recordings have its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureKind {
+    /// Rate limit or overload.
+    Busy,
+    /// No connection, a broken or silent connection, or a conflict that passes.
+    Unavailable,
+    /// An error of the server itself (5xx). It is down, or something in the conversation makes it fail.
+    ServerFailed,
+    /// The response broke off before it was complete. The partial response is charged.
+    Interrupted,
+    /// The conversation exceeds the model's context window.
+    ContextExceeded,
+    /// The key is missing or wrong, or lacks permission.
+    KeyRejected,
+    /// The account has no credit left, or no way to pay.
+    OutOfCredit,
+    /// The server forbids the request and does not say why: it may be the key or the content.
+    Forbidden,
+    /// The server rejects this request; a retry is pointless.
+    Refused,
+    /// The model does not take what the conversation contains, such as an image, or moderation flags it. Another model
+    /// may take it.
+    NotAccepted,
+    /// The model does not exist.
+    #[serde(rename = "not_found")]
+    ModelNotFound,
+    /// The address has no such interface, as far as the server tells.
+    NoSuchAddress,
 }
 
 /// The part that the last message of a conversation may have in a failure.
@@ -223,60 +227,70 @@ pub enum MessageFault {
 }
 
 impl ProviderError {
+    /// A failure whose server has named no delay.
+    pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self::Failed { kind, message: message.into(), retry_after: None }
+    }
+
+    /// The kind of the failure; `None` if no server has failed.
+    pub fn kind(&self) -> Option<FailureKind> {
+        match self {
+            Self::Failed { kind, .. } => Some(*kind),
+            Self::BudgetExceeded(_) | Self::Aborted(_) => None,
+        }
+    }
+
     /// The part that the last message may have in this failure.
     pub fn message_fault(&self) -> MessageFault {
-        match self {
-            Self::ContextExceeded(_)
-            | Self::Forbidden(_)
-            | Self::Refused(_)
-            | Self::NotAccepted(_)
-            | Self::NoSuchAddress(_) => MessageFault::Assumed,
-            Self::ServerFailed(_) => MessageFault::Possible,
-            Self::Busy { .. }
-            | Self::Unavailable(_)
-            | Self::Interrupted(_)
-            | Self::KeyRejected(_)
-            | Self::OutOfCredit(_)
-            | Self::NotFound(_)
-            | Self::BudgetExceeded(_)
-            | Self::Aborted(_) => MessageFault::None,
+        match self.kind() {
+            Some(
+                FailureKind::ContextExceeded
+                | FailureKind::Forbidden
+                | FailureKind::Refused
+                | FailureKind::NotAccepted
+                | FailureKind::NoSuchAddress,
+            ) => MessageFault::Assumed,
+            Some(FailureKind::ServerFailed) => MessageFault::Possible,
+            _ => MessageFault::None,
         }
     }
 
     /// The failure as the error that ends the run: with exit status and hint.
     pub fn into_failure(self) -> anyhow::Error {
-        let cause = self.to_string();
-        match self {
-            Self::Aborted(error) | Self::BudgetExceeded(error) => error,
-            Self::Busy { .. } => {
+        let (kind, cause) = match self {
+            Self::Failed { kind, message, .. } => (kind, message),
+            Self::Aborted(error) | Self::BudgetExceeded(error) => return error,
+        };
+        match kind {
+            FailureKind::Busy => {
                 fail_with_hint(Exit::TryAgain, cause, "the same command again later")
             }
-            Self::Unavailable(_) | Self::ServerFailed(_) | Self::Interrupted(_) => {
+            FailureKind::Unavailable | FailureKind::ServerFailed | FailureKind::Interrupted => {
                 fail(Exit::Unavailable, cause)
             }
-            Self::ContextExceeded(_) => {
+            FailureKind::ContextExceeded => {
                 fail_with_step(Exit::BadInput, cause, NextStep::ShortenInput)
             }
-            Self::KeyRejected(_) | Self::Forbidden(_) => fail(Exit::Refused, cause),
-            Self::OutOfCredit(_) => fail_with_hint(
+            FailureKind::KeyRejected | FailureKind::Forbidden => fail(Exit::Refused, cause),
+            FailureKind::OutOfCredit => fail_with_hint(
                 Exit::Refused,
                 cause,
                 "credit or a payment method for the account at the provider, or another model",
             ),
-            Self::NotFound(_) => fail_with_hint(
+            FailureKind::ModelNotFound => fail_with_hint(
                 Exit::Config,
                 cause,
                 "`nanobot model list --remote` for the models of the provider",
             ),
-            Self::NoSuchAddress(_) => fail_with_hint(
+            FailureKind::NoSuchAddress => fail_with_hint(
                 Exit::Config,
                 cause,
                 "another `--model`, or the address that the provider documents: `nanobot status` shows the present one",
             ),
-            Self::NotAccepted(_) => {
+            FailureKind::NotAccepted => {
                 fail_with_hint(Exit::Failed, cause, "another `--model`, which may accept it")
             }
-            Self::Refused(_) => fail(Exit::Failed, cause),
+            FailureKind::Refused => fail(Exit::Failed, cause),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Rate limits, shared between runs: if a server names a delay, its end is stored in a file, and concurrent runs wait
 //! too instead of sending requests in vain.
 
-use super::{DeltaSink, Provider, ProviderError, Request};
+use super::{DeltaSink, FailureKind, Provider, ProviderError, Request};
 use crate::message::Reply;
 use crate::sys::clock::Clock;
 use crate::sys::durable_file;
@@ -38,10 +38,11 @@ impl<P: Provider> Provider for RateLimitedProvider<P> {
                 request.model,
                 format_end(Timestamp::from_millisecond(until).unwrap_or_default())
             );
-            return Err(ProviderError::Busy { message, retry_after: Some(wait + random_jitter()) });
+            let retry_after = Some(wait + random_jitter());
+            return Err(ProviderError::Failed { kind: FailureKind::Busy, message, retry_after });
         }
         let answer = self.inner.reply(request, on_delta);
-        if let Err(ProviderError::Busy { retry_after: Some(wait), .. }) = &answer {
+        if let Err(ProviderError::Failed { retry_after: Some(wait), .. }) = &answer {
             self.store_delay(*wait);
         }
         answer

@@ -1,7 +1,7 @@
 //! Retries with backoff: a wrapper around any provider. Where pieces of a reply are shown as they arrive, a request is
 //! retried only before the first one, because displayed text cannot be taken back.
 
-use super::{Delta, DeltaSink, Provider, ProviderError, Request};
+use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
 use crate::message::Reply;
 use crate::sys::clock::Clock;
 use std::time::Duration;
@@ -36,10 +36,15 @@ impl<P: Provider> Provider for RetryProvider<P> {
                 Err(error) => error,
             };
             let requested_delay = match &error {
-                ProviderError::Busy { retry_after: wait, .. } => *wait,
-                ProviderError::Unavailable(_)
-                | ProviderError::ServerFailed(_)
-                | ProviderError::Interrupted(_) => None,
+                ProviderError::Failed {
+                    kind:
+                        FailureKind::Busy
+                        | FailureKind::Unavailable
+                        | FailureKind::ServerFailed
+                        | FailureKind::Interrupted,
+                    retry_after,
+                    ..
+                } => *retry_after,
                 _ => return Err(error),
             };
             let wait = requested_delay.unwrap_or_else(|| backoff(attempt));
@@ -68,7 +73,7 @@ mod tests {
     use super::RetryProvider;
     use crate::message::Reply;
     use crate::provider::{
-        Delta, DeltaSink, Provider, ProviderError, Request, Sampling, ToolChoice,
+        Delta, DeltaSink, FailureKind, Provider, ProviderError, Request, Sampling, ToolChoice,
     };
     use crate::sys::clock::Clock;
     use std::sync::Mutex;
@@ -90,12 +95,13 @@ mod tests {
     }
 
     fn down() -> ScriptedOutcome {
-        Box::new(|_| Err(ProviderError::Unavailable("down".into())))
+        Box::new(|_| Err(ProviderError::new(FailureKind::Unavailable, "down")))
     }
 
     fn busy(seconds: u64) -> ScriptedOutcome {
         Box::new(move |_| {
-            Err(ProviderError::Busy {
+            Err(ProviderError::Failed {
+                kind: FailureKind::Busy,
                 message: "busy".into(),
                 retry_after: Some(Duration::from_secs(seconds)),
             })
@@ -145,11 +151,14 @@ mod tests {
         check(vec![busy(50), fine()], (true, 2, 1));
         check(vec![busy(61), fine()], (false, 1, 0));
         check(vec![busy(40), busy(40), fine()], (false, 2, 1));
-        check(vec![Box::new(|_| Err(ProviderError::Refused("no".into()))), fine()], (false, 1, 0));
+        check(
+            vec![Box::new(|_| Err(ProviderError::new(FailureKind::Refused, "no"))), fine()],
+            (false, 1, 0),
+        );
         let half = || -> ScriptedOutcome {
             Box::new(|on_delta: &mut DeltaSink<'_>| {
                 on_delta(Delta::Text("half")).map_err(ProviderError::Aborted)?;
-                Err(ProviderError::Unavailable("cut".into()))
+                Err(ProviderError::new(FailureKind::Unavailable, "cut"))
             })
         };
         check(vec![half(), fine()], (false, 1, 0));

@@ -1,7 +1,7 @@
 //! Servers that do not support a forced tool choice: some refuse such a request, some report that the model does not
 //! exist. The request is repeated once without forcing.
 
-use super::{DeltaSink, Provider, ProviderError, Request, ToolChoice};
+use super::{DeltaSink, FailureKind, Provider, ProviderError, Request, ToolChoice};
 use crate::message::Reply;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -23,12 +23,15 @@ impl<P: Provider> Provider for ToolChoiceFallback<P> {
         }
         if !self.ignores_tool_choice.load(Ordering::Relaxed) {
             let answer = self.inner.reply(request, on_delta);
+            let kind = answer.as_ref().err().and_then(ProviderError::kind);
             let is_refused = matches!(
-                answer,
-                Err(ProviderError::Refused(_)
-                    | ProviderError::NotAccepted(_)
-                    | ProviderError::NotFound(_)
-                    | ProviderError::NoSuchAddress(_))
+                kind,
+                Some(
+                    FailureKind::Refused
+                        | FailureKind::NotAccepted
+                        | FailureKind::ModelNotFound
+                        | FailureKind::NoSuchAddress
+                )
             );
             if !is_refused {
                 return answer;
@@ -47,7 +50,9 @@ impl<P: Provider> Provider for ToolChoiceFallback<P> {
 mod tests {
     use super::ToolChoiceFallback;
     use crate::message::Reply;
-    use crate::provider::{DeltaSink, Provider, ProviderError, Request, Sampling, ToolChoice};
+    use crate::provider::{
+        DeltaSink, FailureKind, Provider, ProviderError, Request, Sampling, ToolChoice,
+    };
     use std::sync::Mutex;
     use std::sync::atomic::AtomicBool;
 
@@ -62,7 +67,9 @@ mod tests {
         ) -> Result<Reply, ProviderError> {
             *self.0.lock().unwrap() += 1;
             match request.tool_choice {
-                ToolChoice::Required(_) => Err(ProviderError::NotFound("no".into())),
+                ToolChoice::Required(_) => {
+                    Err(ProviderError::new(FailureKind::ModelNotFound, "no"))
+                }
                 _ => Ok(Reply::default()),
             }
         }

@@ -9,7 +9,7 @@ use crate::event::{Event, EventSink};
 use crate::history::compaction::{CompactedHistory, MAX_USER_TOKENS};
 use crate::message::token_estimate;
 use crate::message::{FinishReason, Message, MessagePart, Reply, UserMessage};
-use crate::provider::{Delta, ProviderError, Request};
+use crate::provider::{Delta, FailureKind, ProviderError, Request};
 use crate::session::{Session, SessionStats};
 use anyhow::Result;
 use std::time::Instant;
@@ -209,7 +209,10 @@ impl Turn<'_, '_, '_> {
         let mut instructions = instructions.map(str::to_owned);
         if let Some(hooks) = self.agent.hooks {
             let added = hooks.before_compaction(max_tail_tokens > 0, instructions.as_deref());
-            let given = [instructions.take(), added.map_err(ProviderError::Refused)?];
+            let given = [
+                instructions.take(),
+                added.map_err(|cause| ProviderError::new(FailureKind::Refused, cause))?,
+            ];
             let given: Vec<String> = given.into_iter().flatten().collect();
             instructions = (!given.is_empty()).then(|| given.join("\n"));
         }
@@ -258,7 +261,7 @@ impl Turn<'_, '_, '_> {
         let summary = CompactedHistory::new(summary, self.session.summary(), old, budget);
         if token_estimate::for_message(&summary.to_message()) >= weight {
             let cause = "the summary is not shorter than the messages it replaces";
-            return Err(ProviderError::Refused(cause.into()));
+            return Err(ProviderError::new(FailureKind::Refused, cause));
         }
         // The summary does not show the origin of what it replaces.
         self.agent.record_origin(self.session);
@@ -284,14 +287,15 @@ impl Turn<'_, '_, '_> {
                 ..UserMessage::default()
             }));
             match self.request_summary(&messages, &id) {
-                Err(ProviderError::ContextExceeded(_)) if messages.len() > 2 => {
+                Err(ProviderError::Failed { kind: FailureKind::ContextExceeded, .. })
+                    if messages.len() > 2 =>
+                {
                     messages.pop();
                     messages = newer_half(messages);
                 }
                 Ok(reply) if reply.text.trim().is_empty() => {
-                    return Err(ProviderError::Refused(
-                        "the model returned an empty summary".into(),
-                    ));
+                    let cause = "the model returned an empty summary";
+                    return Err(ProviderError::new(FailureKind::Refused, cause));
                 }
                 Ok(reply)
                     if matches!(
@@ -300,14 +304,13 @@ impl Turn<'_, '_, '_> {
                     ) =>
                 {
                     let cause = "the model returned an incomplete summary";
-                    return Err(ProviderError::Refused(cause.into()));
+                    return Err(ProviderError::new(FailureKind::Refused, cause));
                 }
                 answer => return answer.map(|reply| reply.text),
             }
         }
-        Err(ProviderError::ContextExceeded(
-            "even the most recent messages are too long to summarize".into(),
-        ))
+        let cause = "even the most recent messages are too long to summarize";
+        Err(ProviderError::new(FailureKind::ContextExceeded, cause))
     }
 
     fn request_summary(&mut self, messages: &[Message], id: &str) -> Result<Reply, ProviderError> {

@@ -6,7 +6,7 @@ use super::compact::ShrinkStage;
 use super::ending::TurnStats;
 use crate::event::{Event, EventSink};
 use crate::message::{Message, MessagePart, Reply, Usage, UserMessage};
-use crate::provider::{Delta, MessageFault, ProviderError};
+use crate::provider::{Delta, FailureKind, MessageFault, ProviderError};
 use crate::session::Session;
 use anyhow::Result;
 use std::borrow::Cow;
@@ -47,7 +47,10 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         let mut earlier = None;
         loop {
             let error = match self.send_once(closing_message) {
-                Err(ProviderError::ContextExceeded(_)) if self.shrink_request(&mut made)? => {
+                Err(error)
+                    if error.kind() == Some(FailureKind::ContextExceeded)
+                        && self.shrink_request(&mut made)? =>
+                {
                     continue;
                 }
                 Err(error) => error,

@@ -16,7 +16,7 @@ use crate::ops::prompt_files;
 use crate::options::turn::TurnOptions;
 use crate::policy::file_scope::FileScope;
 use crate::policy::provenance::{ProvenanceTracker, TrustContext};
-use crate::provider::{Delta, ProviderError, Request, ToolChoice};
+use crate::provider::{Delta, FailureKind, ProviderError, Request, ToolChoice};
 use crate::report::Reporter;
 use crate::report::{ProgressDisplay, ProgressLevel, ReportFormat, json::EventEnvelope};
 use crate::session::consolidation::{
@@ -435,20 +435,15 @@ impl ConsolidationCost {
 /// prevented the request. Otherwise an outage would archive every chunk unchanged.
 fn is_uncounted(error: &ProviderError) -> bool {
     match error {
-        ProviderError::BudgetExceeded(_)
-        | ProviderError::Busy { .. }
-        | ProviderError::Unavailable(_)
-        | ProviderError::ServerFailed(_)
-        | ProviderError::KeyRejected(_)
-        | ProviderError::OutOfCredit(_)
-        | ProviderError::NotFound(_)
-        | ProviderError::NoSuchAddress(_)
-        | ProviderError::Forbidden(_) => true,
+        ProviderError::BudgetExceeded(_) => true,
         ProviderError::Aborted(error) => !error.is::<Stop>(),
-        ProviderError::Interrupted(_)
-        | ProviderError::ContextExceeded(_)
-        | ProviderError::NotAccepted(_)
-        | ProviderError::Refused(_) => false,
+        ProviderError::Failed { kind, .. } => !matches!(
+            kind,
+            FailureKind::Interrupted
+                | FailureKind::ContextExceeded
+                | FailureKind::NotAccepted
+                | FailureKind::Refused
+        ),
     }
 }
 

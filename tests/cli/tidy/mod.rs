@@ -106,7 +106,10 @@ const NO_IO_IN_SYS: &[&str] = &["sys/home", "sys/repository", "sys/sync", "sys/w
 
 /// The imports of the turn from modules whose implementations it must not know.
 const TURN_IMPORTS: &[(&str, &str)] = &[
-    ("provider", "Delta MessageFault Provider ProviderError Request Sampling ToolChoice"),
+    (
+        "provider",
+        "Delta FailureKind MessageFault Provider ProviderError Request Sampling ToolChoice",
+    ),
     ("session", "Session SessionStats"),
     ("tool", "CompletedCall Toolbox"),
 ];
