@@ -14,7 +14,7 @@ use crate::provider::credentials::{LazyCredentials, LoginStore};
 use crate::provider::fallback::{FallbackModel, FallbackProvider};
 use crate::provider::http_provider::HttpProvider;
 use crate::provider::login::LoginEndpoints;
-use crate::provider::quirks::{Quirks, Temperature, is_reasoning_model};
+use crate::provider::quirks::{Quirks, is_reasoning_model};
 use crate::provider::rate_limit::RateLimitedProvider;
 use crate::provider::registry::model_info::{MODELS, Prices, TokenPrice, find_family_bound};
 use crate::provider::registry::{
@@ -231,10 +231,12 @@ fn temperature_notice(choice: &SelectedProvider, asked: &ModelSettings) -> Optio
     }
     let thinks = choice.format == ApiFormat::Anthropic
         && asked.reasoning_effort.as_deref().is_some_and(|effort| effort != "none");
-    let while_thinking = || thinks.then(|| "takes no temperature while it thinks".to_owned());
-    let reason = match choice.quirks.temperature {
-        Temperature::None => "takes no temperature".to_owned(),
-        Temperature::Configured => while_thinking()?,
+    let reason = if choice.quirks.no_temperature {
+        "takes no temperature"
+    } else if thinks {
+        "takes no temperature while it thinks"
+    } else {
+        return None;
     };
     Some(format!("`{}` {reason}: {wanted} is not sent", choice.model))
 }

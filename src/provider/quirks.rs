@@ -7,7 +7,8 @@ pub struct Quirks {
     pub max_completion_tokens: bool,
     /// No output limit can be set.
     pub no_output_limit: bool,
-    pub temperature: Temperature,
+    /// The model has a temperature of its own and refuses others.
+    pub no_temperature: bool,
     pub thinking: ThinkingStyle,
     /// Each reply has its reasoning in `reasoning_content`, even if it is empty or from elsewhere: these servers refuse
     /// replies without the key. Others get reasoning back as they sent it.
@@ -29,15 +30,6 @@ pub struct Quirks {
     pub json_schemas: bool,
     /// The server reports the cost of a reply, in US dollars.
     pub reports_cost: bool,
-}
-
-/// The handling of the temperature.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Temperature {
-    /// The configured one is sent if the format has one.
-    Configured,
-    /// The model has its own and refuses others.
-    None,
 }
 
 /// The way to express a reasoning effort.
@@ -76,7 +68,7 @@ pub enum ToolCallIdFormat {
 pub const NONE: Quirks = Quirks {
     max_completion_tokens: false,
     no_output_limit: false,
-    temperature: Temperature::Configured,
+    no_temperature: false,
     thinking: ThinkingStyle::Effort,
     requires_reasoning: false,
     no_stream_options: false,
@@ -96,12 +88,8 @@ pub const JSON_SCHEMAS: Quirks = Quirks { json_schemas: true, ..NONE };
 /// OpenAI's API, and services with the same one.
 pub const OPENAI: Quirks = Quirks { max_completion_tokens: true, ..JSON_SCHEMAS };
 /// OpenAI's Codex backend, used with a ChatGPT account.
-pub const CODEX: Quirks = Quirks {
-    no_output_limit: true,
-    temperature: Temperature::None,
-    streaming_only: true,
-    ..JSON_SCHEMAS
-};
+pub const CODEX: Quirks =
+    Quirks { no_output_limit: true, no_temperature: true, streaming_only: true, ..JSON_SCHEMAS };
 /// OpenRouter.
 pub const OPENROUTER: Quirks =
     Quirks { thinking: ThinkingStyle::Object, reports_cost: true, ..JSON_SCHEMAS };
@@ -131,33 +119,33 @@ type QuirkChange = fn(&mut Quirks);
 
 /// Quirks of models, whatever server runs them: a name prefix, and the change.
 const MODEL_QUIRKS: &[(&str, QuirkChange)] = &[
-    ("gpt-5", |quirks| quirks.temperature = Temperature::None),
-    ("gpt-6", |quirks| quirks.temperature = Temperature::None),
+    ("gpt-5", |quirks| quirks.no_temperature = true),
+    ("gpt-6", |quirks| quirks.no_temperature = true),
     ("gemini-3.5-flash-lite", |quirks| {
-        quirks.temperature = Temperature::None;
+        quirks.no_temperature = true;
     }),
     ("gemini-3.8", |quirks| {
-        quirks.temperature = Temperature::None;
+        quirks.no_temperature = true;
     }),
-    ("o1", |quirks| quirks.temperature = Temperature::None),
+    ("o1", |quirks| quirks.no_temperature = true),
     ("o1-mini", |quirks| quirks.no_system = true),
     ("o1-preview", |quirks| quirks.no_system = true),
-    ("o3", |quirks| quirks.temperature = Temperature::None),
-    ("o4", |quirks| quirks.temperature = Temperature::None),
+    ("o3", |quirks| quirks.no_temperature = true),
+    ("o4", |quirks| quirks.no_temperature = true),
     ("deepseek", |quirks| quirks.requires_reasoning = true),
     ("mimo", |quirks| quirks.requires_reasoning = true),
     // These models refuse any temperature except their own, which is another one while they do not think.
     ("kimi-k2.", |quirks| {
         quirks.requires_reasoning = true;
-        quirks.temperature = Temperature::None;
+        quirks.no_temperature = true;
     }),
     ("kimi-k2-thinking", |quirks| {
         quirks.requires_reasoning = true;
-        quirks.temperature = Temperature::None;
+        quirks.no_temperature = true;
     }),
     ("kimi-k3", |quirks| {
         quirks.requires_reasoning = true;
-        quirks.temperature = Temperature::None;
+        quirks.no_temperature = true;
     }),
     // It always reasons, and refuses requests that configure it.
     ("magistral", |quirks| {
@@ -169,7 +157,7 @@ const MODEL_QUIRKS: &[(&str, QuirkChange)] = &[
     ("claude", |quirks| {
         quirks.cache_marks = true;
         // Models newer than the table below take neither a temperature nor a budget.
-        quirks.temperature = Temperature::None;
+        quirks.no_temperature = true;
     }),
 ];
 
@@ -183,7 +171,7 @@ impl Quirks {
         let Self {
             max_completion_tokens,
             no_output_limit: no_limit,
-            temperature,
+            no_temperature,
             thinking,
             requires_reasoning: reasoning_back,
             no_stream_options,
@@ -197,10 +185,6 @@ impl Quirks {
             json_schemas: schemas,
             reports_cost: tells_cost,
         } = *self;
-        let temperature = match temperature {
-            Temperature::Configured => "",
-            Temperature::None => "no temperature is sent",
-        };
         let thinking = match thinking {
             ThinkingStyle::Effort => "",
             ThinkingStyle::NoneOrHigh => "the reasoning effort is none or high",
@@ -216,7 +200,7 @@ impl Quirks {
         let words = [
             when(max_completion_tokens, "the output limit is sent as `max_completion_tokens`"),
             when(no_limit, "no output limit is sent"),
-            temperature.to_owned(),
+            when(no_temperature, "no temperature is sent"),
             thinking.to_owned(),
             when(reasoning_back, "every reply is sent back with a reasoning field"),
             when(no_stream_options, "no `stream_options` are sent"),
@@ -258,7 +242,7 @@ impl Quirks {
         let is_claude = name.starts_with("claude");
         let older = OLDER_CLAUDES.iter().find(|(start, _)| name.starts_with(start));
         if older.is_some() {
-            self.temperature = Temperature::Configured;
+            self.no_temperature = false;
         }
         if anthropic {
             self.cache_marks = true;
@@ -270,8 +254,8 @@ impl Quirks {
                 None => ThinkingStyle::Budget,
             };
             // The vendor's own types omit it, and other vendors' models may have their own.
-            if !is_claude && self.temperature == Temperature::Configured {
-                self.temperature = Temperature::None;
+            if !is_claude && !self.no_temperature {
+                self.no_temperature = true;
             }
         }
         self
@@ -294,21 +278,21 @@ pub(super) fn normalize_model(model: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{KIMI, NONE, OPENAI, Temperature, ThinkingStyle};
+    use super::{KIMI, NONE, OPENAI, ThinkingStyle};
 
     #[test]
     fn models_have_their_own_quirks() {
         let of = |model: &str| NONE.with_model(model, false);
-        assert_eq!(of("openai/gpt-5-mini").temperature, Temperature::None);
-        assert_eq!(of("gpt-4o").temperature, Temperature::Configured);
-        assert_eq!(of("kimi-k2.5").temperature, Temperature::None);
+        assert!(of("openai/gpt-5-mini").no_temperature);
+        assert!(!of("gpt-4o").no_temperature);
+        assert!(of("kimi-k2.5").no_temperature);
         assert!(of("deepseek/deepseek-chat").requires_reasoning);
         assert!(of("mimo-v2.5-pro").requires_reasoning);
         assert!(of("anthropic/claude-sonnet-4.5").cache_marks);
         assert!(!of("qwen3").cache_marks);
         assert!(OPENAI.with_model("o1-mini", false).no_system);
         assert!(
-            KIMI.with_model("moonshot-v1-8k", false).temperature == Temperature::Configured,
+            !KIMI.with_model("moonshot-v1-8k", false).no_temperature,
             "an older model takes any"
         );
     }
@@ -317,16 +301,16 @@ mod tests {
     fn claudes_old_and_new() {
         let of = |model: &str| {
             let quirks = NONE.with_model(model, true);
-            (quirks.temperature, quirks.thinking)
+            (quirks.no_temperature, quirks.thinking)
         };
-        let older = (Temperature::Configured, ThinkingStyle::Budget);
+        let older = (false, ThinkingStyle::Budget);
         assert_eq!(of("claude-sonnet-4-5-20250929"), older);
         assert_eq!(of("claude-sonnet-4.5"), older);
         assert_eq!(of("us.anthropic.claude-3-7-sonnet-v1:0"), older);
-        let newer = (Temperature::None, ThinkingStyle::Adaptive);
+        let newer = (true, ThinkingStyle::Adaptive);
         assert_eq!(of("claude-opus-4-7"), newer);
         assert_eq!(of("claude-opus-9"), newer);
-        assert_eq!(of("claude-sonnet-4-6"), (Temperature::Configured, ThinkingStyle::Adaptive));
-        assert_eq!(of("MiniMax-M2"), (Temperature::None, ThinkingStyle::Budget));
+        assert_eq!(of("claude-sonnet-4-6"), (false, ThinkingStyle::Adaptive));
+        assert_eq!(of("MiniMax-M2"), (true, ThinkingStyle::Budget));
     }
 }

@@ -1,9 +1,12 @@
 //! A request body as JSON text, written field by field without a tree of values.
 
 use super::body_text::{BodyFormatter, BodyText};
-use crate::message::ToolSpec;
+use crate::message::{MessagePart, ToolSpec, to_plain_text};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// Bytes that most bodies fit in, so that they are not copied as they grow.
 const CAPACITY_BYTES: usize = 64 << 10;
@@ -16,6 +19,17 @@ pub struct ToolForm {
     pub end: &'static str,
     /// The end of the last tool.
     pub end_of_last: &'static str,
+}
+
+/// Bytes as a `data` URL.
+pub(super) fn data_url(media_type: &str, bytes: &[u8]) -> String {
+    format!("data:{media_type};base64,{}", STANDARD.encode(bytes))
+}
+
+/// The text of a tool result, with placeholders for what is not text.
+pub(super) fn result_text(parts: &[MessagePart]) -> Cow<'_, str> {
+    let text = to_plain_text(parts);
+    if text.is_empty() { Cow::Borrowed("(no output)") } else { text }
 }
 
 /// A request body under construction: a JSON object whose fields stay in the order in which they are written. The

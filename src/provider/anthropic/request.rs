@@ -7,13 +7,14 @@ use crate::message::{
     to_plain_text,
 };
 use crate::provider::body_text::serialize_text;
-use crate::provider::quirks::{Temperature, ThinkingStyle};
+use crate::provider::quirks::ThinkingStyle;
 use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::{BodyWriter, ToolForm};
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::tool_call_repair::to_legal_name;
 use crate::provider::{Request, ToolChoice};
 use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -49,12 +50,9 @@ pub(super) fn write_body(
         }
         _ => {}
     }
-    let temperature = match format.quirks.temperature {
-        // While a model thinks, it takes no other temperature than its own.
-        Temperature::Configured if !thinks => request.sampling.temperature,
-        Temperature::Configured | Temperature::None => None,
-    };
-    if let Some(temperature) = temperature {
+    // While a model thinks, it takes no other temperature than its own.
+    let takes_temperature = !thinks && !format.quirks.no_temperature;
+    if let Some(temperature) = request.sampling.temperature.filter(|_| takes_temperature) {
         body.put("temperature", temperature.min(MAX_TEMPERATURE));
     }
     if let Some(schema) = request.schema.and_then(close_schema) {
@@ -384,13 +382,13 @@ fn count_images(messages: &[Message]) -> usize {
 }
 
 fn image_block(image: &Image) -> Block<'static> {
-    let data = base64::engine::general_purpose::STANDARD.encode(&image.bytes);
+    let data = STANDARD.encode(&image.bytes);
     let source = json!({ "type": "base64", "media_type": image.media_type, "data": data });
     Block::Other(Cow::Owned(json!({ "type": "image", "source": source })))
 }
 
 fn document_block(document: &Document) -> Block<'static> {
-    let data = base64::engine::general_purpose::STANDARD.encode(&document.bytes);
+    let data = STANDARD.encode(&document.bytes);
     let source = json!({ "type": "base64", "media_type": document.media_type, "data": data });
     Block::Other(Cow::Owned(
         json!({ "type": "document", "title": document.name, "source": source }),
@@ -469,7 +467,7 @@ mod tests {
         UserMessage,
     };
     use crate::provider::anthropic::AnthropicFormat;
-    use crate::provider::quirks::{NONE, Quirks, Temperature, ThinkingStyle};
+    use crate::provider::quirks::{NONE, Quirks, ThinkingStyle};
     use crate::provider::request_body::BodyWriter;
     use crate::provider::{Request, Sampling, ToolChoice};
     use serde_json::{Map, Value, json};
@@ -776,13 +774,13 @@ mod tests {
 
     #[test]
     fn a_temperature_is_sent_if_the_model_takes_it() {
-        let check = |temperature: Temperature, expect: Value| {
+        let check = |no_temperature: bool, expect: Value| {
             let mut asked = DEFAULT_INPUT;
-            asked.quirks.temperature = temperature;
+            asked.quirks.no_temperature = no_temperature;
             assert_eq!(body(&[user("a")], &asked)["temperature"], expect);
         };
-        check(Temperature::Configured, json!(0.5));
-        check(Temperature::None, Value::Null);
+        check(false, json!(0.5));
+        check(true, Value::Null);
     }
 
     #[test]

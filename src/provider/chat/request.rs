@@ -4,17 +4,14 @@
 
 use super::ChatFormat;
 use super::reasoning::{self, PlacedReasoning};
-use crate::message::{
-    Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage, to_plain_text,
-};
+use crate::message::{Message, MessagePart, Reply, ToolCall, UserMessage, to_plain_text};
 use crate::provider::body_text::{BodyText, serialize_text};
-use crate::provider::quirks::{Quirks, Temperature, ThinkingStyle};
+use crate::provider::quirks::{Quirks, ThinkingStyle};
 use crate::provider::reply_source::ReplySource;
-use crate::provider::request_body::{BodyWriter, ToolForm};
+use crate::provider::request_body::{BodyWriter, ToolForm, data_url, result_text};
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::tool_call_repair::to_legal_name;
 use crate::provider::{Request, ToolChoice};
-use base64::Engine;
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -34,11 +31,7 @@ pub(super) fn write_body(
         let most = format.max_output_tokens.unwrap_or(u32::MAX);
         body.put(limit, request.sampling.max_tokens.min(most));
     }
-    let temperature = match quirks.temperature {
-        Temperature::Configured => request.sampling.temperature,
-        Temperature::None => None,
-    };
-    if let Some(temperature) = temperature {
+    if let Some(temperature) = request.sampling.temperature.filter(|_| !quirks.no_temperature) {
         body.put("temperature", temperature);
     }
     if let Some((key, value)) = thinking_field(request.sampling.reasoning_effort.as_deref(), quirks)
@@ -237,7 +230,7 @@ impl Serialize for ChatMessages<'_> {
                         list.serialize_element(&ChatMessage {
                             role: "tool",
                             tool_call_id: Some(ids.for_result(&result.call_id)),
-                            content: ChatContent::Text(result_text(result)),
+                            content: ChatContent::Text(result_text(&result.parts)),
                         })?;
                         count += 1;
                     }
@@ -329,11 +322,6 @@ fn parts_to_content<'a>(parts: &'a [Cow<'_, MessagePart>], quirks: &Quirks) -> C
     ChatContent::Parts(others.into_iter().chain(texts).map(value).collect())
 }
 
-fn data_url(media_type: &str, bytes: &[u8]) -> String {
-    let data = base64::engine::general_purpose::STANDARD.encode(bytes);
-    format!("data:{media_type};base64,{data}")
-}
-
 fn assistant_message<'a>(
     reply: &'a Reply,
     origin: &ReplySource,
@@ -367,12 +355,6 @@ fn assistant_message<'a>(
     }
 }
 
-/// The text of a tool result, with placeholders for what is not text.
-fn result_text(result: &ToolResult) -> Cow<'_, str> {
-    let text = to_plain_text(&result.parts);
-    if text.is_empty() { Cow::Borrowed("(no output)") } else { text }
-}
-
 #[cfg(test)]
 mod tests {
     use super::write_body;
@@ -382,7 +364,7 @@ mod tests {
         UserMessage,
     };
     use crate::provider::chat::ChatFormat;
-    use crate::provider::quirks::{NONE, Quirks, Temperature, ToolCallIdFormat};
+    use crate::provider::quirks::{NONE, Quirks, ToolCallIdFormat};
     use crate::provider::request_body::BodyWriter;
     use crate::provider::{Request, Sampling, ToolChoice};
     use serde_json::{Map, Value, json};
@@ -495,7 +477,7 @@ mod tests {
         );
         let odd = Quirks {
             max_completion_tokens: true,
-            temperature: Temperature::None,
+            no_temperature: true,
             requires_reasoning: true,
             no_stream_options: true,
             tool_call_ids: ToolCallIdFormat::NineAlphanumerics,

@@ -6,13 +6,11 @@ use crate::message::{
     Message, MessagePart, Reply, ToolCall, ToolResult, UserMessage, images_first, to_plain_text,
 };
 use crate::provider::body_text::{BodyText, serialize_text};
-use crate::provider::quirks::Temperature;
 use crate::provider::reply_source::ReplySource;
-use crate::provider::request_body::{BodyWriter, ToolForm};
+use crate::provider::request_body::{BodyWriter, ToolForm, data_url, result_text};
 use crate::provider::tool_call_ids::ToolCallIds;
 use crate::provider::tool_call_repair::to_legal_name;
 use crate::provider::{Request, ToolChoice};
-use base64::Engine;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -31,11 +29,9 @@ pub(super) fn write_body(
         let limit = request.sampling.max_tokens.min(most).max(16);
         body.put("max_output_tokens", limit);
     }
-    let temperature = match format.quirks.temperature {
-        Temperature::Configured => request.sampling.temperature,
-        Temperature::None => None,
-    };
-    if let Some(temperature) = temperature {
+    if let Some(temperature) =
+        request.sampling.temperature.filter(|_| !format.quirks.no_temperature)
+    {
         body.put("temperature", temperature);
     }
     if let Some(effort) = &request.sampling.reasoning_effort {
@@ -174,19 +170,13 @@ fn user_content<'a>(user: &'a UserMessage, format: &ResponsesFormat) -> Vec<Inpu
 fn part_to_content<'a>(part: &'a MessagePart, format: &ResponsesFormat) -> InputContent<'a> {
     match part {
         MessagePart::Image(image) if !format.quirks.no_images => {
-            let data = base64::engine::general_purpose::STANDARD.encode(&image.bytes);
-            InputContent::Image {
-                detail: "auto",
-                image_url: format!("data:{};base64,{data}", image.media_type),
-            }
+            let image_url = data_url(image.media_type, &image.bytes);
+            InputContent::Image { detail: "auto", image_url }
         }
-        MessagePart::Document(document) => {
-            let data = base64::engine::general_purpose::STANDARD.encode(&document.bytes);
-            InputContent::File {
-                filename: &document.name,
-                file_data: format!("data:{};base64,{data}", document.media_type),
-            }
-        }
+        MessagePart::Document(document) => InputContent::File {
+            filename: &document.name,
+            file_data: data_url(document.media_type, &document.bytes),
+        },
         part => InputContent::Text { text: to_plain_text(std::slice::from_ref(part)) },
     }
 }
@@ -195,12 +185,7 @@ fn part_to_content<'a>(part: &'a MessagePart, format: &ResponsesFormat) -> Input
 fn tool_output<'a>(result: &'a ToolResult, format: &ResponsesFormat) -> ItemContent<'a> {
     let is_text = |part: &MessagePart| matches!(part, MessagePart::Text(_));
     if result.parts.iter().all(is_text) {
-        let text = to_plain_text(&result.parts);
-        return ItemContent::Text(if text.is_empty() {
-            Cow::Borrowed("(no output)")
-        } else {
-            text
-        });
+        return ItemContent::Text(result_text(&result.parts));
     }
     let parts = result.parts.iter();
     ItemContent::Parts(parts.map(|part| part_to_content(part, format)).collect())
@@ -260,7 +245,7 @@ mod tests {
         Document, Image, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult,
         UserMessage,
     };
-    use crate::provider::quirks::{CODEX, NONE, Quirks, Temperature};
+    use crate::provider::quirks::{CODEX, NONE, Quirks};
     use crate::provider::request_body::BodyWriter;
     use crate::provider::responses::ResponsesFormat;
     use crate::provider::{Request, Sampling, ToolChoice};
@@ -373,7 +358,7 @@ mod tests {
         );
         let reasons = ResponsesFormat {
             is_reasoning_model: true,
-            quirks: Quirks { temperature: Temperature::None, ..NONE },
+            quirks: Quirks { no_temperature: true, ..NONE },
             max_output_tokens: Some(50),
             ..DEFAULT_FORMAT
         };
