@@ -7,6 +7,7 @@ use super::reply::{self, Received, RequestError, RequestResult, Wait};
 use super::sampling::{self, Sampler, SamplingQueue};
 use crate::json_rpc;
 use crate::mcp::protocol::{McpError, ServerAnswer, ServerFeatures};
+use crate::settings::servers::{McpServer, ServerTransport};
 use crate::sys::signal;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -137,22 +138,22 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Performs the handshake over `transport`, in which we state our `capabilities`.
+    /// Performs the handshake with `server` over `transport`, in which we state our `capabilities`.
     ///
     /// # Errors
     /// The server does not complete it.
     pub(super) fn open(
         transport: Arc<dyn Transport>,
         state: &Arc<ConnectionState>,
-        (server, is_program): (&str, bool),
+        server: &McpServer,
         capabilities: &Value,
         wait: &mut Wait<'_>,
     ) -> Result<Self, McpError> {
         let connection = Self {
             transport,
-            server: server.to_owned(),
+            server: server.name.clone(),
             state: Arc::clone(state),
-            is_program,
+            is_program: matches!(server.transport, ServerTransport::Program { .. }),
             info: OnceLock::new(),
         };
         let params = json!({

@@ -133,10 +133,7 @@ impl HttpTransport {
         };
         let state = &self.inbox.state;
         let Some(id) = id else {
-            let outcome = match (is_success(response.status), &response.body) {
-                (false, ExchangeBody::Complete(body)) => Err(status_error(response.status, body)),
-                _ => Ok(()),
-            };
+            let outcome = response.require_success();
             if let (OutgoingKind::Initialized(_), Ok(())) = (kind, &outcome) {
                 self.start_listening(&session);
             }

@@ -75,6 +75,21 @@ impl From<EventTooLarge> for StreamEnd {
     }
 }
 
+impl ExchangeResponse {
+    /// Checks that the status is one of success.
+    ///
+    /// # Errors
+    /// [`status_error`] for another one.
+    pub(super) fn require_success(&self) -> Result<(), McpError> {
+        match &self.body {
+            ExchangeBody::Complete(body) if !is_success(self.status) => {
+                Err(status_error(self.status, body))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 impl HttpClient {
     /// Prepares access to `remote`.
     ///
@@ -175,12 +190,12 @@ impl HttpClient {
     /// There is no such stream.
     pub(super) fn open_events(&self, url: &str) -> Result<Box<dyn Read + Send>, McpError> {
         let response = self.exchange(url, HttpMethod::Get, Vec::new())?;
+        response.require_success()?;
         match response.body {
             ExchangeBody::Events(events) => Ok(events),
-            ExchangeBody::Complete(_) if is_success(response.status) => {
+            ExchangeBody::Complete(_) => {
                 Err(McpError::Broken("it did not respond with an event stream".into()))
             }
-            ExchangeBody::Complete(body) => Err(status_error(response.status, &body)),
         }
     }
 }

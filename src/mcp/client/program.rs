@@ -95,8 +95,7 @@ pub(super) fn start(
         sandbox: fence,
     };
     let log = log_path(&config.paths, &server.name);
-    let walls = config.sandboxes.clone();
-    StdioTransport::start(&spec, log, (programs, walls), inbox)
+    StdioTransport::start(&spec, log, programs, config.sandboxes.clone(), inbox)
 }
 
 /// Adds the variables that the sandbox requires, except those that the entry lists itself.

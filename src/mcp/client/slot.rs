@@ -237,22 +237,22 @@ impl ConnectionSlot {
             elicitation: config.elicitation.clone(),
             allows_sampling: self.server.sampling != SamplingMode::Off,
         });
-        let (transport, is_program): (Arc<dyn Transport>, bool) = match &self.server.transport {
+        let transport: Arc<dyn Transport> = match &self.server.transport {
             ServerTransport::Program { .. } => {
                 let before = signal::now();
                 let started = program::start(&self.server, config, programs, &inbox);
                 wait.deadline.subtract(signal::now().saturating_sub(before));
-                (started?, true)
+                started?
             }
             ServerTransport::Http(remote) => {
                 let tokens = self.tokens(remote, config)?;
                 let client = HttpClient::new(remote, &config.network, config.offline, tokens)?;
-                (HttpTransport::new(client, &remote.url, &inbox), false)
+                HttpTransport::new(client, &remote.url, &inbox)
             }
             ServerTransport::Sse(remote) => {
                 let tokens = self.tokens(remote, config)?;
                 let client = HttpClient::new(remote, &config.network, config.offline, tokens)?;
-                (SseTransport::open(client, &remote.url, &inbox)?, false)
+                SseTransport::open(client, &remote.url, &inbox)?
             }
         };
         let mut capabilities = json!({});
@@ -262,7 +262,6 @@ impl ConnectionSlot {
         if self.server.sampling != SamplingMode::Off {
             capabilities["sampling"] = json!({});
         }
-        let kind = (self.server.name.as_str(), is_program);
-        Connection::open(transport, &state, kind, &capabilities, wait)
+        Connection::open(transport, &state, &self.server, &capabilities, wait)
     }
 }

@@ -2,10 +2,7 @@
 //! Messages wait until that address is known.
 
 use super::connection::{Outgoing, Transport};
-use super::http_exchange::{
-    ExchangeBody, ExchangeThreads, HttpClient, StreamEnd, is_success, parse_event, read_events,
-    status_error,
-};
+use super::http_exchange::{ExchangeThreads, HttpClient, StreamEnd, parse_event, read_events};
 use super::inbox::Inbox;
 use crate::mcp::protocol::McpError;
 use crate::sys::http::HttpMethod;
@@ -145,12 +142,7 @@ impl SseTransport {
         let post = move || {
             let method = HttpMethod::Post("application/json", &body);
             let posted = posting.client.exchange(&url, method, Vec::new());
-            on_sent(posted.and_then(|response| match response.body {
-                ExchangeBody::Complete(body) if !is_success(response.status) => {
-                    Err(status_error(response.status, &body))
-                }
-                _ => Ok(()),
-            }));
+            on_sent(posted.and_then(|response| response.require_success()));
         };
         if let Err(error) = self.threads.spawn(None, post)
             && let Some(id) = kind.reply_id()

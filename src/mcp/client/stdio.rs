@@ -168,15 +168,16 @@ pub(super) struct StdioTransport {
 }
 
 impl StdioTransport {
-    /// Starts a program. `log` is the path for its standard error. The program is added to `programs`, which also hold
-    /// the receiver of warnings about files it left behind.
+    /// Starts a program. `log` is the path for its standard error. The program is added to `programs`. `sandboxes` hears of
+    /// files that it left behind.
     ///
     /// # Errors
     /// The program cannot be started.
     pub(super) fn start(
         spec: &ServerSpec,
         log: PathBuf,
-        (programs, sandboxes): (&Arc<RunningPrograms>, Option<Arc<dyn SandboxFactory>>),
+        programs: &Arc<RunningPrograms>,
+        sandboxes: Option<Arc<dyn SandboxFactory>>,
         inbox: &Arc<Inbox>,
     ) -> Result<Arc<Self>, McpError> {
         let what = |error: std::io::Error| match error.kind() {
