@@ -7,10 +7,8 @@ use crate::sys::clock::Clock;
 use crate::sys::http::Http;
 use crate::sys::secret::{self, Secret};
 use crate::sys::stored_secret::{self, SecretPlace};
-use crate::sys::sync::IgnorePoison;
 use anyhow::{Context, Result};
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 /// A key that is resolved on first use.
 pub struct LazyCredentials {
@@ -20,8 +18,6 @@ pub struct LazyCredentials {
     /// The environment of the command.
     env: Vec<(String, String)>,
     logins: LoginStore,
-    /// The resolved key.
-    cached_key: Mutex<Option<Secret>>,
 }
 
 /// Access to stored logins, and the means to renew them.
@@ -39,7 +35,7 @@ impl LazyCredentials {
         env: Vec<(String, String)>,
         logins: LoginStore,
     ) -> Self {
-        Self { source, source_label, env, logins, cached_key: Mutex::default() }
+        Self { source, source_label, env, logins }
     }
 
     /// True if a key is configured.
@@ -55,33 +51,22 @@ impl LazyCredentials {
         let Some(source) = &self.source else {
             return Ok(None);
         };
-        let known = self.cached_key.lock().ignore_poison().clone();
-        let key = match (source, known) {
-            (KeySource::Login(name), _) => {
+        let token = match source {
+            KeySource::Login(name) => {
                 let LoginStore { folder, clock, endpoints } = &self.logins;
-                let access = login::credentials(name, folder, http, clock, endpoints)?;
-                self.cache_key(&access.token);
-                return Ok(Some(access));
+                return login::credentials(name, folder, http, clock, endpoints).map(Some);
             }
-            (_, Some(key)) => key,
-            (KeySource::Secret(key), None) => key.resolve()?.clone(),
-            (KeySource::File(path), None) => self.read(&SecretPlace::File(path.clone()))?,
-            (KeySource::Command(command), None) => {
-                self.read(&SecretPlace::Command(command.clone()))?
-            }
+            KeySource::Secret(key) => key.resolve()?.clone(),
+            KeySource::File(path) => self.read(&SecretPlace::File(path.clone()))?,
+            KeySource::Command(command) => self.read(&SecretPlace::Command(command.clone()))?,
         };
-        self.cache_key(&key);
-        Ok(Some(RequestCredentials { token: key, base_url: None, headers: Vec::new() }))
+        secret::register(&token);
+        Ok(Some(RequestCredentials { token, base_url: None, headers: Vec::new() }))
     }
 
     fn read(&self, place: &SecretPlace) -> Result<Secret> {
         let label = &self.source_label;
         stored_secret::read(place, &self.env, &label.to_string())
             .with_context(|| format!("read the key from {label}"))
-    }
-
-    fn cache_key(&self, key: &Secret) {
-        secret::register(key);
-        *self.cached_key.lock().ignore_poison() = Some(key.clone());
     }
 }
