@@ -7,7 +7,7 @@ use super::options::AttachOptions;
 use super::origin::AttachmentOrigin;
 use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use crate::message::MessagePart;
-use crate::sys::http::{Http, HttpTimeouts, Response};
+use crate::sys::http::{Http, HttpMethod, HttpTimeouts, Response};
 use crate::sys::input;
 use anyhow::Result;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) fn fetch(
     };
     let http = Http::public_only(TIMEOUTS, network, options.env);
     let mut answer = http
-        .send(url, &[("accept".into(), ACCEPT_HEADER.into())], None)
+        .request(url, &[("accept".into(), ACCEPT_HEADER.into())], HttpMethod::Get)
         .map_err(|error| fetch_error(url, error))?;
     match answer.status {
         200..300 => {}

@@ -15,7 +15,7 @@ use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
 use crate::error::{HintedError, Stop};
 use crate::message::{Reply, Usage};
 use crate::sys::clock::Clock;
-use crate::sys::http::{self, Http, HttpTimeouts, Response, shown_message};
+use crate::sys::http::{self, Http, HttpMethod, HttpTimeouts, Response, shown_message};
 use crate::sys::signal;
 use crate::sys::web_url;
 use serde_json::{Map, Value};
@@ -208,9 +208,10 @@ impl HttpProvider {
         headers: &[(String, String)],
         body: Option<&[u8]>,
     ) -> Result<Response, ProviderError> {
-        let body = body.map(|body| ("application/json", body));
+        let method =
+            body.map_or(HttpMethod::Get, |body| HttpMethod::Post("application/json", body));
         for _ in 0..MAX_REDIRECTS {
-            let answer = self.http.send(&url, headers, body);
+            let answer = self.http.request(&url, headers, method);
             let answer = answer.map_err(|error| self.connect_error(error))?;
             let location = answer.header("location");
             let next = location

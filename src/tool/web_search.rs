@@ -8,6 +8,7 @@ use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::error::Stop;
 use crate::message::tagged_block;
 use crate::message::{ToolSpec, without_blanks};
+use crate::sys::http::HttpMethod;
 use crate::sys::secret::LazySecret;
 use serde_json::Value;
 use std::fmt::Write;
@@ -81,7 +82,8 @@ impl WebSearch {
             headers.push(("x-subscription-token".into(), key.expose().into()));
         }
         let http = self.web.configured_client(*timeout)?;
-        let answer = http.send(&engine.request_url(base, query, count), &headers, None);
+        let answer =
+            http.request(&engine.request_url(base, query, count), &headers, HttpMethod::Get);
         let answer = answer.map_err(|error| {
             if error.is::<Stop>() {
                 "interrupted: the run is ending".to_owned()

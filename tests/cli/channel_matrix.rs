@@ -444,7 +444,8 @@ impl RealUser {
     fn post(&self, path: &str, body: &Value) -> Value {
         let url = format!("{}{path}", self.base);
         let body = body.to_string();
-        read(self.http.send(&url, &self.headers, Some(("application/json", body.as_bytes()))))
+        let method = HttpMethod::Post("application/json", body.as_bytes());
+        read(self.http.request(&url, &self.headers, method))
     }
 
     fn put(&self, path: &str, body: &Value) -> Value {
@@ -455,7 +456,8 @@ impl RealUser {
     }
 
     fn get(&self, path: &str) -> Value {
-        read(self.http.send(&format!("{}{path}", self.base), &self.headers, None))
+        let url = format!("{}{path}", self.base);
+        read(self.http.request(&url, &self.headers, HttpMethod::Get))
     }
 
     fn create_room(&self, options: &Value) -> String {

@@ -185,27 +185,12 @@ impl Http {
         self.exchange(&uri, headers, HttpMethod::Get)
     }
 
-    /// Sends a POST request with a media type and a body, or a GET request without one. Every status is returned as a
-    /// response. Redirects are not followed, so that a key does not leak to another server; only [`Http::public_only`],
+    /// Sends a request. Every status is returned as a response. Redirects are not followed, so that a key does not leak to another server; only [`Http::public_only`],
     /// which has no key, follows them.
     ///
     /// # Errors
     /// A message for the user: no connection, a timeout, or a broken transfer. Status 78 for an invalid URL, 77 for an
     /// address that this client may not reach, 69 with `--offline`. A `Stop` error on cancellation.
-    pub fn send(
-        &self,
-        url: &str,
-        headers: &[(String, String)],
-        body: Option<(&str, &[u8])>,
-    ) -> anyhow::Result<Response> {
-        let method = match body {
-            Some((kind, body)) => HttpMethod::Post(kind, body),
-            None => HttpMethod::Get,
-        };
-        self.exchange(&parse_uri(url)?, headers, method)
-    }
-
-    /// Sends a request with any method; see [`Http::send`].
     pub fn request(
         &self,
         url: &str,
@@ -219,7 +204,7 @@ impl Http {
     /// bytes come. [`Response::read`] takes the same end for the body.
     ///
     /// # Errors
-    /// As [`Http::send`].
+    /// As [`Http::request`].
     pub fn request_until(
         &self,
         url: &str,
@@ -353,7 +338,7 @@ impl Http {
     /// encrypted from the start.
     ///
     /// # Errors
-    /// As [`Http::send`].
+    /// As [`Http::request`].
     pub fn open_stream(&self, host: &str, port: u16, tls: bool) -> anyhow::Result<LineStream> {
         let uri = stream_uri(host, port, tls)?;
         self.check_offline(&uri)?;

@@ -40,7 +40,7 @@ impl Http {
     /// Sends a request, and reads at most `limit_bytes` of its response as JSON. Every status is returned as a response.
     ///
     /// # Errors
-    /// As [`Http::send`], also for a response that breaks off.
+    /// As [`Http::request`], also for a response that breaks off.
     pub fn exchange_json(
         &self,
         url: &str,

@@ -63,7 +63,7 @@ impl Http {
     /// Opens a WebSocket at a `ws`, `wss`, `http` or `https` URL. The client should have [`WEBSOCKET_TIMEOUTS`].
     ///
     /// # Errors
-    /// As [`Http::send`]; the server does not agree to the protocol.
+    /// As [`Http::request`]; the server does not agree to the protocol.
     pub fn open_websocket(&self, url: &str, headers: &[(String, String)]) -> Result<WebSocket> {
         let shown = redact_url(url);
         let invalid = || fail(Exit::Config, format!("invalid URL `{shown}`"));
