@@ -121,12 +121,18 @@ pub fn for_scope(
     Ok(fence)
 }
 
-/// The configs of git that commands see: those of the repository around the working directory, or in it.
+/// The configs of git that commands see: those of the repository around the working directory, or in it, and what they include.
 pub fn git_configs(file_scope: &FileScope) -> Vec<PathBuf> {
     let own = file_scope.directory.join(".git");
     let known = file_scope.repository.as_ref().map(|repository| repository.git_dirs.as_slice());
     let git_dirs = known.unwrap_or(std::slice::from_ref(&own));
-    git_dirs.iter().flat_map(|git_dir| git_paths::git_dir_paths(git_dir)).collect()
+    let mut configs = git_paths::repository_configs(git_dirs, &file_scope.home);
+    // An included file that is granted by name is changed itself.
+    configs.retain(|path| {
+        git_dirs.iter().any(|git_dir| path.starts_with(git_dir))
+            || file_scope.roots.iter().all(|root| root.path != *path)
+    });
+    configs
 }
 
 /// The most entries that are looked at for files that rules deny.

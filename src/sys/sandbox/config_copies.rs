@@ -4,6 +4,7 @@
 
 use super::config_mask::MaskedConfig;
 use super::files_beneath::open_parent;
+use super::git_config::MAX_CONFIG_BYTES;
 use super::git_repository::read_regular;
 use super::new_repository::{CONFIG_NAMES, is_config};
 use super::protected_state::{
@@ -21,8 +22,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// The most bytes of a config that are copied. Git writes none that is nearly as large.
-const MAX_CONFIG_BYTES: u64 = 64 << 20;
 /// The name of a copy in its directory.
 const COPY: &str = "config";
 /// The name of the link to the copy.
@@ -193,13 +192,13 @@ pub(super) fn config_change<'s>(
 }
 
 impl SandboxSpec {
-    /// Shows commands the configs among `paths` without their credentials, by copies in `directory` that mounts cover them
-    /// with. Without mounts they see them as they are.
+    /// Shows commands the `configs` without their credentials, by copies in `directory` that mounts cover them with. Without
+    /// mounts they see them as they are.
     ///
     /// # Errors
     /// A copy cannot be made.
-    pub fn mask_configs(&mut self, paths: &[PathBuf], directory: &Path) -> io::Result<()> {
-        for path in paths.iter().filter(|path| is_config(path)) {
+    pub fn mask_configs(&mut self, configs: &[PathBuf], directory: &Path) -> io::Result<()> {
+        for path in configs {
             let masked =
                 MaskedConfig::new(&read_regular(path, MAX_CONFIG_BYTES).unwrap_or_default());
             if masked.has_secrets() {

@@ -1,338 +1,207 @@
-//! Reads the config of a new repository, and takes out what could make git run a program. It understands git's syntax
-//! only as far as git itself writes it: one key on each line. What is not understood is taken out too.
+//! Reads configs of git as git does: syntax from git-config(1), and from `config.c` where that is silent. Nothing is decided here
+//! on what a config may contain.
 
-use super::new_repository::enclosing_git_dir;
+use super::git_repository::read_regular;
 use std::path::{Component, Path, PathBuf};
+use std::str::Chars;
 
-/// The permitted form of a config value.
-#[derive(Clone, Copy)]
-enum ValueKind {
-    /// Any text: it never names a program, a path or a repository.
-    Text,
-    /// A truth value. Anything else would be a program.
-    Boolean,
-    /// The name of a remote. With a slash it would be the path of a repository.
-    RemoteName,
-    /// The address of another repository, with one of git's built-in schemes: other schemes name programs that fetch.
-    /// Also the path of one, whose own hooks git may run: the caller decides on it.
-    Url,
-    /// The working tree of a submodule, relative to its git directory. With any other one, a checkout would write
-    /// outside of the repository.
-    Worktree,
-}
+/// The most bytes of a config that are read. Git writes none that is nearly as large.
+pub(super) const MAX_CONFIG_BYTES: u64 = 64 << 20;
 
-/// The config keys that run nothing: section, true if the section has a subsection name, form of the values, keys with
-/// blanks between them. `*` stands for every key. From git-config(1).
-const HARMLESS_KEYS: &[(&str, bool, ValueKind, &str)] = &[
-    (
-        "core",
-        false,
-        ValueKind::Text,
-        "repositoryformatversion filemode bare logallrefupdates ignorecase symlinks \
-         precomposeunicode autocrlf eol safecrlf whitespace quotepath abbrev commentchar \
-         commentstring trustctime checkstat untrackedcache splitindex preloadindex sparsecheckout \
-         sparsecheckoutcone multipackindex commitgraph compression bigfilethreshold longpaths \
-         fscache",
-    ),
-    ("core", false, ValueKind::Boolean, "fsmonitor"),
-    ("core", false, ValueKind::Worktree, "worktree"),
-    (
-        "extensions",
-        false,
-        ValueKind::Text,
-        "objectformat compatobjectformat refstorage worktreeconfig relativeworktrees \
-         preciousobjects noop",
-    ),
-    ("extensions", false, ValueKind::RemoteName, "partialclone"),
-    ("user", false, ValueKind::Text, "name email useconfigonly"),
-    ("author", false, ValueKind::Text, "name email"),
-    ("committer", false, ValueKind::Text, "name email"),
-    ("init", false, ValueKind::Text, "defaultbranch"),
-    ("remote", true, ValueKind::Url, "url pushurl"),
-    (
-        "remote",
-        true,
-        ValueKind::Text,
-        "fetch push mirror tagopt prune prunetags promisor partialclonefilter skipdefaultupdate \
-         skipfetchall followremotehead gh-resolved",
-    ),
-    ("remote", false, ValueKind::RemoteName, "pushdefault"),
-    ("branch", true, ValueKind::RemoteName, "remote pushremote"),
-    ("branch", true, ValueKind::Text, "merge rebase description vscode-merge-base gh-merge-base"),
-    ("branch", false, ValueKind::Text, "autosetupmerge autosetuprebase sort"),
-    ("submodule", true, ValueKind::Url, "url"),
-    ("submodule", true, ValueKind::Text, "active branch ignore shallow fetchrecursesubmodules"),
-    ("submodule", false, ValueKind::Text, "recurse fetchjobs active propagatebranches"),
-    ("pull", false, ValueKind::Text, "rebase ff"),
-    (
-        "push",
-        false,
-        ValueKind::Text,
-        "default autosetupremote followtags gpgsign recursesubmodules useforceifincludes",
-    ),
-    (
-        "fetch",
-        false,
-        ValueKind::Text,
-        "prune prunetags parallel all output recursesubmodules fsckobjects writecommitgraph \
-         showforcedupdates negotiationalgorithm unpacklimit",
-    ),
-    ("commit", false, ValueKind::Text, "gpgsign verbose status cleanup"),
-    ("tag", false, ValueKind::Text, "gpgsign forcesignannotated sort"),
-    ("gpg", false, ValueKind::Text, "format"),
-    (
-        "merge",
-        false,
-        ValueKind::Text,
-        "ff conflictstyle renames renamelimit directoryrenames log stat autostash verbosity",
-    ),
-    (
-        "rebase",
-        false,
-        ValueKind::Text,
-        "autosquash autostash updaterefs stat missingcommitscheck forkpoint rebasemerges \
-         abbreviatecommands",
-    ),
-    ("rerere", false, ValueKind::Text, "enabled autoupdate"),
-    (
-        "diff",
-        false,
-        ValueKind::Text,
-        "algorithm renames renamelimit colormoved colormovedws mnemonicprefix noprefix context \
-         interhunkcontext indentheuristic submodule ignoresubmodules wserrorhighlight \
-         statgraphwidth",
-    ),
-    ("color", false, ValueKind::Text, "*"),
-    ("color", true, ValueKind::Text, "*"),
-    ("column", false, ValueKind::Text, "*"),
-    ("advice", false, ValueKind::Text, "*"),
-    (
-        "status",
-        false,
-        ValueKind::Text,
-        "short branch aheadbehind showuntrackedfiles showstash submodulesummary relativepaths \
-         renames",
-    ),
-    ("log", false, ValueKind::Text, "date decorate abbrevcommit follow showsignature showroot"),
-    ("stash", false, ValueKind::Text, "showpatch showstat showincludeuntracked"),
-    (
-        "grep",
-        false,
-        ValueKind::Text,
-        "linenumber column patterntype extendedregexp fullname threads",
-    ),
-    (
-        "gc",
-        false,
-        ValueKind::Text,
-        "auto autodetach autopacklimit pruneexpire reflogexpire reflogexpireunreachable \
-         worktreepruneexpire writecommitgraph packrefs cruftpacks bigpackthreshold",
-    ),
-    ("maintenance", false, ValueKind::Text, "auto autodetach strategy"),
-    ("maintenance", true, ValueKind::Text, "enabled schedule"),
-    (
-        "pack",
-        false,
-        ValueKind::Text,
-        "threads window windowmemory depth compression packsizelimit usebitmaps writereverseindex",
-    ),
-    ("index", false, ValueKind::Text, "version threads sparse skiphash"),
-    ("feature", false, ValueKind::Text, "manyfiles experimental"),
-    ("i18n", false, ValueKind::Text, "commitencoding logoutputencoding"),
-    ("worktree", false, ValueKind::Text, "guessremote userelativepaths"),
-    ("checkout", false, ValueKind::Text, "guess workers"),
-    (
-        "receive",
-        false,
-        ValueKind::Text,
-        "denycurrentbranch denynonfastforwards denydeletes fsckobjects",
-    ),
-    ("transfer", false, ValueKind::Text, "fsckobjects"),
-    ("http", false, ValueKind::Text, "postbuffer lowspeedlimit lowspeedtime version"),
-    ("lfs", false, ValueKind::Text, "repositoryformatversion"),
-    ("lfs", true, ValueKind::Text, "access locksverify"),
-];
-
-/// A config without what could make git run a program.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct HarmlessConfig {
-    pub(super) text: Vec<u8>,
-    /// The lines that were taken out, as `section.key = value`.
-    pub(super) removed: Vec<String>,
-}
-
-/// The git directory of a config, and the repositories of this system that its remotes may be.
-pub(super) struct ConfigPlace<'a> {
-    pub(super) git_dir: &'a Path,
-    /// True if the repository at this absolute path may be a remote.
-    pub(super) permits: &'a dyn Fn(&Path) -> bool,
-}
-
-impl ConfigPlace<'_> {
-    /// The outermost git directory, if the one of the config is within it.
-    fn outer_git_dir(&self) -> Option<PathBuf> {
-        enclosing_git_dir(self.git_dir).filter(|outer| outer != self.git_dir)
-    }
-
-    /// The absolute path of a remote. `None` for a relative one of a submodule or a linked worktree, which starts from
-    /// another directory.
-    fn absolute(&self, path: &str) -> Option<PathBuf> {
-        let is_inner = self.outer_git_dir().is_some();
-        let directory =
-            if self.git_dir.ends_with(".git") { self.git_dir.parent()? } else { self.git_dir };
-        (path.starts_with('/') || !is_inner).then(|| without_dots(&directory.join(path)))
-    }
-
-    /// True if `path` is a directory within the repository around a submodule.
-    fn is_worktree(&self, path: &str) -> bool {
-        let outer = self.outer_git_dir();
-        let Some(top) = outer.as_deref().and_then(Path::parent) else {
-            return false;
-        };
-        let path = without_dots(&self.git_dir.join(path));
-        path.starts_with(top) && path != top && enclosing_git_dir(&path).is_none()
-    }
-}
-
-/// Takes out of `config` what could make git run a program. Returns `None` for what is not text.
-pub(super) fn without_programs(config: &[u8], place: &ConfigPlace<'_>) -> Option<HarmlessConfig> {
-    let text = std::str::from_utf8(config).ok()?;
-    let (mut kept, mut removed) = (Vec::new(), Vec::new());
-    // The current section, and its header until a line of it is kept.
-    let (mut section, mut header) = (None, None);
-    for whole in text.split('\n') {
-        let line = whole.trim_matches([' ', '\t']);
-        let is_plain = !line.contains(|letter: char| letter.is_control() && letter != '\t');
-        if is_plain && (line.is_empty() || line.starts_with(['#', ';'])) {
-            kept.push(whole);
-        } else if is_plain && line.starts_with('[') {
-            section = SectionHeader::parse(line);
-            header = Some(whole);
-            if section.is_none() {
-                removed.push(line.to_owned());
-            }
-        } else if let Some(section) = section.as_ref().filter(|_| is_plain)
-            && section.permits_line(line, place)
-        {
-            kept.extend(header.take());
-            kept.push(whole);
-        } else {
-            let name = section.as_ref().map(SectionHeader::name);
-            removed.push(format!("{}.{line}", name.unwrap_or_default()));
-        }
-    }
-    let text = kept.join("\n").into_bytes();
-    Some(HarmlessConfig { text, removed })
-}
-
-/// The header of a section, `[core]` or `[remote "origin"]`.
-pub(super) struct SectionHeader<'a> {
+/// A value of a config. Section and key are in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ConfigEntry {
     pub(super) section: String,
-    pub(super) subsection: Option<&'a str>,
+    pub(super) subsection: Option<String>,
+    pub(super) key: String,
+    /// A key alone stands for true.
+    pub(super) value: String,
 }
 
-impl<'a> SectionHeader<'a> {
-    /// Parses a line that is entirely a header.
-    pub(super) fn parse(line: &'a str) -> Option<Self> {
-        let inner = line.strip_prefix('[')?.strip_suffix(']')?;
-        let (section, subsection) = match inner.split_once(' ') {
-            None => (inner, None),
-            Some((section, quoted)) => {
-                let name = quoted.strip_prefix('"')?.strip_suffix('"')?;
-                (section, Some(name))
-            }
-        };
-        let is_name =
-            !section.is_empty() && section.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        // Git itself refuses such names of submodules: they are parts of paths.
-        let is_plain = |name: &str| !name.contains(['"', '\\']) && !name.contains("..");
-        (is_name && subsection.is_none_or(is_plain))
-            .then(|| Self { section: section.to_ascii_lowercase(), subsection })
+impl ConfigEntry {
+    /// True for this key of this section, whatever its subsection.
+    pub(super) fn is(&self, section: &str, key: &str) -> bool {
+        self.section == section && self.key == key
     }
 
-    pub(super) fn name(&self) -> String {
-        let section = &self.section;
-        self.subsection.map_or_else(|| section.clone(), |name| format!("{section}.{name}"))
-    }
-
-    /// True if the config at `place`, of a new repository, may have the line.
-    pub(super) fn permits_line(&self, line: &str, place: &ConfigPlace<'_>) -> bool {
-        // A key alone stands for true.
-        let (key, value) = line.split_once('=').unwrap_or((line, "true"));
-        let blank = [' ', '\t'];
-        let key = key.trim_end_matches(blank).to_ascii_lowercase();
-        let is_key = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        let Some(value) = plain_value(value.trim_matches(blank)).filter(|_| is_key) else {
-            return false;
-        };
-        HARMLESS_KEYS
-            .iter()
-            .filter(|(section, has_subsection, _, keys)| {
-                *section == self.section
-                    && *has_subsection == self.subsection.is_some()
-                    && keys.split(' ').any(|name| name == key || name == "*")
-            })
-            .any(|(_, _, kind, _)| match kind {
-                ValueKind::Text => true,
-                ValueKind::Boolean => ["true", "false", "yes", "no", "on", "off", "0", "1"]
-                    .contains(&&*value.to_ascii_lowercase()),
-                ValueKind::RemoteName => is_remote_name(&value),
-                ValueKind::Worktree => value.starts_with("..") && place.is_worktree(&value),
-                ValueKind::Url => match local_path(&value) {
-                    Some(path) => place.absolute(path).is_some_and(|path| (place.permits)(&path)),
-                    None => is_remote_address(&value),
-                },
-            })
+    /// True if the value is the path of a further config.
+    pub(super) fn is_include(&self) -> bool {
+        self.is("include", "path") || self.is("includeif", "path")
     }
 }
 
-/// The value that git reads from `text`, if that is as git writes it: quoted as a whole or not at all.
-pub(super) fn plain_value(text: &str) -> Option<String> {
-    let quoted = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    let mut value = String::new();
-    let mut letters = quoted.unwrap_or(text).chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\\' => value.push(letters.next().filter(|next| ['"', '\\'].contains(next))?),
-            '"' => return None,
-            // The beginning of a comment.
-            '#' | ';' if quoted.is_none() => return None,
-            other => value.push(other),
+impl std::fmt::Display for ConfigEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { section, subsection, key, value } = self;
+        match subsection {
+            Some(name) => write!(f, "{section}.{name}.{key} = {value}"),
+            None => write!(f, "{section}.{key} = {value}"),
         }
     }
-    Some(value)
 }
 
-/// True if no URL, path or option can have this name. A dot is the repository itself.
-fn is_remote_name(name: &str) -> bool {
-    let is_safe = |letter: char| letter.is_alphanumeric() || "._+@-".contains(letter);
-    let is_first = |letter: char| is_safe(letter) && !"-.".contains(letter);
-    name == "." || name.starts_with(is_first) && name.chars().all(is_safe)
+/// The values in the config at `path`, which is no link. None if it is missing, or git does not accept it.
+pub(super) fn read(path: &Path) -> Option<Vec<ConfigEntry>> {
+    let config = read_regular(path, MAX_CONFIG_BYTES)?;
+    parse(&String::from_utf8_lossy(&config))
 }
 
-/// The path of a repository of this system that a remote's address is, if it is one: absolute, relative, or with the
-/// scheme `file`.
-fn local_path(address: &str) -> Option<&str> {
-    let path = address.strip_prefix("file://").unwrap_or(address);
-    // A colon before the first slash makes it a host.
-    let is_host = path.split('/').next().is_some_and(|part| part.contains(':'));
-    (!path.is_empty() && !path.starts_with('-') && !path.contains("::") && !is_host).then_some(path)
+/// The values in a config without control characters, at which git may stop to read.
+pub(super) fn parse_plain(config: &[u8]) -> Option<Vec<ConfigEntry>> {
+    let text = std::str::from_utf8(config).ok()?;
+    let is_control = |letter: char| letter.is_ascii_control() && !['\n', '\t'].contains(&letter);
+    if text.contains(is_control) { None } else { parse(text) }
 }
 
-/// True for the address of a repository on another system that git itself can reach: by a scheme, or `host:path`.
-fn is_remote_address(address: &str) -> bool {
-    let is_safe = |letter: char| letter.is_alphanumeric() || "/._~:@+%=?&,!()[]-".contains(letter);
-    let schemes = ["https://", "http://", "ssh://", "git://", "git+ssh://"];
-    let rest = match schemes.iter().find_map(|scheme| address.strip_prefix(scheme)) {
-        None if address.contains("//") => return false,
-        rest => rest.unwrap_or(address),
-    };
-    // A host that begins with a dash would be an option of ssh.
-    let host = rest.split('/').next().unwrap_or(rest);
-    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-    ![rest, host].iter().any(|part| part.is_empty() || part.starts_with('-'))
-        && rest.chars().all(is_safe)
-        && !rest.contains("::")
+/// The values in a config. `None` for what git does not accept.
+fn parse(text: &str) -> Option<Vec<ConfigEntry>> {
+    let text = text.replace("\r\n", "\n");
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    ConfigParser { rest: text.chars() }.entries()
+}
+
+/// The text of a config with these entries.
+pub(super) fn format(entries: &[ConfigEntry]) -> String {
+    let escape = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
+    let mut text = String::new();
+    let mut last_header = String::new();
+    for ConfigEntry { section, subsection, key, value } in entries {
+        let name = subsection.as_ref().map(|name| format!(" \"{}\"", escape(name)));
+        let header = format!("[{section}{}]\n", name.unwrap_or_default());
+        if header != last_header {
+            text.push_str(&header);
+            last_header = header;
+        }
+        let value = escape(value).replace('\n', "\\n").replace('\t', "\\t").replace('\u{8}', "\\b");
+        text.push_str(&format!("\t{key} = \"{value}\"\n"));
+    }
+    text
+}
+
+struct ConfigParser<'a> {
+    rest: Chars<'a>,
+}
+
+impl ConfigParser<'_> {
+    fn entries(mut self) -> Option<Vec<ConfigEntry>> {
+        let mut entries = Vec::new();
+        // Section and subsection.
+        let mut header = None;
+        while let Some(letter) = self.rest.next() {
+            match letter {
+                ' ' | '\t' | '\n' => {}
+                '#' | ';' => self.skip_comment(),
+                '[' => header = Some(self.header()?),
+                first if first.is_ascii_alphabetic() => {
+                    let (section, subsection) = header.clone()?;
+                    let (key, value) = self.assignment(first)?;
+                    entries.push(ConfigEntry { section, subsection, key, value });
+                }
+                _ => return None,
+            }
+        }
+        Some(entries)
+    }
+
+    fn skip_comment(&mut self) {
+        self.rest.find(|letter| *letter == '\n');
+    }
+
+    /// The rest of a header, `[core]`, `[remote "origin"]` or `[remote.origin]`: section and subsection.
+    fn header(&mut self) -> Option<(String, Option<String>)> {
+        let mut name = String::new();
+        loop {
+            match self.rest.next()? {
+                ']' => break,
+                ' ' | '\t' => {
+                    name.push('.');
+                    self.quoted_subsection(&mut name)?;
+                    break;
+                }
+                letter if is_of_key(letter) || letter == '.' => {
+                    name.push(letter.to_ascii_lowercase());
+                }
+                _ => return None,
+            }
+        }
+        let (section, subsection) = match name.split_once('.') {
+            Some((section, subsection)) => (section, Some(subsection.to_owned())),
+            None => (name.as_str(), None),
+        };
+        (!section.is_empty()).then(|| (section.to_owned(), subsection))
+    }
+
+    fn quoted_subsection(&mut self, name: &mut String) -> Option<()> {
+        let first = self.rest.find(|letter| ![' ', '\t'].contains(letter));
+        first.filter(|letter| *letter == '"')?;
+        loop {
+            match self.rest.next()? {
+                '\n' => return None,
+                '"' => break,
+                '\\' => name.push(self.rest.next().filter(|letter| *letter != '\n')?),
+                letter => name.push(letter),
+            }
+        }
+        self.rest.next().filter(|letter| *letter == ']').map(drop)
+    }
+
+    /// The key that begins with `first`, and its value.
+    fn assignment(&mut self, first: char) -> Option<(String, String)> {
+        let mut key = String::from(first.to_ascii_lowercase());
+        let mut next = self.rest.next();
+        while let Some(letter) = next.filter(|letter| is_of_key(*letter)) {
+            key.push(letter.to_ascii_lowercase());
+            next = self.rest.next();
+        }
+        while let Some(' ' | '\t') = next {
+            next = self.rest.next();
+        }
+        match next {
+            None | Some('\n') => Some((key, "true".to_owned())),
+            Some('=') => Some((key, self.value()?)),
+            Some(_) => None,
+        }
+    }
+
+    fn value(&mut self) -> Option<String> {
+        let mut value = String::new();
+        // The length without blanks at the end.
+        let mut length = 0;
+        let mut is_quoted = false;
+        loop {
+            match self.rest.next().unwrap_or('\n') {
+                '\n' if is_quoted => return None,
+                '\n' => break,
+                ' ' | '\t' if !is_quoted && value.is_empty() => continue,
+                blank @ (' ' | '\t') if !is_quoted => {
+                    value.push(blank);
+                    continue;
+                }
+                '#' | ';' if !is_quoted => {
+                    self.skip_comment();
+                    break;
+                }
+                '\\' => match self.rest.next().unwrap_or('\n') {
+                    '\n' => {}
+                    't' => value.push('\t'),
+                    'b' => value.push('\u{8}'),
+                    'n' => value.push('\n'),
+                    letter @ ('\\' | '"') => value.push(letter),
+                    _ => return None,
+                },
+                '"' => is_quoted = !is_quoted,
+                letter => value.push(letter),
+            }
+            length = value.len();
+        }
+        value.truncate(length);
+        Some(value)
+    }
+}
+
+/// True for a letter of a section or a key.
+fn is_of_key(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '-'
 }
 
 /// `path` without `.` and `..`, by its words alone.
@@ -350,137 +219,87 @@ pub(super) fn without_dots(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConfigPlace, without_programs};
-    use std::path::Path;
+    use super::{ConfigEntry, format, parse, parse_plain};
+
+    /// The entries that git reads; `None` if it fails.
+    fn ask_git(config: &str) -> Option<Vec<String>> {
+        let temp = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(temp.path(), config).unwrap();
+        let _alone = crate::sys::process::tests::serialize();
+        let output = std::process::Command::new("git")
+            .args(["config", "--list", "--null", "--file"])
+            .arg(temp.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines = text.split_terminator('\0').map(|entry| match entry.split_once('\n') {
+            Some((key, value)) => format!("{key} = {value}"),
+            None => format!("{entry} = true"),
+        });
+        output.status.success().then(|| lines.collect())
+    }
 
     #[test]
-    fn harmless_configs() {
-        let permits = |path: &Path| path == Path::new("/a/b.git") || path == Path::new("/w/x y");
-        let filter_in = |git_dir: &str, text: &[u8]| {
-            let git_dir = Path::new(git_dir);
-            let permits = &permits;
-            without_programs(text, &ConfigPlace { git_dir, permits })
+    fn configs_are_read_as_git_reads_them() {
+        let check = |text: &str, expect: Option<&[&str]>| {
+            let lines = |entries: &[ConfigEntry]| -> Vec<String> {
+                entries.iter().map(ToString::to_string).collect()
+            };
+            let found = parse(text);
+            let found_lines = found.as_deref().map(lines);
+            let expect = expect.map(|lines| lines.iter().map(ToString::to_string).collect());
+            assert_eq!(found_lines, expect, "{text:?}");
+            assert_eq!(found_lines, ask_git(text), "{text:?}");
+            if let Some(entries) = found {
+                assert_eq!(parse(&format(&entries)), Some(entries), "{text:?}");
+            }
         };
-        let filter = |text: &[u8]| filter_in("/w/new/.git", text);
-        let check = |text: &str, expect: bool| {
-            let found = filter(text.as_bytes()).unwrap();
-            assert_eq!(found.removed.is_empty(), expect, "{text}: {found:?}");
-            // What is left is harmless, and nothing harmless is changed.
-            assert_eq!(found.text == text.as_bytes(), expect, "{text}");
-            assert!(filter(&found.text).unwrap().removed.is_empty(), "{text}");
-        };
-        check("", true);
-        check("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n", true);
-        check("[user]\n\tname = A\n\temail = a@b\n# x\n", true);
+        check("", Some(&[]));
+        check("# a\n[core]\n;b\n", Some(&[]));
         check(
-            "[remote \"origin\"]\n\turl = https://x.org/y\n\tfetch = +refs/heads/*:refs/x/*\n",
-            true,
+            "[core]\n\teditor = vi # mine\n bare\n",
+            Some(&["core.editor = vi", "core.bare = true"]),
         );
-        check("[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n", true);
-        check("[core]\n\tfsmonitor = ./x\n", false);
-        check("[core]\n\tBARE = false\n\tsshCommand = x\n", false);
-        check("[core]\n\tbare = false \\\n\tx\n", false);
-        check("[alias]\n\tst = !x\n", false);
-        check("[alias] st = !x\n", false);
-        check("[include]\n\tpath = ../x\n", false);
-        check("[remote \"o\"]\n\turl = ext::sh -c x\n", false);
-        check("[remote \"o\"]\n\turl = /a/b.git\n", true);
-        check("[remote \"o\"]\n\turl = ../b\n", false);
-        check("[remote \"o\"]\n\tuploadpack = x\n", false);
-        check("[filter \"x\"]\n\tclean = x\n", false);
-        check("bare = false\n", false);
-        check("[core]\n\thookspath = x\n", false);
-        assert_eq!(filter(b"[core]\n\xff"), None);
-        // Headers, and text after them on the same line.
-        check("[core] fsmonitor = \"touch x; false\" #]\n", false);
-        check("[core] fsmonitor = x ;]\n", false);
-        check("[core]fsmonitor=x[]\n", false);
-        check("[core] bare = false\n", false);
-        check("[core]]\n", false);
-        check("[core] # x\n", false);
-        check("[core\n", false);
-        check("[]\n", false);
-        check("[ core ]\n", false);
-        check("[core \"x\"]\n\tbare = false\n", false);
-        check("[remote]\n\turl = https://x.org/y\n", false);
-        check("[remote \"a\\\"b\"]\n", false);
-        check("[remote \"a\"] url = ext::x \"]\n", false);
-        check("[remote.origin]\n\turl = https://x.org/y\n", false);
-        check("[branch \"feature/a-1.2\"]\n\tremote = up\n", true);
-        check("[includeIf \"gitdir:x\"]\n\tpath = ../x\n", false);
-        check("[CORE]\n\tBare = false\n", true);
-        // Values.
-        check("[core]\n\tbare\n", true);
-        check("[core]\n\tbare = false # x\n", false);
-        check("[core]\n\tbare = \"false\"\n", true);
-        check("[core]\n\tbare = \"fal\"se\n", false);
-        check("[core]\n\tbare = a\\\n\tfsmonitor = x\n", false);
-        check("[user]\n\tname = A \\\n", false);
-        check("[user]\n\tname = \"A\n", false);
-        check("[user]\n\tname = Zo\u{eb} O'Neil (x)\n", true);
-        check("[user]\n\tname = A # B\n", false);
-        check("[branch \"a\"]\n\tremote = ext::sh -c x\n", false);
-        check("[branch \"a\"]\n\tremote = ../x\n", false);
-        check("[branch \"a\"]\n\tremote = x/y\n", false);
-        check("[branch \"a\"]\n\tremote = .\n", true);
-        check("[branch \"a\"]\n\tremote = --upload-pack=x\n", false);
-        check("[remote \"a\"]\n\turl = ssh://-oProxyCommand=x/y\n", false);
-        check("[remote \"a\"]\n\turl = git@x.org:y/z.git\n", true);
-        // Separators that git may treat as line breaks or white space.
-        check("[core]\r\n\tbare = false\r\n", false);
-        check("[core]\r\tfsmonitor = x\n", false);
-        check("# x\r[core]\n", false);
-        check("\u{feff}[core]\n", false);
-        check("[core]\n\u{a0}bare = false\n", false);
-        check("[core]\n\u{b}bare = false\n", false);
-        check("[core]\n  bare\t=\tfalse \t\n", true);
-        check("[core]\n\tworktree = ..\n", false);
-        let in_module = |text: &str| {
-            let found = filter_in("/w/new/.git/modules/lib", text.as_bytes());
-            found.unwrap().removed.is_empty()
-        };
-        assert!(in_module("[core]\n\tworktree = ../../../sub-1\n"));
-        assert!(!in_module("[core]\n\tworktree = ../../..\n"));
-        assert!(!in_module("[core]\n\tworktree = ../../../..\n"));
-        assert!(!in_module("[core]\n\tworktree = /w/new/sub\n"));
-        assert!(!in_module("[core]\n\tworktree = ../../hooks\n"));
-        assert!(!in_module("[remote \"o\"]\n\turl = ../x y\n"));
-        assert!(in_module("[remote \"o\"]\n\turl = /a/b.git\n"));
-        check("[core]\n\tworktree = /etc\n", false);
-        check("[submodule \"lib\"]\n\turl = https://x.org/y\n\tactive = true\n", true);
-        // What git and its users write.
-        for line in [
-            "[core]\n\tfsmonitor = false\n\tsparseCheckout = true\n\tcommentChar = \";\"\n",
-            "[extensions]\n\tpartialClone = origin\n\tworktreeConfig = true\n",
-            "[remote \"origin\"]\n\ttagOpt = --no-tags\n\tmirror = true\n\tpromisor = true\n\tpartialclonefilter = blob:none\n",
-            "[remote \"o\"]\n\turl = http://x.org:8080/y?a=b\n\tpushurl = me@x:y/z.git\n",
-            "[remote \"o\"]\n\turl = file:///a/b.git\n[remote \"p\"]\n\turl = ../../a/b.git\n",
-            "[remote \"o\"]\n\turl = ../x y\n",
-            "[branch \"fix/#12\"]\n\tremote = origin\n\tmerge = \"refs/heads/fix/#12\"\n\trebase = true\n",
-            "[push]\n\tdefault = current\n\tautoSetupRemote = true\n[color]\n\tui = auto\n[rerere]\n\tenabled\n",
-            "[user]\n\tname = \"A # \\\"B\\\"\"\n",
+        check("[core] Bare=x\n[CORE]bare = y", Some(&["core.bare = x", "core.bare = y"]));
+        check(
+            "[core] fsmonitor = \"touch x; false\" #]\n",
+            Some(&["core.fsmonitor = touch x; false"]),
+        );
+        check("[core]fsmonitor=x[]\n", Some(&["core.fsmonitor = x[]"]));
+        check(
+            "[includeIf \"gitdir:~/w [x]/\"]\nPATH = \"b; c\" ; d\n",
+            Some(&["includeif.gitdir:~/w [x]/.path = b; c"]),
+        );
+        check("[remote \"o\"]\n\turl = x \\\n y\n", Some(&["remote.o.url = x  y"]));
+        check("[a \"b\\\\c\\\"d\\e\"] k=v", Some(&["a.b\\c\"de.k = v"]));
+        check("[Branch.Main]\nmerge=refs", Some(&["branch.main.merge = refs"]));
+        check("[a.b \"c\"]\nk=v", Some(&["a.b.c.k = v"]));
+        check("[user]\n\tname = \"fal\"se \" \"\n", Some(&["user.name = false  "]));
+        check("[user]\n\tname = A\t\\n\\\"B\\\" \n", Some(&["user.name = A\t\n\"B\""]));
+        check("[user]\n\tname = A \\\n", Some(&["user.name = A "]));
+        check("[core]\r\n\tbare = false\r\n", Some(&["core.bare = false"]));
+        check("\u{feff}[core]\nbare = x", Some(&["core.bare = x"]));
+        for text in [
+            "[core]]\n",
+            "[core\n",
+            "[]\n",
+            "[ core ]\n",
+            "[core]\n\u{a0}bare = x\n",
+            "[core]\n\u{b}bare = x\n",
+            "[user]\n\tname = \"A\n",
+            "[user]\n\tname = \\x\n",
+            "[a \"b\nc\"]\n",
+            "[a \"b\" ]\n",
+            "[a b]\n",
+            "[core]\n\tbare ! x\n",
         ] {
-            check(line, true);
+            check(text, None);
         }
-        for line in [
-            "[gc]\n\trecentObjectsHook = x\n",
-            "[remote \"o\"]\n\turl = foo://x/y\n",
-            "[remote \"o\"]\n\turl = -oProxyCommand=x:y\n",
-            "[remote \"o\"]\n\turl = a::/a/b.git\n",
-            "[remote \"o\"]\n\turl = me@-x:y\n",
-            "[remote \"o\"]\n\tvcs = x\n",
-            "[submodule \"a/../../b\"]\n\tactive = true\n",
-            "[submodule \"a\"]\n\tupdate = !x\n",
-            "[url \"ext::x\"]\n\tinsteadOf = https://x.org\n",
-            "[core]\n\tpager = less\n",
-            "[diff \"x\"]\n\ttextconv = y\n",
-        ] {
-            check(line, false);
+        for config in [&b"[core]\n\xff"[..], b"[core] bare = a\rb\n", b"[core]\n\tbare = x\0y\n"] {
+            assert_eq!(parse_plain(config), None);
         }
-        let found =
-            filter(b"# mine\n[core]\n\tbare = false\n\tfsmonitor = ./x\n[alias]\n\tst = !y\n");
-        let found = found.unwrap();
-        assert_eq!(found.text, b"# mine\n[core]\n\tbare = false\n");
-        assert_eq!(found.removed, ["core.fsmonitor = ./x", "alias.st = !y"]);
+        // Git ignores it, and it is no config of a repository.
+        assert_eq!(parse("bare = false\n"), None);
+        assert!(parse_plain(b"[core]\tbare = x\n").is_some());
     }
 }

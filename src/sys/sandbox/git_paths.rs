@@ -4,10 +4,10 @@
 
 use super::files_beneath;
 use super::git_config::without_dots;
+use super::git_config_files::{NamedPaths, user_configs};
 use super::git_repository::{RepositoryNames, RepositoryPath, SKIPPED_DIRECTORIES};
 use super::new_repository::CONFIG_NAMES;
 use super::repository_search::named_git_dirs;
-use super::user_git_config::{USER_CONFIGS, config_entries, named_path};
 use crate::sys::durable_file;
 use rustix::fs::{Mode, OFlags};
 use std::collections::{BTreeSet, VecDeque};
@@ -123,24 +123,25 @@ pub fn configured_paths(root: &Path, home: &Path) -> Vec<PathBuf> {
     git_dirs.extend(is_git_dir.then(|| root.to_owned()));
     let of_repository =
         git_dirs.iter().flat_map(|git_dir| CONFIG_NAMES.map(|name| git_dir.join(name)));
-    let of_user = USER_CONFIGS.map(|name| home.join(name));
-    let mut paths: Vec<PathBuf> =
-        of_repository.chain(of_user).flat_map(|file| paths_in_config(&file, top, home)).collect();
+    let configs = of_repository.chain(user_configs(home));
+    let NamedPaths { configs, hooks, .. } = NamedPaths::find(configs, top, home);
+    let mut paths: BTreeSet<PathBuf> = configs
+        .union(&hooks)
+        .map(|path| path.canonicalize().unwrap_or_else(|_| without_dots(path)))
+        .collect();
     paths.retain(|path| path.starts_with(root) && path != root);
-    paths
+    paths.into_iter().collect()
 }
 
-/// The paths that the config file of a repository at `top` names as hooks or as further config.
-fn paths_in_config(file: &Path, top: &Path, home: &Path) -> Vec<PathBuf> {
-    let config = std::fs::read_to_string(file).unwrap_or_default();
-    let paths = config_entries(&config).into_iter().filter_map(|entry| {
-        if entry.is("core", "hookspath") {
-            // Relative to the directory in which the hooks run.
-            return Some(named_path(&top.join("config"), &entry.value, home));
-        }
-        entry.is_include().then(|| named_path(file, &entry.value, home))
-    });
-    paths.map(|path| path.canonicalize().unwrap_or_else(|_| without_dots(&path))).collect()
+/// The configs of the `git_dirs`, and of the submodules and worktrees in them, with the files that they include. The home of the
+/// user is `home`.
+pub fn repository_configs(git_dirs: &[PathBuf], home: &Path) -> Vec<PathBuf> {
+    let mut configs: Vec<PathBuf> =
+        git_dirs.iter().flat_map(|git_dir| git_dir_paths(git_dir)).collect();
+    configs.retain(|path| CONFIG_NAMES.iter().any(|name| path.ends_with(name)));
+    let included = NamedPaths::find(configs.clone(), Path::new("/"), home).configs;
+    configs.extend(included.iter().filter_map(|path| path.canonicalize().ok()));
+    configs
 }
 
 /// The paths to protect in the repository at `root`, even if there is none yet.
@@ -242,17 +243,19 @@ mod tests {
         let dir = temp.path().canonicalize().unwrap();
         std::fs::create_dir_all(dir.join(".git")).unwrap();
         std::fs::create_dir_all(dir.join("own/hooks")).unwrap();
-        std::fs::write(dir.join("shared.gitconfig"), "").unwrap();
         let config = "[core]\n\thooksPath = own/hooks\n[include]\n\tpath = \"../shared.gitconfig\"\n\tpath = ../gone\n\
                       [core] hooksPath = more\n[includeIf \"x\"]\n\tPATH=/etc/passwd\n[core]\n\tworktree = .\n";
         std::fs::write(dir.join(".git/config"), config).unwrap();
-        let expect = ["own/hooks", "shared.gitconfig", "gone", "more"].map(|name| dir.join(name));
+        // A further config among them names hooks too.
+        std::fs::write(dir.join("shared.gitconfig"), "[core]\n\thooksPath = inner\n").unwrap();
+        let expect = ["gone", "inner", "more", "own/hooks", "shared.gitconfig"];
+        let expect = expect.map(|name| dir.join(name));
         assert_eq!(configured_paths(&dir, Path::new("/h")), expect);
         // The repository is around the directory, and its config has other forms.
         let config = "[core]\n\thooksPath = \\\n own/hooks\n[include]\n\tpath = ~/own/inc\n";
         std::fs::write(dir.join(".git/config.worktree"), config).unwrap();
         std::fs::write(dir.join(".gitconfig"), "[core]\n\thooksPath = ~/own/global\n").unwrap();
-        let expect = ["own/hooks", "own/hooks", "own/inc", "own/global"].map(|name| dir.join(name));
+        let expect = ["own/global", "own/hooks", "own/inc"].map(|name| dir.join(name));
         assert_eq!(configured_paths(&dir.join("own"), &dir), expect);
     }
 

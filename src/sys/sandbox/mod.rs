@@ -11,7 +11,8 @@ mod config_mask;
 mod directory_cache;
 mod files_beneath;
 mod git_config;
-mod git_config_change;
+mod git_config_files;
+mod git_config_rules;
 mod git_history;
 mod git_object_list;
 mod git_objects;
@@ -41,7 +42,6 @@ mod start_directory;
 pub mod system_paths;
 mod tree_search;
 mod undone_change;
-mod user_git_config;
 mod visible_entries;
 
 pub use git_history::GitHistory;

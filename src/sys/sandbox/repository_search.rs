@@ -5,8 +5,8 @@
 //! directory counts only if the other end names this working tree too, which only git or its user has written there, or if
 //! the user has pinned it; and only if it looks like what it should be, belongs to the same owner and is not closed.
 
+use super::git_config;
 use super::git_repository::{RepositoryNames, read_small};
-use super::user_git_config::config_entries;
 use crate::sys::repository::{GitPointer, Repository};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -157,8 +157,7 @@ fn is_mutual(pointer: &GitPointer) -> bool {
     if let Some(named) = read_small(&target.join("gitdir")) {
         return leads_back(named.trim_end(), file);
     }
-    let config = read_small(&target.join("config")).unwrap_or_default();
-    let entries = config_entries(&config);
+    let entries = git_config::read(&target.join("config")).unwrap_or_default();
     let mut worktrees = entries.iter().filter(|entry| entry.is("core", "worktree"));
     worktrees.next_back().is_some_and(|entry| leads_back(&entry.value, top))
 }

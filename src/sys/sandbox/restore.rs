@@ -11,8 +11,7 @@
 
 use super::config_copies::{ConfigCopies, config_change};
 use super::files_beneath::{open_parent, set_aside};
-use super::git_config::{ConfigPlace, HarmlessConfig, without_programs};
-use super::git_config_change::{is_change_of_new_repository, is_harmless_change};
+use super::git_config_rules::{ConfigPlace, HarmlessConfig, may_change, without_programs};
 use super::git_repository::is_bundle;
 use super::project_file_rules::ProjectFiles;
 use super::project_files::ProjectFileSnapshot;
@@ -343,7 +342,7 @@ impl CheckedRepositories<'_> {
         let filtered = open_parent(root, &place.relative, false).map_err(io::Error::from).and_then(
             |(dir, name)| {
                 let whole = set_aside(dir.as_fd(), &name)?;
-                replace_file(dir.as_fd(), &name, &text, *mode)?;
+                replace_file(dir.as_fd(), &name, text.as_bytes(), *mode)?;
                 Ok(Remedy::LinesRemoved { lines: removed, whole: place.path.with_file_name(whole) })
             },
         );
@@ -353,14 +352,14 @@ impl CheckedRepositories<'_> {
     /// True if the config at `path` may change from `before` to `after`. Unless content from outside is in the conversation, it
     /// may have what that of a new repository may have, which is reported as other changes of what starts by itself are.
     fn permits_config_change(&self, path: &Path, before: &[u8], after: &[u8]) -> bool {
-        if is_harmless_change(before, after) {
+        if may_change(before, after, None) {
             return true;
         }
         let Some(git_dir) = path.parent().filter(|_| self.rules.are_free()) else {
             return false;
         };
         let place = ConfigPlace { git_dir, permits: &|path| self.is_safe_remote(path) };
-        let is_permitted = is_change_of_new_repository(before, after, &place);
+        let is_permitted = may_change(before, after, Some(&place));
         if is_permitted {
             self.rules.add_changed(path, None);
         }

@@ -1,8 +1,8 @@
 //! Paths that every command may read: the system, and tools installed in the home directory. Also the secrets that no command
 //! may read, even if a granted directory contains them. Only paths that exist cost anything.
 
+use super::git_config_files;
 use super::real_path::real_path;
-use super::user_git_config;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -170,7 +170,7 @@ pub fn readable_paths(
         .chain(programs)
         .chain(tools)
         .chain(relocated.iter().cloned())
-        .chain(user_git_config::files_of_user(home));
+        .chain(git_config_files::files_of_user(home));
     let (mut found, mut links) = (Vec::new(), Vec::new());
     for path in named {
         let Ok(real) = real_path(&path) else {

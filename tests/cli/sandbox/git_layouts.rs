@@ -427,10 +427,11 @@ fn credentials_in_the_config_are_masked_and_kept() {
         let mut shell = yard.story.program("sh");
         let made = format!(
             "{PRELUDE} git init -q . && fill . src && git remote add origin https://u:canary-1@h.invalid/x.git && git config \
-             http.https://h.invalid/.extraheader 'AUTHORIZATION: basic canary-2' && git worktree add -q ../w"
+             http.https://h.invalid/.extraheader 'AUTHORIZATION: basic canary-2' && git worktree add -q ../w && git config \
+             include.path ../own.gitconfig && printf '[http]\\n\\textraheader = canary-3\\n' > own.gitconfig"
         );
         assert!(shell.args(["-c", &made]).status().unwrap().success());
-        let show = "git remote -v; git config -l; cat $(git rev-parse --git-common-dir)/config";
+        let show = "git remote -v; git config -l; cat $(git rev-parse --git-common-dir)/config; cat own.gitconfig ../own.gitconfig";
         let worktree = dir.parent().unwrap().join("w");
         for directory in [&dir, &dir.join("src"), &worktree] {
             let directory = directory.to_str().unwrap();

@@ -1,0 +1,515 @@
+//! Decides what the config of a repository may contain that commands have made, and how they may change one that was there before:
+//! what branches track, the user's name, the part of the files that is checked out, and habits such as whether a pull rebases; unless
+//! content from outside is in the conversation, also remotes, submodules and other keys that a new repository may have. All else,
+//! among it whatever makes git run a program, stays as it was.
+
+use super::git_config::{ConfigEntry, format, parse_plain, without_dots};
+use super::new_repository::enclosing_git_dir;
+use std::path::{Path, PathBuf};
+
+/// The permitted form of a config value.
+#[derive(Clone, Copy)]
+enum ValueKind {
+    /// Any text: it never names a program, a path or a repository.
+    Text,
+    /// A truth value. Anything else would be a program.
+    Boolean,
+    /// The name of a remote. With a slash it would be the path of a repository.
+    RemoteName,
+    /// The address of another repository, with one of git's built-in schemes: other schemes name programs that fetch.
+    /// Also the path of one, whose own hooks git may run: the caller decides on it.
+    Url,
+    /// The working tree of a submodule, relative to its git directory. With any other one, a checkout would write
+    /// outside of the repository.
+    Worktree,
+}
+
+/// Keys of a section that run nothing, with blanks between them.
+struct KeyRule {
+    section: &'static str,
+    /// The section has the name of a subsection.
+    has_subsection: bool,
+    kind: ValueKind,
+    /// Those that commands may always change. They weaken no check.
+    always: &'static str,
+    /// Those of a new repository, and without content from outside of any. `*` stands for every key.
+    of_new: &'static str,
+}
+
+const fn keys(section: &'static str, always: &'static str, of_new: &'static str) -> KeyRule {
+    KeyRule { section, has_subsection: false, kind: ValueKind::Text, always, of_new }
+}
+
+const fn subsection_keys(
+    section: &'static str,
+    kind: ValueKind,
+    always: &'static str,
+    of_new: &'static str,
+) -> KeyRule {
+    KeyRule { section, has_subsection: true, kind, always, of_new }
+}
+
+const fn keys_of(kind: ValueKind, section: &'static str, of_new: &'static str) -> KeyRule {
+    KeyRule { section, has_subsection: false, kind, always: "", of_new }
+}
+
+/// The keys that run nothing, from git-config(1).
+const KEY_RULES: &[KeyRule] = &[
+    keys(
+        "core",
+        "abbrev quotepath whitespace commentchar sparsecheckout sparsecheckoutcone repositoryformatversion",
+        "filemode bare logallrefupdates ignorecase symlinks precomposeunicode autocrlf eol safecrlf commentstring trustctime \
+         checkstat untrackedcache splitindex preloadindex multipackindex commitgraph compression bigfilethreshold longpaths \
+         fscache",
+    ),
+    keys_of(ValueKind::Boolean, "core", "fsmonitor"),
+    keys_of(ValueKind::Worktree, "core", "worktree"),
+    keys(
+        "extensions",
+        "worktreeconfig",
+        "objectformat compatobjectformat refstorage relativeworktrees preciousobjects noop",
+    ),
+    keys_of(ValueKind::RemoteName, "extensions", "partialclone"),
+    keys("user", "name email", "useconfigonly"),
+    keys("author", "", "name email"),
+    keys("committer", "", "name email"),
+    keys("init", "defaultbranch", ""),
+    subsection_keys("remote", ValueKind::Url, "", "url pushurl"),
+    subsection_keys(
+        "remote",
+        ValueKind::Text,
+        "",
+        "fetch push mirror tagopt prune prunetags promisor partialclonefilter skipdefaultupdate skipfetchall followremotehead \
+         gh-resolved",
+    ),
+    keys_of(ValueKind::RemoteName, "remote", "pushdefault"),
+    subsection_keys("branch", ValueKind::RemoteName, "remote pushremote", ""),
+    subsection_keys(
+        "branch",
+        ValueKind::Text,
+        "merge rebase description vscode-merge-base gh-merge-base",
+        "",
+    ),
+    keys("branch", "", "autosetupmerge autosetuprebase sort"),
+    subsection_keys("submodule", ValueKind::Url, "", "url"),
+    subsection_keys(
+        "submodule",
+        ValueKind::Text,
+        "",
+        "active branch ignore shallow fetchrecursesubmodules",
+    ),
+    keys("submodule", "", "recurse fetchjobs active propagatebranches"),
+    keys("pull", "rebase ff", ""),
+    keys(
+        "push",
+        "default autosetupremote followtags",
+        "gpgsign recursesubmodules useforceifincludes",
+    ),
+    keys(
+        "fetch",
+        "prune prunetags",
+        "parallel all output recursesubmodules fsckobjects writecommitgraph showforcedupdates negotiationalgorithm unpacklimit",
+    ),
+    keys("commit", "", "gpgsign verbose status cleanup"),
+    keys("tag", "", "gpgsign forcesignannotated sort"),
+    keys("gpg", "", "format"),
+    keys(
+        "merge",
+        "ff conflictstyle",
+        "renames renamelimit directoryrenames log stat autostash verbosity",
+    ),
+    keys(
+        "rebase",
+        "autosquash autostash updaterefs stat",
+        "missingcommitscheck forkpoint rebasemerges abbreviatecommands",
+    ),
+    keys("rerere", "enabled autoupdate", ""),
+    keys(
+        "diff",
+        "algorithm renames colormoved mnemonicprefix context",
+        "renamelimit colormovedws noprefix interhunkcontext indentheuristic submodule ignoresubmodules wserrorhighlight \
+         statgraphwidth",
+    ),
+    keys("color", "ui diff status branch", "*"),
+    subsection_keys("color", ValueKind::Text, "", "*"),
+    keys("column", "", "*"),
+    keys("advice", "", "*"),
+    keys(
+        "status",
+        "short branch showstash showuntrackedfiles",
+        "aheadbehind submodulesummary relativepaths renames",
+    ),
+    keys("log", "date decorate abbrevcommit", "follow showsignature showroot"),
+    keys("stash", "", "showpatch showstat showincludeuntracked"),
+    keys("grep", "", "linenumber column patterntype extendedregexp fullname threads"),
+    keys(
+        "gc",
+        "",
+        "auto autodetach autopacklimit pruneexpire reflogexpire reflogexpireunreachable worktreepruneexpire writecommitgraph \
+         packrefs cruftpacks bigpackthreshold",
+    ),
+    keys("maintenance", "", "auto autodetach strategy"),
+    subsection_keys("maintenance", ValueKind::Text, "", "enabled schedule"),
+    keys(
+        "pack",
+        "",
+        "threads window windowmemory depth compression packsizelimit usebitmaps writereverseindex",
+    ),
+    keys("index", "", "version threads sparse skiphash"),
+    keys("feature", "", "manyfiles experimental"),
+    keys("i18n", "", "commitencoding logoutputencoding"),
+    keys("worktree", "", "guessremote userelativepaths"),
+    keys("checkout", "", "guess workers"),
+    keys("receive", "", "denycurrentbranch denynonfastforwards denydeletes fsckobjects"),
+    keys("transfer", "", "fsckobjects"),
+    keys("http", "", "postbuffer lowspeedlimit lowspeedtime version"),
+    keys("lfs", "", "repositoryformatversion"),
+    subsection_keys("lfs", ValueKind::Text, "", "access locksverify"),
+];
+
+impl KeyRule {
+    /// The rule for the key of `entry`, if that runs nothing.
+    fn find(entry: &ConfigEntry) -> Option<&'static Self> {
+        // Git itself refuses such names of submodules: they are parts of paths.
+        let is_plain = |name: &String| !name.contains(['"', '\\', '\n']) && !name.contains("..");
+        if !entry.subsection.as_ref().is_none_or(is_plain) {
+            return None;
+        }
+        KEY_RULES.iter().find(|rule| {
+            rule.section == entry.section
+                && rule.has_subsection == entry.subsection.is_some()
+                && [rule.always, rule.of_new].iter().any(|names| has_name(names, &entry.key))
+        })
+    }
+}
+
+fn has_name(names: &str, key: &str) -> bool {
+    names.split(' ').any(|name| name == key || name == "*")
+}
+
+/// A config without what could make git run a program.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct HarmlessConfig {
+    pub(super) text: String,
+    /// The values that were taken out, as `section.key = value`.
+    pub(super) removed: Vec<String>,
+}
+
+/// The git directory of a config, and the repositories of this system that its remotes may be.
+pub(super) struct ConfigPlace<'a> {
+    pub(super) git_dir: &'a Path,
+    /// True if the repository at this absolute path may be a remote.
+    pub(super) permits: &'a dyn Fn(&Path) -> bool,
+}
+
+impl ConfigPlace<'_> {
+    /// True if the config of a new repository here may have `entry`.
+    fn permits_entry(&self, entry: &ConfigEntry) -> bool {
+        let value = entry.value.as_str();
+        KeyRule::find(entry).is_some_and(|rule| match rule.kind {
+            ValueKind::Text => true,
+            ValueKind::Boolean => ["true", "false", "yes", "no", "on", "off", "0", "1"]
+                .contains(&&*value.to_ascii_lowercase()),
+            ValueKind::RemoteName => is_remote_name(value),
+            ValueKind::Worktree => value.starts_with("..") && self.is_worktree(value),
+            ValueKind::Url => match local_path(value) {
+                Some(path) => self.absolute(path).is_some_and(|path| (self.permits)(&path)),
+                None => is_remote_address(value),
+            },
+        })
+    }
+
+    /// The outermost git directory, if the one of the config is within it.
+    fn outer_git_dir(&self) -> Option<PathBuf> {
+        enclosing_git_dir(self.git_dir).filter(|outer| outer != self.git_dir)
+    }
+
+    /// The absolute path of a remote. `None` for a relative one of a submodule or a linked worktree, which starts from
+    /// another directory.
+    fn absolute(&self, path: &str) -> Option<PathBuf> {
+        let is_inner = self.outer_git_dir().is_some();
+        let directory =
+            if self.git_dir.ends_with(".git") { self.git_dir.parent()? } else { self.git_dir };
+        (path.starts_with('/') || !is_inner).then(|| without_dots(&directory.join(path)))
+    }
+
+    /// True if `path` is a directory within the repository around a submodule.
+    fn is_worktree(&self, path: &str) -> bool {
+        let outer = self.outer_git_dir();
+        let Some(top) = outer.as_deref().and_then(Path::parent) else {
+            return false;
+        };
+        let path = without_dots(&self.git_dir.join(path));
+        path.starts_with(top) && path != top && enclosing_git_dir(&path).is_none()
+    }
+}
+
+/// Takes out of `config` what could make git run a program. Returns `None` for what is not understood.
+pub(super) fn without_programs(config: &[u8], place: &ConfigPlace<'_>) -> Option<HarmlessConfig> {
+    let (kept, removed): (Vec<_>, Vec<_>) =
+        parse_plain(config)?.into_iter().partition(|entry| place.permits_entry(entry));
+    let removed = removed.iter().map(ToString::to_string).collect();
+    Some(HarmlessConfig { text: format(&kept), removed })
+}
+
+/// True if a command may change a config that was there before from `before` to `after`. The keys of a new repository count if
+/// its `place` is given.
+pub(super) fn may_change(before: &[u8], after: &[u8], place: Option<&ConfigPlace<'_>>) -> bool {
+    let [Some(before), Some(after)] = [before, after].map(parse_plain) else {
+        return false;
+    };
+    let may_go = |entry: &&ConfigEntry| {
+        KeyRule::find(entry).is_some_and(|rule| has_name(rule.always, &entry.key))
+            || place.is_some_and(|place| place.permits_entry(entry))
+    };
+    // Without an address, git would look for one elsewhere.
+    let has_remote = |name: &str| {
+        let mut urls = before.iter().filter(|entry| entry.is("remote", "url"));
+        urls.any(|url| url.subsection.as_deref() == Some(name))
+    };
+    let may_come = |entry: &ConfigEntry| match place {
+        Some(place) => place.permits_entry(entry),
+        None => KeyRule::find(entry).is_some_and(|rule| match rule.kind {
+            ValueKind::RemoteName => entry.value == "." || has_remote(&entry.value),
+            _ => true,
+        }),
+    };
+    // The order counts: of several values, git may take the last one.
+    before.iter().filter(|entry| !may_go(entry)).eq(after.iter().filter(|entry| !may_go(entry)))
+        && after.iter().filter(may_go).all(|entry| before.contains(entry) || may_come(entry))
+}
+
+/// True if no URL, path or option can have this name. A dot is the repository itself.
+fn is_remote_name(name: &str) -> bool {
+    let is_safe = |letter: char| letter.is_alphanumeric() || "._+@-".contains(letter);
+    let is_first = |letter: char| is_safe(letter) && !"-.".contains(letter);
+    name == "." || name.starts_with(is_first) && name.chars().all(is_safe)
+}
+
+/// The path of a repository of this system that a remote's address is, if it is one: absolute, relative, or with the
+/// scheme `file`.
+fn local_path(address: &str) -> Option<&str> {
+    let path = address.strip_prefix("file://").unwrap_or(address);
+    // A colon before the first slash makes it a host.
+    let is_host = path.split('/').next().is_some_and(|part| part.contains(':'));
+    (!path.is_empty() && !path.starts_with('-') && !path.contains("::") && !is_host).then_some(path)
+}
+
+/// True for the address of a repository on another system that git itself can reach: by a scheme, or `host:path`.
+fn is_remote_address(address: &str) -> bool {
+    let is_safe = |letter: char| letter.is_alphanumeric() || "/._~:@+%=?&,!()[]-".contains(letter);
+    let schemes = ["https://", "http://", "ssh://", "git://", "git+ssh://"];
+    let rest = match schemes.iter().find_map(|scheme| address.strip_prefix(scheme)) {
+        None if address.contains("//") => return false,
+        rest => rest.unwrap_or(address),
+    };
+    // A host that begins with a dash would be an option of ssh.
+    let host = rest.split('/').next().unwrap_or(rest);
+    let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+    ![rest, host].iter().any(|part| part.is_empty() || part.starts_with('-'))
+        && rest.chars().all(is_safe)
+        && !rest.contains("::")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ConfigPlace, may_change, without_programs};
+    use std::path::Path;
+
+    #[test]
+    fn harmless_configs() {
+        let permits = |path: &Path| path == Path::new("/a/b.git") || path == Path::new("/w/x y");
+        let filter_in = |git_dir: &str, text: &[u8]| {
+            let git_dir = Path::new(git_dir);
+            let permits = &permits;
+            without_programs(text, &ConfigPlace { git_dir, permits })
+        };
+        let filter = |text: &[u8]| filter_in("/w/new/.git", text);
+        let check = |text: &str, expect: bool| {
+            let found = filter(text.as_bytes()).unwrap();
+            assert_eq!(found.removed.is_empty(), expect, "{text}: {found:?}");
+            // What is left is harmless.
+            assert!(filter(found.text.as_bytes()).unwrap().removed.is_empty(), "{text}");
+        };
+        check("", true);
+        check("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n", true);
+        check("[user]\n\tname = A\n\temail = a@b\n# x\n", true);
+        check(
+            "[remote \"origin\"]\n\turl = https://x.org/y\n\tfetch = +refs/heads/*:refs/x/*\n",
+            true,
+        );
+        check("[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n", true);
+        check("[core]\n\tfsmonitor = ./x\n", false);
+        check("[core]\n\tBARE = false\n\tsshCommand = x\n", false);
+        check("[alias]\n\tst = !x\n", false);
+        check("[alias] st = !x\n", false);
+        check("[include]\n\tpath = ../x\n", false);
+        check("[remote \"o\"]\n\turl = ext::sh -c x\n", false);
+        check("[remote \"o\"]\n\turl = /a/b.git\n", true);
+        check("[remote \"o\"]\n\turl = ../b\n", false);
+        check("[remote \"o\"]\n\tuploadpack = x\n", false);
+        check("[filter \"x\"]\n\tclean = x\n", false);
+        check("[core]\n\thookspath = x\n", false);
+        assert_eq!(filter(b"[core]\n\xff"), None);
+        check("[core] fsmonitor = \"touch x; false\" #]\n", false);
+        check("[core]fsmonitor=x[]\n", false);
+        check("[core \"x\"]\n\tbare = false\n", false);
+        check("[remote]\n\turl = https://x.org/y\n", false);
+        check("[remote \"a\"] url = \"ext::x \"\n", false);
+        check("[remote \"a\\\"b\"]\n\tfetch = x\n", false);
+        check("[branch \"feature/a-1.2\"]\n\tremote = up\n", true);
+        check("[includeIf \"gitdir:x\"]\n\tpath = ../x\n", false);
+        check("[CORE]\n\tBare = false\n", true);
+        check("[core]\n\tbare = a\\\n\tfsmonitor = x\n", true);
+        check("[core]\n\tbare\n", true);
+        check("[user]\n\tname = Zo\u{eb} O'Neil (x)\n", true);
+        check("[branch \"a\"]\n\tremote = ext::sh -c x\n", false);
+        check("[branch \"a\"]\n\tremote = ../x\n", false);
+        check("[branch \"a\"]\n\tremote = x/y\n", false);
+        check("[branch \"a\"]\n\tremote = .\n", true);
+        check("[branch \"a\"]\n\tremote = --upload-pack=x\n", false);
+        check("[remote \"a\"]\n\turl = ssh://-oProxyCommand=x/y\n", false);
+        check("[remote \"a\"]\n\turl = git@x.org:y/z.git\n", true);
+        check("[core]\n\tworktree = ..\n", false);
+        let in_module = |text: &str| {
+            let found = filter_in("/w/new/.git/modules/lib", text.as_bytes());
+            found.unwrap().removed.is_empty()
+        };
+        assert!(in_module("[core]\n\tworktree = ../../../sub-1\n"));
+        assert!(!in_module("[core]\n\tworktree = ../../..\n"));
+        assert!(!in_module("[core]\n\tworktree = ../../../..\n"));
+        assert!(!in_module("[core]\n\tworktree = /w/new/sub\n"));
+        assert!(!in_module("[core]\n\tworktree = ../../hooks\n"));
+        assert!(!in_module("[remote \"o\"]\n\turl = ../x y\n"));
+        assert!(in_module("[remote \"o\"]\n\turl = /a/b.git\n"));
+        check("[core]\n\tworktree = /etc\n", false);
+        check("[submodule \"lib\"]\n\turl = https://x.org/y\n\tactive = true\n", true);
+        // What git and its users write.
+        for line in [
+            "[core]\n\tfsmonitor = false\n\tsparseCheckout = true\n\tcommentChar = \";\"\n",
+            "[extensions]\n\tpartialClone = origin\n\tworktreeConfig = true\n",
+            "[remote \"origin\"]\n\ttagOpt = --no-tags\n\tmirror = true\n\tpromisor = true\n\tpartialclonefilter = blob:none\n",
+            "[remote \"o\"]\n\turl = http://x.org:8080/y?a=b\n\tpushurl = me@x:y/z.git\n",
+            "[remote \"o\"]\n\turl = file:///a/b.git\n[remote \"p\"]\n\turl = ../../a/b.git\n",
+            "[remote \"o\"]\n\turl = ../x y\n",
+            "[branch \"fix/#12\"]\n\tremote = origin\n\tmerge = \"refs/heads/fix/#12\"\n\trebase = true\n",
+            "[push]\n\tdefault = current\n\tautoSetupRemote = true\n[color]\n\tui = auto\n[rerere]\n\tenabled\n",
+            "[user]\n\tname = \"A # \\\"B\\\"\"\n",
+        ] {
+            check(line, true);
+        }
+        for line in [
+            "[gc]\n\trecentObjectsHook = x\n",
+            "[remote \"o\"]\n\turl = foo://x/y\n",
+            "[remote \"o\"]\n\turl = -oProxyCommand=x:y\n",
+            "[remote \"o\"]\n\turl = a::/a/b.git\n",
+            "[remote \"o\"]\n\turl = me@-x:y\n",
+            "[remote \"o\"]\n\tvcs = x\n",
+            "[submodule \"a/../../b\"]\n\tactive = true\n",
+            "[submodule \"a\"]\n\tupdate = !x\n",
+            "[url \"ext::x\"]\n\tinsteadOf = https://x.org\n",
+            "[core]\n\tpager = less\n",
+            "[diff \"x\"]\n\ttextconv = y\n",
+        ] {
+            check(line, false);
+        }
+        let found =
+            filter(b"# mine\n[core]\n\tbare = false\n\tfsmonitor = ./x\n[alias]\n\tst = !y\n");
+        let found = found.unwrap();
+        assert_eq!(found.text, "[core]\n\tbare = \"false\"\n");
+        assert_eq!(found.removed, ["core.fsmonitor = ./x", "alias.st = !y"]);
+    }
+
+    const BEFORE: &str = "[core]\n\tbare = false\n\tfsmonitor = ./watch\n[remote \"origin\"]\n\turl = https://x.org/y\n\
+                          \tfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n\
+                          [branch \"pr\"]\n\tremote = https://x.org/z\n[alias]\n\tx = !echo\n";
+
+    #[test]
+    fn only_branches_and_the_users_name_change() {
+        let check = |after: String, expect: bool| {
+            let found = may_change(BEFORE.as_bytes(), after.as_bytes(), None);
+            assert_eq!(found, expect, "{after}");
+        };
+        let with = |text: &str| format!("{BEFORE}{text}");
+        let changed = |from: &str, to: &str| BEFORE.replace(from, to);
+        check(BEFORE.into(), true);
+        check(with("[user]\n\temail = a@b.c\n\tname = \"A # B\"\n"), true);
+        check(with("[branch \"b\"]\n\tremote = origin\n\tmerge = \"refs/heads/#1\"\n"), true);
+        check(
+            with("[branch \"b\"]\n\tremote = .\n\tmerge = refs/heads/main\n\trebase = true\n"),
+            true,
+        );
+        check(changed("[branch \"main\"]", "[branch \"trunk\"]"), true);
+        check(
+            changed("[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n", ""),
+            true,
+        );
+        check(changed("[alias]", "# a comment\n[alias]"), true);
+        // Programs, other repositories, and what only looks like a harmless key.
+        check(with("[branch \"b\"]\n\tremote = other\n"), false);
+        check(with("[branch \"b\"]\n\tremote = https://x.org/z\n"), false);
+        check(with("[branch \"b\"]\n\tremote = ../z\n"), false);
+        check(with("[remote \"other\"]\n\turl = https://x.org/z\n"), false);
+        check(with("[core]\n\teditor = ./x\n"), false);
+        check(with("[core]\n\thooksPath = .husky\n"), false);
+        check(with("[core]\n\tsparseCheckout = true\n"), true);
+        check(with("[extensions]\n\tworktreeConfig = true\n"), true);
+        check(with("[extensions]\n\tpartialClone = z\n"), false);
+        check(with("[user]\n\tsigningkey = x\n"), false);
+        check(with("[user] email = a\n"), true);
+        check(changed("[branch \"pr\"]\n\tremote = https://x.org/z\n", ""), true);
+        check(with("[branch \"b\"]\n\tmerge = a\\\n[core] editor = x\n"), true);
+        check(with("[branch \"b\"]\n\tmerge = a\r"), false);
+        check(with("[include]\n\tpath = x\n"), false);
+        check(changed("https://x.org/y", "https://z.org/y"), false);
+        check(changed("\tfsmonitor = ./watch\n", ""), false);
+        check(changed("[alias]\n", "[diff]\n"), false);
+        check(changed("[core]", "[includeIf \"onbranch:x\"]"), false);
+        check(with("[core]]\n"), false);
+        check(String::new(), false);
+    }
+
+    #[test]
+    fn without_content_from_outside_what_runs_nothing_changes() {
+        let check = |after: String, expect: bool| {
+            let place = ConfigPlace {
+                git_dir: Path::new("/w/.git"),
+                permits: &|path| path == Path::new("/a/b.git"),
+            };
+            let found = may_change(BEFORE.as_bytes(), after.as_bytes(), Some(&place));
+            assert_eq!(found, expect, "{after}");
+        };
+        let with = |text: &str| format!("{BEFORE}{text}");
+        check(
+            with(
+                "[remote \"fork\"]\n\turl = git@x.org:y/z.git\n\tfetch = +refs/heads/*:refs/remotes/fork/*\n",
+            ),
+            true,
+        );
+        check(with("[remote \"near\"]\n\turl = /a/b.git\n"), true);
+        check(with("[remote \"near\"]\n\turl = /a/c.git\n"), false);
+        check(with("[submodule \"lib\"]\n\turl = /a/b.git\n\tactive = true\n"), true);
+        check(with("[core]\n\tautocrlf = input\n"), true);
+        check(BEFORE.replace("https://x.org/y", "https://z.org/y"), true);
+        check(with("[core]\n\thooksPath = .husky\n"), false);
+        check(with("[remote \"z\"]\n\turl = ext::sh -c x\n"), false);
+        check(with("[submodule \"a\"]\n\tupdate = !x\n"), false);
+        check(BEFORE.replace("[alias]\n\tx = !echo\n", ""), false);
+        check(BEFORE.replace("\tfsmonitor = ./watch\n", ""), false);
+        check(with("[alias]\n\ty = !z\n"), false);
+    }
+
+    #[test]
+    fn a_remote_without_an_address_is_none() {
+        let before = "[remote \"x\"]\n\tprune = true\n";
+        let after = format!("{before}[branch \"b\"]\n\tremote = x\n");
+        assert!(!may_change(before.as_bytes(), after.as_bytes(), None));
+    }
+
+    #[test]
+    fn the_order_of_other_keys_counts() {
+        let [one, two] = ["true", "./x"].map(|value| format!("[core]\n\tfsmonitor = {value}\n"));
+        let [before, after] = [format!("{one}{two}"), format!("{two}{one}")];
+        assert!(!may_change(before.as_bytes(), after.as_bytes(), None));
+    }
+}
