@@ -153,38 +153,9 @@ fn split_words(text: &str) -> Vec<Range<usize>> {
     words
 }
 
-/// Merges two texts that come from the same `base`, line by line. Returns `None` if both change the same place, or adjacent
-/// ones, in different ways.
-pub fn merge(base: &str, ours: &str, theirs: &str) -> Option<String> {
-    let [base_lines, our_lines, their_lines] =
-        [base, ours, theirs].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
-    let (to_ours, to_theirs) = (Diff::new(base, ours), Diff::new(base, theirs));
-    let mut changes: Vec<(Range<usize>, &[&str])> = Vec::new();
-    for (diff, lines) in [(&to_ours, &our_lines), (&to_theirs, &their_lines)] {
-        let widen = |range: Range<u32>| range.start as usize..range.end as usize;
-        let hunks = diff.diff.hunks();
-        changes.extend(hunks.map(|hunk| (widen(hunk.before), &lines[widen(hunk.after)])));
-    }
-    changes.sort_by_key(|(place, _)| (place.start, place.end));
-    changes.dedup();
-    let mut merged = String::new();
-    let mut at = 0;
-    let mut last_end = None;
-    for (place, lines) in changes {
-        if last_end.is_some_and(|end| place.start <= end) {
-            return None;
-        }
-        merged.extend(base_lines[at..place.start].iter().chain(lines).copied());
-        at = place.end;
-        last_end = Some(place.end);
-    }
-    merged.extend(base_lines[at..].iter().copied());
-    Some(merged)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Diff, common_words, merge};
+    use super::{Diff, common_words};
 
     #[test]
     fn words_in_common() {
@@ -219,23 +190,6 @@ mod tests {
             "--- a\n+++ b\n@@ -1,2 +1 @@\n-1\n 2\n@@ -7 +6,2 @@\n 7\n+8\n",
         );
         check("1", "1\n2", "--- a\n+++ b\n@@ -1 +1,2 @@\n-1\n+1\n+2\n");
-    }
-
-    #[test]
-    fn clean_merges_and_conflicts() {
-        let base = "1\n2\n3\n4\n5\n";
-        let check = |ours: &str, theirs: &str, expect: Option<&str>| {
-            assert_eq!(merge(base, ours, theirs).as_deref(), expect, "{ours:?} {theirs:?}");
-            assert_eq!(merge(base, theirs, ours).as_deref(), expect, "{theirs:?} {ours:?}");
-        };
-        check(base, base, Some(base));
-        check(base, "x\n", Some("x\n"));
-        check("0\n1\n2\n3\n4\n5\n", "1\n2\n3\n4\nfive\n", Some("0\n1\n2\n3\n4\nfive\n"));
-        check("1\n3\n4\n5\n", "1\n2\n3\n4\n5\n6", Some("1\n3\n4\n5\n6"));
-        check("1\nx\n3\n4\n5\n", "1\nx\n3\n4\n", Some("1\nx\n3\n4\n"));
-        check("1\nx\n3\n4\n5\n", "1\ny\n3\n4\n5\n", None);
-        check("1\nx\n3\n4\n5\n", "1\n2\ny\n4\n5\n", None);
-        check("1\n2\n3\n4\n5\nx\n", "1\n2\n3\n4\n5\ny\n", None);
     }
 
     #[test]

@@ -6,13 +6,13 @@ mod failures;
 mod git_environment;
 mod git_guard;
 pub mod hook_call;
-mod merge;
 mod output;
 pub mod process_tool;
 pub mod program_call;
 mod signed_object;
 pub mod signer;
 mod signing;
+mod stash;
 mod withheld;
 
 use super::files::Files;
@@ -419,6 +419,7 @@ impl ExecTool {
                 move || files.project_file_access(false, has_network || traffic.may_have_carried());
             fence.project_files.access_now = Some(AccessNow::new(decide));
         }
+        fence.project_files.stash = Some(self.stash_reader(&fence));
         // Its name is new: a command in the background has its own.
         let config_copies = |private: &Path| private.join(format!("git-{}", random_hex(8)));
         fence.config_copies = fence.private().map(config_copies);
@@ -492,7 +493,7 @@ impl ExecTool {
                 text.push_str(&format!("\n({reason})"));
             }
         }
-        let undone = self.make_merges(finished.undone);
+        let undone = finished.undone;
         if !undone.is_empty() {
             let files = Arc::clone(&self.files);
             let result = UndoneResult { files, text, command_failed: unsuccessful, undone };

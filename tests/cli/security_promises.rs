@@ -95,7 +95,7 @@ const GUARANTEES: &[TestedPromise] = &[
     (
         "Exceptions are what git checks out",
         &[
-            "after_content_from_outside_git_merges_what_both_sides_changed",
+            "after_content_from_outside_a_merge_is_put_back_unless_git_could_fetch",
             "after_content_from_outside_a_merge_of_new_content_is_refused",
             "after_content_from_outside_git_and_package_managers_bring_what_they_have",
             "what_an_earlier_turn_prepared_in_git_is_not_what_git_had",

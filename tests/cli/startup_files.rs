@@ -429,32 +429,34 @@ const TWO_SIDES: &str = "seq 9 > AGENTS.md && git add . && git commit -qm base &
 const BOTH_SIDES: &str =
     "test \"$(tr '\\n' ' ' < AGENTS.md)\" = 'one 2 3 4 five 6 7 8 ' && git diff --quiet HEAD";
 
+/// The check that the file is as it was on `main`.
+const OUR_SIDE: &str = "test \"$(tr '\\n' ' ' < AGENTS.md)\" = '1 2 3 4 five 6 7 8 9 '";
+
 #[test]
-fn after_content_from_outside_git_merges_what_both_sides_changed() {
+fn after_content_from_outside_a_merge_is_put_back_unless_git_could_fetch() {
     if !require("git") {
         return;
     }
     let page = PageServer::start(|_| page_response("text/plain", "words of another"));
-    for commands in [
-        &["git merge -q --no-edit theirs"][..],
-        &["git rebase -q theirs"],
-        &[
-            "git checkout -q theirs && git rebase -q main && git checkout -q main && git merge -q theirs",
-        ],
-        &["git cherry-pick theirs~1 theirs"],
-        &["git merge -q --no-edit theirs", "echo x > f && git add -A && git commit -qm more"],
-        &[
-            "git merge -q --squash theirs",
-            "git commit -qm squashed",
-            "git checkout -q other",
-            "git checkout -q main",
-        ],
+    for command in [
+        "git merge -q --no-edit theirs",
+        "git rebase -q theirs",
+        "git cherry-pick theirs~1 theirs",
+        "git pull -q --no-rebase --no-edit ../up theirs",
     ] {
-        let story = story();
-        run_as_user(&story, TWO_SIDES);
-        let text = run(&story, Some(&page), commands, &[]);
-        assert!(!text.contains("denied"), "{commands:?}: {text}");
-        run_as_user(&story, BOTH_SIDES);
+        for flags in [&["--read", "../up"][..], &["--read", "../up", "--net"]] {
+            let story = story();
+            run_as_user(&story, TWO_SIDES);
+            let text = run(&story, Some(&page), &[command], flags);
+            if flags.contains(&"--net") {
+                assert!(!text.contains("denied"), "{command}: {text}");
+                assert!(text.contains("on their own: `AGENTS.md`"), "{command}: {text}");
+                run_as_user(&story, BOTH_SIDES);
+            } else {
+                assert!(text.contains("--allow startup"), "{command}: {text}");
+                run_as_user(&story, OUR_SIDE);
+            }
+        }
     }
 }
 
@@ -474,7 +476,7 @@ fn after_content_from_outside_a_merge_of_new_content_is_refused() {
         run_as_user(&story, TWO_SIDES);
         let text = run(&story, Some(&page), &[command], &[]);
         assert!(text.contains("--allow startup"), "{command}: {text}");
-        run_as_user(&story, "test \"$(tr '\\n' ' ' < AGENTS.md)\" = '1 2 3 4 five 6 7 8 9 '");
+        run_as_user(&story, OUR_SIDE);
     }
 }
 

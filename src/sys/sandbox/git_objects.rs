@@ -68,15 +68,6 @@ pub(super) fn has_blob(
     false
 }
 
-impl GitHistory {
-    /// True if the file at `path`, or git, had this content before the commands of this run.
-    pub fn had_content(&self, path: &Path, content: &[u8]) -> bool {
-        let relative = path.strip_prefix("/").unwrap_or(path);
-        let in_git = (Some(self), &ReadObjects::default());
-        self.was_on_disk(path, content) || has_blob(Path::new("/"), relative, content, in_git)
-    }
-}
-
 /// The directory with the objects and the config of the repository at `directory`.
 fn git_directory(directory: &Path) -> Option<PathBuf> {
     named_git_dirs(directory).pop()

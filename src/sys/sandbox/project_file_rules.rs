@@ -23,6 +23,8 @@ pub struct ProjectFiles {
     pub access: ProjectFileAccess,
     /// Tells the access by now, if content from outside may arrive during the command.
     pub access_now: Option<AccessNow>,
+    /// Reads the newest stash of git, which may take away what git did not know.
+    pub stash: Option<StashReader>,
     /// The files that commands changed, and were permitted to.
     pub changed: ChangedPaths,
     /// The objects that git had before the commands of the run, as far as only these count.
@@ -51,6 +53,24 @@ pub struct AccessNow(Arc<dyn Fn() -> ProjectFileAccess + Send + Sync>);
 impl AccessNow {
     pub fn new(decide: impl Fn() -> ProjectFileAccess + Send + Sync + 'static) -> Self {
         Self(Arc::new(decide))
+    }
+}
+
+/// Reads the version of a file that the newest stash has of what git did not know.
+#[derive(Clone)]
+pub struct StashReader(Arc<ReadStash>);
+
+type ReadStash = dyn Fn(&Path) -> Option<Vec<u8>> + Send + Sync;
+
+impl StashReader {
+    pub fn new(read: impl Fn(&Path) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+}
+
+impl std::fmt::Debug for StashReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StashReader")
     }
 }
 
@@ -132,6 +152,12 @@ impl ProjectFiles {
     pub(super) fn add_changed(&self, path: &Path, content: Option<&[u8]>) {
         let content = content.map(<[u8]>::to_vec);
         self.changed.lock().ignore_poison().insert(path.to_owned(), content);
+    }
+
+    /// True if the newest stash has this content of the file at `path`.
+    pub(super) fn is_stashed(&self, path: &Path, content: &[u8]) -> bool {
+        let stash = self.stash.as_ref();
+        stash.is_some_and(|stash| (stash.0)(path).is_some_and(|stashed| stashed == content))
     }
 
     /// True if the file was last changed, as permitted, to this content, or removed if there is none.

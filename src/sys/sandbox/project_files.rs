@@ -18,6 +18,9 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// The list of submodules, which git leaves empty where there are none.
+const SUBMODULES: &str = ".gitmodules";
+
 /// The place of a file: the number of the writable place, and the path beneath it.
 type FilePlace = (usize, PathBuf);
 
@@ -169,7 +172,7 @@ impl ProjectFileSnapshot {
     }
 
     /// True if the command may have changed `place` from one state to the other: git has such a file, or it was moved from
-    /// elsewhere. A removed file must be known to git, unless the directory that it was for is gone too.
+    /// elsewhere. A removed file must be known to git or stashed, unless the directory that it was for is gone too.
     fn is_permitted(
         &self,
         roots: &WritableRoots<'_>,
@@ -197,7 +200,17 @@ impl ProjectFileSnapshot {
                 .is_some_and(|bytes| git_objects::has_blob(root, &place.1, bytes, (history, read)))
         };
         match is {
-            SnapshotState::Missing => is_in_git(was) || self.is_directory_gone(roots, place),
+            SnapshotState::Missing => {
+                is_in_git(was)
+                    || self.is_directory_gone(roots, place)
+                    || content(was).is_some_and(|bytes| self.rules.is_stashed(&path, bytes))
+            }
+            // A list of no submodules, as git leaves it.
+            _ if place.1.ends_with(SUBMODULES)
+                && content(is).is_some_and(|bytes| bytes.trim_ascii().is_empty()) =>
+            {
+                true
+            }
             _ => {
                 let name = place.1.file_name();
                 let mut same_name =

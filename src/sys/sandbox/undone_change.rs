@@ -91,12 +91,6 @@ impl UndoneChange {
         }
     }
 
-    /// True if the change removes the file, and the user may allow that.
-    pub fn is_removal(&self) -> bool {
-        let state = self.withheld.as_ref().map(|withheld| &withheld.state);
-        self.is_withheld() && matches!(state, Some(SnapshotState::Missing))
-    }
-
     /// Makes the change after all, if it was withheld.
     ///
     /// # Errors

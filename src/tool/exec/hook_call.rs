@@ -55,11 +55,11 @@ impl ExecTool {
             input: Some(hook.input),
         };
         let finished = self.files.record_command(|| process::run_split_stderr(&spec));
-        let (mut result, stderr) =
+        let (result, stderr) =
             finished.map_err(|error| start_error(&error, hook.timeout).message().to_owned())?;
-        let undone = self.make_merges(std::mem::take(&mut result.undone));
         let scope = &self.files.file_scope;
-        let undone = (!undone.is_empty()).then(|| explain_undone(scope, &undone).message);
+        let undone =
+            (!result.undone.is_empty()).then(|| explain_undone(scope, &result.undone).message);
         Ok(FinishedHook { result, stderr, undone })
     }
 }
