@@ -46,11 +46,12 @@ pub(super) fn read(path: &Path) -> Option<Vec<ConfigEntry>> {
     parse(&String::from_utf8_lossy(&config))
 }
 
-/// The values in a config without control characters, at which git may stop to read.
+/// The values in a config that is as git writes it: without control characters, at which it may stop to read, and without values
+/// that go on in the next line.
 pub(super) fn parse_plain(config: &[u8]) -> Option<Vec<ConfigEntry>> {
     let text = std::str::from_utf8(config).ok()?;
     let is_control = |letter: char| letter.is_ascii_control() && !['\n', '\t'].contains(&letter);
-    if text.contains(is_control) { None } else { parse(text) }
+    if text.contains(is_control) || text.contains("\\\n") { None } else { parse(text) }
 }
 
 /// The values in a config. `None` for what git does not accept.
@@ -295,7 +296,12 @@ mod tests {
         ] {
             check(text, None);
         }
-        for config in [&b"[core]\n\xff"[..], b"[core] bare = a\rb\n", b"[core]\n\tbare = x\0y\n"] {
+        for config in [
+            &b"[core]\n\xff"[..],
+            b"[core] bare = a\rb\n",
+            b"[core]\n\tbare = x\0y\n",
+            b"[a]\nb = \\\nc",
+        ] {
             assert_eq!(parse_plain(config), None);
         }
         // Git ignores it, and it is no config of a repository.

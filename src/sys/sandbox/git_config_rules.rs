@@ -244,12 +244,17 @@ impl ConfigPlace<'_> {
     }
 }
 
-/// Takes out of `config` what could make git run a program. Returns `None` for what is not understood.
-pub(super) fn without_programs(config: &[u8], place: &ConfigPlace<'_>) -> Option<HarmlessConfig> {
+/// Takes out of `config` what could make git run a program: all of it, if it is not as git writes it.
+pub(super) fn without_programs(config: &[u8], place: &ConfigPlace<'_>) -> HarmlessConfig {
+    let Some(entries) = parse_plain(config) else {
+        let text = String::from_utf8_lossy(config);
+        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        return HarmlessConfig { text: String::new(), removed: lines.map(str::to_owned).collect() };
+    };
     let (kept, removed): (Vec<_>, Vec<_>) =
-        parse_plain(config)?.into_iter().partition(|entry| place.permits_entry(entry));
+        entries.into_iter().partition(|entry| place.permits_entry(entry));
     let removed = removed.iter().map(ToString::to_string).collect();
-    Some(HarmlessConfig { text: format(&kept), removed })
+    HarmlessConfig { text: format(&kept), removed }
 }
 
 /// True if a command may change a config that was there before from `before` to `after`. The keys of a new repository count if
@@ -326,10 +331,10 @@ mod tests {
         };
         let filter = |text: &[u8]| filter_in("/w/new/.git", text);
         let check = |text: &str, expect: bool| {
-            let found = filter(text.as_bytes()).unwrap();
+            let found = filter(text.as_bytes());
             assert_eq!(found.removed.is_empty(), expect, "{text}: {found:?}");
             // What is left is harmless.
-            assert!(filter(found.text.as_bytes()).unwrap().removed.is_empty(), "{text}");
+            assert!(filter(found.text.as_bytes()).removed.is_empty(), "{text}");
         };
         check("", true);
         check("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n", true);
@@ -350,7 +355,7 @@ mod tests {
         check("[remote \"o\"]\n\tuploadpack = x\n", false);
         check("[filter \"x\"]\n\tclean = x\n", false);
         check("[core]\n\thookspath = x\n", false);
-        assert_eq!(filter(b"[core]\n\xff"), None);
+        assert_eq!(filter(b"[core]\n\xff").text, "");
         check("[core] fsmonitor = \"touch x; false\" #]\n", false);
         check("[core]fsmonitor=x[]\n", false);
         check("[core \"x\"]\n\tbare = false\n", false);
@@ -360,7 +365,8 @@ mod tests {
         check("[branch \"feature/a-1.2\"]\n\tremote = up\n", true);
         check("[includeIf \"gitdir:x\"]\n\tpath = ../x\n", false);
         check("[CORE]\n\tBare = false\n", true);
-        check("[core]\n\tbare = a\\\n\tfsmonitor = x\n", true);
+        check("[core]\n\tbare = a\\\n\tfsmonitor = x\n", false);
+        check("bare = false\n", false);
         check("[core]\n\tbare\n", true);
         check("[user]\n\tname = Zo\u{eb} O'Neil (x)\n", true);
         check("[branch \"a\"]\n\tremote = ext::sh -c x\n", false);
@@ -371,10 +377,8 @@ mod tests {
         check("[remote \"a\"]\n\turl = ssh://-oProxyCommand=x/y\n", false);
         check("[remote \"a\"]\n\turl = git@x.org:y/z.git\n", true);
         check("[core]\n\tworktree = ..\n", false);
-        let in_module = |text: &str| {
-            let found = filter_in("/w/new/.git/modules/lib", text.as_bytes());
-            found.unwrap().removed.is_empty()
-        };
+        let in_module =
+            |text: &str| filter_in("/w/new/.git/modules/lib", text.as_bytes()).removed.is_empty();
         assert!(in_module("[core]\n\tworktree = ../../../sub-1\n"));
         assert!(!in_module("[core]\n\tworktree = ../../..\n"));
         assert!(!in_module("[core]\n\tworktree = ../../../..\n"));
@@ -415,7 +419,6 @@ mod tests {
         }
         let found =
             filter(b"# mine\n[core]\n\tbare = false\n\tfsmonitor = ./x\n[alias]\n\tst = !y\n");
-        let found = found.unwrap();
         assert_eq!(found.text, "[core]\n\tbare = \"false\"\n");
         assert_eq!(found.removed, ["core.fsmonitor = ./x", "alias.st = !y"]);
     }
@@ -458,7 +461,7 @@ mod tests {
         check(with("[user]\n\tsigningkey = x\n"), false);
         check(with("[user] email = a\n"), true);
         check(changed("[branch \"pr\"]\n\tremote = https://x.org/z\n", ""), true);
-        check(with("[branch \"b\"]\n\tmerge = a\\\n[core] editor = x\n"), true);
+        check(with("[branch \"b\"]\n\tmerge = a\\\n\n"), false);
         check(with("[branch \"b\"]\n\tmerge = a\r"), false);
         check(with("[include]\n\tpath = x\n"), false);
         check(changed("https://x.org/y", "https://z.org/y"), false);
