@@ -3,7 +3,6 @@
 //! not see it.
 
 use super::config_mask::MaskedConfig;
-use super::files_beneath::open_parent;
 use super::git_config::MAX_CONFIG_BYTES;
 use super::git_repository::read_regular;
 use super::new_repository::{CONFIG_NAMES, is_config};
@@ -11,8 +10,8 @@ use super::protected_state::{
     RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, overwrite_file, read_state,
 };
 use super::spec::SandboxSpec;
-use super::tree_search::WritableRoots;
-use super::undone_change::{Remedy, UndoneChange, WithheldChange};
+use super::undone_change::{Remedy, UndoneChange};
+use super::writable_roots::{TreePath, WritableRoots};
 use crate::sys::sync::IgnorePoison;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use std::ffi::OsStr;
@@ -37,10 +36,9 @@ pub(super) struct ConfigCopies {
 
 #[derive(Debug)]
 struct ConfigCopy {
-    /// The config, with its writable place and its path beneath that.
+    /// The config.
     path: PathBuf,
-    root: OwnedFd,
-    relative: PathBuf,
+    place: TreePath,
     /// The open directory of the copy.
     directory: OwnedFd,
     /// The content of the config and of its copy, as last seen.
@@ -76,18 +74,15 @@ impl ConfigCopies {
     pub(super) fn create(
         copies: &Path,
         protected: &[PathBuf],
-        roots: &WritableRoots<'_>,
+        roots: &WritableRoots,
     ) -> io::Result<Self> {
         let mut made = Self::default();
         let mut base = None;
         for path in protected.iter().filter(|path| is_config(path)) {
-            let numbered = roots.paths.iter().enumerate();
-            let around = numbered.filter(|(_, root)| path.starts_with(root) && path != *root);
-            let Some((number, root)) = around.max_by_key(|(_, root)| root.as_os_str().len()) else {
+            let Some(place) = roots.locate(path) else {
                 continue;
             };
-            let relative = path.strip_prefix(root).unwrap_or(path);
-            let Some((mode, config)) = read_config(&roots.fds[number], relative) else {
+            let Some((mode, config)) = file_content(roots.read(&place)) else {
                 continue;
             };
             if base.is_none() {
@@ -105,8 +100,7 @@ impl ConfigCopies {
             rustix::fs::symlinkat(copies.join(&name).join(COPY), &directory, LINK)?;
             made.copies.push(ConfigCopy {
                 path: path.clone(),
-                root: roots.fds[number].try_clone()?,
-                relative: relative.to_owned(),
+                place,
                 directory,
                 state: Mutex::new(CopyState { mode, copy: masked.text.clone(), config, masked }),
             });
@@ -115,9 +109,13 @@ impl ConfigCopies {
     }
 
     /// Makes the changes of the copies that are `permitted` in the configs. Returns the others.
-    pub(super) fn apply(&self, permitted: &PermitsChange<'_>) -> Vec<UndoneChange> {
+    pub(super) fn apply(
+        &self,
+        roots: &WritableRoots,
+        permitted: &PermitsChange<'_>,
+    ) -> Vec<UndoneChange> {
         let copies = self.copies.iter();
-        copies.filter_map(|copy| copy.apply(permitted)).collect()
+        copies.filter_map(|copy| copy.apply(roots, permitted)).collect()
     }
 }
 
@@ -136,37 +134,32 @@ impl Drop for ConfigCopies {
 }
 
 impl ConfigCopy {
-    fn apply(&self, permitted: &PermitsChange<'_>) -> Option<UndoneChange> {
+    fn apply(&self, roots: &WritableRoots, permitted: &PermitsChange<'_>) -> Option<UndoneChange> {
         let mut state = self.state.lock().ignore_poison();
-        let (_, copy) = read_config(&self.directory, Path::new(COPY))?;
+        let limit = &mut SNAPSHOT_LIMIT_BYTES.clone();
+        let (_, copy) = file_content(read_state(self.directory.as_fd(), COPY.as_ref(), limit))?;
         if copy == state.copy {
             return None;
         }
         state.copy.clone_from(&copy);
         let copy = state.masked.restore(&copy);
-        let now = read_config(&self.root, &self.relative);
+        let now = file_content(roots.read(&self.place));
         let is_unchanged = now.is_some_and(|(_, now)| now == state.config);
         if is_unchanged && permitted(&self.path, &state.config, &copy) {
-            let written = open_parent(&self.root, &self.relative, false)
-                .map_err(io::Error::from)
+            let opened = roots.open_parent(&self.place, false).map_err(io::Error::from);
+            let written = opened
                 .and_then(|(dir, name)| overwrite_file(dir.as_fd(), &name, &copy, state.mode));
             if written.is_ok() {
                 state.config = copy;
                 return None;
             }
         }
-        let root = self.root.try_clone().ok().filter(|_| is_unchanged);
+        let content = RecordedContent::Bytes(copy);
+        let file = SnapshotState::File { mode: state.mode, content };
         Some(UndoneChange {
             path: self.path.clone(),
             remedy: Ok(Remedy::Restored(None)),
-            withheld: root.map(|root| WithheldChange {
-                root,
-                relative: self.relative.clone(),
-                state: SnapshotState::File {
-                    mode: state.mode,
-                    content: RecordedContent::Bytes(copy),
-                },
-            }),
+            withheld: is_unchanged.then(|| roots.withheld(&self.place, file)).flatten(),
         })
     }
 }
@@ -219,9 +212,8 @@ fn create_directory(around: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
 }
 
 /// The mode and the content of a regular file.
-fn read_config(root: &OwnedFd, relative: &Path) -> Option<(u32, Vec<u8>)> {
-    let (dir, name) = open_parent(root, relative, false).ok()?;
-    match read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok()? {
+fn file_content(state: io::Result<SnapshotState>) -> Option<(u32, Vec<u8>)> {
+    match state.ok()? {
         SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } => Some((mode, bytes)),
         _ => None,
     }

@@ -1,6 +1,7 @@
 //! The objects of git repositories, as far as is needed to tell that git has a file with a given content. A command may have put
 //! anything into a repository: every name is opened without blocking.
 
+use super::git_config;
 use super::git_history::GitHistory;
 use super::git_object_list::{ObjectList, blob_name};
 use super::git_repository::{RepositoryPath, read_small};
@@ -75,11 +76,9 @@ fn git_directory(directory: &Path) -> Option<PathBuf> {
 
 /// The objects of the repository on this machine that the one at `git_dir` was cloned from.
 fn local_origin(git_dir: &Path) -> Option<PathBuf> {
-    let config = read_small(&git_dir.join("config"))?;
-    let mut urls = config.lines().filter_map(|line| {
-        let (key, value) = line.split_once('=')?;
-        (key.trim() == "url").then(|| value.trim())
-    });
+    let entries = git_config::read(&git_dir.join("config"))?;
+    let urls = entries.iter().filter(|entry| entry.is("remote", "url"));
+    let mut urls = urls.map(|entry| entry.value.as_str());
     let url =
         urls.find_map(|url| url.strip_prefix("file://").or(url.starts_with('/').then_some(url)))?;
     let place = Path::new(url);

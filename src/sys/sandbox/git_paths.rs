@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 const GIT_DIR_PATHS: &[&str] =
     &["hooks", "config", "config.worktree", "commondir", "gitdir", "branches", "remotes"];
 
-/// The file in the directory of an unfinished rebase that has its steps.
-pub(super) const REBASE_STEPS: &str = "git-rebase-todo";
+/// The file in a git directory that has the steps of an unfinished rebase.
+const REBASE_STEPS: &str = "rebase-merge/git-rebase-todo";
 
 /// Directories in a git directory that contain no submodules.
 const GIT_DIR_CONTENTS: &[&str] = &["objects", "refs", "logs", "hooks", "info", "lfs"];
@@ -84,7 +84,8 @@ pub fn nested_protected_paths(root: &Path) -> Vec<PathBuf> {
     kept
 }
 
-/// Lists the paths to protect in all repositories in `root`: its own, and those found.
+/// Lists the paths to protect in all repositories in `root`: its own, and those found. Among them are the steps of unfinished
+/// rebases, which git itself changes.
 pub(super) fn all_repository_paths(root: &Path, found: &[RepositoryPath]) -> Vec<PathBuf> {
     let mut kept = repository_paths(root);
     for repository in found {
@@ -99,14 +100,15 @@ pub(super) fn all_repository_paths(root: &Path, found: &[RepositoryPath]) -> Vec
             RepositoryPath::GitDir(path) => git_dir_paths(&root.join(path)),
         });
     }
+    let configs = kept.iter().filter(|path| path.ends_with("config"));
+    let steps = configs.filter_map(|path| Some(path.parent()?.join(REBASE_STEPS)));
+    kept.extend(steps.collect::<Vec<_>>());
     kept
 }
 
-/// The directories of unfinished rebases, for the git directories among the `protected` paths, each with the number of
-/// its root.
-pub(super) fn rebase_directories(protected: &[(usize, PathBuf)]) -> BTreeSet<(usize, PathBuf)> {
-    let configs = protected.iter().filter(|(_, path)| path.ends_with("config"));
-    configs.filter_map(|(root, path)| Some((*root, path.parent()?.join("rebase-merge")))).collect()
+/// True if `path` is the file with the steps of an unfinished rebase.
+pub(super) fn is_rebase_steps(path: &Path) -> bool {
+    path.ends_with(REBASE_STEPS)
 }
 
 /// The paths in `root` that git's config names as hooks or as further config, whether they exist or not: that of the

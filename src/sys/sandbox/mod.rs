@@ -43,6 +43,7 @@ pub mod system_paths;
 mod tree_search;
 mod undone_change;
 mod visible_entries;
+mod writable_roots;
 
 pub use git_history::GitHistory;
 pub use git_repository::is_in_git_dir;

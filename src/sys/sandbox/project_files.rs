@@ -3,13 +3,13 @@
 //! branch, and a mount point could not be replaced. What a command did to them is found by comparison with a search before
 //! it, and undone unless it is permitted. Folders of dependencies are not searched, but for what is new in them.
 
-use super::files_beneath::{open_parent, set_aside};
 use super::git_history::CommandRecord;
 use super::git_objects::{self, ReadObjects};
 use super::project_file_rules::{ProjectFileAccess, ProjectFiles};
 use super::protected_state::{RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state};
-use super::tree_search::{FoundPaths, WritableRoots, search_roots};
-use super::undone_change::{Remedy, UndoneChange, WithheldChange, put_back};
+use super::tree_search::{FoundPaths, search_roots};
+use super::undone_change::UndoneChange;
+use super::writable_roots::{TreePath, WritableRoots};
 use crate::sys::clock::{FileTime, file_time};
 use rustix::fs::AtFlags;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,9 +21,6 @@ use std::path::{Path, PathBuf};
 /// The list of submodules, which git leaves empty where there are none.
 const SUBMODULES: &str = ".gitmodules";
 
-/// The place of a file: the number of the writable place, and the path beneath it.
-type FilePlace = (usize, PathBuf);
-
 /// The state of project files before a command.
 #[derive(Debug)]
 pub(super) struct ProjectFileSnapshot {
@@ -32,7 +29,7 @@ pub(super) struct ProjectFileSnapshot {
     roots: Vec<usize>,
     started: FileTime,
     /// Empty if all changes are permitted.
-    before: BTreeMap<FilePlace, SnapshotState>,
+    before: BTreeMap<TreePath, SnapshotState>,
     /// Ends with the command. There is one if only what git had before counts.
     record: Option<CommandRecord>,
 }
@@ -45,7 +42,7 @@ impl ProjectFileSnapshot {
     /// The objects of git cannot be recorded.
     pub(super) fn take(
         rules: &ProjectFiles,
-        roots: &WritableRoots<'_>,
+        roots: &WritableRoots,
         found: Vec<FoundPaths>,
         started: FileTime,
     ) -> io::Result<Self> {
@@ -77,9 +74,8 @@ impl ProjectFileSnapshot {
         // With network, a command can fetch anything.
         if matches!(rules.access, ProjectFileAccess::FromHistory | ProjectFileAccess::Closed) {
             let before = snapshot.before.iter();
-            let contents = before.filter_map(|((root, relative), state)| {
-                Some((roots.paths[*root].join(relative), content(state)?))
-            });
+            let contents =
+                before.filter_map(|(place, state)| Some((roots.path(place), content(state)?)));
             snapshot.record = Some(rules.git.begin(&objects, &rules.git_dirs, contents)?);
         }
         Ok(snapshot)
@@ -88,7 +84,7 @@ impl ProjectFileSnapshot {
     /// Undoes the changes that are not permitted, and records the others. `found` is what there is now.
     pub(super) fn restore(
         &self,
-        roots: &WritableRoots<'_>,
+        roots: &WritableRoots,
         found: Vec<FoundPaths>,
     ) -> Vec<UndoneChange> {
         if self.rules.names.is_empty() {
@@ -128,33 +124,29 @@ impl ProjectFileSnapshot {
     }
 
     /// The files that differ from what was recorded. `found` is what there is now.
-    pub(super) fn changed(
-        &self,
-        roots: &WritableRoots<'_>,
-        found: Vec<FoundPaths>,
-    ) -> Vec<PathBuf> {
+    pub(super) fn changed(&self, roots: &WritableRoots, found: Vec<FoundPaths>) -> Vec<PathBuf> {
         let mut places = self.files(found);
         places.extend(self.before.keys().cloned());
         places.retain(|place| {
             let was = self.before.get(place).unwrap_or(&SnapshotState::Missing);
             let is = read_place(roots, place, &mut SNAPSHOT_LIMIT_BYTES.clone());
-            !self.rules.is_in_dependencies(&place.1)
+            !self.rules.is_in_dependencies(&place.relative)
                 && !self.is_granted_by_name(roots, place)
                 && is.is_ok_and(|is| is != *was)
         });
-        places.iter().map(|(root, relative)| roots.paths[*root].join(relative)).collect()
+        places.iter().map(|place| roots.path(place)).collect()
     }
 
-    fn record_permitted(&self, roots: &WritableRoots<'_>, places: &BTreeSet<FilePlace>) {
+    fn record_permitted(&self, roots: &WritableRoots, places: &BTreeSet<TreePath>) {
         for place in places {
             let state = read_place(roots, place, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok();
-            let path = roots.paths[place.0].join(&place.1);
+            let path = roots.path(place);
             self.rules.add_changed(&path, state.as_ref().and_then(content));
         }
     }
 
     /// Records that the user allowed the contents of these files.
-    fn grant(&self, roots: &WritableRoots<'_>, places: &BTreeSet<FilePlace>) {
+    fn grant(&self, roots: &WritableRoots, places: &BTreeSet<TreePath>) {
         let states: Vec<SnapshotState> = places
             .iter()
             .filter_map(|place| read_place(roots, place, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok())
@@ -165,8 +157,8 @@ impl ProjectFileSnapshot {
     }
 
     /// True if a writable place that was granted by its name contains `place`.
-    fn is_granted_by_name(&self, roots: &WritableRoots<'_>, place: &FilePlace) -> bool {
-        let path = roots.paths[place.0].join(&place.1);
+    fn is_granted_by_name(&self, roots: &WritableRoots, place: &TreePath) -> bool {
+        let path = roots.path(place);
         let mut granted = roots.paths.iter().filter(|root| self.rules.is_granted(root));
         granted.any(|root| path.starts_with(root))
     }
@@ -175,15 +167,15 @@ impl ProjectFileSnapshot {
     /// elsewhere. A removed file must be known to git or stashed, unless the directory that it was for is gone too.
     fn is_permitted(
         &self,
-        roots: &WritableRoots<'_>,
-        place: &FilePlace,
+        roots: &WritableRoots,
+        place: &TreePath,
         (was, is): (&SnapshotState, &SnapshotState),
         (access, read): (ProjectFileAccess, &ReadObjects),
     ) -> bool {
-        let path = roots.paths[place.0].join(&place.1);
+        let path = roots.path(place);
         // A command in the background finds what others were permitted to change meanwhile.
         let is_known = content(is).is_some() || matches!(is, SnapshotState::Missing);
-        if self.rules.is_in_dependencies(&place.1)
+        if self.rules.is_in_dependencies(&place.relative)
             || is_known && self.rules.was_changed_to(&path, content(is))
         {
             return true;
@@ -194,10 +186,11 @@ impl ProjectFileSnapshot {
             ProjectFileAccess::FromHistory => Some(&*self.rules.git),
             ProjectFileAccess::FromGit => None,
         };
-        let root = &roots.paths[place.0];
+        let root = &roots.paths[place.root];
         let is_in_git = |state: &SnapshotState| {
-            content(state)
-                .is_some_and(|bytes| git_objects::has_blob(root, &place.1, bytes, (history, read)))
+            content(state).is_some_and(|bytes| {
+                git_objects::has_blob(root, &place.relative, bytes, (history, read))
+            })
         };
         match is {
             SnapshotState::Missing => {
@@ -206,15 +199,15 @@ impl ProjectFileSnapshot {
                     || content(was).is_some_and(|bytes| self.rules.is_stashed(&path, bytes))
             }
             // A list of no submodules, as git leaves it.
-            _ if place.1.ends_with(SUBMODULES)
+            _ if place.relative.ends_with(SUBMODULES)
                 && content(is).is_some_and(|bytes| bytes.trim_ascii().is_empty()) =>
             {
                 true
             }
             _ => {
-                let name = place.1.file_name();
+                let name = place.relative.file_name();
                 let mut same_name =
-                    self.before.iter().filter(|((_, other), _)| other.file_name() == name);
+                    self.before.iter().filter(|(other, _)| other.relative.file_name() == name);
                 let was_here =
                     |bytes: &[u8]| history.is_some_and(|it| it.was_on_disk(&path, bytes));
                 same_name.any(|(_, state)| is_moved(state, is))
@@ -233,23 +226,25 @@ impl ProjectFileSnapshot {
     }
 
     /// True if the directory that reads the file is gone.
-    fn is_directory_gone(&self, roots: &WritableRoots<'_>, (root, relative): &FilePlace) -> bool {
-        let mut above = relative.ancestors();
+    fn is_directory_gone(&self, roots: &WritableRoots, place: &TreePath) -> bool {
+        let mut above = place.relative.ancestors();
         let named = above.find(|path| {
             let parent = path.parent().unwrap_or(Path::new(""));
             !parent.iter().any(|part| self.rules.is_name(part))
         });
         let around = named.and_then(Path::parent).unwrap_or(Path::new(""));
         !around.as_os_str().is_empty()
-            && rustix::fs::statat(&roots.fds[*root], around, AtFlags::SYMLINK_NOFOLLOW).is_err()
+            && rustix::fs::statat(&roots.fds[place.root], around, AtFlags::SYMLINK_NOFOLLOW)
+                .is_err()
     }
 
     /// The files of the searched places.
-    fn files(&self, found: Vec<FoundPaths>) -> BTreeSet<FilePlace> {
+    fn files(&self, found: Vec<FoundPaths>) -> BTreeSet<TreePath> {
         let numbered = found.into_iter().enumerate();
         let searched = numbered.filter(|(root, _)| self.roots.contains(root));
-        let files =
-            searched.map(|(root, found)| found.files.into_iter().map(move |path| (root, path)));
+        let files = searched.map(|(root, found)| {
+            found.files.into_iter().map(move |relative| TreePath { root, relative })
+        });
         files.flatten().collect()
     }
 
@@ -259,13 +254,13 @@ impl ProjectFileSnapshot {
     }
 
     /// Searches the `roots` as they are now.
-    pub(super) fn search(&self, roots: &WritableRoots<'_>) -> Vec<FoundPaths> {
+    pub(super) fn search(&self, roots: &WritableRoots) -> Vec<FoundPaths> {
         search_roots(&self.rules, roots, self.started)
     }
 }
 
 /// The directories of git objects in the writable places.
-fn object_directories(roots: &WritableRoots<'_>, found: &[FoundPaths]) -> Vec<PathBuf> {
+fn object_directories(roots: &WritableRoots, found: &[FoundPaths]) -> Vec<PathBuf> {
     let each = roots.paths.iter().zip(found);
     each.flat_map(|(root, found)| git_objects::object_directories(root, &found.repositories))
         .collect()
@@ -287,11 +282,11 @@ fn content(state: &SnapshotState) -> Option<&[u8]> {
 }
 
 fn read_place(
-    roots: &WritableRoots<'_>,
-    (root, relative): &FilePlace,
+    roots: &WritableRoots,
+    place: &TreePath,
     bytes_left: &mut u64,
 ) -> io::Result<SnapshotState> {
-    match open_parent(&roots.fds[*root], relative, false) {
+    match roots.open_parent(place, false) {
         Ok((dir, name)) => read_state(dir.as_fd(), &name, bytes_left),
         // Whatever took the place of a directory on the way is no file of this name.
         Err(_) => Ok(SnapshotState::Missing),
@@ -299,38 +294,23 @@ fn read_place(
 }
 
 /// True if the file was made or changed after `started`.
-fn is_changed_since(
-    roots: &WritableRoots<'_>,
-    (root, relative): &FilePlace,
-    started: FileTime,
-) -> bool {
-    let stat = rustix::fs::statat(&roots.fds[*root], relative, AtFlags::SYMLINK_NOFOLLOW);
+fn is_changed_since(roots: &WritableRoots, place: &TreePath, started: FileTime) -> bool {
+    let root = &roots.fds[place.root];
+    let stat = rustix::fs::statat(root, &place.relative, AtFlags::SYMLINK_NOFOLLOW);
     stat.is_ok_and(|stat| file_time(&stat) >= started)
 }
 
 /// Puts a file back, or renames a new one. `is` is the state that the command left, if it could be read.
 fn undo(
-    roots: &WritableRoots<'_>,
-    (root, relative): &FilePlace,
+    roots: &WritableRoots,
+    place: &TreePath,
     was: &SnapshotState,
     is: Option<SnapshotState>,
 ) -> UndoneChange {
-    let is_new = matches!(was, SnapshotState::Missing | SnapshotState::Other);
-    let path = roots.paths[*root].join(relative);
-    let opened = open_parent(&roots.fds[*root], relative, !is_new).map_err(io::Error::from);
-    let remedy = opened.and_then(|(dir, name)| {
-        if is_new {
-            Ok(Remedy::SetAside(path.with_file_name(set_aside(dir.as_fd(), &name)?)))
-        } else {
-            let kept = put_back(dir.as_fd(), &name, was, is.as_ref())?;
-            Ok(Remedy::Restored(kept.map(|name| path.with_file_name(name))))
-        }
-    });
-    let root = roots.fds[*root].try_clone().ok();
-    let withheld = is.zip(root).map(|(state, root)| WithheldChange {
-        root,
-        relative: relative.clone(),
-        state,
-    });
-    UndoneChange { path, remedy, withheld }
+    let mut undone = match was {
+        SnapshotState::Missing | SnapshotState::Other => roots.set_aside(place),
+        _ => roots.put_back(place, was, is.as_ref()),
+    };
+    undone.withheld = is.and_then(|state| roots.withheld(place, state));
+    undone
 }

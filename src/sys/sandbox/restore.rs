@@ -10,42 +10,32 @@
 //! recorded too, and checked if they were replaced.
 
 use super::config_copies::{ConfigCopies, config_change};
-use super::files_beneath::{open_parent, set_aside};
+use super::files_beneath::set_aside;
 use super::git_config_rules::{ConfigPlace, HarmlessConfig, may_change, without_programs};
 use super::git_repository::is_bundle;
 use super::project_file_rules::ProjectFiles;
 use super::project_files::ProjectFileSnapshot;
-use super::protected_state::{
-    RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state, replace_file,
-};
+use super::protected_state::{RecordedContent, SnapshotState, replace_file};
 use super::snapshot_entry::{SnapshotEntry, record_places};
-use super::tree_search::{FoundPaths, WritableRoots, search_roots};
-use super::undone_change::{Remedy, UndoneChange, put_back};
+use super::tree_search::{FoundPaths, search_roots};
+use super::undone_change::{Remedy, UndoneChange};
+use super::writable_roots::{TreePath, WritableRoots};
 use super::{git_paths, new_repository};
 use crate::sys::clock::current_file_time;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
-use rustix::io::Errno;
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::io::{self, Read};
+use rustix::fs::{AtFlags, FileType};
+use std::collections::BTreeSet;
+use std::io;
 use std::ops::Bound;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-
-/// The most bytes of the steps of a rebase that are read.
-const MAX_STEPS_BYTES: u64 = 1 << 20;
 
 /// The recorded state of protected paths.
 #[derive(Debug)]
 pub struct PathSnapshot {
-    /// The open writable directories.
-    roots: Vec<OwnedFd>,
-    root_paths: Vec<PathBuf>,
+    roots: WritableRoots,
     entries: Vec<SnapshotEntry>,
     /// All protected paths, also those that mounts protect.
     protected: BTreeSet<PathBuf>,
-    /// The steps of unfinished rebases that run commands, by the directory of the rebase.
-    rebase_steps: BTreeMap<PathBuf, BTreeSet<String>>,
     project_files: ProjectFileSnapshot,
     configs: ConfigCopies,
 }
@@ -63,134 +53,77 @@ impl PathSnapshot {
         config_copies: Option<&Path>,
         project_files: &ProjectFiles,
     ) -> io::Result<Self> {
-        let mut root_fds = Vec::new();
-        let mut root_paths = Vec::new();
-        for root in roots {
-            if let Ok(fd) = super::landlock_rules::open_nofollow(root) {
-                root_fds.push(fd);
-                root_paths.push(root.clone());
-            }
-        }
-        let writable = WritableRoots { fds: &root_fds, paths: &root_paths };
+        let roots = WritableRoots::open(roots);
         let configs = match config_copies {
-            Some(copies) => ConfigCopies::create(copies, protected_paths, &writable)?,
+            Some(copies) => ConfigCopies::create(copies, protected_paths, &roots)?,
             None => ConfigCopies::default(),
         };
         let started = current_file_time();
-        let tree = search_roots(project_files, &writable, started);
-        let found = list_repository_paths(&root_paths, &tree);
-        let is_unlisted = |path: &&PathBuf| !protected_paths.contains(path);
+        let tree = search_roots(project_files, &roots, started);
+        let found = list_repository_paths(&roots, &tree);
+        project_files.remember_repositories(found.iter().map(PathBuf::as_path));
         let nested: Vec<PathBuf> =
-            found.iter().map(|(_, path)| path).filter(is_unlisted).cloned().collect();
+            found.into_iter().filter(|path| !protected_paths.contains(path)).collect();
         let protected = protected_paths.iter().map(|path| (path, false));
         let places = protected.chain(nested.iter().map(|path| (path, true)));
-        let entries = record_places(&writable, places, project_files)?;
-        project_files.remember_repositories(found.iter().map(|(_, path)| path.as_path()));
-        let all: Vec<PathBuf> = protected_paths.iter().chain(&nested).cloned().collect();
-        let mut rebase_steps = BTreeMap::new();
-        for (root, path) in git_paths::rebase_directories(&found) {
-            if let Ok(relative) = path.strip_prefix(&root_paths[root])
-                && let Ok(steps) = read_run_steps(&root_fds[root], relative)
-            {
-                rebase_steps.insert(path, steps);
-            }
-        }
+        let entries = record_places(&roots, places, project_files)?;
         Ok(Self {
-            project_files: ProjectFileSnapshot::take(project_files, &writable, tree, started)?,
-            roots: root_fds,
-            root_paths,
+            project_files: ProjectFileSnapshot::take(project_files, &roots, tree, started)?,
             entries,
-            rebase_steps,
             configs,
-            protected: all.into_iter().collect(),
+            protected: protected_paths.iter().cloned().chain(nested).collect(),
+            roots,
         })
     }
 
     /// The places of repositories that were not there before the command.
-    fn find_later(&self, repository_paths: &[(usize, PathBuf)]) -> Vec<SnapshotEntry> {
-        let mut found: BTreeMap<&Path, SnapshotEntry> = BTreeMap::new();
-        for (root, path) in repository_paths {
-            let is_new = !self.protected.contains(path);
-            if let (true, Ok(relative)) = (is_new, path.strip_prefix(&self.root_paths[*root])) {
-                let entry = SnapshotEntry::new_in(*root, path, relative.to_owned());
-                found.insert(path, entry);
-            }
-        }
-        found.into_values().collect()
-    }
-
-    /// Sets the steps of unfinished rebases aside if some of them now run commands, or if a link leads to them. Returns
-    /// the paths that were set aside.
-    fn set_run_steps_aside(&self, repository_paths: &[(usize, PathBuf)]) -> Vec<UndoneChange> {
-        let mut changed = Vec::new();
-        for (root, path) in git_paths::rebase_directories(repository_paths) {
-            let Ok(relative) = path.strip_prefix(&self.root_paths[root]) else {
-                continue;
-            };
-            let root = &self.roots[root];
-            let before = self.rebase_steps.get(&path);
-            let is_new = |step| before.is_none_or(|before| !before.contains(step));
-            let todo = relative.join(git_paths::REBASE_STEPS);
-            let (relative, path) = match read_run_steps(root, relative) {
-                Ok(steps) if !steps.iter().any(is_new) => continue,
-                Ok(_) => (todo.as_path(), path.join(git_paths::REBASE_STEPS)),
-                Err(_) => (relative, path.clone()),
-            };
-            let done = open_parent(root, relative, false)
-                .map_err(io::Error::from)
-                .and_then(|(dir, name)| set_aside(dir.as_fd(), &name));
-            changed.push(UndoneChange::set_aside(path, done));
-        }
-        changed
+    fn find_later(&self, repository_paths: &[PathBuf]) -> Vec<SnapshotEntry> {
+        let new: BTreeSet<&PathBuf> =
+            repository_paths.iter().filter(|path| !self.protected.contains(*path)).collect();
+        let places = new.into_iter().filter_map(|path| Some((path, self.roots.locate(path)?)));
+        places.map(|(path, place)| SnapshotEntry::new_in(path, place)).collect()
     }
 
     /// Undoes the changes of protected paths. Once no process of the command is alive, this is final. Before, the command
     /// can make them anew.
     pub fn restore(&self) -> Vec<UndoneChange> {
-        let writable = WritableRoots { fds: &self.roots, paths: &self.root_paths };
-        let tree = self.project_files.search(&writable);
-        let repository_paths = list_repository_paths(&self.root_paths, &tree);
-        let mut changed = self.set_run_steps_aside(&repository_paths);
+        let tree = self.project_files.search(&self.roots);
+        let repository_paths = list_repository_paths(&self.roots, &tree);
         let later = self.find_later(&repository_paths);
+        let configs = repository_paths.iter().filter(|path| path.ends_with("config"));
         let checked = CheckedRepositories {
-            roots: &self.root_paths,
+            roots: &self.roots.paths,
             rules: self.project_files.rules(),
-            git_dirs: repository_paths
-                .iter()
-                .filter(|(_, path)| path.ends_with("config"))
-                .filter_map(|(_, path)| path.parent())
-                .collect(),
+            git_dirs: configs.filter_map(|path| path.parent()).collect(),
         };
         // Known before anything is restored, since that creates directories anew.
         let entries = || self.entries.iter().chain(&later);
         let replaced: Vec<bool> = entries().map(SnapshotEntry::is_replaced).collect();
         let places = entries().zip(replaced);
-        changed.extend(
-            places.filter_map(|(place, is_replaced)| self.undo(place, is_replaced, &checked)),
-        );
+        let mut changed: Vec<UndoneChange> = places
+            .filter_map(|(entry, is_replaced)| self.undo(entry, is_replaced, &checked))
+            .collect();
         let permitted = |path: &Path, before: &[u8], after: &[u8]| {
             checked.permits_config_change(path, before, after)
         };
-        changed.extend(self.configs.apply(&permitted));
+        changed.extend(self.configs.apply(&self.roots, &permitted));
         self.remember_created(&repository_paths);
-        changed.extend(self.project_files.restore(&writable, tree));
+        changed.extend(self.project_files.restore(&self.roots, tree));
         changed
     }
 
     /// The project files that were changed by any process.
     pub fn changed_project_files(&self) -> Vec<PathBuf> {
-        let writable = WritableRoots { fds: &self.roots, paths: &self.root_paths };
-        let tree = self.project_files.search(&writable);
-        self.project_files.changed(&writable, tree)
+        self.project_files.changed(&self.roots, self.project_files.search(&self.roots))
     }
 
     /// Remembers the git directories that were not there before: what is harmless in their config may change later too.
-    fn remember_created(&self, repository_paths: &[(usize, PathBuf)]) {
+    fn remember_created(&self, repository_paths: &[PathBuf]) {
         let was_missing = |path: &PathBuf| {
             let mut entries = self.entries.iter().filter(|entry| entry.path == *path);
             entries.any(|entry| entry.before == SnapshotState::Missing)
         };
-        for config in repository_paths.iter().map(|(_, path)| path) {
+        for config in repository_paths {
             let Some(git_dir) = config.parent().filter(|_| config.ends_with("config")) else {
                 continue;
             };
@@ -206,75 +139,63 @@ impl PathSnapshot {
     /// Undoes the change of a place, unless there is none or it is permitted.
     fn undo(
         &self,
-        place: &SnapshotEntry,
+        entry: &SnapshotEntry,
         is_replaced: bool,
         checked: &CheckedRepositories<'_>,
     ) -> Option<UndoneChange> {
-        let root = &self.roots[place.root];
-        if place.is_still_mounted(root) {
+        let roots = &self.roots;
+        if entry.is_still_mounted(roots) {
             return None;
         }
-        let is = match open_parent(root, &place.relative, false) {
-            Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone()),
-            Err(Errno::NOENT) => Ok(SnapshotState::Missing),
-            // A symbolic link or a file has replaced its directory.
-            Err(Errno::LOOP | Errno::NOTDIR) => Ok(SnapshotState::Unreachable),
-            Err(Errno::ACCESS) if place.before == SnapshotState::Unreachable => return None,
-            Err(error) => Err(error.into()),
-        };
-        if is.as_ref().is_ok_and(|is| *is == place.before) {
+        let is = roots.read(&entry.place);
+        let is_closed =
+            is.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        if is_closed && entry.before == SnapshotState::Unreachable {
             return None;
+        }
+        if is.as_ref().is_ok_and(|is| *is == entry.before) {
+            return None;
+        }
+        if git_paths::is_rebase_steps(&entry.path) {
+            return undo_steps(roots, entry, is.ok());
         }
         // Programs that create a repository write here; harmless content is accepted.
         let is_new = is_replaced && !matches!(is, Ok(SnapshotState::Missing))
-            || place.before == SnapshotState::Missing
-                && (place.is_found_later || self.is_in_new_repository(place));
+            || entry.before == SnapshotState::Missing
+                && (entry.is_found_later || self.is_in_new_repository(entry));
         if let (true, Ok(is)) = (is_new, &is) {
-            if checked.accept(place, is) {
+            if checked.accept(entry, is) {
                 return None;
             }
-            if let Some(change) = checked.filter_config(root, place, is) {
+            if let Some(change) = checked.filter_config(roots, entry, is) {
                 return change;
             }
         }
-        if place.is_nested && place.is_repository_gone(root) {
+        if entry.is_nested && entry.is_repository_gone(roots) {
             return None;
         }
         if let Ok(is) = &is
-            && let Some((before, after)) = config_change(&place.path, &place.before, is)
-            && checked.permits_config_change(&place.path, before, after)
+            && let Some((before, after)) = config_change(&entry.path, &entry.before, is)
+            && checked.permits_config_change(&entry.path, before, after)
         {
             return None;
         }
         let was_there =
-            !matches!(place.before, SnapshotState::Missing | SnapshotState::Unreachable);
+            !matches!(entry.before, SnapshotState::Missing | SnapshotState::Unreachable);
         if !was_there && matches!(is, Ok(SnapshotState::Unreachable)) {
-            return set_link_aside(root, place);
+            return set_link_aside(roots, entry);
         }
-        let opened = open_parent(root, &place.relative, was_there).map_err(io::Error::from);
-        let path = place.path.clone();
-        Some(if place.is_found_later {
-            UndoneChange::set_aside(
-                path,
-                opened.and_then(|(dir, name)| set_aside(dir.as_fd(), &name)),
-            )
+        Some(if entry.is_found_later {
+            roots.set_aside(&entry.place)
         } else {
-            UndoneChange {
-                remedy: opened
-                    .and_then(|(dir, name)| {
-                        put_back(dir.as_fd(), &name, &place.before, is.as_ref().ok())
-                    })
-                    .map(|kept| Remedy::Restored(kept.map(|name| path.with_file_name(name)))),
-                path,
-                withheld: None,
-            }
+            roots.put_back(&entry.place, &entry.before, is.as_ref().ok())
         })
     }
 
     /// True if nothing of the repository that the place belongs to was there before the command.
-    fn is_in_new_repository(&self, place: &SnapshotEntry) -> bool {
-        new_repository::enclosing_git_dir(&place.relative).is_some_and(|repository| {
-            let repository = place.absolute_path(&repository);
+    fn is_in_new_repository(&self, entry: &SnapshotEntry) -> bool {
+        entry.repository().is_some_and(|repository| {
+            let repository = self.roots.path(&repository);
             !self.entries.iter().any(|other| {
                 other.before != SnapshotState::Missing && other.path.starts_with(&repository)
             })
@@ -292,23 +213,23 @@ struct CheckedRepositories<'a> {
 
 impl CheckedRepositories<'_> {
     /// True if the state of a place in a newly created repository is what every new repository has.
-    fn accept(&self, place: &SnapshotEntry, state: &SnapshotState) -> bool {
+    fn accept(&self, entry: &SnapshotEntry, state: &SnapshotState) -> bool {
         match state {
             SnapshotState::Missing | SnapshotState::Repository => true,
             SnapshotState::File { content: RecordedContent::Bytes(bytes), .. }
-                if place.relative.ends_with(".git") =>
+                if entry.path.ends_with(".git") =>
             {
-                let directory = place.path.parent().unwrap_or(&place.path);
+                let directory = entry.path.parent().unwrap_or(&entry.path);
                 let linked = new_repository::linked_git_dir(directory, bytes);
                 linked.is_some_and(|linked| self.git_dirs.contains(linked.as_path()))
             }
             SnapshotState::File { content: RecordedContent::Bytes(bytes), .. } => {
-                new_repository::is_worktree_link(&place.relative, bytes)
+                new_repository::is_worktree_link(&entry.place.relative, bytes)
             }
             SnapshotState::Directory { entries, .. } => {
                 // Templates of git have an empty directory for remotes.
-                place.relative.ends_with("branches") && entries.is_empty()
-                    || place.relative.ends_with("hooks")
+                entry.path.ends_with("branches") && entries.is_empty()
+                    || entry.path.ends_with("hooks")
                         && entries.iter().all(|(name, entry)| {
                             name.as_encoded_bytes().ends_with(b".sample")
                                 && matches!(entry, SnapshotState::File { .. })
@@ -322,15 +243,15 @@ impl CheckedRepositories<'_> {
     /// place is no config, and no change if that is harmless.
     fn filter_config(
         &self,
-        root: &OwnedFd,
-        place: &SnapshotEntry,
+        roots: &WritableRoots,
+        entry: &SnapshotEntry,
         state: &SnapshotState,
     ) -> Option<Option<UndoneChange>> {
         let SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } = state else {
             return None;
         };
-        let name = place.path.file_name()?;
-        let git_dir = place.path.parent()?;
+        let name = entry.path.file_name()?;
+        let git_dir = entry.path.parent()?;
         if name != "config" && name != "config.worktree" {
             return None;
         }
@@ -339,14 +260,13 @@ impl CheckedRepositories<'_> {
         if removed.is_empty() {
             return Some(None);
         }
-        let filtered = open_parent(root, &place.relative, false).map_err(io::Error::from).and_then(
-            |(dir, name)| {
-                let whole = set_aside(dir.as_fd(), &name)?;
-                replace_file(dir.as_fd(), &name, text.as_bytes(), *mode)?;
-                Ok(Remedy::LinesRemoved { lines: removed, whole: place.path.with_file_name(whole) })
-            },
-        );
-        Some(Some(UndoneChange { path: place.path.clone(), remedy: filtered, withheld: None }))
+        let opened = roots.open_parent(&entry.place, false).map_err(io::Error::from);
+        let filtered = opened.and_then(|(dir, name)| {
+            let whole = set_aside(dir.as_fd(), &name)?;
+            replace_file(dir.as_fd(), &name, text.as_bytes(), *mode)?;
+            Ok(Remedy::LinesRemoved { lines: removed, whole: entry.path.with_file_name(whole) })
+        });
+        Some(Some(UndoneChange { path: entry.path.clone(), remedy: filtered, withheld: None }))
     }
 
     /// True if the config at `path` may change from `before` to `after`. Unless content from outside is in the conversation, it
@@ -381,71 +301,58 @@ impl CheckedRepositories<'_> {
     }
 }
 
-/// The protected paths of the repositories that were found in `roots`, with the number of their root.
-fn list_repository_paths(roots: &[PathBuf], tree: &[FoundPaths]) -> Vec<(usize, PathBuf)> {
-    let mut found = Vec::new();
-    for (number, (root, in_root)) in roots.iter().zip(tree).enumerate() {
-        let mut paths = git_paths::all_repository_paths(root, &in_root.repositories);
-        // A file that is granted by name may be changed.
-        paths.retain(|path| !roots.contains(path));
-        found.extend(paths.into_iter().map(|path| (number, path)));
-    }
-    found
+/// The protected paths of the repositories that were found in `roots`.
+fn list_repository_paths(roots: &WritableRoots, tree: &[FoundPaths]) -> Vec<PathBuf> {
+    let each = roots.paths.iter().zip(tree);
+    let mut paths: Vec<PathBuf> = each
+        .flat_map(|(root, found)| git_paths::all_repository_paths(root, &found.repositories))
+        .collect();
+    // A file that is granted by name may be changed.
+    paths.retain(|path| !roots.paths.contains(path));
+    paths
 }
 
-/// The steps that run a command, of the rebase in the directory `relative` to `root`. Reads a regular file only, and at
-/// most [`MAX_STEPS_BYTES`] of it: a command may have put anything there.
-///
-/// # Errors
-/// `relative` is no directory, but a link or a file; or the file with the steps is a link.
-fn read_run_steps(root: &OwnedFd, relative: &Path) -> Result<BTreeSet<String>, Errno> {
-    let (dir, name) = match open_parent(root, &relative.join(git_paths::REBASE_STEPS), false) {
-        Ok(found) => found,
-        // A place behind a link further up is not this repository's.
-        Err(error @ (Errno::LOOP | Errno::NOTDIR)) => {
-            return match open_parent(root, relative, false) {
-                Ok(_) => Err(error),
-                Err(_) => Ok(BTreeSet::new()),
-            };
+/// Sets the steps of an unfinished rebase aside, which now are in the state `is`, if some of them run commands that did not
+/// before, or if a link leads to them.
+fn undo_steps(
+    roots: &WritableRoots,
+    entry: &SnapshotEntry,
+    is: Option<SnapshotState>,
+) -> Option<UndoneChange> {
+    let steps = |state: &SnapshotState| match state {
+        SnapshotState::File { content: RecordedContent::Bytes(bytes), .. } => {
+            new_repository::run_steps(bytes)
         }
-        Err(_) => return Ok(BTreeSet::new()),
+        _ => BTreeSet::new(),
     };
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut text = Vec::new();
-    let file = match rustix::fs::openat(dir.as_fd(), &name, flags, Mode::empty()) {
-        // Git would follow it.
-        Err(Errno::LOOP) => return Err(Errno::LOOP),
-        other => other,
-    };
-    if let Ok(file) = file
-        && rustix::fs::fstat(&file)
-            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
-    {
-        // After an error, the part that was read is checked.
-        drop(File::from(file).take(MAX_STEPS_BYTES + 1).read_to_end(&mut text));
+    match is {
+        Some(SnapshotState::Unreachable) => set_link_aside(roots, entry),
+        Some(is @ SnapshotState::File { content: RecordedContent::Bytes(_), .. })
+            if steps(&is).is_subset(&steps(&entry.before)) =>
+        {
+            None
+        }
+        // What is too large to be read may have any.
+        Some(SnapshotState::File { .. } | SnapshotState::Link(_)) | None => {
+            Some(roots.set_aside(&entry.place))
+        }
+        Some(_) => None,
     }
-    let mut steps = new_repository::run_steps(&text);
-    if text.len() as u64 > MAX_STEPS_BYTES {
-        // The rest may have any.
-        steps.insert("(more than is read)".to_owned());
-    }
-    Ok(steps)
 }
 
 /// Renames the symbolic link on the way to a place that was not behind one: programs would follow it. A file on the way
 /// is left: nothing can be beneath it.
-fn set_link_aside(root: &OwnedFd, place: &SnapshotEntry) -> Option<UndoneChange> {
-    let up = place.relative.ancestors().skip(1);
+fn set_link_aside(roots: &WritableRoots, entry: &SnapshotEntry) -> Option<UndoneChange> {
+    let TreePath { root, relative } = &entry.place;
+    let up = relative.ancestors().skip(1);
     let mut parents: Vec<&Path> = up.filter(|path| !path.as_os_str().is_empty()).collect();
     parents.reverse();
     for relative in parents {
-        let Ok((dir, name)) = open_parent(root, relative, false) else {
-            return None;
-        };
+        let parent = TreePath { root: *root, relative: relative.to_owned() };
+        let (dir, name) = roots.open_parent(&parent, false).ok()?;
         let stat = rustix::fs::statat(dir.as_fd(), &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-            let done = set_aside(dir.as_fd(), &name);
-            return Some(UndoneChange::set_aside(place.absolute_path(relative), done));
+            return Some(roots.set_aside(&parent));
         }
     }
     None

@@ -1,42 +1,38 @@
 //! A protected path whose state is recorded before a command, to be compared after it.
 
-use super::files_beneath::open_parent;
 use super::new_repository::{self, FileId};
 use super::project_file_rules::ProjectFiles;
 use super::protected_state::{SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state};
-use super::tree_search::WritableRoots;
+use super::writable_roots::{TreePath, WritableRoots};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 /// A protected path with its state.
 #[derive(Debug)]
 pub(super) struct SnapshotEntry {
-    /// The index of the writable directory that contains it.
-    pub(super) root: usize,
     pub(super) path: PathBuf,
-    pub(super) relative: PathBuf,
+    pub(super) place: TreePath,
     pub(super) before: SnapshotState,
     /// Identifies the file, if a mount protects it as long as it is there.
-    pub(super) mounted: Option<FileId>,
+    mounted: Option<FileId>,
     /// It belongs to a nested repository, and may disappear together with that.
     pub(super) is_nested: bool,
     /// It belongs to a repository that was found only after the command.
     pub(super) is_found_later: bool,
     /// Identifies the git directory that contains it, if it is in a nested repository.
-    pub(super) git_dir: Option<FileId>,
+    git_dir: Option<FileId>,
 }
 
 impl SnapshotEntry {
     /// A place in a repository that a command of this run created.
-    pub(super) fn new_in(root: usize, path: &Path, relative: PathBuf) -> Self {
+    pub(super) fn new_in(path: &Path, place: TreePath) -> Self {
         Self {
-            root,
             path: path.to_owned(),
-            relative,
+            place,
             before: SnapshotState::Missing,
             mounted: None,
             is_nested: true,
@@ -45,17 +41,25 @@ impl SnapshotEntry {
         }
     }
 
+    /// The `.git` directory around it, if that is in the writable place.
+    pub(super) fn repository(&self) -> Option<TreePath> {
+        let relative = new_repository::enclosing_git_dir(&self.place.relative)?;
+        Some(TreePath { root: self.place.root, relative })
+    }
+
     /// True if the directory that contains the repository no longer exists and nothing has replaced it, or its whole git
     /// directory, as also that of a linked worktree, within another one.
-    pub(super) fn is_repository_gone(&self, root: &OwnedFd) -> bool {
-        let repository = new_repository::enclosing_git_dir(&self.relative);
+    pub(super) fn is_repository_gone(&self, roots: &WritableRoots) -> bool {
+        let repository = self.repository().map(|it| it.relative);
         let around = repository.as_deref().and_then(Path::parent);
-        let inner = self.relative.parent().filter(|path| {
+        let inner = self.place.relative.parent().filter(|path| {
             let outer = new_repository::enclosing_git_dir(&self.path);
             outer.is_some() && repository.as_deref() != Some(path)
         });
-        let is_gone = |place: &Path| {
-            let found = open_parent(root, place, false)
+        let is_gone = |relative: &Path| {
+            let place = TreePath { root: self.place.root, relative: relative.to_owned() };
+            let found = roots
+                .open_parent(&place, false)
                 .and_then(|(dir, name)| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
             found.err() == Some(Errno::NOENT)
         };
@@ -71,21 +75,12 @@ impl SnapshotEntry {
     }
 
     /// True if a mount has protected the file all the time, or nothing is there any more.
-    pub(super) fn is_still_mounted(&self, root: &OwnedFd) -> bool {
+    pub(super) fn is_still_mounted(&self, roots: &WritableRoots) -> bool {
         let now = || {
-            let (dir, name) = open_parent(root, &self.relative, false).ok()?;
+            let (dir, name) = roots.open_parent(&self.place, false).ok()?;
             new_repository::file_id(dir.as_fd(), &*name)
         };
         self.mounted.is_some_and(|mounted| now().is_none_or(|now| now == mounted))
-    }
-
-    pub(super) fn absolute_path(&self, relative: &Path) -> PathBuf {
-        let mut path = self.path.clone();
-        let up = self.relative.components().count() - relative.components().count();
-        for _ in 0..up {
-            path.pop();
-        }
-        path
     }
 }
 
@@ -95,36 +90,30 @@ impl SnapshotEntry {
 /// # Errors
 /// A place exists and cannot be read.
 pub(super) fn record_places<'p>(
-    roots: &WritableRoots<'_>,
+    roots: &WritableRoots,
     given: impl Iterator<Item = (&'p PathBuf, bool)>,
     project_files: &ProjectFiles,
 ) -> io::Result<Vec<SnapshotEntry>> {
     let mut left = SNAPSHOT_LIMIT_BYTES;
     let mut places = Vec::new();
     for (path, is_nested) in given {
-        let inside = roots
-            .paths
-            .iter()
-            .enumerate()
-            .filter(|(_, root)| path.starts_with(root) && path != *root);
-        let Some((root, root_path)) = inside.max_by_key(|(_, root)| root.as_os_str().len()) else {
+        let Some(place) = roots.locate(path) else {
             continue;
         };
-        let relative = path.strip_prefix(root_path).unwrap_or(path).to_owned();
         if is_nested && project_files.is_created(path) {
-            places.push(SnapshotEntry::new_in(root, path, relative));
+            places.push(SnapshotEntry::new_in(path, place));
             continue;
         }
         let mut mounted = None;
-        let was = match open_parent(&roots.fds[root], &relative, false) {
+        let before = match roots.open_parent(&place, false) {
             Ok((dir, name)) if !is_nested && is_mountable(dir.as_fd(), &name) => {
                 // A directory is hardly ever replaced. What cannot be read is not the command's either.
-                let was = read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone());
-                let Ok(was @ SnapshotState::File { .. }) = was else {
+                let state = read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone());
+                let Ok(state @ SnapshotState::File { .. }) = state else {
                     continue;
                 };
                 mounted = new_repository::file_id(dir.as_fd(), &*name);
-                was
+                state
             }
             Ok((dir, name)) => match read_state(dir.as_fd(), &name, &mut left) {
                 // A directory of another user that this one may not enter: the command cannot either.
@@ -137,16 +126,15 @@ pub(super) fn record_places<'p>(
                     let cause = format!("record the state of `{}`: {error}", path.display());
                     return Err(io::Error::other(cause));
                 }
-                Ok(was) => was,
+                Ok(state) => state,
             },
             Err(Errno::LOOP | Errno::NOTDIR | Errno::ACCESS) => SnapshotState::Unreachable,
             Err(_) => SnapshotState::Missing,
         };
         places.push(SnapshotEntry {
-            root,
             path: path.clone(),
-            relative,
-            before: was,
+            place,
+            before,
             mounted,
             is_nested,
             is_found_later: false,

@@ -5,6 +5,7 @@ use super::directory_cache::{CachedDirectory, DirectoryCache, DirectoryContents}
 use super::files_beneath;
 use super::git_repository::{self, REPOSITORY_NAMES, RepositoryNames, RepositoryPath};
 use super::project_file_rules::ProjectFiles;
+use super::writable_roots::WritableRoots;
 use crate::sys::clock::{FileTime, current_file_time, file_time};
 use crate::sys::paths::is_generated_dir;
 use crate::sys::sync::IgnorePoison;
@@ -33,21 +34,15 @@ pub(super) struct FoundPaths {
     pub(super) repositories: Vec<RepositoryPath>,
 }
 
-/// The writable places, open and by path.
-pub(super) struct WritableRoots<'a> {
-    pub(super) fds: &'a [OwnedFd],
-    pub(super) paths: &'a [PathBuf],
-}
-
 /// Searches each of the `roots` for a command that started at that time.
 pub(super) fn search_roots(
     rules: &ProjectFiles,
-    roots: &WritableRoots<'_>,
+    roots: &WritableRoots,
     started: FileTime,
 ) -> Vec<FoundPaths> {
     let mut cache = rules.cache.lock().ignore_poison();
-    let each = roots.paths.iter().zip(roots.fds);
-    each.map(|(path, fd)| TreeSearch::new(rules, path, roots.paths, started, &mut cache).run(fd))
+    let each = roots.paths.iter().zip(&roots.fds);
+    each.map(|(path, fd)| TreeSearch::new(rules, path, &roots.paths, started, &mut cache).run(fd))
         .collect()
 }
 

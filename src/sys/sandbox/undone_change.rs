@@ -128,10 +128,4 @@ impl UndoneChange {
             Remedy::LinesRemoved { .. } => Ok(()),
         }
     }
-
-    /// The change of `path`, which now is at `name` in the same directory.
-    pub(super) fn set_aside(path: PathBuf, name: io::Result<OsString>) -> Self {
-        let remedy = name.map(|name| Remedy::SetAside(path.with_file_name(name)));
-        Self { path, remedy, withheld: None }
-    }
 }
