@@ -24,7 +24,7 @@ use crate::policy::{Refusal, startup_files};
 use crate::sys::clock;
 use crate::sys::env::{Env, INSIDE_SANDBOX};
 use crate::sys::process::{self, CapturedText, CommandShell, CommandSpec};
-use crate::sys::sandbox::project_file_rules::{AccessNow, ProjectFileAccess};
+use crate::sys::sandbox::project_file_rules::{Callback, ProjectFileAccess};
 use crate::sys::sandbox::{
     self, NetworkAccess, SandboxError, SandboxSpec, namespaces, private_tmp, system_paths,
 };
@@ -417,7 +417,7 @@ impl ExecTool {
             let has_network = self.containment.has_network;
             let decide =
                 move || files.project_file_access(false, has_network || traffic.may_have_carried());
-            fence.project_files.access_now = Some(AccessNow::new(decide));
+            fence.project_files.access_now = Some(Callback(Arc::new(decide)));
         }
         fence.project_files.stash = Some(self.stash_reader(&fence));
         // Its name is new: a command in the background has its own.

@@ -31,34 +31,13 @@ pub(super) enum CommandChange {
     CreatedDirectory,
     /// A file or link that was created or changed.
     Changed {
-        before: SavedState,
+        before: PreviousState<'static>,
         /// The digest of the new content. The content itself may be large.
         digest: String,
     },
     Removed {
-        before: SavedState,
+        before: PreviousState<'static>,
     },
-}
-
-/// The state of a path before a command.
-#[derive(Debug)]
-pub(super) enum SavedState {
-    Nothing,
-    File { bytes: Vec<u8>, mode: u32 },
-    Link(PathBuf),
-    Directory { mode: u32 },
-}
-
-impl SavedState {
-    /// The same state, borrowed.
-    pub(super) fn as_previous(&self) -> PreviousState<'_> {
-        match self {
-            Self::Nothing => PreviousState::Nothing,
-            Self::File { bytes, mode } => PreviousState::File { bytes, mode: *mode },
-            Self::Link(target) => PreviousState::Link(target),
-            Self::Directory { mode } => PreviousState::Directory { mode: *mode },
-        }
-    }
 }
 
 /// The state of the writable places when it was last looked at.
@@ -192,12 +171,12 @@ impl DirectorySnapshot {
         known: Option<&ScannedEntry>,
         entry: &ScannedEntry,
     ) -> Result<Option<CommandChange>, String> {
-        let before = known.map_or(Ok(SavedState::Nothing), |known| self.saved_state(known))?;
+        let before = known.map_or(Ok(PreviousState::Nothing), |known| self.saved_state(known))?;
         let content = match (&entry.kind, &before) {
-            (EntryKind::Directory, SavedState::Nothing) => {
+            (EntryKind::Directory, PreviousState::Nothing) => {
                 return Ok(Some(CommandChange::CreatedDirectory));
             }
-            (EntryKind::Directory, _) | (_, SavedState::Directory { .. }) => {
+            (EntryKind::Directory, _) | (_, PreviousState::Directory { .. }) => {
                 return Err(
                     "a directory took the place of a file, or a file that of a directory".into()
                 );
@@ -211,7 +190,7 @@ impl DirectorySnapshot {
             }
         };
         let is_same = matches!(&entry.kind, EntryKind::File { .. })
-            && matches!(&before, SavedState::File { bytes, .. } if *bytes == content);
+            && matches!(&before, PreviousState::File { bytes, .. } if **bytes == content);
         let digest = digest(&content);
         Ok((!is_same).then_some(CommandChange::Changed { before, digest }))
     }
@@ -220,21 +199,21 @@ impl DirectorySnapshot {
     ///
     /// # Errors
     /// Its content was not copied.
-    fn saved_state(&self, entry: &ScannedEntry) -> Result<SavedState, String> {
+    fn saved_state(&self, entry: &ScannedEntry) -> Result<PreviousState<'static>, String> {
         let mode = entry.mode;
         match &entry.kind {
-            EntryKind::Directory => Ok(SavedState::Directory { mode }),
-            EntryKind::Link(target) => Ok(SavedState::Link(target.clone())),
+            EntryKind::Directory => Ok(PreviousState::Directory { mode }),
+            EntryKind::Link(target) => Ok(PreviousState::Link(target.clone().into())),
             EntryKind::File { size, .. } => {
                 let position = match entry.copy {
                     ContentCopy::None => return Err("it is too large to be copied".into()),
                     ContentCopy::At(position) => position,
-                    ContentCopy::Recorded => return Ok(SavedState::Nothing),
+                    ContentCopy::Recorded => return Ok(PreviousState::Nothing),
                 };
                 let mut bytes = vec![0; usize::try_from(*size).map_err(|error| error.to_string())?];
                 let read = self.copies.read_exact_at(&mut bytes, position);
                 read.map_err(|error| format!("its copy cannot be read: {error}"))?;
-                Ok(SavedState::File { bytes, mode })
+                Ok(PreviousState::File { bytes: bytes.into(), mode })
             }
         }
     }

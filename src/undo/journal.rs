@@ -7,6 +7,7 @@ use crate::sys::durable_file;
 use crate::sys::wire_paths;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 /// The file name of a journal in the folder of its turn.
@@ -59,12 +60,12 @@ impl RestorableState {
     }
 }
 
-/// The current state of a path that a turn is about to change.
+/// The state of a path before a turn changes it.
 #[derive(Debug)]
 pub enum PreviousState<'a> {
     Nothing,
-    File { bytes: &'a [u8], mode: u32 },
-    Link(&'a Path),
+    File { bytes: Cow<'a, [u8]>, mode: u32 },
+    Link(Cow<'a, Path>),
     Directory { mode: u32 },
 }
 

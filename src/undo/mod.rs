@@ -229,7 +229,7 @@ impl ChangeRecorder {
                 CommandChange::Changed { before, digest } => (before, Some(digest.clone())),
                 CommandChange::Removed { before } => (before, None),
             };
-            self.append_change(path, &before.as_previous(), new, None)?;
+            self.append_change(path, before, new, None)?;
         }
         self.open_journal()?.sync()
     }
@@ -256,7 +256,7 @@ impl ChangeRecorder {
     ) -> Result<()> {
         let is_unknown = |open: &OpenJournal| !open.entry_numbers.contains_key(path);
         if let (PreviousState::File { bytes, .. }, Some(new)) = (before, new)
-            && *bytes == new
+            && **bytes == *new
             && self.journal.as_ref().is_none_or(is_unknown)
         {
             // The file stays as it is, so there is nothing to take back.
@@ -335,7 +335,7 @@ impl OpenJournal {
     fn save_state(&mut self, number: usize, before: &PreviousState<'_>) -> Result<RestorableState> {
         Ok(match before {
             PreviousState::Nothing => RestorableState::Nothing,
-            PreviousState::Link(target) => RestorableState::Link { target: (*target).to_owned() },
+            PreviousState::Link(target) => RestorableState::Link { target: target.to_path_buf() },
             PreviousState::Directory { mode } => RestorableState::Directory { mode: *mode },
             PreviousState::File { bytes, mode } => {
                 let size = bytes.len() as u64;

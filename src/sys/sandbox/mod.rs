@@ -50,7 +50,7 @@ pub use git_repository::is_in_git_dir;
 pub use hidden_places::HiddenPlaces;
 pub use mounts::EmptyRoot;
 pub use network::{NetworkAccess, NetworkListeners, NetworkNamespace, SharedNetwork};
-pub use project_file_rules::{ProjectFileAccess, ProjectFiles, StashReader};
+pub use project_file_rules::{ProjectFileAccess, ProjectFiles};
 pub use repository_search::{RepositoryLimits, find_repository};
 pub use restore::PathSnapshot;
 pub use seccomp::ProtectedPids;

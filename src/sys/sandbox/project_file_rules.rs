@@ -47,36 +47,23 @@ pub(super) struct CreatedRepositories {
 pub type ChangedPaths = Arc<Mutex<BTreeMap<PathBuf, Option<Vec<u8>>>>>;
 
 /// Tells which changes a command may make by now.
-#[derive(Clone)]
-pub struct AccessNow(Arc<dyn Fn() -> ProjectFileAccess + Send + Sync>);
-
-impl AccessNow {
-    pub fn new(decide: impl Fn() -> ProjectFileAccess + Send + Sync + 'static) -> Self {
-        Self(Arc::new(decide))
-    }
-}
+pub type AccessNow = Callback<dyn Fn() -> ProjectFileAccess + Send + Sync>;
 
 /// Reads the version of a file that the newest stash has of what git did not know.
-#[derive(Clone)]
-pub struct StashReader(Arc<ReadStash>);
+pub type StashReader = Callback<dyn Fn(&Path) -> Option<Vec<u8>> + Send + Sync>;
 
-type ReadStash = dyn Fn(&Path) -> Option<Vec<u8>> + Send + Sync;
+/// A function that is handed in.
+pub struct Callback<F: ?Sized>(pub Arc<F>);
 
-impl StashReader {
-    pub fn new(read: impl Fn(&Path) -> Option<Vec<u8>> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(read))
+impl<F: ?Sized> Clone for Callback<F> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
     }
 }
 
-impl std::fmt::Debug for StashReader {
+impl<F: ?Sized> std::fmt::Debug for Callback<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("StashReader")
-    }
-}
-
-impl std::fmt::Debug for AccessNow {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("AccessNow")
+        f.write_str("Callback")
     }
 }
 

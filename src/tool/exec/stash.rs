@@ -3,8 +3,10 @@
 
 use super::ExecTool;
 use crate::sys::process::{self, CommandSpec};
-use crate::sys::sandbox::{SandboxSpec, StashReader};
+use crate::sys::sandbox::SandboxSpec;
+use crate::sys::sandbox::project_file_rules::{Callback, StashReader};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Prints the version of the file `$NAME` that the newest stash has of what git did not know.
@@ -20,7 +22,7 @@ impl ExecTool {
         let sandbox = sandbox.clone().read_only();
         let private = sandbox.private();
         let env = private.map_or_else(Vec::new, |path| self.sandbox_environment(path));
-        StashReader::new(move |path: &Path| {
+        Callback(Arc::new(move |path: &Path| {
             let name = path.file_name()?.to_string_lossy().into_owned();
             let spec = CommandSpec {
                 program: "/bin/sh".into(),
@@ -34,6 +36,6 @@ impl ExecTool {
             };
             let (result, _) = process::run_split_stderr(&spec).ok()?;
             (result.omitted_bytes == 0).then(|| [result.head, result.tail].concat())
-        })
+        }))
     }
 }

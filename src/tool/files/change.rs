@@ -341,8 +341,8 @@ fn previous_state<'a>(
     current: Option<&'a (Vec<u8>, u32)>,
 ) -> PreviousState<'a> {
     match (entry, current) {
-        (_, Some((bytes, mode))) => PreviousState::File { bytes, mode: *mode },
-        (ExistingEntry::Symlink(target), _) => PreviousState::Link(target),
+        (_, Some((bytes, mode))) => PreviousState::File { bytes: bytes.into(), mode: *mode },
+        (ExistingEntry::Symlink(target), _) => PreviousState::Link(target.into()),
         (ExistingEntry::Directory(mode), _) => PreviousState::Directory { mode: *mode },
         (ExistingEntry::Missing | ExistingEntry::File(_), None) => PreviousState::Nothing,
     }
