@@ -79,7 +79,7 @@
 //! everything may use          sys, error, diff, format, json_rpc, line_search, markdown, patch, shell_quote, terminal_text
 //! ```
 //!
-//! Imports go in one direction, between files too: there is no cycle. `ops` knows neither `command` nor `repl` nor clap:
+//! Imports go in one direction, between files and between folders: there is no cycle. `ops` knows neither `command` nor `repl` nor clap:
 //! what prints or prompts is passed in as a trait object. Guards import the turn, never the other way round. `message`, `event`,
 //! `policy`, `prompt`, `history` and `guard` do no I/O; nothing outside `sys` reads a variable, a clock or the home
 //! directory; nothing outside `sys::terminal` prints; nothing ends the process except `main` and a signal.

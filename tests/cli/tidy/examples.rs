@@ -125,6 +125,21 @@ const EXAMPLES: &[RuleExample] = &[
             "undo/journal.rs: cycle: move what these files share into a file below them, or pass it in:\n    undo/journal.rs:4: `super::Undo` imports undo/mod.rs\n    undo/mod.rs:2: `journal::Line` imports undo/journal.rs",
         ],
     ),
+    // No file imports itself through others here, but the folders do. A file counts as a part of the folder of its name.
+    (
+        "folder cycles",
+        &[
+            ("ops/mod.rs", ""),
+            ("ops/turn.rs", "mod setup;\nuse crate::ops::jobs::store::Jobs;\nuse setup::X;"),
+            ("ops/jobs/mod.rs", ""),
+            ("ops/turn/setup.rs", "use super::Turn;"),
+            ("ops/jobs/store.rs", ""),
+            ("ops/jobs/run.rs", "use crate::ops::turn::setup::Setup;"),
+        ],
+        &[
+            "ops/jobs: cycle: move what these folders share below them, or pass it in:\n    ops/jobs/run.rs:1: `crate::ops::turn::setup::Setup` imports ops/turn/setup.rs\n    ops/turn.rs:2: `crate::ops::jobs::store::Jobs` imports ops/jobs/store.rs",
+        ],
+    ),
     (
         "one place",
         &[

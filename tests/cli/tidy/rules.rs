@@ -19,6 +19,7 @@ pub(super) type Rule = fn(&SourceTree) -> Vec<Violation>;
 pub(super) const RULES: &[(&str, Rule)] = &[
     ("layers", layers),
     ("cycles", cycles),
+    ("folder cycles", folder_cycles),
     ("one place", one_place),
     ("no I/O", no_io),
     ("turn imports", turn_imports),
@@ -95,47 +96,88 @@ fn layers(tree: &SourceTree) -> Vec<Violation> {
     violations
 }
 
-/// Disjoint cycles, the shortest first, until the remaining files import each other in one direction.
 fn cycles(tree: &SourceTree) -> Vec<Violation> {
-    let mut graph: BTreeMap<usize, BTreeMap<usize, Import>> = BTreeMap::new();
+    let edges = tree.imports().map(|import| Edge { from: import.from, to: import.to, import });
+    let names: Vec<&str> = tree.sources.iter().map(|source| source.name.as_str()).collect();
+    find_cycles(tree, edges, &names, "what these files share into a file below them")
+}
+
+/// Cycles between neighbours: files and folders of one folder, where a folder counts with everything in it.
+fn folder_cycles(tree: &SourceTree) -> Vec<Violation> {
+    let mut names: Vec<String> = Vec::new();
+    let mut number = |path: &[String]| {
+        let name = path.join("/");
+        names.iter().position(|known| *known == name).unwrap_or_else(|| {
+            names.push(name);
+            names.len() - 1
+        })
+    };
+    let mut edges = Vec::new();
     for import in tree.imports() {
-        graph.entry(import.to).or_default();
-        graph.entry(import.from).or_default().entry(import.to).or_insert(import);
+        let (from, to) = (&tree.sources[import.from].module, &tree.sources[import.to].module);
+        let shared = from.iter().zip(to).take_while(|(one, other)| one == other).count();
+        // A file and those in the folder of its name are one unit.
+        if shared < from.len().min(to.len()) {
+            let (from, to) = (number(&from[..=shared]), number(&to[..=shared]));
+            edges.push(Edge { from, to, import });
+        }
+    }
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    find_cycles(tree, edges.into_iter(), &names, "what these folders share below them")
+}
+
+/// An import between two nodes of a graph: files, or neighbours.
+struct Edge<'t> {
+    from: usize,
+    to: usize,
+    import: Import<'t>,
+}
+
+/// For each node, the nodes that it imports, with one of the imports.
+type Graph<'t> = BTreeMap<usize, BTreeMap<usize, Edge<'t>>>;
+
+/// Disjoint cycles, the shortest first, until the remaining nodes import each other in one direction.
+fn find_cycles<'t>(
+    tree: &SourceTree,
+    edges: impl Iterator<Item = Edge<'t>>,
+    names: &[&str],
+    shared: &str,
+) -> Vec<Violation> {
+    let mut graph: Graph = BTreeMap::new();
+    for edge in edges {
+        graph.entry(edge.to).or_default();
+        graph.entry(edge.from).or_default().entry(edge.to).or_insert(edge);
     }
     let mut violations = Vec::new();
     loop {
-        remove_acyclic_files(&mut graph);
-        let cycles = graph.keys().filter_map(|file| shortest_cycle(&graph, *file));
+        remove_acyclic_nodes(&mut graph);
+        let cycles = graph.keys().filter_map(|node| shortest_cycle(&graph, *node));
         let Some(cycle) = cycles.min_by_key(Vec::len) else {
             return violations;
         };
-        let name = |file: usize| tree.sources[file].name.as_str();
-        let mut files: Vec<&str> = cycle.iter().map(|import| name(import.from)).collect();
-        files.sort_unstable();
-        let arrows = cycle.iter().map(|import| {
-            format!(
-                "\n    {} imports {}",
-                place(&tree.sources[import.from], import.path),
-                name(import.to)
-            )
+        let mut nodes: Vec<&str> = cycle.iter().map(|edge| names[edge.from]).collect();
+        nodes.sort_unstable();
+        let arrows = cycle.iter().map(|Edge { import, .. }| {
+            let importer = place(&tree.sources[import.from], import.path);
+            format!("\n    {importer} imports {}", tree.sources[import.to].name)
         });
         violations.push(Violation {
-            subject: files.join(" "),
+            subject: nodes.join(" "),
             message: format!(
-                "{}: cycle: move what these files share into a file below them, or pass it in:{}",
-                files[0],
+                "{}: cycle: move {shared}, or pass it in:{}",
+                nodes[0],
                 arrows.collect::<String>()
             ),
         });
-        let broken: Vec<usize> = cycle.iter().map(|import| import.from).collect();
-        for file in broken {
-            graph.remove(&file);
+        let broken: Vec<usize> = cycle.iter().map(|edge| edge.from).collect();
+        for node in broken {
+            graph.remove(&node);
         }
     }
 }
 
-/// Repeatedly removes files without remaining imports: they are in no cycle.
-fn remove_acyclic_files(graph: &mut BTreeMap<usize, BTreeMap<usize, Import>>) {
+/// Repeatedly removes nodes without remaining imports: they are in no cycle.
+fn remove_acyclic_nodes(graph: &mut Graph) {
     loop {
         let before = graph.len();
         let left: Vec<usize> = graph.keys().copied().collect();
@@ -149,16 +191,13 @@ fn remove_acyclic_files(graph: &mut BTreeMap<usize, BTreeMap<usize, Import>>) {
     }
 }
 
-fn shortest_cycle<'g, 't>(
-    graph: &'g BTreeMap<usize, BTreeMap<usize, Import<'t>>>,
-    start: usize,
-) -> Option<Vec<&'g Import<'t>>> {
-    let mut reached: BTreeMap<usize, &Import> = BTreeMap::new();
+fn shortest_cycle<'g, 't>(graph: &'g Graph<'t>, start: usize) -> Option<Vec<&'g Edge<'t>>> {
+    let mut reached: BTreeMap<usize, &Edge> = BTreeMap::new();
     let mut queue = VecDeque::from([start]);
-    while let Some(file) = queue.pop_front() {
-        for (to, import) in &graph[&file] {
+    while let Some(node) = queue.pop_front() {
+        for (to, edge) in &graph[&node] {
             if !reached.contains_key(to) {
-                reached.insert(*to, import);
+                reached.insert(*to, edge);
                 queue.push_back(*to);
             }
         }
