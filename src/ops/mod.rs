@@ -44,6 +44,8 @@ pub(crate) mod rpc_connection;
 pub(crate) mod sandbox_test;
 pub(crate) mod session_library;
 pub(crate) mod since;
+pub(crate) mod skill_lookup;
+pub(crate) mod skill_package;
 pub(crate) mod skills;
 pub(crate) mod subagents;
 pub(crate) mod system_prompt;

@@ -1,9 +1,9 @@
 //! `nanobot skill check`: reports problems of skills and missing requirements.
 
-use super::lookup::{current_skills, find_skill};
-use super::package::SkillPackage;
 use crate::error::Exit;
 use crate::ops::context::Context;
+use crate::ops::skill_lookup::{current_skills, find_skill};
+use crate::ops::skill_package::SkillPackage;
 use crate::skill::{Skill, SkillSource};
 use crate::sys::terminal::sanitize;
 use anyhow::Result;

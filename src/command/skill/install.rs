@@ -1,13 +1,15 @@
 //! `nanobot skill install` and `remove`: the contents of a skill are shown before it is installed.
 
-use super::describe::describe_origin;
-use super::package::SkillPackage;
+use super::describe::{body_tokens, describe_origin, entry_line, format_rows};
 use crate::cli::skill::SkillInstallArgs;
 use crate::command::question::confirm_at_terminal;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
+use crate::ops::skill_package::{SkillPackage, allowed_hosts};
 use crate::ops::skills;
-use crate::skill::{BuiltInSkill, install, is_displayable_name};
+use crate::skill::folder::{EntryType, FolderEntry};
+use crate::skill::{BuiltInSkill, RequirementChecker, install, is_displayable_name};
+use crate::sys::durable_file::format_size;
 use crate::sys::terminal::sanitize;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
@@ -33,7 +35,7 @@ pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
         }
         None => String::new(),
     };
-    let description = package.describe(ctx, &ctx.paths.display(&place), &hides);
+    let description = describe(ctx, &package, &ctx.paths.display(&place), &hides);
     ctx.terminal.print(&description)?;
     if !package.problems.is_empty() {
         let cause = format!("`{name}` is not installed: {}", package.problems.join("; "));
@@ -62,6 +64,53 @@ pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
     let place: PathBuf = install::install(&dir, name, &package.files, *force)?;
     ctx.notice(&format!("installed in `{}`", ctx.paths.display(&place)));
     Ok(Exit::Answered)
+}
+
+/// Describes the skill in labelled rows, for review before it is installed at `destination`. `hidden_skill` says
+/// which skill of the same name it replaces or takes precedence over; empty if there is none.
+fn describe(
+    ctx: &Context,
+    package: &SkillPackage,
+    destination: &str,
+    hidden_skill: &str,
+) -> String {
+    let skill = &package.skill;
+    let entries: Vec<&FolderEntry> = package.files.iter().map(|(entry, _)| entry).collect();
+    let is_file = |entry: &&FolderEntry| matches!(entry.entry_type, EntryType::File { .. });
+    let (file_count, total_bytes) = (
+        entries.iter().copied().filter(|entry| is_file(entry)).count(),
+        package.files.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>(),
+    );
+    let without_folders = entries.iter().filter(|entry| entry.entry_type != EntryType::Folder);
+    let lines = without_folders
+        .map(|entry| entry_line(entry))
+        .chain(package.skipped.iter().map(|entry| format!("not copied: {entry}")));
+    let lines: Vec<String> = std::iter::once(format!("{file_count}, {}", format_size(total_bytes)))
+        .chain(lines)
+        .collect();
+    let always_note = if skill.always { "its text is part of every request" } else { "" };
+    let mut tools = skill.inert_fields.allowed_tools.join(" ");
+    if !tools.is_empty() {
+        tools.push_str(" (grants nothing)");
+    }
+    let warnings: Vec<String> = skill.warnings.iter().chain(&package.warnings).cloned().collect();
+    let rows = [
+        ("name", skill.name.clone()),
+        ("about", skill.description.clone()),
+        ("into", destination.to_owned()),
+        ("hides", hidden_skill.to_owned()),
+        ("tokens", body_tokens(skill).to_string()),
+        ("always", always_note.to_owned()),
+        ("needs", skill.requirements.describe(&RequirementChecker::new(&ctx.env)).join(", ")),
+        ("license", skill.inert_fields.license.clone().unwrap_or_default()),
+        ("tools", tools),
+        ("files", lines.join("\n")),
+        ("scripts", package.scripts().join("\n")),
+        ("addresses", package.urls().join("\n")),
+        ("hosts", allowed_hosts(skill)),
+        ("warnings", warnings.join("\n")),
+    ];
+    format_rows(&rows, ctx.terminal.stdout_width())
 }
 
 /// Removes a skill from the workspace.

@@ -1,10 +1,10 @@
 //! `nanobot skill list`: lists every skill, active or not.
 
 use super::describe::{body_tokens, describe_origin, describe_state, origin_json};
-use super::lookup::current_skills;
 use crate::command::name_pattern::NamePattern;
 use crate::error::Exit;
 use crate::ops::context::Context;
+use crate::ops::skill_lookup::current_skills;
 use crate::report::columns::{Side, align_columns, truncate};
 use crate::skill::{FoundSkills, InactiveSkill, Skill, render_list};
 use crate::sys::terminal::sanitize;

@@ -3,7 +3,7 @@
 use crate::cli::skill::{SkillCommand as Command, SkillShowArgs};
 use crate::error::Exit;
 use crate::ops::context::Context;
-use crate::ops::skills;
+use crate::ops::{skill_lookup, skills};
 use crate::options::turn::TurnOptions;
 use crate::skill::BuiltInSkill;
 use crate::sys::terminal::Terminal;
@@ -14,8 +14,6 @@ mod create;
 mod describe;
 mod install;
 mod list;
-mod lookup;
-mod package;
 mod show;
 
 /// Runs `nanobot skill`.
@@ -46,6 +44,6 @@ pub(super) fn show_in_repl(ctx: &Context, name: &str, options: &TurnOptions) -> 
     let width = ctx.terminal.stdout_width();
     ctx.terminal.print(&match name {
         "" => list::table(ctx, &found, width),
-        name => show::describe(ctx, lookup::find_skill(&found, name)?, width),
+        name => show::describe(ctx, skill_lookup::find_skill(&found, name)?, width),
     })
 }

@@ -3,21 +3,15 @@
 use super::describe::{
     body_tokens, describe_origin, describe_state, entry_line, format_rows, origin_json,
 };
-use super::lookup::{current_skills, find_skill, skill_entries};
 use crate::cli::skill::SkillShowArgs;
-use crate::error::{Exit, fail, fail_with_hint};
+use crate::error::Exit;
 use crate::ops::context::Context;
+use crate::ops::skill_lookup::{current_skills, find_skill, read_file, skill_entries};
 use crate::skill::folder::EntryType;
-use crate::skill::{BuiltInSkill, RequirementChecker, Skill, SkillSource};
-use crate::sys::rooted_fs::{self, RootDir};
+use crate::skill::{RequirementChecker, Skill, SkillSource};
 use crate::sys::terminal::sanitize;
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use serde_json::{Value, json};
-use std::io::Read;
-use std::path::Path;
-
-/// Maximum bytes of a file that is printed.
-const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// Runs `nanobot skill show`.
 pub(super) fn run(ctx: &Context, arguments: &SkillShowArgs) -> Result<Exit> {
@@ -100,37 +94,4 @@ fn skill_json(ctx: &Context, skill: &Skill) -> Value {
         "user_invocable": skill.inert_fields.is_user_invocable, "tokens": body_tokens(skill), "files": files,
         "warnings": skill.warnings, "body": skill.body,
     })
-}
-
-/// Reads one of the skill's files. Links and paths cannot lead out of its folder.
-fn read_file(skill: &Skill, file: &str) -> Result<Vec<u8>> {
-    let none = || {
-        let cause = format!("skill `{}` has no file `{}`", skill.name, sanitize(file));
-        fail_with_hint(Exit::NoInput, cause, format!("nanobot skill show {}", skill.name))
-    };
-    if let (SkillSource::BuiltIn, Some(built_in)) =
-        (&skill.source, BuiltInSkill::by_name(&skill.name))
-    {
-        return Ok(built_in.file(file).ok_or_else(none)?.as_bytes().to_vec());
-    }
-    let folder = skill.location.parent().unwrap_or(Path::new(""));
-    let what = || format!("read `{}`", folder.join(file).display());
-    let root = RootDir::open(folder).with_context(what)?;
-    let opened = match root.open_for_reading(Path::new(file)) {
-        Ok(opened) => opened,
-        Err(error) if rooted_fs::is_link(&error) => {
-            return Err(fail(
-                Exit::Failed,
-                format!("`{}` is a symbolic link, which is not followed", sanitize(file)),
-            ));
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none()),
-        Err(error) => return Err(error).with_context(what),
-    };
-    if !opened.metadata().with_context(what)?.is_file() {
-        return Err(none());
-    }
-    let mut bytes = Vec::new();
-    opened.take(MAX_FILE_BYTES).read_to_end(&mut bytes).with_context(what)?;
-    Ok(bytes)
 }

@@ -1,17 +1,23 @@
-//! Finds skills by name, and lists the files of a skill.
+//! Finds skills by name, lists the files of a skill, and reads one.
 
-use crate::error::{Exit, fail_with_hint};
+use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::skills;
 use crate::settings::Settings;
 use crate::settings::keys::nearest;
 use crate::skill::folder::{EntryType, FolderEntry, SkillFolder};
 use crate::skill::{BuiltInSkill, FoundSkills, Skill, SkillSource};
-use anyhow::Result;
+use crate::sys::rooted_fs::{self, RootDir};
+use crate::sys::terminal::sanitize;
+use anyhow::{Context as _, Result};
+use std::io::Read;
 use std::path::Path;
 
+/// Maximum bytes of a file that is read.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
 /// The settings, and the skills of a run in the current directory.
-pub(super) fn current_skills(ctx: &Context) -> Result<(Settings, FoundSkills)> {
+pub(crate) fn current_skills(ctx: &Context) -> Result<(Settings, FoundSkills)> {
     let settings = ctx.settings()?;
     let found = skills::find(ctx, &settings, Path::new("."))?;
     Ok((settings, found))
@@ -21,7 +27,7 @@ pub(super) fn current_skills(ctx: &Context) -> Result<(Settings, FoundSkills)> {
 ///
 /// # Errors
 /// Status 66 if there is no such skill, or it cannot be read.
-pub(super) fn find_skill<'a>(found: &'a FoundSkills, name: &str) -> Result<&'a Skill> {
+pub(crate) fn find_skill<'a>(found: &'a FoundSkills, name: &str) -> Result<&'a Skill> {
     let disabled = || {
         let mut hidden = found.inactive.iter();
         let hidden =
@@ -46,7 +52,7 @@ pub(super) fn find_skill<'a>(found: &'a FoundSkills, name: &str) -> Result<&'a S
 }
 
 /// The files and directories of a skill.
-pub(super) fn skill_entries(skill: &Skill) -> Result<Vec<FolderEntry>> {
+pub(crate) fn skill_entries(skill: &Skill) -> Result<Vec<FolderEntry>> {
     match (&skill.source, BuiltInSkill::by_name(&skill.name)) {
         (SkillSource::BuiltIn, Some(built_in)) => Ok(built_in_entries(built_in)),
         _ => {
@@ -57,7 +63,7 @@ pub(super) fn skill_entries(skill: &Skill) -> Result<Vec<FolderEntry>> {
 }
 
 /// The files of a built-in skill.
-pub(super) fn built_in_entries(built_in: &BuiltInSkill) -> Vec<FolderEntry> {
+pub(crate) fn built_in_entries(built_in: &BuiltInSkill) -> Vec<FolderEntry> {
     let entry = |(path, text): &(&str, &str)| FolderEntry {
         path: path.into(),
         entry_type: EntryType::File {
@@ -66,4 +72,40 @@ pub(super) fn built_in_entries(built_in: &BuiltInSkill) -> Vec<FolderEntry> {
         },
     };
     built_in.files.iter().map(entry).collect()
+}
+
+/// Reads one of the skill's files. Links and paths cannot lead out of its folder.
+///
+/// # Errors
+/// Status 66 if it has no such file.
+pub(crate) fn read_file(skill: &Skill, file: &str) -> Result<Vec<u8>> {
+    let none = || {
+        let cause = format!("skill `{}` has no file `{}`", skill.name, sanitize(file));
+        fail_with_hint(Exit::NoInput, cause, format!("nanobot skill show {}", skill.name))
+    };
+    if let (SkillSource::BuiltIn, Some(built_in)) =
+        (&skill.source, BuiltInSkill::by_name(&skill.name))
+    {
+        return Ok(built_in.file(file).ok_or_else(none)?.as_bytes().to_vec());
+    }
+    let folder = skill.location.parent().unwrap_or(Path::new(""));
+    let what = || format!("read `{}`", folder.join(file).display());
+    let root = RootDir::open(folder).with_context(what)?;
+    let opened = match root.open_for_reading(Path::new(file)) {
+        Ok(opened) => opened,
+        Err(error) if rooted_fs::is_link(&error) => {
+            return Err(fail(
+                Exit::Failed,
+                format!("`{}` is a symbolic link, which is not followed", sanitize(file)),
+            ));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none()),
+        Err(error) => return Err(error).with_context(what),
+    };
+    if !opened.metadata().with_context(what)?.is_file() {
+        return Err(none());
+    }
+    let mut bytes = Vec::new();
+    opened.take(MAX_FILE_BYTES).read_to_end(&mut bytes).with_context(what)?;
+    Ok(bytes)
 }

@@ -1,17 +1,16 @@
-//! A skill with all its files before it is installed: reads it, checks it, and describes it for review.
+//! A skill with all its files before it is installed: reads and checks it.
 
-use super::describe::{body_tokens, entry_line, format_rows};
-use super::lookup::built_in_entries;
 use crate::error::{Exit, fail, fail_with_hint};
 use crate::message::addresses::find_linked_hosts;
 use crate::ops::context::Context;
+use crate::ops::skill_lookup::built_in_entries;
 use crate::skill::folder::{EntryType, FolderEntry, SkillFolder};
 use crate::skill::install::PackageEntry;
 use crate::skill::{
     BuiltInSkill, MAX_TEXT_BYTES, RequirementChecker, Skill, count_hidden_chars,
     is_displayable_name, is_valid_name, parse,
 };
-use crate::sys::durable_file::{format_size, read_limited};
+use crate::sys::durable_file::read_limited;
 use crate::sys::terminal::sanitize;
 use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
@@ -21,17 +20,17 @@ use std::path::Path;
 const MAX_URLS: usize = 20;
 
 /// A skill with all its files, before it is installed.
-pub(super) struct SkillPackage {
-    pub(super) skill: Skill,
+pub(crate) struct SkillPackage {
+    pub(crate) skill: Skill,
     /// The name of the directory that contains it.
-    pub(super) directory_name: String,
-    pub(super) files: Vec<PackageEntry>,
+    pub(crate) directory_name: String,
+    pub(crate) files: Vec<PackageEntry>,
     /// Entries that are not installed, each with the reason.
-    skipped: Vec<String>,
+    pub(crate) skipped: Vec<String>,
     /// Warnings about its other files; those about its SKILL.md are in `skill`.
-    pub(super) warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     /// Reasons why it cannot be installed.
-    pub(super) problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
 }
 
 impl SkillPackage {
@@ -39,7 +38,7 @@ impl SkillPackage {
     ///
     /// # Errors
     /// The path does not exist, has no SKILL.md, or cannot be read.
-    pub(super) fn read(ctx: &Context, path: &Path) -> Result<Self> {
+    pub(crate) fn read(ctx: &Context, path: &Path) -> Result<Self> {
         let display_path = path.display();
         let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => fail_with_hint(
@@ -97,7 +96,7 @@ impl SkillPackage {
     }
 
     /// Converts a built-in skill to a package.
-    pub(super) fn from_built_in(ctx: &Context, built_in: &BuiltInSkill) -> Result<Self> {
+    pub(crate) fn from_built_in(ctx: &Context, built_in: &BuiltInSkill) -> Result<Self> {
         let bytes = built_in.files.iter().map(|(_, text)| text.as_bytes().to_vec());
         let files = built_in_entries(built_in).into_iter().zip(bytes).collect();
         Self::new(ctx, built_in.name, files, Vec::new(), Vec::new())
@@ -145,51 +144,8 @@ impl SkillPackage {
         })
     }
 
-    /// Describes the skill in labelled rows, for review before it is installed at `destination`. `hidden_skill` says
-    /// which skill of the same name it replaces or takes precedence over; empty if there is none.
-    pub(super) fn describe(&self, ctx: &Context, destination: &str, hidden_skill: &str) -> String {
-        let skill = &self.skill;
-        let entries: Vec<&FolderEntry> = self.files.iter().map(|(entry, _)| entry).collect();
-        let is_file = |entry: &&FolderEntry| matches!(entry.entry_type, EntryType::File { .. });
-        let (file_count, total_bytes) = (
-            entries.iter().copied().filter(|entry| is_file(entry)).count(),
-            self.files.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>(),
-        );
-        let without_folders = entries.iter().filter(|entry| entry.entry_type != EntryType::Folder);
-        let lines = without_folders
-            .map(|entry| entry_line(entry))
-            .chain(self.skipped.iter().map(|entry| format!("not copied: {entry}")));
-        let lines: Vec<String> =
-            std::iter::once(format!("{file_count}, {}", format_size(total_bytes)))
-                .chain(lines)
-                .collect();
-        let always_note = if skill.always { "its text is part of every request" } else { "" };
-        let mut tools = skill.inert_fields.allowed_tools.join(" ");
-        if !tools.is_empty() {
-            tools.push_str(" (grants nothing)");
-        }
-        let warnings: Vec<String> = skill.warnings.iter().chain(&self.warnings).cloned().collect();
-        let rows = [
-            ("name", skill.name.clone()),
-            ("about", skill.description.clone()),
-            ("into", destination.to_owned()),
-            ("hides", hidden_skill.to_owned()),
-            ("tokens", body_tokens(skill).to_string()),
-            ("always", always_note.to_owned()),
-            ("needs", skill.requirements.describe(&RequirementChecker::new(&ctx.env)).join(", ")),
-            ("license", skill.inert_fields.license.clone().unwrap_or_default()),
-            ("tools", tools),
-            ("files", lines.join("\n")),
-            ("scripts", self.scripts().join("\n")),
-            ("addresses", self.urls().join("\n")),
-            ("hosts", allowed_hosts(skill)),
-            ("warnings", warnings.join("\n")),
-        ];
-        format_rows(&rows, ctx.terminal.stdout_width())
-    }
-
     /// Describes the files that are executable or look like scripts.
-    fn scripts(&self) -> Vec<String> {
+    pub(crate) fn scripts(&self) -> Vec<String> {
         let describe_script = |(entry, bytes): &PackageEntry| {
             let EntryType::File { is_executable, .. } = entry.entry_type else {
                 return None;
@@ -214,7 +170,7 @@ impl SkillPackage {
     }
 
     /// The URLs in its text files, at most [`MAX_URLS`], and the number of the others.
-    fn urls(&self) -> Vec<String> {
+    pub(crate) fn urls(&self) -> Vec<String> {
         let texts = self.files.iter().filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
         let all: BTreeSet<&str> = texts.flat_map(extract_urls).collect();
         let mut lines: Vec<String> = all.iter().take(MAX_URLS).map(|&url| url.to_owned()).collect();
@@ -227,7 +183,7 @@ impl SkillPackage {
 
 /// Lists the hosts that `skill` links to. The web tools may reach them even after untrusted content, so the user must
 /// see them before installing it.
-pub(super) fn allowed_hosts(skill: &Skill) -> String {
+pub(crate) fn allowed_hosts(skill: &Skill) -> String {
     let hosts: BTreeSet<String> = find_linked_hosts(&skill.body).collect();
     let hosts: Vec<String> = hosts.into_iter().collect();
     if hosts.is_empty() {
