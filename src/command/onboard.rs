@@ -1,26 +1,23 @@
 //! `nanobot onboard`: creates a config and a workspace. Existing content is kept, and missing parts are added. A user
 //! answers questions ([`wizard`]); a script uses flags.
 
-use crate::cli::onboard::OnboardArgs as Arguments;
+use crate::cli::onboard::{DirectoryArg, OnboardArgs as Arguments};
 use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model;
-use crate::settings::check::check_channels;
+use crate::ops::onboarding::{
+    ConfigEdit, ProviderSection, allow_servers_edit, apply, directory_edit,
+};
 use crate::settings::expand::is_variable_name;
-use crate::settings::{Config, FlagOverrides, LayeredConfig, Settings};
+use crate::settings::{Config, FlagOverrides, Settings};
 use crate::sys::input::read_stdin_value;
 use crate::sys::signal;
 use crate::sys::terminal::Terminal;
 use crate::sys::terminal::wrap_words;
-use crate::workspace::Workspace;
 use anyhow::{Context as _, Result};
-use edits::{
-    ConfigEdit, ProviderSection, allow_servers_edit, apply_edits, default_edits, directory_edit,
-};
 use wizard::WizardAnswers;
 
-mod edits;
 mod known_providers;
 mod menu;
 mod next_steps;
@@ -97,64 +94,6 @@ fn run_interactive(ctx: &Context) -> Result<Exit> {
     let next = next_steps::suggest_command(ctx);
     print_wrapped(ctx, &format!("ready; try: nanobot repl, or {next}"));
     Ok(exit)
-}
-
-/// Writes the config with `edits`, and the missing parts of the workspace.
-fn apply(
-    ctx: &Context,
-    edits: Vec<ConfigEdit>,
-    print: &dyn Fn(&str),
-    find_retained_model: &dyn Fn(&Config) -> Option<String>,
-) -> Result<Settings> {
-    let overrides = FlagOverrides { workspace: ctx.workspace.clone(), ..FlagOverrides::default() };
-    let (before, after, settings) = Config::change(&ctx.paths.config, |config| {
-        let before = config.clone();
-        *config = apply_edits(&before, edits.into_iter().chain(default_edits()))?;
-        // Check before anything is written: an unusable config must not be extended.
-        let settings = Settings::resolve(config, &ctx.env, &overrides, &ctx.paths)?;
-        Ok((before, config.clone(), settings))
-    })?;
-    for (old, new) in before.files().into_iter().zip(after.files()) {
-        let shown = ctx.paths.display(new.path());
-        print(&match (old.text() == new.text(), old.exists()) {
-            (true, false) => continue,
-            (true, true) => format!("kept {shown} unchanged"),
-            (false, true) => format!("updated {shown}"),
-            (false, false) => format!("created {shown}"),
-        });
-    }
-    if before.exists() {
-        describe_changes(&before, &after).iter().for_each(|words| print(words));
-    }
-    if let Some(model) = find_retained_model(&after) {
-        print(&format!(
-            "kept the model {model}, which the new provider may not have; `--model NAME` changes it"
-        ));
-    }
-    let workspace = Workspace::new(&settings.workspace);
-    let made = workspace.create()?;
-    let place = ctx.paths.display(&workspace.root);
-    print(&if made.is_empty() {
-        format!("kept {place} unchanged")
-    } else {
-        format!("created in {place}: {}", made.join(", "))
-    });
-    let layers = LayeredConfig::new(&after, &ctx.env);
-    for finding in check_channels(&layers, &settings) {
-        print(&finding.to_string());
-    }
-    Ok(settings)
-}
-
-/// The values of the provider and the model that are replaced, as `  model a → b`.
-fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
-    let change = |name: &&str| {
-        let path = format!("agents.defaults.{name}");
-        let text = |config: &Config| config.get_path(&path)?.as_str().map(str::to_owned);
-        let (old, new) = (text(before)?, text(after)?);
-        (old != new).then(|| format!("  {name} {old} → {new}"))
-    };
-    ["provider", "model"].iter().filter_map(change).collect()
 }
 
 /// Reports what is still missing; on request, tests if the setup works.
@@ -276,6 +215,11 @@ fn edits_from_flags(arguments: &Arguments, config: &Config) -> Result<Vec<Config
         }),
         (None, _) => {}
     }
-    edits.extend(directory.map(directory_edit));
+    edits.extend(directory.map(|directory| {
+        directory_edit(match directory {
+            DirectoryArg::Cwd => "cwd",
+            DirectoryArg::Workspace => "workspace",
+        })
+    }));
     Ok(edits)
 }

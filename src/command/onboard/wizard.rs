@@ -1,12 +1,8 @@
 //! The questions of onboarding. Nothing is written before the answers have been tested with a real request, so leaving
 //! at any question changes nothing. If the test fails, the questions can be answered again.
 
-use super::edits::{
-    ConfigEdit, ProviderSection, allow_servers_edit, apply_edits, default_edits, directory_edit,
-};
 use super::known_providers::{self, EXAMPLE_ADDRESSES};
 use super::menu::{self, MenuItem, MenuMatch};
-use crate::cli::onboard::DirectoryArg;
 use crate::command::provider;
 use crate::command::question::{self, Cancelled, ask_choice, ask_text, confirm};
 use crate::error::{Exit, Stop, exit_for, hint_for};
@@ -15,6 +11,9 @@ use crate::ops::context::Context;
 use crate::ops::mcp_servers;
 use crate::ops::model::{self, Endpoint};
 use crate::ops::model_catalog::LIST_TIMEOUT;
+use crate::ops::onboarding::{
+    ConfigEdit, ProviderSection, allow_servers_edit, apply_edits, default_edits, directory_edit,
+};
 use crate::provider::login::{self, Vendor};
 use crate::provider::registry::model_info::{self, MODELS};
 use crate::provider::registry::{self, PROVIDERS, ProviderInfo, ProviderKind, normalize_name};
@@ -475,8 +474,8 @@ impl Wizard<'_> {
         );
         let prompt = "Working directory? [c]: ";
         let directory = match ask_choice(self.ctx.terminal, prompt, "c", &["c", "w"])? {
-            "w" => DirectoryArg::Workspace,
-            _ => DirectoryArg::Cwd,
+            "w" => "workspace",
+            _ => "cwd",
         };
         Ok(Some(directory_edit(directory)))
     }
