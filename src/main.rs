@@ -1,7 +1,5 @@
 //! The program entry point: passes the arguments to the library and turns the outcome into an exit status.
 
-use nanobot::error::Exit;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -10,8 +8,7 @@ fn main() -> ExitCode {
     }
     nanobot::sys::process::harden();
     nanobot::sys::panic_report::install_hook();
-    let exit = catch_unwind(AssertUnwindSafe(|| nanobot::run(std::env::args_os())))
-        .unwrap_or(Exit::Defect);
+    let exit = nanobot::run(std::env::args_os());
     nanobot::sys::process::end_standby();
     nanobot::sys::sandbox::private_tmp::remove_all();
     nanobot::sys::process::remove_memory_cgroup();

@@ -19,6 +19,7 @@ use crate::report::short_text::count_noun;
 use crate::report::{EventObserver, ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
 use crate::sys;
 use crate::sys::durable_file;
+use crate::sys::panic_report;
 use crate::sys::secret::random_hex;
 use crate::sys::signal;
 use crate::sys::terminal::Terminal;
@@ -27,7 +28,6 @@ use after_turn::PostTurnWork;
 use anyhow::{Context as _, Result};
 use origin::{ChatTurn, InteractiveContext, JobTurn, TurnOrigin};
 use request::{ChatCommand, TurnRequest};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 pub(crate) mod after_turn;
@@ -68,8 +68,15 @@ pub(crate) struct ReplOutcome {
 /// Runs the turn of a command line, and prints its result in `form`. Returns the exit status.
 pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Exit {
     let mut report = new_report(ctx, options, form);
+    if form != ReportFormat::Text {
+        let error = Some(Stop(Exit::Defect).into());
+        let ending = Ending { stop_reason: StopReason::Failed, error, ..Ending::default() };
+        let run = json::RunMetadata::default();
+        let result = json::result_json(&ending, Exit::Defect, &run, &report.envelope);
+        panic_report::set_result(result.to_string());
+    }
     let TurnOutcome { ending, mut exit, run_metadata: about, post_turn, .. } =
-        run_caught(ctx, options, TurnOrigin::CommandLine, &mut report);
+        run_to_outcome(ctx, options, TurnOrigin::CommandLine, &mut report);
     if options.recording.dry_run.is_some() && ending.error.is_none() {
         return exit;
     }
@@ -132,7 +139,7 @@ fn run_deferred(
     origin: TurnOrigin<'_>,
     mut report: Reporter,
 ) -> TurnOutcome {
-    let outcome = run_caught(ctx, options, origin, &mut report);
+    let outcome = run_to_outcome(ctx, options, origin, &mut report);
     // Nothing is printed in this form, so this cannot fail. The log gets the result.
     drop(report.finish(|envelope| {
         json::result_json(&outcome.ending, outcome.exit, &outcome.run_metadata, envelope)
@@ -162,7 +169,7 @@ pub(crate) fn run_repl_turn(
     let mut report = new_report(ctx, options, ReportFormat::Text);
     report.show_status_line();
     let TurnOutcome { ending, exit, run_metadata: about, post_turn, .. } =
-        run_caught(ctx, options, TurnOrigin::Interactive(repl), &mut report);
+        run_to_outcome(ctx, options, TurnOrigin::Interactive(repl), &mut report);
     let finished = report.finish(|envelope| json::result_json(&ending, exit, &about, envelope));
     for error in finished.err().iter().chain(&ending.error) {
         print_error(error, ctx.terminal);
@@ -247,8 +254,8 @@ fn new_report(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Repor
     report
 }
 
-/// Runs the turn, and turns errors and panics into an outcome with a status, and with a result if the form prints one.
-fn run_caught(
+/// Runs the turn, and turns errors into an outcome with a status, and with a result if the form prints one.
+fn run_to_outcome(
     ctx: &Context,
     options: &TurnOptions,
     origin: TurnOrigin<'_>,
@@ -258,10 +265,7 @@ fn run_caught(
     let mut about = json::RunMetadata::default();
     let mut post_turn = None;
     let form = report.format();
-    let ending = catch_unwind(AssertUnwindSafe(|| {
-        run_turn(ctx, options, origin, (report, &mut about), &mut post_turn)
-    }));
-    let ending = ending.unwrap_or_else(|_| Err(Stop(Exit::Defect).into()));
+    let ending = run_turn(ctx, options, origin, (report, &mut about), &mut post_turn);
     let mut ending = ending.unwrap_or_else(|error| Ending {
         stop_reason: StopReason::Failed,
         error: Some(error),

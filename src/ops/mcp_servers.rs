@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use crate::settings::keys::nearest;
 use crate::settings::servers::McpServer;
 use crate::sys::sandbox::system_paths::RELOCATED_TOOLS;
-use crate::sys::{cancel, panic_report, signal};
+use crate::sys::{cancel, signal};
 use anyhow::Result;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -138,10 +138,8 @@ pub(crate) fn query_servers<'s>(
 ) {
     let one = |server: &'s McpServer| {
         let begun = Instant::now();
-        let broken =
-            |_| Err(to_error(server, &McpError::Broken("internal error in nanobot".into())));
-        let view = panic_report::catch(|| mcp.query(server)).unwrap_or_else(broken);
-        ServerTest { server, duration: begun.elapsed(), result: view }
+        let result = mcp.query(server);
+        ServerTest { server, duration: begun.elapsed(), result }
     };
     let leash = cancel::current();
     std::thread::scope(|scope| {

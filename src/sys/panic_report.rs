@@ -1,17 +1,18 @@
-//! Panic reports: a panic prints a two-line apology, and writes a report file that the user can send in.
+//! Panic reports: a panic prints a two-line apology, writes a report file that the user can send in, and ends the process,
+//! in every build and on every thread. Nothing of ours is unwound: what was acknowledged is on disk, as after a `kill -9`.
 //!
 //! The report contains no conversation text: only the command and its flags without values, the location, the
 //! backtrace, and the message without quoted parts. Only its user can read it.
 
 use super::clock::Clock;
 use super::secret::redact_all;
-use super::{durable_file, terminal};
+use super::{durable_file, editor, terminal};
+use crate::error::Exit;
 use anyhow::{Context, Result};
 use std::backtrace::Backtrace;
-use std::cell::Cell;
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::panic::PanicHookInfo;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -21,11 +22,8 @@ const MAX_REPORTS: usize = 10;
 const MAX_MESSAGE_CHARS: usize = 500;
 
 static REPORTER: OnceLock<PanicReporter> = OnceLock::new();
-
-thread_local! {
-    /// A panic in this thread is caught, and reported by the code that catches it.
-    static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
-}
+/// The result that is printed on standard output if the process panics.
+static RESULT: OnceLock<String> = OnceLock::new();
 
 /// The report directory, and the context that reports need.
 #[derive(Debug)]
@@ -38,18 +36,24 @@ pub struct PanicReporter {
     pub command: fn(&[OsString]) -> String,
 }
 
-/// Installs the panic hook, which replaces the default message.
+/// Installs the panic hook, which replaces the default message and ends the process.
 pub fn install_hook() {
     std::panic::set_hook(Box::new(|panic| {
-        let written = REPORTER.get().map(|desk| desk.write(panic));
-        if IS_CAUGHT.get() {
-            if let Some(Ok(path)) = &written {
-                log::error!(target: "tool", "internal error; see the report `{}`", path.display());
-            }
-            return;
-        }
+        let written = REPORTER.get().map(|reporter| reporter.write(panic));
+        editor::restore_terminal();
         terminal::eprint_panic(&format_message(panic, written));
+        if let Some(result) = RESULT.get() {
+            terminal::print_panic_result(result);
+        }
+        end_process();
     }));
+}
+
+/// Ends the process with the status of an internal error. Its children notice the end of their sockets, and the next run
+/// removes its temporary directories: this thread may hold the locks that doing it here would need.
+#[expect(clippy::exit, reason = "nothing of a process that panicked can be trusted to return")]
+fn end_process() -> ! {
+    std::process::exit(Exit::Defect.code().into())
 }
 
 /// Sets where reports are written from now on.
@@ -58,15 +62,9 @@ pub fn configure(reporter: PanicReporter) {
     drop(REPORTER.set(reporter));
 }
 
-/// Runs `work` and catches a panic, which the caller reports. The report file is written nevertheless.
-///
-/// # Errors
-/// The panic's payload, as `catch_unwind` returns it.
-pub fn catch<T>(work: impl FnOnce() -> T) -> std::thread::Result<T> {
-    let before = IS_CAUGHT.replace(true);
-    let done = catch_unwind(AssertUnwindSafe(work));
-    IS_CAUGHT.set(before);
-    done
+/// Sets the line that is printed on standard output if the process panics: a program may wait there for a result.
+pub fn set_result(line: String) {
+    drop(RESULT.set(line));
 }
 
 fn format_message(panic: &PanicHookInfo<'_>, report: Option<Result<PathBuf>>) -> String {

@@ -222,6 +222,12 @@ pub(super) fn eprint_notice(line: &str) {
     status_area::eprint(&(redact_and_sanitize(line) + "\n"), is_shared);
 }
 
+/// Writes `line` to standard output while the process panics.
+pub(super) fn print_panic_result(line: &str) {
+    // A failure to write is the smaller trouble.
+    drop(std::io::stdout().write_all(format!("{line}\n").as_bytes()));
+}
+
 /// Writes `text` to standard error, escaped and redacted, even while the process panics.
 pub(super) fn eprint_panic(text: &str) {
     status_area::clear_if_unlocked();

@@ -13,9 +13,9 @@ use crate::policy::file_scope::FileScope;
 use crate::policy::provenance::{MessageCursor, ProvenanceTracker};
 use crate::policy::refusal::DENIED;
 use crate::policy::{Policy, PolicyDecision, Refusal};
+use crate::sys::cancel;
 use crate::sys::secret::{self, redact_all};
 use crate::sys::sync::IgnorePoison;
-use crate::sys::{cancel, panic_report};
 use serde_json::Value;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Instant;
@@ -302,9 +302,8 @@ impl Toolbox {
             for (number, text) in &receive {
                 reported = reported.and_then(|()| on_output(&batch[number], &text));
             }
-            let done = running
-                .into_iter()
-                .map(|thread| thread.join().expect("a panic in a tool is caught in it"));
+            let done =
+                running.into_iter().map(|thread| thread.join().expect("a panic ends the process"));
             (done.collect(), reported)
         })
     }
@@ -341,37 +340,27 @@ impl Toolbox {
         let (outcome, parts) = match self.prepare(call, cut) {
             Err(message) => (ToolOutcome::Skipped, vec![MessagePart::Text(message)]),
             Ok((tool, arguments)) => {
-                let run = || self.execute(call, &mut attempt, tool, &arguments, hiding);
-                match panic_report::catch(run) {
-                    Ok(Ok(output)) => {
+                match self.execute(call, &mut attempt, tool, &arguments, hiding) {
+                    Ok(output) => {
                         unsuccessful = output.command_failed;
                         changes = output.diff.map(|diff| redact_all(&diff).into_owned());
                         source = output.source;
                         (ToolOutcome::Ok, output.parts)
                     }
-                    Ok(Err(ToolError::Failed(message))) => {
+                    Err(ToolError::Failed(message)) => {
                         source = ResultSource::Unspecified;
                         (ToolOutcome::Failed, vec![MessagePart::Text(message)])
                     }
-                    Ok(Err(ToolError::Denied(refusal))) => {
-                        deny(refusal, &format!(". {DENIAL_SUFFIX}"))
-                    }
-                    Ok(Err(ToolError::DeniedDuringCall { refusal, .. })) => {
+                    Err(ToolError::Denied(refusal)) => deny(refusal, &format!(". {DENIAL_SUFFIX}")),
+                    Err(ToolError::DeniedDuringCall { refusal, .. }) => {
                         source = ResultSource::Unspecified;
                         deny(refusal, &format!(". {DENIAL_SUFFIX}"))
                     }
-                    Ok(Err(ToolError::Rejected(refusal))) => deny(refusal, ""),
+                    Err(ToolError::Rejected(refusal)) => deny(refusal, ""),
                     // The user who declined does not need a report of it.
-                    Ok(Err(ToolError::Declined(message))) => {
+                    Err(ToolError::Declined(message)) => {
                         (ToolOutcome::Denied, vec![MessagePart::Text(message)])
                     }
-                    Err(_) => (
-                        ToolOutcome::Failed,
-                        vec![MessagePart::Text(format!(
-                            "`{}` crashed; try another way",
-                            call.name
-                        ))],
-                    ),
                 }
             }
         };

@@ -90,7 +90,7 @@ fn a_message_that_is_too_old_after_an_outage_is_given_up() {
 fn a_message_that_kills_each_poll_is_given_up() {
     let (story, telegram) = telegram_story();
     telegram.message(ANN, "hi");
-    for attempt in 1..=3 {
+    for attempt in 1..=2 {
         let (_sender, stream) = Response::streaming();
         story.server().script([sends(stream)]);
         let poll = start_poll(&story, &[]);
@@ -99,7 +99,7 @@ fn a_message_that_kills_each_poll_is_given_up() {
     }
     story.run(["channel", "poll"]).status(1);
     assert_eq!(telegram.sent(), ["I could not answer this message: several attempts failed."]);
-    assert_eq!(story.requests().len(), 3);
+    assert_eq!(story.requests().len(), 2);
 }
 
 /// The answer of a poll that was killed before the journal had it.

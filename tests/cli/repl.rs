@@ -648,8 +648,9 @@ fn the_terminal_is_restored_however_the_repl_ends() {
     // A panic in our code.
     let story = Story::new().env("NANOBOT_TEST_DEFECT", "1");
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "x").until("internal error").until_prompt("> ");
-    exit_and_check(&mut screen);
+    send_line(&mut screen, "x").until("internal error");
+    assert_eq!(screen.code(), 70);
+    screen.assert_restored();
 }
 
 #[test]

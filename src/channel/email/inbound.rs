@@ -459,7 +459,7 @@ mod tests {
             assert!(is_address(&sender) && sender == sender.to_ascii_lowercase());
             header.reason_to_ignore(&sender, &[]);
             let mut message = header.to_message(&sender, mail_uid, None);
-            add_content(&mut message, input, 50, &limits);
+            add_content(&mut message, input, 50, &limits).unwrap();
             assert!(message.files.len() <= 2);
             for file in &message.files {
                 let number = file.id.rsplit('.').next().unwrap().parse().unwrap();

@@ -135,15 +135,11 @@ impl ClientPool {
                 .map(|name| {
                     let token = token.clone();
                     let one = &one;
-                    let thread = scope.spawn(move || cancel::scope(token, || one(name)));
-                    (*name, thread)
+                    scope.spawn(move || cancel::scope(token, || one(name)))
                 })
                 .collect();
-            let joined = reaching.into_iter().map(|(name, thread)| {
-                let defect = || McpError::Broken("internal error".into());
-                thread.join().unwrap_or_else(|_| (name.to_owned(), Err(defect())))
-            });
-            joined.collect()
+            let reached = reaching.into_iter();
+            reached.map(|thread| thread.join().expect("a panic ends the process")).collect()
         })
     }
 

@@ -6,7 +6,6 @@ use super::decode;
 use crate::json_rpc::ErrorObject;
 use crate::mcp::protocol::ContentPart;
 use crate::sys::cancel::{self, CancelToken};
-use crate::sys::panic_report;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -149,12 +148,8 @@ impl SamplingJob {
         let Self { request, token, answer } = self;
         let sample =
             || cancel::scope(Some(Arc::clone(&token)), || sampler.sample(server, &request));
-        let sampled = if token.is_cancelled() {
-            Err(rejected("the call has ended"))
-        } else {
-            panic_report::catch(sample)
-                .unwrap_or_else(|_| Err(ErrorObject::failure("internal error in nanobot")))
-        };
+        let sampled =
+            if token.is_cancelled() { Err(rejected("the call has ended")) } else { sample() };
         if token.is_cancelled() && !is_call_over.load(Ordering::SeqCst) {
             return answer(None);
         }

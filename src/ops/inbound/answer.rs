@@ -47,7 +47,7 @@ const BOT_PERIOD_MILLIS: i64 = 600_000;
 /// Time after a failed delivery in which nothing is sent to the chat.
 const RESEND_DELAY: Duration = Duration::from_secs(5);
 /// Attempts at a turn, each of which was killed, before the message is given up.
-pub(crate) const MAX_ATTEMPTS: usize = 3;
+pub(crate) const MAX_ATTEMPTS: usize = 2;
 
 /// Does what is queued, until nothing is left or the queue is closed.
 pub(crate) fn answer_all(run: &PollRun<'_>) {

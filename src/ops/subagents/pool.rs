@@ -15,7 +15,6 @@ use crate::policy::profile::{Profile, ProfileKind};
 use crate::report::short_text::truncate_line;
 use crate::settings::{FlagOverrides, Settings};
 use crate::sys::cancel::{self, CancelToken};
-use crate::sys::panic_report;
 use crate::sys::signal::{self, Deadline};
 use crate::sys::sync::IgnorePoison;
 use crate::tool::spawn::{Spawn, SubagentRequest, SubagentStarter};
@@ -210,14 +209,8 @@ impl SubagentPool {
     fn run_queue(&self, mut job: SubagentTask, cancel_token: &Arc<CancelToken>) {
         loop {
             let say = |news: BackgroundEvent| self.state().push_events([news]);
-            let report = cancel::scope(Some(Arc::clone(cancel_token)), || {
-                let done = || self.run_task(&job, &say);
-                panic_report::catch(done)
-            });
-            let report = report.unwrap_or_else(|_| {
-                let how = "failed: internal error in nanobot";
-                job.to_report(how, "", TurnStats::default())
-            });
+            let report =
+                cancel::scope(Some(Arc::clone(cancel_token)), || self.run_task(&job, &say));
             let mut state = self.state();
             state.push_events([report]);
             match state.queue.pop_front() {

@@ -22,6 +22,8 @@ mod termios;
 mod type_ahead;
 mod typing_guard;
 
+pub(in crate::sys) use termios::restore_terminal;
+
 pub use choice::Choice;
 pub use completion::{Candidate, CompletionSource};
 pub use external_editor::{edit_text, external_editor};

@@ -194,7 +194,7 @@ impl RustylineReader {
         }
         let line = self.inner.readline_with_initial(&prompt, (initial, ""));
         drop(reading);
-        let stopped = watch.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+        let stopped = watch.join().expect("a panic ends the process");
         if let Some(stop) = stopped {
             rustix::stdio::dup2_stdin(modes.tty()).map_err(io::Error::from).with_context(what)?;
             modes.restore_and_reset().with_context(what)?;

@@ -1,6 +1,7 @@
 //! Terminal modes: as found, for line editing, and while no line is being read.
 
 use crate::sys::process_group::process_group;
+use crate::sys::sync::IgnorePoison;
 use nix::sys::termios::{
     ControlFlags, FlushArg, InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, Termios,
     tcflush, tcgetattr, tcsetattr,
@@ -8,11 +9,23 @@ use nix::sys::termios::{
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Mutex;
 
 /// Enables bracketed paste mode.
 pub(super) const ENABLE_BRACKETED_PASTE: &str = "\x1b[?2004h";
 /// Disables bracketed paste mode, and shows the cursor.
 const RESET_SEQUENCES: &[u8] = b"\x1b[?2004l\x1b[?25h";
+
+/// The terminal whose settings were changed, for a panic.
+static CHANGED: Mutex<Option<TerminalModes>> = Mutex::new(None);
+
+/// Restores the settings of the terminal, if they were changed, unless another thread is about to.
+pub(in crate::sys) fn restore_terminal() {
+    if let Ok(Some(modes)) = CHANGED.try_lock().as_deref() {
+        // A terminal that is gone needs nothing.
+        drop(modes.restore_and_reset());
+    }
+}
 
 /// A terminal and its original settings.
 pub(super) struct TerminalModes {
@@ -27,7 +40,9 @@ impl TerminalModes {
     pub(super) fn from_stdin(takes_sequences: bool) -> io::Result<Self> {
         let tty = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         let found = tcgetattr(&tty)?;
-        Ok(Self { tty, original: found, takes_sequences })
+        let modes = Self { tty, original: found, takes_sequences };
+        *CHANGED.lock().ignore_poison() = Some(modes.try_clone()?);
+        Ok(modes)
     }
 
     /// Duplicates the file descriptor, with the same original settings.

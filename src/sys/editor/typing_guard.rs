@@ -125,9 +125,7 @@ impl TypedKeys {
             return false;
         };
         drop(going);
-        if let Err(cause) = thread.join() {
-            std::panic::resume_unwind(cause);
-        }
+        thread.join().expect("a panic ends the process");
         self.lock_type_ahead().feed(&[], true);
         true
     }

@@ -125,7 +125,7 @@ const ONLY_IN: &[(&str, &[&str])] = &[
     ("std::env::home_dir", &["sys/home.rs"]),
     ("std::io::stdout", &["sys/terminal"]),
     ("std::io::stderr", &["sys/terminal"]),
-    ("std::process::exit", &[]),
+    ("std::process::exit", &["sys/panic_report.rs"]),
     ("std::process::Command", &["sys/process"]),
     ("jiff::Timestamp::now", &["sys/clock.rs"]),
     ("jiff::Zoned::now", &["sys/clock.rs"]),
