@@ -182,6 +182,14 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
+        "Pages, office documents, images and mails are parsed",
+        &[
+            "a_document_whose_parser_fails_cannot_be_read",
+            "a_page_whose_parser_fails_is_read_tag_by_tag",
+            "a_mail_whose_parser_fails_is_answered_all_the_same",
+        ],
+    ),
+    (
         "Changes can be undone",
         &[
             "a_turn_of_fifty_changes_is_undone_and_redone",
