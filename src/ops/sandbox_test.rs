@@ -42,7 +42,9 @@ impl SandboxTest {
         if let Err(lack) = sandbox::check_available() {
             return Err(fail_with_hint(
                 Exit::NoSandbox,
-                format!("no sandbox is available: {lack}"),
+                format!(
+                    "no sandbox is available: {lack}; parsers of documents have what there is of it"
+                ),
                 "`--sandbox off` to run commands without one",
             ));
         }
