@@ -263,8 +263,9 @@ mod tests {
 
     #[test]
     fn numbers_may_be_strings() {
-        let told = login_response(200, json!({ "a": 5, "b": " 5 ", "c": -5, "d": "x", "e": 0 }));
-        let seconds = |name| told.seconds(name).map(|length| length.as_secs());
+        let response =
+            login_response(200, json!({ "a": 5, "b": " 5 ", "c": -5, "d": "x", "e": 0 }));
+        let seconds = |name| response.seconds(name).map(|length| length.as_secs());
         assert_eq!(seconds("a"), Some(5));
         assert_eq!(seconds("b"), Some(5));
         assert_eq!(seconds("e"), Some(1));

@@ -31,12 +31,12 @@ pub(super) fn to_id(key: &str, url: &str) -> Option<String> {
         key.to_owned()
     } else {
         let bytes = BASE64.decode(key).ok()?;
-        match is_hex(&bytes) {
-            true => String::from_utf8(bytes).ok()?,
-            false if matches!(bytes.len(), 16 | 32) => {
-                bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-            }
-            false => return None,
+        if is_hex(&bytes) {
+            String::from_utf8(bytes).ok()?
+        } else if matches!(bytes.len(), 16 | 32) {
+            bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        } else {
+            return None;
         }
     };
     Some(format!("{hex} {url}"))

@@ -1,7 +1,7 @@
 //! One agent turn, from options to exit status: read the request, open the session, prepare, execute, finish.
 //!
-//! Commands, jobs, channels and the REPL call the four `run…` functions. Every failure inside a turn, panics included, ends in a
-//! [`TurnOutcome`].
+//! Commands, jobs, channels and the REPL call the four `run…` functions. Every failure inside a turn ends in a [`TurnOutcome`];
+//! a panic ends the process.
 
 use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint, hint_for};
 use crate::event::{Event, StopReason};

@@ -111,15 +111,15 @@ impl NameSource {
     }
 
     fn sessions(&self) -> Option<Candidates> {
-        let place = self.ctx.session_store(&self.settings()?).ok()?;
-        let listing = session::list(&place).ok()?;
+        let store = self.ctx.session_store(&self.settings()?).ok()?;
+        let listing = session::list(&store).ok()?;
         let sessions = listing.sessions.iter();
         Some(sessions.map(|session| candidate(&session.key, &session.first_words)).collect())
     }
 
     fn trash(&self) -> Option<Candidates> {
-        let place = self.ctx.session_store(&self.settings()?).ok()?;
-        let gone = session::list_trash(&place).ok()?;
+        let store = self.ctx.session_store(&self.settings()?).ok()?;
+        let gone = session::list_trash(&store).ok()?;
         Some(gone.iter().map(|gone| candidate(&gone.key, "")).collect())
     }
 
@@ -178,9 +178,9 @@ impl NameSource {
         let server = settings.servers.iter().find(is_named);
         let offer = server.and_then(|server| self.cached_catalog(server));
         let tools = offer.map(|offer| offer.tools).unwrap_or_default();
-        let about = |tool: &ToolInfo| sanitize::single_line(&tool.description, 80);
+        let description = |tool: &ToolInfo| sanitize::single_line(&tool.description, 80);
         let plain = tools.iter().filter(|tool| sanitize::single_line(&tool.name, 200) == tool.name);
-        plain.map(|tool| candidate(&tool.name, about(tool))).collect()
+        plain.map(|tool| candidate(&tool.name, description(tool))).collect()
     }
 
     /// Our own tools, and those of servers as far as they are stored.

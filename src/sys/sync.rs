@@ -1,7 +1,7 @@
 //! Locks that ignore poisoning, and values that are found out late.
 //!
-//! A panic while a lock is held poisons it. In this program a panic ends one turn, one call or one thread, and is
-//! reported; the values behind the locks are consistent between any two statements. So other threads can continue.
+//! A panic ends the process before it poisons a lock. Only in unit tests, where it ends one test, are locks poisoned: the
+//! others go on.
 
 use std::fmt;
 use std::ops::Deref;

@@ -204,7 +204,7 @@ impl Files {
         failures.into_iter().chain(gaps.into_iter().flatten()).collect()
     }
 
-    /// Locks the state. A change is recorded in one piece, so the state is consistent even after a panic.
+    /// Locks the state.
     fn lock_changes(&self) -> MutexGuard<'_, ChangeState> {
         self.changes.lock().ignore_poison()
     }

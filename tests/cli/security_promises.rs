@@ -182,7 +182,7 @@ const GUARANTEES: &[TestedPromise] = &[
         ],
     ),
     (
-        "Pages, office documents, images and mails are parsed",
+        "images and bodies of mails are parsed",
         &[
             "a_document_whose_parser_fails_cannot_be_read",
             "a_page_whose_parser_fails_is_read_tag_by_tag",

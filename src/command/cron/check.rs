@@ -41,8 +41,8 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
                 ctx.terminal.print_json(&channel_json(channel, &problem))?;
             } else {
                 let since = time_format::format_time(problem.since(), &now);
-                let words = cell(&problem.describe(&since));
-                ctx.terminal.print(&format!("channel {}: {words}\n", channel.name))?;
+                let problem = cell(&problem.describe(&since));
+                ctx.terminal.print(&format!("channel {}: {problem}\n", channel.name))?;
             }
         }
     }

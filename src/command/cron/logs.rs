@@ -144,9 +144,9 @@ fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
         }
         _ => String::new(),
     };
-    let mut about = record.error.as_deref().map(single_line).unwrap_or_default();
+    let mut remark = record.error.as_deref().map(single_line).unwrap_or_default();
     if let Some(place) = &record.delivered {
-        about = single_line(place);
+        remark = single_line(place);
     }
     vec![
         parse_time(&record.start)
@@ -163,7 +163,7 @@ fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
             None if tokens > 0 => "unknown".into(),
             _ => String::new(),
         },
-        about,
+        remark,
     ]
 }
 

@@ -167,21 +167,21 @@ fn format_seconds(seconds: u64) -> String {
 
 fn describe_state(known: &JobStatus) -> String {
     let job = &known.job;
-    let mut words = vec![if job.enabled { "enabled" } else { "disabled" }];
-    words.extend(match known.line_state {
+    let mut states = vec![if job.enabled { "enabled" } else { "disabled" }];
+    states.extend(match known.line_state {
         LineState::NotTakenOver => Some("from another program, and not in the crontab"),
         _ if job.options.is_none() => Some("from another program"),
         LineState::Missing => Some("not in the crontab"),
         LineState::Stale => Some("outdated in the crontab"),
         _ => None,
     });
-    if job.options.as_ref().is_some_and(|terms| terms.by_model) {
-        words.push("created by a model");
+    if job.options.as_ref().is_some_and(|options| options.by_model) {
+        states.push("created by a model");
     }
     if job.delete_after_run {
-        words.push("removed after its run");
+        states.push("removed after its run");
     }
-    words.join(", ")
+    states.join(", ")
 }
 
 /// The destination of the job's answer.

@@ -45,7 +45,7 @@ struct PoolInner {
     state: Mutex<PoolState>,
 }
 
-/// A turn in progress. Dropping it, even in a panic, stops all sub-agents and their child processes.
+/// A turn in progress. Dropping it stops all sub-agents and their child processes.
 #[must_use]
 pub(crate) struct TurnGuard<'a>(&'a SubagentPool);
 
@@ -359,7 +359,7 @@ impl BackgroundTasks for SubagentPool {
             wake.cancel_token.cancel();
         }
         for thread in threads {
-            // A panic was already caught and reported by the thread itself.
+            // A panic would have ended the process.
             drop(thread.join());
         }
     }

@@ -43,7 +43,7 @@ impl Drop for SigningListener {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic was reported by its hook.
+            // A panic would have ended the process.
             drop(thread.join());
         }
         // The directory is removed with the run.
