@@ -1,14 +1,14 @@
 //! Fuzzing of parsers within `cargo test`: real inputs, mutated at random.
 //!
 //! A target is a test in the module of its parser. It passes a few real inputs to [`check`], with assertions that must
-//! hold for any input. `NANOBOT_FUZZ` sets the number of inputs. The random numbers are the same in every run, so
-//! failures are reproducible.
+//! hold for any input. `NANOBOT_FUZZ` sets the number of inputs; if it is set, other tests with very many cases check more
+//! of them ([`by_depth`]). The random numbers are the same in every run, so failures are reproducible.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 /// Number of inputs if `NANOBOT_FUZZ` is not set.
-const DEFAULT_INPUTS: usize = 10_000;
+const DEFAULT_INPUTS: usize = 2_000;
 /// Maximum time for one input; a debug build on a busy machine is slow.
 const INPUT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of an input, in bytes.
@@ -85,6 +85,11 @@ impl Random {
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit.max(1)
     }
+}
+
+/// Returns `default`, or `thorough` if `NANOBOT_FUZZ` is set: the number of a test's repetitions, or the stride of its sample.
+pub(crate) fn by_depth(default: usize, thorough: usize) -> usize {
+    if std::env::var_os("NANOBOT_FUZZ").is_some() { thorough } else { default }
 }
 
 /// Runs `target` with `seeds` and with mutations of them. If it panics or takes too long, prints the input and panics.

@@ -680,7 +680,7 @@ mod tests {
                 .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % limit.max(1)
         };
-        for round in 0..400 {
+        for round in 0..crate::fuzz::by_depth(100, 400) {
             let log = random_log(&mut random);
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&log).unwrap();

@@ -45,14 +45,16 @@ const MAX_NAMES: usize = 16;
 /// Returns the first path that satisfies `is_key` after neighbouring names of `path` are joined by dots into one name.
 pub fn join_names(path: &[String], is_key: impl Fn(&[String]) -> bool) -> Option<Vec<String>> {
     let count = path.len();
+    if count > MAX_NAMES {
+        return None;
+    }
     let ranges = (0..count).flat_map(|start| (start + 2..=count).map(move |end| (start, end)));
     let join = |(start, end): (usize, usize)| -> Vec<String> {
         let name = path[start..end].join(".");
         let (before, after) = (path[..start].iter(), path[end..].iter());
         before.chain([&name]).chain(after).cloned().collect()
     };
-    let mut joined = ranges.filter(|_| count <= MAX_NAMES).map(join);
-    joined.find(|path| is_key(path))
+    ranges.map(join).find(|path| is_key(path))
 }
 
 /// Converts `max_tokens` to `maxTokens`. A name without underscores is unchanged.

@@ -65,6 +65,7 @@ mod tests {
 
     #[test]
     fn a_command_that_hangs_is_ended() {
+        let _alone = crate::sys::process::tests::serialize();
         let env = [("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
         let error = run_within("echo key; sleep 600", &env, Duration::from_secs(1)).unwrap_err();
         assert_eq!(exit_for(&error), Exit::Config);
