@@ -1,9 +1,9 @@
 //! Completion in real shells: each shell loads its script, TAB is pressed, and the resulting command line is checked.
 
+use crate::recorded::assert_recorded;
 use crate::requirements::require;
 use crate::screen::{Key, Screen};
 use crate::story::{NANOBOT, Story, write};
-use expect_test::expect_file;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -170,7 +170,7 @@ fn scripts_are_printed_even_with_an_invalid_config() {
         let mut command = story.command(["completions", shell]);
         command.env_remove("HOME").env("NANOBOT_HOME", "");
         let ran = story.wait(command.spawn().unwrap());
-        expect_file![committed_script(file)].assert_eq(&ran.text());
+        assert_recorded(&format!("completions/{file}"), &ran.text());
     }
     story.run(["completions", "tcsh"]).status(2).stderr_has("powershell");
 }

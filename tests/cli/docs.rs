@@ -1,12 +1,12 @@
-//! Documentation that is generated from the code: help and man pages. `UPDATE_EXPECT=1 cargo test` updates it.
+//! Documentation that is generated from the code: help and man pages. `.ci/renew docs` writes it anew.
 
 use crate::man::EVENT_EXAMPLES;
 use crate::page_commands::run_line;
+use crate::recorded::assert_recorded;
 use crate::requirements::require;
 use crate::screen::Key;
 use crate::server::{Response, calls, says, sends};
 use crate::story::{NANOBOT, Story, write};
-use expect_test::expect_file;
 use nanobot::cli::pages::HelpLength;
 use nanobot::cli::topics::{HelpTopic, TOPICS, find_topic};
 use nanobot::sys::input::STDIN_KINDS;
@@ -18,7 +18,7 @@ fn man_pages_match_the_code() {
     let folder = format!("{}/man", env!("CARGO_MANIFEST_DIR"));
     let pages = crate::man::pages();
     for (name, page) in &pages {
-        expect_file![format!("{folder}/{name}")].assert_eq(page);
+        assert_recorded(&format!("man/{name}"), page);
     }
     for file in std::fs::read_dir(&folder).unwrap() {
         let name = file.unwrap().file_name().into_string().unwrap();

@@ -124,6 +124,7 @@ mod push_servers;
 mod readme;
 mod real_servers;
 mod reasoning;
+mod recorded;
 mod repl;
 mod replay;
 mod requirements;

@@ -220,7 +220,7 @@ impl OracleJob {
     }
 }
 
-/// The crontab lines for the script's cron model: `UPDATE_EXPECT=1` updates them; then run the script again.
+/// The crontab lines for the script's cron model: `.ci/renew oracle` writes them anew; then run the script again.
 #[test]
 fn lines_match_those_given_to_the_oracle() {
     let cases: Cases = read_json("cases.json");
@@ -241,7 +241,7 @@ fn lines_match_those_given_to_the_oracle() {
         all.insert(here.clone(), lines.into());
     }
     let text = serde_json::to_string_pretty(&all).unwrap() + "\n";
-    expect_test::expect_file![oracle_dir().join("lines.json")].assert_eq(&text);
+    crate::recorded::assert_recorded("tests/oracle/lines.json", &text);
 }
 
 /// A model of Debian's cron according to cron(8), in local minutes since 1970.

@@ -154,7 +154,9 @@ fn thinking_is_collapsed() {
     assert_status(&mut screen, 130);
     let screen = run_to_success(&story, &["agent", "-m", "x", "-s", "new"]);
     screen.snapshot("progress-thoughts", &screen.styled());
-    let screen = run_to_success(&story, &["agent", "-v", "-m", "x", "-s", "newer"]);
+    // Wide enough that no line of the log wraps: one lists all tools.
+    let mut screen = story.screen(60, 2_000).args(["agent", "-v", "-m", "x", "-s", "newer"]);
+    assert_status(&mut screen, 0);
     let text = screen.styled();
     // Logs and the last line have their own numbers.
     let is_told = |line: &&str| !line.contains(" ms  ") && !line.contains(" request");

@@ -5,9 +5,9 @@
 //! terminal type.
 
 use crate::picture;
+use crate::recorded::{assert_recorded, is_renewing};
 use crate::story::{NANOBOT, Story};
 use crate::wait::{self, DEADLINE};
-use expect_test::expect_file;
 use regex::Regex;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::OpenptFlags;
@@ -335,10 +335,7 @@ impl<'a> Screen<'a> {
         let path = format!("{}/tests/screens/{name}.txt", env!("CARGO_MANIFEST_DIR"));
         let expect = std::fs::read_to_string(path).unwrap_or_default();
         // A new view is taken once it had time to appear.
-        let patience = match std::env::var_os("UPDATE_EXPECT") {
-            Some(_) => RENEWAL_DELAY,
-            None => DEADLINE,
-        };
+        let patience = if is_renewing() { RENEWAL_DELAY } else { DEADLINE };
         let deadline = Instant::now() + patience;
         loop {
             let text = view(self);
@@ -472,8 +469,8 @@ impl<'a> Screen<'a> {
         self.state().emulator.screen().cursor_position()
     }
 
-    /// Compares `text` with `tests/screens/NAME.txt`, and where it has styles, its picture with `NAME.svg`. `UPDATE_EXPECT=1`
-    /// updates both.
+    /// Compares `text` with `tests/screens/NAME.txt`, and where it has styles, its picture with `NAME.svg`. `.ci/renew`
+    /// writes both anew.
     #[track_caller]
     pub(crate) fn snapshot(&self, name: &str, text: &str) {
         compare(name, text);
@@ -633,9 +630,9 @@ fn logical_lines(screen: &vt100::Screen) -> (String, String) {
 #[track_caller]
 pub(crate) fn compare(name: &str, text: &str) {
     let text = format!("{}\n", mask_times(text));
-    expect_file![format!("../screens/{name}.txt")].assert_eq(&text);
+    assert_recorded(&format!("tests/screens/{name}.txt"), &text);
     if text.contains('«') {
-        expect_file![format!("../screens/{name}.svg")].assert_eq(&picture::render(&text));
+        assert_recorded(&format!("tests/screens/{name}.svg"), &picture::render(&text));
     }
 }
 
