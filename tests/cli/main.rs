@@ -115,6 +115,7 @@ mod pipe_command;
 mod pipes;
 mod plain;
 mod policy;
+mod process_defaults;
 mod progress;
 mod prompt_injection;
 mod provenance;

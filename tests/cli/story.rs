@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsStr;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
@@ -33,6 +34,7 @@ impl Story {
     }
 
     fn bare_in(parent: &Path) -> Self {
+        crate::process_defaults::set();
         let temp = tempfile::tempdir_in(parent).expect("a temporary directory");
         std::fs::create_dir(temp.path().join("home")).unwrap();
         std::fs::create_dir(temp.path().join("dir")).unwrap();
@@ -182,8 +184,10 @@ impl Story {
 
     /// Another program in the story's directory and environment, such as a shell that starts ours.
     pub(crate) fn program(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        command.current_dir(self.dir()).env_clear();
+        // A path, not a name: to search a name in a PATH that is set here, the standard library would fork this large process,
+        // where it can otherwise start the program without a copy of our memory.
+        let mut command = Command::new(self.find_program(program));
+        command.arg0(program).current_dir(self.dir()).env_clear();
         command
             .env("HOME", self.home())
             .env("PATH", self.path())
@@ -195,6 +199,15 @@ impl Story {
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+
+    /// The path of a program in the story's PATH; the name itself if it is not there.
+    fn find_program(&self, name: &str) -> PathBuf {
+        let own = self.env.iter().rev().find(|(variable, _)| variable == "PATH");
+        let path = own.map_or_else(|| self.path(), |(_, path)| path.clone());
+        let mut paths = std::env::split_paths(&path).map(|dir| dir.join(name));
+        let found = paths.find(|path| path.is_absolute() && path.is_file());
+        found.filter(|_| !name.contains('/')).unwrap_or_else(|| name.into())
     }
 
     /// The command, started in a directory that is deleted before it runs.

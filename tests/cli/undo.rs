@@ -370,6 +370,7 @@ fn a_running_turn_is_not_undone() {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut lines = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
     assert!(lines.any(|line| line["type"] == "tool_result"));
+    story.server().wait_for_requests(2);
     story.run(["undo"]).status(75).stderr_has("turn 1 is still running");
     child.kill().unwrap();
     child.wait().unwrap();
