@@ -291,11 +291,16 @@ fn a_killed_poll_of_sent_messages_loses_none() {
     if !can_inject() {
         return;
     }
-    for start in SENDING {
-        let kill = |kind: &str| inject_at_calls(|n| kill_poll_at(start, kind, n, 1));
-        let kills = ["write", "fsync", "sendto"].map(kill);
-        assert!(kills.iter().sum::<usize>() > 5, "{kills:?}");
-    }
+    // All at once: a poll waits for what the service may still send.
+    std::thread::scope(|scope| {
+        for start in SENDING {
+            scope.spawn(move || {
+                let kill = |kind: &str| inject_at_calls(|n| kill_poll_at(start, kind, n, 1));
+                let kills = ["write", "fsync", "sendto"].map(kill);
+                assert!(kills.iter().sum::<usize>() > 5, "{kills:?}");
+            });
+        }
+    });
 }
 
 /// Kills the run that has the session first after a message was delivered to its chat, or the run that delivers it: the

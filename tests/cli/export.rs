@@ -601,7 +601,7 @@ fn systemd_timers_elapse_at_the_slots() {
     ];
     // `NANOBOT_FUZZ=5000` tries that many.
     let asked = std::env::var("NANOBOT_FUZZ").ok();
-    let count = asked.and_then(|count| count.parse().ok()).unwrap_or(80);
+    let count = asked.and_then(|count| count.parse().ok()).unwrap_or(24);
     let mut tried = 0;
     while tried < count {
         let (text, name) = (dice.random_expression(), dice.pick(&zones));

@@ -27,10 +27,11 @@ pub(crate) fn can_inject() -> bool {
     found
 }
 
-/// The numbers of the system calls at which faults are injected: every third, and each with `NANOBOT_FAULTS=all`.
+/// The numbers of the system calls at which faults are injected: with `NANOBOT_FAULTS=all` each; otherwise every third of the first
+/// ones, and ever fewer of the later ones, which mostly repeat what the first do.
 pub(crate) fn fault_numbers() -> impl Iterator<Item = usize> {
     let is_whole = std::env::var("NANOBOT_FAULTS").is_ok_and(|faults| faults == "all");
-    (1..).step_by(if is_whole { 1 } else { 3 })
+    std::iter::successors(Some(1), move |n| Some(n + if is_whole { 1 } else { 3.max(n / 4) }))
 }
 
 /// Injects faults until `inject` returns that there was no such call. Returns the number of the last call with a fault.
