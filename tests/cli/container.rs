@@ -2,7 +2,7 @@
 //! system that cannot be written, no capabilities.
 
 use crate::cron::add_job;
-use crate::requirements::{require, skip};
+use crate::requirements::{require, require_root};
 use crate::server::{calls, says};
 use crate::story::{NANOBOT, Story, write};
 use serde_json::{Value, json};
@@ -42,11 +42,10 @@ struct ContainerStory {
 impl ContainerStory {
     /// `None`, with a skip notice, where it cannot run.
     fn new() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() {
-            skip("only root can run a program as another user");
-            return None;
-        }
-        if !require("unshare") || !require("setpriv") {
+        if !require_root("only root can run a program as another user")
+            || !require("unshare")
+            || !require("setpriv")
+        {
             return None;
         }
         let story = Story::new().set("memory", json!({ "consolidate": "manual" }));

@@ -3,7 +3,7 @@
 
 use crate::chat_services::chat_services;
 use crate::cron::{job_dir, jobs};
-use crate::requirements::{require, skip};
+use crate::requirements::{require, require_root, skip};
 use crate::server::{Request, Responder, fails, says};
 use crate::story::{NANOBOT, RunResult, Story, TIME};
 use crate::wait::until;
@@ -26,7 +26,7 @@ impl CronNamespace {
     /// Creates the namespace for `story` and runs `setup_script` in it. `None`, with a skip notice, where namespaces are
     /// unavailable.
     fn start(story: &Story, setup_script: &str) -> Option<Self> {
-        if !require("cron") || !require("crontab") {
+        if !require_root("only root can mount") || !require("cron") || !require("crontab") {
             return None;
         }
         let dir = story.home().join("../place");

@@ -1,6 +1,6 @@
 //! Every exit status, produced by its cause, with the cause's name in the result.
 
-use crate::requirements::skip;
+use crate::requirements::require_root;
 use crate::server::{Responder, calls, fails, says};
 use crate::story::{NANOBOT, Story};
 use crate::wait::until_exists;
@@ -144,8 +144,7 @@ fn the_limit_of_file_sizes_is_an_error_with_a_message() {
 /// Other users' processes do not count, so the run needs a user of its own.
 #[test]
 fn a_limit_of_processes_is_named() {
-    if !rustix::process::geteuid().is_root() {
-        skip("only root can run a program as another user");
+    if !require_root("only root can run a program as another user") {
         return;
     }
     let story = Story::new();

@@ -21,6 +21,16 @@ pub(crate) fn require(program: &str) -> bool {
     has
 }
 
+/// True if the tests run as root. Otherwise the test is skipped in CI too, and `.ci/run` says once that such tests are.
+#[track_caller]
+pub(crate) fn require_root(reason: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        report_skipped(reason);
+    }
+    is_root
+}
+
 /// Reports that a test, or a part of one, is skipped.
 ///
 /// # Panics
@@ -29,6 +39,10 @@ pub(crate) fn require(program: &str) -> bool {
 pub(crate) fn skip(reason: &str) {
     let is_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
     assert!(!is_ci, "{reason}; in CI every test has to run");
+    report_skipped(reason);
+}
+
+fn report_skipped(reason: &str) {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or_default();
     // Not with `eprintln!`, whose output is only shown if the test fails.

@@ -1,6 +1,6 @@
 //! Homes that are not the user's alone: shared with a group, left by another user, or not writable at all.
 
-use crate::requirements::skip;
+use crate::requirements::require_root;
 use crate::server::says;
 use crate::story::{RunResult, Story, write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -52,13 +52,13 @@ fn files_of_a_shared_workspace_follow_the_umask() {
 
 #[test]
 fn files_of_another_user_are_named_with_their_owner() {
+    if !require_root("only root can give files away") {
+        return;
+    }
     let story = Story::new().script([says("x")]);
     story.run(["agent", "-m", "x", "-s", "work"]).stdout("x\n");
     let session = story.workspace().join("sessions/work.jsonl");
-    if chown(&session, Some(OTHER_USER_ID), None).is_err() {
-        skip("only root can give files away");
-        return;
-    }
+    chown(&session, Some(OTHER_USER_ID), None).unwrap();
     let ran = story.run(["status", "--check", "--offline"]);
     ran.code();
     ran.error_text();
