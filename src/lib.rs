@@ -144,82 +144,46 @@
 #[cfg(all(test, not(feature = "test-hooks")))]
 compile_error!("the tests need a feature: cargo test --locked --features test-hooks");
 
-pub mod answer_schema;
-pub mod attach;
-pub mod auth;
-pub mod channel;
 pub mod cli;
 pub mod command;
-pub mod cron;
-pub mod diff;
-pub mod error;
-pub mod event;
-pub mod format;
-#[cfg(test)]
-mod fuzz;
-pub mod guard;
-pub mod history;
-pub mod json_rpc;
-pub mod ledger;
-pub mod line_search;
-pub mod markdown;
-pub mod mcp;
-pub mod memory;
-pub mod message;
+mod name_service;
 pub mod ops;
 pub mod options;
-pub mod patch;
-pub mod policy;
-pub mod prompt;
-pub mod provider;
 pub mod repl;
-pub mod report;
-pub mod session;
-pub mod settings;
-pub mod shell_quote;
-pub mod skill;
-pub mod sys;
-pub mod terminal_text;
-pub mod tool;
-pub mod trust;
-pub mod turn;
-pub mod undo;
-pub mod workspace;
 
 use cli::Cli;
 use command::{parse, usage_error};
-use error::Exit;
+use nanobot_base::error::Exit;
+use nanobot_os::env::Env;
+use nanobot_os::panic_report::PanicReporter;
+use nanobot_os::terminal::Terminal;
+use nanobot_sandbox::process::become_helper;
+use nanobot_sandbox::process::isolated_parser::{NamedParser, become_parser};
 use ops::context::{Context, GlobalOptions, report_error};
 use std::ffi::OsString;
-use sys::env::Env;
-use sys::panic_report::PanicReporter;
-use sys::process::isolated_parser::{NamedParser, become_parser};
-use sys::terminal::Terminal;
 
 /// Runs as a helper of ourselves, where the arguments say so: a signer for git, the supervisor of an MCP server or of a command,
 /// the process that makes namespaces for one, the one that hides places from a program, or the proxy of commands. Returns
 /// `None` in an ordinary process. Errors reach the parent by the supervisor's connection, or by its end.
 pub fn run_helper_process() -> Option<Exit> {
-    let is_clean = sys::process::become_signing_client()
-        .or_else(sys::process::become_supervisor)
-        .or_else(sys::process::become_namespace_parent)
-        .or_else(sys::process::become_hiding_program)
-        .or_else(tool::host_proxy::become_proxy)
+    let is_clean = become_helper()
+        .or_else(nanobot_tool::host_proxy::become_proxy)
         .or_else(|| become_parser(PARSERS))?;
     Some(if is_clean { Exit::Answered } else { Exit::Failed })
 }
 
 /// The parsers of untrusted documents.
 const PARSERS: &[NamedParser] = &[
-    NamedParser::new::<attach::OfficeParser>(),
-    NamedParser::new::<attach::ImageParser>(),
-    NamedParser::new::<tool::web::article::PageParser>(),
-    NamedParser::new::<tool::web::engine::ResultPageParser>(),
-    NamedParser::new::<channel::email::inbound::MailParser>(),
+    NamedParser::new::<nanobot_tool::attach::OfficeParser>(),
+    NamedParser::new::<nanobot_tool::attach::ImageParser>(),
+    NamedParser::new::<nanobot_tool::web::article::PageParser>(),
+    NamedParser::new::<nanobot_tool::web::engine::ResultPageParser>(),
+    NamedParser::new::<nanobot_channel::email::inbound::MailParser>(),
 ];
 
 /// Parse, resolve, dispatch, report. Returns the status to exit with.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
+    name_service::configure();
     let env = Env::from_process();
     let dumb = env.get("TERM") == Some("dumb");
     let arguments = parse::expand_shortcut(arguments.into_iter().collect());
@@ -240,7 +204,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let started = if cli.shared.quiet {
         Ok(())
     } else {
-        sys::log::start(terminal, is_verbose && terminal.stderr_is_tty, env.get(sys::env::LOG))
+        nanobot_os::log::start(
+            terminal,
+            is_verbose && terminal.stderr_is_tty,
+            env.get(nanobot_os::env::LOG),
+        )
     };
     match started.and_then(|()| dispatch(cli, env, terminal)) {
         Ok(exit) => exit,
@@ -253,7 +221,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     if let cli::CliCommand::Completions(arguments) = &cli.command {
         return command::completions::run(env, terminal, arguments);
     }
-    if env.get(sys::env::INSIDE_SANDBOX).is_some() {
+    if env.get(nanobot_os::env::INSIDE_SANDBOX).is_some() {
         return command::sandboxed::run(&cli.command, terminal);
     }
     let options = GlobalOptions {
@@ -263,7 +231,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     };
     let ctx = Context::new(options, env, terminal)?;
     ctx.set_theme_source();
-    sys::panic_report::configure(PanicReporter {
+    nanobot_os::panic_report::configure(PanicReporter {
         folder: ctx.paths.panic_reports(),
         clock: ctx.clock.clone(),
         command: parse::describe_command_line,

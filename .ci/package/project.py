@@ -13,7 +13,9 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-MANIFEST = tomllib.loads((ROOT / "Cargo.toml").read_text())["package"]
+DOCUMENT = tomllib.loads((ROOT / "Cargo.toml").read_text())
+# Keys that all crates share stand in the table of the workspace.
+MANIFEST = DOCUMENT["package"] | DOCUMENT["workspace"]["package"]
 NAME = "nanobot"
 VERSION = MANIFEST["version"]
 SUMMARY = MANIFEST["description"]

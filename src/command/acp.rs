@@ -1,11 +1,11 @@
 //! `nanobot acp`: reads the flags that apply to every turn.
 
 use crate::cli::acp::AcpArgs;
-use crate::error::Exit;
 use crate::ops::acp;
 use crate::ops::context::Context;
 use crate::options::turn::{OutputOptions, TurnOptions};
 use anyhow::Result;
+use nanobot_base::error::Exit;
 
 /// Runs `nanobot acp`.
 pub fn run(ctx: &Context, arguments: &AcpArgs) -> Result<Exit> {

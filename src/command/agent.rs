@@ -2,15 +2,15 @@
 
 use super::repl;
 use crate::cli::agent::AgentArgs as Arguments;
-use crate::error::Exit;
 use crate::ops::agent_turn;
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::unseen_answers;
 use crate::ops::worktree::Worktree;
 use crate::options::turn::{OutputFormat, TurnOptions};
-use crate::report::ReportFormat;
-use crate::sys::terminal::Terminal;
 use anyhow::Result;
+use nanobot_agent::report::ReportFormat;
+use nanobot_base::error::Exit;
+use nanobot_os::terminal::Terminal;
 
 /// Runs `nanobot agent`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {

@@ -3,14 +3,14 @@
 mod edit;
 
 use crate::cli::config::ConfigCommand as Arguments;
-use crate::error::Exit;
 use crate::ops::config_keys::{self, ConfigValue};
 use crate::ops::context::Context;
 use crate::ops::usable_config;
-use crate::report::json::SCHEMA;
-use crate::settings::check::ConfigSeverity;
-use crate::settings::schema;
 use anyhow::Result;
+use nanobot_agent::report::json::SCHEMA;
+use nanobot_base::error::Exit;
+use nanobot_config::settings::check::ConfigSeverity;
+use nanobot_config::settings::schema;
 use serde_json::{Value, json};
 
 /// Runs `nanobot config`.

@@ -3,14 +3,14 @@
 use super::cron::logs;
 use super::cron::saved_job::print_saved;
 use crate::cli::heartbeat::{HeartbeatArgs, HeartbeatCommand, HeartbeatEnableArgs};
-use crate::cron::job::HEARTBEAT_ID;
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::job_runs::trigger;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::heartbeat_job;
 use crate::options::job::{JobSettings, ScheduleFlags};
 use anyhow::Result;
+use nanobot_base::error::Exit;
+use nanobot_cron::job::HEARTBEAT_ID;
 
 /// Runs `nanobot heartbeat`.
 pub fn run(ctx: &Context, arguments: &HeartbeatArgs) -> Result<Exit> {

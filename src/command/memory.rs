@@ -1,9 +1,6 @@
 //! `nanobot memory`: prints the memory and its history, and changes it.
 
 use crate::cli::memory::{ConsolidateArgs, MemoryCommand as Arguments};
-use crate::diff::Diff;
-use crate::error::{Exit, fail, fail_with_hint};
-use crate::memory::{Memory, UpdateResult, Version, VersionCause};
 use crate::ops::consolidation::consolidator::{
     ConsolidatedChunk, ConsolidationCost, Consolidator, MAX_TRIES,
 };
@@ -12,14 +9,18 @@ use crate::ops::consolidation::memory_edit::{self, LOCK_TIMEOUT, UndoResult, ver
 use crate::ops::consolidation::run::{ConsolidationProgress, ConsolidationRun, DueSession};
 use crate::ops::context::Context;
 use crate::options::turn::TurnOptions;
-use crate::report::columns::{Column, Side, format_table};
-use crate::report::{Bar, ProgressLevel};
-use crate::session;
-use crate::sys::durable_file::{self, format_size};
-use crate::sys::editor::external_editor;
-use crate::sys::terminal::sanitize;
-use crate::sys::{process, signal};
+use crate::repl::editor::external_editor;
 use anyhow::{Context as _, Result};
+use nanobot_agent::report::columns::{Column, Side, format_table};
+use nanobot_agent::report::{Bar, ProgressLevel};
+use nanobot_base::diff::Diff;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::durable_file::{self, format_size};
+use nanobot_os::signal;
+use nanobot_os::terminal::sanitize;
+use nanobot_sandbox::process;
+use nanobot_store::memory::{Memory, UpdateResult, Version, VersionCause};
+use nanobot_store::session;
 use regex::Regex;
 use serde_json::json;
 use std::io::ErrorKind;
@@ -168,7 +169,7 @@ fn describe_chunk(chunk: &ConsolidatedChunk, spent: &ConsolidationCost) -> Strin
 fn describe_cost(spent: &ConsolidationCost) -> String {
     let tokens = spent.usage.input + spent.usage.output;
     match spent.cost_usd {
-        Some(usd) => format!("{tokens} tokens, ${}", crate::ledger::round_usd(usd)),
+        Some(usd) => format!("{tokens} tokens, ${}", nanobot_model::ledger::round_usd(usd)),
         None if tokens > 0 => format!("{tokens} tokens, cost unknown"),
         None => format!("{tokens} tokens"),
     }

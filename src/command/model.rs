@@ -2,15 +2,15 @@
 
 use crate::cli::model::ModelCommand as Arguments;
 use crate::command::name_pattern::NamePattern;
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::model_catalog::{
     self, Fact, ListedModels, ModelDetails, ModelFallback, PriceTier, price_tiers,
 };
-use crate::provider::registry::model_info::{self, ModelInfo, TokenPrice};
-use crate::report::columns::{Column, Side, format_table};
-use crate::sys::terminal::sanitize;
 use anyhow::Result;
+use nanobot_agent::report::columns::{Column, Side, format_table};
+use nanobot_base::error::Exit;
+use nanobot_model::provider::registry::model_info::{self, ModelInfo, TokenPrice};
+use nanobot_os::terminal::sanitize;
 use serde_json::{Value, json};
 
 /// Runs `nanobot model`.

@@ -1,6 +1,6 @@
 //! Selects by name, in every list: a pattern with `*` and `?` matches the whole name, another one a part of it. Pure.
 
-use crate::sys::terminal::sanitize;
+use nanobot_os::terminal::sanitize;
 
 /// The names that match a pattern; all if there is none.
 #[derive(Clone, Copy, Debug)]

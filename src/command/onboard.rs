@@ -2,20 +2,20 @@
 //! answers questions ([`wizard`]); a script uses flags.
 
 use crate::cli::onboard::{DirectoryArg, OnboardArgs as Arguments};
-use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::onboarding::{
     ConfigEdit, ProviderSection, allow_servers_edit, apply, directory_edit,
 };
-use crate::settings::expand::is_variable_name;
-use crate::settings::{Config, FlagOverrides, Settings};
-use crate::sys::input::read_stdin_value;
-use crate::sys::signal;
-use crate::sys::terminal::Terminal;
-use crate::sys::terminal::wrap_words;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_config::settings::expand::is_variable_name;
+use nanobot_config::settings::{Config, FlagOverrides, Settings};
+use nanobot_os::input::read_stdin_value;
+use nanobot_os::signal;
+use nanobot_os::terminal::Terminal;
+use nanobot_os::terminal::wrap_words;
 use wizard::WizardAnswers;
 
 mod known_providers;
@@ -109,7 +109,7 @@ fn report_readiness(
         // A config without a key is a valid start.
         Err(error) => {
             print(&format!("still missing: {error:#}"));
-            if let Some(hint) = crate::error::hint_for(&error) {
+            if let Some(hint) = nanobot_base::error::hint_for(&error) {
                 print(&format!("  try: {hint}"));
             }
             return Ok(Exit::Answered);

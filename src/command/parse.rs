@@ -6,13 +6,13 @@ use crate::cli::cron::{CronCommand, CronRunArgs};
 use crate::cli::grammar::SHORTCUTS;
 use crate::cli::topics::find_topic;
 use crate::cli::{Cli, CliCommand, GlobalArgs};
-use crate::cron::job_store;
-use crate::message::user_text::UserText;
 use crate::options::grants::SandboxMode;
 use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, SessionChoice};
-use crate::sys::home::expand_argument;
-use crate::sys::terminal::Terminal;
 use clap::{FromArgMatches, ValueEnum};
+use nanobot_base::message::user_text::UserText;
+use nanobot_cron::job_store;
+use nanobot_os::home::expand_argument;
+use nanobot_os::terminal::Terminal;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -413,7 +413,7 @@ mod tests {
             "cron list",
         ];
         let mut everyday = 0;
-        crate::fuzz::check(&[b"0123456789"], |_, random| {
+        nanobot_base::fuzz::check(&[b"0123456789"], |_, random| {
             let mut words = vec!["nanobot"];
             for index in 0..random.below(7) {
                 let part = match (index, random.below(2)) {

@@ -1,11 +1,11 @@
 //! `nanobot pipe`: reads the flags that apply to every message.
 
 use crate::cli::pipe::PipeArgs as Arguments;
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::pipe::{self, PipeOptions};
 use crate::options::turn::{DEFAULT_LOCK_TIMEOUT, OutputOptions, SessionChoice, TurnOptions};
 use anyhow::Result;
+use nanobot_base::error::Exit;
 
 /// Runs `nanobot pipe`.
 pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {

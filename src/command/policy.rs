@@ -1,13 +1,13 @@
 //! `nanobot policy`: shows a run's permissions and their origin, and tests that they are enforced.
 
 use crate::cli::policy::{ExplainArgs, PolicyCommand as Command};
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::policy_explanation::{self, ExplainedCall};
 use crate::ops::sandbox_test::SandboxTest;
 use crate::options::grants::Grants;
-use crate::policy::PolicyDecision;
 use anyhow::Result;
+use nanobot_base::error::Exit;
+use nanobot_config::policy::PolicyDecision;
 use serde_json::{Value, json};
 
 /// Runs `nanobot policy`.

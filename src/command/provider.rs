@@ -2,22 +2,22 @@
 
 use crate::cli::provider::ProviderCommand as Arguments;
 use crate::command::name_pattern::NamePattern;
-use crate::error::{Exit, fail_with_hint, hint_for};
 use crate::ops::context::Context;
 use crate::ops::model;
-use crate::provider::login::{self, DevicePrompt, LoginEndpoints, Vendor};
-use crate::provider::registry::{
-    self, PROVIDERS, ProviderConfig, ProviderKind, ProviderStatus, normalize_name,
-};
-use crate::report::columns::{Column, Side, format_table, hanging_indent};
-use crate::settings::Settings;
-use crate::settings::keys::nearest;
-use crate::sys::http::{Http, HttpTimeouts};
-use crate::sys::terminal::{StdoutWriter, sanitize};
-use crate::sys::web_url;
 use anyhow::Result;
 use console::Style;
 use jiff::Timestamp;
+use nanobot_agent::report::columns::{Column, Side, format_table, hanging_indent};
+use nanobot_base::error::{Exit, fail_with_hint, hint_for};
+use nanobot_config::settings::Settings;
+use nanobot_config::settings::keys::nearest;
+use nanobot_model::provider::login::{self, DevicePrompt, LoginEndpoints, Vendor};
+use nanobot_model::provider::registry::{
+    self, PROVIDERS, ProviderConfig, ProviderKind, ProviderStatus, normalize_name,
+};
+use nanobot_net::http::{Http, HttpTimeouts};
+use nanobot_net::web_url;
+use nanobot_os::terminal::{StdoutWriter, sanitize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -232,7 +232,7 @@ fn log_out(ctx: &Context, vendor: Vendor) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use crate::sys::web_url;
+    use nanobot_net::web_url;
 
     #[test]
     fn an_address_keeps_its_secrets() {

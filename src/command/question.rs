@@ -1,9 +1,9 @@
 //! Questions to the user.
 
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
-use crate::sys::terminal::{Terminal, sanitize, wrap_words};
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_os::terminal::{Terminal, sanitize, wrap_words};
 
 /// The error for the end of input: the user left.
 #[derive(Debug, thiserror::Error)]

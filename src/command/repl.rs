@@ -2,7 +2,6 @@
 
 use super::{mcp, memory, model, onboard, session, skill, status, tool, trust, undo, usage};
 use crate::cli::{self, Cli};
-use crate::error::{Exit, fail};
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
 use crate::ops::jobs::unseen_answers;
@@ -11,10 +10,11 @@ use crate::options::turn::{
     DEFAULT_LOCK_TIMEOUT, OutputOptions, RecordingOptions, SessionChoice, TurnLimits, TurnOptions,
 };
 use crate::repl::{self, program_commands::ProgramCommands};
-use crate::sys::terminal::Terminal;
-use crate::tool::ask_user::AskUser;
 use anyhow::Result;
 use clap::Parser;
+use nanobot_base::error::{Exit, fail};
+use nanobot_os::terminal::Terminal;
+use nanobot_tool::ask_user::AskUser;
 
 /// Runs `nanobot repl`.
 pub fn run(ctx: &Context, arguments: &cli::repl::ReplArgs) -> Result<Exit> {

@@ -2,13 +2,13 @@
 
 use super::agent;
 use crate::cli::run::RunArgs;
-use crate::error::{Exit, fail_with_hint};
-use crate::message::Origin;
-use crate::message::user_text::{OthersContent, UserText};
 use crate::ops::context::{Context, report_error};
 use crate::ops::prompt_program::PromptProgram;
 use crate::options::turn::TurnOptions;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::message::Origin;
+use nanobot_base::message::user_text::{OthersContent, UserText};
 
 /// Runs `nanobot run`.
 pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {

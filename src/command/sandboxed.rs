@@ -3,11 +3,11 @@
 use super::skill;
 use crate::cli::CliCommand;
 use crate::cli::cron::{CronAddArgs, CronCommand};
-use crate::cron::schedule::parse_period;
-use crate::error::{Exit, fail_with_hint};
 use crate::options::job::ScheduleFlags;
-use crate::sys::terminal::Terminal;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_cron::schedule::parse_period;
+use nanobot_os::terminal::Terminal;
 use serde_json::{Value, json};
 
 /// The arguments of the tool `cron` that do what `command` does, as far as the tool can.

@@ -1,7 +1,7 @@
 //! The cost of a period beside its budget.
 
-use crate::ledger::CostSum;
-use crate::report::meter::{draw_meter, format_percent};
+use nanobot_agent::report::meter::{draw_meter, format_percent};
+use nanobot_model::ledger::CostSum;
 
 /// Columns of the meter.
 pub(super) const METER_COLUMNS: usize = 10;
@@ -25,7 +25,7 @@ pub(super) fn format_spending(cost: &CostSum, limit: Option<f64>, has_meter: boo
 #[cfg(test)]
 mod tests {
     use super::format_spending;
-    use crate::ledger::CostSum;
+    use nanobot_model::ledger::CostSum;
 
     #[test]
     fn a_budget_is_shown_beside_its_meter() {

@@ -3,23 +3,23 @@
 mod program;
 
 use crate::cli::policy::ToolCommand as Command;
-use crate::error::{Exit, Stop, fail, fail_with_hint};
-use crate::event::ToolOutcome;
-use crate::message::{MessagePart, ToolCall, ToolSpec};
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::subagents::pool;
 use crate::ops::turn_setup::programs;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::options::grants::Grants;
-use crate::report::columns::hanging_indent;
-use crate::settings::keys::nearest;
-use crate::shell_quote::quote;
-use crate::sys::input::{self, StdinMode};
-use crate::sys::signal;
-use crate::sys::terminal::{sanitize, wrap_words};
-use crate::tool::cron::JobScheduler;
 use anyhow::{Context as _, Result};
+use nanobot_agent::report::columns::hanging_indent;
+use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
+use nanobot_base::event::ToolOutcome;
+use nanobot_base::message::{MessagePart, ToolCall, ToolSpec};
+use nanobot_base::shell_quote::quote;
+use nanobot_config::settings::keys::nearest;
+use nanobot_os::input::{self, StdinMode};
+use nanobot_os::signal;
+use nanobot_os::terminal::{sanitize, wrap_words};
+use nanobot_tool::cron::JobScheduler;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! `nanobot help TOPIC`: prints a topic.
 
 use crate::cli::topics::HelpTopic;
-use crate::error::Exit;
-use crate::report::print_markdown;
-use crate::sys::terminal::Terminal;
 use anyhow::Result;
+use nanobot_agent::report::print_markdown;
+use nanobot_base::error::Exit;
+use nanobot_os::terminal::Terminal;
 
 /// Runs `nanobot help TOPIC`.
 pub fn run(terminal: Terminal, topic: &HelpTopic) -> Result<Exit> {

@@ -2,9 +2,9 @@
 
 use crate::cli::Cli;
 use crate::cli::pages::{self, HelpLength};
-use crate::error::Exit;
 use crate::repl::commands;
 use clap::CommandFactory;
+use nanobot_base::error::Exit;
 use std::fmt::Write;
 
 /// The command tree without the texts of help. Parsing and completions use it.

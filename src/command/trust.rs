@@ -1,13 +1,13 @@
 //! `nanobot trust`: manages the directories whose files may instruct the agent.
 
 use crate::cli::policy::TrustArgs as Arguments;
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::{prompt_program, repository};
-use crate::sys::input;
-use crate::sys::repository::GitPointer;
-use crate::trust::{self, TrustChange, TrustList};
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::input;
+use nanobot_os::repository::GitPointer;
+use nanobot_store::trust::{self, TrustChange, TrustList};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 

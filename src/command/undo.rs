@@ -1,14 +1,14 @@
 //! `nanobot undo`: reverts the changes that a turn made with its file tools, and redoes them.
 
 use crate::cli::undo::UndoArgs as Arguments;
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::undo::{self, UndoRequest, display_path};
-use crate::report::columns::{Column, Side, format_table};
-use crate::sys::terminal::sanitize;
-use crate::undo::journal::UndoTurn;
-use crate::undo::restore::{RestoreDirection, RestoreStep};
 use anyhow::Result;
+use nanobot_agent::report::columns::{Column, Side, format_table};
+use nanobot_base::error::Exit;
+use nanobot_os::terminal::sanitize;
+use nanobot_tool::undo::journal::UndoTurn;
+use nanobot_tool::undo::restore::{RestoreDirection, RestoreStep};
 use serde_json::json;
 
 /// Runs `nanobot undo`.

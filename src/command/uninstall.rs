@@ -3,12 +3,12 @@
 use super::completions::script_of;
 use super::question::confirm_at_terminal;
 use crate::cli::uninstall::UninstallArgs as Arguments;
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::uninstall::{Installation, find_installation};
-use crate::sys::shell::UserShell;
-use crate::sys::terminal::sanitize;
 use anyhow::Result;
+use nanobot_base::error::Exit;
+use nanobot_os::shell::UserShell;
+use nanobot_os::terminal::sanitize;
 
 /// Runs `nanobot uninstall`.
 pub fn run(ctx: &Context, arguments: Arguments) -> Result<Exit> {

@@ -2,11 +2,11 @@
 
 use super::tree::{command_tree, command_tree_with_help};
 use crate::cli::pages::HelpLength;
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::report_error;
-use crate::shell_quote::quote;
-use crate::sys::terminal::Terminal;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::shell_quote::quote;
+use nanobot_os::terminal::Terminal;
 use std::ffi::OsString;
 
 /// Prints help and version to standard output with status 0, or an error to standard error with status 2.

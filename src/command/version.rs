@@ -1,11 +1,11 @@
 //! `nanobot --version`, and with `--verbose` what a bug report needs to know about the build and the system.
 
 use super::parse::VersionDetail;
-use crate::error::Exit;
 use crate::ops::context::report_error;
-use crate::sys::process;
-use crate::sys::sandbox::{NetworkAccess, SandboxSpec, check_available};
-use crate::sys::terminal::Terminal;
+use nanobot_base::error::Exit;
+use nanobot_os::terminal::Terminal;
+use nanobot_sandbox::process;
+use nanobot_sandbox::{NetworkAccess, SandboxSpec, check_available};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 

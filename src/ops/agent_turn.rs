@@ -3,29 +3,30 @@
 //! Commands, jobs, channels and the REPL call the four `run…` functions. Every failure inside a turn ends in a [`TurnOutcome`];
 //! a panic ends the process.
 
-use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint, hint_for};
-use crate::event::{Event, StopReason};
-use crate::ledger::CallPurpose;
-use crate::message::user_text::UserText;
-use crate::message::{MessagePart, UserMessage};
 use crate::ops::context::{Context, report_error};
 use crate::ops::default_session::default_session_key;
 use crate::ops::permissions;
 use crate::ops::{connection_test, model};
 use crate::options::turn::{OutputOptions, TurnLimits, TurnOptions};
-use crate::provider::ProviderError;
-use crate::provider::registry::SelectedProvider;
-use crate::report::short_text::count_noun;
-use crate::report::{EventObserver, ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
-use crate::sys;
-use crate::sys::durable_file;
-use crate::sys::panic_report;
-use crate::sys::secret::random_hex;
-use crate::sys::signal;
-use crate::sys::terminal::Terminal;
-use crate::turn::ending::{DECLINED, Ending, exit_status};
 use after_turn::PostTurnWork;
 use anyhow::{Context as _, Result};
+use nanobot_agent::report::short_text::count_noun;
+use nanobot_agent::report::{
+    EventObserver, ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json,
+};
+use nanobot_agent::turn::ending::{DECLINED, Ending, exit_status};
+use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint, hint_for};
+use nanobot_base::event::{Event, StopReason};
+use nanobot_base::message::user_text::UserText;
+use nanobot_base::message::{MessagePart, UserMessage};
+use nanobot_model::ledger::CallPurpose;
+use nanobot_model::provider::ProviderError;
+use nanobot_model::provider::registry::SelectedProvider;
+use nanobot_os::durable_file;
+use nanobot_os::panic_report;
+use nanobot_os::secret::random_hex;
+use nanobot_os::signal;
+use nanobot_os::terminal::Terminal;
 use origin::{ChatTurn, InteractiveContext, JobTurn, TurnOrigin};
 use request::{ChatCommand, TurnRequest};
 use std::time::{Duration, Instant};
@@ -248,7 +249,7 @@ fn new_report(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Repor
         report.disable_markdown();
     }
     // The file of the config follows when the config is read; this one also gets a failure to read it.
-    if let Some(path) = sys::log::event_file(&ctx.env) {
+    if let Some(path) = nanobot_os::log::event_file(&ctx.env) {
         report.log_to(&path);
     }
     report
@@ -449,13 +450,13 @@ fn with_next_step(error: anyhow::Error, command: &str, is_left_out: bool) -> any
 /// Panics if a test requests it.
 fn panic_if_requested(ctx: &Context) {
     assert!(
-        sys::test_hooks::PANIC.get(&ctx.env).is_none(),
+        nanobot_os::test_hooks::PANIC.get(&ctx.env).is_none(),
         "requested by {}",
-        sys::test_hooks::PANIC
+        nanobot_os::test_hooks::PANIC
     );
 }
 
-fn log_session(session: &crate::session::Session) {
+fn log_session(session: &nanobot_store::session::Session) {
     let (total, sent) = (session.history_window().count, session.messages().len());
     let lock = if session.is_stored() { ", locked for this turn" } else { "; nothing is stored" };
     log::info!(target: "session", "`{}`: {total} messages, {sent} of them sent{lock}", session.key());
@@ -518,7 +519,10 @@ const HELP_TEXT: &str = "/new      start a new conversation\n/stop     end the r
 /// Prints a built-in text as the answer.
 fn print_canned_reply(text: &str, report: &mut Reporter) -> Result<Ending> {
     report.disable_markdown();
-    let reply = crate::message::Reply { text: text.into(), ..crate::message::Reply::default() };
+    let reply = nanobot_base::message::Reply {
+        text: text.into(),
+        ..nanobot_base::message::Reply::default()
+    };
     report.emit(Event::Assistant { reply: &reply, is_final: true })?;
     Ok(Ending { text: reply.text, ..Ending::default() })
 }

@@ -1,7 +1,7 @@
 //! The wording of a request for approval. Pure.
 
-use crate::shell_quote::unquote;
-use crate::tool::ApprovalRequest;
+use nanobot_base::shell_quote::unquote;
+use nanobot_tool::ApprovalRequest;
 
 /// The name under which a request of an MCP server for a reply of the model needs approval; no tool has it.
 pub(crate) const SAMPLING: &str = "sampling";
@@ -121,9 +121,9 @@ pub(crate) fn permission(case: &ApprovalRequest<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::{headline, permission, reason};
-    use crate::policy::Refusal;
-    use crate::policy::file_scope::FileScope;
-    use crate::tool::ApprovalRequest;
+    use nanobot_config::policy::Refusal;
+    use nanobot_config::policy::file_scope::FileScope;
+    use nanobot_tool::ApprovalRequest;
     use serde_json::{Value, json};
 
     #[test]

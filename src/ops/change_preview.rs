@@ -1,9 +1,9 @@
 //! The change of a file by a call that waits for approval, as the user is shown it.
 
-use crate::sys::durable_file;
-use crate::tool::files::text_file::TextFile;
-use crate::tool::masked_text::restore_keys;
-use crate::tool::{ApprovalRequest, edit_file};
+use nanobot_os::durable_file;
+use nanobot_tool::files::text_file::TextFile;
+use nanobot_tool::masked_text::restore_keys;
+use nanobot_tool::{ApprovalRequest, edit_file};
 use std::borrow::Cow;
 
 /// The largest file whose change is shown, in bytes.

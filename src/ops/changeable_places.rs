@@ -1,12 +1,12 @@
 //! The places that a run may change. Programs of the user's that run beside it, outside of the sandbox, do not see them: they
 //! could execute what the run wrote, however their commands, their config or `PATH` name that.
 
-use crate::mcp::client::ChangeablePaths;
 use crate::ops::context::Context;
-use crate::policy::file_scope::FileScope;
-use crate::policy::{Policy, Sandbox};
-use crate::settings::Settings;
-use crate::sys::sandbox::HiddenPlaces;
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::policy::{Policy, Sandbox};
+use nanobot_config::settings::Settings;
+use nanobot_mcp::client::ChangeablePaths;
+use nanobot_sandbox::HiddenPlaces;
 use std::path::PathBuf;
 
 /// The places that a run under `policy` may change, but for its private directories. `None` if it may change everything.

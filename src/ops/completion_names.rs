@@ -1,26 +1,26 @@
 //! The names that completion offers: sessions, jobs, models, keys of the config. They are read only from files: completion
 //! sends no request and changes nothing. A name that cannot be read is left out.
 
-use crate::mcp::cache::{CachedResult, McpCache};
-use crate::mcp::protocol::{ServerFeatures, ToolInfo};
-use crate::mcp::{sanitize, tool_name};
 use crate::ops::context::Context;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::profiles;
 use crate::ops::skills;
-use crate::policy::profile;
-use crate::policy::tool_names::TOOLS;
-use crate::provider::login::Vendor;
-use crate::provider::registry::{PROVIDERS, model_info::MODELS};
-use crate::session;
-use crate::settings::config_file;
-use crate::settings::key_node::KeyNode;
-use crate::settings::key_spelling::format_path;
-use crate::settings::key_type::KeyType as Value;
-use crate::settings::keys::{KEYS, KeySupport};
-use crate::settings::servers::McpServer;
-use crate::settings::{Config, FlagOverrides, Settings};
-use crate::sys::clock;
+use nanobot_config::policy::profile;
+use nanobot_config::policy::tool_names::TOOLS;
+use nanobot_config::settings::config_file;
+use nanobot_config::settings::key_node::KeyNode;
+use nanobot_config::settings::key_spelling::format_path;
+use nanobot_config::settings::key_type::KeyType as Value;
+use nanobot_config::settings::keys::{KEYS, KeySupport};
+use nanobot_config::settings::servers::McpServer;
+use nanobot_config::settings::{Config, FlagOverrides, Settings};
+use nanobot_mcp::cache::{CachedResult, McpCache};
+use nanobot_mcp::protocol::{ServerFeatures, ToolInfo};
+use nanobot_mcp::{sanitize, tool_name};
+use nanobot_model::provider::login::Vendor;
+use nanobot_model::provider::registry::{PROVIDERS, model_info::MODELS};
+use nanobot_os::clock;
+use nanobot_store::session;
 use std::path::Path;
 
 /// A name, with a description, which may be empty.

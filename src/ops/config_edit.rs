@@ -1,15 +1,15 @@
 //! Text of a config file that a person has edited: checks it, puts it in place of the file, and moves the keys that belong to
 //! the other file.
 
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::usable_config;
-use crate::settings::Config;
-use crate::settings::config_file::{ConfigFile, KeyPath, get_in};
-use crate::settings::key_spelling::format_path;
-use crate::settings::own_keys::own_file;
-use crate::sys::durable_file;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_config::settings::Config;
+use nanobot_config::settings::config_file::{ConfigFile, KeyPath, get_in};
+use nanobot_config::settings::key_spelling::format_path;
+use nanobot_config::settings::own_keys::own_file;
+use nanobot_os::durable_file;
 use std::path::Path;
 
 /// Checks that a run can use the edited text of the file at `path`, as far as it could use the original.

@@ -1,21 +1,21 @@
 //! The keys of the config as people type them: their values and where these come from, and changes of them.
 
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::usable_config;
-use crate::provider::registry::{PROVIDERS, find_provider};
-use crate::settings::expand::has_reference;
-use crate::settings::key_node::KeyNode;
-use crate::settings::key_spelling::{camel_case, format_path, join_names, parse_path};
-use crate::settings::key_type::KeyType;
-use crate::settings::keys::{ConfigKey, KEYS, KeySupport, nearest};
-use crate::settings::layers::UnknownKey;
-use crate::settings::secrets::{is_secret, secret_arguments};
-use crate::settings::{Config, LayeredConfig, config_file, validation};
-use crate::shell_quote::quote;
-use crate::sys::input::read_stdin_value;
-use crate::sys::secret;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::shell_quote::quote;
+use nanobot_config::settings::expand::has_reference;
+use nanobot_config::settings::key_node::KeyNode;
+use nanobot_config::settings::key_spelling::{camel_case, format_path, join_names, parse_path};
+use nanobot_config::settings::key_type::KeyType;
+use nanobot_config::settings::keys::{ConfigKey, KEYS, KeySupport, nearest};
+use nanobot_config::settings::layers::UnknownKey;
+use nanobot_config::settings::secrets::{is_secret, secret_arguments};
+use nanobot_config::settings::{Config, LayeredConfig, config_file, validation};
+use nanobot_model::provider::registry::{PROVIDERS, find_provider};
+use nanobot_os::input::read_stdin_value;
+use nanobot_os::secret;
 use serde::Serialize;
 use serde_json::Value;
 

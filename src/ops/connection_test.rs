@@ -1,18 +1,20 @@
 //! One small request that tests provider, key and model together. `onboard` and `status --check` send it once, without
 //! retries, because the user is waiting for the result.
 
-use crate::error::{Exit, fail};
-use crate::format::format_dollars;
-use crate::ledger::CallPurpose;
-use crate::message::{Message, MessagePart, Usage, UserMessage};
 use crate::ops::context::Context;
 use crate::ops::jobs::time_format::to_one_line;
 use crate::ops::model::{self, Endpoint};
-use crate::provider::{FailureKind, Provider, ProviderError, Request, Sampling, ToolChoice};
-use crate::settings::{ProviderTimeouts, Settings};
-use crate::sys::terminal::sanitize;
 use anyhow::Result;
 use jiff::SignedDuration;
+use nanobot_base::error::{Exit, fail};
+use nanobot_base::format::format_dollars;
+use nanobot_base::message::{Message, MessagePart, Usage, UserMessage};
+use nanobot_config::settings::{ProviderTimeouts, Settings};
+use nanobot_model::ledger::CallPurpose;
+use nanobot_model::provider::{
+    FailureKind, Provider, ProviderError, Request, Sampling, ToolChoice,
+};
+use nanobot_os::terminal::sanitize;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,18 +1,18 @@
 //! State that exists once per process: environment, paths, clock, terminal, the global options, and connections that
 //! outlive a turn.
 
-use crate::error::{Exit, Stop, exit_for, fail_with_hint, hint_for};
-use crate::mcp::shared_catalog::SharedCatalog;
-use crate::session::{self, MessageWindow, SessionStore};
-use crate::settings::terminal::TerminalSettings;
-use crate::settings::{Config, ConsolidationMode, FlagOverrides, SessionSync, Settings};
-use crate::sys::clock::Clock;
-use crate::sys::env::Env;
-use crate::sys::http::ConnectionPool;
-use crate::sys::paths::Paths;
-use crate::sys::sync::IgnorePoison;
-use crate::sys::terminal::{Terminal, theme};
 use anyhow::Result;
+use nanobot_base::error::{Exit, Stop, exit_for, fail_with_hint, hint_for};
+use nanobot_config::settings::terminal::TerminalSettings;
+use nanobot_config::settings::{Config, ConsolidationMode, FlagOverrides, SessionSync, Settings};
+use nanobot_mcp::shared_catalog::SharedCatalog;
+use nanobot_net::http::ConnectionPool;
+use nanobot_os::clock::Clock;
+use nanobot_os::env::Env;
+use nanobot_os::paths::Paths;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_os::terminal::{Terminal, theme};
+use nanobot_store::session::{self, MessageWindow, SessionStore};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

@@ -2,11 +2,11 @@
 
 use crate::ops::context::Context;
 use crate::ops::model::{Endpoint, resolve_endpoint, server_file_name};
-use crate::provider::context_window::{WindowReport, ask_server};
-use crate::provider::registry::{ProviderInfo, SelectedProvider};
-use crate::settings::{ModelSettings, Settings};
-use crate::sys::http::{Http, HttpTimeouts};
-use crate::sys::web_url;
+use nanobot_config::settings::{ModelSettings, Settings};
+use nanobot_model::provider::context_window::{WindowReport, ask_server};
+use nanobot_model::provider::registry::{ProviderInfo, SelectedProvider};
+use nanobot_net::http::{Http, HttpTimeouts};
+use nanobot_net::web_url;
 use std::time::Duration;
 
 /// The provider whose address the user gives.

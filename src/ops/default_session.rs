@@ -2,10 +2,10 @@
 
 use super::context::Context;
 use super::permissions::absolute;
-use crate::settings::{DefaultSession, Settings};
-use crate::sys::digest::digest;
-use crate::sys::env;
-use crate::sys::secret::random_hex;
+use nanobot_config::settings::{DefaultSession, Settings};
+use nanobot_os::digest::digest;
+use nanobot_os::env;
+use nanobot_os::secret::random_hex;
 use std::path::Path;
 
 /// Characters of the digest in the key of a directory's session: enough for the directories of one account.

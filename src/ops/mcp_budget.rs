@@ -1,9 +1,9 @@
 //! The budget of the tools of MCP servers: they are part of each request, so a server with long descriptions or many tools
 //! makes every turn dearer. Descriptions are shortened to fit; no tool is left out.
 
-use crate::mcp::sanitize;
-use crate::mcp::tool_list::ToolView;
-use crate::message::token_estimate;
+use nanobot_base::message::token_estimate;
+use nanobot_mcp::sanitize;
+use nanobot_mcp::tool_list::ToolView;
 use serde_json::Value;
 
 /// Lengths to which descriptions are shortened, in characters, one after the other until they fit.

@@ -2,30 +2,30 @@
 //! a request is content from outside: the model gets it without our tools, our prompt and the conversation, and its reply
 //! goes to the server alone.
 
-use crate::attach::{self, AttachOptions, AttachmentOrigin};
-use crate::json_rpc::ErrorObject;
-use crate::mcp::client::sampling::{
-    SampledReply, Sampler, SamplingMessage, SamplingRequest, rejected,
-};
-use crate::mcp::protocol::ContentPart;
-use crate::message::{FinishReason, Message, MessagePart, Reply, Usage, UserMessage};
-use crate::message::{plain_text, token_estimate};
 use crate::ops::approval_text::SAMPLING;
 use crate::ops::context::Context;
 use crate::ops::model::{self, ModelHandle};
-use crate::policy::Refusal;
-use crate::policy::file_scope::FileScope;
-use crate::provider::{Delta, FailureKind, ProviderError, Request, ToolChoice};
-use crate::settings::Settings;
-use crate::settings::key_spelling::format_path;
-use crate::settings::servers::SamplingMode;
-use crate::shell_quote::quote;
-use crate::sys::secret::random_hex;
-use crate::sys::sync::IgnorePoison;
-use crate::tool::ApprovalRequest;
-use crate::tool::ask_user::UserPrompt;
-use crate::tool::mcp::ChargedSampler;
 use anyhow::Result;
+use nanobot_base::json_rpc::ErrorObject;
+use nanobot_base::message::{FinishReason, Message, MessagePart, Reply, Usage, UserMessage};
+use nanobot_base::message::{plain_text, token_estimate};
+use nanobot_base::shell_quote::quote;
+use nanobot_config::policy::Refusal;
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::settings::Settings;
+use nanobot_config::settings::key_spelling::format_path;
+use nanobot_config::settings::servers::SamplingMode;
+use nanobot_mcp::client::sampling::{
+    SampledReply, Sampler, SamplingMessage, SamplingRequest, rejected,
+};
+use nanobot_mcp::protocol::ContentPart;
+use nanobot_model::provider::{Delta, FailureKind, ProviderError, Request, ToolChoice};
+use nanobot_os::secret::random_hex;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_tool::ApprovalRequest;
+use nanobot_tool::ask_user::UserPrompt;
+use nanobot_tool::attach::{self, AttachOptions, AttachmentOrigin};
+use nanobot_tool::mcp::ChargedSampler;
 use serde_json::json;
 use std::sync::{Arc, Mutex, OnceLock};
 

@@ -1,16 +1,16 @@
 //! The sandboxes of MCP servers. Paths that the policy closes to every run stay closed to servers too, whatever their
 //! config entries name.
 
-use crate::mcp::client::{FileGrant, SandboxFactory, SandboxedSpec};
 use crate::ops::context::Context;
 use crate::ops::permissions;
 use crate::ops::protected_paths;
-use crate::policy::file_scope::{FileScope, ScopeRoot};
-use crate::settings::Settings;
-use crate::sys::paths::PathResolver;
-use crate::sys::sandbox::private_tmp;
-use crate::sys::terminal::{Terminal, sanitize};
-use crate::tool::sandbox_spec::{self, InstalledTools, ServerScope};
+use nanobot_config::policy::file_scope::{FileScope, ScopeRoot};
+use nanobot_config::settings::Settings;
+use nanobot_mcp::client::{FileGrant, SandboxFactory, SandboxedSpec};
+use nanobot_os::paths::PathResolver;
+use nanobot_os::terminal::{Terminal, sanitize};
+use nanobot_sandbox::private_tmp;
+use nanobot_tool::sandbox_spec::{self, InstalledTools, ServerScope};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,25 +1,26 @@
 //! MCP servers outside a turn: lists them, and asks what they offer.
 
-use crate::error::{Exit, fail, fail_with_hint};
-use crate::mcp::cache::McpCache;
-use crate::mcp::catalog::{ServerView, ToolCatalog};
-use crate::mcp::client::{ClientConfig, ClientPool};
-use crate::mcp::pin::PinFile;
-use crate::mcp::protocol::McpError;
-use crate::mcp::sanitize;
-use crate::mcp::tool_name::server_prefix;
 use crate::ops::agent_turn::tool_usage::find_server;
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment::simulated_env;
 use crate::ops::mcp_sandbox;
-use crate::policy::file_scope::FileScope;
-use crate::policy::rule::Pattern;
-use crate::settings::Settings;
-use crate::settings::keys::nearest;
-use crate::settings::servers::McpServer;
-use crate::sys::sandbox::system_paths::RELOCATED_TOOLS;
-use crate::sys::{cancel, signal};
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::policy::rule::Pattern;
+use nanobot_config::settings::Settings;
+use nanobot_config::settings::keys::nearest;
+use nanobot_config::settings::servers::McpServer;
+use nanobot_mcp::cache::McpCache;
+use nanobot_mcp::catalog::{ServerView, ToolCatalog};
+use nanobot_mcp::client::{ClientConfig, ClientPool};
+use nanobot_mcp::pin::PinFile;
+use nanobot_mcp::protocol::McpError;
+use nanobot_mcp::sanitize;
+use nanobot_mcp::tool_name::server_prefix;
+use nanobot_os::cancel;
+use nanobot_os::signal;
+use nanobot_sandbox::system_paths::RELOCATED_TOOLS;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 

@@ -1,14 +1,14 @@
 //! The state of jobs and channels, costs and budgets in the text format of Prometheus (exposition format
 //! 0.0.4), for the textfile collector of its node exporter.
 
-use crate::cron::run_record::RunRecord;
-use crate::ledger::{CostSum, Ledger, round_usd};
 use crate::ops::channel::health::{self, ChannelHealth};
 use crate::ops::context::Context;
 use crate::ops::jobs::job_status::{self, JobList, JobStatus};
 use crate::ops::jobs::scheduler_problems::ProblemKind;
 use anyhow::Result;
 use jiff::Timestamp;
+use nanobot_cron::run_record::RunRecord;
+use nanobot_model::ledger::{CostSum, Ledger, round_usd};
 use std::fmt::Write;
 
 /// A gauge of a job: its name, its help, and its value; `None` if there is none.

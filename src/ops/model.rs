@@ -1,42 +1,44 @@
 //! Resolves the model of a command: providers from the registry, with budgets and fallbacks; a recording; or the demo.
 
-use crate::attach::{AcceptedInputs, ImageLimits};
-use crate::error::{Exit, fail, fail_with_hint};
-use crate::ledger::{BudgetLimits, CallPurpose, Ledger};
 use crate::ops::context::Context;
 use crate::ops::recording::{path_names, with_recording};
 use crate::options::turn::TurnOptions;
-use crate::provider::anthropic::AnthropicFormat;
-use crate::provider::base_address::BaseAddress;
-use crate::provider::budget::{BudgetedProvider, RunBudget};
-use crate::provider::chat::ChatFormat;
-use crate::provider::credentials::{LazyCredentials, LoginStore};
-use crate::provider::fallback::{FallbackModel, FallbackProvider};
-use crate::provider::http_provider::HttpProvider;
-use crate::provider::login::LoginEndpoints;
-use crate::provider::quirks::{Quirks, is_reasoning_model};
-use crate::provider::rate_limit::RateLimitedProvider;
-use crate::provider::registry::model_info::{MODELS, Prices, TokenPrice, find_family_bound};
-use crate::provider::registry::{
+use anyhow::Result;
+use nanobot_agent::report::Reporter;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::shell_quote;
+use nanobot_config::settings::keys::nearest;
+use nanobot_config::settings::models::ModelOverrides;
+use nanobot_config::settings::{ModelSettings, Settings};
+use nanobot_model::ledger::{BudgetLimits, CallPurpose, Ledger};
+use nanobot_model::provider::anthropic::AnthropicFormat;
+use nanobot_model::provider::base_address::BaseAddress;
+use nanobot_model::provider::budget::{BudgetedProvider, RunBudget};
+use nanobot_model::provider::chat::ChatFormat;
+use nanobot_model::provider::credentials::{LazyCredentials, LoginStore};
+use nanobot_model::provider::fallback::{FallbackModel, FallbackProvider};
+use nanobot_model::provider::http_provider::HttpProvider;
+use nanobot_model::provider::login::LoginEndpoints;
+use nanobot_model::provider::quirks::{Quirks, is_reasoning_model};
+use nanobot_model::provider::rate_limit::RateLimitedProvider;
+use nanobot_model::provider::registry::model_info::{
+    MODELS, Prices, TokenPrice, find_family_bound,
+};
+use nanobot_model::provider::registry::{
     self, ApiFormat, KeySource, ProviderConfig, ProviderInfo, SelectInput, SelectedProvider,
     normalize_name,
 };
-use crate::provider::replay::ReplayProvider;
-use crate::provider::responses::ResponsesFormat;
-use crate::provider::retry::RetryProvider;
-use crate::provider::tool_choice_fallback::ToolChoiceFallback;
-use crate::provider::wire_format::WireFormat;
-use crate::provider::{Provider, Sampling, demo};
-use crate::report::Reporter;
-use crate::settings::keys::nearest;
-use crate::settings::models::ModelOverrides;
-use crate::settings::{ModelSettings, Settings};
-use crate::shell_quote;
-use crate::sys::http::{Http, HttpTimeouts};
-use crate::sys::input;
-use crate::sys::secret::LazySecret;
-use crate::sys::web_url;
-use anyhow::Result;
+use nanobot_model::provider::replay::ReplayProvider;
+use nanobot_model::provider::responses::ResponsesFormat;
+use nanobot_model::provider::retry::RetryProvider;
+use nanobot_model::provider::tool_choice_fallback::ToolChoiceFallback;
+use nanobot_model::provider::wire_format::WireFormat;
+use nanobot_model::provider::{Provider, Sampling, demo};
+use nanobot_net::http::{Http, HttpTimeouts};
+use nanobot_net::web_url;
+use nanobot_os::input;
+use nanobot_os::secret::LazySecret;
+use nanobot_tool::attach::{AcceptedInputs, ImageLimits};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -116,7 +118,7 @@ pub(crate) fn choose(
     // An existing recording is emptied first, so it can be replayed from its beginning. A pipe or a device cannot be
     // emptied.
     if let Some(path) = options.recording.record.as_ref().filter(|path| path.is_file()) {
-        crate::sys::durable_file::replace(path, b"")?;
+        nanobot_os::durable_file::replace(path, b"")?;
     }
     let provider = with_recording(ctx, options, settings, account, chosen.provider);
     Ok(ModelHandle { provider, ..chosen })

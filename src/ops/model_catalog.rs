@@ -1,17 +1,17 @@
 //! Models: those in the table, those that a provider lists, and all that is known about one.
 
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model::{self, Endpoint};
-use crate::provider::registry::model_info::{MODELS, ModelInfo, Prices};
-use crate::provider::registry::{self, ApiFormat, SelectedProvider, normalize_name};
-use crate::provider::{FailureKind, ProviderError};
-use crate::settings::keys::nearest;
-use crate::settings::models::ModelOverrides;
-use crate::settings::{FlagOverrides, ModelSettings, Settings};
-use crate::sys::web_url;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_config::settings::keys::nearest;
+use nanobot_config::settings::models::ModelOverrides;
+use nanobot_config::settings::{FlagOverrides, ModelSettings, Settings};
+use nanobot_model::provider::registry::model_info::{MODELS, ModelInfo, Prices};
+use nanobot_model::provider::registry::{self, ApiFormat, SelectedProvider, normalize_name};
+use nanobot_model::provider::{FailureKind, ProviderError};
+use nanobot_net::web_url;
 use serde::Serialize;
 use std::time::Duration;
 

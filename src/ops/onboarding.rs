@@ -1,15 +1,15 @@
 //! Creates and completes a config and a workspace.
 
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::mcp_servers;
-use crate::provider::registry::{PROVIDERS, ProviderInfo, ProviderKind};
-use crate::settings::check::check_channels;
-use crate::settings::key_spelling::{camel_case, format_path, parse_path, snake_case};
-use crate::settings::keys::{KEYS, KeySupport};
-use crate::settings::{Config, FlagOverrides, LayeredConfig, Settings};
-use crate::workspace::Workspace;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_config::settings::check::check_channels;
+use nanobot_config::settings::key_spelling::{camel_case, format_path, parse_path, snake_case};
+use nanobot_config::settings::keys::{KEYS, KeySupport};
+use nanobot_config::settings::{Config, FlagOverrides, LayeredConfig, Settings};
+use nanobot_model::provider::registry::{PROVIDERS, ProviderInfo, ProviderKind};
+use nanobot_store::workspace::Workspace;
 use serde_json::Value;
 
 /// A change to the config: a key, its value, and whether it replaces an existing value.

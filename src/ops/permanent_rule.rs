@@ -1,20 +1,20 @@
 //! Rules for calls that the user allows permanently. A rule is written to the conversation's profile, or else to the
 //! config.
 
-use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::ops::profiles;
-use crate::policy::profile::Profile;
-use crate::policy::rule::{PolicyRule, RuleEffect};
-use crate::policy::tool_names::WRITE_TOOLS;
-use crate::settings::Config;
-use crate::shell_quote::unquote;
-use crate::skill;
-use crate::sys::durable_file;
-use crate::sys::input;
-use crate::sys::paths::PathResolver;
-use crate::tool::ApprovalRequest;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail};
+use nanobot_base::shell_quote::unquote;
+use nanobot_config::policy::profile::Profile;
+use nanobot_config::policy::rule::{PolicyRule, RuleEffect};
+use nanobot_config::policy::tool_names::WRITE_TOOLS;
+use nanobot_config::settings::Config;
+use nanobot_os::durable_file;
+use nanobot_os::input;
+use nanobot_os::paths::PathResolver;
+use nanobot_store::skill;
+use nanobot_tool::ApprovalRequest;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

@@ -1,19 +1,19 @@
 //! Explains what a run with given permissions may do: in general, and for one call of a tool, which is not made.
 
-use crate::error::{Exit, fail, fail_with_hint};
-use crate::message::Origin;
 use crate::ops::context::Context;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::options::grants::Grants;
-use crate::policy::call_files::{file_access, files_of_call};
-use crate::policy::tool_names::APPLY_PATCH;
-use crate::policy::{Policy, PolicyDecision, Refusal, Sandbox, tool_names};
-use crate::session::{self, RecordedOrigin, Session};
-use crate::settings::LayeredConfig;
-use crate::sys::sandbox;
-use crate::tool::arguments::cast_and_check;
-use crate::tool::{Tool, ToolError, cron};
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::message::Origin;
+use nanobot_config::policy::call_files::{file_access, files_of_call};
+use nanobot_config::policy::tool_names::APPLY_PATCH;
+use nanobot_config::policy::{Policy, PolicyDecision, Refusal, Sandbox, tool_names};
+use nanobot_config::settings::LayeredConfig;
+use nanobot_sandbox as sandbox;
+use nanobot_store::session::{self, RecordedOrigin, Session};
+use nanobot_tool::arguments::cast_and_check;
+use nanobot_tool::{Tool, ToolError, cron};
 use serde_json::{Value, json};
 use std::path::Path;
 

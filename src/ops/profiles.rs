@@ -1,11 +1,11 @@
 //! Finds profiles: the built-in ones and the user's own.
 
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
-use crate::policy::profile::{self, Profile};
-use crate::skill;
-use crate::sys::input;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_config::policy::profile::{self, Profile};
+use nanobot_os::input;
+use nanobot_store::skill;
 
 /// Maximum size of a profile in bytes.
 const PROFILE_LIMIT_BYTES: usize = 1 << 20;

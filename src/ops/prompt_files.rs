@@ -1,9 +1,9 @@
 //! The files that replace built-in prompts, as the config names them. The permissions in force are added to each system
 //! prompt all the same.
 
-use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail};
 
 /// Reads the file at `path`, which `agents.defaults.promptFiles.NAME` names. A relative path starts at the user's data
 /// directory, never at the working directory, whose files configure nothing.

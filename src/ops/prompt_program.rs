@@ -2,21 +2,21 @@
 //! would widen it counts only in a file that the user has pinned with `nanobot trust`. The text of any other file is content
 //! of a project, as that of files which the model reads.
 
-use crate::answer_schema::AnswerSchema;
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::default_session::fresh_session_key;
 use crate::ops::prompt_arguments::PromptArguments;
 use crate::options::grants::Grants;
 use crate::options::turn::TurnOptions;
-use crate::policy::tool_names::SESSIONS;
-use crate::settings::keys::nearest;
-use crate::skill;
-use crate::sys::input;
-use crate::sys::terminal::sanitize;
-use crate::trust::TrustList;
-use crate::turn::agent::AnswerFormat;
 use anyhow::Result;
+use nanobot_agent::answer_schema::AnswerSchema;
+use nanobot_agent::turn::agent::AnswerFormat;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_config::policy::tool_names::SESSIONS;
+use nanobot_config::settings::keys::nearest;
+use nanobot_os::input;
+use nanobot_os::terminal::sanitize;
+use nanobot_store::skill;
+use nanobot_store::trust::TrustList;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,11 @@
 //! The paths of our own that no tool of a run reads, or none changes. They are found out when they are first used.
 
-use crate::memory;
 use crate::ops::context::Context;
-use crate::settings::own_keys::own_file;
-use crate::sys::paths::{PathResolver, Paths};
-use crate::sys::symlinks::trace_links;
-use crate::sys::sync::Deferred;
+use nanobot_config::settings::own_keys::own_file;
+use nanobot_os::paths::{PathResolver, Paths};
+use nanobot_os::symlinks::trace_links;
+use nanobot_os::sync::Deferred;
+use nanobot_store::memory;
 use std::path::{Path, PathBuf};
 
 /// Files and directories in our own directory, outside the workspace. They are closed even if a directory around them

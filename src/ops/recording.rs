@@ -1,15 +1,15 @@
 //! Recording of the exchanges with the model, and the names of this machine's paths in a recording.
 
-use crate::ledger::CallPurpose;
 use crate::ops::context::Context;
 use crate::ops::permissions;
 use crate::options::grants::Grants;
 use crate::options::turn::TurnOptions;
-use crate::provider::Provider;
-use crate::provider::path_names::PathNames;
-use crate::provider::recording::RecordingProvider;
-use crate::provider::redact::RedactingProvider;
-use crate::settings::Settings;
+use nanobot_config::settings::Settings;
+use nanobot_model::ledger::CallPurpose;
+use nanobot_model::provider::Provider;
+use nanobot_model::provider::path_names::PathNames;
+use nanobot_model::provider::recording::RecordingProvider;
+use nanobot_model::provider::redact::RedactingProvider;
 use std::sync::Arc;
 
 /// The names that the paths of this run have in a recording.

@@ -2,13 +2,13 @@
 
 use crate::ops::context::Context;
 use crate::ops::protected_paths::protected_paths;
-use crate::policy::secrets;
-use crate::sys::paths::PathResolver;
-use crate::sys::repository::{GitPointer, Repository};
-use crate::sys::sandbox::{RepositoryLimits, find_repository};
-use crate::sys::sync::Deferred;
-use crate::trust::TrustList;
 use anyhow::Result;
+use nanobot_config::policy::secrets;
+use nanobot_os::paths::PathResolver;
+use nanobot_os::repository::{GitPointer, Repository};
+use nanobot_os::sync::Deferred;
+use nanobot_sandbox::{RepositoryLimits, find_repository};
+use nanobot_store::trust::TrustList;
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 

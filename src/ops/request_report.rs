@@ -1,14 +1,14 @@
 //! The composition of a request: each part, its size, and why it is sent.
 
-use crate::message::Message;
-use crate::message::ToolSpec;
-use crate::message::token_estimate;
-use crate::prompt::PromptSection;
-use crate::report::columns::{Side, align_and_wrap};
-use crate::report::meter::{draw_meter, format_percent};
-use crate::session::{HistoryWindow, Session};
-use crate::sys::terminal::{sanitize, wrap_words};
-use crate::turn::agent::tool_tokens;
+use nanobot_agent::prompt::PromptSection;
+use nanobot_agent::report::columns::{Side, align_and_wrap};
+use nanobot_agent::report::meter::{draw_meter, format_percent};
+use nanobot_agent::turn::agent::tool_tokens;
+use nanobot_base::message::Message;
+use nanobot_base::message::ToolSpec;
+use nanobot_base::message::token_estimate;
+use nanobot_os::terminal::{sanitize, wrap_words};
+use nanobot_store::session::{HistoryWindow, Session};
 use serde_json::{Value, json};
 
 /// Columns of a meter, and of the narrowest window with a meter in each row.

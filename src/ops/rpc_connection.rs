@@ -1,9 +1,9 @@
 //! The connection to the program that started this process: JSON-RPC messages, one a line, on standard input and output.
 
-use crate::json_rpc::{self, ErrorObject, RpcMessage};
-use crate::sys::stdin_lines::StdinLines;
-use crate::sys::terminal::Terminal;
 use anyhow::Result;
+use nanobot_base::json_rpc::{self, ErrorObject, RpcMessage};
+use nanobot_os::stdin_lines::StdinLines;
+use nanobot_os::terminal::Terminal;
 use serde_json::Value;
 
 /// The connection to the program that this process serves.

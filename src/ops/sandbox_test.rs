@@ -1,15 +1,15 @@
 //! Tests that commands of a run cannot do what its sandbox forbids.
 
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::turn_setup::toolset;
 use crate::ops::turn_setup::{self, TurnSetup};
 use crate::options::grants::Grants;
-use crate::policy::Sandbox;
-use crate::sys::process;
-use crate::sys::sandbox::self_test::SelfTestResult;
-use crate::sys::sandbox::{self, SandboxSpec, namespaces};
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_config::policy::Sandbox;
+use nanobot_sandbox::process;
+use nanobot_sandbox::self_test::SelfTestResult;
+use nanobot_sandbox::{self as sandbox, SandboxSpec, namespaces};
 use std::path::PathBuf;
 
 /// Paths that no command may read if they exist, unless the user grants them by name.

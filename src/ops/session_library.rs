@@ -1,12 +1,12 @@
 //! The conversations of the workspace for the `sessions` tool.
 
-use crate::history::head_and_tail::head_and_tail;
-use crate::message::{Message, Origin, plain_text};
-use crate::session::{
+use anyhow::Result;
+use nanobot_base::message::{Message, Origin, plain_text};
+use nanobot_store::history::head_and_tail::head_and_tail;
+use nanobot_store::session::{
     self, LoggedMessage, MessageMatch, SearchPattern, Session, SessionEntry, SessionStore,
 };
-use crate::tool::sessions::{SessionLibrary, SessionText};
-use anyhow::Result;
+use nanobot_tool::sessions::{SessionLibrary, SessionText};
 use std::collections::HashMap;
 
 /// Maximum number of sessions in a list.

@@ -1,15 +1,15 @@
 //! Finds skills by name, lists the files of a skill, and reads one.
 
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::skills;
-use crate::settings::Settings;
-use crate::settings::keys::nearest;
-use crate::skill::folder::{EntryType, FolderEntry, SkillFolder};
-use crate::skill::{BuiltInSkill, FoundSkills, Skill, SkillSource};
-use crate::sys::rooted_fs::{self, RootDir};
-use crate::sys::terminal::sanitize;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_config::settings::Settings;
+use nanobot_config::settings::keys::nearest;
+use nanobot_os::rooted_fs::{self, RootDir};
+use nanobot_os::terminal::sanitize;
+use nanobot_store::skill::folder::{EntryType, FolderEntry, SkillFolder};
+use nanobot_store::skill::{BuiltInSkill, FoundSkills, Skill, SkillSource};
 use std::io::Read;
 use std::path::Path;
 

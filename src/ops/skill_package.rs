@@ -1,18 +1,18 @@
 //! A skill with all its files before it is installed: reads and checks it.
 
-use crate::error::{Exit, fail, fail_with_hint};
-use crate::message::addresses::find_linked_hosts;
 use crate::ops::context::Context;
 use crate::ops::skill_lookup::built_in_entries;
-use crate::skill::folder::{EntryType, FolderEntry, SkillFolder};
-use crate::skill::install::PackageEntry;
-use crate::skill::{
+use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::message::addresses::find_linked_hosts;
+use nanobot_os::durable_file::read_limited;
+use nanobot_os::terminal::sanitize;
+use nanobot_store::skill::folder::{EntryType, FolderEntry, SkillFolder};
+use nanobot_store::skill::install::PackageEntry;
+use nanobot_store::skill::{
     BuiltInSkill, MAX_TEXT_BYTES, RequirementChecker, Skill, count_hidden_chars,
     is_displayable_name, is_valid_name, parse,
 };
-use crate::sys::durable_file::read_limited;
-use crate::sys::terminal::sanitize;
-use anyhow::{Context as _, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -2,10 +2,10 @@
 
 use super::context::Context;
 use crate::options::turn::TurnOptions;
-use crate::settings::{FlagOverrides, Settings};
-use crate::skill::{self, FoundSkills, SearchPaths, Skill, SkillSource};
-use crate::trust::TrustList;
 use anyhow::{Context as _, Result};
+use nanobot_config::settings::{FlagOverrides, Settings};
+use nanobot_store::skill::{self, FoundSkills, SearchPaths, Skill, SkillSource};
+use nanobot_store::trust::TrustList;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

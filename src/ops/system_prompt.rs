@@ -1,10 +1,10 @@
 //! The parts of the system prompt about the platform and the policy.
 
-use crate::format::on_one_line;
-use crate::policy::Policy;
-use crate::policy::file_scope::FileScope;
-use crate::sys::process::CommandShell;
-use crate::tool::Toolbox;
+use nanobot_base::format::on_one_line;
+use nanobot_config::policy::Policy;
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_sandbox::process::CommandShell;
+use nanobot_tool::Toolbox;
 
 /// The operating system and CPU architecture, as named in the prompt.
 pub(crate) fn platform() -> String {

@@ -1,12 +1,5 @@
 //! Builds the setup of a turn: its policy, its tools, and its system prompt.
 
-use crate::error::{Exit, fail_with_hint};
-use crate::history::head_and_tail::head_and_tail;
-use crate::mcp::tool_name;
-use crate::memory::Memory;
-use crate::memory::request::CHARS_PER_TOKEN;
-use crate::message::Origin;
-use crate::message::addresses::find_linked_hosts;
 use crate::ops::channel::message_outlet::OutboxOutlet;
 use crate::ops::context::Context;
 use crate::ops::hooks::{self, HookContainment, HookedRun, Hooks};
@@ -16,34 +9,44 @@ use crate::ops::protected_paths;
 use crate::ops::session_library::StoredSessions;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
 use crate::options::grants::Grants;
-use crate::policy::file_scope::FileScope;
-use crate::policy::net::Net;
-use crate::policy::provenance::ProvenanceTracker;
-use crate::policy::rule::Pattern;
-use crate::policy::tool_names::{self, SESSIONS};
-use crate::policy::{Permission, Policy, Sandbox};
-use crate::prompt::{self, DirectoryAccess, PromptInput, PromptSection};
-use crate::settings::Settings;
-use crate::settings::keys::nearest;
-use crate::skill::{self, SearchPaths, Skill, SkillSource, WrittenSkills};
-use crate::sys::durable_file::format_size;
-use crate::sys::sync::Deferred;
-use crate::sys::{durable_file, sandbox, secret, test_hooks};
-use crate::tool::ask_user::AskUser;
-use crate::tool::cron::JobScheduler;
-use crate::tool::files::Files;
-use crate::tool::host_proxy::HostTraffic;
-use crate::tool::message::MessageTool;
-use crate::tool::program::ToolProgram;
-use crate::tool::sessions::SessionsTool;
-use crate::tool::{ApprovalHandler, Tool, Toolbox};
-use crate::trust::{self, DirectoryInstructions, TrustList};
-use crate::undo::journal::TurnInfo;
-use crate::undo::{ChangeRecorder, UndoStore};
-use crate::workspace::{Workspace, WorkspaceNotes};
 use anyhow::{Context as _, Result};
 use interactive_approval::InteractiveApproval;
 use mcp_tools::McpTools;
+use nanobot_agent::prompt::{self, DirectoryAccess, PromptInput, PromptSection};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::message::Origin;
+use nanobot_base::message::addresses::find_linked_hosts;
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::policy::net::Net;
+use nanobot_config::policy::provenance::ProvenanceTracker;
+use nanobot_config::policy::rule::Pattern;
+use nanobot_config::policy::tool_names::{self, SESSIONS};
+use nanobot_config::policy::{Permission, Policy, Sandbox};
+use nanobot_config::settings::Settings;
+use nanobot_config::settings::keys::nearest;
+use nanobot_mcp::tool_name;
+use nanobot_os::durable_file;
+use nanobot_os::durable_file::format_size;
+use nanobot_os::secret;
+use nanobot_os::sync::Deferred;
+use nanobot_os::test_hooks;
+use nanobot_sandbox as sandbox;
+use nanobot_store::history::head_and_tail::head_and_tail;
+use nanobot_store::memory::Memory;
+use nanobot_store::memory::request::CHARS_PER_TOKEN;
+use nanobot_store::skill::{self, SearchPaths, Skill, SkillSource, WrittenSkills};
+use nanobot_store::trust::{self, DirectoryInstructions, TrustList};
+use nanobot_store::workspace::{Workspace, WorkspaceNotes};
+use nanobot_tool::ask_user::AskUser;
+use nanobot_tool::cron::JobScheduler;
+use nanobot_tool::files::Files;
+use nanobot_tool::host_proxy::HostTraffic;
+use nanobot_tool::message::MessageTool;
+use nanobot_tool::program::ToolProgram;
+use nanobot_tool::sessions::SessionsTool;
+use nanobot_tool::undo::journal::TurnInfo;
+use nanobot_tool::undo::{ChangeRecorder, UndoStore};
+use nanobot_tool::{ApprovalHandler, Tool, Toolbox};
 use setup_input::SetupInput;
 use shared_state::SharedState;
 use std::path::{Path, PathBuf};
@@ -603,8 +606,8 @@ fn job_upper_bound<'a>(
 #[cfg(test)]
 mod tests {
     use super::job_upper_bound;
-    use crate::policy::Policy;
-    use crate::policy::net::Net;
+    use nanobot_config::policy::Policy;
+    use nanobot_config::policy::net::Net;
 
     #[test]
     fn job_permissions_are_bounded_by_the_creating_run() {

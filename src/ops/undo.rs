@@ -1,14 +1,14 @@
 //! Reverts the changes that a turn made with its file tools, and redoes them.
 
-use crate::error::{Exit, fail, fail_with_hint};
-use crate::format::on_one_line;
 use crate::ops::context::Context;
-use crate::session;
-use crate::sys::terminal::sanitize;
-use crate::undo::UndoStore;
-use crate::undo::journal::UndoTurn;
-use crate::undo::restore::{RestoreDirection, RestorePlan, RestoreStep};
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::format::on_one_line;
+use nanobot_os::terminal::sanitize;
+use nanobot_store::session;
+use nanobot_tool::undo::UndoStore;
+use nanobot_tool::undo::journal::UndoTurn;
+use nanobot_tool::undo::restore::{RestoreDirection, RestorePlan, RestoreStep};
 use std::path::{Path, PathBuf};
 
 /// The turn that is to be reverted or redone.

@@ -3,13 +3,13 @@
 
 mod owned_path;
 
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::{cron_environment, crontab_sync};
-use crate::sys::durable_file::format_size;
-use crate::sys::file_lock::FileLock;
-use crate::sys::process;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_os::durable_file::format_size;
+use nanobot_os::file_lock::FileLock;
+use nanobot_sandbox::process;
 use owned_path::{Ownership, ownership};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -1,15 +1,15 @@
 //! Checks that runs can use a config: its settings, and the profile and the prompt files that they name. `settings` checks
 //! the values themselves.
 
-use crate::mcp::client::unmakeable_files;
 use crate::ops::context::Context;
 use crate::ops::permissions;
 use crate::ops::{profiles, prompt_files};
 use crate::options::grants::Grants;
-use crate::provider::registry::find_provider;
-use crate::settings::check::{CheckOptions, ConfigFinding, ConfigSeverity, check_config};
-use crate::settings::{Config, FlagOverrides, PromptFileSettings, Settings};
 use anyhow::Result;
+use nanobot_config::settings::check::{CheckOptions, ConfigFinding, ConfigSeverity, check_config};
+use nanobot_config::settings::{Config, FlagOverrides, PromptFileSettings, Settings};
+use nanobot_mcp::client::unmakeable_files;
+use nanobot_model::provider::registry::find_provider;
 
 /// The errors in what `settings` name, each of which stops every run that names nothing else.
 pub(crate) fn errors(ctx: &Context, settings: &Settings) -> Vec<anyhow::Error> {

@@ -2,9 +2,9 @@
 
 use super::context::Context;
 use super::prompt_arguments::PromptArguments;
-use crate::skill;
-use crate::sys::input;
 use anyhow::Result;
+use nanobot_os::input;
+use nanobot_store::skill;
 
 /// Maximum size of a command's file, in bytes.
 const COMMAND_LIMIT_BYTES: usize = 256 << 10;

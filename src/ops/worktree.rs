@@ -1,11 +1,11 @@
 //! A git worktree for one run (`--worktree`): the agent works on a branch of its own, beside the user's files.
 
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::options::grants::Grants;
-use crate::sys::paths::find_program;
-use crate::sys::process::{self, CommandSpec};
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::paths::find_program;
+use nanobot_sandbox::process::{self, CommandSpec};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};

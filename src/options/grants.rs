@@ -1,8 +1,8 @@
 //! The permissions of a run, as flags give them or as stored with a job.
 
 use super::value::{path, tool_name, trimmed};
-use crate::policy::rule::Pattern;
 use clap::{ArgAction, Args, ValueEnum};
+use nanobot_config::policy::rule::Pattern;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 

@@ -3,9 +3,9 @@
 
 use super::grants::Grants;
 use super::value::{dollars, time, time_or_zero};
-use crate::cron::job::{CrashPolicy, NotifyPolicy};
-use crate::cron::schedule::CatchUpPolicy;
 use clap::{Args, ValueEnum};
+use nanobot_cron::job::{CrashPolicy, NotifyPolicy};
+use nanobot_cron::schedule::CatchUpPolicy;
 use std::time::Duration;
 
 /// Options that creating and editing a job share

@@ -1,8 +1,8 @@
 //! The model of a turn, its parameters, and what a turn may cost.
 
 use super::value::{dollars, temperature};
-use crate::settings::FlagOverrides;
 use clap::Args;
+use nanobot_config::settings::FlagOverrides;
 
 /// Model, parameters and cost limit
 #[derive(Args, Clone, Debug, Default)]

@@ -3,10 +3,10 @@
 use super::grants::Grants;
 use super::model::ModelOptions;
 use super::value::{path, path_or_other, prompt_file, time, typed_text};
-use crate::message::user_text::UserText;
-use crate::settings::servers::McpServer;
 use clap::builder::TypedValueParser;
 use clap::{ArgAction, Args, ValueEnum};
+use nanobot_base::message::user_text::UserText;
+use nanobot_config::settings::servers::McpServer;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! Values as they are typed: times, ages, amounts of money.
 
-use crate::format::parse_time_span;
-use crate::message::user_text::UserText;
-use crate::sys::home::expand_argument;
 use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
+use nanobot_base::format::parse_time_span;
+use nanobot_base::message::user_text::UserText;
+use nanobot_os::home::expand_argument;
 use std::convert::Infallible;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! The bell for a user who looks elsewhere: at the end of a long turn, and when one needs an approval.
 
-use crate::sys::sync::IgnorePoison;
-use crate::sys::terminal::Terminal;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_os::terminal::Terminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 

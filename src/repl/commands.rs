@@ -1,7 +1,7 @@
 //! The table of slash commands: names, arguments, and help text.
 
-use crate::error::{Exit, fail_with_hint};
 use anyhow::{Error, Result};
+use nanobot_base::error::{Exit, fail_with_hint};
 
 /// A slash command.
 #[derive(Clone, Copy, Debug)]

@@ -9,14 +9,14 @@ use crate::ops::user_commands::{self, UserCommand};
 use crate::ops::{agent_turn, profiles, skills};
 use crate::options::grants::Grants;
 use crate::options::turn::TurnOptions;
-use crate::policy::profile;
-use crate::provider::registry::model_info::{MODELS, ModelInfo};
-use crate::provider::registry::normalize_name;
-use crate::session;
-use crate::settings::Config;
-use crate::skill::Skill;
-use crate::sys::editor::{Candidate, CompletionSource, Editor};
+use crate::repl::editor::{Candidate, CompletionSource, Editor};
 use anyhow::Result;
+use nanobot_config::policy::profile;
+use nanobot_config::settings::Config;
+use nanobot_model::provider::registry::model_info::{MODELS, ModelInfo};
+use nanobot_model::provider::registry::normalize_name;
+use nanobot_store::session;
+use nanobot_store::skill::Skill;
 use std::path::{Path, PathBuf};
 
 /// Creates the line editor of a conversation with its completions.
@@ -315,7 +315,7 @@ mod tests {
         ArgKind, COMMANDS, Completer, CursorContext, command_hint, cursor_context, file_candidates,
         plain_candidate,
     };
-    use crate::sys::editor::CompletionSource;
+    use crate::repl::editor::CompletionSource;
     use std::path::PathBuf;
 
     fn live(directory: PathBuf) -> Completer {

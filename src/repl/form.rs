@@ -1,6 +1,6 @@
 //! A form that an MCP server asks the user to fill in, field by field: the questions, and the parsing of answers. Pure.
 
-use crate::mcp::sanitize;
+use nanobot_mcp::sanitize;
 use serde_json::{Value, json};
 
 /// Maximum number of fields; more is unreasonable to ask of a user.

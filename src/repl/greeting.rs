@@ -8,9 +8,9 @@ use crate::ops::doctor::overview::RunScope;
 use crate::ops::model;
 use crate::ops::user_commands::{self, UserCommand};
 use crate::options::grants::Grants;
-use crate::report::short_text::{count_noun, format_age};
-use crate::session;
 use anyhow::Result;
+use nanobot_agent::report::short_text::{count_noun, format_age};
+use nanobot_store::session;
 use std::path::PathBuf;
 
 impl ReplSession<'_> {

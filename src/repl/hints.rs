@@ -1,8 +1,8 @@
 //! Error reports within a conversation. Hints that name a flag of the command line name the slash command instead.
 
-use crate::error::hint_for;
-use crate::sys::terminal::Terminal;
 use anyhow::Error;
+use nanobot_base::error::hint_for;
+use nanobot_os::terminal::Terminal;
 
 /// Texts in hints and their replacements. A text that contains another one must come before it.
 const HINT_REPLACEMENTS: &[(&str, &str)] = &[
@@ -19,7 +19,7 @@ const HINT_REPLACEMENTS: &[(&str, &str)] = &[
     ("or --replay demo", "or `nanobot repl --replay demo`"),
 ];
 
-/// Prints an error as [`crate::report`] does, with a hint that works in the REPL.
+/// Prints an error as [`nanobot_agent::report`] does, with a hint that works in the REPL.
 pub(crate) fn report_error(error: &Error, terminal: Terminal) {
     let hint = hint_for(error).map(rewrite_hint);
     crate::ops::context::report_error_with_hint(error, hint.as_deref(), terminal);

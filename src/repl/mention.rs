@@ -1,6 +1,6 @@
 //! Finds the files that a message mentions after `@`; existing ones are sent with it.
 
-use crate::sys::durable_file::format_size;
+use nanobot_os::durable_file::format_size;
 use std::path::{Path, PathBuf};
 
 /// The mentions of a message.

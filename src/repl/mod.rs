@@ -2,15 +2,15 @@
 //! holds the lock of its session only while it runs, so other runs may use the session in between. Only the line editor
 //! and the user's grants last longer than a turn. Only the REPL can prompt the user.
 
-use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::user_commands;
 use crate::options::turn::TurnOptions;
-use crate::sys::editor::{InputLine, Prompt};
-use crate::sys::signal;
-use crate::sys::terminal::Terminal;
+use crate::repl::editor::{InputLine, Prompt};
 use anyhow::{Context as _, Result};
 use commands::EXITS;
+use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_os::signal;
+use nanobot_os::terminal::Terminal;
 use program_commands::ProgramCommands;
 use repl_session::ReplSession;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ mod approval;
 mod bell;
 pub mod commands;
 mod completion;
+pub mod editor;
 mod form;
 mod greeting;
 mod hints;

@@ -3,20 +3,20 @@
 use super::commands::{ArgKind, COMMANDS, EXITS, SlashCommand, takes_no_words};
 use super::completion::{all_profiles, turn_directory};
 use super::repl_session::{DEFAULT_SESSION, ReplSession, settings};
-use crate::error::{Exit, exit_for, fail, fail_with_hint};
 use crate::ops::{agent_turn, model, permissions, skills, user_commands};
 use crate::options::turn::DryRunForm;
-use crate::report::ReportFormat;
-use crate::report::columns::hanging_indent;
-use crate::report::short_text::count_noun;
-use crate::session;
-use crate::sys::durable_file;
-use crate::sys::editor::{Candidate, edit_text};
-use crate::sys::process;
-use crate::sys::secret::{self, random_hex};
-use crate::sys::terminal::wrap_words;
-use crate::sys::utf8_stream::Utf8Decoder;
+use crate::repl::editor::{Candidate, edit_text};
 use anyhow::{Context as _, Error, Result};
+use nanobot_agent::report::ReportFormat;
+use nanobot_agent::report::columns::hanging_indent;
+use nanobot_agent::report::short_text::count_noun;
+use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
+use nanobot_os::durable_file;
+use nanobot_os::secret::{self, random_hex};
+use nanobot_os::terminal::wrap_words;
+use nanobot_os::utf8_stream::Utf8Decoder;
+use nanobot_sandbox::process;
+use nanobot_store::session;
 use std::time::Duration;
 
 /// The commands that are commands of the program too, with its options.

@@ -3,20 +3,20 @@
 use crate::matrix_server::BOT;
 use crate::server::{Response, Server, calls, says, sends};
 use crate::story::Story;
-use nanobot::channel::access::AccessRules;
-use nanobot::channel::setup::ChannelSetup;
-use nanobot::channel::table;
-use nanobot::channel::{
+use nanobot_base::error::exit_for;
+use nanobot_channel::access::AccessRules;
+use nanobot_channel::setup::ChannelSetup;
+use nanobot_channel::table;
+use nanobot_channel::{
     Batch, Channel, ChannelError, Chat, Destination, Identity, InboundMessage, Part, PollRequest,
 };
-use nanobot::error::exit_for;
-use nanobot::settings::Config;
-use nanobot::settings::channels::ChannelConfig;
-use nanobot::settings::layers::LayeredConfig;
-use nanobot::sys::clock::Clock;
-use nanobot::sys::env::Env;
-use nanobot::sys::http::Network;
-use nanobot::sys::paths::Paths;
+use nanobot_config::settings::Config;
+use nanobot_config::settings::channels::ChannelConfig;
+use nanobot_config::settings::layers::LayeredConfig;
+use nanobot_net::http::Network;
+use nanobot_os::clock::Clock;
+use nanobot_os::env::Env;
+use nanobot_os::paths::Paths;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;

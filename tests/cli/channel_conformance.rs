@@ -6,9 +6,9 @@ use crate::discord_server::DiscordServer;
 use crate::mattermost_server::MattermostServer;
 use crate::server::says;
 use crate::slack_server::SlackServer;
-use nanobot::channel::dialect;
-use nanobot::channel::table::{self, ChannelKind};
-use nanobot::error::{Exit, exit_for};
+use nanobot_base::error::{Exit, exit_for};
+use nanobot_channel::dialect;
+use nanobot_channel::table::{self, ChannelKind};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use crate::discord_server::{ANN, BOT, DIRECT, DiscordServer, EVE, THREAD, TOWN};
 use crate::server::{Ending, Response, says};
 use crate::story::Story;
 use crate::wait::until;
-use nanobot::channel::Channel;
+use nanobot_channel::Channel;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -7,9 +7,9 @@ use crate::matrix_server::{BOT, MatrixServer};
 use crate::server::says;
 use crate::story::Story;
 use crate::telegram_server::TelegramServer;
-use nanobot::channel::table;
-use nanobot::channel::{AttachmentKind, Batch, Channel, ChannelError, Identity, Part, PollRequest};
-use nanobot::sys::http::{Http, HttpMethod, HttpTimeouts, Network};
+use nanobot_channel::table;
+use nanobot_channel::{AttachmentKind, Batch, Channel, ChannelError, Identity, Part, PollRequest};
+use nanobot_net::http::{Http, HttpMethod, HttpTimeouts, Network};
 use serde_json::Value;
 use serde_json::json;
 use std::io::Read;
@@ -475,7 +475,7 @@ impl RealUser {
     }
 }
 
-fn read(response: anyhow::Result<nanobot::sys::http::Response>) -> Value {
+fn read(response: anyhow::Result<nanobot_net::http::Response>) -> Value {
     let mut response = response.unwrap();
     let mut body = String::new();
     response.body.read_to_string(&mut body).unwrap();

@@ -6,7 +6,7 @@ use crate::mattermost_server::{ANN, BOT, MattermostServer};
 use crate::server::{Response, says};
 use crate::story::Story;
 use crate::wait::until;
-use nanobot::channel::Channel;
+use nanobot_channel::Channel;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use crate::channel_adapter::{Reader, open, open_failure, text_part, to_chat};
 use crate::server::{Response, Server, sends};
 use crate::story::Story;
-use nanobot::channel::table;
-use nanobot::channel::{AttachmentKind, ChannelError};
+use nanobot_channel::table;
+use nanobot_channel::{AttachmentKind, ChannelError};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

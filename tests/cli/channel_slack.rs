@@ -6,7 +6,7 @@ use crate::server::{Ending, Response, says};
 use crate::slack_server::{ANN, APP_TOKEN, BOT, SlackServer, refuse};
 use crate::story::Story;
 use crate::wait::until;
-use nanobot::channel::Channel;
+use nanobot_channel::Channel;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -167,7 +167,7 @@ fn attachments_go_both_ways() {
     assert_eq!(completed["channel_id"], "D1");
     assert_eq!(completed["files"][0]["title"], "report.txt");
     // The token goes to no other host.
-    let file = nanobot::channel::RemoteFile {
+    let file = nanobot_channel::RemoteFile {
         id: "https://slack.com.example.org/x".into(),
         ..Default::default()
     };

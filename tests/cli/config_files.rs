@@ -3,9 +3,9 @@
 use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
 use crate::server::{calls_all, says};
 use crate::story::{Story, write, write_program};
-use nanobot::settings::key_type::KeyType;
-use nanobot::settings::keys::{KEYS, KeySupport};
-use nanobot::settings::own_keys::KeyHome;
+use nanobot_config::settings::key_type::KeyType;
+use nanobot_config::settings::keys::{KEYS, KeySupport};
+use nanobot_config::settings::own_keys::KeyHome;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

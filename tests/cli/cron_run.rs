@@ -97,7 +97,7 @@ fn a_slot_runs_once() {
     assert_eq!(record["slot"], "2026-01-02T03:04:00Z");
     assert_eq!(record["trigger"], "schedule");
     assert_eq!(record["release"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(record["host"], nanobot::sys::host::name());
+    assert_eq!(record["host"], nanobot_os::host::name());
     assert_eq!(record["status"], 0);
     assert_eq!(record["session"], format!("cron:{JOB_ID}"));
     assert!(record["inputTokens"].as_u64().unwrap() > 0, "{record}");

@@ -7,7 +7,7 @@ use crate::cron_run::{
 };
 use crate::server::{calls, says};
 use crate::story::{Story, write};
-use nanobot::policy::Policy;
+use nanobot_config::policy::Policy;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -9,8 +9,8 @@ use crate::server::{Response, calls, says, sends};
 use crate::story::{NANOBOT, Story, write};
 use nanobot::cli::pages::HelpLength;
 use nanobot::cli::topics::{HelpTopic, TOPICS, find_topic};
-use nanobot::sys::input::STDIN_KINDS;
-use nanobot::sys::paths::DOCUMENTED_PATHS;
+use nanobot_os::input::STDIN_KINDS;
+use nanobot_os::paths::DOCUMENTED_PATHS;
 use serde_json::json;
 
 #[test]

@@ -4,7 +4,7 @@ use crate::requirements::require_root;
 use crate::server::{Responder, calls, fails, says};
 use crate::story::{NANOBOT, Story};
 use crate::wait::until_exists;
-use nanobot::error::Exit;
+use nanobot_base::error::Exit;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;

@@ -70,7 +70,7 @@ fn a_check_is_told_the_time_in_the_zone_of_the_config() {
 
 #[test]
 fn without_tasks_no_request_is_sent() {
-    let ours = include_str!("../../src/workspace/HEARTBEAT.md");
+    let ours = include_str!("../../crates/store/src/workspace/HEARTBEAT.md");
     // With the headings and comments of the Python program's template.
     let theirs = "# Heartbeat Tasks\n\nLooked at by the agent every 30 minutes.\nAdd below what it is to work on.\n\n## Active Tasks\n\n\
                   <!-- Periodic ones, one a line -->\n\n\n## Completed\n\n<!-- Moved here, or deleted -->\n\n";

@@ -7,11 +7,11 @@ use nanobot::cli::page_table::{HelpPage, page};
 use nanobot::cli::pages::{HelpLength, is_global};
 use nanobot::cli::state_files::{STATE_FILES, StateFile};
 use nanobot::cli::topics::{HelpTopic, TOPICS};
-use nanobot::error::Exit;
-use nanobot::settings::key_type::KeyType;
-use nanobot::settings::keys::{ConfigKey, KEYS, KeySupport};
-use nanobot::sys::env::VARIABLES;
-use nanobot::sys::paths::DOCUMENTED_PATHS;
+use nanobot_base::error::Exit;
+use nanobot_config::settings::key_type::KeyType;
+use nanobot_config::settings::keys::{ConfigKey, KEYS, KeySupport};
+use nanobot_os::env::VARIABLES;
+use nanobot_os::paths::DOCUMENTED_PATHS;
 use regex::Regex;
 use serde_json::Value;
 use std::fmt::Write;
@@ -604,7 +604,7 @@ pub(crate) const EVENT_EXAMPLES: [(&str, &str); 2] = [
 ];
 
 fn events_page() -> String {
-    let schema: Value = serde_json::from_str(nanobot::report::json::SCHEMA).unwrap();
+    let schema: Value = serde_json::from_str(nanobot_agent::report::json::SCHEMA).unwrap();
     let mut roff = Roff::begin("nanobot-events", 5, "the events and the result of a turn");
     roff.section("DESCRIPTION");
     roff.paragraphs(schema["description"].as_str().unwrap());

@@ -5,10 +5,10 @@
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use nanobot::cron::expression::Expression;
-use nanobot::cron::schedule::{CatchUpPolicy, DueState, Schedule, Timetable};
-use nanobot::cron::time_fields::crontab_fields;
-use nanobot::sys::clock::named_zone;
+use nanobot_cron::expression::Expression;
+use nanobot_cron::schedule::{CatchUpPolicy, DueState, Schedule, Timetable};
+use nanobot_cron::time_fields::crontab_fields;
+use nanobot_os::clock::named_zone;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};

@@ -200,7 +200,7 @@ fn every_tool_of_a_run_is_known_by_name() {
         .iter()
         .map(|tool| tool["function"]["name"].as_str().unwrap())
         .collect();
-    let mut known = nanobot::policy::tool_names::TOOLS.to_vec();
+    let mut known = nanobot_config::policy::tool_names::TOOLS.to_vec();
     offered.sort_unstable();
     known.sort_unstable();
     assert_eq!(offered, known);

@@ -2,7 +2,7 @@
 
 use crate::server::{Response, calls, calls_all, fails, replies, says, sends};
 use crate::story::Story;
-use nanobot::error::Exit;
+use nanobot_base::error::Exit;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

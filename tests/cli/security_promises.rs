@@ -765,6 +765,7 @@ fn every_promise_names_its_stories() {
     let mut sources = String::new();
     collect_sources(&root.join("tests/cli"), &mut sources);
     collect_sources(&root.join("src"), &mut sources);
+    collect_sources(&root.join("crates"), &mut sources);
     let all = || GUARANTEES.iter().chain(SITUATIONS).chain(LIMITS);
     for (part, stories) in all() {
         for story in *stories {

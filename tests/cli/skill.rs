@@ -6,7 +6,7 @@ use crate::screen::Key;
 use crate::server::{calls, says};
 use crate::story::copy_program;
 use crate::story::{NANOBOT, Story, write};
-use nanobot::skill::BUILT_IN_SKILLS;
+use nanobot_store::skill::BUILT_IN_SKILLS;
 use serde_json::{Value, json};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};

@@ -86,7 +86,7 @@ fn check_forty_iterations(extra: &[&str], stream: bool) {
     assert_eq!(result["text"], "All done.");
     assert_eq!(result["iterations"], 40);
     assert_eq!(result["release"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(result["host"], nanobot::sys::host::name());
+    assert_eq!(result["host"], nanobot_os::host::name());
     let tools: Vec<(String, u64, u64)> = result["tools"]
         .as_array()
         .unwrap()

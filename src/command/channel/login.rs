@@ -1,12 +1,12 @@
 //! `nanobot channel login`: asks for what the config lacks, tries it, and stores it.
 
-use crate::channel::LoginDialog;
 use crate::command::question::{self, Cancelled, ask_text};
-use crate::error::{Exit, exit_for, fail};
 use crate::ops::channel::login::{ChannelLogin, LoginPrompt};
 use crate::ops::context::{Context, report_error};
-use crate::sys::terminal::Terminal;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, exit_for, fail};
+use nanobot_channel::LoginDialog;
+use nanobot_os::terminal::Terminal;
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 

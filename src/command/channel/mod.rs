@@ -2,10 +2,7 @@
 
 pub(crate) mod login;
 
-use crate::channel::MessageSource;
 use crate::cli::channel::{ChannelCommand, ChannelPollArgs, ChannelSendArgs, PairCommand};
-use crate::error::{Exit, fail_with_hint};
-use crate::message::Origin;
 use crate::ops::channel::health::{self, ChannelHealth, ChannelProblem};
 use crate::ops::channel::outbox::{self, OutboxFile, OutboxMessage, SendOutcome};
 use crate::ops::channel::overview::{self, WaitingMessage};
@@ -14,11 +11,14 @@ use crate::ops::context::Context;
 use crate::ops::inbound::listen;
 use crate::ops::inbound::poll::{self, PollOptions};
 use crate::ops::jobs::time_format::{format_time, to_one_line};
-use crate::report::columns::{Column, Side, format_table};
-use crate::sys::input::{self, StdinMode};
-use crate::sys::signal;
-use crate::sys::terminal::sanitize;
 use anyhow::{Context as _, Result};
+use nanobot_agent::report::columns::{Column, Side, format_table};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::message::Origin;
+use nanobot_channel::MessageSource;
+use nanobot_os::input::{self, StdinMode};
+use nanobot_os::signal;
+use nanobot_os::terminal::sanitize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 

@@ -6,16 +6,16 @@
 //! an empty answer without a message, which would appear in the middle of the typed line.
 
 use crate::cli::completions::{CompletionShell, CompletionsArgs};
-use crate::error::Exit;
 use crate::ops::completion_names::NameSource;
 use crate::ops::context::{Context, GlobalOptions};
-use crate::sys::env::Env;
-use crate::sys::paths::Paths;
-use crate::sys::shell::UserShell;
-use crate::sys::terminal::{Terminal, sanitize};
 use anyhow::Result;
 use candidates::{ValueSource, WordType};
 use clap_complete::engine::{CompletionCandidate, complete};
+use nanobot_base::error::Exit;
+use nanobot_os::env::Env;
+use nanobot_os::paths::Paths;
+use nanobot_os::shell::UserShell;
+use nanobot_os::terminal::{Terminal, sanitize};
 use std::ffi::OsString;
 use std::sync::Arc;
 use typed_line::TypedLine;

@@ -3,14 +3,14 @@
 
 use crate::command::memory::run_external_editor;
 use crate::command::question::{Cancelled, ask_choice};
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::config_edit::{check_edit, move_added_keys, replace_text};
 use crate::ops::context::{Context, report_error};
-use crate::settings::own_keys::own_file;
-use crate::sys::durable_file;
-use crate::sys::editor::external_editor;
-use crate::sys::terminal::Terminal;
+use crate::repl::editor::external_editor;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_config::settings::own_keys::own_file;
+use nanobot_os::durable_file;
+use nanobot_os::terminal::Terminal;
 use std::path::Path;
 use tempfile::NamedTempFile;
 

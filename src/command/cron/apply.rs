@@ -3,16 +3,16 @@
 
 use super::saved_job::{describe_change, saved_json};
 use crate::cli::cron::{CronAddArgs, CronApplyArgs};
-use crate::cron::job::Job;
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::job_apply::{self, AppliedJob, AppliedList, JobListItem};
 use crate::ops::jobs::job_edit::JobDraft;
 use crate::ops::jobs::time_format::to_one_line;
-use crate::sys::input::{self, StdinMode};
 use anyhow::Result;
 use clap::{Args, FromArgMatches};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_cron::job::Job;
+use nanobot_os::input::{self, StdinMode};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 

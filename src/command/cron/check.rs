@@ -1,7 +1,6 @@
 //! `cron check`: reports the jobs that fail, are overdue or cannot run, and the channels that fail, for monitoring.
 
 use super::list::{cell, format_utc};
-use crate::error::Exit;
 use crate::ops::channel::health::{self, ChannelHealth, ChannelProblem};
 use crate::ops::context::Context;
 use crate::ops::jobs::job_status::{self, JobList, JobProblem, JobStatus};
@@ -9,6 +8,7 @@ use crate::ops::jobs::scheduler_problems::SchedulerProblem;
 use crate::ops::jobs::time_format;
 use anyhow::Result;
 use jiff::Zoned;
+use nanobot_base::error::Exit;
 use serde_json::{Value, json};
 
 /// Runs `cron check`. Returns status 1 if there is anything to report.

@@ -1,13 +1,13 @@
 //! `nanobot cron export`: prints the jobs in the format of another scheduler, or writes them to a directory.
 
 use crate::cli::cron::CronExportArgs;
-use crate::cron::export::ExportFile;
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::export;
 use crate::options::job::ExportFormat;
-use crate::shell_quote::quote;
 use anyhow::Result;
+use nanobot_base::error::Exit;
+use nanobot_base::shell_quote::quote;
+use nanobot_cron::export::ExportFile;
 use std::path::{Path, PathBuf};
 
 /// Runs `cron export`.

@@ -2,23 +2,23 @@
 
 use crate::cli::cron::CronListArgs;
 use crate::command::name_pattern::NamePattern;
-use crate::cron::job::Job;
-use crate::cron::run_record::{PendingRetry, RunOutcome, RunRecord};
-use crate::cron::schedule::Schedule;
-use crate::error::Exit;
-use crate::format::format_dollars;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_status::LineState;
 use crate::ops::jobs::job_notices::{can_deliver, unsupported_channel_notice};
 use crate::ops::jobs::job_status::{self, JobList, JobStatus};
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
-use crate::report::columns::{Column, Side, format_table, truncate};
-use crate::sys::secret;
-use crate::sys::terminal::sanitize;
 use anyhow::Result;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
+use nanobot_agent::report::columns::{Column, Side, format_table, truncate};
+use nanobot_base::error::Exit;
+use nanobot_base::format::format_dollars;
+use nanobot_cron::job::Job;
+use nanobot_cron::run_record::{PendingRetry, RunOutcome, RunRecord};
+use nanobot_cron::schedule::Schedule;
+use nanobot_os::secret;
+use nanobot_os::terminal::sanitize;
 use serde_json::{Value, json};
 
 /// Maximum columns of names and schedules.

@@ -2,19 +2,19 @@
 
 use super::list::{self, describe_outcome, run_json};
 use crate::command::name_pattern::single_line;
-use crate::cron::job_store::JobStore;
-use crate::cron::run_record::{JobDir, RunOutcome, RunRecord};
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::run_log;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::since::SinceFilter;
-use crate::report::columns::{Side, align_columns};
-use crate::settings::Settings;
-use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use jiff::{Timestamp, Zoned};
+use nanobot_agent::report::columns::{Side, align_columns};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_config::settings::Settings;
+use nanobot_cron::job_store::JobStore;
+use nanobot_cron::run_record::{JobDir, RunOutcome, RunRecord};
+use nanobot_os::signal;
 use std::time::Duration;
 
 /// Interval between checks for new records.

@@ -1,7 +1,6 @@
 //! `nanobot cron`: manages jobs that the system's cron starts.
 
 use crate::cli::cron::{CronAddArgs, CronCommand, CronEditArgs};
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::job_edit::{self, JobDraft};
 use crate::ops::jobs::lifecycle;
@@ -9,6 +8,7 @@ use crate::ops::jobs::time_format::to_one_line;
 use crate::ops::jobs::time_zone;
 use crate::ops::since::SinceFilter;
 use anyhow::Result;
+use nanobot_base::error::Exit;
 use saved_job::{describe_change, print_saved};
 use std::path::PathBuf;
 

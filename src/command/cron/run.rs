@@ -2,12 +2,12 @@
 
 use super::logs;
 use crate::cli::cron::CronRunArgs;
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::job_runs::probe;
 use crate::ops::job_runs::trigger::{self, StartMode};
 use crate::ops::jobs::workspace_jobs;
 use anyhow::Result;
+use nanobot_base::error::Exit;
 
 /// Runs `cron run`.
 pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {

@@ -2,8 +2,6 @@
 
 use super::list::format_utc;
 use super::show::describe_delivery;
-use crate::cron::job::Job;
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::delivery;
@@ -11,9 +9,11 @@ use crate::ops::jobs::job_edit::{JobChange, SavedJob};
 use crate::ops::jobs::time_format::{format_times, to_one_line};
 use crate::ops::jobs::timing;
 use crate::ops::jobs::unseen_answers;
-use crate::settings::JobStarter;
 use anyhow::Result;
 use jiff::Zoned;
+use nanobot_base::error::Exit;
+use nanobot_config::settings::JobStarter;
+use nanobot_cron::job::Job;
 use serde_json::{Value, json};
 
 /// Number of upcoming runs printed for a job.

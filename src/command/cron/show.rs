@@ -1,11 +1,6 @@
 //! `cron show`: prints everything known about a job.
 
 use super::list::{describe_last_run, describe_retry, job_json};
-use crate::cron::job::{AnswerSink, Job, JobOptions, NotifyPolicy};
-use crate::cron::run_record::RunRecord;
-use crate::cron::schedule::CatchUpPolicy;
-use crate::error::Exit;
-use crate::format::format_dollars;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_status::LineState;
 use crate::ops::jobs::delivery;
@@ -15,10 +10,15 @@ use crate::ops::jobs::job_status::{self, JobDetails, JobStatus};
 use crate::ops::jobs::resolved_job;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
-use crate::sys::secret;
-use crate::sys::terminal::sanitize;
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp, Zoned};
+use nanobot_base::error::Exit;
+use nanobot_base::format::format_dollars;
+use nanobot_cron::job::{AnswerSink, Job, JobOptions, NotifyPolicy};
+use nanobot_cron::run_record::RunRecord;
+use nanobot_cron::schedule::CatchUpPolicy;
+use nanobot_os::secret;
+use nanobot_os::terminal::sanitize;
 use serde_json::json;
 
 /// The rows of a policy that describe a job's permissions; the other rows are the same for all jobs.

@@ -1,10 +1,10 @@
 //! `cron sync`: updates the crontab and prints the lines that change.
 
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
-use crate::settings::JobStarter;
 use anyhow::Result;
+use nanobot_base::error::Exit;
+use nanobot_config::settings::JobStarter;
 
 /// Runs `cron sync`.
 pub(super) fn run(ctx: &Context, dry_run: bool) -> Result<Exit> {

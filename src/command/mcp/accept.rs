@@ -3,16 +3,16 @@
 
 use super::show;
 use crate::command::question::ask_yes;
-use crate::diff::Diff;
-use crate::error::{Exit, fail, fail_with_hint};
-use crate::mcp::pin::{self, ToolChange};
-use crate::mcp::protocol::ToolInfo;
-use crate::mcp::sanitize;
 use crate::ops::mcp_servers::McpContext;
-use crate::sys::hidden_chars::strip;
-use crate::sys::terminal::{StdoutWriter, Terminal};
 use anyhow::Result;
 use console::Style;
+use nanobot_base::diff::Diff;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_mcp::pin::{self, ToolChange};
+use nanobot_mcp::protocol::ToolInfo;
+use nanobot_mcp::sanitize;
+use nanobot_os::hidden_chars::strip;
+use nanobot_os::terminal::{StdoutWriter, Terminal};
 
 /// Context lines around a difference.
 const CONTEXT_LINES: u32 = 3;

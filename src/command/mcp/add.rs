@@ -1,17 +1,17 @@
 //! `mcp add` and `mcp remove`: add servers to the config and remove them.
 
 use crate::cli::mcp::{McpAddArgs, TransportArg};
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::agent_turn::tool_usage::find_server;
 use crate::ops::context::Context;
 use crate::ops::mcp_servers::allow_rule;
-use crate::policy::rule::{PolicyRule, RuleEffect};
-use crate::settings::Config;
-use crate::settings::expand::has_reference;
-use crate::settings::secrets;
-use crate::settings::servers::McpServer;
-use crate::sys::paths::find_program;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_config::policy::rule::{PolicyRule, RuleEffect};
+use nanobot_config::settings::Config;
+use nanobot_config::settings::expand::has_reference;
+use nanobot_config::settings::secrets;
+use nanobot_config::settings::servers::McpServer;
+use nanobot_os::paths::find_program;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 

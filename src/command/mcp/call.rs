@@ -1,17 +1,17 @@
 //! `mcp call`: calls a tool of a server, or reads one of its resources.
 
 use super::show;
-use crate::error::{Exit, Stop, fail, fail_with_hint};
-use crate::mcp::catalog::{CallError, ToolCatalog};
-use crate::mcp::protocol::{ContentPart, ServerAnswer};
-use crate::mcp::sanitize;
 use crate::ops::mcp_servers::{self, McpContext};
-use crate::settings::servers::McpServer;
-use crate::sys::input::read_stdin_value;
-use crate::sys::secret::{redact_all, redact_all_json};
 use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
+use nanobot_config::settings::servers::McpServer;
+use nanobot_mcp::catalog::{CallError, ToolCatalog};
+use nanobot_mcp::protocol::{ContentPart, ServerAnswer};
+use nanobot_mcp::sanitize;
+use nanobot_os::input::read_stdin_value;
+use nanobot_os::secret::{redact_all, redact_all_json};
 use serde_json::{Value, json};
 use std::time::Duration;
 

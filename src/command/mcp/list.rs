@@ -1,16 +1,16 @@
 //! `mcp list`: lists the servers and what is stored about each. No server is started.
 
 use crate::command::name_pattern::single_line;
-use crate::error::Exit;
-use crate::mcp::cache::CachedResult;
-use crate::mcp::protocol::ServerFeatures;
-use crate::mcp::{sanitize, schema, tool_name};
-use crate::message::token_estimate;
 use crate::ops::mcp_servers::McpContext;
-use crate::report::columns::{Column, Side, format_table};
-use crate::settings::servers::{McpServer, ServerTransport};
-use crate::sys::web_url;
 use anyhow::Result;
+use nanobot_agent::report::columns::{Column, Side, format_table};
+use nanobot_base::error::Exit;
+use nanobot_base::message::token_estimate;
+use nanobot_config::settings::servers::{McpServer, ServerTransport};
+use nanobot_mcp::cache::CachedResult;
+use nanobot_mcp::protocol::ServerFeatures;
+use nanobot_mcp::{sanitize, schema, tool_name};
+use nanobot_net::web_url;
 use serde_json::{Value, json};
 
 /// The stored facts about one server.

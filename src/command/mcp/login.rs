@@ -1,22 +1,22 @@
 //! `nanobot mcp login` and `logout`: logs in to remote servers by OAuth.
 
 use crate::cli::mcp::McpLoginArgs as Arguments;
-use crate::error::{Exit, Stop, fail, fail_with_hint};
-use crate::mcp::oauth::client_credentials;
-use crate::mcp::oauth::discovery::discover;
-use crate::mcp::oauth::flow::PendingLogin;
-use crate::mcp::oauth::token_request::{ClientSecret, RegisteredClient};
-use crate::mcp::oauth::token_store::{login_file, login_server};
 use crate::ops::context::Context;
-use crate::settings::Config;
-use crate::settings::servers::{McpServer, ServerTransport};
-use crate::sys::clock::Clock;
-use crate::sys::http::{Http, HttpTimeouts, RedirectListener};
-use crate::sys::input;
-use crate::sys::signal::Deadline;
-use crate::sys::stdin_lines::StdinLines;
-use crate::sys::terminal::sanitize;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
+use nanobot_config::settings::Config;
+use nanobot_config::settings::servers::{McpServer, ServerTransport};
+use nanobot_mcp::oauth::client_credentials;
+use nanobot_mcp::oauth::discovery::discover;
+use nanobot_mcp::oauth::flow::PendingLogin;
+use nanobot_mcp::oauth::token_request::{ClientSecret, RegisteredClient};
+use nanobot_mcp::oauth::token_store::{login_file, login_server};
+use nanobot_net::http::{Http, HttpTimeouts, RedirectListener};
+use nanobot_os::clock::Clock;
+use nanobot_os::input;
+use nanobot_os::signal::Deadline;
+use nanobot_os::stdin_lines::StdinLines;
+use nanobot_os::terminal::sanitize;
 use serde_json::json;
 use std::time::Duration;
 

@@ -1,14 +1,14 @@
 //! `nanobot mcp`: manages MCP servers and calls them by hand.
 
 use crate::cli::mcp::{McpCommand as Arguments, McpServeArgs};
-use crate::error::{Exit, Stop, fail_with_hint};
-use crate::mcp::client;
 use crate::ops::context::Context;
 use crate::ops::mcp_server;
 use crate::ops::mcp_servers::McpContext;
 use crate::options::turn::{OutputOptions, TurnLimits, TurnOptions};
-use crate::sys::signal;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, Stop, fail_with_hint};
+use nanobot_mcp::client;
+use nanobot_os::signal;
 
 mod accept;
 mod add;

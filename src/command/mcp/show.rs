@@ -1,16 +1,16 @@
 //! `mcp show`: prints what a server offers, from the stored copy; without one, the server is contacted.
 
-use crate::error::{Exit, fail_with_hint};
-use crate::mcp::cache::CachedResult;
-use crate::mcp::protocol::{ServerFeatures, ToolInfo};
-use crate::mcp::{sanitize, tool_name};
 use crate::ops::mcp_servers::McpContext;
-use crate::report::columns::hanging_indent;
-use crate::settings::keys::nearest;
-use crate::settings::servers::McpServer;
-use crate::sys::terminal::StdoutWriter;
 use anyhow::Result;
 use console::Style;
+use nanobot_agent::report::columns::hanging_indent;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_config::settings::keys::nearest;
+use nanobot_config::settings::servers::McpServer;
+use nanobot_mcp::cache::CachedResult;
+use nanobot_mcp::protocol::{ServerFeatures, ToolInfo};
+use nanobot_mcp::{sanitize, tool_name};
+use nanobot_os::terminal::StdoutWriter;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

@@ -2,14 +2,14 @@
 
 use super::list::transport_name;
 
-use crate::error::{Exit, exit_for, hint_for};
-use crate::mcp::catalog::ServerView;
-use crate::mcp::client::unmakeable_files;
-use crate::mcp::sanitize;
 use crate::ops::mcp_servers::{McpContext, ServerTest, query_servers, query_under_cron};
-use crate::settings::servers::McpServer;
-use crate::sys::signal;
 use anyhow::Result;
+use nanobot_base::error::{Exit, exit_for, hint_for};
+use nanobot_config::settings::servers::McpServer;
+use nanobot_mcp::catalog::ServerView;
+use nanobot_mcp::client::unmakeable_files;
+use nanobot_mcp::sanitize;
+use nanobot_os::signal;
 use serde_json::{Value, json};
 
 /// Runs `mcp test`.

@@ -66,7 +66,7 @@ pub(super) fn describe(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{EXAMPLE_ADDRESSES, KNOWN_PROVIDERS};
-    use crate::provider::registry::find_provider;
+    use nanobot_model::provider::registry::find_provider;
 
     #[test]
     fn the_registry_has_them_all() {

@@ -1,8 +1,8 @@
 //! A list to choose from, by number, by name or by part of a name. Pure.
 
 use crate::ops::jobs::time_format::to_one_line;
-use crate::report::columns::truncate;
 use console::{Alignment, measure_text_width, pad_str};
+use nanobot_agent::report::columns::truncate;
 
 /// Characters of a part of a name that select the only item with it; fewer may be another name.
 const MIN_PART_CHARS: usize = 3;

@@ -1,26 +1,26 @@
 //! The optional steps that are offered once the setup works: shell completions, a regular check of HEARTBEAT.md by
 //! cron, and one thing to try. A failure here never ends the command.
 
-use crate::channel::table::{CHANNELS, ChannelKind};
 use crate::command::channel::login;
 use crate::command::cron::saved_job::print_saved;
 use crate::command::question::{Cancelled, ask_choice, confirm};
-use crate::cron::job::HEARTBEAT_ID;
-use crate::error::{Exit, Stop, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::heartbeat_job;
 use crate::ops::jobs::workspace_jobs;
 use crate::options::job::JobSettings;
-use crate::settings::{Config, Settings};
-use crate::skill;
-use crate::sys::durable_file;
-use crate::sys::env;
-use crate::sys::process::{self, CommandSpec};
-use crate::sys::shell::UserShell;
-use crate::sys::terminal::wrap_words;
-use crate::trust;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
+use nanobot_channel::table::{CHANNELS, ChannelKind};
+use nanobot_config::settings::{Config, Settings};
+use nanobot_cron::job::HEARTBEAT_ID;
+use nanobot_os::durable_file;
+use nanobot_os::env;
+use nanobot_os::shell::UserShell;
+use nanobot_os::terminal::wrap_words;
+use nanobot_sandbox::process::{self, CommandSpec};
+use nanobot_store::skill;
+use nanobot_store::trust;
 use std::path::Path;
 use std::time::Duration;
 

@@ -5,7 +5,6 @@ use super::known_providers::{self, EXAMPLE_ADDRESSES};
 use super::menu::{self, MenuItem, MenuMatch};
 use crate::command::provider;
 use crate::command::question::{self, Cancelled, ask_choice, ask_text, confirm};
-use crate::error::{Exit, Stop, exit_for, hint_for};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::mcp_servers;
@@ -14,13 +13,16 @@ use crate::ops::model_catalog::LIST_TIMEOUT;
 use crate::ops::onboarding::{
     ConfigEdit, ProviderSection, allow_servers_edit, apply_edits, default_edits, directory_edit,
 };
-use crate::provider::login::{self, Vendor};
-use crate::provider::registry::model_info::{self, MODELS};
-use crate::provider::registry::{self, PROVIDERS, ProviderInfo, ProviderKind, normalize_name};
-use crate::settings::{Config, FlagOverrides, Settings};
-use crate::sys::http;
-use crate::sys::terminal::wrap_words;
 use anyhow::Result;
+use nanobot_base::error::{Exit, Stop, exit_for, hint_for};
+use nanobot_config::settings::{Config, FlagOverrides, Settings};
+use nanobot_model::provider::login::{self, Vendor};
+use nanobot_model::provider::registry::model_info::{self, MODELS};
+use nanobot_model::provider::registry::{
+    self, PROVIDERS, ProviderInfo, ProviderKind, normalize_name,
+};
+use nanobot_net::http;
+use nanobot_os::terminal::wrap_words;
 use serde_json::Value;
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! A message of a session as documents show it: who wrote it, when, and its text as Markdown.
 
 use super::transcript::day_and_time;
-use crate::markdown::document;
-use crate::message::{Message, ToolCall, ToolResult, plain_text};
-use crate::session::LoggedMessage;
+use nanobot_base::markdown::document;
+use nanobot_base::message::{Message, ToolCall, ToolResult, plain_text};
+use nanobot_store::session::LoggedMessage;
 
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

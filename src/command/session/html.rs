@@ -2,7 +2,7 @@
 //! but that of their Markdown.
 
 use super::exported_message::{ExportedMessage, MessageAuthor};
-use crate::channel::dialect::{self, Dialect};
+use nanobot_channel::dialect::{self, Dialect};
 
 /// The start of a page, before its title. The policy keeps a browser from loading anything.
 const HEAD: &str = r#"<!DOCTYPE html>

@@ -2,17 +2,17 @@
 
 use crate::cli::session::{SessionListArgs as Arguments, SessionSort};
 use crate::command::name_pattern::{NamePattern, single_line};
-use crate::error::{Exit, exit_for};
-use crate::format::format_dollars;
 use crate::ops::context::Context;
 use crate::ops::since::SinceFilter;
-use crate::report::columns::{Side, align_to_width, truncate};
-use crate::report::short_text::format_age;
-use crate::session::{self, SessionListing, SessionStats, SessionStore, SessionSummary};
-use crate::sys::clock::Clock;
 use anyhow::Result;
 use console::measure_text_width;
 use jiff::Timestamp;
+use nanobot_agent::report::columns::{Side, align_to_width, truncate};
+use nanobot_agent::report::short_text::format_age;
+use nanobot_base::error::{Exit, exit_for};
+use nanobot_base::format::format_dollars;
+use nanobot_os::clock::Clock;
+use nanobot_store::session::{self, SessionListing, SessionStats, SessionStore, SessionSummary};
 use serde_json::{Value, json};
 use std::cmp::{Ordering, Reverse};
 

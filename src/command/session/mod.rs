@@ -1,14 +1,14 @@
 //! `nanobot session`: manages the stored sessions.
 
 use crate::cli::session::SessionCommand as Arguments;
-use crate::error::Exit;
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
 use crate::options::turn::{DryRunForm, TurnOptions};
-use crate::report::ReportFormat;
-use crate::session::{self, SessionStore};
-use crate::sys::terminal::sanitize;
 use anyhow::Result;
+use nanobot_agent::report::ReportFormat;
+use nanobot_base::error::Exit;
+use nanobot_os::terminal::sanitize;
+use nanobot_store::session::{self, SessionStore};
 use serde_json::json;
 use std::time::Duration;
 

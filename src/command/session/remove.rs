@@ -4,16 +4,16 @@ use super::list::{report_failures, session_json, table};
 use crate::cli::session::PruneArgs;
 use crate::command::name_pattern::{NamePattern, has_wildcard, single_line};
 use crate::command::question::confirm_at_terminal;
-use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::Context;
-use crate::report::Bar;
-use crate::session::{
-    self, SessionListing, SessionStore, SessionSummary, TRASH_DAYS, TrashBatch, TrashedSession,
-};
-use crate::shell_quote::quote;
-use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
+use nanobot_agent::report::Bar;
+use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::shell_quote::quote;
+use nanobot_os::signal;
+use nanobot_store::session::{
+    self, SessionListing, SessionStore, SessionSummary, TRASH_DAYS, TrashBatch, TrashedSession,
+};
 use serde_json::json;
 use std::ops::Range;
 

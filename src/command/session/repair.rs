@@ -2,13 +2,13 @@
 
 use super::list::report_failures;
 use crate::command::name_pattern::single_line;
-use crate::error::Exit;
 use crate::ops::context::Context;
-use crate::report::Bar;
-use crate::session::{self, RepairFinding, SessionStore};
-use crate::sys::signal;
-use crate::sys::terminal::StdoutWriter;
 use anyhow::{Context as _, Result};
+use nanobot_agent::report::Bar;
+use nanobot_base::error::Exit;
+use nanobot_os::signal;
+use nanobot_os::terminal::StdoutWriter;
+use nanobot_store::session::{self, RepairFinding, SessionStore};
 use serde_json::json;
 use std::path::PathBuf;
 

@@ -4,14 +4,16 @@ use super::list::report_failures;
 use super::transcript::day_and_time;
 use crate::cli::session::SessionSearchArgs as Arguments;
 use crate::command::name_pattern::single_line;
-use crate::error::Exit;
 use crate::ops::context::Context;
-use crate::session::{self, MatchLine, MessageMatch, SearchPattern, SessionListing, SessionStore};
-use crate::sys::clock::Clock;
-use crate::sys::durable_file;
-use crate::sys::terminal::{StdoutWriter, sanitize, theme};
 use anyhow::Result;
 use console::{Style, measure_text_width};
+use nanobot_base::error::Exit;
+use nanobot_os::clock::Clock;
+use nanobot_os::durable_file;
+use nanobot_os::terminal::{StdoutWriter, sanitize, theme};
+use nanobot_store::session::{
+    self, MatchLine, MessageMatch, SearchPattern, SessionListing, SessionStore,
+};
 use serde_json::{Value, json};
 use std::ops::Range;
 use std::path::Path;

@@ -2,13 +2,13 @@
 
 use super::transcript::{Transcript, day_and_time, message_json};
 use crate::cli::session::SessionShowArgs as Arguments;
-use crate::format::format_dollars;
 use crate::ops::context::Context;
-use crate::session::{self, SessionEntry, SessionStats, SessionStore, SessionSummary};
-use crate::sys::durable_file::format_size;
-use crate::sys::terminal::StdoutWriter;
 use anyhow::{Context as _, Result};
 use console::Style;
+use nanobot_base::format::format_dollars;
+use nanobot_os::durable_file::format_size;
+use nanobot_os::terminal::StdoutWriter;
+use nanobot_store::session::{self, SessionEntry, SessionStats, SessionStore, SessionSummary};
 use std::io::{BufRead, BufReader, Read};
 
 /// Runs `session show`.

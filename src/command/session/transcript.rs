@@ -1,11 +1,11 @@
 //! Formats messages for people, with each tool call beside its result, and as JSON.
 
-use crate::message::{Message, Reply, ToolCall, ToolResult, plain_text};
-use crate::session::LoggedMessage;
-use crate::sys::clock::Clock;
-use crate::sys::terminal::{StdoutWriter, sanitize};
 use anyhow::Result;
 use console::Style;
+use nanobot_base::message::{Message, Reply, ToolCall, ToolResult, plain_text};
+use nanobot_os::clock::Clock;
+use nanobot_os::terminal::{StdoutWriter, sanitize};
+use nanobot_store::session::LoggedMessage;
 use serde_json::{Value, json};
 
 /// Maximum characters shown of a call's arguments, and of its result.

@@ -1,12 +1,12 @@
 //! `nanobot skill check`: reports problems of skills and missing requirements.
 
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::skill_lookup::{current_skills, find_skill};
 use crate::ops::skill_package::SkillPackage;
-use crate::skill::{Skill, SkillSource};
-use crate::sys::terminal::sanitize;
 use anyhow::Result;
+use nanobot_base::error::Exit;
+use nanobot_os::terminal::sanitize;
+use nanobot_store::skill::{Skill, SkillSource};
 use serde_json::{Value, json};
 use std::path::Path;
 

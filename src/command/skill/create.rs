@@ -1,11 +1,11 @@
 //! `nanobot skill new`: creates the skeleton of a skill.
 
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
-use crate::skill::folder::{EntryType, FolderEntry};
-use crate::skill::{MAX_DESCRIPTION_CHARS, install, is_valid_name, skill_template};
-use crate::sys::terminal::sanitize;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::terminal::sanitize;
+use nanobot_store::skill::folder::{EntryType, FolderEntry};
+use nanobot_store::skill::{MAX_DESCRIPTION_CHARS, install, is_valid_name, skill_template};
 
 /// Runs `nanobot skill new`.
 pub(super) fn run(ctx: &Context, name: &str, description: Option<&str>) -> Result<Exit> {

@@ -1,12 +1,12 @@
 //! Parts of the descriptions that several `skill` commands print.
 
-use crate::message::token_estimate;
 use crate::ops::context::Context;
-use crate::report::columns::hanging_indent;
-use crate::skill::folder::{EntryType, FolderEntry};
-use crate::skill::{Skill, SkillSource};
-use crate::sys::durable_file::format_size;
-use crate::sys::terminal::sanitize;
+use nanobot_agent::report::columns::hanging_indent;
+use nanobot_base::message::token_estimate;
+use nanobot_os::durable_file::format_size;
+use nanobot_os::terminal::sanitize;
+use nanobot_store::skill::folder::{EntryType, FolderEntry};
+use nanobot_store::skill::{Skill, SkillSource};
 
 /// The origin of a skill, for people.
 pub(super) fn describe_origin(ctx: &Context, source: &SkillSource) -> String {

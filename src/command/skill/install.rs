@@ -3,15 +3,15 @@
 use super::describe::{body_tokens, describe_origin, entry_line, format_rows};
 use crate::cli::skill::SkillInstallArgs;
 use crate::command::question::confirm_at_terminal;
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::skill_package::{SkillPackage, allowed_hosts};
 use crate::ops::skills;
-use crate::skill::folder::{EntryType, FolderEntry};
-use crate::skill::{BuiltInSkill, RequirementChecker, install, is_displayable_name};
-use crate::sys::durable_file::format_size;
-use crate::sys::terminal::sanitize;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::durable_file::format_size;
+use nanobot_os::terminal::sanitize;
+use nanobot_store::skill::folder::{EntryType, FolderEntry};
+use nanobot_store::skill::{BuiltInSkill, RequirementChecker, install, is_displayable_name};
 use std::path::{Path, PathBuf};
 
 /// Runs `nanobot skill install`.

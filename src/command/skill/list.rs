@@ -2,13 +2,13 @@
 
 use super::describe::{body_tokens, describe_origin, describe_state, origin_json};
 use crate::command::name_pattern::NamePattern;
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::skill_lookup::current_skills;
-use crate::report::columns::{Side, align_columns, truncate};
-use crate::skill::{FoundSkills, InactiveSkill, Skill, render_list};
-use crate::sys::terminal::sanitize;
 use anyhow::Result;
+use nanobot_agent::report::columns::{Side, align_columns, truncate};
+use nanobot_base::error::Exit;
+use nanobot_os::terminal::sanitize;
+use nanobot_store::skill::{FoundSkills, InactiveSkill, Skill, render_list};
 use serde_json::{Value, json};
 
 /// Runs `nanobot skill list`.

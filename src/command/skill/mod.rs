@@ -1,13 +1,13 @@
 //! `nanobot skill`: lists, shows, checks, creates, installs and removes skills.
 
 use crate::cli::skill::{SkillCommand as Command, SkillShowArgs};
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::{skill_lookup, skills};
 use crate::options::turn::TurnOptions;
-use crate::skill::BuiltInSkill;
-use crate::sys::terminal::Terminal;
 use anyhow::Result;
+use nanobot_base::error::Exit;
+use nanobot_os::terminal::Terminal;
+use nanobot_store::skill::BuiltInSkill;
 
 mod check;
 mod create;

@@ -4,13 +4,13 @@ use super::describe::{
     body_tokens, describe_origin, describe_state, entry_line, format_rows, origin_json,
 };
 use crate::cli::skill::SkillShowArgs;
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::skill_lookup::{current_skills, find_skill, read_file, skill_entries};
-use crate::skill::folder::EntryType;
-use crate::skill::{RequirementChecker, Skill, SkillSource};
-use crate::sys::terminal::sanitize;
 use anyhow::Result;
+use nanobot_base::error::Exit;
+use nanobot_os::terminal::sanitize;
+use nanobot_store::skill::folder::EntryType;
+use nanobot_store::skill::{RequirementChecker, Skill, SkillSource};
 use serde_json::{Value, json};
 
 /// Runs `nanobot skill show`.

@@ -1,14 +1,14 @@
 //! `status --check`: prints the result of each check as a row or a JSON object.
 
 use crate::cli::status::StatusArgs as Arguments;
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::doctor::check::{CheckResult, Severity};
 use crate::ops::doctor::{checks, moved_home};
-use crate::report::columns::hanging_indent;
-use crate::sys::terminal::{StdoutWriter, sanitize, theme};
 use anyhow::Result;
 use console::Style;
+use nanobot_agent::report::columns::hanging_indent;
+use nanobot_base::error::Exit;
+use nanobot_os::terminal::{StdoutWriter, sanitize, theme};
 use serde_json::{Value, json};
 
 /// Columns before the result.

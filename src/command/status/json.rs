@@ -1,15 +1,15 @@
 //! The overview as one JSON object.
 
-use crate::cron::job::Job;
-use crate::cron::schedule::Schedule;
-use crate::ledger::PeriodCosts;
 use crate::ops::context::Context;
 use crate::ops::doctor::jobs_summary::JobsSummary;
 use crate::ops::doctor::overview::{ContextUse, MemoryState, Overview, RunScope};
 use crate::ops::doctor::unused_tools::{USAGE_DAYS, UnusedTools};
 use crate::ops::turn_setup::toolset::can_write;
-use crate::policy::Sandbox;
-use crate::sys::sandbox;
+use nanobot_config::policy::Sandbox;
+use nanobot_cron::job::Job;
+use nanobot_cron::schedule::Schedule;
+use nanobot_model::ledger::PeriodCosts;
+use nanobot_sandbox as sandbox;
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! `nanobot status`: prints an overview on one screen; with `--check`, tests if the configuration works.
 
 use crate::cli::status::StatusArgs as Arguments;
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::doctor::overview::Overview;
 use crate::options::turn::TurnOptions;
 use anyhow::Result;
+use nanobot_base::error::Exit;
 
 mod check;
 mod json;

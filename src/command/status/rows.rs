@@ -1,9 +1,6 @@
 //! The overview as rows for people.
 
 use crate::command::spending::{METER_COLUMNS, format_spending};
-use crate::cron::job::JobState;
-use crate::ledger::PeriodCosts;
-use crate::memory::last_run::ConsolidationOutcome;
 use crate::ops::context::Context;
 use crate::ops::doctor::jobs_summary::JobsSummary;
 use crate::ops::doctor::overview::{ContextUse, MemoryState, Overview, RunScope};
@@ -14,17 +11,20 @@ use crate::ops::jobs::timing;
 use crate::ops::jobs::unseen_answers;
 use crate::ops::model::Endpoint;
 use crate::ops::turn_setup::toolset::can_write;
-use crate::policy::Sandbox;
-use crate::report::columns::hanging_indent;
-use crate::report::meter::{draw_meter, format_percent};
-use crate::settings::Settings;
-use crate::settings::own_keys::own_file;
-use crate::sys::durable_file::format_size;
-use crate::sys::sandbox;
-use crate::sys::terminal::{StdoutWriter, sanitize, theme};
 use anyhow::Result;
 use console::Style;
 use jiff::Timestamp;
+use nanobot_agent::report::columns::hanging_indent;
+use nanobot_agent::report::meter::{draw_meter, format_percent};
+use nanobot_config::policy::Sandbox;
+use nanobot_config::settings::Settings;
+use nanobot_config::settings::own_keys::own_file;
+use nanobot_cron::job::JobState;
+use nanobot_model::ledger::PeriodCosts;
+use nanobot_os::durable_file::format_size;
+use nanobot_os::terminal::{StdoutWriter, sanitize, theme};
+use nanobot_sandbox as sandbox;
+use nanobot_store::memory::last_run::ConsolidationOutcome;
 
 /// A label and its text.
 type StatusRow = (&'static str, String);

@@ -1,16 +1,16 @@
 //! `nanobot tool new` and `check`: programs of the user as tools.
 
 use crate::cli::policy::ProgramLanguage;
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::permissions::{self, WorkspacePlace};
 use crate::ops::turn_setup::programs;
 use crate::options::grants::Grants;
-use crate::settings::Config;
-use crate::sys::durable_file;
-use crate::sys::terminal::sanitize;
-use crate::tool::program::{program_name, tool_name};
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_config::settings::Config;
+use nanobot_os::durable_file;
+use nanobot_os::terminal::sanitize;
+use nanobot_tool::program::{program_name, tool_name};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -3,12 +3,12 @@
 
 use crate::cli::usage::UsageGroup;
 use crate::command::name_pattern::single_line;
-use crate::ledger::tool_usage::{ToolUsage, ToolUsageEntry, ToolUsageLog};
 use crate::ops::agent_turn::tool_usage;
 use crate::ops::context::Context;
 use crate::ops::since::SinceFilter;
-use crate::report::columns::{Column, Side, format_table};
 use anyhow::Result;
+use nanobot_agent::report::columns::{Column, Side, format_table};
+use nanobot_model::ledger::tool_usage::{ToolUsage, ToolUsageEntry, ToolUsageLog};
 use serde_json::json;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -1,10 +1,10 @@
 //! The editor's side of the connection: what is sent to it, and the requests that it has not answered yet.
 
-use crate::json_rpc::{self, ErrorObject};
 use crate::ops::rpc_connection::RpcConnection;
-use crate::sys::signal;
-use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
+use nanobot_base::json_rpc::{self, ErrorObject};
+use nanobot_os::signal;
+use nanobot_os::sync::IgnorePoison;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Mutex;

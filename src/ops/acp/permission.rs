@@ -3,14 +3,14 @@
 use super::client::EditorClient;
 use super::session::EditorSession;
 use super::updates::{TurnUpdates, call_title, tool_kind};
-use crate::mcp::client::ElicitationHandler;
 use crate::ops::approval_text;
 use crate::ops::change_preview::ChangePreview;
 use crate::ops::context::Context;
 use crate::ops::permanent_rule;
-use crate::sys::secret::random_hex;
-use crate::tool::ask_user::UserPrompt;
-use crate::tool::{Approval, ApprovalRequest, ToolError};
+use nanobot_mcp::client::ElicitationHandler;
+use nanobot_os::secret::random_hex;
+use nanobot_tool::ask_user::UserPrompt;
+use nanobot_tool::{Approval, ApprovalRequest, ToolError};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! The message of an editor's user, from the content blocks of the protocol.
 
-use crate::json_rpc::ErrorObject;
-use crate::message::user_text::{OthersContent, UserText};
-use crate::message::{Origin, tagged_block};
 use crate::ops::agent_turn::origin::AttachedContent;
-use crate::sys::durable_file;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use nanobot_base::json_rpc::ErrorObject;
+use nanobot_base::message::user_text::{OthersContent, UserText};
+use nanobot_base::message::{Origin, tagged_block};
+use nanobot_os::durable_file;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

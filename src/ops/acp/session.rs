@@ -1,9 +1,9 @@
 //! A conversation with an editor, and what its user has granted in it.
 
 use crate::options::turn::TurnOptions;
-use crate::settings::servers::McpServer;
-use crate::sys::cancel::CancelToken;
-use crate::sys::sync::IgnorePoison;
+use nanobot_config::settings::servers::McpServer;
+use nanobot_os::cancel::CancelToken;
+use nanobot_os::sync::IgnorePoison;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};

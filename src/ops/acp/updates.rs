@@ -2,13 +2,13 @@
 
 use super::client::EditorClient;
 use super::session::EditorSession;
-use crate::event::{Event, ToolOutcome};
-use crate::message::{Message, ToolCall, plain_text};
-use crate::policy::call_files::files_of_call;
-use crate::policy::tool_names::WRITE_TOOLS;
-use crate::report::short_text::truncate_line;
-use crate::sys::durable_file;
-use crate::sys::sync::IgnorePoison;
+use nanobot_agent::report::short_text::truncate_line;
+use nanobot_base::event::{Event, ToolOutcome};
+use nanobot_base::message::{Message, ToolCall, plain_text};
+use nanobot_config::policy::call_files::files_of_call;
+use nanobot_config::policy::tool_names::WRITE_TOOLS;
+use nanobot_os::durable_file;
+use nanobot_os::sync::IgnorePoison;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

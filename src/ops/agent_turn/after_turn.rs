@@ -1,18 +1,18 @@
 //! Deferred work after the answer is printed: consolidation of old messages into the memory. It never delays the answer
 //! or its end-of-file.
 
-use crate::error::Exit;
-use crate::memory::Memory;
 use crate::ops::consolidation::consolidator;
 use crate::ops::consolidation::deferred::DeferredConsolidation;
 use crate::ops::context::Context;
 use crate::ops::model::ModelHandle;
 use crate::options::turn::TurnOptions;
-use crate::report::ProgressLevel;
-use crate::session::Session;
-use crate::settings::{ConsolidationMode, Settings};
-use crate::sys::process;
 use anyhow::{Context as _, Result};
+use nanobot_agent::report::ProgressLevel;
+use nanobot_base::error::Exit;
+use nanobot_config::settings::{ConsolidationMode, Settings};
+use nanobot_sandbox::process;
+use nanobot_store::memory::Memory;
+use nanobot_store::session::Session;
 use std::time::Duration;
 
 /// The deferred work of a turn.

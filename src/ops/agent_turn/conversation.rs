@@ -2,17 +2,17 @@
 
 use super::origin::TurnOrigin;
 use super::request::{ChatCommand, TurnRequest};
-use crate::attach::{self, AttachOptions};
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::channel::delivered;
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::options::turn::{DryRunForm, TurnOptions};
-use crate::report::Reporter;
-use crate::report::short_text::truncate_line;
-use crate::session::{self, Session, SessionStore};
-use crate::settings::Settings;
 use anyhow::Result;
+use nanobot_agent::report::Reporter;
+use nanobot_agent::report::short_text::truncate_line;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_config::settings::Settings;
+use nanobot_store::session::{self, Session, SessionStore};
+use nanobot_tool::attach::{self, AttachOptions};
 
 /// Upper limit of the images of earlier turns in a request: providers limit its size to some 20 MB, in base64.
 const MAX_RESTORED_BYTES: usize = 10 << 20;

@@ -1,22 +1,22 @@
 //! `--dry-run`: shows the request that would be sent, and why, without sending it. The turn runs as always, with a
 //! provider that shows its first request and ends it.
 
-use crate::error::{Exit, Stop};
-use crate::event::Event;
-use crate::message::{Message, Reply};
 use crate::ops::agent_turn::execute::build_guards;
 use crate::ops::agent_turn::prepare::PreparedTurn;
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::request_report::RequestBreakdown;
 use crate::options::turn::{DryRunForm, TurnOptions};
-use crate::provider::http_provider::HttpProvider;
-use crate::provider::redact::RedactingProvider;
-use crate::provider::{DeltaSink, Provider, ProviderError, Request};
-use crate::sys::sync::IgnorePoison;
-use crate::turn::agent::{Agent, AnswerFormat};
-use crate::turn::{self, compact};
 use anyhow::Result;
+use nanobot_agent::turn::agent::{Agent, AnswerFormat};
+use nanobot_agent::turn::{self, compact};
+use nanobot_base::error::{Exit, Stop};
+use nanobot_base::event::Event;
+use nanobot_base::message::{Message, Reply};
+use nanobot_model::provider::http_provider::HttpProvider;
+use nanobot_model::provider::redact::RedactingProvider;
+use nanobot_model::provider::{DeltaSink, Provider, ProviderError, Request};
+use nanobot_os::sync::IgnorePoison;
 use std::sync::Mutex;
 
 /// Prints the first request of a turn.

@@ -1,18 +1,6 @@
 //! Runs a prepared turn and does the work at its end: usage, memory provenance, pruning.
 
 use super::prepare::PreparedTurn;
-use crate::error::{Exit, exit_for};
-use crate::event::StopReason;
-use crate::guard::compaction::CompactionGuard;
-use crate::guard::context_warning::ContextWarning;
-use crate::guard::iteration_limit::IterationLimit;
-use crate::guard::loop_detection::LoopDetection;
-use crate::guard::orphaned_subagents::OrphanedSubagents;
-use crate::guard::plan_mode::PlanMode;
-use crate::history::subagent_refs;
-use crate::ledger::CallPurpose;
-use crate::memory::Memory;
-use crate::message::UserMessage;
 use crate::ops::agent_turn::after_turn::{self, PostTurnWork};
 use crate::ops::agent_turn::tool_usage::UsageRecorder;
 use crate::ops::context::Context;
@@ -20,17 +8,29 @@ use crate::ops::model::{self, ModelHandle};
 use crate::ops::subagents::task::TurnContext;
 use crate::ops::turn_setup::TurnSetup;
 use crate::options::turn::TurnOptions;
-use crate::policy::tool_names::runs_commands;
-use crate::report::Reporter;
-use crate::session::{self, SessionStore, consolidation};
-use crate::settings::Settings;
-use crate::sys::paths::is_generated_dir;
-use crate::sys::process;
-use crate::turn::agent::{Agent, TurnHooks};
-use crate::turn::ending::{Ending, TurnStats};
-use crate::turn::guard::Guard;
-use crate::turn::{self, compact};
 use anyhow::Result;
+use nanobot_agent::guard::compaction::CompactionGuard;
+use nanobot_agent::guard::context_warning::ContextWarning;
+use nanobot_agent::guard::iteration_limit::IterationLimit;
+use nanobot_agent::guard::loop_detection::LoopDetection;
+use nanobot_agent::guard::orphaned_subagents::OrphanedSubagents;
+use nanobot_agent::guard::plan_mode::PlanMode;
+use nanobot_agent::report::Reporter;
+use nanobot_agent::turn::agent::{Agent, TurnHooks};
+use nanobot_agent::turn::ending::{Ending, TurnStats};
+use nanobot_agent::turn::guard::Guard;
+use nanobot_agent::turn::{self, compact};
+use nanobot_base::error::{Exit, exit_for};
+use nanobot_base::event::StopReason;
+use nanobot_base::message::UserMessage;
+use nanobot_config::policy::tool_names::runs_commands;
+use nanobot_config::settings::Settings;
+use nanobot_model::ledger::CallPurpose;
+use nanobot_os::paths::is_generated_dir;
+use nanobot_sandbox::process;
+use nanobot_store::history::subagent_refs;
+use nanobot_store::memory::Memory;
+use nanobot_store::session::{self, SessionStore, consolidation};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ pub(crate) fn execute(
         call_purpose: account.clone(),
         last_number: subagent_refs::last_number(session.messages()),
     });
-    let mut sink = |event: crate::event::Event<'_>| {
+    let mut sink = |event: nanobot_base::event::Event<'_>| {
         usage.observe(setup, &event);
         report.emit(event)?;
         report_hooks(setup, report);

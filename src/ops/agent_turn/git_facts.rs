@@ -1,16 +1,16 @@
 //! Facts that a turn tells the model about its repository: the branch, the changed files, the last commits.
 
-use crate::message::{Message, Origin, plain_text, tagged_block};
 use crate::ops::context::Context;
 use crate::ops::turn_setup::TurnSetup;
 use crate::ops::turn_setup::toolset::exec_tool;
-use crate::policy::net::Net;
-use crate::policy::{Policy, Sandbox};
-use crate::settings::Settings;
-use crate::sys::secret;
-use crate::tool::files::Files;
-use crate::tool::run_alone;
-use crate::trust;
+use nanobot_base::message::{Message, Origin, plain_text, tagged_block};
+use nanobot_config::policy::net::Net;
+use nanobot_config::policy::{Policy, Sandbox};
+use nanobot_config::settings::Settings;
+use nanobot_os::secret;
+use nanobot_store::trust;
+use nanobot_tool::files::Files;
+use nanobot_tool::run_alone;
 use serde_json::json;
 use std::sync::Arc;
 

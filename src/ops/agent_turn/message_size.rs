@@ -1,10 +1,10 @@
 //! A message that no model of the run can take is refused before anything is sent.
 
-use crate::error::{Exit, fail_with_hint};
-use crate::message::token_estimate;
-use crate::message::{MessagePart, UserMessage};
-use crate::sys::durable_file::format_size;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::message::token_estimate;
+use nanobot_base::message::{MessagePart, UserMessage};
+use nanobot_os::durable_file::format_size;
 
 /// Checks that the text of `message` is not far beyond the context window: the one of the models, if that is known, or
 /// else the configured one, in tokens. The tokens are only estimated, so the server decides about a message that is less

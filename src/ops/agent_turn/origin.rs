@@ -1,12 +1,12 @@
 //! The origin of a turn: a command line, a job, a chat, or a person at the REPL or in an editor.
 
-use crate::ledger::CallPurpose;
-use crate::mcp::client::ElicitationHandler;
-use crate::policy::Policy;
-use crate::prompt::{self, PromptSection};
-use crate::shell_quote;
-use crate::tool::ask_user::UserPrompt;
-use crate::tool::message::ChatTarget;
+use nanobot_agent::prompt::{self, PromptSection};
+use nanobot_base::shell_quote;
+use nanobot_config::policy::Policy;
+use nanobot_mcp::client::ElicitationHandler;
+use nanobot_model::ledger::CallPurpose;
+use nanobot_tool::ask_user::UserPrompt;
+use nanobot_tool::message::ChatTarget;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;

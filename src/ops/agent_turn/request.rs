@@ -1,24 +1,23 @@
 //! The request of a turn: its settings, its schema, and its message of text, piped input and attachments.
 
 use super::origin::{AttachedContent, TurnOrigin};
-use crate::answer_schema::AnswerSchema;
-use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits};
-use crate::error::{Exit, fail, fail_with_hint};
-use crate::message::user_text::{OthersContent, UserText};
-use crate::message::{MessagePart, Origin};
 use crate::ops::context::Context;
 use crate::ops::default_session::{default_session_key, fresh_session_key};
 use crate::ops::model;
 use crate::ops::permissions;
 use crate::options::turn::TurnOptions;
-use crate::policy::profile::Profile;
-use crate::prompt;
-use crate::report::Reporter;
-use crate::settings::Settings;
-use crate::sys;
-use crate::sys::input::{self, StdinMode};
-use crate::sys::secret::random_hex;
 use anyhow::Result;
+use nanobot_agent::answer_schema::AnswerSchema;
+use nanobot_agent::prompt;
+use nanobot_agent::report::Reporter;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::message::user_text::{OthersContent, UserText};
+use nanobot_base::message::{MessagePart, Origin};
+use nanobot_config::policy::profile::Profile;
+use nanobot_config::settings::Settings;
+use nanobot_os::input::{self, StdinMode};
+use nanobot_os::secret::random_hex;
+use nanobot_tool::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -183,14 +182,15 @@ fn read_piped(
     report: &mut Reporter,
 ) -> Result<Option<Vec<u8>>> {
     let never = options.stdin.no_stdin
-        || (ctx.env.get(sys::env::STDIN) == Some("never") && !options.stdin.stdin);
+        || (ctx.env.get(nanobot_os::env::STDIN) == Some("never") && !options.stdin.stdin);
     let reading = match (options.input.message.as_deref(), options.stdin.stdin, never) {
         _ if attaches_stdin(options)? => StdinMode::Always,
         (Some("-"), ..) | (_, true, _) => StdinMode::Always,
         (_, _, true) => StdinMode::Never,
         _ => StdinMode::Auto,
     };
-    let silence = ctx.env.duration(sys::env::STDIN_TIMEOUT, input::DEFAULT_IDLE_TIMEOUT, 86_400)?;
+    let silence =
+        ctx.env.duration(nanobot_os::env::STDIN_TIMEOUT, input::DEFAULT_IDLE_TIMEOUT, 86_400)?;
     let piped = input::read_stdin(reading, silence, &mut |text| report.notice(text))?;
     let (missing, hint) = match &piped {
         Some(bytes) if bytes.is_empty() => (

@@ -1,10 +1,10 @@
 //! `/stop`: ends the run in progress in a session.
 
-use crate::error::{Exit, fail_with_hint};
-use crate::session::{SessionStore, lock_holder};
-use crate::sys::process;
-use crate::sys::signal::{self, Deadline};
 use anyhow::{Context, Result};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_os::signal::{self, Deadline};
+use nanobot_sandbox::process;
+use nanobot_store::session::{SessionStore, lock_holder};
 use std::time::Duration;
 
 /// Timeout for the end of the run, which first ends its commands and closes its log.

@@ -1,16 +1,16 @@
 //! Records which of the offered tools and skills a turn used, for reports such as `nanobot usage --by tool`.
 
-use crate::event::Event;
-use crate::ledger::CallPurpose;
-use crate::ledger::tool_usage::{CallCounts, ToolUsage, ToolUsageLog};
-use crate::mcp::tool_name;
-use crate::message::token_estimate;
 use crate::ops::context::Context;
 use crate::ops::turn_setup::TurnSetup;
-use crate::skill::skill_at;
-use crate::turn::agent::tool_tokens;
-use crate::turn::ending::TurnStats;
 use anyhow::Result;
+use nanobot_agent::turn::agent::tool_tokens;
+use nanobot_agent::turn::ending::TurnStats;
+use nanobot_base::event::Event;
+use nanobot_base::message::token_estimate;
+use nanobot_mcp::tool_name;
+use nanobot_model::ledger::CallPurpose;
+use nanobot_model::ledger::tool_usage::{CallCounts, ToolUsage, ToolUsageLog};
+use nanobot_store::skill::skill_at;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -63,7 +63,7 @@ impl UsageRecorder {
         if stats.iterations == 0 || (stats.tools.is_empty() && !offers_more) {
             return Ok(());
         }
-        let calls = |(name, calls): (&String, &crate::turn::ending::ToolCallCounts)| {
+        let calls = |(name, calls): (&String, &nanobot_agent::turn::ending::ToolCallCounts)| {
             let counted =
                 CallCounts { count: calls.count, failed: calls.failed, denied: calls.denied };
             (name.clone(), counted)

@@ -1,17 +1,17 @@
 //! Attachments of inbound messages: downloaded after the sender was checked, under names of our own.
 
-use crate::attach::{self, AttachmentOrigin};
-use crate::channel::{AttachmentKind, InboundMessage, RemoteFile};
-use crate::error::Stop;
-use crate::message::user_text::UserText;
-use crate::message::{Origin, tagged_block};
 use crate::ops::channel::message_quotes;
 use crate::ops::channel::open_channel::OpenChannel;
 use crate::ops::channel::transcription::Transcriber;
-use crate::sys::digest::digest;
-use crate::sys::durable_file;
-use crate::sys::secret::random_hex;
 use anyhow::Result;
+use nanobot_base::error::Stop;
+use nanobot_base::message::user_text::UserText;
+use nanobot_base::message::{Origin, tagged_block};
+use nanobot_channel::{AttachmentKind, InboundMessage, RemoteFile};
+use nanobot_os::digest::digest;
+use nanobot_os::durable_file;
+use nanobot_os::secret::random_hex;
+use nanobot_tool::attach::{self, AttachmentOrigin};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};

@@ -1,11 +1,11 @@
 //! Messages that others have sent to the chat of a session. The session gets them when it is opened, so that no delivery
 //! waits for its lock.
 
-use crate::channel::inbox::ChannelInbox;
-use crate::channel::table;
 use crate::ops::context::Context;
-use crate::session::{DeliveredMessage, KnownDeliveries, Session};
 use anyhow::Result;
+use nanobot_channel::inbox::ChannelInbox;
+use nanobot_channel::table;
+use nanobot_store::session::{DeliveredMessage, KnownDeliveries, Session};
 
 /// Appends to `session` what was delivered to its chat since it was last opened.
 ///

@@ -1,13 +1,13 @@
 //! Sends the parts of an outbound message that were not sent yet.
 
-use crate::channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry};
-use crate::channel::settlement::Settlement;
-use crate::channel::{Channel, ChannelError, ChannelResult, InboundMessage};
-use crate::error::Stop;
 use crate::ops::channel::attachments;
 use crate::ops::channel::open_channel::OpenChannel;
-use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
+use nanobot_base::error::Stop;
+use nanobot_channel::inbox::{ChannelInbox, InboxRecord, OutboundEntry};
+use nanobot_channel::settlement::Settlement;
+use nanobot_channel::{Channel, ChannelError, ChannelResult, InboundMessage};
+use nanobot_os::sync::IgnorePoison;
 use std::sync::Mutex;
 
 /// Age at which an outbound message is given up, in milliseconds: a day.

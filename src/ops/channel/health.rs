@@ -3,16 +3,16 @@
 //! A failure is a file in the channel's directory, which exists from the first failure of an activity to its next success.
 //! A poll that starts each minute so tells of a failure once, and of its end once.
 
-use crate::channel::inbox::{ChannelInbox, InboxState};
-use crate::channel::settlement::Settlement;
-use crate::channel::table::CHANNELS;
-use crate::error::exit_for;
 use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
 use crate::ops::context::Context;
-use crate::sys::durable_file;
-use crate::sys::secret::redact_all;
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
+use nanobot_base::error::exit_for;
+use nanobot_channel::inbox::{ChannelInbox, InboxState};
+use nanobot_channel::settlement::Settlement;
+use nanobot_channel::table::CHANNELS;
+use nanobot_os::durable_file;
+use nanobot_os::secret::redact_all;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 

@@ -1,12 +1,12 @@
 //! The login at a service: answers are tried there before they are written into the config.
 
-use crate::channel::LoginDialog;
-use crate::channel::access::AccessRules;
-use crate::channel::table::{ChannelKind, LoginQuestion};
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
-use crate::settings::Config;
 use anyhow::{Context as _, Result};
+use nanobot_channel::LoginDialog;
+use nanobot_channel::access::AccessRules;
+use nanobot_channel::table::{ChannelKind, LoginQuestion};
+use nanobot_config::settings::Config;
 
 /// A login that is not complete.
 pub(crate) struct ChannelLogin<'a> {

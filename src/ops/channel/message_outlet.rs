@@ -1,12 +1,12 @@
 //! The messages of the `message` tool: they go through the outbox.
 
-use crate::channel::MessageSource;
-use crate::message::Origin;
 use crate::ops::channel::outbox::{self, OutboxFile, OutboxMessage, SendOutcome};
 use crate::ops::channel::recipients;
 use crate::ops::context::Context;
-use crate::tool::message::{ChatTarget, MessageOutlet, NamedContent};
 use anyhow::Result;
+use nanobot_base::message::Origin;
+use nanobot_channel::MessageSource;
+use nanobot_tool::message::{ChatTarget, MessageOutlet, NamedContent};
 
 /// The outbox of all channels.
 pub(crate) struct OutboxOutlet {

@@ -1,9 +1,9 @@
 //! The text of a turn for messages of a chat: what was typed, what it replies to, and text of others.
 
-use crate::channel::inbox::{InboxState, OutboundEntry};
-use crate::channel::{InboundMessage, QuotedText, RepliedMessage};
-use crate::message::user_text::{OthersContent, UserText};
-use crate::message::{Origin, tagged_block};
+use nanobot_base::message::user_text::{OthersContent, UserText};
+use nanobot_base::message::{Origin, tagged_block};
+use nanobot_channel::inbox::{InboxState, OutboundEntry};
+use nanobot_channel::{InboundMessage, QuotedText, RepliedMessage};
 
 /// Maximum characters of a message of ours that is replied to: the session has it, and this tells which one is meant.
 const MAX_REPLIED_CHARS: usize = 200;
@@ -105,12 +105,12 @@ fn has_text(entry: &OutboundEntry, quoted: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{to_text, with_notes};
-    use crate::channel::inbox::{InboxState, OutboundEntry, OutboundMessage};
-    use crate::channel::{
+    use nanobot_base::message::Origin;
+    use nanobot_base::message::user_text::UserText;
+    use nanobot_channel::inbox::{InboxState, OutboundEntry, OutboundMessage};
+    use nanobot_channel::{
         Chat, Destination, InboundMessage, MessageSource, Part, QuotedText, RepliedMessage,
     };
-    use crate::message::Origin;
-    use crate::message::user_text::UserText;
 
     fn sent(id: &str, text: &str, chat: &str, source: Option<(&str, Origin)>) -> OutboundEntry {
         let chat = Chat { id: chat.into(), ..Chat::default() };

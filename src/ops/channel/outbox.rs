@@ -1,20 +1,22 @@
 //! Messages that answer none: `channel send`, jobs, and `channel retry`.
 
-use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, InboxState, OutboundMessage};
-use crate::channel::settlement::Settlement;
-use crate::channel::{Chat, Destination, MessageSource, Part, RateLimit};
-use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use crate::ops::channel::attachments;
 use crate::ops::channel::delivery;
 use crate::ops::channel::health;
 use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
 use crate::ops::context::{Context, report_error};
-use crate::sys::durable_file;
-use crate::sys::file_lock::FileLock;
-use crate::sys::secret::random_hex;
-use crate::sys::sync::IgnorePoison;
-use crate::tool::message::NamedContent;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint};
+use nanobot_channel::inbox::{
+    ChannelInbox, InboundEntry, InboxRecord, InboxState, OutboundMessage,
+};
+use nanobot_channel::settlement::Settlement;
+use nanobot_channel::{Chat, Destination, MessageSource, Part, RateLimit};
+use nanobot_os::durable_file;
+use nanobot_os::file_lock::FileLock;
+use nanobot_os::secret::random_hex;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_tool::message::NamedContent;
 use std::io::{Cursor, Read};
 use std::path::Path;
 use std::sync::Mutex;

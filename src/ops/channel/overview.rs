@@ -1,13 +1,13 @@
 //! Facts about channels for people: the config without secrets, what waits.
 
-use crate::channel::inbox::{ChannelInbox, InboxState};
-use crate::channel::settlement::Settlement;
-use crate::channel::table::CHANNELS;
-use crate::channel::{Identity, InboundMessage};
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use nanobot_channel::inbox::{ChannelInbox, InboxState};
+use nanobot_channel::settlement::Settlement;
+use nanobot_channel::table::CHANNELS;
+use nanobot_channel::{Identity, InboundMessage};
 
 /// A message that waits, was given up or failed.
 pub(crate) struct WaitingMessage {

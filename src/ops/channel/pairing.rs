@@ -1,9 +1,9 @@
 //! Pairings: the open codes, and their approval.
 
-use crate::channel::pairing::{PairingFile, PendingPairing};
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_channel::pairing::{PairingFile, PendingPairing};
 
 /// The codes that are valid now.
 ///

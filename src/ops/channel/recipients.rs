@@ -1,11 +1,11 @@
 //! The chats that a run may write to without being told by the user: those that the config names, and those in which a
 //! conversation took place.
 
-use crate::channel::table;
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
-use crate::session;
 use anyhow::Result;
+use nanobot_channel::table;
+use nanobot_store::session;
 
 /// True if `to` is in the channel's `recipients`, is an allowed sender, or is a chat that has a session.
 ///

@@ -1,22 +1,22 @@
 //! Transcription of recordings: by a service with OpenAI's interface for speech, or by a command of the user's.
 
-use crate::channel::ChannelError;
-use crate::channel::upload::UploadFile;
-use crate::error::{Exit, fail};
-use crate::ledger::{CallPurpose, Ledger, ModelCall};
-use crate::message::Usage;
 use crate::ops::context::Context;
 use crate::ops::model;
-use crate::provider::ProviderError;
-use crate::provider::registry::speech;
-use crate::settings::channels::TranscriptionSettings;
-use crate::settings::{ModelSettings, Settings};
-use crate::sys::durable_file;
-use crate::sys::http::{Http, HttpMethod, HttpTimeouts};
-use crate::sys::process::{self, CommandSpec};
-use crate::sys::secret::LazySecret;
-use crate::sys::signal;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail};
+use nanobot_base::message::Usage;
+use nanobot_channel::ChannelError;
+use nanobot_channel::upload::UploadFile;
+use nanobot_config::settings::channels::TranscriptionSettings;
+use nanobot_config::settings::{ModelSettings, Settings};
+use nanobot_model::ledger::{CallPurpose, Ledger, ModelCall};
+use nanobot_model::provider::ProviderError;
+use nanobot_model::provider::registry::speech;
+use nanobot_net::http::{Http, HttpMethod, HttpTimeouts};
+use nanobot_os::durable_file;
+use nanobot_os::secret::LazySecret;
+use nanobot_os::signal;
+use nanobot_sandbox::process::{self, CommandSpec};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

@@ -1,32 +1,32 @@
 //! Consolidates one session, a chunk at a time: reads messages, asks the model for an update, and applies it to the
 //! memory.
 
-use crate::error::{Exit, Stop, fail_with_hint, outside_turn};
-use crate::ledger::CallPurpose;
-use crate::memory::request::{self, CHARS_PER_TOKEN, DetailLevel};
-use crate::memory::{
-    LockedMemory, Memory, MemoryUpdate, UpdateResult, VersionCause, history, rejection_reason,
-    reply_parser,
-};
-use crate::message::{Message, MessagePart, Origin, Reply, Usage, UserMessage};
 use crate::ops::context::Context;
 use crate::ops::context_window;
 use crate::ops::model;
 use crate::ops::prompt_files;
 use crate::options::turn::TurnOptions;
-use crate::policy::file_scope::FileScope;
-use crate::policy::provenance::{ProvenanceTracker, TrustContext};
-use crate::provider::{Delta, FailureKind, ProviderError, Request, ToolChoice};
-use crate::report::Reporter;
-use crate::report::{ProgressDisplay, ProgressLevel, ReportFormat, json::EventEnvelope};
-use crate::session::consolidation::{
+use anyhow::Result;
+use nanobot_agent::report::Reporter;
+use nanobot_agent::report::{ProgressDisplay, ProgressLevel, ReportFormat, json::EventEnvelope};
+use nanobot_base::error::{Exit, Stop, fail_with_hint, outside_turn};
+use nanobot_base::message::{Message, MessagePart, Origin, Reply, Usage, UserMessage};
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::policy::provenance::{ProvenanceTracker, TrustContext};
+use nanobot_config::settings::{FlagOverrides, Settings};
+use nanobot_model::ledger::CallPurpose;
+use nanobot_model::provider::{Delta, FailureKind, ProviderError, Request, ToolChoice};
+use nanobot_os::durable_file::format_size;
+use nanobot_os::secret::random_hex;
+use nanobot_store::memory::request::{self, CHARS_PER_TOKEN, DetailLevel};
+use nanobot_store::memory::{
+    LockedMemory, Memory, MemoryUpdate, UpdateResult, VersionCause, history, rejection_reason,
+    reply_parser,
+};
+use nanobot_store::session::consolidation::{
     self, ConsolidationLimits, ConsolidationRange, SessionSnapshot,
 };
-use crate::session::{LoggedMessage, SessionStore};
-use crate::settings::{FlagOverrides, Settings};
-use crate::sys::durable_file::format_size;
-use crate::sys::secret::random_hex;
-use anyhow::Result;
+use nanobot_store::session::{LoggedMessage, SessionStore};
 use std::path::Path;
 
 /// Attempts at a chunk before it is archived unchanged.

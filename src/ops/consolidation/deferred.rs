@@ -2,12 +2,12 @@
 
 use super::consolidator::{ConsolidationCost, Consolidator, StepResult, progress_report};
 use super::memory_edit::open_memory;
-use crate::error::{Exit, Stop, exit_for, fail};
 use crate::ops::context::Context;
 use crate::options::model::ModelOptions;
 use crate::options::turn::{TurnLimits, TurnOptions};
-use crate::report::ProgressLevel;
 use anyhow::Result;
+use nanobot_agent::report::ProgressLevel;
+use nanobot_base::error::{Exit, Stop, exit_for, fail};
 use std::ffi::OsString;
 use std::time::Duration;
 

@@ -1,10 +1,12 @@
 //! Changes of the memory by the user: an edited text, or an earlier version.
 
-use crate::error::{Exit, exit_for, fail_with_hint};
-use crate::memory::{LockedMemory, Memory, MemoryUpdate, UpdateResult, Version, VersionCause};
 use crate::ops::context::Context;
-use crate::session::{self, consolidation};
 use anyhow::Result;
+use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_store::memory::{
+    LockedMemory, Memory, MemoryUpdate, UpdateResult, Version, VersionCause,
+};
+use nanobot_store::session::{self, consolidation};
 use std::time::Duration;
 
 /// Timeout of the lock for an edit. A consolidation holds the lock while it asks a model.

@@ -4,15 +4,15 @@ use super::consolidator::{
     ConsolidatedChunk, ConsolidationCost, Consolidator, StepResult, progress_report,
 };
 use super::memory_edit;
-use crate::error::{Exit, Stop};
-use crate::memory::LockedMemory;
 use crate::ops::context::report_error;
-use crate::report::{ProgressLevel, Reporter};
-use crate::session;
-use crate::session::consolidation::{self, ConsolidationRange};
-use crate::sys::signal;
-use crate::sys::terminal::sanitize;
 use anyhow::{Error, Result};
+use nanobot_agent::report::{ProgressLevel, Reporter};
+use nanobot_base::error::{Exit, Stop};
+use nanobot_os::signal;
+use nanobot_os::terminal::sanitize;
+use nanobot_store::memory::LockedMemory;
+use nanobot_store::session;
+use nanobot_store::session::consolidation::{self, ConsolidationRange};
 use std::time::Duration;
 
 /// Receives the progress of a run.

@@ -1,12 +1,12 @@
 //! The input and the result of a check.
 
-use crate::cron::job::Job;
-use crate::cron::job_store::JobStore;
-use crate::error::{Exit, exit_for, hint_for};
 use crate::ops::context::Context;
 use crate::ops::jobs::time_format::to_one_line;
-use crate::settings::Settings;
 use anyhow::Result;
+use nanobot_base::error::{Exit, exit_for, hint_for};
+use nanobot_config::settings::Settings;
+use nanobot_cron::job::Job;
+use nanobot_cron::job_store::JobStore;
 
 /// The severity of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

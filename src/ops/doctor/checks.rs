@@ -6,9 +6,9 @@ use super::check::{CheckContext, CheckResult, Severity};
 use super::{crontab_checks as crontab, job_checks as jobs, probe_check, run_checks as run};
 use crate::ops::context::Context;
 use crate::ops::jobs::{crontab_sync, workspace_jobs};
-use crate::settings::JobStarter;
-use crate::sys::signal;
 use anyhow::{Context as _, Result};
+use nanobot_config::settings::JobStarter;
+use nanobot_os::signal;
 
 /// A check: inspects one area, and returns its results.
 type CheckFn = fn(&CheckContext) -> Vec<CheckResult>;

@@ -1,13 +1,13 @@
 //! Checks of the crontab: its lines, the program that they start, and the cron daemon that reads it.
 
 use super::check::{CheckContext, CheckResult, Severity, job_labels};
-use crate::cron::command_line::ParsedCommand;
-use crate::cron::job::Job;
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::crontab_sync::{self, CronLineContext};
 use crate::ops::jobs::delivery;
 use crate::ops::jobs::scheduler_problems;
 use crate::ops::jobs::unseen_answers;
+use nanobot_cron::command_line::ParsedCommand;
+use nanobot_cron::job::Job;
 use std::collections::{BTreeMap, BTreeSet};
 
 const SYNC_HINT: &str = "`nanobot cron sync`";

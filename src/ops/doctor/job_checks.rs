@@ -1,10 +1,6 @@
 //! Checks of jobs: the job file, schedules, model access, last runs, and delivery.
 
 use super::check::{CheckContext, CheckResult, Severity, job_label, job_labels};
-use crate::cron::job::{Job, JobState};
-use crate::cron::job_store::{INVALID_ID_HINT, is_valid_id};
-use crate::cron::run_record::{JobDir, RunOutcome};
-use crate::error::Exit;
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::crontab_sync::{self, CronLineContext};
 use crate::ops::jobs::job_notices;
@@ -12,9 +8,13 @@ use crate::ops::jobs::job_status;
 use crate::ops::jobs::resolved_job;
 use crate::ops::jobs::time_format::{count_jobs, format_time, to_one_line};
 use crate::ops::jobs::time_zone;
-use crate::sys::process;
 use anyhow::Result;
 use jiff::Timestamp;
+use nanobot_base::error::Exit;
+use nanobot_cron::job::{Job, JobState};
+use nanobot_cron::job_store::{INVALID_ID_HINT, is_valid_id};
+use nanobot_cron::run_record::{JobDir, RunOutcome};
+use nanobot_sandbox::process;
 use std::collections::BTreeSet;
 
 /// Records that are searched for the last run.

@@ -1,13 +1,13 @@
 //! A short summary of the jobs.
 
-use crate::cron::job::{HEARTBEAT_ID, Job};
 use crate::ops::context::Context;
 use crate::ops::jobs::time_format::to_one_line;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
-use crate::settings::Settings;
 use anyhow::Result;
 use jiff::Timestamp;
+use nanobot_config::settings::Settings;
+use nanobot_cron::job::{HEARTBEAT_ID, Job};
 
 /// A short summary of the jobs.
 pub(crate) struct JobsSummary {

@@ -5,18 +5,18 @@
 //! trusted at its place.
 
 use super::check::{CheckResult, Severity};
-use crate::cron::crontab_block;
-use crate::cron::job::{AnswerSink, Job, JobOptions};
-use crate::cron::job_store::JobStore;
-use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::time_format::count_jobs;
 use crate::ops::jobs::workspace_jobs;
-use crate::policy::Policy;
-use crate::settings::{Config, Settings};
-use crate::sys::crontab::Crontab;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail};
+use nanobot_config::policy::Policy;
+use nanobot_config::settings::{Config, Settings};
+use nanobot_cron::crontab::Crontab;
+use nanobot_cron::crontab_block;
+use nanobot_cron::job::{AnswerSink, Job, JobOptions};
+use nanobot_cron::job_store::JobStore;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 

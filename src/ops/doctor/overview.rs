@@ -1,11 +1,5 @@
 //! The overview of `nanobot status`: configuration, spending, memory, and the next jobs.
 
-use crate::error::hint_for;
-use crate::ledger::{Ledger, PeriodCosts};
-use crate::memory::Memory;
-use crate::memory::last_run::LastRun;
-use crate::memory::request::{self, CHARS_PER_TOKEN};
-use crate::message::{Message, Usage};
 use crate::ops::context::Context;
 use crate::ops::context_window::context_window;
 use crate::ops::default_session::default_session_key;
@@ -15,13 +9,19 @@ use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions::{self, WorkspacePlace};
 use crate::options::grants::Grants;
 use crate::options::turn::TurnOptions;
-use crate::policy::Policy;
-use crate::policy::file_scope::FileScope;
-use crate::policy::profile::Profile;
-use crate::session::{self, Session, SessionStore};
-use crate::settings::Settings;
-use crate::trust::{self, TrustList};
 use anyhow::Result;
+use nanobot_base::error::hint_for;
+use nanobot_base::message::{Message, Usage};
+use nanobot_config::policy::Policy;
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::policy::profile::Profile;
+use nanobot_config::settings::Settings;
+use nanobot_model::ledger::{Ledger, PeriodCosts};
+use nanobot_store::memory::Memory;
+use nanobot_store::memory::last_run::LastRun;
+use nanobot_store::memory::request::{self, CHARS_PER_TOKEN};
+use nanobot_store::session::{self, Session, SessionStore};
+use nanobot_store::trust::{self, TrustList};
 
 /// The permissions of a run started from the current directory.
 pub(crate) struct RunScope {

@@ -1,18 +1,18 @@
 //! The check that runs a temporary job the way a crontab line would.
 
 use super::check::{CheckContext, CheckResult, Severity};
-use crate::cron::job::{Delivery, Job, JobOptions, JobState};
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::resolved_job;
 use crate::ops::jobs::time_format::{format_duration, to_one_line};
 use crate::ops::permissions;
-use crate::shell_quote::quote;
-use crate::sys::process::{self, CommandSpec};
 use anyhow::Result;
 use jiff::SignedDuration;
+use nanobot_base::error::Exit;
+use nanobot_base::shell_quote::quote;
+use nanobot_cron::job::{Delivery, Job, JobOptions, JobState};
+use nanobot_sandbox::process::{self, CommandSpec};
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;

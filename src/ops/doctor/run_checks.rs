@@ -1,11 +1,6 @@
 //! Checks that a run started from here would work: config, directories, stored data, sandbox, and provider.
 
 use super::check::{CheckContext, CheckResult, Severity};
-use crate::error::{Exit, exit_for};
-use crate::mcp::catalog::ServerView;
-use crate::mcp::sanitize;
-use crate::memory::Memory;
-use crate::memory::request::is_over_budget;
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler_problems;
@@ -16,17 +11,25 @@ use crate::ops::turn_setup;
 use crate::ops::turn_setup::programs;
 use crate::ops::turn_setup::toolset;
 use crate::options::grants::Grants;
-use crate::policy::Sandbox;
-use crate::session;
-use crate::settings::check::{self, ConfigSeverity};
-use crate::settings::servers::McpServer;
-use crate::settings::{Config, Settings};
-use crate::shell_quote::quote;
-use crate::sys::process::{self, CommandSpec};
-use crate::sys::shell::UserShell;
-use crate::sys::{durable_file, owner, sandbox as os_sandbox, signal};
-use crate::trust::TrustList;
 use anyhow::{Context as _, Result, anyhow};
+use nanobot_base::error::{Exit, exit_for};
+use nanobot_base::shell_quote::quote;
+use nanobot_config::policy::Sandbox;
+use nanobot_config::settings::check::{self, ConfigSeverity};
+use nanobot_config::settings::servers::McpServer;
+use nanobot_config::settings::{Config, Settings};
+use nanobot_mcp::catalog::ServerView;
+use nanobot_mcp::sanitize;
+use nanobot_os::durable_file;
+use nanobot_os::owner;
+use nanobot_os::shell::UserShell;
+use nanobot_os::signal;
+use nanobot_sandbox as os_sandbox;
+use nanobot_sandbox::process::{self, CommandSpec};
+use nanobot_store::memory::Memory;
+use nanobot_store::memory::request::is_over_budget;
+use nanobot_store::session;
+use nanobot_store::trust::TrustList;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

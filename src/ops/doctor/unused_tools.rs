@@ -1,14 +1,14 @@
 //! MCP servers and skills that are offered to the model but that no recent run has used.
 
-use crate::ledger::tool_usage::ToolUsageLog;
 use crate::ops::agent_turn::tool_usage::find_server;
 use crate::ops::context::Context;
 use crate::ops::since::SinceFilter;
 use crate::ops::skills::{self, SkillsSummary};
 use crate::options::value::Since;
-use crate::settings::Settings;
-use crate::skill::SkillSource;
 use anyhow::Result;
+use nanobot_config::settings::Settings;
+use nanobot_model::ledger::tool_usage::ToolUsageLog;
+use nanobot_store::skill::SkillSource;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 

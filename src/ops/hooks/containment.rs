@@ -1,18 +1,18 @@
 //! The containment of the hooks of a run: the sandbox of its commands for those that run in it, and for the others the places
 //! that they do not see, because the run may change them.
 
-use crate::message::Origin;
 use crate::ops::changeable_places::{add_places, changeable_places};
 use crate::ops::context::Context;
-use crate::policy::file_scope::FileScope;
-use crate::policy::net::Net;
-use crate::policy::provenance::ProvenanceTracker;
-use crate::policy::{Policy, Sandbox, tool_names};
-use crate::settings::Settings;
-use crate::sys::process;
-use crate::sys::sandbox::{HiddenPlaces, private_tmp};
-use crate::sys::sync::IgnorePoison;
-use crate::tool::exec::ExecTool;
+use nanobot_base::message::Origin;
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::policy::net::Net;
+use nanobot_config::policy::provenance::ProvenanceTracker;
+use nanobot_config::policy::{Policy, Sandbox, tool_names};
+use nanobot_config::settings::Settings;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_sandbox::process;
+use nanobot_sandbox::{HiddenPlaces, private_tmp};
+use nanobot_tool::exec::ExecTool;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 

@@ -1,7 +1,7 @@
 //! The names of tools and arguments as scripts for other programs know them. A hook that is configured in the notation of
 //! another program gets and gives that program's names; all other names stay ours.
 
-use crate::settings::hooks::HookDialect;
+use nanobot_config::settings::hooks::HookDialect;
 use serde_json::{Map, Value};
 
 /// A tool of ours, and its names in other programs.
@@ -131,7 +131,7 @@ fn rename(
 #[cfg(test)]
 mod tests {
     use super::{from_dialect, to_dialect, tool_names};
-    use crate::settings::hooks::HookDialect::{ClaudeCode, Nanobot, Vibe};
+    use nanobot_config::settings::hooks::HookDialect::{ClaudeCode, Nanobot, Vibe};
     use serde_json::json;
 
     #[test]

@@ -13,23 +13,23 @@ mod reply;
 
 pub(crate) use containment::HookContainment;
 
-use crate::error::{Exit, fail, fail_with_hint};
-use crate::message::{ToolCall, UserMessage};
 use crate::ops::context::Context;
-use crate::policy::Refusal;
-use crate::policy::file_scope::FileScope;
-use crate::settings::Settings;
-use crate::settings::hooks::{HookCommand, HookDialect, HookEvent, HookPlace};
-use crate::sys::durable_file;
-use crate::sys::env::INSIDE_HOOK;
-use crate::sys::process::{self, CommandResult, CommandSpec};
-use crate::sys::secret::redact_all;
-use crate::sys::sync::IgnorePoison;
-use crate::tool::ToolError;
-use crate::tool::call_hooks::{CallAmendment, CallHooks, ExecutedCall, ResultAmendment};
-use crate::tool::exec::hook_call::HookCall;
-use crate::turn::agent::TurnHooks;
 use anyhow::Result;
+use nanobot_agent::turn::agent::TurnHooks;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::message::{ToolCall, UserMessage};
+use nanobot_config::policy::Refusal;
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::settings::Settings;
+use nanobot_config::settings::hooks::{HookCommand, HookDialect, HookEvent, HookPlace};
+use nanobot_os::durable_file;
+use nanobot_os::env::INSIDE_HOOK;
+use nanobot_os::secret::redact_all;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_sandbox::process::{self, CommandResult, CommandSpec};
+use nanobot_tool::ToolError;
+use nanobot_tool::call_hooks::{CallAmendment, CallHooks, ExecutedCall, ResultAmendment};
+use nanobot_tool::exec::hook_call::HookCall;
 use reply::{HookDecision, HookOutput, HookReply};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
@@ -293,7 +293,7 @@ impl Hooks {
     /// # Errors
     /// Status 77: a hook forbids the turn.
     pub(crate) fn before_turn(&self, message: &mut UserMessage) -> Result<()> {
-        let prompt = crate::message::plain_text(&message.parts);
+        let prompt = nanobot_base::message::plain_text(&message.parts);
         let mut denial = None;
         let mut consume = |hook: &HookCommand, reply: HookReply| {
             if let HookDecision::Deny(reason) | HookDecision::Ask(reason) = reply.decision {

@@ -1,6 +1,6 @@
 //! The answer of a hook: its exit status and what it printed, in the fields of any of the three programs.
 
-use crate::settings::hooks::{HookDialect, HookEvent};
+use nanobot_config::settings::hooks::{HookDialect, HookEvent};
 use serde_json::Value;
 
 /// The exit status that says no. Its words are on standard error.
@@ -147,8 +147,8 @@ impl HookReply {
 #[cfg(test)]
 mod tests {
     use super::{HookDecision, HookOutput, HookReply};
-    use crate::settings::hooks::HookDialect::{self, ClaudeCode, Nanobot, Vibe};
-    use crate::settings::hooks::HookEvent::{self, PostTool, PreTool, PreTurn};
+    use nanobot_config::settings::hooks::HookDialect::{self, ClaudeCode, Nanobot, Vibe};
+    use nanobot_config::settings::hooks::HookEvent::{self, PostTool, PreTool, PreTurn};
 
     fn parse(
         dialect: HookDialect,

@@ -1,14 +1,5 @@
 //! Answers messages of one session: a command, or a turn of the agent, and the delivery of its answer.
 
-use crate::channel::inbox::{
-    ChannelInbox, HOUR_MILLIS, InboundEntry, InboxRecord, OutboundMessage,
-};
-use crate::channel::settlement::Settlement;
-use crate::channel::{InboundMessage, RateLimit};
-use crate::error::{Exit, Stop, exit_for, fail};
-use crate::ledger::{CallPurpose, Ledger};
-use crate::message::Origin;
-use crate::message::user_text::UserText;
 use crate::ops::agent_turn::{self, CHAT_LOCK_TIMEOUT, TurnOutcome, origin::ChatTurn};
 use crate::ops::channel::attachments::{self, Attachments};
 use crate::ops::channel::delivery;
@@ -25,13 +16,22 @@ use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
 use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
 use crate::options::grants::Grants;
 use crate::options::turn::{SessionChoice, TurnInput, TurnOptions};
-use crate::sys::cancel::{self, CancelToken};
-use crate::sys::digest::digest;
-use crate::sys::file_lock::FileLock;
-use crate::sys::secret::random_hex;
-use crate::sys::sync::IgnorePoison;
-use crate::turn::ending::Ending;
 use anyhow::{Context as _, Result};
+use nanobot_agent::turn::ending::Ending;
+use nanobot_base::error::{Exit, Stop, exit_for, fail};
+use nanobot_base::message::Origin;
+use nanobot_base::message::user_text::UserText;
+use nanobot_channel::inbox::{
+    ChannelInbox, HOUR_MILLIS, InboundEntry, InboxRecord, OutboundMessage,
+};
+use nanobot_channel::settlement::Settlement;
+use nanobot_channel::{InboundMessage, RateLimit};
+use nanobot_model::ledger::{CallPurpose, Ledger};
+use nanobot_os::cancel::{self, CancelToken};
+use nanobot_os::digest::digest;
+use nanobot_os::file_lock::FileLock;
+use nanobot_os::secret::random_hex;
+use nanobot_os::sync::IgnorePoison;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
@@ -363,7 +363,7 @@ impl ChatTurnRun<'_> {
     fn execute(&self, resumes: bool) -> Result<(Context, TurnOutcome)> {
         let ctx = Context {
             quiet: true,
-            servers: crate::mcp::shared_catalog::SharedCatalog::default(),
+            servers: nanobot_mcp::shared_catalog::SharedCatalog::default(),
             ..self.run.ctx.clone()
         };
         let name = self.channel.open.name();

@@ -1,12 +1,12 @@
 //! Messages that are commands. No model is asked.
 
-use crate::channel::InboundMessage;
 use crate::ops::agent_turn;
 use crate::ops::channel::delivered;
 use crate::ops::context::Context;
-use crate::session::Session;
-use crate::settings::Settings;
 use anyhow::Result;
+use nanobot_channel::InboundMessage;
+use nanobot_config::settings::Settings;
+use nanobot_store::session::Session;
 
 /// The answer to `/help`.
 const HELP_TEXT: &str = "/new – start a new conversation\n/stop – stop the running task\n/status – show the state of this \

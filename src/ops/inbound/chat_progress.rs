@@ -2,12 +2,12 @@
 //!
 //! These messages are not in the journal: one that cannot be sent is dropped, and none is repeated.
 
-use crate::channel::{ChannelError, Destination};
-use crate::event::Event;
-use crate::message::{Reply, ToolCall};
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::inbound::poll_run::PolledChannel;
-use crate::report::EventObserver;
+use nanobot_agent::report::EventObserver;
+use nanobot_base::event::Event;
+use nanobot_base::message::{Reply, ToolCall};
+use nanobot_channel::{ChannelError, Destination};
 use serde_json::Value;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
@@ -63,14 +63,14 @@ pub(super) fn show(
     texts: &Receiver<String>,
     limit: Duration,
 ) -> bool {
-    let end = crate::sys::signal::now() + limit;
+    let end = nanobot_os::signal::now() + limit;
     let mut count = 0;
     loop {
         let is_open = !channel.is_closed_for(&place.chat);
         if is_open {
             channel.open.service.show_typing(place);
         }
-        let left = end.saturating_sub(crate::sys::signal::now());
+        let left = end.saturating_sub(nanobot_os::signal::now());
         if left.is_zero() {
             return false;
         }

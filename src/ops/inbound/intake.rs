@@ -1,17 +1,17 @@
 //! Takes a batch of messages: decides about each sender, and writes what is to be answered into the journal.
 
-use crate::channel::access::{AccessDecision, AccessRules};
-use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, OutboundMessage};
-use crate::channel::pairing::PairingFile;
-use crate::channel::settlement::Settlement;
-use crate::channel::{Batch, Identity, InboundMessage};
-use crate::message::Origin;
 use crate::ops::inbound::chat_command::{InChatCommand, id_text};
 use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
 use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
-use crate::sys::digest::digest;
-use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
+use nanobot_base::message::Origin;
+use nanobot_channel::access::{AccessDecision, AccessRules};
+use nanobot_channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, OutboundMessage};
+use nanobot_channel::pairing::PairingFile;
+use nanobot_channel::settlement::Settlement;
+use nanobot_channel::{Batch, Identity, InboundMessage};
+use nanobot_os::digest::digest;
+use nanobot_os::sync::IgnorePoison;
 use std::collections::HashSet;
 use std::sync::Arc;
 

@@ -1,21 +1,21 @@
 //! `channel listen`: takes one webhook request. Its messages are in the journal before the service hears that they have
 //! arrived; then they are answered, by this process or by a poll that is at work.
 
-use crate::channel::Batch;
-use crate::channel::WebhookReceipt;
-use crate::channel::inbox::ChannelInbox;
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::channel::outbox;
 use crate::ops::context::Context;
 use crate::ops::inbound::intake;
 use crate::ops::inbound::poll::{self, PollOptions};
 use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
-use crate::settings::channels::ChannelSettings;
-use crate::settings::{Config, FlagOverrides, LayeredConfig};
-use crate::sys::signal;
-use crate::sys::webhook_request::{self, WebhookRequest, WebhookResponse};
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_channel::Batch;
+use nanobot_channel::WebhookReceipt;
+use nanobot_channel::inbox::ChannelInbox;
+use nanobot_config::settings::channels::ChannelSettings;
+use nanobot_config::settings::{Config, FlagOverrides, LayeredConfig};
+use nanobot_net::webhook_request::{self, WebhookRequest, WebhookResponse};
+use nanobot_os::signal;
 use serde_json::Value;
 use std::time::Duration;
 

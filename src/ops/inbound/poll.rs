@@ -3,10 +3,6 @@
 //! Each channel has a thread that listens, and each session that has work one that answers. The first signal ends the
 //! listening; what has begun is finished within a grace period, and the next poll does the rest.
 
-use crate::channel::inbox::InboundEntry;
-use crate::channel::table::{ChannelKind, find};
-use crate::channel::{Batch, Identity, PollRequest, RateLimit};
-use crate::error::{Exit, Stop, exit_for, fail, fail_with_hint};
 use crate::ops::channel::attachments;
 use crate::ops::channel::health::ChannelActivity;
 use crate::ops::channel::open_channel::{ChannelFiles, find_named};
@@ -16,14 +12,18 @@ use crate::ops::inbound::chat_command::InChatCommand;
 use crate::ops::inbound::intake::{self, QueuedItem};
 use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
 use crate::ops::inbound::work_queue::WorkItem;
-use crate::settings::channels::ChannelSettings;
-use crate::settings::{FlagOverrides, LayeredConfig};
-use crate::sys::cancel::{self, CancelToken};
-use crate::sys::durable_file;
-use crate::sys::signal::{self, Deadline};
-use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
+use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint};
+use nanobot_channel::inbox::InboundEntry;
+use nanobot_channel::table::{ChannelKind, find};
+use nanobot_channel::{Batch, Identity, PollRequest, RateLimit};
+use nanobot_config::settings::channels::ChannelSettings;
+use nanobot_config::settings::{FlagOverrides, LayeredConfig};
+use nanobot_os::cancel::{self, CancelToken};
+use nanobot_os::durable_file;
+use nanobot_os::signal::{self, Deadline};
+use nanobot_os::sync::IgnorePoison;
 use std::collections::HashSet;
 use std::io::{PipeReader, PipeWriter};
 use std::sync::Arc;

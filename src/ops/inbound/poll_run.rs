@@ -1,16 +1,16 @@
 //! State that the threads of one poll share.
 
-use crate::channel::inbox::ChannelInbox;
-use crate::channel::{Chat, RateLimit};
-use crate::error::{Exit, exit_for};
 use crate::ops::channel::health::{self, ChannelActivity};
 use crate::ops::channel::open_channel::OpenChannel;
 use crate::ops::context::{Context, report_error};
 use crate::ops::inbound::work_queue::WorkQueue;
-use crate::settings::Settings;
-use crate::sys::file_lock::FileLock;
-use crate::sys::signal;
-use crate::sys::sync::IgnorePoison;
+use nanobot_base::error::{Exit, exit_for};
+use nanobot_channel::inbox::ChannelInbox;
+use nanobot_channel::{Chat, RateLimit};
+use nanobot_config::settings::Settings;
+use nanobot_os::file_lock::FileLock;
+use nanobot_os::signal;
+use nanobot_os::sync::IgnorePoison;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -179,7 +179,7 @@ fn combine_statuses(problems: &[Exit]) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::combine_statuses;
-    use crate::error::Exit;
+    use nanobot_base::error::Exit;
 
     #[test]
     fn the_first_status_in_the_order_counts() {

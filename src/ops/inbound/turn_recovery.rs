@@ -1,14 +1,14 @@
 //! The end of a turn that a killed poll had begun, found in the session by the turn's id.
 
-use crate::channel::inbox::BegunTurn;
-use crate::error::{Exit, exit_for};
-use crate::history::{self, NO_MORE_TEXT};
-use crate::message::{FinishReason, Message};
 use crate::ops::context::Context;
-use crate::session::Session;
-use crate::settings::Settings;
-use crate::turn::ending::{Ending, incomplete_answer_error};
 use anyhow::Result;
+use nanobot_agent::turn::ending::{Ending, incomplete_answer_error};
+use nanobot_base::error::{Exit, exit_for};
+use nanobot_base::message::{FinishReason, Message};
+use nanobot_channel::inbox::BegunTurn;
+use nanobot_config::settings::Settings;
+use nanobot_store::history::{self, NO_MORE_TEXT};
+use nanobot_store::session::Session;
 
 /// The state of a turn that was begun before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,8 +89,8 @@ pub(crate) fn to_ending(text: String, finish_reason: &FinishReason) -> (Ending, 
 #[cfg(test)]
 mod tests {
     use super::{EarlierTurn, state_of};
-    use crate::channel::inbox::BegunTurn;
-    use crate::message::{FinishReason, Message, MessagePart, Reply, UserMessage};
+    use nanobot_base::message::{FinishReason, Message, MessagePart, Reply, UserMessage};
+    use nanobot_channel::inbox::BegunTurn;
 
     fn user(id: &str) -> Message {
         Message::User(UserMessage {

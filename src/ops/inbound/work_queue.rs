@@ -1,8 +1,8 @@
 //! The order of work: one item at a time in each session, several sessions at once. Pure but for its lock.
 
-use crate::channel::inbox::{ChannelInbox, InboundEntry};
-use crate::sys::cancel::CancelToken;
-use crate::sys::sync::IgnorePoison;
+use nanobot_channel::inbox::{ChannelInbox, InboundEntry};
+use nanobot_os::cancel::CancelToken;
+use nanobot_os::sync::IgnorePoison;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;

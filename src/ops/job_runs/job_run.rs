@@ -3,14 +3,6 @@
 //! The order makes crashes detectable: the stamp is on disk before anything is paid for, the record is written before
 //! the stamp is removed, and the job file is updated last. The next start detects a crash at any point in between.
 
-use crate::channel::MessageSource;
-use crate::cron::job::{AnswerSink, Job, JobKind, JobOptions};
-use crate::cron::run_record::{
-    PendingRetry, RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger,
-};
-use crate::error::{Exit, exit_for, fail_with_hint};
-use crate::message::Origin;
-use crate::message::user_text::{OthersContent, UserText};
 use crate::ops::agent_turn::{self, TurnOutcome, origin::JobTurn};
 use crate::ops::hooks::{HookContainment, HookedRun, Hooks};
 use crate::ops::job_runs::job_runner::{JobRunner, redact_and_shorten};
@@ -28,13 +20,21 @@ use crate::ops::jobs::workspace_jobs;
 use crate::ops::turn_setup::containment_of_job;
 use crate::options::model::ModelOptions;
 use crate::options::turn::{RecordingOptions, TurnInput, TurnLimits, TurnOptions};
-use crate::policy::Policy;
-use crate::session as sessions;
-use crate::settings::hooks::HookEvent;
-use crate::sys::signal;
-use crate::tool::message::ChatTarget;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::message::Origin;
+use nanobot_base::message::user_text::{OthersContent, UserText};
+use nanobot_channel::MessageSource;
+use nanobot_config::policy::Policy;
+use nanobot_config::settings::hooks::HookEvent;
+use nanobot_cron::job::{AnswerSink, Job, JobKind, JobOptions};
+use nanobot_cron::run_record::{
+    PendingRetry, RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger,
+};
+use nanobot_os::signal;
+use nanobot_store::session as sessions;
+use nanobot_tool::message::ChatTarget;
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
@@ -502,7 +502,7 @@ fn has_nothing_to_report(text: &str, kind: JobKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::has_nothing_to_report;
-    use crate::cron::job::JobKind;
+    use nanobot_cron::job::JobKind;
 
     #[test]
     fn recognizes_nothing_to_report() {

@@ -1,21 +1,21 @@
 //! The runner of jobs: the inputs of a run, and its outputs other than the answer: the record, the job file, and errors
 //! that cron mails.
 
-use crate::cron::job::Job;
-use crate::cron::job_store::JobStore;
-use crate::cron::run_record::{JobDir, RunOutcome, RunRecord, RunUsage, Trigger};
-use crate::error::{Exit, NextStep, exit_for, fail, fail_with_hint, hint_for, next_step};
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
-use crate::settings::{JobStarter, Settings};
-use crate::sys::host;
-use crate::sys::secret;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use nanobot_base::error::{Exit, NextStep, exit_for, fail, fail_with_hint, hint_for, next_step};
+use nanobot_config::settings::{JobStarter, Settings};
+use nanobot_cron::job::Job;
+use nanobot_cron::job_store::JobStore;
+use nanobot_cron::run_record::{JobDir, RunOutcome, RunRecord, RunUsage, Trigger};
+use nanobot_os::host;
+use nanobot_os::secret;
 use std::path::Path;
 
 /// Maximum length of an error text in a record and in the job file, in characters.
@@ -201,7 +201,9 @@ pub(super) fn redact_and_shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::adapt_hint;
-    use crate::error::{Exit, NextStep, Stop, exit_for, fail, fail_with_hint, fail_with_step};
+    use nanobot_base::error::{
+        Exit, NextStep, Stop, exit_for, fail, fail_with_hint, fail_with_step,
+    };
 
     #[test]
     fn adapts_turn_hints_to_jobs() {

@@ -1,15 +1,15 @@
 //! Decides whether a job runs at a slot, which is an instant that its schedule names, and records slots that were
 //! skipped or whose run was interrupted by a crash.
 
-use crate::cron::job::{CrashPolicy, Job};
-use crate::cron::run_record::{RunOutcome, RunRecord, RunState, Trigger};
-use crate::cron::schedule::{CatchUpPolicy, DueState};
-use crate::error::{Exit, exit_for};
 use crate::ops::job_runs::job_runner::JobRunner;
 use crate::ops::jobs::retry;
 use crate::ops::jobs::timing::{self, StartCondition};
 use anyhow::{Result, anyhow};
 use jiff::{SignedDuration, Timestamp};
+use nanobot_base::error::{Exit, exit_for};
+use nanobot_cron::job::{CrashPolicy, Job};
+use nanobot_cron::run_record::{RunOutcome, RunRecord, RunState, Trigger};
+use nanobot_cron::schedule::{CatchUpPolicy, DueState};
 
 /// Number of recent records that are searched for an earlier report that the job was busy at the same slot.
 const MAX_RECORDS_SEARCHED: usize = 100;

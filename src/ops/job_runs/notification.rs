@@ -1,11 +1,11 @@
 //! Notification of the ends of runs, with the commands of `--on-failure` and `--on-success`.
 
-use crate::cron::job::{Job, JobOptions, NotifyPolicy};
-use crate::cron::run_record::{RunOutcome, RunRecord};
 use crate::ops::context::report_error;
 use crate::ops::job_runs::job_runner::JobRunner;
 use crate::ops::jobs::delivery::{run_command, shell_spec};
 use anyhow::{Context as _, Result};
+use nanobot_cron::job::{Job, JobOptions, NotifyPolicy};
+use nanobot_cron::run_record::{RunOutcome, RunRecord};
 
 /// The result of a run that the user is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

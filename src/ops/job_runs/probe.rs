@@ -4,23 +4,24 @@
 //! The settings, the key and the sandbox are the real ones. The job is temporary, in a folder that is deleted
 //! afterwards, and takes all steps of a real job. The built-in demo replaces the model, so nothing is sent or paid for.
 
-use crate::cron::expression::Expression;
-use crate::cron::job::{Delivery, Job, JobOptions, JobState};
-use crate::cron::job_store::JobStore;
-use crate::cron::run_record::{JobDir, RunRecord};
-use crate::cron::schedule::Schedule;
-use crate::error::{Exit, exit_for, fail, hint_for};
 use crate::ops::context::Context;
 use crate::ops::job_runs::scheduled_run::{ScheduledStart, run_if_due};
 use crate::ops::jobs::resolved_job::resolve;
 use crate::ops::model;
-use crate::policy::Sandbox;
-use crate::provider::demo;
-use crate::settings::Settings;
-use crate::sys::paths::Paths;
-use crate::sys::{durable_file, sandbox};
 use anyhow::{Context as _, Result, anyhow};
 use jiff::ToSpan;
+use nanobot_base::error::{Exit, exit_for, fail, hint_for};
+use nanobot_config::policy::Sandbox;
+use nanobot_config::settings::Settings;
+use nanobot_cron::expression::Expression;
+use nanobot_cron::job::{Delivery, Job, JobOptions, JobState};
+use nanobot_cron::job_store::JobStore;
+use nanobot_cron::run_record::{JobDir, RunRecord};
+use nanobot_cron::schedule::Schedule;
+use nanobot_model::provider::demo;
+use nanobot_os::durable_file;
+use nanobot_os::paths::Paths;
+use nanobot_sandbox as sandbox;
 use serde_json::{Value, json};
 use std::path::Path;
 

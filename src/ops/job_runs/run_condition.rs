@@ -1,12 +1,12 @@
 //! `--when`: the user's shell command that decides if a job runs.
 
-use crate::cron::job::Job;
-use crate::error::{Exit, fail};
 use crate::ops::job_runs::job_runner::{JobRunner, redact_and_shorten};
 use crate::ops::jobs::delivery;
-use crate::sys::process::{self, CommandSpec};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use nanobot_base::error::{Exit, fail};
+use nanobot_cron::job::Job;
+use nanobot_sandbox::process::{self, CommandSpec};
 
 /// Bytes of the command's output that are kept, from its beginning and from its end.
 const OUTPUT_LIMIT_BYTES: usize = 256 << 10;

@@ -1,21 +1,21 @@
 //! A job started by a schedule: checks if it is due, and handles the due slot.
 
-use crate::cron::job::Job;
-use crate::cron::job_store::{JobStore, is_valid_id};
-use crate::cron::run_record::{JobDir, RunOutcome, RunState, Trigger};
-use crate::cron::schedule::{DueState, Schedule};
-use crate::error::{Exit, exit_for};
 use crate::ops::context::Context;
 use crate::ops::job_runs::job_runner::JobRunner;
 use crate::ops::job_runs::job_slot::SlotState;
 use crate::ops::jobs::resolved_job::job_context;
 use crate::ops::jobs::retry;
 use crate::ops::jobs::timing::{self, StartCondition};
-use crate::settings::Settings;
-use crate::sys::file_lock::FileLock;
-use crate::sys::signal::{self, Deadline};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use nanobot_base::error::{Exit, exit_for};
+use nanobot_config::settings::Settings;
+use nanobot_cron::job::Job;
+use nanobot_cron::job_store::{JobStore, is_valid_id};
+use nanobot_cron::run_record::{JobDir, RunOutcome, RunState, Trigger};
+use nanobot_cron::schedule::{DueState, Schedule};
+use nanobot_os::file_lock::FileLock;
+use nanobot_os::signal::{self, Deadline};
 use std::path::Path;
 use std::time::Duration;
 

@@ -1,10 +1,5 @@
 //! `nanobot cron run`: starts a run by hand, from a crontab line, or for another scheduler.
 
-use crate::cron::job::{HEARTBEAT_ID, Job};
-use crate::cron::job_store::{JobStore, is_valid_id};
-use crate::cron::run_record::{JobDir, Trigger};
-use crate::cron::schedule::DueState;
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::{Context, report_error};
 use crate::ops::job_runs::job_runner::JobRunner;
 use crate::ops::job_runs::scheduled_run::{ScheduledStart, run_if_due};
@@ -14,10 +9,15 @@ use crate::ops::jobs::resolved_job::job_context;
 use crate::ops::jobs::retry;
 use crate::ops::jobs::timing::{self, StartCondition};
 use crate::ops::jobs::workspace_jobs;
-use crate::settings::{JobStarter, Settings};
-use crate::sys::process;
-use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_config::settings::{JobStarter, Settings};
+use nanobot_cron::job::{HEARTBEAT_ID, Job};
+use nanobot_cron::job_store::{JobStore, is_valid_id};
+use nanobot_cron::run_record::{JobDir, Trigger};
+use nanobot_cron::schedule::DueState;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_sandbox::process;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Mutex;

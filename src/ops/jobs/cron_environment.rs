@@ -1,17 +1,17 @@
 //! Differences between this environment and that of cron: variables, and the API keys in them. They are reported when a
 //! job is created, because a job without its key would fail unattended.
 
-use crate::cron::job::Job;
 use crate::ops::context::Context;
 use crate::ops::jobs::resolved_job::{ResolvedJob, resolve};
 use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions;
-use crate::settings::keys::{ConfigKey, config_key};
-use crate::settings::{Config, FlagOverrides, LayeredConfig, Settings};
-use crate::sys::env::{self, Env};
-use crate::sys::log;
-use crate::sys::paths::PathResolver;
 use anyhow::Result;
+use nanobot_config::settings::keys::{ConfigKey, config_key};
+use nanobot_config::settings::{Config, FlagOverrides, LayeredConfig, Settings};
+use nanobot_cron::job::Job;
+use nanobot_os::env::{self, Env};
+use nanobot_os::log;
+use nanobot_os::paths::PathResolver;
 use std::path::{Path, PathBuf};
 
 /// The variables that a crontab line passes on, in addition to those that cron sets.

@@ -1,13 +1,13 @@
 //! The state of jobs in the crontab, for commands that only read it.
 
-use crate::cron::job::Job;
-use crate::cron::job_store::JobStore;
-use crate::cron::run_record::PendingRetry;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::scheduler_problems::{ProblemKind, SchedulerProblem};
-use crate::settings::{JobStarter, Settings};
 use anyhow::Result;
+use nanobot_config::settings::{JobStarter, Settings};
+use nanobot_cron::job::Job;
+use nanobot_cron::job_store::JobStore;
+use nanobot_cron::run_record::PendingRetry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The state of a job's crontab lines.

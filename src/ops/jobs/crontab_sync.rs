@@ -3,14 +3,6 @@
 //! The block is generated from the job file each time, while the crontab is locked. The last writer has read all
 //! earlier changes, so the block matches the job file regardless of the order of commands.
 
-use crate::cron::command_line::{CommandParts, ParsedCommand, build_command};
-use crate::cron::crontab_block;
-use crate::cron::job::{HEARTBEAT_ID, Job};
-use crate::cron::job_store::{self, JobStore};
-use crate::cron::run_record::{JobDir, PendingRetry};
-use crate::cron::schedule::Schedule;
-use crate::cron::time_fields;
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::retry;
@@ -18,10 +10,21 @@ use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
 use crate::ops::permissions;
-use crate::settings::{JobStarter, Settings};
-use crate::sys::crontab::{self, Crontab, CrontabError};
-use crate::sys::{clock, env, process, test_hooks};
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_config::settings::{JobStarter, Settings};
+use nanobot_cron::command_line::{CommandParts, ParsedCommand, build_command};
+use nanobot_cron::crontab::{self, Crontab, CrontabError};
+use nanobot_cron::crontab_block;
+use nanobot_cron::job::{HEARTBEAT_ID, Job};
+use nanobot_cron::job_store::{self, JobStore};
+use nanobot_cron::run_record::{JobDir, PendingRetry};
+use nanobot_cron::schedule::Schedule;
+use nanobot_cron::time_fields;
+use nanobot_os::clock;
+use nanobot_os::env;
+use nanobot_os::test_hooks;
+use nanobot_sandbox::process;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

@@ -4,17 +4,19 @@
 
 use super::time_format::to_one_line;
 use super::workspace_jobs::job_directory as directory;
-use crate::channel::{MessageSource, table};
-use crate::cron::job::{AnswerSink, Delivery, Job, JobOptions};
-use crate::error::{Exit, fail};
 use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
 use crate::ops::channel::recipients;
 use crate::ops::context::Context;
-use crate::settings::Settings;
-use crate::sys::process::{self, CommandSpec};
-use crate::sys::{durable_file, secret, signal};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use nanobot_base::error::{Exit, fail};
+use nanobot_channel::{MessageSource, table};
+use nanobot_config::settings::Settings;
+use nanobot_cron::job::{AnswerSink, Delivery, Job, JobOptions};
+use nanobot_os::durable_file;
+use nanobot_os::secret;
+use nanobot_os::signal;
+use nanobot_sandbox::process::{self, CommandSpec};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

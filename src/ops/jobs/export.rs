@@ -1,21 +1,22 @@
 //! Exports jobs as files for other schedulers.
 
-use crate::cron::export::{
-    ExportFile, ExportSettings, HEADER, ScheduledJob, crontab, kubernetes, systemd,
-};
-use crate::cron::job::Job;
-use crate::cron::job_store::is_valid_id;
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, CronLineContext};
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
 use crate::options::job::ExportFormat;
-use crate::provider::registry::find_provider;
-use crate::settings::Settings;
-use crate::shell_quote::quote;
-use crate::sys::{clock, durable_file as files};
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::shell_quote::quote;
+use nanobot_config::settings::Settings;
+use nanobot_cron::export::{
+    ExportFile, ExportSettings, HEADER, ScheduledJob, crontab, kubernetes, systemd,
+};
+use nanobot_cron::job::Job;
+use nanobot_cron::job_store::is_valid_id;
+use nanobot_model::provider::registry::find_provider;
+use nanobot_os::clock;
+use nanobot_os::durable_file as files;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,24 +1,24 @@
 //! The check of HEARTBEAT.md: detects if the file has tasks, and asks the model which of them to do now.
 
-use crate::cron::job::Job;
-use crate::cron::run_record::RunUsage;
-use crate::error::{Exit, fail_with_hint, outside_turn};
-use crate::format::format_dollars;
-use crate::ledger::CallPurpose;
-use crate::message::{
-    FinishReason, Message, MessagePart, ToolSpec, Usage, UserMessage, plain_text,
-};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::options::turn::TurnOptions;
-use crate::provider::{Request, ToolChoice};
-use crate::report::{ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
-use crate::session::Session;
-use crate::settings::{FlagOverrides, Settings};
-use crate::sys::durable_file;
-use crate::sys::secret::random_hex;
-use crate::turn::ending::incomplete_answer_error;
 use anyhow::Result;
+use nanobot_agent::report::{ProgressDisplay, ProgressLevel, ReportFormat, Reporter, json};
+use nanobot_agent::turn::ending::incomplete_answer_error;
+use nanobot_base::error::{Exit, fail_with_hint, outside_turn};
+use nanobot_base::format::format_dollars;
+use nanobot_base::message::{
+    FinishReason, Message, MessagePart, ToolSpec, Usage, UserMessage, plain_text,
+};
+use nanobot_config::settings::{FlagOverrides, Settings};
+use nanobot_cron::job::Job;
+use nanobot_cron::run_record::RunUsage;
+use nanobot_model::ledger::CallPurpose;
+use nanobot_model::provider::{Request, ToolChoice};
+use nanobot_os::durable_file;
+use nanobot_os::secret::random_hex;
+use nanobot_store::session::Session;
 use serde_json::json;
 
 /// The file's name in the workspace.

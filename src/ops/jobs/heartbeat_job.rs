@@ -1,8 +1,5 @@
 //! Enables and disables the heartbeat's job.
 
-use crate::cron::job::{HEARTBEAT_ID, HEARTBEAT_INTERVAL, Job};
-use crate::cron::schedule;
-use crate::error::{Exit, fail};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, CrontabChange, JobFilter};
 use crate::ops::jobs::heartbeat::FILE_NAME;
@@ -15,6 +12,9 @@ use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
 use crate::options::job::{JobSettings, ScheduleFlags};
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail};
+use nanobot_cron::job::{HEARTBEAT_ID, HEARTBEAT_INTERVAL, Job};
+use nanobot_cron::schedule;
 
 /// Schedules the check of HEARTBEAT.md. Of the flags about the schedule, `--every` applies.
 pub(crate) fn enable(ctx: &Context, job_settings: &JobSettings) -> Result<SavedJob> {

@@ -4,12 +4,12 @@
 use super::crontab_sync::{self, CrontabChange, JobFilter};
 use super::job_edit::{self, JobChange, JobDraft};
 use super::{lifecycle, time_zone, workspace_jobs};
-use crate::cron::job::Job;
-use crate::cron::job_store::JobUpdate;
-use crate::error::{Exit, outside_turn};
 use crate::ops::context::{Context, report_error};
 use anyhow::Result;
 use jiff::Zoned;
+use nanobot_base::error::{Exit, outside_turn};
+use nanobot_cron::job::Job;
+use nanobot_cron::job_store::JobUpdate;
 
 /// A job of a list.
 pub(crate) struct JobListItem<'a> {

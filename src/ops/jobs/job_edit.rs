@@ -1,9 +1,5 @@
 //! Creates and edits jobs.
 
-use crate::cron::job::{Delivery, Job, JobKind, JobOptions, JobState};
-use crate::cron::job_store::{JobStore, JobUpdate};
-use crate::cron::schedule::{CatchUpPolicy, Schedule};
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, CrontabChange, JobFilter};
 use crate::ops::jobs::job_grants::stored_grants;
@@ -17,11 +13,15 @@ use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
 use crate::options::job::JobSettings;
-use crate::settings::Settings;
-use crate::sys::input::{self, StdinMode};
-use crate::sys::signal;
 use anyhow::{Context as _, Result};
 use jiff::{Timestamp, Zoned};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_config::settings::Settings;
+use nanobot_cron::job::{Delivery, Job, JobKind, JobOptions, JobState};
+use nanobot_cron::job_store::{JobStore, JobUpdate};
+use nanobot_cron::schedule::{CatchUpPolicy, Schedule};
+use nanobot_os::input::{self, StdinMode};
+use nanobot_os::signal;
 
 /// Maximum length, in characters, of a name taken from the message.
 const MAX_DEFAULT_NAME_CHARS: usize = 30;

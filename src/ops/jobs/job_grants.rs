@@ -1,11 +1,11 @@
 //! The permissions granted to a job: as flags, and as stored with the job.
 
-use crate::cron::job::JobOptions;
-use crate::error::{Exit, fail};
 use crate::ops::permissions;
 use crate::options::grants::Grants;
-use crate::shell_quote::quote;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, fail};
+use nanobot_base::shell_quote::quote;
+use nanobot_cron::job::JobOptions;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,5 @@
 //! Notices about a job: consequences of its options that are not obvious.
 
-use crate::channel::table;
-use crate::cron::job::{AnswerSink, Delivery, Job};
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::delivery;
@@ -10,8 +8,10 @@ use crate::ops::jobs::job_options::is_local;
 use crate::ops::jobs::resolved_job::{ResolvedJob, with_config};
 use crate::ops::model;
 use crate::options::grants::Grants;
-use crate::provider::registry::model_info::find_family_bound;
 use anyhow::Result;
+use nanobot_channel::table;
+use nanobot_cron::job::{AnswerSink, Delivery, Job};
+use nanobot_model::provider::registry::model_info::find_family_bound;
 use std::path::Path;
 
 /// The notice that `grants` replaced the grants that the job had `before`.

@@ -1,19 +1,19 @@
 //! Applies flags to a job. `cron add`, `cron edit` and `heartbeat enable` share this module. A run resolves a job by
 //! the same rules, so it gets the same permissions as when the job was created.
 
-use crate::channel::table;
-use crate::cron::job::{AnswerSink, Job, JobKind, JobOptions};
-use crate::cron::schedule::CatchUpPolicy;
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::job_grants::{has_any_flag, to_stored};
 use crate::ops::jobs::resolved_job::{ResolvedJob, resolve};
 use crate::ops::permissions;
 use crate::options::grants::Grants;
 use crate::options::job::{JobFlags, JobSettings};
-use crate::shell_quote::quote;
-use crate::sys::paths::PathResolver;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::shell_quote::quote;
+use nanobot_channel::table;
+use nanobot_cron::job::{AnswerSink, Job, JobKind, JobOptions};
+use nanobot_cron::schedule::CatchUpPolicy;
+use nanobot_os::paths::PathResolver;
 use std::time::Duration;
 
 /// The destinations that can be named besides the chat channels of [`table`]; the Python program delivers to some of them.

@@ -8,16 +8,16 @@ use super::time_format;
 use super::time_zone;
 use super::timing::{self, effective_schedule, upcoming_runs};
 use super::workspace_jobs;
-use crate::cron::job::Job;
-use crate::cron::job_store::JobStore;
-use crate::cron::run_record::{JobDir, PendingRetry, RunHistory, RunRecord, RunState};
-use crate::cron::schedule::{DueState, Schedule};
 use crate::ops::context::Context;
-use crate::policy::Policy;
-use crate::policy::net::Net;
-use crate::settings::Settings;
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp, Zoned};
+use nanobot_config::policy::Policy;
+use nanobot_config::policy::net::Net;
+use nanobot_config::settings::Settings;
+use nanobot_cron::job::Job;
+use nanobot_cron::job_store::JobStore;
+use nanobot_cron::run_record::{JobDir, PendingRetry, RunHistory, RunRecord, RunState};
+use nanobot_cron::schedule::{DueState, Schedule};
 
 /// The reason why a job does not run after another program changed its message.
 pub(crate) const JOB_TAMPERED: &str = "another program changed the job's message";

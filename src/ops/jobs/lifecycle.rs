@@ -1,18 +1,18 @@
 //! `cron enable`, `disable` and `remove`, each for several jobs.
 
-use crate::cron::job::{Job, JobKind};
-use crate::cron::job_store::JobStore;
-use crate::cron::run_record::JobDir;
-use crate::cron::schedule::Schedule;
-use crate::error::{Exit, exit_for, fail_with_hint};
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
-use crate::session as sessions;
-use crate::settings::Settings;
 use anyhow::Result;
+use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_config::settings::Settings;
+use nanobot_cron::job::{Job, JobKind};
+use nanobot_cron::job_store::JobStore;
+use nanobot_cron::run_record::JobDir;
+use nanobot_cron::schedule::Schedule;
+use nanobot_store::session as sessions;
 
 /// The ids of all jobs to enable or disable together: those of this program, without the heartbeat. A one-time job whose
 /// time has passed stays disabled.
@@ -104,7 +104,7 @@ pub(crate) fn remove_data(
     store: &JobStore,
     job: &Job,
 ) -> Result<()> {
-    if !crate::cron::job_store::is_valid_id(&job.id) {
+    if !nanobot_cron::job_store::is_valid_id(&job.id) {
         return Ok(());
     }
     let folder = store.job_dir(&job.id)?;

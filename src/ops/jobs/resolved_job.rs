@@ -1,15 +1,15 @@
 //! The settings, profile and permissions of a job, resolved from the current config file when it runs.
 
-use crate::cron::job::{Job, JobOptions};
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::permissions::{self, WorkspacePlace};
 use crate::options::grants::Grants;
-use crate::policy::Policy;
-use crate::policy::profile::Profile;
-use crate::settings::{DefaultDirectory, FlagOverrides, Settings};
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_config::policy::Policy;
+use nanobot_config::policy::profile::Profile;
+use nanobot_config::settings::{DefaultDirectory, FlagOverrides, Settings};
+use nanobot_cron::job::{Job, JobOptions};
 
 /// The inputs of a job's run.
 pub(crate) struct ResolvedJob {

@@ -1,11 +1,11 @@
 //! Retries of runs that failed for a temporary cause: when the next try of a slot is due.
 
-use crate::cron::job::Job;
-use crate::cron::run_record::{PendingRetry, RunOutcome, RunRecord, RunState, Trigger};
-use crate::error::Exit;
 use crate::ops::context::Context;
 use crate::ops::jobs::timing;
 use jiff::{SignedDuration, Timestamp};
+use nanobot_base::error::Exit;
+use nanobot_cron::job::Job;
+use nanobot_cron::run_record::{PendingRetry, RunOutcome, RunRecord, RunState, Trigger};
 
 /// The longest time before a retry. A retry that is further ahead was planned with a wrong clock.
 const MAX_RETRY_DELAY: SignedDuration = SignedDuration::from_hours(24);

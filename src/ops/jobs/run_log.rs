@@ -1,12 +1,12 @@
 //! Past and unfinished runs of jobs, from their records.
 
-use crate::cron::job::Job;
-use crate::cron::job_store::{JobStore, is_valid_id};
-use crate::cron::run_record::{JobDir, RunRecord};
 use crate::ops::jobs::job_status;
 use crate::ops::jobs::workspace_jobs;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
+use nanobot_cron::job::Job;
+use nanobot_cron::job_store::{JobStore, is_valid_id};
+use nanobot_cron::run_record::{JobDir, RunRecord};
 
 /// A run that has begun and has no record yet.
 pub(crate) struct UnfinishedRun {

@@ -1,15 +1,15 @@
 //! Resolves the flags for a job's schedule.
 
-use crate::cron::expression::Expression;
-use crate::cron::schedule::{self, Schedule};
-use crate::error::{Exit, fail, fail_with_hint};
 use crate::ops::context::Context;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::options::job::ScheduleFlags;
-use crate::settings::Settings;
 use anyhow::Result;
 use jiff::Timestamp;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_config::settings::Settings;
+use nanobot_cron::expression::Expression;
+use nanobot_cron::schedule::{self, Schedule};
 
 /// The schedule that the flags describe; `None` if they describe none. Unset parts are taken from `before`.
 ///

@@ -1,9 +1,5 @@
 //! The jobs that a model schedules: the actions of the tool `cron`, done as `cron add` and `cron remove` do them.
 
-use crate::cron::expression::Expression;
-use crate::cron::job::{Delivery, Job, JobOptions, JobState};
-use crate::cron::job_store::{AddResult, JobStore};
-use crate::cron::schedule::{self, CatchUpPolicy, Schedule};
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::lifecycle;
@@ -11,16 +7,20 @@ use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
 use crate::ops::jobs::workspace_jobs;
-use crate::settings::Settings;
-use crate::sys::clock;
-use crate::tool::ToolError;
-use crate::tool::cron::{
+use anyhow::Result;
+use jiff::tz::TimeZone;
+use nanobot_config::settings::Settings;
+use nanobot_cron::expression::Expression;
+use nanobot_cron::job::{Delivery, Job, JobOptions, JobState};
+use nanobot_cron::job_store::{AddResult, JobStore};
+use nanobot_cron::schedule::{self, CatchUpPolicy, Schedule};
+use nanobot_os::clock;
+use nanobot_tool::ToolError;
+use nanobot_tool::cron::{
     CreatedJob, JobRequest, JobScheduler, ListedJob, MAX_MODEL_JOBS, RequestedSchedule,
     job_limit_error,
 };
-use crate::tool::message::ChatTarget;
-use anyhow::Result;
-use jiff::tz::TimeZone;
+use nanobot_tool::message::ChatTarget;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,12 +2,12 @@
 //! daemon, and the directories that a run writes. Each is reported once, however many jobs it stops.
 
 use super::crontab_sync;
-use crate::cron::command_line::ParsedCommand;
 use crate::ops::context::Context;
-use crate::settings::{JobStarter, Settings};
-use crate::sys::durable_file;
-use crate::sys::process::{self, CommandSpec};
 use anyhow::{Context as _, Result};
+use nanobot_config::settings::{JobStarter, Settings};
+use nanobot_cron::command_line::ParsedCommand;
+use nanobot_os::durable_file;
+use nanobot_sandbox::process::{self, CommandSpec};
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -1,14 +1,14 @@
 //! The time zone that applies: a job's own, the system's, which cron uses, or that of the user.
 
-use crate::cron::schedule;
-use crate::cron::time_fields;
-use crate::error::{Exit, fail};
 use crate::ops::context::Context;
-use crate::settings::Settings;
-use crate::sys::clock;
 use anyhow::Result;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
+use nanobot_base::error::{Exit, fail};
+use nanobot_config::settings::Settings;
+use nanobot_cron::schedule;
+use nanobot_cron::time_fields;
+use nanobot_os::clock;
 
 /// The current time in the user's zone.
 pub(crate) fn now(ctx: &Context, settings: &Settings) -> Zoned {

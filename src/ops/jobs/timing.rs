@@ -1,16 +1,17 @@
 //! The timing of a job: its effective schedule and zone, its due state, and its next runs.
 
-use crate::cron::job::Job;
-use crate::cron::run_record::RunState;
-use crate::cron::schedule::{DueState, Schedule};
-use crate::cron::start_delay;
-use crate::cron::time_fields;
-use crate::error::{Exit, fail};
 use crate::ops::context::Context;
-use crate::sys::{clock, host};
 use anyhow::Result;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use nanobot_base::error::{Exit, fail};
+use nanobot_cron::job::Job;
+use nanobot_cron::run_record::RunState;
+use nanobot_cron::schedule::{DueState, Schedule};
+use nanobot_cron::start_delay;
+use nanobot_cron::time_fields;
+use nanobot_os::clock;
+use nanobot_os::host;
 use std::time::Duration;
 
 /// The schedule of `job`, and the time zone that applies to it.

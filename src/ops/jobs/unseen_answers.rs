@@ -2,12 +2,14 @@
 //! `status`, or the next run on a terminal, reports them.
 
 use super::delivery;
-use crate::cron::job::Job;
-use crate::cron::run_record::{RunRecord, Trigger};
 use crate::ops::context::Context;
-use crate::settings::{JobStarter, Settings};
-use crate::sys::{durable_file, paths, test_hooks};
 use anyhow::{Context as _, Result};
+use nanobot_config::settings::{JobStarter, Settings};
+use nanobot_cron::job::Job;
+use nanobot_cron::run_record::{RunRecord, Trigger};
+use nanobot_os::durable_file;
+use nanobot_os::paths;
+use nanobot_os::test_hooks;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 

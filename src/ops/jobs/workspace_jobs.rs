@@ -1,14 +1,14 @@
 //! The job store of a workspace, and the lookup of jobs by name or id.
 
 use super::cron_environment;
-use crate::cron::job::{Job, JobOptions};
-use crate::cron::job_store::JobStore;
-use crate::error::{Exit, fail_with_hint};
 use crate::ops::context::Context;
-use crate::settings::Settings;
-use crate::settings::keys::nearest;
-use crate::sys::secret::random_hex;
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_config::settings::Settings;
+use nanobot_config::settings::keys::nearest;
+use nanobot_cron::job::{Job, JobOptions};
+use nanobot_cron::job_store::JobStore;
+use nanobot_os::secret::random_hex;
 use std::path::PathBuf;
 
 /// The working directory of a job: the workspace, unless the job has another one.

@@ -2,21 +2,21 @@
 
 use super::resources;
 use super::served_client::ServedClient;
-use crate::error::exit_for;
-use crate::event::{Event, ToolOutcome};
-use crate::json_rpc::ErrorObject;
-use crate::message::user_text::{OthersContent, UserText};
-use crate::message::{Message, MessagePart, Origin, Reply, ToolCall};
 use crate::ops::agent_turn;
 use crate::ops::agent_turn::origin::ChatTurn;
 use crate::ops::turn_setup::TurnSetup;
 use crate::options::grants::Grants;
-use crate::policy::tool_names::{APPLY_PATCH, READ_TOOLS, WRITE_TOOLS};
-use crate::report::short_text::call_hint;
-use crate::sys::secret::random_hex;
-use crate::sys::sync::IgnorePoison;
-use crate::tool::CallEffect;
 use base64::Engine;
+use nanobot_agent::report::short_text::call_hint;
+use nanobot_base::error::exit_for;
+use nanobot_base::event::{Event, ToolOutcome};
+use nanobot_base::json_rpc::ErrorObject;
+use nanobot_base::message::user_text::{OthersContent, UserText};
+use nanobot_base::message::{Message, MessagePart, Origin, Reply, ToolCall};
+use nanobot_config::policy::tool_names::{APPLY_PATCH, READ_TOOLS, WRITE_TOOLS};
+use nanobot_os::secret::random_hex;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_tool::CallEffect;
 use serde_json::{Map, Value, json};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -186,7 +186,7 @@ fn ask(
                     drop(sender.send(call_hint(&call.name, &call.arguments)));
                 }
             };
-            Box::new(observer) as crate::report::EventObserver
+            Box::new(observer) as nanobot_agent::report::EventObserver
         });
         agent_turn::run_chat_turn(server.ctx, &options, chat, observer)
     });

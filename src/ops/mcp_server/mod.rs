@@ -8,17 +8,17 @@ mod calls;
 mod resources;
 mod served_client;
 
-use crate::error::Exit;
-use crate::json_rpc::{ErrorObject, RpcMessage};
-use crate::message::Origin;
 use crate::ops::context::Context;
 use crate::ops::rpc_connection::RpcConnection;
 use crate::ops::turn_setup;
 use crate::options::turn::TurnOptions;
-use crate::sys::cancel::CancelToken;
-use crate::sys::signal;
-use crate::sys::sync::IgnorePoison;
 use anyhow::{Context as _, Result};
+use nanobot_base::error::Exit;
+use nanobot_base::json_rpc::{ErrorObject, RpcMessage};
+use nanobot_base::message::Origin;
+use nanobot_os::cancel::CancelToken;
+use nanobot_os::signal;
+use nanobot_os::sync::IgnorePoison;
 use serde_json::{Map, Value, json};
 use served_client::ServedClient;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -134,7 +134,7 @@ impl ServedClient<'_> {
             return self.connection.respond(&id, Err(error));
         }
         scope.spawn(move || {
-            let result = crate::sys::cancel::scope(Some(Arc::clone(&token)), || {
+            let result = nanobot_os::cancel::scope(Some(Arc::clone(&token)), || {
                 calls::call(self, &id, &params)
             });
             self.running.lock().ignore_poison().remove(&key);

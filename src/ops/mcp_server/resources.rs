@@ -1,13 +1,13 @@
 //! The resources of the server: the memory and the sessions, to be read.
 
 use super::served_client::ServedClient;
-use crate::json_rpc::ErrorObject;
-use crate::message::Origin;
 use crate::ops::session_library::StoredSessions;
-use crate::session;
-use crate::sys::durable_file;
-use crate::sys::secret::redact_all;
-use crate::tool::sessions::SessionLibrary;
+use nanobot_base::json_rpc::ErrorObject;
+use nanobot_base::message::Origin;
+use nanobot_os::durable_file;
+use nanobot_os::secret::redact_all;
+use nanobot_store::session;
+use nanobot_tool::sessions::SessionLibrary;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 

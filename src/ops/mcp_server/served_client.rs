@@ -4,7 +4,7 @@ use crate::ops::context::Context;
 use crate::ops::rpc_connection::RpcConnection;
 use crate::ops::turn_setup::TurnSetup;
 use crate::options::turn::TurnOptions;
-use crate::sys::cancel::CancelToken;
+use nanobot_os::cancel::CancelToken;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock};

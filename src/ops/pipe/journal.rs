@@ -4,18 +4,18 @@
 //! key of an answer is the id of its message.
 
 use super::message::PipeMessage;
-use crate::channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, OutboundMessage};
-use crate::channel::settlement::Settlement;
-use crate::channel::{InboundMessage, Part};
-use crate::message::user_text::UserText;
 use crate::ops::context::Context;
 use crate::ops::inbound::answer::MAX_ATTEMPTS;
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};
-use crate::settings::Settings;
-use crate::sys::durable_file;
-use crate::sys::file_lock::FileLock;
-use crate::sys::sync::IgnorePoison;
 use anyhow::Result;
+use nanobot_base::message::user_text::UserText;
+use nanobot_channel::inbox::{ChannelInbox, InboundEntry, InboxRecord, OutboundMessage};
+use nanobot_channel::settlement::Settlement;
+use nanobot_channel::{InboundMessage, Part};
+use nanobot_config::settings::Settings;
+use nanobot_os::durable_file;
+use nanobot_os::file_lock::FileLock;
+use nanobot_os::sync::IgnorePoison;
 use serde_json::{Value, json};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;

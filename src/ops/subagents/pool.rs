@@ -3,25 +3,25 @@
 
 use super::run;
 use super::task::{ModelBinding, SubagentTask, TurnContext};
-use crate::error::Stop;
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::permissions::{self, WorkspacePlace};
 use crate::ops::profiles;
 use crate::options::grants::Grants;
 use crate::options::turn::TurnOptions;
-use crate::policy::Policy;
-use crate::policy::profile::{Profile, ProfileKind};
-use crate::report::short_text::truncate_line;
-use crate::settings::{FlagOverrides, Settings};
-use crate::sys::cancel::{self, CancelToken};
-use crate::sys::signal::{self, Deadline};
-use crate::sys::sync::IgnorePoison;
-use crate::tool::spawn::{Spawn, SubagentRequest, SubagentStarter};
-use crate::tool::{Tool, ToolError};
-use crate::turn::background::{BackgroundEvent, BackgroundTasks};
-use crate::turn::ending::TurnStats;
 use anyhow::Result;
+use nanobot_agent::report::short_text::truncate_line;
+use nanobot_agent::turn::background::{BackgroundEvent, BackgroundTasks};
+use nanobot_agent::turn::ending::TurnStats;
+use nanobot_base::error::Stop;
+use nanobot_config::policy::Policy;
+use nanobot_config::policy::profile::{Profile, ProfileKind};
+use nanobot_config::settings::{FlagOverrides, Settings};
+use nanobot_os::cancel::{self, CancelToken};
+use nanobot_os::signal::{self, Deadline};
+use nanobot_os::sync::IgnorePoison;
+use nanobot_tool::spawn::{Spawn, SubagentRequest, SubagentStarter};
+use nanobot_tool::{Tool, ToolError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -188,7 +188,7 @@ impl SubagentPool {
         let mut own_policy =
             permissions::build_policy(ctx, &grants, settings, profile, &workspace)?;
         turn.shared.mcp_tools.add_to_policy(&mut own_policy);
-        if profile.net == crate::policy::net::Net::Default {
+        if profile.net == nanobot_config::policy::net::Net::Default {
             own_policy.net = parent_policy.net.clone();
             own_policy.explicit_addresses.clone_from(&parent_policy.explicit_addresses);
         }

@@ -2,27 +2,27 @@
 //! the permissions of the turn that started it; its cost is charged to that turn.
 
 use super::task::{ModelBinding, SubagentTask, TurnContext};
-use crate::error::Stop;
-use crate::event::{Event, StopReason, ToolOutcome};
-use crate::guard::compaction::CompactionGuard;
-use crate::guard::iteration_limit::IterationLimit;
-use crate::guard::loop_detection::LoopDetection;
-use crate::message::{MessagePart, UserMessage, plain_text};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::turn_setup::shared_state::SharedState;
 use crate::ops::turn_setup::subagent_setup;
-use crate::prompt;
-use crate::report::short_text::count_noun;
-use crate::report::short_text::{call_hint, format_denial, truncate_line};
-use crate::session::Session;
-use crate::sys::secret::redact_all;
-use crate::turn;
-use crate::turn::agent::Agent;
-use crate::turn::background::BackgroundEvent;
-use crate::turn::ending::Ending;
-use crate::turn::guard::Guard;
 use anyhow::Result;
+use nanobot_agent::guard::compaction::CompactionGuard;
+use nanobot_agent::guard::iteration_limit::IterationLimit;
+use nanobot_agent::guard::loop_detection::LoopDetection;
+use nanobot_agent::prompt;
+use nanobot_agent::report::short_text::count_noun;
+use nanobot_agent::report::short_text::{call_hint, format_denial, truncate_line};
+use nanobot_agent::turn;
+use nanobot_agent::turn::agent::Agent;
+use nanobot_agent::turn::background::BackgroundEvent;
+use nanobot_agent::turn::ending::Ending;
+use nanobot_agent::turn::guard::Guard;
+use nanobot_base::error::Stop;
+use nanobot_base::event::{Event, StopReason, ToolOutcome};
+use nanobot_base::message::{MessagePart, UserMessage, plain_text};
+use nanobot_os::secret::redact_all;
+use nanobot_store::session::Session;
 use std::collections::HashMap;
 
 /// Maximum number of requests of a sub-agent. Larger tasks belong in a separate turn.

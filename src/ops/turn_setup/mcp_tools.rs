@@ -1,25 +1,25 @@
 //! The MCP tools of a run: what servers offer, limited to what the run may use, and what the policy needs to know of
 //! it. If no server is configured, or no MCP tool could be offered, no server is started.
 
-use crate::mcp::catalog::ToolCatalog;
-use crate::mcp::client::ClientConfig;
-use crate::mcp::tool_list::{ToolList, ToolQuery};
-use crate::mcp::tool_name::PREFIX;
 use crate::ops::context::Context;
 use crate::ops::mcp_budget::apply_budget;
 use crate::ops::mcp_sampling::TurnSampler;
 use crate::ops::mcp_sandbox;
 use crate::ops::model::ModelHandle;
 use crate::ops::turn_setup::setup_input::SetupInput;
-use crate::policy::Policy;
-use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
-use crate::policy::rule::Pattern;
-use crate::settings::Settings;
-use crate::tool::Tool;
-use crate::tool::files::Files;
-use crate::tool::mcp::result::ResultLimits;
-use crate::tool::mcp::{ChargedSampler, McpToolContext, build_tools};
 use anyhow::Result;
+use nanobot_config::policy::Policy;
+use nanobot_config::policy::provenance::{AllowedHosts, ProvenanceTracker};
+use nanobot_config::policy::rule::Pattern;
+use nanobot_config::settings::Settings;
+use nanobot_mcp::catalog::ToolCatalog;
+use nanobot_mcp::client::ClientConfig;
+use nanobot_mcp::tool_list::{ToolList, ToolQuery};
+use nanobot_mcp::tool_name::PREFIX;
+use nanobot_tool::Tool;
+use nanobot_tool::files::Files;
+use nanobot_tool::mcp::result::ResultLimits;
+use nanobot_tool::mcp::{ChargedSampler, McpToolContext, build_tools};
 use std::sync::Arc;
 
 /// The MCP tools of a run.

@@ -5,20 +5,20 @@
 //! A run without such programs does not look for any: the config names those of the user, and the list of trusted directories
 //! those of a directory.
 
-use crate::error::{Exit, fail, fail_with_hint};
-use crate::message::plain_text;
 use crate::ops::context::Context;
 use crate::ops::turn_setup::toolset::exec_tool;
-use crate::policy::file_scope::FileAccess;
-use crate::policy::net::Net;
-use crate::policy::{Policy, tool_names};
-use crate::settings::Settings;
-use crate::sys::digest::{MAX_PROGRAM_BYTES, digest_program};
-use crate::sys::durable_file;
-use crate::tool::exec::program_call::ProgramCall;
-use crate::tool::files::Files;
-use crate::tool::program::{ProgramSpec, ToolProgram, program_name, tool_name};
 use anyhow::{Context as _, Result, bail};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::message::plain_text;
+use nanobot_config::policy::file_scope::FileAccess;
+use nanobot_config::policy::net::Net;
+use nanobot_config::policy::{Policy, tool_names};
+use nanobot_config::settings::Settings;
+use nanobot_os::digest::{MAX_PROGRAM_BYTES, digest_program};
+use nanobot_os::durable_file;
+use nanobot_tool::exec::program_call::ProgramCall;
+use nanobot_tool::files::Files;
+use nanobot_tool::program::{ProgramSpec, ToolProgram, program_name, tool_name};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;

@@ -1,14 +1,14 @@
 //! The input for building the tools and the prompt of a turn, as plain data.
 
-use crate::mcp::client::ElicitationHandler;
 use crate::options::grants::Grants;
-use crate::policy::Policy;
-use crate::policy::profile::Profile;
-use crate::settings::Settings;
-use crate::tool::ask_user::UserPrompt;
-use crate::tool::cron::JobScheduler;
-use crate::tool::message::ChatTarget;
-use crate::workspace::Workspace;
+use nanobot_config::policy::Policy;
+use nanobot_config::policy::profile::Profile;
+use nanobot_config::settings::Settings;
+use nanobot_mcp::client::ElicitationHandler;
+use nanobot_store::workspace::Workspace;
+use nanobot_tool::ask_user::UserPrompt;
+use nanobot_tool::cron::JobScheduler;
+use nanobot_tool::message::ChatTarget;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;

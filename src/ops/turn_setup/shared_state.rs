@@ -2,14 +2,14 @@
 
 use crate::ops::hooks::Hooks;
 use crate::ops::turn_setup::mcp_tools::McpTools;
-use crate::policy::Policy;
-use crate::policy::provenance::{AllowedHosts, ProvenanceTracker};
-use crate::report::json::HostConnections;
-use crate::tool::call_hooks::CallHooks;
-use crate::tool::exec::background_commands::BackgroundCommands;
-use crate::tool::files::Files;
-use crate::tool::host_proxy::{HostTraffic, HostUsage};
-use crate::tool::program::ToolProgram;
+use nanobot_agent::report::json::HostConnections;
+use nanobot_config::policy::Policy;
+use nanobot_config::policy::provenance::{AllowedHosts, ProvenanceTracker};
+use nanobot_tool::call_hooks::CallHooks;
+use nanobot_tool::exec::background_commands::BackgroundCommands;
+use nanobot_tool::files::Files;
+use nanobot_tool::host_proxy::{HostTraffic, HostUsage};
+use nanobot_tool::program::ToolProgram;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -4,12 +4,12 @@ use crate::ops::context::Context;
 use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform};
 use crate::ops::turn_setup::shared_state::SharedState;
 use crate::ops::turn_setup::toolset::{all_tools, can_write};
-use crate::policy::Policy;
-use crate::policy::profile::Profile;
-use crate::prompt::{self, DirectoryAccess, PromptInput};
-use crate::settings::Settings;
-use crate::tool::Toolbox;
 use anyhow::{Context as _, Result};
+use nanobot_agent::prompt::{self, DirectoryAccess, PromptInput};
+use nanobot_config::policy::Policy;
+use nanobot_config::policy::profile::Profile;
+use nanobot_config::settings::Settings;
+use nanobot_tool::Toolbox;
 use std::sync::Arc;
 
 /// Builds the tools and the system prompt of a sub-agent under `policy`: those tools of its parent that the policy

@@ -1,7 +1,7 @@
 //! Which files in this program's directory are its own, by the table of documented paths. Pure.
 
-use crate::sys::paths::DOCUMENTED_PATHS;
-use crate::workspace;
+use nanobot_os::paths::DOCUMENTED_PATHS;
+use nanobot_store::workspace;
 use std::path::Path;
 
 /// Placeholders of [`DOCUMENTED_PATHS`]. Each stands for any text in a name.

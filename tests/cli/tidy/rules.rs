@@ -3,7 +3,7 @@
 use super::source::{Source, WrittenPath};
 use super::tree::{Import, ImportTarget, SourceTree};
 use super::vocabulary;
-use super::{IMPORTABLE_BY_ALL, LAYERS, NO_IO_IN_SYS, ONLY_IN, PURE, TURN_IMPORTS};
+use super::{LAYERS, NO_IO_IN_OS, ONLY_IN, PURE, TURN, TURN_IMPORTS};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
@@ -24,7 +24,6 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("no I/O", no_io),
     ("turn imports", turn_imports),
     ("module comment", module_comment),
-    ("map", map),
     ("names", vocabulary::names),
     ("unique types", vocabulary::unique_types),
     ("units", vocabulary::units),
@@ -32,7 +31,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("messages", vocabulary::messages),
 ];
 
-/// The top-level module of a file; `lib` for the root itself.
+/// The top-level module of a file of the program, or its crate; `lib` for the program's root.
 fn top_module(source: &Source) -> &str {
     source.module.first().map_or("lib", String::as_str)
 }
@@ -52,7 +51,7 @@ fn is_in_any(name: &str, places: &[&str]) -> bool {
 fn layers(tree: &SourceTree) -> Vec<Violation> {
     let row = |module: &str| LAYERS.iter().position(|(name, _)| *name == module);
     let mut violations = Vec::new();
-    for source in &tree.sources {
+    for source in tree.sources.iter().filter(|source| source.name.starts_with("src/")) {
         let own = top_module(source);
         if row(own).is_none() {
             violations.push(Violation {
@@ -75,8 +74,9 @@ fn layers(tree: &SourceTree) -> Vec<Violation> {
         let allowed = LAYERS[own_row].1;
         for passed in through.iter().chain([file]) {
             let other = top_module(&tree.sources[*passed]);
-            let mut lower = allowed.split(' ').chain(IMPORTABLE_BY_ALL);
-            if other == own || lower.any(|name| name == other) || !reported.insert((from, other)) {
+            let is_lower = allowed.split(' ').any(|name| name == other);
+            let is_crate = other.starts_with("nanobot_");
+            if other == own || is_crate || is_lower || !reported.insert((from, other)) {
                 continue;
             }
             let advice = match row(other) {
@@ -223,7 +223,7 @@ fn one_place(tree: &SourceTree) -> Vec<Violation> {
                     subject: source.name.clone(),
                     message: match places {
                         [] => format!(
-                            "{}: `{prefix}` stands nowhere in this program: use `sys`",
+                            "{}: `{prefix}` stands nowhere in this program: use `nanobot_os`",
                             place(source, path)
                         ),
                         _ => format!(
@@ -246,7 +246,8 @@ fn no_io(tree: &SourceTree) -> Vec<Violation> {
         let does_io = match target {
             ImportTarget::Internal { file, .. } => {
                 let meant = &tree.sources[*file];
-                top_module(meant) == "sys" && !is_in_any(&meant.name, NO_IO_IN_SYS)
+                let may_do_io = ["nanobot_os", "nanobot_sandbox", "nanobot_net"];
+                may_do_io.contains(&top_module(meant)) && !is_in_any(&meant.name, NO_IO_IN_OS)
             }
             ImportTarget::External(meant) => ["std::fs", "std::net", "std::process", "std::io"]
                 .iter()
@@ -272,16 +273,18 @@ fn turn_imports(tree: &SourceTree) -> Vec<Violation> {
         let ImportTarget::Internal { file, item, .. } = target else {
             continue;
         };
-        let other = top_module(&tree.sources[*file]);
-        let Some((_, names)) = TURN_IMPORTS.iter().find(|(module, _)| *module == other) else {
+        let other = &tree.sources[*file].name;
+        let Some((directory, names)) =
+            TURN_IMPORTS.iter().find(|(directory, _)| is_in_any(other, &[directory]))
+        else {
             continue;
         };
         let is_interface =
             item.as_ref().is_some_and(|item| names.split(' ').any(|name| name == item));
-        if top_module(source) == "turn" && !is_interface {
+        if is_in_any(&source.name, &[TURN]) && !is_interface {
             violations.push(Violation {
                 subject: source.name.clone(),
-                message: format!("{}: the turn takes only {names} from `{other}`: bring a feature in as a tool, guard, provider or event sink", place(source, path)),
+                message: format!("{}: the turn takes only {names} from {directory}: bring a feature in as a tool, guard, provider or event sink", place(source, path)),
             });
         }
     }
@@ -295,21 +298,4 @@ fn module_comment(tree: &SourceTree) -> Vec<Violation> {
         message: format!("{}: open it with a `//!` comment that says what it is for", source.name),
     })
     .collect()
-}
-
-fn map(tree: &SourceTree) -> Vec<Violation> {
-    let lib = tree.sources.iter().find(|source| source.name == "lib.rs");
-    let text = lib.map_or("", |lib| lib.text.as_str());
-    let is_drawn = |module: &str| {
-        let link = format!("[`{module}`]");
-        text.lines().any(|line| line.starts_with("//!") && line.contains(&link))
-    };
-    let mut modules: Vec<&str> = tree.sources.iter().map(top_module).collect();
-    modules.dedup();
-    modules.retain(|module| !["lib", "main"].contains(module) && !is_drawn(module));
-    let missing = modules.into_iter().map(|module| Violation {
-        subject: module.to_owned(),
-        message: format!("lib.rs: the map names no [`{module}`]: say there what it holds"),
-    });
-    missing.collect()
 }

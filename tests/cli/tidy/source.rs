@@ -9,9 +9,9 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, ImplItemFn, ItemFn, ItemMod, ItemUse, Macro, Meta, UseTree, VisRestricted};
 
 pub(super) struct Source {
-    /// Below `src`: `cron/job.rs`.
+    /// Below the repository: `crates/cron/src/job.rs`.
     pub(super) name: String,
-    /// Below the crate: `["cron", "job"]`; empty for `lib.rs`.
+    /// `["nanobot_cron", "job"]`; without a crate in the program, and so empty for its `lib.rs`.
     pub(super) module: Vec<String>,
     pub(super) text: String,
     /// As written, in imports, expressions, types, attributes and macros. A macro's own path ends with `!`.
@@ -60,21 +60,26 @@ impl Source {
     }
 }
 
-/// True if one of the attributes is `#[cfg(test)]`.
+/// True if one of the attributes is `#[cfg(test)]`, or names the feature of the tests.
 pub(super) fn is_test_only(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
-            && matches!(&attribute.meta, Meta::List(list) if list.tokens.to_string() == "test")
+            && matches!(&attribute.meta, Meta::List(list) if
+                ["test", r#"feature = "test-hooks""#].contains(&list.tokens.to_string().as_str()))
     })
 }
 
-/// `cron/job.rs` → `["cron", "job"]`; `cron/mod.rs` → `["cron"]`; `lib.rs` → `[]`.
+/// `crates/cron/src/job.rs` → `["nanobot_cron", "job"]`; `src/ops/mod.rs` → `["ops"]`; `src/lib.rs` → `[]`.
 fn module_of(name: &str) -> Vec<String> {
     let stem = name.trim_end_matches(".rs").trim_end_matches("/mod");
-    match stem {
-        "lib" => Vec::new(),
-        _ => stem.split('/').map(str::to_owned).collect(),
-    }
+    let stem = stem.trim_start_matches("tests/cli/").trim_start_matches("src/");
+    let (root, stem) = match stem.strip_prefix("crates/").and_then(|rest| rest.split_once("/src/"))
+    {
+        Some((package, stem)) => (Some(format!("nanobot_{package}")), stem),
+        None => (None, stem),
+    };
+    let words = stem.split('/').filter(|word| *word != "lib").map(str::to_owned);
+    root.into_iter().chain(words).collect()
 }
 
 struct SourceVisitor {

@@ -14,7 +14,7 @@ pub(super) struct SourceTree {
 
 /// The target of a written path.
 pub(super) enum ImportTarget {
-    /// An item of this crate, or a module if the item is `None`.
+    /// An item of one of our crates, or a module if the item is `None`.
     Internal {
         file: usize,
         item: Option<String>,
@@ -33,10 +33,12 @@ pub(super) struct Import<'a> {
 }
 
 impl SourceTree {
-    /// Parses everything below `root` on all cores.
-    pub(super) fn read(root: &Path) -> Self {
+    /// Parses everything in `folders` of the repository at `root` on all cores.
+    pub(super) fn read(root: &Path, folders: &[&str]) -> Self {
         let mut files = Vec::new();
-        list_rust_files(root, &mut files);
+        for folder in folders {
+            list_rust_files(&root.join(folder), &mut files);
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let sources = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..cores)
@@ -141,12 +143,16 @@ impl SourceTree {
         }
     }
 
-    /// The path from the crate's root; as text if it leads into another crate.
+    /// The path from the program's root, or with one of our crates first; as text if it leads into a crate of others.
     fn absolute(&self, module: &[String], path: &[String]) -> Result<Vec<String>, String> {
         let (first, rest) = path.split_first().expect("a path has a segment");
         match first.as_str() {
-            "crate" => return Ok(rest.to_vec()),
+            "crate" => {
+                let root = module.first().filter(|root| root.starts_with("nanobot_"));
+                return Ok(root.into_iter().chain(rest).cloned().collect());
+            }
             "nanobot" => return Ok(rest.to_vec()),
+            package if package.starts_with("nanobot_") => return Ok(path.to_vec()),
             "self" => return Ok([module, rest].concat()),
             "super" => {
                 let parent = module.split_last().map_or(module, |(_, parent)| parent);

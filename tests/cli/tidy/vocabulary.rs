@@ -56,7 +56,7 @@ pub(super) fn names(tree: &SourceTree) -> Vec<Violation> {
     };
     let per_source = tree.sources.iter().flat_map(|source| {
         // The fields and variants of these types are words of the command line.
-        let is_argument = source.name.starts_with("cli/");
+        let is_argument = source.name.starts_with("src/cli/");
         let found = (source.definitions.iter())
             .filter(move |definition| !is_argument || definition.kind == DefinitionKind::Type)
             .filter(is_forbidden);

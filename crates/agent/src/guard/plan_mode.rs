@@ -1,0 +1,86 @@
+//! Tells the model when plan mode begins and ends. The current state is read from the conversation itself, so that no
+//! separate record can disagree with it after a compaction, or after a run under another profile.
+
+use crate::turn::guard::{Guard, GuardAction, TurnState};
+use nanobot_base::message::{Message, plain_text};
+
+/// Announces once that plan mode has begun or ended.
+pub struct PlanMode {
+    /// True if the profile of the run is read-only.
+    pub reads_only: bool,
+}
+
+const PLAN_MODE_STARTED: &str = "[nanobot] Plan mode: you may read everything that your permissions allow, but change nothing: no files, \
+                       no commands with lasting effects. Find out what you need, then answer with the plan: the steps in \
+                       order, the files that they touch, the risks, and how to verify the result.";
+const PLAN_MODE_ENDED: &str =
+    "[nanobot] Plan mode is over: from now on you may act as your permissions allow.";
+/// The beginnings that identify an announcement in a conversation, whatever release wrote it.
+const ENTERED_PREFIX: &str = "[nanobot] Plan mode:";
+const LEFT_PREFIX: &str = "[nanobot] Plan mode is over:";
+
+impl Guard for PlanMode {
+    fn check(&mut self, state: &TurnState<'_>) -> GuardAction {
+        match (self.reads_only, is_plan_mode_announced(state.messages)) {
+            (true, false) => {
+                GuardAction::Inject { id_suffix: "plan", text: PLAN_MODE_STARTED.into() }
+            }
+            (false, true) => {
+                GuardAction::Inject { id_suffix: "plan", text: PLAN_MODE_ENDED.into() }
+            }
+            _ => GuardAction::Continue,
+        }
+    }
+}
+
+/// True if the last announcement in the conversation was that plan mode has begun.
+fn is_plan_mode_announced(messages: &[Message]) -> bool {
+    let announced = messages.iter().rev().find_map(|message| match message {
+        Message::User(user) if user.injected => match plain_text(&user.parts) {
+            text if text.starts_with(ENTERED_PREFIX) => Some(true),
+            text if text.starts_with(LEFT_PREFIX) => Some(false),
+            _ => None,
+        },
+        _ => None,
+    });
+    announced.unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Guard, GuardAction, PLAN_MODE_ENDED, PLAN_MODE_STARTED, PlanMode, TurnState};
+    use nanobot_base::message::{Message, MessagePart, UserMessage};
+
+    #[test]
+    fn announces_plan_mode_once() {
+        let check = |reads_only: bool, said: &[&str], expect: Option<&str>| {
+            let message = |words: &&str| {
+                Message::User(UserMessage {
+                    parts: vec![MessagePart::Text((*words).into())],
+                    injected: *words == PLAN_MODE_STARTED || *words == PLAN_MODE_ENDED,
+                    ..UserMessage::default()
+                })
+            };
+            let sent: Vec<Message> = said.iter().map(message).collect();
+            let state = TurnState {
+                denials: &[],
+                iterations: 0,
+                context_tokens: 0,
+                message_tokens: 0,
+                messages: &sent,
+                turn_messages: &sent,
+            };
+            let found = match (PlanMode { reads_only }).check(&state) {
+                GuardAction::Inject { text: words, .. } => Some(words),
+                _ => None,
+            };
+            assert_eq!(found.as_deref(), expect, "{reads_only} {said:?}");
+        };
+        check(false, &["hi"], None);
+        check(true, &["hi"], Some(PLAN_MODE_STARTED));
+        check(true, &["hi", PLAN_MODE_STARTED], None);
+        check(true, &["hi", PLAN_MODE_STARTED, PLAN_MODE_ENDED, "again"], Some(PLAN_MODE_STARTED));
+        check(false, &["hi", PLAN_MODE_STARTED, "go"], Some(PLAN_MODE_ENDED));
+        check(false, &["hi", PLAN_MODE_STARTED, PLAN_MODE_ENDED], None);
+    }
+}

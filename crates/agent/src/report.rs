@@ -1,0 +1,211 @@
+//! Output of a turn, for people and programs: the sinks that receive its events.
+//!
+//! The formats are text for a pipe (the answer once, byte for byte), text for a terminal (streamed, with escape
+//! sequences neutralised), one JSON object, or one JSON event per line. Each is accompanied by progress on standard
+//! error.
+
+use anyhow::Result;
+use log::EventLog;
+use nanobot_base::event::Event;
+use nanobot_os::terminal::Terminal;
+use serde_json::Value;
+use short_text::count_noun;
+use std::path::Path;
+use std::time::Duration;
+use stream::AnswerStream;
+
+mod bar;
+pub mod columns;
+pub mod json;
+mod log;
+mod markdown;
+pub mod meter;
+mod progress;
+pub mod short_text;
+mod stream;
+
+pub use bar::Bar;
+pub use progress::{ProgressDisplay, ProgressLevel};
+pub use stream::print_markdown;
+
+/// The format of standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportFormat {
+    Text,
+    /// Only the result, as one JSON object.
+    Json,
+    /// Every event as a JSON line.
+    StreamJson,
+    /// Nothing: the caller prints the answer.
+    Deferred,
+}
+
+/// A further receiver of events, which cannot fail.
+pub type EventObserver = Box<dyn Fn(&Event<'_>) + Send>;
+
+/// Converts the events of one turn to output.
+pub struct Reporter {
+    terminal: Terminal,
+    format: ReportFormat,
+    /// The fields that every event line carries.
+    pub envelope: json::EventEnvelope,
+    progress: ProgressDisplay,
+    stream: AnswerStream,
+    log: Option<EventLog>,
+    observer: Option<EventObserver>,
+    /// True if the observer shows the pieces of a reply as they arrive.
+    is_observer_live: bool,
+    /// True if the answer is only printed once it is complete, even on a terminal.
+    is_buffered: bool,
+}
+
+impl Reporter {
+    pub fn new(
+        terminal: Terminal,
+        format: ReportFormat,
+        mut progress: ProgressDisplay,
+        envelope: json::EventEnvelope,
+    ) -> Self {
+        progress.set_streams_answer(terminal.stdout_is_tty && format == ReportFormat::Text);
+        Self {
+            terminal,
+            format,
+            envelope,
+            progress,
+            stream: AnswerStream::new(terminal),
+            log: None,
+            observer: None,
+            is_observer_live: false,
+            is_buffered: false,
+        }
+    }
+
+    pub fn format(&self) -> ReportFormat {
+        self.format
+    }
+
+    /// True if the pieces of a reply are shown as they arrive, so that they cannot be taken back.
+    pub fn shows_pieces(&self) -> bool {
+        match self.format {
+            ReportFormat::Text => self.terminal.stdout_is_tty && !self.is_buffered,
+            ReportFormat::StreamJson => true,
+            ReportFormat::Deferred => self.is_observer_live,
+            ReportFormat::Json => false,
+        }
+    }
+
+    /// Also appends every event, except pieces of text, to the log file at `path`.
+    pub fn log_to(&mut self, path: &Path) {
+        self.log = Some(EventLog::new(path));
+    }
+
+    /// Also passes every event to `observer`.
+    pub fn observe(&mut self, observer: EventObserver) {
+        self.observer = Some(observer);
+    }
+
+    /// Also passes every event to `observer`, which shows the pieces of a reply as they arrive.
+    pub fn stream_to(&mut self, observer: EventObserver) {
+        self.observe(observer);
+        self.is_observer_live = true;
+    }
+
+    /// Handles an event.
+    pub fn emit(&mut self, event: Event<'_>) -> Result<()> {
+        // Progress output starts on a new line.
+        if !matches!(event, Event::Text { .. } | Event::Assistant { .. } | Event::Usage { .. }) {
+            self.stream.end_current_row()?;
+        }
+        self.progress.handle(&event);
+        if let Some(observer) = &self.observer {
+            observer(&event);
+        }
+        if log::is_logged(&event) {
+            self.log(|envelope| json::event_json(&event, envelope));
+        }
+        match self.format {
+            ReportFormat::Json | ReportFormat::Deferred => Ok(()),
+            ReportFormat::StreamJson => self.print_json(&json::event_json(&event, &self.envelope)),
+            ReportFormat::Text if self.shows_pieces() => self.stream.handle(&event),
+            ReportFormat::Text => match event {
+                Event::Assistant { reply, is_final: true } => {
+                    self.terminal.print(&format!("{}\n", reply.text.trim_end_matches('\n')))
+                }
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// Prints the answer only when it is complete, even on a terminal, because it has to be checked first.
+    pub fn buffer_answer(&mut self) {
+        self.is_buffered = true;
+        self.progress.set_streams_answer(false);
+    }
+
+    /// Streams the model's text unrendered, even on a terminal.
+    pub fn disable_markdown(&mut self) {
+        self.stream.disable_markdown();
+    }
+
+    /// Prints a notice, which is not an error.
+    pub fn notice(&mut self, text: &str) {
+        // If the notice cannot be written, there is no other place to report that.
+        drop(self.emit(Event::Notice(text)));
+    }
+
+    /// Ends the output of a run, with the result object if the format has one. `result` builds it.
+    pub fn finish(&mut self, result: impl Fn(&json::EventEnvelope) -> Value) -> Result<()> {
+        self.progress.end();
+        self.log(&result);
+        match self.format {
+            // If the answer was cut off, the reason follows on a new line.
+            ReportFormat::Text => self.stream.end_line()?,
+            ReportFormat::Json | ReportFormat::StreamJson => {
+                self.print_json(&result(&self.envelope))?;
+            }
+            ReportFormat::Deferred => {}
+        }
+        if let Some(line) = self.progress.status_line() {
+            self.terminal.eprint_truncated(&line);
+        }
+        Ok(())
+    }
+
+    /// Sets the model's context window in tokens, of which the status line shows how much is used.
+    pub fn set_context_window(&mut self, tokens: u32) {
+        self.progress.set_context_window(tokens);
+    }
+
+    /// Shows the status line at the end of the turn.
+    pub fn show_status_line(&mut self) {
+        self.progress.show_status_line();
+    }
+
+    /// Shows which conversation the turn continues, on a terminal only.
+    pub fn show_continued(&self, session: &str, messages: usize) {
+        if self.progress.is_live() {
+            let count = count_noun(messages, "message");
+            self.terminal.eprint_dim(&format!("continues {session}, {count}; --new starts over"));
+        }
+    }
+
+    /// Shows that `what` happens after `wait`, as a countdown on a terminal.
+    pub fn show_wait(&mut self, what: &'static str, wait: Duration) {
+        self.progress.show_wait(what, wait);
+    }
+
+    /// Reports a log that cannot be written once. It does not end the run, because the user wants the answer.
+    fn log(&mut self, line: impl FnOnce(&json::EventEnvelope) -> Value) {
+        let Some(log) = &mut self.log else {
+            return;
+        };
+        if let Err(error) = log.write(&line(&self.envelope)) {
+            self.log = None;
+            self.notice(&format!("cannot write the log: {error:#}"));
+        }
+    }
+
+    fn print_json(&self, value: &Value) -> Result<()> {
+        self.terminal.print_json(value)
+    }
+}

@@ -1,0 +1,236 @@
+//! Wraps words into rows of limited width.
+//!
+//! Only the current word is held back until it ends: a row grows with every word, and finished output never changes.
+
+use super::char_width;
+use super::style::{Span, SpanBuffer, StyledRun};
+use nanobot_base::markdown::style::TextStyle;
+use std::sync::Arc;
+
+/// The rows under construction.
+#[derive(Debug, Default)]
+pub(super) struct RowWrapper {
+    /// Columns of a row.
+    pub(super) width: usize,
+    pub(super) output: SpanBuffer,
+    /// Prefix of the first row, and of each row that follows it.
+    first: Vec<Span>,
+    rest: Vec<Span>,
+    /// The columns used in this row; `None` while it is empty.
+    column: Option<usize>,
+    /// Spaces between the last word and the next one.
+    gap: Option<(TextStyle, usize)>,
+    current_word: SpanBuffer,
+    word_width: usize,
+    /// Bytes and columns of the word before the characters that must stay with the last one.
+    break_point: (usize, usize),
+    last: Option<char>,
+    /// The address that the current text is a part of.
+    link: Option<Arc<str>>,
+}
+
+impl RowWrapper {
+    pub(super) fn with_width(width: usize) -> Self {
+        Self { width, ..Self::default() }
+    }
+
+    /// Starts new rows: `first` is the prefix of the first one, `rest` that of the others.
+    pub(super) fn set_prefixes(&mut self, first: Vec<Span>, rest: Vec<Span>) {
+        (self.first, self.rest) = (first, rest);
+    }
+
+    pub(super) fn push_piece(&mut self, piece: StyledRun<'_>) {
+        self.link = piece.is_link.then(|| Arc::from(piece.text));
+        self.push_text(piece.style, piece.text);
+        self.link = None;
+    }
+
+    pub(super) fn push_text(&mut self, look: TextStyle, text: &str) {
+        let mut rest = text;
+        while let Some(letter) = rest.chars().next() {
+            let pushed = match self.push_ascii(look, rest) {
+                0 => {
+                    self.push_char(look, letter);
+                    letter.len_utf8()
+                }
+                pushed => pushed,
+            };
+            rest = &rest[pushed..];
+        }
+    }
+
+    /// Adds the start of `text` to the current word at once, as far as it is made of ASCII letters that fit. Returns their
+    /// number.
+    fn push_ascii(&mut self, look: TextStyle, text: &str) -> usize {
+        if self.last.is_some_and(|last| !last.is_ascii()) {
+            return 0;
+        }
+        let free = self.text_columns().saturating_sub(self.word_width);
+        let letters = text.bytes().take(free).take_while(u8::is_ascii_graphic);
+        let count = letters.count();
+        let Some(last) = text[..count].chars().next_back() else {
+            return 0;
+        };
+        self.current_word.add_linked(look, &text[..count], self.link.as_ref());
+        self.word_width += count;
+        self.break_point = (self.current_word.length() - 1, self.word_width - 1);
+        self.last = Some(last);
+        count
+    }
+
+    fn push_char(&mut self, look: TextStyle, letter: char) {
+        if matches!(letter, ' ' | '\t') {
+            self.end_word();
+            if self.column.is_some() {
+                // Consecutive spaces collapse, except in code.
+                let more = self.gap.filter(|_| look.code).map_or(0, |(_, count)| count);
+                self.gap = Some((look, more + 1));
+            }
+            return;
+        }
+        let width = char_width::char_columns(self.last, letter);
+        if self.last.is_some_and(|last| char_width::may_break(last, letter)) {
+            self.end_word();
+        }
+        if !self.last.is_some_and(|last| char_width::joins(last, letter)) {
+            self.break_point = (self.current_word.length(), self.word_width);
+        }
+        if width > 0 && self.word_width + width > self.text_columns() {
+            self.break_word();
+        }
+        let letter_bytes = &mut [0; 4];
+        self.current_word.add_linked(look, letter.encode_utf8(letter_bytes), self.link.as_ref());
+        self.word_width += width;
+        self.last = Some(letter);
+    }
+
+    /// Breaks a word longer than a row, but keeps the characters that belong to its last one together.
+    fn break_word(&mut self) {
+        let (bytes, columns) = std::mem::take(&mut self.break_point);
+        if columns == 0 {
+            return self.end_word();
+        }
+        let tail = self.current_word.split_off(bytes);
+        let width = std::mem::replace(&mut self.word_width, columns) - columns;
+        let last = self.last;
+        self.end_word();
+        (self.current_word, self.word_width, self.last) = (tail, width, last);
+    }
+
+    /// True if the next row has a different prefix than the others.
+    pub(super) fn has_own_first_prefix(&self) -> bool {
+        self.first != self.rest
+    }
+
+    /// The columns available for words.
+    pub(super) fn text_columns(&self) -> usize {
+        self.width.saturating_sub(spans_columns(&self.rest)).max(2)
+    }
+
+    fn end_word(&mut self) {
+        let width = std::mem::take(&mut self.word_width);
+        self.last = None;
+        if self.current_word.is_empty() {
+            return;
+        }
+        let gap = self.gap.take();
+        let blanks = gap.map_or(0, |(_, count)| count);
+        if let Some(column) = self.column
+            && column + blanks + width > self.text_columns()
+        {
+            self.end_row();
+        }
+        match (self.column, gap) {
+            (None, _) => self.output.add_all(&self.first),
+            (_, Some((look, 1))) => self.output.add(look, " "),
+            (_, Some((look, count))) => self.output.add(look, &" ".repeat(count)),
+            _ => {}
+        }
+        self.column = Some(self.column.map_or(0, |column| column + blanks) + width);
+        self.output.append(&mut self.current_word);
+    }
+
+    /// Ends the words. A row without words still has its prefix.
+    pub(super) fn end(&mut self) {
+        self.end_word();
+        if self.column.is_none() {
+            self.output.add_all(&trim_spans(&self.first));
+        }
+        self.end_row();
+        self.gap = None;
+    }
+
+    /// Ends the row if it has text; the words continue in the next one.
+    pub(super) fn end_started_row(&mut self) {
+        if self.column.is_some() {
+            self.end_row();
+            self.gap = None;
+        }
+    }
+
+    /// Adds a finished row.
+    pub(super) fn push_row(&mut self, row: &[Span]) {
+        match row {
+            [] => self.output.add_all(&trim_spans(&self.first)),
+            _ => {
+                self.output.add_all(&self.first);
+                self.output.add_all(row);
+            }
+        }
+        self.end_row();
+    }
+
+    fn end_row(&mut self) {
+        self.output.end_row();
+        self.first.clone_from(&self.rest);
+        self.column = None;
+    }
+}
+
+/// The columns of the spans.
+pub(super) fn spans_columns(spans: &[Span]) -> usize {
+    spans.iter().map(|span| char_width::text_columns(&span.text)).sum()
+}
+
+/// Removes trailing spaces.
+pub(super) fn trim_spans(spans: &[Span]) -> Vec<Span> {
+    let mut spans = spans.to_vec();
+    while let Some(last) = spans.last_mut() {
+        last.text.truncate(last.text.trim_end().len());
+        if !last.text.is_empty() {
+            break;
+        }
+        spans.pop();
+    }
+    spans
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RowWrapper, TextStyle};
+
+    fn check(text: &str, width: usize, expect: &str) {
+        let mut rows = RowWrapper::with_width(width);
+        rows.push_text(TextStyle::PLAIN, text);
+        rows.end();
+        let spans = rows.output.take();
+        let shown: String = spans.into_iter().map(|span| span.text).collect();
+        assert_eq!(shown, format!("{expect}\n"));
+    }
+
+    #[test]
+    fn rows_are_filled_by_columns() {
+        check("one two  three", 7, "one two\nthree");
+        check("one two three", 6, "one\ntwo\nthree");
+        check("abcdefghij k", 4, "abcd\nefgh\nij k");
+        check("日本語の文章です。", 8, "日本語の\n文章で\nす。");
+        check("ab日本", 5, "ab日\n本");
+        check("（日本）語", 6, "（日\n本）語");
+        check("cafe\u{301} e\u{301}e\u{301}", 4, "cafe\u{301}\ne\u{301}e\u{301}");
+        check("a👩\u{200d}🔬b", 5, "a👩\u{200d}🔬\nb");
+        check("👍🏽👍🏽", 5, "👍🏽\n👍🏽");
+        check("❤\u{fe0f}❤\u{fe0f}", 3, "❤\u{fe0f}\n❤\u{fe0f}");
+        check("🇩🇪 🇫🇷", 4, "🇩🇪\n🇫🇷");
+        check("a\u{a0}b c", 3, "a\u{a0}b\nc");
+    }
+}

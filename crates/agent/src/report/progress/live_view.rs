@@ -1,0 +1,798 @@
+//! The live status of a turn: takes events and returns lines. Some lines are permanent, such as that of a finished
+//! call; the others form the status area at the bottom of the terminal. It reads no clock and prints nothing.
+
+use super::lines::{self, LineFolder};
+use super::plan::Plan;
+use crate::report::meter::{draw_meter, format_percent};
+use crate::report::short_text::{
+    abbreviate_count, count_noun, describe_size, first_line, format_elapsed, format_running_time,
+    group_thousands, identifying_arguments,
+};
+use console::Style;
+use nanobot_base::event::{Event, ToolOutcome};
+use nanobot_base::format::format_dollars;
+use nanobot_base::message::{Reply, ToolCall, ToolResult, Usage, plain_text};
+use nanobot_base::terminal_text::TerminalText;
+use nanobot_os::terminal::{StyledLine, theme};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// The frames of the spinner, and the duration of each.
+const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
+/// An answer without new text for this long no longer counts as being printed.
+const ANSWER_PAUSE: Duration = Duration::from_millis(1500);
+/// Lines that `-v` shows of a result, or of a command's output while it runs.
+const MAX_OUTPUT_LINES: usize = 10;
+/// Columns of the meter in the status line, and of the narrowest window that shows it.
+const METER_COLUMNS: usize = 10;
+const MIN_METER_WINDOW_COLUMNS: usize = 60;
+/// The starts of the lines, after the output, that tell why a command did not end by itself.
+const FAILURES: [&str; 2] = ["Interrupted because", "Timed out after"];
+/// Lines that `-v` shows of a call's arguments.
+const MAX_ARGUMENT_LINES: usize = 40;
+
+/// The display settings at the time of an event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ViewSettings {
+    /// Columns of the window.
+    pub(super) width: usize,
+    /// `-v`
+    pub(super) is_detailed: bool,
+    /// True if the answer is streamed to this terminal.
+    pub(super) streams_answer: bool,
+    pub(super) now: Instant,
+}
+
+/// The state of the turn.
+#[derive(Debug)]
+pub(super) struct LiveView {
+    began: Instant,
+    activity: Activity,
+    calls: Vec<RunningCall>,
+    plan: Plan,
+    usage: Usage,
+    /// US dollars; `None` once the cost of a request is unknown.
+    cost: Option<f64>,
+    /// Tokens in the context after the last reply, and the context window, if known.
+    context: u64,
+    context_window: Option<u32>,
+    requests: u32,
+    tools: u32,
+    fold: LineFolder,
+}
+
+/// The current activity of the model.
+#[derive(Clone, Debug)]
+enum Activity {
+    Requesting,
+    Thinking { since: Instant, chars: usize },
+    Answering { last: Instant },
+    Waiting { until: Instant, what: &'static str },
+    Compacting { tokens: u64 },
+}
+
+/// A running tool, or a sub-agent that it started.
+#[derive(Debug)]
+struct RunningCall {
+    id: String,
+    /// The name of the tool or the sub-agent.
+    name: String,
+    short: String,
+    arguments: Value,
+    since: Instant,
+    is_subagent: bool,
+    /// Its latest output, and the number of lines of it that were shown.
+    last: String,
+    shown_lines: usize,
+    /// Reduces what it draws to lines.
+    screen: TerminalText,
+    fold: LineFolder,
+}
+
+impl RunningCall {
+    /// The sub-agent `name` that the call has started.
+    fn to_subagent(&self, name: &str, now: Instant) -> Self {
+        Self {
+            id: self.id.clone(),
+            name: name.to_owned(),
+            short: self.short.clone(),
+            arguments: Value::Null,
+            since: now,
+            is_subagent: true,
+            last: String::new(),
+            shown_lines: 0,
+            screen: TerminalText::new(1),
+            fold: LineFolder::default(),
+        }
+    }
+}
+
+impl LiveView {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            began: now,
+            activity: Activity::Requesting,
+            calls: Vec::new(),
+            plan: Plan::default(),
+            usage: Usage::default(),
+            cost: Some(0.0),
+            context: 0,
+            context_window: None,
+            requests: 0,
+            tools: 0,
+            fold: LineFolder::default(),
+        }
+    }
+
+    /// Processes an event; returns the permanent lines.
+    pub(super) fn handle(&mut self, event: &Event<'_>, view: ViewSettings) -> Vec<StyledLine> {
+        let mut rows = Vec::new();
+        if !matches!(event, Event::Reasoning { .. } | Event::Notice(_)) {
+            rows.extend(self.end_reasoning(view));
+        }
+        match event {
+            Event::User(user) if user.injected => {
+                rows.extend(self.end_subagent(&user.id, view.now));
+            }
+            Event::User(user) => {
+                self.activity = Activity::Requesting;
+                if user.is_steering() {
+                    let text = plain_text(&user.parts);
+                    rows.push(StyledLine::new("> ").shrinkable(first_line(&text)));
+                }
+            }
+            Event::Reasoning { text, .. } => rows.extend(self.add_reasoning(text, view)),
+            Event::Text { .. } if view.streams_answer => {
+                self.activity = Activity::Answering { last: view.now }
+            }
+            Event::Text { .. } => self.activity = Activity::Requesting,
+            Event::Assistant { reply, .. } => {
+                self.context = reply.usage.input + reply.usage.output;
+                self.activity = self.after_reply(reply);
+            }
+            Event::ToolCall(call) => self.begin_call(call, view.now),
+            Event::ToolOutput { call_id: call, text } => {
+                rows.extend(self.add_output(call, text, view));
+            }
+            Event::ToolResult {
+                result,
+                outcome,
+                command_failed: unsuccessful,
+                diff: changes,
+                was_asked,
+                duration,
+                denied: _,
+            } => {
+                let fails = *unsuccessful || *outcome != ToolOutcome::Ok;
+                let changes = changes.map(|diff| (diff, *was_asked));
+                rows.extend(self.end_call(result, (*outcome, fails), changes, *duration, view));
+            }
+            Event::Retry { attempt, wait, cause } => {
+                let text = format!("… attempt {}: {cause}", attempt + 1);
+                rows.push(StyledLine::new("  ").shrinkable(text));
+                self.wait("retrying", *wait, view.now);
+            }
+            Event::CompactStart { tokens, .. } => {
+                self.activity = Activity::Compacting { tokens: *tokens };
+            }
+            Event::CompactEnd { after, error, .. } => {
+                if error.is_none() {
+                    self.context = *after;
+                }
+                self.activity = Activity::Requesting;
+            }
+            Event::Usage { usage, cost, .. } => self.add_usage(*usage, *cost),
+            Event::Fallback { .. } | Event::Notice(_) => {}
+        }
+        rows
+    }
+
+    pub(super) fn set_context_window(&mut self, tokens: u32) {
+        self.context_window = Some(tokens);
+    }
+
+    /// Starts a wait during which nothing else happens.
+    pub(super) fn wait(&mut self, what: &'static str, wait: Duration, now: Instant) {
+        let until = now.checked_add(wait).unwrap_or(now);
+        self.activity = Activity::Waiting { until, what };
+    }
+
+    fn after_reply(&self, reply: &Reply) -> Activity {
+        // If there are calls, their status follows.
+        match (&self.activity, reply.tool_calls.is_empty()) {
+            (Activity::Compacting { tokens }, _) => Activity::Compacting { tokens: *tokens },
+            _ => Activity::Requesting,
+        }
+    }
+
+    fn add_usage(&mut self, usage: Usage, cost: Option<f64>) {
+        self.usage += usage;
+        self.cost = self.cost.zip(cost).map(|(sum, cost)| sum + cost);
+        self.requests += 1;
+    }
+
+    fn add_reasoning(&mut self, text: &str, view: ViewSettings) -> Vec<StyledLine> {
+        let before = match self.activity {
+            Activity::Thinking { since, chars: letters } => (since, letters),
+            _ => (view.now, 0),
+        };
+        self.activity =
+            Activity::Thinking { since: before.0, chars: before.1 + text.chars().count() };
+        if view.is_detailed { self.fold.push(text, view.width) } else { Vec::new() }
+    }
+
+    /// Ends the reasoning phase; returns a line with its duration.
+    fn end_reasoning(&mut self, view: ViewSettings) -> Vec<StyledLine> {
+        let Activity::Thinking { since, chars: letters } = self.activity else {
+            return Vec::new();
+        };
+        self.activity = Activity::Requesting;
+        let letters = group_thousands(letters as u64);
+        let time = format_running_time(view.now.saturating_duration_since(since));
+        let line = StyledLine::new("  ").dim(format!("thought for {time} ({letters} characters)"));
+        self.fold.rest().into_iter().chain([line]).collect()
+    }
+
+    fn begin_call(&mut self, call: &ToolCall, now: Instant) {
+        self.tools += 1;
+        self.activity = Activity::Requesting;
+        self.calls.push(RunningCall {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            short: identifying_arguments(&call.name, &call.arguments),
+            arguments: call.arguments.clone(),
+            since: now,
+            is_subagent: false,
+            last: String::new(),
+            shown_lines: 0,
+            screen: TerminalText::new(1),
+            fold: LineFolder::default(),
+        });
+    }
+
+    fn add_output(&mut self, id: &str, text: &str, view: ViewSettings) -> Vec<StyledLine> {
+        let Some(call) = self.calls.iter_mut().rev().find(|call| call.id == id) else {
+            return Vec::new();
+        };
+        let text = call.screen.feed(text);
+        let lines = text.lines().rev().map(str::trim);
+        let current = call.screen.last_line();
+        if let Some(line) = [current].into_iter().chain(lines).find(|line| !line.is_empty()) {
+            let own = call.is_subagent.then(|| format!("{}: ", call.name));
+            let line = own.and_then(|own| line.strip_prefix(&own)).unwrap_or(line);
+            line.clone_into(&mut call.last);
+        }
+        if !view.is_detailed {
+            return Vec::new();
+        }
+        let mut rows = call.fold.push(&text, view.width);
+        // A sub-agent's output is short and shown in full; a command may print for hours.
+        if !call.is_subagent {
+            rows.truncate(MAX_OUTPUT_LINES.saturating_sub(call.shown_lines));
+        }
+        call.shown_lines += rows.len();
+        rows
+    }
+
+    /// Ends a call; returns its final line and the lines below it. `changes` is a diff, and true if the user has seen it
+    /// in a question.
+    fn end_call(
+        &mut self,
+        result: &ToolResult,
+        (outcome, fails): (ToolOutcome, bool),
+        changes: Option<(&str, bool)>,
+        duration: Duration,
+        view: ViewSettings,
+    ) -> Vec<StyledLine> {
+        let at = self.calls.iter().position(|call| call.id == result.call_id);
+        let call = at.map(|at| self.calls.remove(at));
+        let text = plain_text(&result.parts);
+        if let Some(call) = &call
+            && call.name == "spawn"
+            && outcome == ToolOutcome::Ok
+            && let Some(name) = text.split('`').nth(1)
+        {
+            // The sub-agent continues under its own name, until its report arrives.
+            self.calls.push(call.to_subagent(name, view.now));
+            return Vec::new();
+        }
+        if result.name == "todo" && (outcome, fails) == (ToolOutcome::Ok, false) {
+            self.plan = Plan::parse(&text);
+            return vec![call_row(done_mark(), "todo", "", &[self.plan.describe()])];
+        }
+        let short = call.as_ref().map_or("", |call| call.short.as_str());
+        let time = format_elapsed(duration);
+        let failure = CommandFailure::parse(&text);
+        let (mark, about) = match (outcome, fails) {
+            (ToolOutcome::Denied, _) => (denied_mark(), vec!["denied".into()]),
+            (ToolOutcome::Ok, false) => {
+                let size = changes.map_or_else(
+                    || describe_size(&result.parts),
+                    |(diff, _)| lines::count_changes(diff),
+                );
+                (done_mark(), vec![time, size])
+            }
+            (ToolOutcome::Ok, true) => (failed_mark(), vec![failure.status.clone(), time]),
+            _ => (failed_mark(), vec![time]),
+        };
+        let mut rows = vec![call_row(mark, &result.name, short, &about)];
+        if view.is_detailed
+            && changes.is_none()
+            && let Some(call) = &call
+        {
+            rows.extend(argument_rows(&call.arguments, short, view.width));
+        }
+        match outcome {
+            ToolOutcome::Ok => match changes {
+                Some((_, true)) => {}
+                Some((diff, false)) => rows.extend(lines::diff_rows(diff, view.is_detailed)),
+                None if view.is_detailed && call.is_none_or(|call| call.shown_lines == 0) => {
+                    rows.extend(lines::first_rows(&text, MAX_OUTPUT_LINES));
+                }
+                None if fails => rows.extend(failure.lines.iter().map(|line| lines::dim_row(line))),
+                None => {}
+            },
+            ToolOutcome::Failed | ToolOutcome::Skipped if view.is_detailed => {
+                rows.extend(lines::first_rows(&text, MAX_OUTPUT_LINES));
+            }
+            ToolOutcome::Failed | ToolOutcome::Skipped => {
+                let mut all = text.lines().rev();
+                let last = all.find(|line| FAILURES.iter().any(|start| line.starts_with(start)));
+                let why = last.map_or_else(|| first_line(&text), str::to_owned);
+                rows.push(lines::dim_row(&why));
+            }
+            // The reason is reported once per kind, as everywhere.
+            ToolOutcome::Denied => {}
+        }
+        rows
+    }
+
+    /// Handles a sub-agent's report, which arrives as a message with this id.
+    fn end_subagent(&mut self, id: &str, now: Instant) -> Option<StyledLine> {
+        let name = id.rsplit('-').next()?;
+        let is_it = |call: &RunningCall| call.is_subagent && call.name == name;
+        let at = self.calls.iter().position(is_it)?;
+        let call = self.calls.remove(at);
+        let time = format_elapsed(now.saturating_duration_since(call.since));
+        let mark = if call.last == "finished" { done_mark() } else { failed_mark() };
+        Some(call_row(mark, name, &call.short, &[time, call.last]))
+    }
+
+    /// Ends the calls that have no result yet, since the turn was interrupted; returns their last lines.
+    pub(super) fn end_calls(&mut self, now: Instant) -> Vec<StyledLine> {
+        let calls = self.calls.drain(..).filter(|call| !call.is_subagent);
+        let row = |call: RunningCall| {
+            let time = format_elapsed(now.saturating_duration_since(call.since));
+            let about = ["interrupted".to_owned(), time];
+            call_row(denied_mark(), &call.name, &call.short, &about)
+        };
+        calls.map(row).collect()
+    }
+
+    /// Returns the current status area.
+    pub(super) fn status_rows(&self, now: Instant) -> Vec<StyledLine> {
+        let since = |then: Instant| now.saturating_duration_since(then);
+        let frame = since(self.began).as_millis() / FRAME_INTERVAL.as_millis();
+        let spinner = SPINNER_FRAMES[frame as usize % SPINNER_FRAMES.len()];
+        let mut rows: Vec<StyledLine> = self
+            .calls
+            .iter()
+            .map(|call| {
+                let mut row = StyledLine::new("  ")
+                    .styled(spinner, Style::new().fg(theme::accent()))
+                    .plain(format!(" {} ", call.name))
+                    .shrinkable(&call.short)
+                    .dim(format!("  {}", format_running_time(since(call.since))));
+                if !call.last.is_empty() {
+                    row = row.dim(format!("  {}", call.last));
+                }
+                row
+            })
+            .chain(self.plan.rows())
+            .collect();
+        let doing = match &self.activity {
+            Activity::Answering { last } if since(*last) < ANSWER_PAUSE => return rows,
+            Activity::Requesting | Activity::Answering { .. } => {
+                format_running_time(since(self.began))
+            }
+            Activity::Thinking { since: then, .. } => {
+                format!("thinking… {}", format_running_time(since(*then)))
+            }
+            Activity::Waiting { until, what } => {
+                let left = until.saturating_duration_since(now);
+                // Rounded up, so it shows 1 s until the wait is over.
+                let left = Duration::from_secs(left.as_millis().div_ceil(1000) as u64);
+                format!("{what} in {}", format_running_time(left))
+            }
+            Activity::Compacting { tokens } => {
+                format!("compacting {} tokens…", group_thousands(*tokens))
+            }
+        };
+        let mut row = StyledLine::new("  ")
+            .styled(spinner, Style::new().fg(theme::accent()))
+            .dim(format!(" {doing}"));
+        if self.requests > 0 {
+            let Usage { input, output, .. } = self.usage;
+            row = row.dim(format!(
+                " · {} in, {} out",
+                abbreviate_count(input),
+                abbreviate_count(output)
+            ));
+            if let Some(cost) = self.cost.filter(|cost| *cost > 0.0) {
+                row = row.dim(format!(" · ${}", format_dollars(cost)));
+            }
+        }
+        rows.push(row);
+        rows
+    }
+
+    /// Returns the line at the end of the turn: context, tokens, cost and time.
+    pub(super) fn status_line(&self, now: Instant, width: usize, is_detailed: bool) -> StyledLine {
+        let Usage { input, cached, output, .. } = self.usage;
+        let mut parts = Vec::new();
+        let window = self.context_window.map(u64::from);
+        if let Some(window) = window.filter(|_| self.context > 0) {
+            let percent = format!("{} context", format_percent(self.context, window));
+            let share = self.context as f64 / window as f64;
+            parts.push(if width >= MIN_METER_WINDOW_COLUMNS {
+                format!("{} {percent}", draw_meter(share, METER_COLUMNS))
+            } else {
+                percent
+            });
+        }
+        let cached = match cached {
+            0 => String::new(),
+            cached => format!(" ({} cached)", abbreviate_count(cached)),
+        };
+        let (input, output) = (abbreviate_count(input), abbreviate_count(output));
+        parts.push(format!("{input} in{cached}, {output} out"));
+        let cost = self.cost.filter(|cost| *cost > 0.0);
+        parts.extend(cost.map(|cost| format!("${}", format_dollars(cost))));
+        parts.push(format_elapsed(now.saturating_duration_since(self.began)));
+        if is_detailed {
+            parts.push(count_noun(self.requests as usize, "request"));
+            parts.push(count_noun(self.tools as usize, "tool call"));
+        }
+        StyledLine::default().dim(parts.join(" · "))
+    }
+
+    /// True if there was any request.
+    pub(super) fn has_requests(&self) -> bool {
+        self.requests > 0
+    }
+}
+
+/// The mark of a call, with its colour.
+type CallMark = (&'static str, Style);
+
+fn done_mark() -> CallMark {
+    ("✓", Style::new().green())
+}
+
+fn failed_mark() -> CallMark {
+    ("✗", Style::new().red())
+}
+
+fn denied_mark() -> CallMark {
+    ("⊘", theme::attention())
+}
+
+/// Formats the line of a call. Of the parts of `about`, only the first one stays in a narrow window.
+fn call_row((mark, style): CallMark, name: &str, short: &str, about: &[String]) -> StyledLine {
+    let mut row = StyledLine::new("  ").styled(mark, style).plain(format!(" {name}"));
+    if !short.is_empty() {
+        row = row.plain(" ").shrinkable(short);
+    }
+    for (number, part) in about.iter().filter(|part| !part.is_empty()).enumerate() {
+        row = match number {
+            0 => row.dim(format!("  {part}")),
+            _ => row.optional(format!(", {part}")),
+        };
+    }
+    row
+}
+
+/// The failure of a command, as its result tells the model.
+struct CommandFailure<'t> {
+    /// Its exit status, or the signal.
+    status: String,
+    /// The last line of its output, and what explains the failure.
+    lines: Vec<&'t str>,
+}
+
+impl<'t> CommandFailure<'t> {
+    fn parse(text: &'t str) -> Self {
+        let all: Vec<&str> = text.lines().collect();
+        let status = |line: &&str| {
+            let code = line.strip_prefix("Exit code: ");
+            code.map(|code| format!("exit {code}")).or_else(|| {
+                let signal = line.strip_prefix("Killed by ")?;
+                Some(signal.to_owned())
+            })
+        };
+        let found = all.iter().rposition(|line| status(line).is_some());
+        match found {
+            Some(at) => Self {
+                status: status(&all[at]).unwrap_or_default(),
+                lines: [&all[at.saturating_sub(1)..at], &all[at + 1..]].concat(),
+            },
+            None => {
+                Self { status: "failed".into(), lines: all.last().copied().into_iter().collect() }
+            }
+        }
+    }
+}
+
+/// Shows a call's arguments in full, unless the line already contains all of them.
+fn argument_rows(arguments: &Value, short: &str, width: usize) -> Vec<StyledLine> {
+    let Some(all) = arguments.as_object() else {
+        return Vec::new();
+    };
+    if all.len() == 1 && all.values().all(|value| value == short) {
+        return Vec::new();
+    }
+    let lines: Vec<String> = all
+        .iter()
+        .map(|(name, value)| match value.as_str() {
+            Some(text) if text.contains('\n') => format!("{name}:\n{text}"),
+            Some(text) => format!("{name}: {text}"),
+            None => format!("{name}: {value}"),
+        })
+        .collect();
+    let mut rows = LineFolder::default().push(&(lines.join("\n") + "\n"), width);
+    if rows.len() > MAX_ARGUMENT_LINES {
+        let more = group_thousands((rows.len() - MAX_ARGUMENT_LINES) as u64);
+        rows.truncate(MAX_ARGUMENT_LINES);
+        rows.push(lines::dim_row(&format!("… {more} more lines")));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LiveView, ViewSettings};
+    use nanobot_base::event::{Event, ToolOutcome};
+    use nanobot_base::message::{
+        MessagePart, Reply, ResultSource, ToolCall, ToolResult, Usage, UserMessage,
+    };
+    use nanobot_os::terminal::StyledLine;
+    use serde_json::{Value, json};
+    use std::time::{Duration, Instant};
+
+    /// A live view with a manually set clock.
+    struct LiveViewFixture {
+        live_view: LiveView,
+        view: ViewSettings,
+        printed: Vec<String>,
+    }
+
+    impl LiveViewFixture {
+        fn new(detailed: bool) -> Self {
+            let now = Instant::now();
+            let view = ViewSettings { width: 60, is_detailed: detailed, streams_answer: true, now };
+            Self { live_view: LiveView::new(now), view, printed: Vec::new() }
+        }
+
+        fn after(&mut self, millis: u64) -> &mut Self {
+            self.view.now += Duration::from_millis(millis);
+            self
+        }
+
+        fn emit(&mut self, event: Event<'_>) -> &mut Self {
+            let rows = self.live_view.handle(&event, self.view);
+            self.printed.extend(rows.iter().map(StyledLine::text));
+            self
+        }
+
+        fn call(&mut self, id: &str, name: &str, arguments: Value) -> &mut Self {
+            self.emit(Event::ToolCall(&ToolCall { id: id.into(), name: name.into(), arguments }))
+        }
+
+        fn result(&mut self, id: &str, name: &str, text: &str, outcome: ToolOutcome) -> &mut Self {
+            self.end_call(id, name, text, outcome, None)
+        }
+
+        fn end_call(
+            &mut self,
+            id: &str,
+            name: &str,
+            text: &str,
+            outcome: ToolOutcome,
+            changes: Option<&str>,
+        ) -> &mut Self {
+            let result = ToolResult {
+                call_id: id.into(),
+                name: name.into(),
+                parts: vec![MessagePart::Text(text.into())],
+                failed: outcome != ToolOutcome::Ok,
+                source: ResultSource::Unspecified,
+            };
+            self.emit(Event::ToolResult {
+                denied: None,
+                result: &result,
+                outcome,
+                command_failed: false,
+                diff: changes,
+                was_asked: false,
+                duration: Duration::from_millis(12),
+            })
+        }
+
+        #[track_caller]
+        fn assert_printed(&mut self, expect: &[&str]) -> &mut Self {
+            let printed = std::mem::take(&mut self.printed);
+            assert_eq!(printed, expect);
+            self
+        }
+
+        /// Checks the status area, without the spinner's frames.
+        #[track_caller]
+        fn assert_status(&mut self, expect: &[&str]) -> &mut Self {
+            let rows = self.live_view.status_rows(self.view.now);
+            let bare = |row: &StyledLine| {
+                let text = row.text();
+                text.trim_start().chars().skip(2).collect::<String>()
+            };
+            let rows: Vec<String> = rows.iter().map(bare).collect();
+            assert_eq!(rows, expect);
+            self
+        }
+    }
+
+    #[test]
+    fn a_call_turns_into_its_result() {
+        LiveViewFixture::new(false)
+            .after(3200)
+            .assert_status(&["3 s"])
+            .call("1", "read_file", json!({ "path": "a.md" }))
+            .call("2", "grep", json!({ "pattern": "x", "path": "src" }))
+            .after(1500)
+            .assert_status(&["read_file a.md  1 s", "grep x src  1 s", "4 s"])
+            .result("1", "read_file", "one\ntwo\n", ToolOutcome::Ok)
+            .assert_status(&["grep x src  1 s", "4 s"])
+            .result("2", "grep", "no such place", ToolOutcome::Failed)
+            .assert_printed(&[
+                "  ✓ read_file a.md  12 ms, 2 lines, 8 B",
+                "  ✗ grep x src  12 ms",
+                "    no such place",
+            ])
+            .call("3", "write_file", json!({ "path": "b.md", "content": "x" }))
+            .result("3", "write_file", "refused", ToolOutcome::Denied)
+            .assert_printed(&["  ⊘ write_file b.md  denied"])
+            .assert_status(&["4 s"]);
+    }
+
+    #[test]
+    fn more_is_shown_to_those_who_want_it() {
+        LiveViewFixture::new(true)
+            .call("1", "read_file", json!({ "path": "a.md", "limit": 3 }))
+            .result("1", "read_file", "one\ntwo\n", ToolOutcome::Ok)
+            .assert_printed(&[
+                "  ✓ read_file a.md  12 ms, 2 lines, 8 B",
+                "    path: a.md",
+                "    limit: 3",
+                "    one",
+                "    two",
+            ])
+            .call("2", "exec", json!({ "command": "make" }))
+            .emit(Event::ToolOutput { call_id: "2", text: "cc a.c\ncc " })
+            .assert_printed(&["    cc a.c"])
+            .assert_status(&["exec make  0 s  cc", "0 s"])
+            .result("2", "exec", "cc a.c\ncc b.c", ToolOutcome::Ok)
+            .assert_printed(&["  ✓ exec make  12 ms, 2 lines, 13 B"]);
+    }
+
+    #[test]
+    fn a_failed_command_tells_its_status_and_why() {
+        let check = |text: &str, status: &str, lines: &[&str]| {
+            let failure = super::CommandFailure::parse(text);
+            assert_eq!((&*failure.status, &*failure.lines), (status, lines), "{text}");
+        };
+        check("Exit code: 3", "exit 3", &[]);
+        check("a\nb\nExit code: 3\n(why)", "exit 3", &["b", "(why)"]);
+        check("Killed by signal 9", "signal 9", &[]);
+        check("odd", "failed", &["odd"]);
+    }
+
+    #[test]
+    fn a_call_without_a_result_was_interrupted() {
+        let mut fixture = LiveViewFixture::new(false);
+        fixture.call("1", "exec", json!({ "command": "sleep 9" })).after(2000);
+        let rows = fixture.live_view.end_calls(fixture.view.now);
+        let rows: Vec<String> = rows.iter().map(StyledLine::text).collect();
+        assert_eq!(rows, ["  ⊘ exec sleep 9  interrupted, 2.0 s"]);
+        assert!(fixture.live_view.end_calls(fixture.view.now).is_empty());
+    }
+
+    #[test]
+    fn changes_of_a_file_are_shown_and_folded() {
+        let diff: String = (0..30).map(|line| format!("+{line}\n")).collect();
+        let mut fixture = LiveViewFixture::new(false);
+        fixture.call("1", "write_file", json!({ "path": "a", "content": "…" })).end_call(
+            "1",
+            "write_file",
+            "created a",
+            ToolOutcome::Ok,
+            Some(&diff),
+        );
+        assert_eq!(fixture.printed.len(), 22);
+        assert_eq!(fixture.printed[21], "    … 10 more lines; `-v` shows them");
+        assert_eq!(fixture.printed[1], "    +0");
+    }
+
+    #[test]
+    fn thinking_is_folded() {
+        let piece = |text: &'static str| Event::Reasoning { message_id: "m", text };
+        let mut fixture = LiveViewFixture::new(false);
+        fixture
+            .emit(piece("first this, "))
+            .after(2000)
+            .emit(piece("then that"))
+            .assert_status(&["thinking… 2 s"])
+            .assert_printed(&[])
+            .emit(Event::Text { message_id: "m", text: "so" })
+            .assert_printed(&["  thought for 2 s (21 characters)"])
+            // While the answer is being printed, the status area is empty.
+            .assert_status(&[])
+            .after(2000)
+            .assert_status(&["4 s"]);
+        LiveViewFixture::new(true)
+            .emit(piece("first this,\nthen that"))
+            .assert_printed(&["    first this,"])
+            .call("1", "todo", json!({}))
+            .assert_printed(&["    then that", "  thought for 0 s (21 characters)"]);
+    }
+
+    #[test]
+    fn waits_are_counted_down_and_money_is_counted_up() {
+        let usage = Usage { input: 12_345, cached: 2000, output: 240, ..Usage::default() };
+        let mut fixture = LiveViewFixture::new(false);
+        fixture
+            .emit(Event::Retry { attempt: 1, wait: Duration::from_secs(5), cause: "busy" })
+            .assert_printed(&["  … attempt 2: busy"])
+            .assert_status(&["retrying in 5 s"])
+            .after(1200)
+            .assert_status(&["retrying in 4 s"])
+            .emit(Event::Usage { message_id: "m", usage, cost: Some(0.0123) })
+            .assert_status(&["retrying in 4 s · 12.3k in, 240 out · $0.0123"])
+            .emit(Event::CompactStart { tokens: 12_345, threshold: None })
+            .assert_status(&["compacting 12,345 tokens… · 12.3k in, 240 out · $0.0123"]);
+        let reply = Reply { usage, ..Reply::default() };
+        fixture.live_view.set_context_window(50_000);
+        fixture.emit(Event::Assistant { reply: &reply, is_final: true });
+        let LiveViewFixture { live_view, view, .. } = fixture;
+        let line = |width, is_detailed| live_view.status_line(view.now, width, is_detailed).text();
+        assert_eq!(
+            line(80, false),
+            "━━╸─────── 26% context · 12.3k in (2.0k cached), 240 out · $0.0123 · 1.2 s"
+        );
+        assert_eq!(
+            line(40, true),
+            "26% context · 12.3k in (2.0k cached), 240 out · $0.0123 · 1.2 s · 1 request · 0 tool calls"
+        );
+    }
+
+    #[test]
+    fn a_sub_agent_goes_on_under_its_own_name() {
+        let said = |text: &'static str| Event::ToolOutput { call_id: "1", text };
+        let report =
+            UserMessage { id: "turn-spawn1".into(), injected: true, ..UserMessage::default() };
+        LiveViewFixture::new(false)
+            .call("1", "spawn", json!({ "task": "look", "label": "look" }))
+            .result(
+                "1",
+                "spawn",
+                "started as `spawn1`; its report comes as a message",
+                ToolOutcome::Ok,
+            )
+            .assert_printed(&[])
+            .emit(said("spawn1: read_file(\"a\"): ok\n"))
+            .after(2000)
+            .assert_status(&["spawn1 look  2 s  read_file(\"a\"): ok", "2 s"])
+            .emit(said("spawn1: finished\n"))
+            .emit(Event::User(&report))
+            .assert_printed(&["  ✓ spawn1 look  2.0 s, finished"])
+            .assert_status(&["2 s"]);
+    }
+}

@@ -1,0 +1,165 @@
+//! Streams the answer to a terminal, rendered or as the model wrote it.
+
+use super::markdown::Markdown;
+use super::markdown::style::Span;
+use anyhow::Result;
+use console::Style;
+use nanobot_base::event::Event;
+use nanobot_base::markdown::code::CodeToken;
+use nanobot_base::markdown::style::TextStyle;
+use nanobot_os::terminal::theme;
+use nanobot_os::terminal::{Sanitizer, StdoutWriter, Terminal};
+
+/// The streamed answer on a terminal.
+pub(super) struct AnswerStream {
+    terminal: Terminal,
+    page: StdoutWriter,
+    presentation: Presentation,
+    /// True if the current output line is unterminated.
+    is_line_open: bool,
+    /// True if the text of this reply was printed piece by piece.
+    has_printed: bool,
+}
+
+/// The presentation of an answer.
+enum Presentation {
+    Raw,
+    /// Escape sequences are neutralised before rendering; a character held back by that step later joins the
+    /// renderer's input.
+    Rendered(Box<Markdown>, Sanitizer),
+}
+
+impl AnswerStream {
+    pub(super) fn new(terminal: Terminal) -> Self {
+        let presentation = if terminal.stdout_is_rich {
+            Presentation::Rendered(Box::default(), Sanitizer::default())
+        } else {
+            Presentation::Raw
+        };
+        Self {
+            terminal,
+            page: StdoutWriter::new(terminal),
+            presentation,
+            is_line_open: false,
+            has_printed: false,
+        }
+    }
+
+    /// Prints the following text as the model wrote it.
+    pub(super) fn disable_markdown(&mut self) {
+        self.presentation = Presentation::Raw;
+    }
+
+    pub(super) fn handle(&mut self, event: &Event<'_>) -> Result<()> {
+        match event {
+            Event::Text { text, .. } => self.print(text),
+            Event::Assistant { reply, .. } => {
+                if !std::mem::take(&mut self.has_printed) && !reply.text.is_empty() {
+                    self.print(&reply.text)?;
+                    self.has_printed = false;
+                }
+                self.end_line()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the text so far with a line break.
+    pub(super) fn end_line(&mut self) -> Result<()> {
+        let is_open = std::mem::take(&mut self.is_line_open);
+        match &mut self.presentation {
+            Presentation::Raw => {
+                self.page.end_text();
+                if is_open {
+                    self.page.write("\n")?;
+                }
+            }
+            Presentation::Rendered(markdown, harmless) => {
+                let width = self.terminal.stdout_width().unwrap_or(DEFAULT_COLUMNS);
+                let mut spans = markdown.push(&harmless.finish(), width);
+                spans.extend(markdown.end(width));
+                paint(&mut self.page, &spans)?;
+            }
+        }
+        self.page.flush()
+    }
+
+    /// Ends the current row; the text may continue in the next one.
+    pub(super) fn end_current_row(&mut self) -> Result<()> {
+        match &mut self.presentation {
+            Presentation::Raw if self.is_line_open => self.end_line(),
+            Presentation::Raw => Ok(()),
+            Presentation::Rendered(markdown, _) => match markdown.end_row() {
+                spans if spans.is_empty() => Ok(()),
+                spans => {
+                    paint(&mut self.page, &spans)?;
+                    self.page.flush()
+                }
+            },
+        }
+    }
+
+    fn print(&mut self, text: &str) -> Result<()> {
+        self.has_printed = true;
+        match &mut self.presentation {
+            Presentation::Raw => {
+                self.is_line_open = !text.ends_with('\n');
+                self.page.write(text)?;
+            }
+            Presentation::Rendered(markdown, harmless) => {
+                let width = self.terminal.stdout_width().unwrap_or(DEFAULT_COLUMNS);
+                paint(&mut self.page, &markdown.push(&harmless.feed(text), width))?;
+            }
+        }
+        self.page.flush_soon()
+    }
+}
+
+/// Prints a Markdown text: rendered on a terminal, else as it is.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print_markdown(terminal: Terminal, text: &str) -> Result<()> {
+    let mut stream = AnswerStream::new(terminal);
+    stream.print(text)?;
+    stream.end_line()
+}
+
+/// Columns, if the width is unknown.
+const DEFAULT_COLUMNS: usize = 80;
+
+fn paint(page: &mut StdoutWriter, spans: &[Span]) -> Result<()> {
+    for Span { style, text, link } in spans {
+        match link {
+            Some(address) => page.write_link(text, &console_style(*style), address)?,
+            None if *style == TextStyle::default() => page.write(text)?,
+            None => page.write_styled(text, &console_style(*style))?,
+        }
+    }
+    Ok(())
+}
+
+/// Returns the style of a look, in colours of the terminal's own scheme.
+fn console_style(look: TextStyle) -> Style {
+    let TextStyle { bold, italic, struck, code, link, faint, token } = look;
+    let plain = token.map_or_else(Style::new, token_style);
+    let given = |is: bool, with: fn(Style) -> Style, style| if is { with(style) } else { style };
+    let style = given(bold, Style::bold, plain);
+    let style = given(italic, Style::italic, style);
+    let style = given(struck, Style::strikethrough, style);
+    let style = given(code, |style| style.fg(theme::accent()), style);
+    let style = given(link, |style| style.fg(theme::link()).underlined(), style);
+    given(faint, Style::dim, style)
+}
+
+fn token_style(token: CodeToken) -> Style {
+    let plain = Style::new();
+    match token {
+        CodeToken::Plain => plain,
+        CodeToken::Comment => plain.dim(),
+        CodeToken::Keyword => plain.magenta(),
+        CodeToken::Literal | CodeToken::Added => plain.green(),
+        CodeToken::Number | CodeToken::Hunk => plain.fg(theme::accent()),
+        CodeToken::Removed => plain.red(),
+    }
+}

@@ -1,0 +1,237 @@
+//! The turn loop: call the model, run its tool calls, repeat.
+//!
+//! Each step is logged before the next one: a reply is on disk before its tools run, and a result is on disk before the
+//! next request. So a stop at any time needs no cleanup. The loop only knows interfaces; extensions are tools, guards,
+//! prompt text, sinks or provider wrappers.
+
+use agent::Agent;
+use anyhow::Result;
+use ending::{
+    Ending, TurnStats, empty_reply_error, incomplete_answer_error, schema_mismatch, unknown_reason,
+};
+use guard::{GuardAction, TurnState};
+use nanobot_base::error::exit_for;
+use nanobot_base::event::{Event, EventSink, StopReason};
+use nanobot_base::message::{FinishReason, Message, MessagePart, Reply, ToolCall, UserMessage};
+use nanobot_os::signal;
+use nanobot_store::session::Session;
+
+pub mod agent;
+mod answer;
+pub mod background;
+pub mod compact;
+pub mod ending;
+pub mod guard;
+mod reports;
+mod request;
+mod steering;
+
+/// Runs one turn to its end. Without `input`, resumes an interrupted turn.
+pub fn run(
+    agent: &mut Agent<'_>,
+    session: &mut Session,
+    input: Option<UserMessage>,
+    sink: &mut EventSink<'_>,
+) -> Ending {
+    let mut turn = Turn::new(agent, session, sink);
+    let (cause, reply, mut error) = match turn.run_loop(input) {
+        // The server ended the answer in a way that does not say that it is complete.
+        Ok((cause @ StopReason::Failed, Some(reply))) => {
+            let error = incomplete_answer_error(&reply.finish_reason);
+            (cause, Some(reply), Some(error))
+        }
+        Ok((cause, reply)) => (cause, reply, None),
+        Err(error) => (StopReason::Failed, None, Some(error)),
+    };
+    turn.stop_background();
+    let exit = error.as_ref().map_or(ending::exit_status(cause), exit_for);
+    if reply.is_none() {
+        if turn.session.is_stored() {
+            signal::begin_shutdown();
+        }
+        error = error.or(turn.push_partial_reply().err());
+        error = error.or(turn.session.answer_interrupted_calls(&mut |_| {}).err());
+        error = error.or(turn.drain_reports().err());
+    }
+    turn.agent.record_origin(turn.session);
+    let (reply, stored) = reply.map(|reply| turn.complete_answer(reply)).unzip();
+    // The answer is paid for: a disk error is reported, and the answer is printed anyway.
+    error =
+        error.or(turn.session.end_turn(stored, exit.name(), &turn.stats.to_session_stats()).err());
+    if let Some(reply) = &reply {
+        error = error.or(turn.emit_reply(reply, true).err());
+    }
+    let is_cut =
+        matches!(cause, StopReason::OutputLimit | StopReason::Declined | StopReason::Failed);
+    let partial = reply.is_none() || is_cut;
+    let text = match reply {
+        Some(reply) => reply.text,
+        None => turn.cut_text + &turn.streamed_text,
+    };
+    Ending {
+        stop_reason: cause,
+        is_partial: partial && !text.is_empty(),
+        is_delivered: turn.agent.toolbox.has_answered(),
+        text,
+        is_left_out: turn.is_left_out,
+        stats: turn.stats.with_background_denials(),
+        error,
+    }
+}
+
+/// A running turn.
+struct Turn<'a, 'b, 's> {
+    agent: &'a mut Agent<'b>,
+    session: &'a mut Session,
+    sink: &'a mut EventSink<'s>,
+    stats: TurnStats,
+    /// Text of the current reply so far, or of the last one.
+    streamed_text: String,
+    /// The parts of the answer that the output limit cut, and their number.
+    cut_text: String,
+    cut_count: u32,
+    /// The id of the current reply; empty if none is awaited.
+    pending_reply_id: String,
+    /// Tokens of the request apart from the messages.
+    overhead_tokens: u64,
+    /// Number of summaries requested in this turn.
+    summary_count: u32,
+    /// Number of messages that the user has sent into this turn.
+    steering_count: u32,
+    /// Number of answers that hooks have rejected in this turn.
+    rejection_count: u32,
+    /// True if no further compaction is possible in this turn.
+    compaction_exhausted: bool,
+    /// True if later runs leave the message of this turn out.
+    is_left_out: bool,
+}
+
+impl Turn<'_, '_, '_> {
+    /// Calls the model and runs tools until there is a final reply, which is not yet on disk, or none is to be
+    /// expected.
+    fn run_loop(&mut self, input: Option<UserMessage>) -> Result<(StopReason, Option<Reply>)> {
+        if let Some(user) = input {
+            self.session.push(Message::User(user.clone()))?;
+            (self.sink)(Event::User(&user))?;
+        } else {
+            self.resume_answer()?;
+        }
+        let (mut blanks, mut repairs) = (0, 0);
+        loop {
+            signal::check()?;
+            self.poll_background(false)?;
+            self.accept_steering()?;
+            match self.run_guards() {
+                GuardAction::Continue => {}
+                GuardAction::Inject { id_suffix, text } => self.inject_message(text, id_suffix)?,
+                GuardAction::Compact { threshold } => self.reduce_context(threshold)?,
+                GuardAction::Finish { .. } if self.cut_count > 0 => {
+                    return Ok((StopReason::OutputLimit, Some(self.empty_rest())));
+                }
+                GuardAction::Finish { stop_reason, text } => {
+                    self.stop_background();
+                    self.poll_background(false)?;
+                    let mut reply = self.send_request(Some(&text))?;
+                    reply.tool_calls.clear();
+                    let answer = self.agent.answer_format.filter(|_| !reply.is_blank());
+                    return match answer.map(|answer| answer.check(&reply.text)) {
+                        Some(Err(wrong)) => Err(schema_mismatch(&wrong)),
+                        Some(Ok(text)) => Ok((stop_reason, Some(Reply { text, ..reply }))),
+                        // Some servers let the model call tools all the same. The cause is why the turn stopped.
+                        _ => Ok((stop_reason, Some(reply).filter(|reply| !reply.is_blank()))),
+                    };
+                }
+            }
+            let reply = self.send_request(None)?;
+            if !reply.tool_calls.is_empty() {
+                (self.cut_text, self.cut_count) = (String::new(), 0);
+                self.session.push(Message::Assistant(reply.clone()))?;
+                self.emit_reply(&reply, false)?;
+                if let FinishReason::Other(word) = &reply.finish_reason {
+                    (self.sink)(Event::Notice(&format!(
+                        "a reply with tool calls has {}",
+                        unknown_reason(word)
+                    )))?;
+                }
+                self.run_calls(&reply)?;
+            } else if self.has_pending_reports() {
+                self.wait_for_reports(&reply)?;
+            } else if !reply.is_blank() || self.cut_count > 0 {
+                if let Some(answer) = self.accept_answer(reply, &mut repairs)? {
+                    return Ok(answer);
+                }
+            } else if self.agent.toolbox.has_answered() && reply.finish_reason == FinishReason::Stop
+            {
+                return Ok((StopReason::Answered, Some(reply)));
+            } else if blanks == Reply::MAX_BLANK_RETRIES
+                || !matches!(reply.finish_reason, FinishReason::Stop | FinishReason::ToolCalls)
+            {
+                return Err(empty_reply_error(&reply));
+            } else {
+                blanks += 1;
+            }
+        }
+    }
+
+    /// Adds `text` as an injected user message; `id_suffix` is the suffix of its id.
+    fn inject_message(&mut self, text: String, id_suffix: &str) -> Result<()> {
+        let user = UserMessage {
+            id: format!("{}-{id_suffix}", self.session.turn()),
+            parts: vec![MessagePart::Text(text)],
+            injected: true,
+            ..UserMessage::default()
+        };
+        self.session.push(Message::User(user.clone()))?;
+        (self.sink)(Event::User(&user))
+    }
+
+    /// The first guard action other than `Continue`.
+    fn run_guards(&mut self) -> GuardAction {
+        let sent = self.session.messages();
+        let turn_messages = self.session.turn_messages();
+        let state = TurnState {
+            iterations: self.stats.iterations,
+            context_tokens: self.context_tokens(),
+            message_tokens: self.message_tokens(),
+            messages: sent,
+            denials: &self.stats.denials,
+            turn_messages,
+        };
+        let guards = self.agent.guards.iter_mut();
+        let mut actions = guards.map(|guard| guard.check(&state));
+        actions.find(|action| *action != GuardAction::Continue).unwrap_or(GuardAction::Continue)
+    }
+
+    /// Runs the calls of `reply`, batch by batch, and logs each result.
+    fn run_calls(&mut self, reply: &Reply) -> Result<()> {
+        let toolbox = self.agent.toolbox;
+        for batch in toolbox.batches(&reply.tool_calls) {
+            toolbox.observe(self.session.messages());
+            for call in batch {
+                (self.sink)(Event::ToolCall(call))?;
+            }
+            let mut on_output = |call: &ToolCall, text: &str| {
+                (self.sink)(Event::ToolOutput { call_id: &call.id, text })
+            };
+            let is_cut = reply.finish_reason == FinishReason::Length;
+            let (calls, emitted) = toolbox.run(batch, is_cut, &mut on_output);
+            // Log all results before emitting events, because the sink may fail.
+            for done in &calls {
+                self.stats.count_call(done);
+                self.session.push(Message::Tool(done.result.clone()))?;
+            }
+            emitted?;
+            for done in &calls {
+                (self.sink)(done.event())?;
+            }
+            signal::check()?;
+        }
+        Ok(())
+    }
+
+    /// Emits the events for a reply that is on disk, and for its cost.
+    fn emit_reply(&mut self, reply: &Reply, is_final: bool) -> Result<()> {
+        (self.sink)(Event::Assistant { reply, is_final })?;
+        (self.sink)(Event::Usage { message_id: &reply.id, usage: reply.usage, cost: reply.cost })
+    }
+}

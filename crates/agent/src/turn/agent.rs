@@ -1,0 +1,115 @@
+//! The configuration of a turn: the model, its tools, its guards.
+
+use super::background::BackgroundTasks;
+use crate::turn::guard::Guard;
+use nanobot_base::message::token_estimate;
+use nanobot_base::message::{Message, ToolSpec, UserMessage};
+use nanobot_model::provider::{Provider, Request, Sampling, ToolChoice};
+use nanobot_store::session::Session;
+use nanobot_tool::Toolbox;
+use serde_json::Value;
+
+/// All that a turn needs apart from its session.
+pub struct Agent<'a> {
+    pub system: &'a str,
+    pub provider: &'a dyn Provider,
+    pub toolbox: &'a Toolbox,
+    pub guards: &'a mut [Box<dyn Guard>],
+    pub model: &'a str,
+    pub sampling: &'a Sampling,
+    /// The user's own instructions for the summary of a conversation that became too long.
+    pub summary_instructions: Option<&'a str>,
+    /// The format that the answer must satisfy.
+    pub answer_format: Option<&'a dyn AnswerFormat>,
+    /// The user's hooks.
+    pub hooks: Option<&'a dyn TurnHooks>,
+    /// The background work, if the turn may have any.
+    pub background: Option<&'a dyn BackgroundTasks>,
+    /// Returns the next message that the user has for the running turn.
+    pub steering: Option<&'a dyn Fn() -> Option<UserMessage>>,
+}
+
+/// The required format of an answer.
+pub trait AnswerFormat {
+    /// The format as a JSON schema, for providers that support schemas.
+    fn schema(&self) -> &Value;
+    /// Extracts the answer from the model's text.
+    ///
+    /// # Errors
+    /// Describes for the model why the text is not valid.
+    fn check(&self, text: &str) -> Result<String, String>;
+}
+
+/// The user's hooks within a turn.
+pub trait TurnHooks {
+    /// Called with an answer. `rejections` is the number of answers of this turn that hooks have rejected.
+    ///
+    /// # Errors
+    /// A hook rejects the answer: words for the model, which is asked again.
+    fn check_answer(&self, text: &str, rejections: u32) -> Result<(), String>;
+
+    /// Called before a compaction, with the user's instructions for it. Returns further instructions.
+    ///
+    /// # Errors
+    /// A hook forbids the compaction: a phrase for the user.
+    fn before_compaction(
+        &self,
+        is_automatic: bool,
+        instructions: Option<&str>,
+    ) -> Result<Option<String>, String>;
+}
+
+/// Estimates the tokens of a tool's definition.
+pub fn tool_tokens(spec: &ToolSpec) -> u64 {
+    token_estimate::for_text(&spec.name)
+        + token_estimate::for_text(&spec.description)
+        + token_estimate::for_text(spec.parameters.as_json())
+}
+
+impl Agent<'_> {
+    /// Estimates the tokens of a request apart from its messages.
+    pub fn overhead_tokens(&self) -> u64 {
+        let tools: u64 = self.toolbox.specs().iter().map(tool_tokens).sum();
+        token_estimate::for_text(self.system) + tools
+    }
+
+    /// Records the origin of the conversation in its session.
+    pub fn record_origin(&self, session: &mut Session) {
+        let origin = self.toolbox.origin(session.messages(), session.turn_messages());
+        if let Some((origin, content)) = origin {
+            session.record_origin(origin, &content);
+        }
+    }
+
+    /// Builds the request without sending it, so that it can also be inspected.
+    pub fn build_request<'a>(
+        &'a self,
+        messages: &'a [Message],
+        may_call: bool,
+        reply_id: &'a str,
+    ) -> Request<'a> {
+        let Self {
+            system,
+            toolbox,
+            model,
+            sampling,
+            summary_instructions: _,
+            answer_format: answer,
+            provider: _,
+            guards: _,
+            background: _,
+            hooks: _,
+            steering: _,
+        } = self;
+        Request {
+            system,
+            messages,
+            tools: toolbox.specs(),
+            tool_choice: if may_call { ToolChoice::Auto } else { ToolChoice::None },
+            model,
+            sampling,
+            reply_id,
+            schema: answer.map(AnswerFormat::schema),
+        }
+    }
+}

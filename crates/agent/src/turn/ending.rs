@@ -1,0 +1,229 @@
+//! The end of a turn: with an answer, without one, or with a failure; and its cost.
+
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::event::{Denial, StopReason, ToolOutcome};
+use nanobot_base::message::{FinishReason, Reply, Usage};
+use nanobot_store::session::SessionStats;
+use nanobot_tool::CompletedCall;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The result of a turn.
+#[derive(Debug, Default)]
+pub struct Ending {
+    pub stop_reason: StopReason,
+    /// The answer, or the part of it that was received.
+    pub text: String,
+    /// True if the text is not a complete answer.
+    pub is_partial: bool,
+    /// True if a tool has given the answer to the user: the text, which may be empty, need not be delivered.
+    pub is_delivered: bool,
+    pub stats: TurnStats,
+    /// True if later runs leave the message out, because the provider refused it.
+    pub is_left_out: bool,
+    /// The error, if any. With a complete `text`, something else failed, such as writing to disk.
+    pub error: Option<anyhow::Error>,
+}
+
+/// The costs and counts of a turn.
+#[derive(Debug, Default)]
+pub struct TurnStats {
+    pub iterations: u32,
+    /// Requests that were paid for, including summaries and failed ones.
+    reply_count: u32,
+    pub usage: Usage,
+    /// US dollars; `None` if the cost of any request is unknown.
+    pub cost: Option<f64>,
+    /// Tokens of the last request and its reply: the current context size.
+    pub context_tokens: u64,
+    /// Time spent in model requests, without tools.
+    pub request_time: Duration,
+    /// Counts by tool name.
+    pub tools: BTreeMap<String, ToolCallCounts>,
+    pub denials: Vec<Denial>,
+    /// Denials of background work; they do not count for the guards of this turn.
+    background_denials: Vec<Denial>,
+    /// The model that answered last, as the provider names it.
+    pub model: String,
+}
+
+/// Call counts of a tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ToolCallCounts {
+    pub count: u32,
+    /// Unsuccessful calls, including denied and skipped ones.
+    pub failed: u32,
+    pub denied: u32,
+    /// Calls that were not run, because the tool is unknown or its arguments are invalid.
+    pub skipped: u32,
+}
+
+impl TurnStats {
+    /// The tally in the form that the session stores.
+    pub fn to_session_stats(&self) -> SessionStats {
+        let mut stats = SessionStats {
+            turns: 1,
+            steps: self.iterations.into(),
+            input: self.usage.input,
+            output: self.usage.output,
+            context: self.context_tokens,
+            speed: self.tokens_per_second(),
+            cost: self.cost,
+            ..SessionStats::default()
+        };
+        for calls in self.tools.values() {
+            let ToolCallCounts { count, failed, denied, skipped } = *calls;
+            stats.allowed += u64::from(count - denied - skipped);
+            stats.succeeded += u64::from(count - failed);
+            stats.failed += u64::from(failed - denied);
+            stats.denied += u64::from(denied);
+        }
+        stats
+    }
+
+    /// Output tokens per second of request time, rounded to a tenth; `None` without output.
+    pub fn tokens_per_second(&self) -> Option<f64> {
+        let rate = self.usage.output as f64 / self.request_time.as_secs_f64();
+        (self.usage.output > 0 && rate.is_finite()).then(|| (rate * 10.0).round() / 10.0)
+    }
+
+    /// Adds the cost of a reply.
+    pub(super) fn add_usage(&mut self, reply: &Reply) {
+        self.add_charge(reply.usage, reply.cost);
+        self.context_tokens = reply.usage.input + reply.usage.output;
+    }
+
+    /// Adds the cost of a request, which may have failed.
+    pub(super) fn add_charge(&mut self, usage: Usage, cost: Option<f64>) {
+        // The sum starts with the first reply; one reply of unknown cost makes the whole sum unknown.
+        let before = if self.reply_count == 0 { Some(0.0) } else { self.cost };
+        self.reply_count += 1;
+        self.cost = before.zip(cost).map(|(before, cost)| before + cost);
+        self.usage += usage;
+    }
+
+    /// Adds the tally of background work. Its tool calls are included in `tools`. The turn's own iterations and context
+    /// size do not change.
+    pub(super) fn merge(&mut self, other: Self) {
+        let before = match (self.reply_count, other.reply_count) {
+            (_, 0) => None,
+            (0, _) => Some(other.cost),
+            _ => Some(self.cost.zip(other.cost).map(|(ours, theirs)| ours + theirs)),
+        };
+        self.cost = before.unwrap_or(self.cost);
+        self.reply_count += other.reply_count;
+        self.usage += other.usage;
+        self.request_time += other.request_time;
+        for (name, calls) in other.tools {
+            let ToolCallCounts { count, failed, denied, skipped } = calls;
+            let sum = self.tools.entry(name).or_default();
+            sum.count += count;
+            sum.failed += failed;
+            sum.denied += denied;
+            sum.skipped += skipped;
+        }
+        self.background_denials.extend(other.denials);
+    }
+
+    /// The complete tally at the end of the turn, with the denials of background work.
+    pub(super) fn with_background_denials(mut self) -> Self {
+        let mut denials = std::mem::take(&mut self.background_denials);
+        denials.append(&mut self.denials);
+        Self { denials, ..self }
+    }
+
+    /// Counts a finished tool call.
+    pub(super) fn count_call(&mut self, outcome: &CompletedCall) {
+        let calls = self.tools.entry(outcome.result.name.clone()).or_default();
+        calls.count += 1;
+        calls.failed += u32::from(outcome.outcome != ToolOutcome::Ok);
+        calls.skipped += u32::from(outcome.outcome == ToolOutcome::Skipped);
+        if let Some(refusal) = &outcome.refusal {
+            calls.denied += 1;
+            self.denials.push(Denial {
+                call_id: outcome.result.call_id.clone(),
+                tool_name: outcome.result.name.clone(),
+                message: refusal.message.clone(),
+                suggested_flag: refusal.suggested_flag.clone(),
+            });
+        }
+        for (usage, cost) in &outcome.charges {
+            self.add_charge(*usage, *cost);
+        }
+    }
+}
+
+/// Creates the error for an answer that is not complete, according to its finish reason.
+pub fn incomplete_answer_error(finish: &FinishReason) -> anyhow::Error {
+    match finish {
+        FinishReason::Refusal => fail(Exit::Failed, DECLINED),
+        FinishReason::Other(word) => fail_with_hint(
+            Exit::Failed,
+            format!("the answer may be incomplete: it has {}", unknown_reason(word)),
+            "the documentation of the server for this word",
+        ),
+        FinishReason::ToolCalls => fail_with_hint(
+            Exit::Failed,
+            "the answer is not complete: the model wants to call a tool, but the server sent no call",
+            TOOL_PARSER_HINT,
+        ),
+        _ => fail_with_hint(
+            Exit::Limit,
+            "the answer was truncated by the output limit",
+            "a higher `--max-tokens`",
+        ),
+    }
+}
+
+/// The next step if a server does not recognize the model's tool calls.
+const TOOL_PARSER_HINT: &str = "the server's option for the model's tool calls (vLLM: `--enable-auto-tool-choice --tool-call-parser`; \
+     SGLang: `--tool-call-parser`; llama.cpp: `--jinja`), or `--no-tools`";
+
+/// Describes a finish reason that no vendor is known to send.
+pub(super) fn unknown_reason(word: &str) -> String {
+    let word: String = word.chars().filter(|letter| !letter.is_control()).take(80).collect();
+    format!("the unknown finish reason `{word}`")
+}
+
+/// Creates the error for answers that do not satisfy the schema.
+pub(super) fn schema_mismatch(error: &str) -> anyhow::Error {
+    fail_with_hint(
+        Exit::BadInput,
+        format!("no answer satisfied the schema: {error}"),
+        "a simpler schema, or a stronger model",
+    )
+}
+
+/// Error text for an answer that was declined in full or in part.
+pub const DECLINED: &str = "the model or its provider's content filter declined to answer";
+
+/// Creates the error for a turn whose last reply is empty.
+pub(super) fn empty_reply_error(reply: &Reply) -> anyhow::Error {
+    let limit = "the output limit was reached before the model wrote any text";
+    match &reply.finish_reason {
+        FinishReason::Length => fail_with_hint(
+            Exit::Limit,
+            limit,
+            "a higher `--max-tokens`, or a lower `--reasoning-effort`",
+        ),
+        FinishReason::Refusal => fail(Exit::Failed, DECLINED),
+        FinishReason::Other(word) => fail(
+            Exit::Failed,
+            format!("the model returned an empty reply with {}", unknown_reason(word)),
+        ),
+        _ => fail(Exit::Failed, "the model returned an empty reply"),
+    }
+}
+
+/// The exit status of a turn that stopped for `reason`.
+pub fn exit_status(reason: StopReason) -> Exit {
+    match reason {
+        StopReason::Answered => Exit::Answered,
+        StopReason::IterationLimit
+        | StopReason::OutputLimit
+        | StopReason::RepeatedFailure
+        | StopReason::RepeatedCall => Exit::Limit,
+        StopReason::RepeatedDenial => Exit::Refused,
+        StopReason::Declined | StopReason::Failed => Exit::Failed,
+    }
+}

@@ -1,0 +1,56 @@
+//! Tokens that a service gives for an app's id and secret, and that are valid for some hours.
+
+use super::{ChannelError, ChannelResult};
+use nanobot_os::secret::{self, Secret};
+use nanobot_os::signal;
+use nanobot_os::sync::IgnorePoison;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// The time before the end of a token's validity at which another one is fetched.
+const RENEWAL_MARGIN: Duration = Duration::from_secs(300);
+
+/// The current token of a channel. It is in memory only.
+#[derive(Default)]
+pub(super) struct AccessToken(Mutex<Option<(Secret, Duration)>>);
+
+impl AccessToken {
+    /// Runs `request` with the token, which is first fetched if there is none: its text, and the seconds for which it is
+    /// valid. A token that is rejected is fetched anew, once.
+    ///
+    /// # Errors
+    /// Those of `fetch` and of `request`.
+    pub(super) fn with<T>(
+        &self,
+        fetch: &dyn Fn() -> ChannelResult<(String, u64)>,
+        request: &dyn Fn(&str) -> ChannelResult<T>,
+    ) -> ChannelResult<T> {
+        let (token, is_new) = self.current(fetch)?;
+        match request(token.expose()) {
+            Err(ChannelError::TokenRejected(_)) if !is_new => {
+                *self.0.lock().ignore_poison() = None;
+                request(self.current(fetch)?.0.expose())
+            }
+            other => other,
+        }
+    }
+
+    /// The token, and true if it was just fetched.
+    fn current(
+        &self,
+        fetch: &dyn Fn() -> ChannelResult<(String, u64)>,
+    ) -> ChannelResult<(Secret, bool)> {
+        let mut current = self.0.lock().ignore_poison();
+        if let Some((token, renew_at)) = &*current
+            && signal::now() < *renew_at
+        {
+            return Ok((token.clone(), false));
+        }
+        let (text, seconds) = fetch()?;
+        let token = Secret::new(text);
+        secret::register(&token);
+        let lifetime = Duration::from_secs(seconds).saturating_sub(RENEWAL_MARGIN);
+        *current = Some((token.clone(), signal::now() + lifetime));
+        Ok((token, true))
+    }
+}

@@ -1,0 +1,167 @@
+//! Messages in the answers of Discord's API. Pure.
+
+use crate::conversation_poll::ConversationEntry;
+use crate::mention::{with_names, without_mention, written_mention};
+use crate::{AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender};
+use nanobot_base::message::user_text::UserText;
+use serde_json::{Value, json};
+
+/// The beginning of the time of ids, in milliseconds since 1970 (Discord, "Snowflakes").
+const ID_EPOCH_MILLIS: u64 = 1_420_070_400_000;
+/// Characters of a quoted text that the model receives.
+const MAX_QUOTE_CHARS: usize = 4000;
+/// Types of messages that people write: usual ones, and replies.
+const WRITTEN_TYPES: [u64; 2] = [0, 19];
+/// The type of a notice that a user has joined.
+const JOIN_TYPE: u64 = 7;
+/// The flag of a voice message.
+const VOICE_FLAG: u64 = 8192;
+
+/// The number of an id; ids grow with time.
+pub(super) fn number_of(id: &Value) -> u64 {
+    let text = id.as_str().unwrap_or_default();
+    text.parse().unwrap_or_default()
+}
+
+/// Converts a message in `chat`.
+pub(super) fn to_entry(message: &Value, chat: &Chat, account: &Identity) -> ConversationEntry {
+    let id = &message["id"];
+    let is_own = message["author"]["id"] == account.id.as_str();
+    ConversationEntry {
+        position: number_of(id),
+        id: id.as_str().unwrap_or_default().to_owned(),
+        message: to_message(message, chat, account).filter(|_| !is_own),
+        is_own_entrance: is_own && message["type"] == JOIN_TYPE,
+    }
+}
+
+/// Converts a message; `None` for notices, and for those that say nothing to us.
+fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<InboundMessage> {
+    let kind = message["type"].as_u64()?;
+    if !WRITTEN_TYPES.contains(&kind) {
+        return None;
+    }
+    let id = message["id"].as_str()?;
+    let author = &message["author"];
+    let sender = author["id"].as_str()?;
+    let mentions = message["mentions"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut text = message["content"].as_str().unwrap_or_default().to_owned();
+    for mention in [format!("<@{}>", account.id), format!("<@!{}>", account.id)] {
+        text = without_mention(&text, &mention).unwrap_or(text);
+    }
+    let names = mentions.iter().filter_map(|user| {
+        let (id, name) = (user["id"].as_str()?, user["username"].as_str()?);
+        Some((format!("<@{id}>"), written_mention(name, id)))
+    });
+    let mut text = with_names(&text, &names.collect::<Vec<_>>());
+    let replied = &message["referenced_message"];
+    let is_reply_to_us = replied["author"]["id"] == account.id.as_str();
+    let is_mention = mentions.iter().any(|user| user["id"] == account.id.as_str());
+    let forwards = message["message_snapshots"].as_array().into_iter().flatten();
+    let forwards = forwards.filter_map(|it| {
+        let text = it["message"]["content"].as_str()?;
+        (!text.is_empty()).then(|| QuotedText::cut("forwarded message", text, MAX_QUOTE_CHARS))
+    });
+    let mut quotes: Vec<QuotedText> = forwards.collect();
+    let is_voice = message["flags"].as_u64().unwrap_or_default() & VOICE_FLAG != 0;
+    let files = message["attachments"].as_array().into_iter().flatten();
+    let files: Vec<RemoteFile> = files.filter_map(|it| to_file(it, is_voice)).collect();
+    let poll = &message["poll"];
+    if let (true, Some(question)) = (text.is_empty(), poll["question"]["text"].as_str()) {
+        let answers = poll["answers"].as_array().into_iter().flatten();
+        let answers = answers.filter_map(|answer| answer["poll_media"]["text"].as_str());
+        let answers: Vec<String> = answers.map(|text| format!("\n- {text}")).collect();
+        text = UserText::label(format!("[poll]\n{question}{}", answers.concat()));
+    }
+    let is_empty = text.is_empty() && files.is_empty() && quotes.is_empty();
+    let is_unreadable =
+        is_empty && message["sticker_items"].as_array().is_some_and(|items| !items.is_empty());
+    if is_empty && !is_mention && !is_unreadable {
+        return None;
+    }
+    let quoted = replied["content"].as_str().filter(|text| !text.is_empty());
+    let replied_id = replied["id"].as_str();
+    let to_quote = |text| QuotedText::replied(text, MAX_QUOTE_CHARS, replied_id, is_reply_to_us);
+    quotes.splice(..0, quoted.map(to_quote));
+    let millis = (number_of(&message["id"]) >> 22) + ID_EPOCH_MILLIS;
+    Some(InboundMessage {
+        id: id.to_owned(),
+        chat: chat.clone(),
+        from: Sender {
+            id: sender.to_owned(),
+            name: author["username"].as_str().map(str::to_owned),
+            is_bot: author["bot"] == true || message["webhook_id"].is_string(),
+            ..Sender::default()
+        },
+        text,
+        quotes,
+        mentions_us: is_mention || is_reply_to_us,
+        files,
+        is_unreadable,
+        sent_at: i64::try_from(millis / 1000).unwrap_or_default(),
+        reply_facts: json!({ "message_id": id }),
+    })
+}
+
+fn to_file(attachment: &Value, is_voice: bool) -> Option<RemoteFile> {
+    let media_type = attachment["content_type"].as_str().unwrap_or_default();
+    let seconds = attachment["duration_secs"].as_f64();
+    let seconds = seconds.filter(|seconds| (0.0..1e6).contains(seconds));
+    Some(RemoteFile {
+        id: attachment["url"].as_str()?.to_owned(),
+        name: attachment["filename"].as_str().unwrap_or_default().to_owned(),
+        kind: if is_voice {
+            AttachmentKind::Voice
+        } else {
+            AttachmentKind::of_media_type(media_type)
+        },
+        size_bytes: attachment["size"].as_u64(),
+        seconds: seconds.map(|seconds| std::time::Duration::from_secs_f64(seconds).as_secs()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_message;
+    use crate::{Chat, Identity};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn what_a_user_sends_is_read_or_said() {
+        let account = Identity { id: "8".into(), name: "bot".into() };
+        // The text, the quotes, the number of files, and if it cannot be read.
+        let check = |members: Value, expect: Option<(&str, &[&str], usize, bool)>| {
+            let mut message = members;
+            (message["id"], message["author"]) = (json!("1"), json!({ "id": "7" }));
+            if message["type"].is_null() {
+                message["type"] = 0.into();
+            }
+            let found = to_message(&message, &Chat::default(), &account);
+            let found = found.as_ref().map(|it| {
+                let quotes: Vec<&str> = it.quotes.iter().map(|quote| quote.text.as_str()).collect();
+                (it.text.as_str(), quotes, it.files.len(), it.is_unreadable)
+            });
+            let expect = expect.map(|(text, quotes, files, unreadable)| {
+                (text, quotes.to_vec(), files, unreadable)
+            });
+            assert_eq!(found, expect);
+        };
+        check(json!({ "content": "hi" }), Some(("hi", &[], 0, false)));
+        let poll = json!({ "question": { "text": "Tea?" }, "answers": [
+            { "poll_media": { "text": "yes" } }, { "poll_media": { "text": "no" } }] });
+        check(
+            json!({ "content": "", "poll": poll }),
+            Some(("[poll]\nTea?\n- yes\n- no", &[], 0, false)),
+        );
+        let sticker = json!([{ "id": "5", "name": "wave" }]);
+        check(json!({ "content": "", "sticker_items": sticker }), Some(("", &[], 0, true)));
+        check(json!({ "content": "hi", "sticker_items": sticker }), Some(("hi", &[], 0, false)));
+        let file = json!([{ "url": "https://x", "filename": "a.txt" }]);
+        check(json!({ "content": "", "attachments": file }), Some(("", &[], 1, false)));
+        let ours = json!({ "id": "2", "author": { "id": "8" }, "content": "Call Bob." });
+        let reply = |content: &str| json!({ "type": 19, "content": content, "referenced_message": ours, "sticker_items": sticker });
+        check(reply("done"), Some(("done", &["Call Bob."], 0, false)));
+        check(reply(""), Some(("", &["Call Bob."], 0, true)));
+        check(json!({ "content": "" }), None);
+    }
+}

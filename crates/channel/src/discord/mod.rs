@@ -1,0 +1,449 @@
+//! Discord, through its REST API (<https://discord.com/developers/docs/reference>), and the gateway for events.
+//!
+//! Bots cannot list direct chats, so those with allowed users are opened by their ids; others are known from events. A
+//! message that is sent again within minutes is recognised by its nonce.
+
+mod message;
+
+use super::access::AccessRules;
+use super::conversation_poll::{
+    self, Conversation, ConversationEntry, ConversationService, EventListener,
+};
+use super::gateway::{GatewayClose, GatewayConnection, GatewayLogin};
+use super::service_client::{ServiceClient, ServiceRequest};
+use super::setup::ChannelSetup;
+use super::upload::UploadFile;
+use super::{
+    Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, LoginDialog,
+    LoginOutcome, Part, PollRequest, RemoteFile,
+};
+use anyhow::Result;
+use message::number_of;
+use nanobot_net::web_url::percent_encode;
+use nanobot_os::clock::Clock;
+use nanobot_os::digest::digest;
+use nanobot_os::secret::Secret;
+use nanobot_os::sync::IgnorePoison;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Hosts of attachments, whose addresses need no token.
+const FILE_HOSTS: &[&str] = &["cdn.discordapp.com", "media.discordapp.net"];
+/// The host of gateways.
+const GATEWAY_HOSTS: &[&str] = &["discord.gg"];
+/// The program, in the form that Discord asks for.
+const USER_AGENT: &str =
+    concat!("DiscordBot (", env!("CARGO_PKG_REPOSITORY"), ", ", env!("CARGO_PKG_VERSION"), ")");
+/// The end of a gateway's address.
+const GATEWAY_QUERY: &str = "/?v=10&encoding=json";
+/// Messages of a page of a channel's history; the service's maximum.
+const PAGE_MESSAGES: usize = 100;
+/// The time for which the list of servers is kept, in seconds.
+const LIST_LIFETIME_SECS: i64 = 60;
+/// The pause between two looks of a poll that waits without the gateway.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// Largest upload: 10 MiB.
+const MAX_UPLOAD_BYTES: u64 = 10 << 20;
+/// Types of channels with messages: texts, voice, news, stages; and of threads.
+const CHANNEL_TYPES: [u64; 4] = [0, 2, 5, 13];
+const THREAD_TYPES: [u64; 3] = [10, 11, 12];
+/// Codes of requests that come too fast, without status 429.
+const RATE_LIMIT_CODES: [u64; 2] = [20028, 40003];
+/// The permissions that the bot needs: to see channels, read their history, write in them and in threads, attach files, and
+/// react.
+const PERMISSIONS: u64 = 1024 + 65_536 + 2048 + 274_877_906_944 + 32_768 + 64;
+/// The flag of a message that shows no previews of links.
+const SUPPRESS_EMBEDS: u64 = 4;
+/// Characters of a nonce, at most 25.
+const NONCE_CHARS: usize = 24;
+
+struct Discord {
+    client: ServiceClient,
+    /// Without the token.
+    file_client: ServiceClient,
+    token: Secret,
+    access: AccessRules,
+    clock: Clock,
+    gateway_url: String,
+    intents: u64,
+    /// The only channels of servers that are read; all if empty.
+    allow_channels: Vec<String>,
+    emoji: Option<String>,
+    events: EventListener<GatewayConnection>,
+    /// The channels of threads.
+    parents: Mutex<BTreeMap<String, String>>,
+    /// Channels that we may not read.
+    closed_channels: Mutex<BTreeSet<String>>,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if a key is missing or unusable.
+pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let config = &setup.config;
+    let token = config.required_secret("token")?;
+    let client = ServiceClient::new(setup, "apiBase", "token")?;
+    let client = client.with_header("authorization", format!("Bot {}", token.expose()));
+    let client = client.with_hosts(GATEWAY_HOSTS);
+    let file_client = ServiceClient::new(setup, "apiBase", "token")?;
+    Ok(Box::new(Discord {
+        client: client.with_header("user-agent", USER_AGENT.to_owned()),
+        file_client: file_client.with_hosts(FILE_HOSTS),
+        token: token.clone(),
+        access: setup.access.clone(),
+        clock: setup.clock.clone(),
+        gateway_url: config.required_text("gatewayUrl", "URL")?,
+        intents: config.count("intents").unwrap_or_default(),
+        allow_channels: config.list("allowChannels"),
+        emoji: config.text("readReceiptEmoji"),
+        events: EventListener::default(),
+        parents: Mutex::default(),
+        closed_channels: Mutex::default(),
+    }))
+}
+
+impl ConversationService for Discord {
+    const OVERLAP: u64 = 0;
+    const LOOK_INTERVAL: Duration = LOOK_INTERVAL;
+    type Connection = GatewayConnection;
+
+    fn conversations(&self, cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
+        let mut all = self.direct_chats(cache)?;
+        for server in self.servers(cache)? {
+            all.extend(self.channels_of(&server)?);
+        }
+        let closed = self.closed_channels.lock().ignore_poison();
+        all.retain(|conversation| !closed.contains(&conversation.id));
+        Ok(all)
+    }
+
+    fn entries_after(
+        &self,
+        account: &Identity,
+        conversation: &Conversation,
+        position: u64,
+    ) -> ChannelResult<Vec<ConversationEntry>> {
+        let id = &conversation.id;
+        let parent = if conversation.is_direct { None } else { self.parent_of(id)? };
+        if !conversation.is_direct && !self.reads(parent.as_ref().unwrap_or(id)) {
+            return Ok(Vec::new());
+        }
+        let chat = Chat {
+            thread: parent.is_some().then(|| id.clone()),
+            id: parent.unwrap_or_else(|| id.clone()),
+            is_direct: conversation.is_direct,
+        };
+        let (mut entries, mut after) = (Vec::new(), position);
+        loop {
+            let path = format!(
+                "/channels/{}/messages?after={after}&limit={PAGE_MESSAGES}",
+                percent_encode(id)
+            );
+            let page = match self.client.get(&path) {
+                Err(error @ ChannelError::RecipientRefused(_)) => {
+                    self.closed_channels.lock().ignore_poison().insert(id.clone());
+                    return Err(error);
+                }
+                page => page?,
+            };
+            let messages = page.as_array();
+            let messages = messages.ok_or_else(|| self.client.unexpected_response())?;
+            // The newest come first.
+            let read = messages.iter().rev();
+            entries.extend(read.map(|message| message::to_entry(message, &chat, account)));
+            let last = messages.first().map(|message| number_of(&message["id"]));
+            match last.filter(|last| messages.len() >= PAGE_MESSAGES && *last > after) {
+                Some(last) => after = last,
+                None => return Ok(entries),
+            }
+        }
+    }
+
+    fn connect(&self, cache: &mut Value) -> ChannelResult<Option<GatewayConnection>> {
+        let properties = json!({ "os": "linux", "browser": "nanobot", "device": "nanobot" });
+        let login = GatewayLogin {
+            url: &self.gateway_url,
+            query: GATEWAY_QUERY,
+            token: self.token.expose(),
+            identity: json!({ "intents": self.intents, "properties": properties }),
+            now: self.clock.timestamp().as_second(),
+            explain_close,
+        };
+        GatewayConnection::open(&self.client, login, cache)
+    }
+
+    fn next_conversation(
+        &self,
+        connection: &mut GatewayConnection,
+        cache: &mut Value,
+        account: &Identity,
+        end: Duration,
+    ) -> ChannelResult<Option<Conversation>> {
+        loop {
+            let next = connection.next_event(end);
+            cache["session"] = connection.session().clone();
+            let Some(event) = next? else {
+                return Ok(None);
+            };
+            let data = &event["d"];
+            let sender = data["author"]["id"].as_str().unwrap_or_default();
+            if let Some(channel) = data["channel_id"].as_str()
+                && event["t"] == "MESSAGE_CREATE"
+                && sender != account.id
+            {
+                let is_direct = data["guild_id"].is_null();
+                if is_direct {
+                    cache["direct"][sender] = channel.into();
+                }
+                return Ok(Some(Conversation {
+                    id: channel.to_owned(),
+                    is_direct,
+                    newest: Some(number_of(&data["id"])),
+                }));
+            }
+        }
+    }
+
+    fn pause(&self, duration: Duration) -> ChannelResult<()> {
+        self.client.pause(duration)
+    }
+}
+
+impl Channel for Discord {
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        conversation_poll::poll(self, &self.events, request)
+    }
+
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
+        let Chat { id, thread, .. } = &destination.chat;
+        let channel = thread.as_ref().unwrap_or(id);
+        match self.create_message(channel, destination, part, key) {
+            // A recipient may be a user's id.
+            Err(ChannelError::Undeliverable(cause)) if destination.reply_facts.is_null() => {
+                match self.open_direct(id) {
+                    Ok(chat) => {
+                        let channel = chat["id"].as_str().unwrap_or_default();
+                        self.create_message(channel, destination, part, key)
+                    }
+                    Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
+                        Err(ChannelError::Undeliverable(cause))
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            other => other,
+        }
+    }
+
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        self.file_client.download_own("Discord", &file.id, into, limit_bytes)
+    }
+
+    fn show_typing(&self, destination: &Destination) {
+        let Chat { id, thread, .. } = &destination.chat;
+        let channel = percent_encode(thread.as_ref().unwrap_or(id));
+        let path = format!("/channels/{channel}/typing");
+        self.client.try_once(&ServiceRequest::post(&path, "", b""));
+    }
+
+    fn mark_answered(&self, message: &InboundMessage) {
+        let Chat { id, thread, .. } = &message.chat;
+        if let Some(emoji) = &self.emoji {
+            let path = format!(
+                "/channels/{}/messages/{}/reactions/{}/@me",
+                percent_encode(thread.as_ref().unwrap_or(id)),
+                percent_encode(&message.id),
+                percent_encode(emoji)
+            );
+            self.client.try_once(&ServiceRequest::put(&path, "", b""));
+        }
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let account = self.client.get("/users/@me")?;
+        Ok(Identity {
+            id: self.client.text_of(&account["id"])?,
+            name: self.client.text_of(&account["username"])?,
+        })
+    }
+
+    fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
+        let Identity { id, name } = self.identity()?;
+        Ok(LoginOutcome::of_line(format!(
+            "{name} ({id}); invite it: https://discord.com/oauth2/authorize?client_id={id}&scope=bot&permissions={PERMISSIONS}"
+        )))
+    }
+}
+
+/// The meaning of a close code (Discord, "Gateway Close Event Codes").
+fn explain_close(code: u16) -> GatewayClose {
+    match code {
+        4004 => GatewayClose::TokenRejected("the gateway does not accept `channels.discord.token`"),
+        4013 | 4014 => GatewayClose::Misconfigured(
+            "the gateway refuses `channels.discord.intents`: allow the bot the message content intent in Discord's \
+             developer portal, or leave out 32768 of the number",
+        ),
+        1000 | 1001 | 4003 | 4007 | 4009 => GatewayClose::SessionLost,
+        _ => GatewayClose::Temporary,
+    }
+}
+
+impl Discord {
+    /// True if messages of a channel of a server are read.
+    fn reads(&self, channel: &str) -> bool {
+        self.allow_channels.is_empty() || self.allow_channels.iter().any(|it| it == channel)
+    }
+
+    /// The direct chats with allowed users, and those that events have told of.
+    fn direct_chats(&self, cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
+        let mut chats = Vec::new();
+        for user in self.access.direct_ids().filter(|id| *id != "*") {
+            if cache["direct"].get(user).is_some() {
+                continue;
+            }
+            match self.open_direct(user) {
+                Ok(chat) => {
+                    cache["direct"][user] = chat["id"].clone();
+                    chats.push(Conversation {
+                        id: chat["id"].as_str().unwrap_or_default().to_owned(),
+                        is_direct: true,
+                        newest: Some(number_of(&chat["last_message_id"])),
+                    });
+                }
+                // The user does not exist, or shares no server with us.
+                Err(ChannelError::RecipientRefused(cause) | ChannelError::Undeliverable(cause)) => {
+                    log::warn!(target: "channel", "discord: no direct chat with {user}: {cause}");
+                    cache["direct"][user] = Value::Null;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let known = cache["direct"].as_object().into_iter().flatten();
+        let known = known.filter_map(|(_, id)| id.as_str());
+        for id in known {
+            if chats.iter().all(|chat| chat.id != id) {
+                chats.push(Conversation { id: id.to_owned(), is_direct: true, newest: None });
+            }
+        }
+        Ok(chats)
+    }
+
+    fn open_direct(&self, user: &str) -> ChannelResult<Value> {
+        let body = json!({ "recipient_id": user });
+        self.client.post("/users/@me/channels", &body)
+    }
+
+    /// The ids of the servers that we are in.
+    fn servers(&self, cache: &mut Value) -> ChannelResult<Vec<String>> {
+        let now = self.clock.timestamp().as_second();
+        let age = now - cache["listed_at"].as_i64().unwrap_or_default();
+        if !(0..LIST_LIFETIME_SECS).contains(&age) {
+            let listed = self.client.get("/users/@me/guilds?limit=200")?;
+            let listed = listed.as_array();
+            let listed = listed.ok_or_else(|| self.client.unexpected_response())?;
+            cache["servers"] = listed.iter().map(|server| server["id"].clone()).collect();
+            cache["listed_at"] = now.into();
+        }
+        let ids = cache["servers"].as_array().into_iter().flatten();
+        let ids = ids.filter_map(|id| Some(id.as_str()?.to_owned()));
+        Ok(ids.collect())
+    }
+
+    /// The channels and active threads of a server, each with its last message.
+    fn channels_of(&self, server: &str) -> ChannelResult<Vec<Conversation>> {
+        let path = format!("/guilds/{}", percent_encode(server));
+        let channels = self.client.get(&format!("{path}/channels"))?;
+        let threads = self.client.get(&format!("{path}/threads/active"))?;
+        let mut parents = self.parents.lock().ignore_poison();
+        let threads = threads["threads"].as_array().into_iter().flatten();
+        let channels = channels.as_array().into_iter().flatten();
+        let mut all = Vec::new();
+        for channel in channels.chain(threads) {
+            let kind = channel["type"].as_u64().unwrap_or_default();
+            let Some(id) = channel["id"].as_str() else {
+                continue;
+            };
+            let parent = channel["parent_id"].as_str();
+            let parent = parent.filter(|_| THREAD_TYPES.contains(&kind));
+            if let Some(parent) = parent {
+                parents.insert(id.to_owned(), parent.to_owned());
+            } else if !CHANNEL_TYPES.contains(&kind) {
+                continue;
+            }
+            if self.reads(parent.unwrap_or(id)) {
+                all.push(Conversation {
+                    id: id.to_owned(),
+                    is_direct: false,
+                    newest: Some(number_of(&channel["last_message_id"])),
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// The channel of a thread; `None` for a channel. A thread that is not active is asked for.
+    fn parent_of(&self, channel: &str) -> ChannelResult<Option<String>> {
+        if let Some(parent) = self.parents.lock().ignore_poison().get(channel) {
+            return Ok(Some(parent.clone()).filter(|parent| !parent.is_empty()));
+        }
+        let path = format!("/channels/{}", percent_encode(channel));
+        let found = self.client.get(&path)?;
+        let is_thread = THREAD_TYPES.contains(&found["type"].as_u64().unwrap_or_default());
+        let parent = found["parent_id"].as_str().filter(|_| is_thread);
+        let mut parents = self.parents.lock().ignore_poison();
+        parents.insert(channel.to_owned(), parent.unwrap_or_default().to_owned());
+        Ok(parent.map(str::to_owned))
+    }
+
+    fn create_message(
+        &self,
+        channel: &str,
+        destination: &Destination,
+        part: &Part,
+        key: &str,
+    ) -> ChannelResult<String> {
+        let mut body = json!({
+            "content": part.markup,
+            "nonce": &digest(key.as_bytes())[..NONCE_CHARS],
+            "enforce_nonce": true,
+            "allowed_mentions": { "parse": [], "replied_user": false },
+            "flags": SUPPRESS_EMBEDS,
+        });
+        let answered = &destination.reply_facts["message_id"];
+        if answered.is_string() && !destination.chat.is_direct {
+            body["message_reference"] =
+                json!({ "message_id": answered, "fail_if_not_exists": false });
+        }
+        let path = format!("/channels/{}/messages", percent_encode(channel));
+        let (media_type, body) = match &part.file {
+            Some(file) => {
+                let fields = [("payload_json".to_owned(), body.to_string())];
+                UploadFile::read(file, MAX_UPLOAD_BYTES)?.to_form(&fields, "files[0]")
+            }
+            None => ("application/json".to_owned(), body.to_string().into_bytes()),
+        };
+        let request = ServiceRequest {
+            // Known by its nonce.
+            is_idempotent: true,
+            ..ServiceRequest::post(&path, &media_type, &body)
+        };
+        let response = self.client.request(&request)?;
+        let code = response.json()["code"].as_u64().unwrap_or_default();
+        if RATE_LIMIT_CODES.contains(&code) {
+            return Err(ChannelError::rate_limited(response.describe()));
+        }
+        let sent = self.client.read_success(&response)?;
+        self.client.text_of(&sent["id"])
+    }
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
+    let account = Identity { id: "8".into(), name: "bot".into() };
+    message::to_entry(value, &Chat::default(), &account).message
+}

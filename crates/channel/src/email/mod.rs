@@ -1,0 +1,479 @@
+//! E-mail: IMAP for what comes, SMTP for what is sent (RFC 3501, RFC 5321, RFC 5322).
+//!
+//! The position is the mailbox's `UIDVALIDITY` and the next `UID`; flags do not matter, since other programs read the same
+//! mailbox. A mail is marked as read after its answer was sent. Addresses of senders can be forged, so an address counts
+//! only if our own mail server has verified its domain. Each mail is answered by itself, in its thread.
+
+mod address;
+mod authentication_results;
+mod connection;
+mod imap;
+pub mod inbound;
+mod outbound;
+mod quotation;
+mod settings;
+mod smtp;
+
+use super::access::{AccessDecision, AccessRules};
+use super::setup::ChannelSetup;
+use super::{
+    Batch, Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage,
+    LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile,
+};
+use address::is_address;
+use anyhow::Result;
+use connection::MailConnector;
+use imap::{FetchedMail, ImapSession, MAX_HEADER_BYTES, SelectedMailbox};
+use inbound::{MailHeader, MailUid};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::clock::Clock;
+use nanobot_os::signal;
+use nanobot_os::sync::IgnorePoison;
+use serde_json::{Value, json};
+use settings::{MailSettings, PostAction};
+use smtp::{MailEnvelope, SmtpSession};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Headers that are fetched at once.
+const HEADERS_AT_ONCE: usize = 50;
+/// The largest mail that is fetched whole, in bytes.
+const MAX_MAIL_BYTES: usize = 40 << 20;
+/// The beginning that is fetched of a larger one, in bytes.
+const LARGE_MAIL_START_BYTES: usize = 256 << 10;
+/// The difference of clocks that is allowed for when a mailbox was numbered anew, in seconds.
+const CLOCK_MARGIN_SECS: i64 = 3600;
+/// Recent mails that are searched for servers that verify senders.
+const RECENT_MAILS: u32 = 20;
+/// The id of an answer that `autoReplyEnabled` does not allow.
+const UNSENT_ID: &str = "not-sent";
+
+struct Email {
+    settings: MailSettings,
+    connector: MailConnector,
+    access: AccessRules,
+    clock: Clock,
+    /// Sessions that are not in use.
+    sessions: Mutex<Vec<ImapSession>>,
+    /// The mail whose attachments were fetched last: each is asked for by itself.
+    last_mail: Mutex<Option<(MailUid, Vec<u8>)>>,
+}
+
+/// The position in the mailbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MailPosition {
+    uid_validity: u32,
+    uid_next: u32,
+    /// The time at which everything before was read, in seconds since 1970.
+    read_at: i64,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if a key is missing or unusable.
+pub fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    Ok(Box::new(Email {
+        settings: MailSettings::read(setup)?,
+        connector: MailConnector::new(setup)?,
+        access: setup.access.clone(),
+        clock: setup.clock.clone(),
+        sessions: Mutex::default(),
+        last_mail: Mutex::default(),
+    }))
+}
+
+impl Channel for Email {
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        let PollRequest { cursor, wait, deliver, .. } = request;
+        let mut session = self.session()?;
+        let position = cursor.and_then(|cursor| self.position(cursor));
+        self.poll_in(&mut session, position, wait, deliver)?;
+        self.sessions.lock().ignore_poison().push(session);
+        Ok(())
+    }
+
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
+        let to = &destination.chat.id;
+        if !is_address(to) {
+            let cause = format!("`{to}` is not a mail address");
+            return Err(ChannelError::Undeliverable(cause));
+        }
+        if !self.settings.replies && !destination.reply_facts.is_null() {
+            log::info!(target: "channel", "email: an answer to {to} was not sent (`channels.email.autoReplyEnabled`)");
+            return Ok(UNSENT_ID.to_owned());
+        }
+        let now = self.clock.timestamp().as_second();
+        let mail = outbound::write(&self.settings, destination, part, key, now)?;
+        let mut session = SmtpSession::open(&self.connector, &self.settings.smtp)?;
+        let from = &self.settings.from.address;
+        session.send(MailEnvelope { from, to }, &mail.bytes)?;
+        session.quit();
+        Ok(mail.message_id)
+    }
+
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        let limit = limit_bytes.min(self.settings.attachments.max_bytes);
+        if file.size_bytes.is_some_and(|size| size > limit) {
+            return Ok(false);
+        }
+        let numbers: Vec<u32> = file.id.split('.').flat_map(str::parse).collect();
+        let [uid_validity, uid, number] = numbers[..] else {
+            return Err(fail(Exit::BadInput, "the attachment has no place in a mail"));
+        };
+        let mail_uid = MailUid { uid_validity, uid };
+        let mut last_mail = self.last_mail.lock().ignore_poison();
+        if last_mail.as_ref().is_none_or(|(found, _)| *found != mail_uid) {
+            let raw = self.fetch_mail(mail_uid)?;
+            *last_mail = Some((mail_uid, raw));
+        }
+        let raw = last_mail.as_ref().map_or(&[][..], |(_, raw)| raw);
+        let content = inbound::read_attachment(raw, usize::try_from(number)?)?;
+        let content = content.ok_or_else(|| fail(Exit::Unavailable, "the mail has changed"))?;
+        if content.len() as u64 > limit {
+            return Ok(false);
+        }
+        into.write_all(&content)?;
+        Ok(true)
+    }
+
+    fn mark_answered(&self, message: &InboundMessage) {
+        let facts = &message.reply_facts;
+        let number = |name: &str| facts[name].as_u64().and_then(|it| u32::try_from(it).ok());
+        if let (Some(uid_validity), Some(uid)) = (number("uid_validity"), number("uid"))
+            && let Err(error) = self.mark(MailUid { uid_validity, uid })
+        {
+            log::warn!(target: "channel", "email: an answered mail was not marked: {error}");
+        }
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        // Mails are taken while SMTP rejects the login: their answers wait.
+        let mut session = self.session()?;
+        let mailbox = self.select(&mut session)?;
+        self.require_verification(&mut session, mailbox)?;
+        self.sessions.lock().ignore_poison().push(session);
+        let address = &self.settings.from.address;
+        Ok(Identity { id: address.clone(), name: address.clone() })
+    }
+
+    fn test(&self) -> Result<Identity> {
+        let account = self.identity()?;
+        let smtp = SmtpSession::open(&self.connector, &self.settings.smtp);
+        smtp?.quit();
+        Ok(account)
+    }
+
+    fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
+        let (mut session, mailbox) = self.log_in()?;
+        let address = &self.settings.from.address;
+        match self.require_verification(&mut session, mailbox) {
+            Ok(()) => Ok(LoginOutcome::of_line(address.clone())),
+            Err(error) => Ok(LoginOutcome::of_line(format!("{address}; still to do: {error:#}"))),
+        }
+    }
+}
+
+/// The address of a recipient.
+pub fn parse_chat(recipient: &str, _thread_mark: Option<&str>) -> Chat {
+    Chat { id: recipient.trim().to_ascii_lowercase(), thread: None, is_direct: true }
+}
+
+impl Email {
+    /// A session: one that is not in use and whose connection is open, or a new one.
+    fn session(&self) -> ChannelResult<ImapSession> {
+        loop {
+            let unused = self.sessions.lock().ignore_poison().pop();
+            let Some(mut session) = unused else {
+                return ImapSession::open(&self.connector, &self.settings.imap);
+            };
+            match session.noop() {
+                Ok(()) => return Ok(session),
+                Err(ChannelError::Other(error)) => return Err(ChannelError::Other(error)),
+                Err(error) => log::debug!(target: "channel", "email: {error}"),
+            }
+        }
+    }
+
+    /// Logs in at both servers, and selects the mailbox.
+    fn log_in(&self) -> Result<(ImapSession, SelectedMailbox)> {
+        let mut session = self.session()?;
+        let mailbox = self.select(&mut session)?;
+        let smtp = SmtpSession::open(&self.connector, &self.settings.smtp);
+        smtp?.quit();
+        Ok((session, mailbox))
+    }
+
+    fn poll_in(
+        &self,
+        session: &mut ImapSession,
+        position: Option<MailPosition>,
+        wait: Duration,
+        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
+        let end = signal::now().saturating_add(wait);
+        let mailbox = self.select(session)?;
+        self.require_verification(session, mailbox)?;
+        let now = MailPosition {
+            uid_validity: mailbox.uid_validity,
+            uid_next: mailbox.uid_next,
+            read_at: self.clock.timestamp().as_second(),
+        };
+        // Mail that was there before the first poll is not for the agent.
+        let Some(mut position) = position else {
+            return deliver(self.batch(now, Vec::new()));
+        };
+        if position.uid_validity != now.uid_validity {
+            let mails = self.mails_since(session, position.read_at)?;
+            let messages = self.read_all(session, &mails, now.uid_validity);
+            deliver(self.batch(now, messages?))?;
+            position = now;
+        }
+        let mut has_news = position.uid_next < now.uid_next;
+        loop {
+            let is_found = has_news && self.read_news(session, &mut position, deliver)?;
+            if is_found || signal::now() >= end {
+                return Ok(());
+            }
+            has_news = self.wait_for_news(session, end)?;
+        }
+    }
+
+    /// The position that a cursor holds. `None` for that of another mailbox.
+    fn position(&self, cursor: &Value) -> Option<MailPosition> {
+        let number = |name: &str| u32::try_from(cursor[name].as_u64()?).ok();
+        let is_ours = cursor["mailbox"] == self.settings.mailbox_name().as_str();
+        let position = MailPosition {
+            uid_validity: number("uid_validity")?,
+            uid_next: number("uid_next")?,
+            read_at: cursor["read_at"].as_i64()?,
+        };
+        is_ours.then_some(position)
+    }
+
+    fn batch(&self, position: MailPosition, messages: Vec<InboundMessage>) -> Batch {
+        let MailPosition { uid_validity, uid_next, read_at } = position;
+        let cursor = json!({
+            "mailbox": self.settings.mailbox_name(),
+            "uid_validity": uid_validity,
+            "uid_next": uid_next,
+            "read_at": read_at,
+        });
+        Batch { messages, cursor }
+    }
+
+    fn select(&self, session: &mut ImapSession) -> ChannelResult<SelectedMailbox> {
+        session.select(&self.settings.mailbox)
+    }
+
+    /// Hands on the mails after the position. Returns true if there are messages.
+    fn read_news(
+        &self,
+        session: &mut ImapSession,
+        position: &mut MailPosition,
+        deliver: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<bool> {
+        let first = position.uid_next;
+        let mut uids = session.search(&format!("UID {first}:*"))?;
+        // `*` is the last mail, even if its number is lower.
+        uids.retain(|uid| *uid >= first);
+        let mut has_messages = false;
+        for uids in uids.chunks(HEADERS_AT_ONCE) {
+            let mails = session.fetch_headers(uids)?;
+            let messages = self.read_all(session, &mails, position.uid_validity)?;
+            has_messages |= !messages.is_empty();
+            position.uid_next = uids.last().map_or(first, |uid| uid.saturating_add(1));
+            position.read_at = self.clock.timestamp().as_second();
+            deliver(self.batch(*position, messages))?;
+        }
+        Ok(has_messages)
+    }
+
+    /// The headers of the mails that have arrived since `time`, for a mailbox whose mails were numbered anew. Those that
+    /// were answered before are known by their `Message-ID`.
+    fn mails_since(&self, session: &mut ImapSession, time: i64) -> ChannelResult<Vec<FetchedMail>> {
+        let time = time - CLOCK_MARGIN_SECS;
+        // The search compares days, in the server's zone.
+        let day = Timestamp::from_second(time - 24 * 3600).unwrap_or_default();
+        let day = day.to_zoned(TimeZone::UTC).strftime("%-d-%b-%Y").to_string();
+        let uids = session.search(&format!("SINCE {day}"))?;
+        let mut all = Vec::new();
+        for uids in uids.chunks(HEADERS_AT_ONCE) {
+            all.extend(session.fetch_headers(uids)?);
+        }
+        all.retain(|mail| inbound::parse_arrival(&mail.arrived).is_none_or(|at| at >= time));
+        Ok(all)
+    }
+
+    fn read_all(
+        &self,
+        session: &mut ImapSession,
+        mails: &[FetchedMail],
+        uid_validity: u32,
+    ) -> ChannelResult<Vec<InboundMessage>> {
+        let mut messages = Vec::new();
+        for mail in mails {
+            messages.extend(self.read(session, mail, uid_validity)?);
+        }
+        Ok(messages)
+    }
+
+    /// Reads a mail: the header first, and the rest of what is to be answered.
+    fn read(
+        &self,
+        session: &mut ImapSession,
+        mail: &FetchedMail,
+        uid_validity: u32,
+    ) -> ChannelResult<Option<InboundMessage>> {
+        let uid = mail.uid;
+        let ignore = |reason: &str| {
+            log::info!(target: "channel", "email: the mail with UID {uid} is not answered: {reason}");
+            Ok(None)
+        };
+        if mail.content.len() >= MAX_HEADER_BYTES {
+            return ignore("its header is too large");
+        }
+        let Some(header) = MailHeader::parse(&mail.content) else {
+            return ignore("it has no header");
+        };
+        let Some(sender) = header.sender() else {
+            return ignore("it has not one sender");
+        };
+        if let Some(reason) = header.reason_to_ignore(&sender, &self.settings.own_addresses) {
+            return ignore(reason);
+        }
+        let mail_uid = MailUid { uid_validity, uid };
+        let arrived_at = inbound::parse_arrival(&mail.arrived);
+        let mut message = header.to_message(&sender, mail_uid, arrived_at);
+        if let Err(reason) = header.verify(&sender, &self.settings) {
+            if self.access.allow_from.iter().any(|entry| entry == "*") {
+                return ignore(&reason);
+            }
+            // `channel show` lists it among the refused senders. A forged mail must not stand for the real one with the same
+            // `Message-ID`.
+            message.from.is_unverified = true;
+            message.id = format!("unverified/{sender}/{}", message.id);
+            message.from.name = Some(reason);
+        }
+        if self.access.decide(&message) != AccessDecision::Answer {
+            return Ok(Some(message));
+        }
+        let is_large = mail.size_bytes as usize > MAX_MAIL_BYTES;
+        let limit = if is_large { LARGE_MAIL_START_BYTES } else { MAX_MAIL_BYTES };
+        let Some(raw) = session.fetch_content(uid, limit)? else {
+            return ignore("it is gone");
+        };
+        let settings = &self.settings;
+        let (max_chars, limits) = (settings.max_body_chars, &settings.attachments);
+        let added = inbound::add_content(&mut message, &raw, max_chars, limits);
+        added.map_err(|stop| ChannelError::Other(stop.into()))?;
+        if is_large {
+            // Their ends are missing.
+            for file in &mut message.files {
+                file.size_bytes = Some(u64::MAX);
+            }
+        }
+        Ok(Some(message))
+    }
+
+    /// Waits until there may be new mail. Returns false if there is none at `end`.
+    fn wait_for_news(&self, session: &mut ImapSession, end: Duration) -> Result<bool> {
+        if let Some(has_news) = session.idle(end)? {
+            return Ok(has_news);
+        }
+        let interval = Duration::from_secs(self.settings.poll_interval_secs);
+        let left = end.saturating_sub(signal::now());
+        signal::sleep(interval.min(left))?;
+        session.noop()?;
+        Ok(true)
+    }
+
+    /// Fails if senders must be verified and the config names no server that does so; with the servers of recent mail.
+    fn require_verification(
+        &self,
+        session: &mut ImapSession,
+        mailbox: SelectedMailbox,
+    ) -> Result<()> {
+        let verification = &self.settings.verification;
+        if !verification.is_required || !verification.trusted_ids.is_empty() {
+            return Ok(());
+        }
+        let servers = verifying_servers(session, mailbox)?;
+        let cause =
+            "`channels.email.trustedAuthservIds` is empty, and addresses of senders can be forged";
+        let Some(first) = servers.first() else {
+            return Err(fail_with_hint(
+                Exit::Config,
+                format!("{cause}; no server has verified the senders of recent mail"),
+                "the id that your mail server writes into `Authentication-Results`; or `false` for `verifyDkim` and \
+                 `verifySpf`, to believe every sender",
+            ));
+        };
+        let names: Vec<String> = servers.iter().map(|it| format!("`{it}`")).collect();
+        Err(fail_with_hint(
+            Exit::Config,
+            format!("{cause}; the senders of recent mail were verified by {}", names.join(", ")),
+            format!(
+                "if that is your mail server: `nanobot config set channels.email.trustedAuthservIds '[\"{first}\"]'`"
+            ),
+        ))
+    }
+
+    fn fetch_mail(&self, mail_uid: MailUid) -> ChannelResult<Vec<u8>> {
+        let gone = || ChannelError::Unavailable("the mail is gone".to_owned());
+        let mut session = self.session()?;
+        let mailbox = self.select(&mut session)?;
+        if mailbox.uid_validity != mail_uid.uid_validity {
+            return Err(gone());
+        }
+        let raw = session.fetch_content(mail_uid.uid, MAX_MAIL_BYTES)?;
+        self.sessions.lock().ignore_poison().push(session);
+        raw.ok_or_else(gone)
+    }
+
+    fn mark(&self, mail_uid: MailUid) -> ChannelResult<()> {
+        let mut session = self.session()?;
+        let mailbox = self.select(&mut session)?;
+        if mailbox.uid_validity == mail_uid.uid_validity {
+            let settings = &self.settings;
+            session.mark_answered(mailbox, mail_uid.uid, settings.marks_seen)?;
+            if settings.post_action != PostAction::Keep {
+                session.apply(&settings.post_action, mail_uid.uid)?;
+            }
+        }
+        self.sessions.lock().ignore_poison().push(session);
+        Ok(())
+    }
+}
+
+/// The servers that have verified the senders of recent mail.
+fn verifying_servers(
+    session: &mut ImapSession,
+    mailbox: SelectedMailbox,
+) -> ChannelResult<BTreeSet<String>> {
+    let first = mailbox.uid_next.saturating_sub(RECENT_MAILS).max(1);
+    let uids = session.search(&format!("UID {first}:*"))?;
+    if uids.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let mails = session.fetch_headers(&uids)?;
+    let headers = mails.iter().filter_map(|mail| MailHeader::parse(&mail.content));
+    Ok(headers.filter_map(|it| it.verifying_server()).collect())
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub fn decode(value: &Value) -> Option<InboundMessage> {
+    let raw = value.as_str()?.as_bytes();
+    let header = inbound::MailHeader::parse(raw)?;
+    let mail_uid = inbound::MailUid { uid_validity: 1, uid: 1 };
+    let mut message = header.to_message("ann@example.org", mail_uid, None);
+    let limits =
+        settings::AttachmentLimits { types: vec!["*".into()], max_bytes: 1000, max_count: 5 };
+    inbound::add_content(&mut message, raw, 5000, &limits).ok()?;
+    Some(message)
+}

@@ -1,0 +1,438 @@
+//! Feishu, and Lark as it is called abroad: events come over a long connection, and are sent again until they are
+//! acknowledged; answers are requests (<https://open.feishu.cn/document/server-docs>).
+//!
+//! A message that is sent again within an hour is recognised by its `uuid`.
+
+mod frame;
+mod message;
+mod registration;
+mod webhook;
+
+use super::access::{AccessDecision, AccessRules};
+use super::access_token::AccessToken;
+use super::mention::without_pings;
+use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
+use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
+use super::setup::ChannelSetup;
+use super::upload::UploadFile;
+use super::{
+    AttachmentKind, Channel, ChannelError, ChannelResult, Destination, Identity, InboundMessage,
+    LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile, WebhookReceipt,
+};
+use anyhow::Result;
+use frame::FeishuConnection;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_net::web_url::percent_encode;
+use nanobot_net::webhook_request::{WebhookRequest, WebhookResponse};
+use nanobot_os::clock::Clock;
+use nanobot_os::digest::digest;
+use nanobot_os::secret::Secret;
+use nanobot_os::sync::IgnorePoison;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+use webhook::{WebhookContent, WebhookSecrets};
+
+/// Hosts of connections.
+const HOSTS: &[&str] = &["feishu.cn", "larksuite.com"];
+/// Largest upload: files may have 30 MB, images 10 MB.
+const MAX_UPLOAD_BYTES: u64 = 30_000_000;
+/// The longest answer that is sent as text: others are cards, which show Markdown.
+const MAX_TEXT_CHARS: usize = 200;
+/// Bounds of the interval of heartbeats, for which the service usually asks for two minutes.
+const MIN_PING_SECS: u64 = 1;
+const MAX_PING_SECS: u64 = 600;
+/// The start of marks that notify people.
+const MENTION_MARKS: &[&str] = &["<at"];
+
+struct Feishu {
+    client: ServiceClient,
+    accounts_client: ServiceClient,
+    app_id: String,
+    app_secret: Option<Secret>,
+    access: AccessRules,
+    settings: FeishuSettings,
+    webhook_secrets: WebhookSecrets,
+    clock: Clock,
+    token: AccessToken,
+    listener: PushListener,
+    /// The messages with the reaction for work in progress.
+    reacted: Mutex<BTreeSet<String>>,
+}
+
+/// Keys of the config.
+struct FeishuSettings {
+    has_topics: bool,
+    has_connection: bool,
+    quotes_question: bool,
+    react_emoji: Option<String>,
+    done_emoji: Option<String>,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if a key is missing or unusable.
+pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let config = &setup.config;
+    let is_lark = config.text("domain").as_deref() == Some("lark");
+    let (api, accounts) = if is_lark {
+        ("https://open.larksuite.com", "https://accounts.larksuite.com")
+    } else {
+        ("https://open.feishu.cn", "https://accounts.feishu.cn")
+    };
+    let base = config.text("apiBase").unwrap_or_else(|| api.to_owned());
+    let accounts = config.text("accountsBase").unwrap_or_else(|| accounts.to_owned());
+    let client = ServiceClient::at(setup, &base, "apiBase", "appSecret")?;
+    Ok(Box::new(Feishu {
+        client: client.with_hosts(HOSTS),
+        accounts_client: ServiceClient::at(setup, &accounts, "accountsBase", "appSecret")?,
+        app_id: config.text("appId").unwrap_or_default(),
+        app_secret: config.secret("appSecret")?.cloned(),
+        access: setup.access.clone(),
+        settings: FeishuSettings {
+            has_topics: config.flag("topicIsolation"),
+            has_connection: config.flag("longConnection"),
+            quotes_question: config.flag("replyToMessage"),
+            react_emoji: config.text("reactEmoji"),
+            done_emoji: config.text("doneEmoji"),
+        },
+        webhook_secrets: WebhookSecrets {
+            encrypt_key: config.secret("encryptKey")?.cloned(),
+            verification_token: config.secret("verificationToken")?.cloned(),
+        },
+        clock: setup.clock.clone(),
+        token: AccessToken::default(),
+        listener: PushListener::default(),
+        reacted: Mutex::default(),
+    }))
+}
+
+impl PushService for Feishu {
+    fn connect(&self, cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>> {
+        let request = json!({ "AppID": self.app_id, "AppSecret": self.secret()? });
+        let opened = self.exchange(&[], "/callback/ws/endpoint", &request)?;
+        let url = opened["data"]["URL"].as_str().unwrap_or_default();
+        if !self.client.owns_socket(url) {
+            return Err(self.client.unexpected_response());
+        }
+        let query = url.split_once('?').map_or("", |(_, query)| query);
+        let service = query.split('&').find_map(|pair| pair.strip_prefix("service_id="));
+        let service: u64 = service.and_then(|text| text.parse().ok()).unwrap_or_default();
+        let interval = &opened["data"]["ClientConfig"]["PingInterval"];
+        *cache = json!({ "service": service, "ping_secs": interval });
+        let socket = self.client.open_websocket(url)?;
+        Ok(Box::new(FeishuConnection::new(socket)))
+    }
+
+    fn read_frame(
+        &self,
+        frame: &Value,
+        account: &Identity,
+        _cache: &mut Value,
+    ) -> ChannelResult<FrameContent> {
+        if frame["method"] != 1 {
+            return Ok(FrameContent::default());
+        }
+        let mut acknowledgement = frame.clone();
+        acknowledgement["payload"] = json!({ "code": 200 }).to_string().into();
+        let payload = frame["payload"].as_str().unwrap_or_default();
+        let payload: Value = serde_json::from_str(payload).unwrap_or_default();
+        Ok(FrameContent {
+            messages: self.to_message(&payload, account).into_iter().collect(),
+            acknowledgement: Some(acknowledgement),
+        })
+    }
+
+    fn heartbeat(&self, cache: &Value) -> Option<(Duration, Value)> {
+        let seconds = cache["ping_secs"].as_u64().unwrap_or(MAX_PING_SECS);
+        let seconds = seconds.clamp(MIN_PING_SECS, MAX_PING_SECS);
+        let service = cache["service"].as_u64().unwrap_or_default();
+        Some((Duration::from_secs(seconds), frame::ping(service)))
+    }
+}
+
+impl Channel for Feishu {
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        if self.settings.has_connection { self.listener.poll(self, request) } else { Ok(()) }
+    }
+
+    fn receive(&self, request: &WebhookRequest) -> Result<WebhookReceipt> {
+        let now = self.clock.timestamp().as_second();
+        let event = match self.webhook_secrets.read(request, now)? {
+            WebhookContent::Event(event) => event,
+            WebhookContent::Response(response) => {
+                return Ok(WebhookReceipt::without_messages(response));
+            }
+        };
+        let receipt = WebhookReceipt::without_messages(WebhookResponse::empty(200));
+        if !is_message(&event) {
+            return Ok(receipt);
+        }
+        let account = self.identity()?;
+        Ok(WebhookReceipt {
+            messages: self.to_message(&event, &account).into_iter().collect(),
+            account,
+            ..receipt
+        })
+    }
+
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
+        let (kind, content) = match &part.file {
+            Some(path) => self.upload(path)?,
+            None => content_of(part),
+        };
+        let mut request = json!({
+            "msg_type": kind, "content": content.to_string(),
+            // Up to 50 characters.
+            "uuid": &digest(key.as_bytes())[..32],
+        });
+        let Destination { chat, reply_facts } = destination;
+        let question = reply_facts["id"].as_str();
+        let quoted = question.filter(|_| self.settings.quotes_question || chat.thread.is_some());
+        let path = match quoted.or(chat.thread.as_deref()) {
+            Some(message) => {
+                request["reply_in_thread"] = reply_facts["topic"].is_string().into();
+                format!("/open-apis/im/v1/messages/{}/reply", percent_encode(message))
+            }
+            None => {
+                request["receive_id"] = chat.id.as_str().into();
+                let kind = if chat.id.starts_with("oc_") { "chat_id" } else { "open_id" };
+                format!("/open-apis/im/v1/messages?receive_id_type={kind}")
+            }
+        };
+        let sent = self.post(&path, &request)?;
+        self.client.text_of(&sent["data"]["message_id"])
+    }
+
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        let mut ids = file.id.split('/').map(percent_encode);
+        let mut next = || ids.next().unwrap_or_default();
+        let path =
+            format!("/open-apis/im/v1/messages/{}/resources/{}?type={}", next(), next(), next());
+        let bytes = self.token.with(&|| self.fetch_token(), &|token| {
+            let headers = authorization(token);
+            let headers = headers.as_slice();
+            let request = ServiceRequest { headers, ..ServiceRequest::get(&path) };
+            let response = self.client.request(&request)?;
+            if response.is_success() && response.json()["code"].is_null() {
+                Ok(response.body)
+            } else {
+                Err(to_error(&response))
+            }
+        })?;
+        let limit = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
+        into.write_all(&bytes[..bytes.len().min(limit)])?;
+        Ok(bytes.len() <= limit)
+    }
+
+    /// A reaction, since bots cannot show that they type.
+    fn show_typing(&self, destination: &Destination) {
+        let message = destination.reply_facts["id"].as_str();
+        if let (Some(emoji), Some(message)) = (&self.settings.react_emoji, message)
+            && self.reacted.lock().ignore_poison().insert(message.to_owned())
+        {
+            self.react(message, emoji);
+        }
+    }
+
+    fn mark_answered(&self, message: &InboundMessage) {
+        if let Some(emoji) = &self.settings.done_emoji {
+            self.react(&message.id, emoji);
+        }
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let found = self.get("/open-apis/bot/v3/info");
+        let bot = found?["bot"].clone();
+        Ok(Identity {
+            id: self.client.text_of(&bot["open_id"])?,
+            name: self.client.text_of(&bot["app_name"])?,
+        })
+    }
+
+    /// Checks the app, or creates one.
+    fn login(&self, dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
+        if self.secret().is_ok() {
+            let Identity { id, name } = self.identity()?;
+            return Ok(LoginOutcome::of_line(format!("{name} ({id})")));
+        }
+        let registered = registration::register(&self.accounts_client, dialog);
+        Ok(registered?)
+    }
+}
+
+/// True for the event of a message.
+fn is_message(event: &Value) -> bool {
+    event["header"]["event_type"] == "im.message.receive_v1"
+}
+
+impl Feishu {
+    /// The message of an event, with what it answers. `None` if the event has none.
+    fn to_message(&self, event: &Value, account: &Identity) -> Option<InboundMessage> {
+        let message = is_message(event)
+            .then(|| message::to_message(&event["event"], account, self.settings.has_topics));
+        message.flatten().map(|message| self.with_quote(message))
+    }
+
+    /// The secret of the app.
+    ///
+    /// # Errors
+    /// It, or the id of the app, is not set.
+    fn secret(&self) -> ChannelResult<&str> {
+        match &self.app_secret {
+            Some(secret) if !self.app_id.is_empty() => Ok(secret.expose()),
+            _ => Err(ChannelError::Other(fail_with_hint(
+                Exit::Config,
+                "`channels.feishu.appId` and `appSecret` are not set",
+                "`nanobot channel login feishu` creates an app",
+            ))),
+        }
+    }
+
+    fn fetch_token(&self) -> ChannelResult<(String, u64)> {
+        let request = json!({ "app_id": self.app_id, "app_secret": self.secret()? });
+        let path = "/open-apis/auth/v3/tenant_access_token/internal";
+        let given = self.exchange(&[], path, &request)?;
+        let token = self.client.text_of(&given["tenant_access_token"])?;
+        Ok((token, given["expire"].as_u64().unwrap_or_default()))
+    }
+
+    fn get(&self, path: &str) -> ChannelResult<Value> {
+        self.token.with(&|| self.fetch_token(), &|token| {
+            let headers = authorization(token);
+            let headers = headers.as_slice();
+            let request = ServiceRequest { headers, ..ServiceRequest::get(path) };
+            read(&self.client.request(&request)?)
+        })
+    }
+
+    /// Posts JSON that has a `uuid`, so that it may be sent again.
+    fn post(&self, path: &str, request: &Value) -> ChannelResult<Value> {
+        self.token.with(&|| self.fetch_token(), &|token| {
+            self.exchange(&authorization(token), path, request)
+        })
+    }
+
+    fn exchange(
+        &self,
+        headers: &[(String, String)],
+        path: &str,
+        request: &Value,
+    ) -> ChannelResult<Value> {
+        let body = request.to_string();
+        let request = ServiceRequest {
+            headers,
+            is_idempotent: true,
+            ..ServiceRequest::post(path, "application/json; charset=utf-8", body.as_bytes())
+        };
+        read(&self.client.request(&request)?)
+    }
+
+    /// Adds the message that an allowed sender answers.
+    fn with_quote(&self, mut message: InboundMessage) -> InboundMessage {
+        let parent = message.reply_facts["parent"].as_str();
+        if let Some(parent) = parent
+            && self.access.decide(&message) == AccessDecision::Answer
+        {
+            let path = format!("/open-apis/im/v1/messages/{}", percent_encode(parent));
+            match self.get(&path) {
+                Ok(found) => {
+                    let quote = message::to_quote(&found["data"]["items"][0], &self.app_id);
+                    message.quotes.extend(quote);
+                }
+                Err(error) => log::info!(target: "channel", "feishu: no quoted message: {error}"),
+            }
+        }
+        message
+    }
+
+    fn react(&self, message: &str, emoji: &str) {
+        let path = format!("/open-apis/im/v1/messages/{}/reactions", percent_encode(message));
+        let request = json!({ "reaction_type": { "emoji_type": emoji } });
+        if let Err(error) = self.post(&path, &request) {
+            log::debug!(target: "channel", "feishu: no reaction: {error}");
+        }
+    }
+
+    /// Uploads a file; returns the type and the content of its message.
+    fn upload(&self, path: &Path) -> ChannelResult<(&'static str, Value)> {
+        let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
+        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
+        let (path, fields, name) = if is_image {
+            ("images", vec![field("image_type", "message")], "image")
+        } else {
+            let fields = vec![field("file_type", "stream"), field("file_name", &file.name)];
+            ("files", fields, "file")
+        };
+        let (form_type, form) = file.to_form(&fields, name);
+        let path = format!("/open-apis/im/v1/{path}");
+        let uploaded = self.token.with(&|| self.fetch_token(), &|token| {
+            let headers = authorization(token);
+            read(&self.client.request(&ServiceRequest {
+                headers: &headers,
+                is_idempotent: true,
+                ..ServiceRequest::post(&path, &form_type, &form)
+            })?)
+        })?;
+        let key = if is_image { "image_key" } else { "file_key" };
+        Ok((name, json!({ key: uploaded["data"][key] })))
+    }
+}
+
+fn authorization(token: &str) -> [(String, String); 1] {
+    [("authorization".to_owned(), format!("Bearer {token}"))]
+}
+
+/// The type and the content of a text: short ones without marks as they are, others as a card.
+fn content_of(part: &Part) -> (&'static str, Value) {
+    if part.markup == part.plain && part.plain.chars().count() <= MAX_TEXT_CHARS {
+        let text = without_pings(&part.plain, MENTION_MARKS);
+        return ("text", json!({ "text": text }));
+    }
+    let text = without_pings(&part.markup, MENTION_MARKS);
+    let elements = json!([{ "tag": "markdown", "content": text }]);
+    ("interactive", json!({ "schema": "2.0", "body": { "elements": elements } }))
+}
+
+/// The JSON of a response without an error code.
+fn read(response: &ServiceResponse) -> ChannelResult<Value> {
+    let body = response.json();
+    if response.is_success() && body["code"] == 0 { Ok(body) } else { Err(to_error(response)) }
+}
+
+/// The error of a response, by the service's code.
+fn to_error(response: &ServiceResponse) -> ChannelError {
+    let body = response.json();
+    let code = body["code"].as_i64();
+    let cause = match (code, body["msg"].as_str()) {
+        (Some(code), Some(message)) => format!("error {code}: {message}"),
+        _ => response.describe(),
+    };
+    match code {
+        Some(11_232 | 11_233 | 230_020 | 99_991_400) => ChannelError::rate_limited(cause),
+        Some(403 | 514 | 10_003 | 10_014 | 10_015 | 1_000_040_344) => ChannelError::TokenRejected(
+            format!("{cause}; `channels.feishu.appId` and `appSecret` are not accepted"),
+        ),
+        Some(99_991_660..=99_991_670) => ChannelError::TokenRejected(cause),
+        Some(99_991_672 | 230_027) => ChannelError::Misconfigured(format!(
+            "{cause}; give the app this scope in Feishu's developer console"
+        )),
+        Some(230_002 | 230_006 | 230_013 | 230_018 | 230_029 | 230_035) => {
+            ChannelError::RecipientRefused(cause)
+        }
+        Some(1 | 1_000_040_343) => ChannelError::Unavailable(cause),
+        _ => ChannelError::Undeliverable(cause),
+    }
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
+    let account = Identity { id: "ou_bot".into(), name: "bot".into() };
+    message::to_message(value, &account, false)
+}

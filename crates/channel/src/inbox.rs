@@ -1,0 +1,726 @@
+//! The inbox of a channel: a journal of inbound messages, turns, answers and deliveries.
+//!
+//! Every line is one step that is on disk before the next one is taken, so the replayed lines say where a killed
+//! process was. A line that cannot be parsed, such as a torn last one, is skipped. An answer without an inbound
+//! message is a message that a job, a tool or the user sends: the inbox is the outbox too.
+
+mod compaction;
+
+use super::settlement::Settlement;
+use super::{Destination, InboundMessage, MessageSource, Part, Sender};
+use anyhow::{Context as _, Result};
+use nanobot_base::message::Origin;
+use nanobot_os::durable_file;
+use nanobot_os::file_lock::with_lock;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Size above which an inbox is written anew, if that halves it. Each poll reads the whole of it, and holds it in memory.
+const COMPACTION_BYTES: u64 = 256 << 10;
+/// Time for which the turns of a sender are counted, in milliseconds.
+pub const HOUR_MILLIS: i64 = 3_600_000;
+/// Maximum number of refused senders that are remembered.
+const MAX_REFUSED_SENDERS: usize = 100;
+
+/// One line of the journal. Times are in milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub enum InboxRecord {
+    /// A message from an allowed sender was received.
+    In { message: InboundMessage, session: String, at: i64 },
+    /// A turn begins that answers these messages. With `ended`, it has ended without an answer, and they come again.
+    Turn {
+        ids: Vec<String>,
+        turn: String,
+        at: i64,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        ended: bool,
+    },
+    /// An outbound message is complete.
+    Out(OutboundMessage),
+    /// The service has taken a part.
+    Sent { key: String, part: usize, remote: String },
+    /// An outbound message is settled, and with it the messages that it answers.
+    Done { key: String, result: Settlement },
+    /// Messages are settled without an answer.
+    Dropped { ids: Vec<String>, result: Settlement },
+    /// A message that was dropped is to be answered after all.
+    Reopened { id: String, at: i64 },
+    /// A sender who is not allowed was refused.
+    Refused { sender: Sender, chat: String, at: i64 },
+    /// Settled messages of earlier journals.
+    Settled { ids: Vec<String>, at: i64 },
+}
+
+/// An inbound message and what was done about it.
+#[derive(Clone, Debug)]
+pub struct InboundEntry {
+    pub message: InboundMessage,
+    pub session: String,
+    pub received_at: i64,
+    /// The ids of the turns that were begun for it, with the messages that each answers.
+    pub turns: Vec<BegunTurn>,
+    /// The key of its answer.
+    pub answer: Option<String>,
+    pub settlement: Option<Settlement>,
+}
+
+impl InboundEntry {
+    /// The ids of the messages.
+    pub fn ids_of(entries: &[Self]) -> Vec<String> {
+        entries.iter().map(|it| it.message.id.clone()).collect()
+    }
+
+    /// True if it is neither answered nor settled.
+    pub fn is_unanswered(&self) -> bool {
+        self.answer.is_none() && self.settlement.is_none()
+    }
+
+    /// True if it was dropped, and a retry can have it answered.
+    pub fn is_dropped(&self) -> bool {
+        self.answer.is_none() && self.settlement.is_some_and(Settlement::is_dropped)
+    }
+
+    /// Number of turns that were begun for it and whose end is not known: those that were killed.
+    pub fn killed_turns(&self) -> usize {
+        self.turns.iter().filter(|turn| !turn.ended).count()
+    }
+}
+
+/// A turn that was begun for messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BegunTurn {
+    pub turn: String,
+    pub ids: Vec<String>,
+    pub at: i64,
+    /// True if it has ended without an answer: it was not killed.
+    pub ended: bool,
+}
+
+/// An outbound message in the form that the service takes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutboundMessage {
+    pub key: String,
+    /// The ids of the messages that it answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<String>,
+    pub session: String,
+    pub destination: Destination,
+    pub parts: Vec<Part>,
+    /// The time of its creation, in milliseconds since 1970.
+    pub at: i64,
+    /// The sender, if the session does not have the message from its own turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<MessageSource>,
+    /// The origin of an answer of the session; `None` if it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// An outbound message and what was done about it.
+#[derive(Clone, Debug, Default)]
+pub struct OutboundEntry {
+    pub message: OutboundMessage,
+    /// The service's ids of the parts that it has taken.
+    pub sent: BTreeMap<usize, String>,
+    /// True if no process has tried to send a part.
+    pub is_untried: bool,
+    pub settlement: Option<Settlement>,
+}
+
+impl OutboundEntry {
+    /// The key of a part, which is the same whenever the part is sent.
+    pub fn part_key(&self, part: usize) -> String {
+        format!("{}.{part}", self.message.key)
+    }
+
+    /// The origin of the text; `None` if it is unknown.
+    pub fn origin(&self) -> Option<Origin> {
+        self.message.source.as_ref().map(|source| source.origin).or(self.message.origin)
+    }
+
+    /// The text of the parts that the service has taken, with the names of files.
+    pub fn sent_text(&self) -> String {
+        let mut lines = Vec::new();
+        for number in self.sent.keys() {
+            let Some(part) = self.message.parts.get(*number) else {
+                continue;
+            };
+            if !part.plain.trim().is_empty() {
+                lines.push(part.plain.trim_end().to_owned());
+            }
+            for file in part.file.iter().chain(&part.attached) {
+                let name = file.file_name().unwrap_or_default();
+                lines.push(format!("[file: {}]", name.to_string_lossy()));
+            }
+        }
+        lines.join("\n")
+    }
+}
+
+/// A sender who was refused.
+#[derive(Clone, Debug)]
+pub struct RefusedSender {
+    pub sender: Sender,
+    pub chat: String,
+    pub last_at: i64,
+}
+
+/// The state of a channel's messages, replayed from the journal. Pure.
+#[derive(Clone, Debug, Default)]
+pub struct InboxState {
+    /// By id, in the order of arrival.
+    pub inbound: Vec<InboundEntry>,
+    /// In the order of creation.
+    pub outbound: Vec<OutboundEntry>,
+    pub refused: Vec<RefusedSender>,
+    inbound_index: HashMap<String, usize>,
+    outbound_index: HashMap<String, usize>,
+    settled_ids: HashSet<String>,
+    settled_order: Vec<(String, i64)>,
+}
+
+impl InboxState {
+    /// Replays the lines of a journal.
+    pub fn replay(text: &[u8]) -> Self {
+        let mut state = Self::default();
+        state.replay_lines(text);
+        state
+    }
+
+    /// The state that these records leave of this one.
+    fn reduced_to(&self, records: Vec<InboxRecord>) -> Self {
+        let mut state = Self::default();
+        records.into_iter().for_each(|record| state.apply(record));
+        for entry in self.outbound.iter().filter(|it| it.is_untried) {
+            if let Some(entry) = state.outbound_mut(&entry.message.key) {
+                entry.is_untried = true;
+            }
+        }
+        state
+    }
+
+    fn replay_lines(&mut self, text: &[u8]) {
+        for line in text.split(|byte| *byte == b'\n') {
+            if let Ok(record) = serde_json::from_slice(line) {
+                self.apply(record);
+            }
+        }
+    }
+
+    /// Applies one record. A record that repeats an earlier one has no effect.
+    pub fn apply(&mut self, record: InboxRecord) {
+        match record {
+            InboxRecord::In { message, session, at } => self.add_inbound(message, session, at),
+            InboxRecord::Turn { ids, turn, at, ended } => {
+                for id in &ids {
+                    let Some(entry) = self.inbound_mut(id) else {
+                        continue;
+                    };
+                    match entry.turns.iter_mut().find(|begun| begun.turn == turn) {
+                        Some(begun) => begun.ended |= ended,
+                        None => entry.turns.push(BegunTurn {
+                            turn: turn.clone(),
+                            ids: ids.clone(),
+                            at,
+                            ended,
+                        }),
+                    }
+                }
+            }
+            InboxRecord::Out(message) => self.add_outbound(message),
+            InboxRecord::Sent { key, part, remote } => {
+                if let Some(entry) = self.outbound_mut(&key) {
+                    entry.sent.insert(part, remote);
+                }
+            }
+            InboxRecord::Done { key, result } => self.settle_outbound(&key, result),
+            InboxRecord::Dropped { ids, result } => {
+                for id in &ids {
+                    if let Some(entry) = self.inbound_mut(id) {
+                        entry.settlement = Some(result);
+                    }
+                }
+            }
+            InboxRecord::Reopened { id, at } => {
+                if let Some(entry) = self.inbound_mut(&id) {
+                    (entry.settlement, entry.received_at) = (None, at);
+                }
+            }
+            InboxRecord::Refused { sender, chat, at } => self.add_refused(sender, chat, at),
+            InboxRecord::Settled { ids, at } => {
+                for id in ids {
+                    if self.settled_ids.insert(id.clone()) {
+                        self.settled_order.push((id, at));
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_inbound(&mut self, message: InboundMessage, session: String, at: i64) {
+        if self.has_seen(&message.id) {
+            return;
+        }
+        self.inbound_index.insert(message.id.clone(), self.inbound.len());
+        self.inbound.push(InboundEntry {
+            message,
+            session,
+            received_at: at,
+            turns: Vec::new(),
+            answer: None,
+            settlement: None,
+        });
+    }
+
+    fn add_outbound(&mut self, message: OutboundMessage) {
+        if self.outbound_index.contains_key(&message.key) {
+            return;
+        }
+        for id in &message.answers {
+            if let Some(inbound) = self.inbound_mut(id) {
+                inbound.answer = Some(message.key.clone());
+            }
+        }
+        self.outbound_index.insert(message.key.clone(), self.outbound.len());
+        self.outbound.push(OutboundEntry { message, ..OutboundEntry::default() });
+    }
+
+    fn settle_outbound(&mut self, key: &str, result: Settlement) {
+        let Some(entry) = self.outbound_mut(key) else {
+            return;
+        };
+        entry.settlement = Some(result);
+        for id in entry.message.answers.clone() {
+            if let Some(inbound) = self.inbound_mut(&id) {
+                inbound.settlement = Some(result);
+            }
+        }
+    }
+
+    fn add_refused(&mut self, sender: Sender, chat: String, at: i64) {
+        self.refused.retain(|earlier| !earlier.sender.is_same(&sender));
+        self.refused.push(RefusedSender { sender, chat, last_at: at });
+        let excess = self.refused.len().saturating_sub(MAX_REFUSED_SENDERS);
+        self.refused.drain(..excess);
+    }
+
+    /// True if the message was received before, here or in an earlier journal.
+    pub fn has_seen(&self, id: &str) -> bool {
+        self.inbound_index.contains_key(id) || self.settled_ids.contains(id)
+    }
+
+    /// The entry of an inbound message.
+    pub fn inbound(&self, id: &str) -> Option<&InboundEntry> {
+        Some(&self.inbound[*self.inbound_index.get(id)?])
+    }
+
+    fn inbound_mut(&mut self, id: &str) -> Option<&mut InboundEntry> {
+        let index = *self.inbound_index.get(id)?;
+        self.inbound.get_mut(index)
+    }
+
+    /// The entry of an outbound message.
+    pub fn outbound(&self, key: &str) -> Option<&OutboundEntry> {
+        Some(&self.outbound[*self.outbound_index.get(key)?])
+    }
+
+    fn outbound_mut(&mut self, key: &str) -> Option<&mut OutboundEntry> {
+        let index = *self.outbound_index.get(key)?;
+        self.outbound.get_mut(index)
+    }
+
+    /// Messages that are neither answered nor settled.
+    pub fn unanswered(&self) -> impl Iterator<Item = &InboundEntry> {
+        self.inbound.iter().filter(|entry| entry.is_unanswered())
+    }
+
+    /// Outbound messages that are not settled.
+    pub fn undelivered(&self) -> impl Iterator<Item = &OutboundEntry> {
+        let waits = |entry: &&OutboundEntry| entry.settlement.is_none();
+        self.outbound.iter().filter(waits)
+    }
+
+    /// Messages to the chat of `session` that are not from its own turns, in the order of creation.
+    pub fn from_others<'a>(&'a self, session: &'a str) -> impl Iterator<Item = &'a OutboundEntry> {
+        self.outbound
+            .iter()
+            .filter(move |it| it.message.source.is_some() && it.message.session == session)
+    }
+
+    /// True if the outbound message is there and not settled.
+    pub fn waits(&self, key: &str) -> bool {
+        self.outbound(key).is_some_and(|entry| entry.settlement.is_none())
+    }
+
+    /// Number of messages that wait for an answer or a delivery.
+    pub fn waiting(&self) -> usize {
+        self.unanswered().count() + self.undelivered().count()
+    }
+
+    /// Number of turns begun for `sender` since `since`, in milliseconds since 1970. One that has ended without an answer
+    /// is followed by another, which counts.
+    pub fn turns_since(&self, sender: &str, since: i64) -> usize {
+        let of_sender = self.inbound.iter();
+        let of_sender = of_sender.filter(|entry| entry.message.from.id == sender);
+        let turns = of_sender.flat_map(|entry| &entry.turns);
+        let recent: HashSet<&str> = turns
+            .filter(|turn| turn.at >= since && !turn.ended)
+            .map(|turn| turn.turn.as_str())
+            .collect();
+        recent.len()
+    }
+}
+
+/// The journal on disk, with its state.
+#[derive(Debug)]
+pub struct ChannelInbox {
+    path: PathBuf,
+    log: File,
+    state: InboxState,
+    /// The size of the journal up to which `state` has its records.
+    replayed_bytes: u64,
+    /// The size above which compaction is tried.
+    compaction_bytes: u64,
+}
+
+impl ChannelInbox {
+    /// The name of the journal in a channel's directory.
+    pub const FILE_NAME: &'static str = "inbox.jsonl";
+
+    /// Opens the journal in `directory`, which is created if it is missing.
+    ///
+    /// # Errors
+    /// Status 74 if it cannot be read and written.
+    pub fn open(directory: &Path) -> Result<Self> {
+        durable_file::create_dir(directory)?;
+        let path = directory.join(Self::FILE_NAME);
+        let is_new = !path.exists();
+        let log = durable_file::open_line_log(&path)?;
+        if is_new {
+            durable_file::sync_dir(directory)?;
+        }
+        let mut inbox = Self {
+            path,
+            log,
+            state: InboxState::default(),
+            replayed_bytes: 0,
+            compaction_bytes: COMPACTION_BYTES,
+        };
+        inbox.refresh()?;
+        Ok(inbox)
+    }
+
+    /// Reads the journal in `directory` without creating it.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read(directory: &Path) -> Result<InboxState> {
+        let text = durable_file::read(&directory.join(Self::FILE_NAME))?;
+        Ok(InboxState::replay(&text.unwrap_or_default()))
+    }
+
+    /// Replays the records that other processes have appended.
+    ///
+    /// # Errors
+    /// Status 74.
+    pub fn refresh(&mut self) -> Result<()> {
+        self.append_all(Vec::new())
+    }
+
+    /// The state as of the last record of this process, or the last [`Self::refresh`].
+    pub fn state(&self) -> &InboxState {
+        &self.state
+    }
+
+    /// Appends a record, and returns when it is on disk.
+    ///
+    /// # Errors
+    /// Status 74; the record then does not count.
+    pub fn append(&mut self, record: InboxRecord) -> Result<()> {
+        self.append_all(vec![record])
+    }
+
+    /// Appends records in one write, and returns when they are on disk.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub fn append_all(&mut self, records: Vec<InboxRecord>) -> Result<()> {
+        let mut lines = Vec::new();
+        for record in &records {
+            serde_json::to_writer(&mut lines, record)?;
+            lines.push(b'\n');
+        }
+        let Self { path, log, state, replayed_bytes, compaction_bytes: _ } = self;
+        with_lock(log, path, || {
+            let size = durable_file::size(log, path)?;
+            let mut others = vec![0; usize::try_from(size.saturating_sub(*replayed_bytes))?];
+            log.read_exact_at(&mut others, *replayed_bytes)
+                .with_context(|| format!("read `{}`", path.display()))?;
+            state.replay_lines(&others);
+            *replayed_bytes = size;
+            if lines.is_empty() {
+                return Ok(());
+            }
+            // The line of a killed process is ended, so that ours is not a part of it.
+            if others.last().is_some_and(|last| *last != b'\n') {
+                lines.insert(0, b'\n');
+            }
+            durable_file::append_to(log, path, size, &lines)?;
+            *replayed_bytes += lines.len() as u64;
+            Ok(())
+        })?;
+        if !records.is_empty() {
+            durable_file::sync(log, path)?;
+        }
+        for record in records {
+            let new_key = match &record {
+                InboxRecord::Out(message) => Some(message.key.clone()),
+                _ => None,
+            };
+            state.apply(record);
+            if let Some(entry) = new_key.and_then(|key| state.outbound_mut(&key)) {
+                entry.is_untried = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// The entry of an outbound message, which counts as tried from now on.
+    pub fn begin_delivery(&mut self, key: &str) -> Option<OutboundEntry> {
+        let entry = self.state.outbound_mut(key)?;
+        let begun = entry.clone();
+        entry.is_untried = false;
+        Some(begun)
+    }
+
+    /// True if the journal is so large that [`Self::compact_if_large`] may write it anew.
+    pub fn is_large(&self) -> bool {
+        self.replayed_bytes >= self.compaction_bytes
+    }
+
+    /// Writes the journal anew if it is large and mostly settled. With `keeps_answers`, the text of answers is kept as
+    /// long as their ids. No other process may append meanwhile.
+    ///
+    /// # Errors
+    /// Status 74; the journal is then as before.
+    pub fn compact_if_large(&mut self, now: i64, keeps_answers: bool) -> Result<()> {
+        if !self.is_large() {
+            return Ok(());
+        }
+        let records = self.state.compacted(now, keeps_answers);
+        let mut lines = Vec::new();
+        for record in &records {
+            serde_json::to_writer(&mut lines, record)?;
+            lines.push(b'\n');
+        }
+        let compacted_size = lines.len() as u64;
+        self.compaction_bytes = COMPACTION_BYTES.max(2 * compacted_size);
+        if compacted_size > self.replayed_bytes / 2 {
+            return Ok(());
+        }
+        durable_file::replace(&self.path, &lines)?;
+        self.log = durable_file::open_line_log(&self.path)?;
+        self.state = self.state.reduced_to(records);
+        self.replayed_bytes = compacted_size;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChannelInbox, HOUR_MILLIS, InboxRecord, InboxState, OutboundMessage, Settlement};
+    use crate::{InboundMessage, Part};
+    use nanobot_base::message::user_text::UserText;
+
+    fn inbound(id: &str) -> InboxRecord {
+        InboxRecord::In {
+            message: InboundMessage {
+                id: id.into(),
+                text: UserText::typed("hello"),
+                ..InboundMessage::default()
+            },
+            session: "t:1".into(),
+            at: 1000,
+        }
+    }
+
+    fn answer(key: &str, ids: &[&str]) -> InboxRecord {
+        InboxRecord::Out(OutboundMessage {
+            key: key.into(),
+            answers: ids.iter().map(|id| (*id).to_owned()).collect(),
+            session: "t:1".into(),
+            parts: vec![Part::default(), Part::default()],
+            at: 2000,
+            ..OutboundMessage::default()
+        })
+    }
+
+    fn lines(records: &[InboxRecord]) -> Vec<u8> {
+        let line = |record| serde_json::to_string(record).unwrap() + "\n";
+        records.iter().map(line).collect::<String>().into_bytes()
+    }
+
+    /// The state in words: what waits, and what is settled.
+    fn describe(state: &InboxState) -> String {
+        let unanswered: Vec<&str> = state.unanswered().map(|it| it.message.id.as_str()).collect();
+        let undelivered: Vec<String> =
+            state.undelivered().map(|it| format!("{}/{}", it.message.key, it.sent.len())).collect();
+        let settled = state.inbound.iter().filter(|it| it.settlement.is_some());
+        format!(
+            "unanswered {unanswered:?}, undelivered {undelivered:?}, {} settled",
+            settled.count()
+        )
+    }
+
+    #[test]
+    fn replay_finds_the_place_of_a_killed_process() {
+        let turn = InboxRecord::Turn {
+            ids: vec!["1".into(), "2".into()],
+            turn: "abc".into(),
+            at: 1500,
+            ended: false,
+        };
+        let sent = InboxRecord::Sent { key: "a".into(), part: 0, remote: "77".into() };
+        let done = InboxRecord::Done { key: "a".into(), result: Settlement::Delivered };
+        let all = [inbound("1"), inbound("2"), turn, answer("a", &["1", "2"]), sent, done];
+        let check = |count: usize, expect: &str| {
+            let state = InboxState::replay(&lines(&all[..count]));
+            assert_eq!(describe(&state), expect, "after {count} records");
+        };
+        check(0, "unanswered [], undelivered [], 0 settled");
+        check(2, r#"unanswered ["1", "2"], undelivered [], 0 settled"#);
+        check(3, r#"unanswered ["1", "2"], undelivered [], 0 settled"#);
+        check(4, r#"unanswered [], undelivered ["a/0"], 0 settled"#);
+        check(5, r#"unanswered [], undelivered ["a/1"], 0 settled"#);
+        check(6, "unanswered [], undelivered [], 2 settled");
+    }
+
+    #[test]
+    fn replay_skips_torn_and_foreign_lines_and_repetitions() {
+        let mut text = b"{\"type\":\"later\"}\nnonsense\n\xff\xfe\n".to_vec();
+        text.extend(lines(&[inbound("1"), inbound("1")]));
+        text.extend(b"{\"type\":\"in\",\"mess");
+        let state = InboxState::replay(&text);
+        assert_eq!(describe(&state), r#"unanswered ["1"], undelivered [], 0 settled"#);
+    }
+
+    #[test]
+    fn a_compacted_journal_still_knows_ids_and_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut inbox = ChannelInbox::open(folder.path()).unwrap();
+        let large = InboxRecord::In {
+            message: InboundMessage {
+                id: "large".into(),
+                text: UserText::typed("x".repeat(2 << 20)),
+                ..InboundMessage::default()
+            },
+            session: "t:1".into(),
+            at: 1000,
+        };
+        inbox.append_all(vec![large, answer("a", &["large"])]).unwrap();
+        inbox.compact_if_large(3000, false).unwrap();
+        assert_eq!(inbox.state().waiting(), 1, "nothing is lost while it waits");
+        let mut inbox = ChannelInbox::open(folder.path()).unwrap();
+        for part in 0..2 {
+            let remote = format!("remote-{part}");
+            let sent = InboxRecord::Sent { key: "a".into(), part, remote };
+            inbox.append(sent).unwrap();
+        }
+        inbox.append(InboxRecord::Done { key: "a".into(), result: Settlement::Delivered }).unwrap();
+        inbox.compact_if_large(3000, false).unwrap();
+        let mut other = ChannelInbox::open(folder.path()).unwrap();
+        other.append(inbound("2")).unwrap();
+        // The end of a killed process, after which each append is a line of its own.
+        let path = folder.path().join(ChannelInbox::FILE_NAME);
+        nanobot_os::durable_file::append(&path, b"{\"type\":\"in\",\"mess").unwrap();
+        inbox.append(inbound("4")).unwrap();
+        assert!(inbox.state().has_seen("2") && !other.state().has_seen("4"));
+        other.refresh().unwrap();
+        assert!(other.state().has_seen("4"));
+        drop(inbox);
+        let state = ChannelInbox::read(folder.path()).unwrap();
+        assert!(state.has_seen("large") && state.has_seen("2") && !state.has_seen("3"));
+        let sent = &state.outbound("a").unwrap().sent;
+        assert_eq!(sent.values().collect::<Vec<_>>(), ["remote-0", "remote-1"]);
+        let size = std::fs::metadata(folder.path().join(ChannelInbox::FILE_NAME)).unwrap();
+        assert!(size.len() < 2000, "{size:?}");
+    }
+
+    #[test]
+    fn a_compacted_journal_keeps_what_can_be_retried_and_the_turns_of_an_hour() {
+        let turn = |id: &str, at| InboxRecord::Turn {
+            ids: vec![id.into()],
+            turn: format!("t{id}"),
+            at,
+            ended: false,
+        };
+        let from = |id: &str| {
+            let mut record = inbound(id);
+            if let InboxRecord::In { message, .. } = &mut record {
+                message.from.id = "ann".into();
+            }
+            record
+        };
+        let done = |key: &str, result| InboxRecord::Done { key: key.into(), result };
+        let mut state = InboxState::default();
+        for record in [
+            from("1"),
+            turn("1", 1000),
+            answer("a", &["1"]),
+            done("a", Settlement::GivenUp),
+            from("2"),
+            turn("2", HOUR_MILLIS),
+            answer("b", &["2"]),
+            done("b", Settlement::Delivered),
+        ] {
+            state.apply(record);
+        }
+        // Twice, since the next compaction reads what the first one left.
+        for _ in 0..2 {
+            let mut compacted = InboxState::default();
+            for record in state.compacted(HOUR_MILLIS + 2000, false) {
+                compacted.apply(record);
+            }
+            state = compacted;
+            assert_eq!(state.turns_since("ann", 2000), 1);
+            assert_eq!(state.waiting(), 0);
+            assert!(state.has_seen("1") && state.has_seen("2"));
+            assert!(!state.outbound("a").unwrap().message.parts.is_empty());
+            assert!(state.outbound("b").unwrap().message.parts.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_compacted_journal_keeps_what_waits_and_the_answers_that_are_given_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut inbox = ChannelInbox::open(folder.path()).unwrap();
+        let done = |key: &str| InboxRecord::Done { key: key.into(), result: Settlement::Delivered };
+        let turn = InboxRecord::Turn {
+            ids: vec!["2".into(), "3".into()],
+            turn: "abc".into(),
+            at: 1500,
+            ended: false,
+        };
+        let begun = [inbound("1"), answer("1", &["1"]), done("1"), inbound("2")];
+        inbox.append_all(begun.to_vec()).unwrap();
+        inbox.append_all(vec![inbound("3"), turn]).unwrap();
+        let mut large = inbound("large");
+        if let InboxRecord::In { message, .. } = &mut large {
+            message.text = UserText::label("x".repeat(2 << 20));
+        }
+        let late = [large, answer("large", &["large"]), done("large")];
+        inbox.append_all(late.to_vec()).unwrap();
+        inbox.compact_if_large(3000, true).unwrap();
+        let path = folder.path().join(ChannelInbox::FILE_NAME);
+        assert!(std::fs::metadata(path).unwrap().len() < 3000);
+        let state = ChannelInbox::read(folder.path()).unwrap();
+        assert_eq!(describe(&state), r#"unanswered ["2", "3"], undelivered [], 0 settled"#);
+        assert_eq!(state.outbound("1").unwrap().message.parts.len(), 2);
+        let turns: Vec<usize> = state.unanswered().map(|it| it.turns.len()).collect();
+        assert_eq!(turns, [1, 1]);
+    }
+}

@@ -1,0 +1,395 @@
+//! Mattermost, through its REST API (<https://developers.mattermost.com/api-documentation>).
+//!
+//! One request lists our channels with the time of their last posts; those with news are asked for posts since then, and
+//! a WebSocket tells a poll that waits where to look. A post that is sent again within half a
+//! minute is recognised by its `pending_post_id`; later it is looked for by a property.
+
+mod post;
+
+use super::access::{AccessDecision, AccessRules, GroupPolicy};
+use super::conversation_poll::{
+    self, Conversation, ConversationEntry, ConversationService, EventListener,
+};
+use super::mention::without_pings;
+use super::service_client::{ServiceClient, ServiceRequest, next_json};
+use super::setup::ChannelSetup;
+use super::upload::UploadFile;
+use super::{
+    Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
+    PollRequest, RemoteFile,
+};
+use anyhow::Result;
+use nanobot_net::http::WebSocket;
+use nanobot_net::web_url::percent_encode;
+use nanobot_os::sync::IgnorePoison;
+use post::PostReader;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Posts of one response to `since` (`GetPostsSince` of the server): with as many, older ones may be missing.
+const MAX_POSTS_SINCE: usize = 1000;
+/// Posts of a page of a channel's history; the server's maximum.
+const PAGE_POSTS: usize = 200;
+/// The distance in milliseconds within which posts may become visible out of order.
+const POST_OVERLAP_MILLIS: u64 = 1000;
+/// The pause between two looks of a poll that waits.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// Largest upload; the default of the server is twice as much.
+const MAX_UPLOAD_BYTES: u64 = 50_000_000;
+/// The property of our posts with the key of the part.
+const KEY_PROP: &str = "nanobot_key";
+/// Mentions that notify a whole channel.
+const CHANNEL_MENTIONS: &[&str] = &["@all", "@channel", "@here"];
+
+struct Mattermost {
+    client: ServiceClient,
+    access: AccessRules,
+    settings: MattermostSettings,
+    events: EventListener<WebSocket>,
+    /// User names or mail addresses by user id, as `allowFromMatchMode` wants them.
+    names: Mutex<BTreeMap<String, String>>,
+}
+
+/// Keys of the config.
+struct MattermostSettings {
+    /// Only channels of this team, and direct ones.
+    team: Option<String>,
+    /// The member of a user that `allowFrom` has instead of the id.
+    matched_member: Option<&'static str>,
+    replies_in_thread: bool,
+    policy_in_thread: GroupPolicy,
+    /// Posts of a thread that the model gets with a post in it.
+    max_context_posts: usize,
+    done_emoji: Option<String>,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if a key is missing or unusable.
+pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let config = &setup.config;
+    let token = config.required_secret("token")?;
+    let client = ServiceClient::new(setup, "serverUrl", "token")?;
+    let policy = config.text("groupPolicyInThread");
+    let policy = policy.or_else(|| config.text("groupPolicy"));
+    let context = config.count("threadContextLimit").unwrap_or_default();
+    let settings = MattermostSettings {
+        team: config.text("teamId"),
+        matched_member: match config.text("allowFromMatchMode").as_deref() {
+            Some("username") => Some("username"),
+            Some("email") => Some("email"),
+            _ => None,
+        },
+        replies_in_thread: config.flag("replyInThread"),
+        policy_in_thread: GroupPolicy::parse(&policy.unwrap_or_default()),
+        max_context_posts: if config.flag("includeThreadContext") {
+            usize::try_from(context).unwrap_or(usize::MAX)
+        } else {
+            0
+        },
+        done_emoji: config.text("doneEmoji"),
+    };
+    Ok(Box::new(Mattermost {
+        client: client.with_bearer(token),
+        access: setup.access.clone(),
+        settings,
+        events: EventListener::default(),
+        names: Mutex::default(),
+    }))
+}
+
+impl ConversationService for Mattermost {
+    const OVERLAP: u64 = POST_OVERLAP_MILLIS;
+    const LOOK_INTERVAL: Duration = LOOK_INTERVAL;
+    type Connection = WebSocket;
+
+    fn conversations(&self, _cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
+        let listed = self.client.get("/api/v4/users/me/channels");
+        let listed = listed.map_err(|error| self.misconfigured(error))?;
+        let channels = listed.as_array();
+        let channels = channels.ok_or_else(|| self.client.unexpected_response())?;
+        let is_ours =
+            |channel: &&Value| self.reads_team(channel["team_id"].as_str().unwrap_or_default());
+        let conversations = channels.iter().filter(is_ours).filter_map(|channel| {
+            Some(Conversation {
+                id: channel["id"].as_str()?.to_owned(),
+                is_direct: channel["type"] == "D",
+                newest: channel["last_post_at"].as_u64(),
+            })
+        });
+        Ok(conversations.collect())
+    }
+
+    fn entries_after(
+        &self,
+        account: &Identity,
+        conversation: &Conversation,
+        position: u64,
+    ) -> ChannelResult<Vec<ConversationEntry>> {
+        let posts = self.posts_since(&conversation.id, position)?;
+        let reader = PostReader {
+            account,
+            conversation,
+            replies_in_thread: self.settings.replies_in_thread,
+            policy_in_thread: self.settings.policy_in_thread,
+        };
+        let mut entries: Vec<ConversationEntry> =
+            posts.iter().map(|post| reader.to_entry(post)).collect();
+        let mut messages: Vec<&mut InboundMessage> =
+            entries.iter_mut().filter_map(|entry| entry.message.as_mut()).collect();
+        self.name_senders(&mut messages)?;
+        for message in messages {
+            self.add_context(&reader, message)?;
+        }
+        Ok(entries)
+    }
+
+    fn connect(&self, _cache: &mut Value) -> ChannelResult<Option<WebSocket>> {
+        let socket = self.client.open_websocket("/api/v4/websocket")?;
+        Ok(Some(socket))
+    }
+
+    fn next_conversation(
+        &self,
+        socket: &mut WebSocket,
+        _cache: &mut Value,
+        account: &Identity,
+        end: Duration,
+    ) -> ChannelResult<Option<Conversation>> {
+        while let Some(event) = next_json(socket, end)? {
+            if let Some(conversation) = post::conversation_of(&event, account)
+                && self.reads_team(event["data"]["team_id"].as_str().unwrap_or_default())
+            {
+                return Ok(Some(conversation));
+            }
+        }
+        Ok(None)
+    }
+
+    fn pause(&self, duration: Duration) -> ChannelResult<()> {
+        self.client.pause(duration)
+    }
+}
+
+impl Channel for Mattermost {
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        conversation_poll::poll(self, &self.events, request)
+    }
+
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
+        let chat = &destination.chat;
+        let sent = match chat.id.strip_prefix('@') {
+            Some(name) => {
+                let path = format!("/api/v4/users/username/{}", percent_encode(name));
+                let user = self.client.text_of(&self.client.get(&path)?["id"])?;
+                self.create_post(&self.direct_channel(&user)?, None, part, key)
+            }
+            None => self.create_post(&chat.id, chat.thread.as_deref(), part, key),
+        };
+        match sent {
+            // A recipient may be a user's id.
+            Err(ChannelError::RecipientRefused(cause) | ChannelError::Undeliverable(cause))
+                if chat.thread.is_none() && destination.reply_facts.is_null() =>
+            {
+                match self.direct_channel(&chat.id) {
+                    Ok(channel) => self.create_post(&channel, None, part, key),
+                    Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
+                        Err(ChannelError::Undeliverable(cause))
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            other => other,
+        }
+    }
+
+    fn find_sent(&self, destination: &Destination, key: &str) -> ChannelResult<Option<String>> {
+        let channel = percent_encode(&destination.chat.id);
+        let path = format!("/api/v4/channels/{channel}/posts?per_page={PAGE_POSTS}");
+        let posts = match self.client.get(&path) {
+            Ok(list) => post::in_order(&list),
+            // The attempt to send will say more; the recipient may be a user.
+            Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let sent = posts.iter().find(|post| post["props"][KEY_PROP] == key);
+        Ok(sent.and_then(|sent| Some(sent["id"].as_str()?.to_owned())))
+    }
+
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        let path = format!("/api/v4/files/{}", percent_encode(&file.id));
+        self.client.download(&path, into, limit_bytes)
+    }
+
+    fn show_typing(&self, destination: &Destination) {
+        let Chat { id, thread, .. } = &destination.chat;
+        let body = json!({ "channel_id": id, "parent_id": thread.as_deref().unwrap_or_default() });
+        self.client.notify("/api/v4/users/me/typing", &body);
+    }
+
+    fn mark_answered(&self, message: &InboundMessage) {
+        let facts = &message.reply_facts;
+        if let Some(emoji) = &self.settings.done_emoji {
+            let emoji = emoji.trim_matches(':');
+            let body =
+                json!({ "user_id": facts["account"], "post_id": message.id, "emoji_name": emoji });
+            self.client.notify("/api/v4/reactions", &body);
+        }
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let account = self.client.get("/api/v4/users/me");
+        let account = account.map_err(|error| self.misconfigured(error))?;
+        let text = |name: &str| self.client.text_of(&account[name]);
+        Ok(Identity { id: text("id")?, name: text("username")? })
+    }
+}
+
+impl Mattermost {
+    /// True if messages of this team are read; direct ones have none.
+    fn reads_team(&self, team: &str) -> bool {
+        let ours = self.settings.team.as_deref();
+        team.is_empty() || ours.is_none_or(|ours| ours == team)
+    }
+
+    /// The error of a request that every server must answer.
+    fn misconfigured(&self, error: ChannelError) -> ChannelError {
+        match error {
+            ChannelError::Undeliverable(cause) => {
+                ChannelError::Misconfigured(format!("`channels.mattermost.serverUrl`: {cause}"))
+            }
+            other => other,
+        }
+    }
+
+    fn posts_since(&self, channel: &str, since: u64) -> ChannelResult<Vec<Value>> {
+        let path = format!("/api/v4/channels/{}/posts", percent_encode(channel));
+        let first = self.client.get(&format!("{path}?since={since}"))?;
+        let mut posts = post::in_order(&first);
+        let is_new = |post: &Value| post::created_at(post) > since;
+        let mut is_full = posts.len() >= MAX_POSTS_SINCE;
+        posts.retain(is_new);
+        while let Some(oldest) = posts.first().filter(|_| is_full) {
+            let oldest = percent_encode(oldest["id"].as_str().unwrap_or_default());
+            let page = format!("{path}?before={oldest}&per_page={PAGE_POSTS}");
+            let mut older = post::in_order(&self.client.get(&page)?);
+            is_full = older.first().is_some_and(is_new);
+            older.retain(is_new);
+            posts.splice(..0, older);
+        }
+        Ok(posts)
+    }
+
+    /// Adds the names of the senders, if `allowFrom` has names.
+    fn name_senders(&self, messages: &mut [&mut InboundMessage]) -> ChannelResult<()> {
+        let Some(member) = self.settings.matched_member else {
+            return Ok(());
+        };
+        let mut names = self.names.lock().ignore_poison();
+        let mut unknown: Vec<&str> = messages.iter().map(|it| it.from.id.as_str()).collect();
+        unknown.retain(|id| !names.contains_key(*id));
+        if !unknown.is_empty() {
+            let users = self.client.post("/api/v4/users/ids", &json!(unknown))?;
+            for user in users.as_array().into_iter().flatten() {
+                let text = |name: &str| user[name].as_str().map(str::to_owned);
+                if let (Some(id), Some(name)) = (text("id"), text(member)) {
+                    names.insert(id, name);
+                }
+            }
+        }
+        for message in messages {
+            message.from.name = names.get(&message.from.id).cloned();
+        }
+        Ok(())
+    }
+
+    /// Adds what others have written in the thread of a message since our last post in it.
+    fn add_context(
+        &self,
+        reader: &PostReader<'_>,
+        message: &mut InboundMessage,
+    ) -> ChannelResult<()> {
+        let root = message.chat.thread.clone();
+        let Some(root) = root.filter(|root| *root != message.id) else {
+            return Ok(());
+        };
+        let max_posts = self.settings.max_context_posts;
+        if max_posts == 0 || self.access.decide(message) != AccessDecision::Answer {
+            return Ok(());
+        }
+        let path = format!("/api/v4/posts/{}/thread", percent_encode(&root));
+        let thread = post::in_order(&self.client.get(&path)?);
+        message.quotes = reader.thread_context(&thread, &message.id, max_posts);
+        Ok(())
+    }
+
+    /// The id of our direct channel with a user.
+    fn direct_channel(&self, user: &str) -> ChannelResult<String> {
+        let account = self.client.get("/api/v4/users/me")?;
+        let users = json!([account["id"], user]);
+        let channel = self.client.post("/api/v4/channels/direct", &users)?;
+        self.client.text_of(&channel["id"])
+    }
+
+    fn create_post(
+        &self,
+        channel: &str,
+        thread: Option<&str>,
+        part: &Part,
+        key: &str,
+    ) -> ChannelResult<String> {
+        let mut body = json!({
+            "channel_id": channel,
+            "message": without_pings(&part.markup, CHANNEL_MENTIONS),
+            "pending_post_id": key,
+            "props": { KEY_PROP: key },
+        });
+        if let Some(thread) = thread {
+            body["root_id"] = thread.into();
+        }
+        if let Some(file) = &part.file {
+            body["file_ids"] = json!([self.upload(channel, file)?]);
+        }
+        let body = body.to_string();
+        let request = ServiceRequest {
+            // Known by its pending id.
+            is_idempotent: true,
+            ..ServiceRequest::post("/api/v4/posts", "application/json", body.as_bytes())
+        };
+        self.client.text_of(&self.client.exchange(&request)?["id"])
+    }
+
+    /// Uploads a file; returns its id.
+    fn upload(&self, channel: &str, path: &Path) -> ChannelResult<String> {
+        let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
+        let fields = [("channel_id".to_owned(), channel.to_owned())];
+        let (media_type, form) = file.to_form(&fields, "files");
+        let request = ServiceRequest {
+            is_idempotent: true,
+            ..ServiceRequest::post("/api/v4/files", &media_type, &form)
+        };
+        let uploaded = self.client.exchange(&request)?;
+        self.client.text_of(&uploaded["file_infos"][0]["id"])
+    }
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
+    let account = Identity { id: "bot".into(), name: "bot".into() };
+    let conversation = Conversation { id: "c".into(), is_direct: true, newest: None };
+    let reader = PostReader {
+        account: &account,
+        conversation: &conversation,
+        replies_in_thread: false,
+        policy_in_thread: GroupPolicy::Open,
+    };
+    reader.to_entry(value).message
+}

@@ -1,0 +1,441 @@
+//! Mochat: chats of a person with the agent are sessions, channels of groups are panels. Both are asked for by requests, as
+//! in the Python program without its socket.
+//!
+//! Sessions have positions. Panels have none: what is new is known by the ids of the last messages. Messages of panels
+//! that do not mention us are gathered for some time, and answered together.
+
+mod entry;
+
+use super::access::AccessRules;
+use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest};
+use super::setup::ChannelSetup;
+use super::{
+    Batch, Channel, ChannelError, ChannelResult, Chat, Destination, Identity, InboundMessage, Part,
+    PollRequest, QuotedText, RemoteFile,
+};
+use anyhow::Result;
+use entry::PanelEntry;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::message::user_text::UserText;
+use nanobot_os::clock::Clock;
+use nanobot_os::durable_file;
+use nanobot_os::signal;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::time::Duration;
+
+/// Messages of a panel in a response, and ids that are kept of each panel.
+const MAX_PANEL_MESSAGES: usize = 100;
+/// The pause between two looks at several sessions; a single one is waited for at the service.
+const LOOK_INTERVAL: Duration = Duration::from_secs(3);
+/// Bounds of the interval of looks at panels.
+const MIN_REFRESH_MILLIS: u64 = 1000;
+const MAX_QUOTE_CHARS: usize = 500;
+const MAX_NAME_CHARS: usize = 60;
+
+struct Mochat {
+    client: ServiceClient,
+    agent_id: String,
+    sessions: ChatList,
+    panels: ChatList,
+    access: AccessRules,
+    clock: Clock,
+    settings: MochatSettings,
+    /// The position that the Python program has reached in each session.
+    first_positions: Value,
+}
+
+/// Chats of the config.
+struct ChatList {
+    ids: Vec<String>,
+    /// Read all that the service lists.
+    is_all: bool,
+}
+
+/// Keys of the config. Times are in milliseconds.
+struct MochatSettings {
+    requires_mention: bool,
+    groups: Value,
+    watch_millis: u64,
+    watch_limit: u64,
+    refresh_millis: u64,
+    /// The time for which messages without a mention are gathered; zero if they are answered at once.
+    delay_millis: i64,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if a key is missing or unusable.
+pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let config = &setup.config;
+    let token = config.required_secret("clawToken")?;
+    let agent_id = config.text("agentUserId").unwrap_or_default();
+    if agent_id.is_empty() && setup.access.allow_from.iter().any(|it| it == "*") {
+        return Err(fail_with_hint(
+            Exit::Config,
+            "`channels.mochat.agentUserId` is not set: the agent would answer itself",
+            "`nanobot config set channels.mochat.agentUserId ID`",
+        ));
+    }
+    let list = |key: &str| {
+        let (all, ids): (Vec<String>, Vec<String>) =
+            config.list(key).into_iter().partition(|id| id == "*");
+        ChatList { ids, is_all: !all.is_empty() }
+    };
+    let count = |key: &str| config.count(key).unwrap_or_default();
+    let is_delayed = config.text("replyDelayMode").as_deref() == Some("non-mention");
+    let client = ServiceClient::new(setup, "baseUrl", "clawToken")?;
+    let cursors = setup.paths.expand("~/.nanobot/mochat/session_cursors.json");
+    let cursors = durable_file::read(&cursors)?.unwrap_or_default();
+    let cursors: Value = serde_json::from_slice(&cursors).unwrap_or_default();
+    Ok(Box::new(Mochat {
+        client: client.with_header("x-claw-token", token.expose().to_owned()),
+        agent_id,
+        sessions: list("sessions"),
+        panels: list("panels"),
+        access: setup.access.clone(),
+        clock: setup.clock.clone(),
+        settings: MochatSettings {
+            requires_mention: config.flag("mention.requireInGroups"),
+            groups: config.value("groups"),
+            watch_millis: count("watchTimeoutMs"),
+            watch_limit: count("watchLimit").max(1),
+            refresh_millis: count("refreshIntervalMs").max(MIN_REFRESH_MILLIS),
+            delay_millis: if is_delayed {
+                i64::try_from(count("replyDelayMs")).unwrap_or(i64::MAX)
+            } else {
+                0
+            },
+        },
+        first_positions: cursors["cursors"].clone(),
+    }))
+}
+
+impl Channel for Mochat {
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        let PollRequest { cursor, wait, deliver, .. } = request;
+        let end = signal::now().saturating_add(wait);
+        let stored = cursor.cloned();
+        let mut look = MochatLook {
+            mochat: self,
+            cursor: stored.clone().unwrap_or_else(|| json!({})),
+            messages: Vec::new(),
+        };
+        let mut panels_at = Duration::ZERO;
+        loop {
+            let looked = look.read_all(end, &mut panels_at);
+            let messages = std::mem::take(&mut look.messages);
+            let has_messages = !messages.is_empty();
+            if has_messages || stored.as_ref() != Some(&look.cursor) {
+                let cursor = look.cursor.clone();
+                deliver(Batch { messages, cursor })?;
+            }
+            looked?;
+            let left = end.saturating_sub(signal::now());
+            if has_messages || left.is_zero() {
+                return Ok(());
+            }
+            let pause = left.min(LOOK_INTERVAL);
+            if !look.is_single() {
+                self.client.pause(pause)?;
+            }
+        }
+    }
+
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
+        if part.file.is_some() {
+            return Err(ChannelError::Undeliverable("files are not sent to Mochat".into()));
+        }
+        let (chat, facts) = (&destination.chat.id, &destination.reply_facts);
+        let mut request = json!({ "content": part.plain });
+        if facts["id"].is_string() {
+            request["replyTo"] = facts["id"].clone();
+        }
+        let path = if chat.starts_with("session_") {
+            request["sessionId"] = chat.as_str().into();
+            "/api/claw/sessions/send"
+        } else {
+            request["panelId"] = chat.as_str().into();
+            if facts["group"].is_string() {
+                request["groupId"] = facts["group"].clone();
+            }
+            "/api/claw/groups/panels/send"
+        };
+        // It may have arrived if there is no response, and is not recognised.
+        let body = request.to_string();
+        let request = ServiceRequest::post(path, "application/json", body.as_bytes());
+        let sent = self.read(&self.client.exchange(&request)?)?;
+        let id = ["messageId", "_id", "id"].iter().find_map(|name| sent[name].as_str());
+        Ok(id.unwrap_or(key).to_owned())
+    }
+
+    fn fetch(&self, _file: &RemoteFile, _into: &mut dyn Write, _limit_bytes: u64) -> Result<bool> {
+        Err(fail(Exit::Config, "files of Mochat are not read"))
+    }
+
+    /// Proves the token.
+    fn identity(&self) -> Result<Identity> {
+        self.post("/api/claw/sessions/list", &json!({}), Duration::ZERO)?;
+        Ok(Identity { id: self.agent_id.clone(), name: self.agent_id.clone() })
+    }
+}
+
+/// The session or the panel of a recipient.
+pub(crate) fn parse_chat(recipient: &str, _thread_mark: Option<&str>) -> Chat {
+    Chat { id: recipient.to_owned(), thread: None, is_direct: recipient.starts_with("session_") }
+}
+
+impl Mochat {
+    fn post(&self, path: &str, body: &Value, wait: Duration) -> ChannelResult<Value> {
+        let body = body.to_string();
+        let response = self.client.exchange(&ServiceRequest {
+            is_idempotent: true,
+            wait,
+            ..ServiceRequest::post(path, "application/json", body.as_bytes())
+        })?;
+        self.read(&response)
+    }
+
+    /// The data of a response, which has a code of its own.
+    fn read(&self, response: &Value) -> ChannelResult<Value> {
+        let cause = response["message"].as_str().or(response["name"].as_str());
+        let cause = cause.unwrap_or("no reason").to_owned();
+        match response["code"].as_i64() {
+            None | Some(200) => {
+                let data = &response["data"];
+                Ok(if data.is_object() { data } else { response }.clone())
+            }
+            Some(401) => Err(ChannelError::TokenRejected(format!(
+                "{cause}; `channels.mochat.clawToken` is not accepted"
+            ))),
+            Some(403) => Err(ChannelError::RecipientRefused(cause)),
+            Some(code) => Err(ChannelError::Undeliverable(format!("error {code}: {cause}"))),
+        }
+    }
+
+    fn requires_mention(&self, panel: &str, group: &str) -> bool {
+        let groups = &self.settings.groups;
+        let rule = [group, panel, "*"].iter().find_map(|id| groups.get(*id));
+        let rule = rule.and_then(|rule| rule.get("requireMention").or(rule.get("require_mention")));
+        match rule {
+            Some(rule) => *rule == true,
+            None => self.settings.requires_mention,
+        }
+    }
+}
+
+/// A look at all sessions and panels.
+struct MochatLook<'m> {
+    mochat: &'m Mochat,
+    /// `sessions`: the position in each; `panels`: the ids of the last messages of each; `delayed`: the messages of each
+    /// panel that are gathered, and when they are due.
+    cursor: Value,
+    messages: Vec<InboundMessage>,
+}
+
+impl MochatLook<'_> {
+    /// True if the service can wait for messages: there is one session, and no panel.
+    fn is_single(&self) -> bool {
+        let (sessions, panels) = (&self.mochat.sessions, &self.mochat.panels);
+        let has_panels = panels.is_all || !panels.ids.is_empty();
+        sessions.ids.len() == 1 && !sessions.is_all && !has_panels
+    }
+
+    fn read_all(&mut self, end: Duration, panels_at: &mut Duration) -> ChannelResult<()> {
+        for session in self.sessions()? {
+            let watched = self.watch(&session, end);
+            skip_closed(&session, watched)?;
+        }
+        if signal::now() >= *panels_at {
+            *panels_at = signal::now() + Duration::from_millis(self.mochat.settings.refresh_millis);
+            for (panel, group) in self.panels()? {
+                let read = self.read_panel(&panel, &group);
+                skip_closed(&panel, read)?;
+            }
+        }
+        self.take_due();
+        Ok(())
+    }
+
+    fn sessions(&self) -> ChannelResult<BTreeSet<String>> {
+        let ChatList { ids, is_all } = &self.mochat.sessions;
+        let mut sessions: BTreeSet<String> = ids.iter().cloned().collect();
+        if *is_all {
+            let listed = self.mochat.post("/api/claw/sessions/list", &json!({}), Duration::ZERO)?;
+            let listed = listed["sessions"].as_array().cloned().unwrap_or_default();
+            sessions
+                .extend(listed.iter().filter_map(|it| Some(it["sessionId"].as_str()?.to_owned())));
+        }
+        Ok(sessions)
+    }
+
+    /// The panels with their groups.
+    fn panels(&self) -> ChannelResult<Vec<(String, String)>> {
+        let ChatList { ids, is_all } = &self.mochat.panels;
+        let mut panels: Vec<(String, String)> =
+            ids.iter().map(|id| (id.clone(), String::new())).collect();
+        if *is_all {
+            let found = self.mochat.post("/api/claw/groups/get", &json!({}), Duration::ZERO)?;
+            let group = found["groupId"].as_str().or(found["_id"].as_str()).unwrap_or_default();
+            for panel in found["panels"].as_array().into_iter().flatten() {
+                let id = panel["id"].as_str().or(panel["_id"].as_str());
+                // Panels of other types have no texts.
+                let is_text = panel["type"].as_u64().is_none_or(|kind| kind == 0);
+                if let Some(id) = id.filter(|_| is_text) {
+                    panels.push((id.to_owned(), group.to_owned()));
+                }
+            }
+        }
+        Ok(panels)
+    }
+
+    /// Reads the messages of a session after its position.
+    fn watch(&mut self, session: &str, end: Duration) -> ChannelResult<()> {
+        let settings = &self.mochat.settings;
+        let position = self.cursor["sessions"][session].as_i64();
+        let position = position.or(self.mochat.first_positions[session].as_i64());
+        let left = end.saturating_sub(signal::now()).min(MAX_SERVICE_TIMEOUT);
+        let wait = if self.is_single() && position.is_some() {
+            left.min(Duration::from_millis(settings.watch_millis))
+        } else {
+            Duration::ZERO
+        };
+        let millis = u64::try_from(wait.as_millis()).unwrap_or_default();
+        let request = json!({ "sessionId": session, "cursor": position.unwrap_or(0), "timeoutMs": millis,
+            "limit": settings.watch_limit });
+        let watched = self.mochat.post("/api/claw/sessions/watch", &request, wait)?;
+        let events = watched["events"].as_array().cloned().unwrap_or_default();
+        let last = events.iter().filter_map(|event| event["seq"].as_i64()).max();
+        let next = watched["cursor"].as_i64().max(last).max(position).unwrap_or(0);
+        self.cursor["sessions"][session] = next.into();
+        // The first look only finds the position.
+        let Some(position) = position else {
+            return Ok(());
+        };
+        for event in events {
+            let is_new = event["seq"].as_i64().is_none_or(|number| number > position);
+            if event["type"] == "message.add" && is_new {
+                let entry =
+                    PanelEntry::read(&event["payload"], &event["timestamp"], &self.mochat.agent_id);
+                if let Some(entry) = entry {
+                    self.messages.push(entry.to_message(session, true, Vec::new()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the last messages of a panel, and takes those that are new.
+    fn read_panel(&mut self, panel: &str, group: &str) -> ChannelResult<()> {
+        let limit = self.mochat.settings.watch_limit.min(MAX_PANEL_MESSAGES as u64);
+        let request = json!({ "panelId": panel, "limit": limit });
+        let read =
+            self.mochat.post("/api/claw/groups/panels/messages", &request, Duration::ZERO)?;
+        let group = read["groupId"].as_str().unwrap_or(group);
+        let known = self.cursor["panels"][panel].as_array().cloned();
+        let mut ids = known.clone().unwrap_or_default();
+        // The newest come first.
+        let listed = read["messages"].as_array().cloned().unwrap_or_default();
+        for message in listed.iter().rev() {
+            let id = &message["messageId"];
+            if !id.is_string() || ids.contains(id) {
+                continue;
+            }
+            ids.push(id.clone());
+            let entry = PanelEntry::read(message, &message["createdAt"], &self.mochat.agent_id);
+            if let (Some(mut entry), true) = (entry, known.is_some()) {
+                entry.group = Some(group.to_owned()).filter(|it| !it.is_empty()).or(entry.group);
+                self.take_entry(panel, entry);
+            }
+        }
+        let surplus = ids.len().saturating_sub(MAX_PANEL_MESSAGES);
+        self.cursor["panels"][panel] = ids.split_off(surplus).into();
+        Ok(())
+    }
+
+    /// Hands on a message of a panel, gathers it, or leaves it.
+    fn take_entry(&mut self, panel: &str, entry: PanelEntry) {
+        let mochat = self.mochat;
+        if !mochat.access.allows(&entry.author) {
+            // It is refused, and is not content of an answer.
+            let message = entry.to_message(panel, false, Vec::new());
+            self.messages.push(InboundMessage { mentions_us: true, ..message });
+            return;
+        }
+        let group = entry.group.clone().unwrap_or_default();
+        let is_delayed = mochat.settings.delay_millis > 0 && !entry.is_mention;
+        if is_delayed {
+            let now = mochat.clock.timestamp().as_millisecond();
+            let delayed = &mut self.cursor["delayed"][panel];
+            let mut entries = delayed["entries"].as_array().cloned().unwrap_or_default();
+            entries.push(entry.to_json());
+            *delayed = json!({ "due": now.saturating_add(mochat.settings.delay_millis), "entries": entries });
+        } else if entry.is_mention || !mochat.requires_mention(panel, &group) {
+            let earlier = self.gathered(panel);
+            self.hand_on(panel, entry, earlier);
+        }
+    }
+
+    /// Removes the messages of a panel that were gathered.
+    fn gathered(&mut self, panel: &str) -> Vec<PanelEntry> {
+        let delayed = self.cursor["delayed"].as_object_mut();
+        let delayed = delayed.and_then(|panels| panels.shift_remove(panel));
+        let entries = delayed.map(|it| it["entries"].as_array().cloned().unwrap_or_default());
+        entries.unwrap_or_default().iter().map(PanelEntry::from_json).collect()
+    }
+
+    /// Hands on the messages that were gathered for long enough.
+    fn take_due(&mut self) {
+        let now = self.mochat.clock.timestamp().as_millisecond();
+        let panels = self.cursor["delayed"].as_object().into_iter().flatten();
+        let due =
+            panels.filter(|(_, delayed)| delayed["due"].as_i64().is_none_or(|due| due <= now));
+        let due: Vec<String> = due.map(|(panel, _)| panel.clone()).collect();
+        for panel in due {
+            let mut entries = self.gathered(&panel);
+            if let Some(last) = entries.pop() {
+                self.hand_on(&panel, last, entries);
+            }
+        }
+    }
+
+    /// Makes one message of the last entry and the earlier ones: the words of its author are joined, those of others are quoted.
+    fn hand_on(&mut self, panel: &str, mut last: PanelEntry, earlier: Vec<PanelEntry>) {
+        let (own, others): (Vec<PanelEntry>, Vec<PanelEntry>) =
+            earlier.into_iter().partition(|entry| entry.author == last.author);
+        let mut text = UserText::default();
+        for entry in own {
+            text.push(&entry.text);
+            text.push(&UserText::label("\n"));
+        }
+        text.push(&last.text);
+        last.text = text;
+        let quotes = others.iter().map(|entry| {
+            let name: String = entry.name.chars().take(MAX_NAME_CHARS).collect();
+            let text = format!("{name}: {}", entry.text.as_str());
+            QuotedText::cut("earlier message of the group", &text, MAX_QUOTE_CHARS)
+        });
+        let message = last.to_message(panel, false, quotes.collect());
+        self.messages.push(InboundMessage { mentions_us: true, ..message });
+    }
+}
+
+/// Leaves out a chat that is gone, or that we may not read: the others go on.
+fn skip_closed(chat: &str, read: ChannelResult<()>) -> ChannelResult<()> {
+    match read {
+        Err(ChannelError::Undeliverable(cause) | ChannelError::RecipientRefused(cause)) => {
+            log::warn!(target: "channel", "mochat: {chat}: {cause}");
+            Ok(())
+        }
+        read => read,
+    }
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
+    let entry = PanelEntry::read(value, &value["createdAt"], "bot")?;
+    Some(entry.to_message("p", true, Vec::new()))
+}

@@ -1,0 +1,328 @@
+//! Polls services that send their messages over a connection, such as DingTalk, and cannot be asked for them.
+//!
+//! The connection stays open from poll to poll. A message is acknowledged once it is on disk. Another thread may send a
+//! request over the same connection: it interrupts the wait for messages, and puts aside those that it reads.
+
+use super::service_client::next_json;
+use super::{Batch, ChannelError, ChannelResult, Identity, InboundMessage, PollRequest};
+use anyhow::Result;
+use nanobot_net::http::WebSocket;
+use nanobot_os::cancel::{self, CancelToken};
+use nanobot_os::signal;
+use nanobot_os::sync::IgnorePoison;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// The silence after which a poll that does not wait has got what the service keeps for us.
+const HANDOVER_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time for the response to a request.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A connection over which frames go both ways.
+pub(super) trait FrameConnection: Send {
+    /// Returns the next frame; `None` if there is none until `end`, on the clock of [`signal::now`]. After a
+    /// cancellation the connection can still be used.
+    ///
+    /// # Errors
+    /// The connection was closed or broke, or the run was cancelled.
+    fn next_frame(&mut self, end: Duration) -> ChannelResult<Option<Value>>;
+
+    /// Sends a frame.
+    ///
+    /// # Errors
+    /// The connection broke, or the run was cancelled.
+    fn send_frame(&mut self, frame: &Value) -> ChannelResult<()>;
+}
+
+impl FrameConnection for WebSocket {
+    fn next_frame(&mut self, end: Duration) -> ChannelResult<Option<Value>> {
+        next_json(self, end)
+    }
+
+    fn send_frame(&mut self, frame: &Value) -> ChannelResult<()> {
+        let text = frame.to_string();
+        self.send(&text).map_err(super::service_client::to_channel_error)
+    }
+}
+
+/// The content of a frame.
+#[derive(Debug, Default)]
+pub(super) struct FrameContent {
+    pub(super) messages: Vec<InboundMessage>,
+    /// The frame by which the service may forget this one.
+    pub(super) acknowledgement: Option<Value>,
+}
+
+/// A service that sends its messages over a connection.
+pub(super) trait PushService: Sync {
+    /// Opens a connection, and logs in. `cache` is kept from poll to poll.
+    fn connect(&self, cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>>;
+
+    /// Reads a frame.
+    ///
+    /// # Errors
+    /// The service has ended the connection by this frame.
+    fn read_frame(
+        &self,
+        frame: &Value,
+        account: &Identity,
+        cache: &mut Value,
+    ) -> ChannelResult<FrameContent>;
+
+    /// The frame that shows the service that we are still there, and the interval in which it is sent.
+    fn heartbeat(&self, _cache: &Value) -> Option<(Duration, Value)> {
+        None
+    }
+}
+
+/// The connection of a channel.
+#[derive(Default)]
+pub(super) struct PushListener {
+    state: Mutex<PushState>,
+    senders: Mutex<WaitingSenders>,
+    /// Notified when a sender is done.
+    is_sent: Condvar,
+}
+
+#[derive(Default)]
+struct PushState {
+    connection: Option<Box<dyn FrameConnection>>,
+    /// Frames that a request has read.
+    backlog: VecDeque<Value>,
+    heartbeat_at: Duration,
+}
+
+#[derive(Default)]
+struct WaitingSenders {
+    count: usize,
+    /// Ends the wait for messages.
+    interrupt: Option<Arc<CancelToken>>,
+}
+
+impl PushListener {
+    /// Does what [`super::Channel::poll`] promises. A poll that does not wait takes what the service sends at once.
+    pub(super) fn poll(&self, service: &dyn PushService, request: PollRequest<'_>) -> Result<()> {
+        let PollRequest { account, cursor, wait, deliver } = request;
+        let mut cache = cursor.cloned().unwrap_or_else(|| json!({}));
+        let mut stored = cursor.cloned();
+        let mut hand_on = |messages: Vec<InboundMessage>, cache: &Value| {
+            let cursor = cache.clone();
+            deliver(Batch { messages, cursor })
+        };
+        let mut end = signal::now().saturating_add(wait.max(HANDOVER_TIMEOUT));
+        let mut was_asked_to_reconnect = false;
+        let outcome = loop {
+            let next = self.next_frame(service, &mut cache, end);
+            let frame = match next {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            };
+            let content = match service.read_frame(&frame, account, &mut cache) {
+                Ok(content) => content,
+                Err(error) => {
+                    self.lock().connection = None;
+                    let is_request = matches!(error, ChannelError::Unavailable(_));
+                    if !is_request || std::mem::replace(&mut was_asked_to_reconnect, true) {
+                        break Err(error);
+                    }
+                    continue;
+                }
+            };
+            let has_messages = !content.messages.is_empty();
+            if has_messages {
+                hand_on(content.messages, &cache)?;
+                stored = Some(cache.clone());
+            }
+            if let Some(acknowledgement) = content.acknowledgement {
+                self.acknowledge(&acknowledgement);
+            }
+            if has_messages {
+                if !wait.is_zero() {
+                    break Ok(());
+                }
+                end = signal::now() + HANDOVER_TIMEOUT;
+            }
+        };
+        if stored.as_ref() != Some(&cache) {
+            hand_on(Vec::new(), &cache)?;
+        }
+        Ok(outcome?)
+    }
+
+    /// Sends a request, and returns the response to it.
+    ///
+    /// # Errors
+    /// There is none: the request may have been carried out.
+    pub(super) fn request(
+        &self,
+        service: &dyn PushService,
+        request: &Value,
+        is_response: &dyn Fn(&Value) -> bool,
+    ) -> ChannelResult<Value> {
+        let mut senders = self.senders.lock().ignore_poison();
+        senders.count += 1;
+        if let Some(interrupt) = &senders.interrupt {
+            interrupt.cancel();
+        }
+        drop(senders);
+        let mut state = self.lock();
+        let exchanged = state.exchange(service, request, is_response);
+        if exchanged.is_err() {
+            state.connection = None;
+        }
+        drop(state);
+        self.senders.lock().ignore_poison().count -= 1;
+        self.is_sent.notify_all();
+        exchanged
+    }
+
+    /// Connects, unless there is a connection, and waits a moment for an objection of the service.
+    ///
+    /// # Errors
+    /// The service cannot be reached, or rejects the token.
+    pub(super) fn check(&self, service: &dyn PushService) -> ChannelResult<()> {
+        let mut state = self.lock();
+        if state.connection.is_none() {
+            state.connect(service, &mut json!({}))?;
+        }
+        let Some(connection) = &mut state.connection else {
+            return Ok(());
+        };
+        match connection.next_frame(signal::now() + HANDOVER_TIMEOUT) {
+            Ok(frame) => state.backlog.extend(frame),
+            Err(error) => {
+                state.connection = None;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PushState> {
+        self.state.lock().ignore_poison()
+    }
+
+    /// Acknowledges a frame. If that fails, the service sends it again, and it is recognised by its id.
+    fn acknowledge(&self, acknowledgement: &Value) {
+        let mut state = self.lock();
+        let Some(connection) = &mut state.connection else {
+            return;
+        };
+        if let Err(error) = connection.send_frame(acknowledgement) {
+            log::info!(target: "channel", "a message is not acknowledged: {error}");
+            state.connection = None;
+        }
+    }
+
+    /// Waits for the next frame until `end`. A connection that breaks is opened again, once.
+    fn next_frame(
+        &self,
+        service: &dyn PushService,
+        cache: &mut Value,
+        end: Duration,
+    ) -> ChannelResult<Option<Value>> {
+        loop {
+            let interrupt = self.wait_for_senders()?;
+            let mut state = self.lock();
+            let was_open = state.connection.is_some();
+            if !was_open {
+                state.connect(service, cache)?;
+            }
+            let token = Some(Arc::clone(&interrupt));
+            let next = cancel::scope(token, || state.next_frame(service, cache, end));
+            match next {
+                Err(ChannelError::Unavailable(cause)) if was_open => {
+                    log::info!(target: "channel", "{cause}; connecting again");
+                    state.connection = None;
+                }
+                Err(_) if interrupt.is_cancelled() && signal::check().is_ok() => {}
+                Err(error) => {
+                    state.connection = None;
+                    return Err(error);
+                }
+                Ok(frame) => return Ok(frame),
+            }
+        }
+    }
+
+    /// Waits until no other thread wants to send, and returns the token by which one ends the wait for messages.
+    fn wait_for_senders(&self) -> ChannelResult<Arc<CancelToken>> {
+        let mut senders = self.senders.lock().ignore_poison();
+        while senders.count > 0 {
+            senders = self.is_sent.wait(senders).ignore_poison();
+        }
+        let unused = senders.interrupt.take().filter(|it| !it.is_cancelled());
+        let interrupt = match unused {
+            Some(token) => token,
+            None => CancelToken::new().map_err(|error| ChannelError::Other(error.into()))?,
+        };
+        senders.interrupt = Some(Arc::clone(&interrupt));
+        Ok(interrupt)
+    }
+}
+
+impl PushState {
+    fn connect(&mut self, service: &dyn PushService, cache: &mut Value) -> ChannelResult<()> {
+        self.connection = Some(service.connect(cache)?);
+        let interval = service.heartbeat(cache).map(|(interval, _)| interval);
+        self.heartbeat_at = signal::now().saturating_add(interval.unwrap_or(Duration::MAX));
+        Ok(())
+    }
+
+    fn next_frame(
+        &mut self,
+        service: &dyn PushService,
+        cache: &Value,
+        end: Duration,
+    ) -> ChannelResult<Option<Value>> {
+        if let Some(frame) = self.backlog.pop_front() {
+            return Ok(Some(frame));
+        }
+        let Some(connection) = &mut self.connection else {
+            return Ok(None);
+        };
+        loop {
+            let next = connection.next_frame(end.min(self.heartbeat_at))?;
+            if next.is_some() || signal::now() >= end {
+                return Ok(next);
+            }
+            if signal::now() >= self.heartbeat_at
+                && let Some((interval, frame)) = service.heartbeat(cache)
+            {
+                connection.send_frame(&frame)?;
+                self.heartbeat_at = signal::now() + interval;
+            }
+        }
+    }
+
+    fn exchange(
+        &mut self,
+        service: &dyn PushService,
+        request: &Value,
+        is_response: &dyn Fn(&Value) -> bool,
+    ) -> ChannelResult<Value> {
+        if self.connection.is_none() {
+            self.connect(service, &mut json!({}))?;
+        }
+        let end = signal::now() + RESPONSE_TIMEOUT;
+        let Some(connection) = &mut self.connection else {
+            return Err(no_response());
+        };
+        connection.send_frame(request)?;
+        while let Some(frame) = connection.next_frame(end)? {
+            if is_response(&frame) {
+                return Ok(frame);
+            }
+            self.backlog.push_back(frame);
+        }
+        Err(no_response())
+    }
+}
+
+fn no_response() -> ChannelError {
+    let seconds = RESPONSE_TIMEOUT.as_secs();
+    ChannelError::Unavailable(format!("no response within {seconds} s"))
+}

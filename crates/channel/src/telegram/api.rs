@@ -1,0 +1,211 @@
+//! Calls of the Bot API: addresses, JSON, uploads, and the refusals of the service.
+
+use crate::ChannelError;
+use crate::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
+use crate::setup::ChannelSetup;
+use crate::upload::UploadFile;
+use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::secret::Secret;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::time::Duration;
+
+/// The Bot API at an address, with a token.
+pub(super) struct Api {
+    client: ServiceClient,
+    token: Secret,
+}
+
+/// The failure of a call.
+pub(super) enum ApiError {
+    /// The service refuses what was asked for.
+    Refused(ApiRefusal),
+    Failed(ChannelError),
+}
+
+/// A response that refuses what was asked for.
+pub(super) struct ApiRefusal {
+    status: u16,
+    cause: String,
+    /// The id that a group has as a supergroup.
+    pub(super) migrated_to: Option<i64>,
+}
+
+impl From<ChannelError> for ApiError {
+    fn from(error: ChannelError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl ApiRefusal {
+    fn new(response: &ServiceResponse) -> Self {
+        let body = response.json();
+        Self {
+            status: response.status,
+            cause: response.describe(),
+            migrated_to: body["parameters"]["migrate_to_chat_id"].as_i64(),
+        }
+    }
+
+    /// True if the service cannot parse the markup of a text.
+    pub(super) fn is_of_markup(&self) -> bool {
+        self.status == 400 && self.cause.contains("can't parse entities")
+    }
+}
+
+/// The error of a part that was not sent.
+impl From<ApiError> for ChannelError {
+    fn from(error: ApiError) -> Self {
+        match error {
+            ApiError::Failed(error) => error,
+            ApiError::Refused(ApiRefusal { status, cause, .. }) => match status {
+                403 => Self::RecipientRefused(cause),
+                404 | 409 => Self::Misconfigured(cause),
+                _ => Self::Undeliverable(cause),
+            },
+        }
+    }
+}
+
+/// The error of a call that sends nothing, with its status.
+impl From<ApiError> for anyhow::Error {
+    fn from(error: ApiError) -> Self {
+        let ApiRefusal { status, cause, .. } = match error {
+            ApiError::Failed(error) => return error.into(),
+            ApiError::Refused(refusal) => refusal,
+        };
+        let is_about_webhook = cause.to_lowercase().contains("webhook");
+        match status {
+            404 => {
+                fail(Exit::Config, "`channels.telegram.token` does not have the form of a token")
+            }
+            409 if is_about_webhook => fail_with_hint(
+                Exit::Config,
+                cause,
+                "the method `deleteWebhook`, if no other program needs the webhook",
+            ),
+            409 => fail_with_hint(
+                Exit::TryAgain,
+                cause,
+                "one poll only: another program uses this token",
+            ),
+            403 => fail(Exit::Refused, cause),
+            _ => fail(Exit::BadInput, cause),
+        }
+    }
+}
+
+impl Api {
+    /// Prepares the calls; nothing is sent.
+    ///
+    /// # Errors
+    /// Status 78 without a token, or with an unusable address or proxy.
+    pub(super) fn new(setup: &ChannelSetup) -> Result<Self> {
+        Ok(Self {
+            token: setup.config.required_secret("token")?.clone(),
+            client: ServiceClient::new(setup, "apiBase", "token")?,
+        })
+    }
+
+    /// Asks for up to `limit` updates from `offset` on.
+    ///
+    /// # Errors
+    /// With the status of a poll.
+    pub(super) fn updates(&self, offset: i64, wait: Duration, limit: usize) -> Result<Vec<Value>> {
+        let body = json!({
+            "offset": offset,
+            "limit": limit,
+            "timeout": wait.as_secs(),
+            "allowed_updates": ["message"],
+        });
+        let (path, body) = (self.path("getUpdates"), body.to_string());
+        let request = ServiceRequest {
+            is_idempotent: true,
+            wait,
+            ..ServiceRequest::post(&path, "application/json", body.as_bytes())
+        };
+        match self.exchange(&request)? {
+            Value::Array(updates) => Ok(updates),
+            _ => Err(self.unexpected_response().into()),
+        }
+    }
+
+    /// Waits between two calls.
+    ///
+    /// # Errors
+    /// The run was cancelled.
+    pub(super) fn pause(&self, duration: Duration) -> Result<()> {
+        Ok(self.client.pause(duration)?)
+    }
+
+    /// Calls a method that is not called again when its outcome is unknown.
+    pub(super) fn call(&self, method: &str, body: &Value) -> Result<Value, ApiError> {
+        let (path, body) = (self.path(method), body.to_string());
+        self.exchange(&ServiceRequest::post(&path, "application/json", body.as_bytes()))
+    }
+
+    /// Calls a method whose result does not matter, once.
+    pub(super) fn notify(&self, method: &str, body: &Value) {
+        let (path, body) = (self.path(method), body.to_string());
+        let request = ServiceRequest::post(&path, "application/json", body.as_bytes());
+        if let Err(error) = self.client.request_once(&request) {
+            log::debug!(target: "channel", "telegram: {method}: {error:#}");
+        }
+    }
+
+    /// Calls a method with a file.
+    pub(super) fn upload(
+        &self,
+        method: &str,
+        field: &str,
+        body: &Value,
+        file: &UploadFile,
+    ) -> Result<Value, ApiError> {
+        let members = body.as_object().into_iter().flatten();
+        let fields = members.map(|(name, value)| {
+            let text = value.as_str().map(str::to_owned);
+            (name.clone(), text.unwrap_or_else(|| value.to_string()))
+        });
+        let fields: Vec<(String, String)> = fields.collect();
+        let (media_type, form) = file.to_form(&fields, field);
+        self.exchange(&ServiceRequest::post(&self.path(method), &media_type, &form))
+    }
+
+    /// Downloads a file of `getFile`. Returns false if it is longer than `limit_bytes`.
+    ///
+    /// # Errors
+    /// With the status of a poll.
+    pub(super) fn download(
+        &self,
+        path: &str,
+        into: &mut dyn Write,
+        limit_bytes: u64,
+    ) -> Result<bool> {
+        // The path is the server's, and must not lead to another host or method.
+        if path.is_empty() || path.contains("..") || path.contains(['?', '#', '\\']) {
+            return Err(fail(Exit::Unavailable, "`getFile` names no file"));
+        }
+        let path = format!("/file/bot{}/{path}", self.token.expose());
+        self.client.download(&path, into, limit_bytes)
+    }
+
+    /// The error of a success whose result is not that of the method.
+    pub(super) fn unexpected_response(&self) -> ChannelError {
+        self.client.unexpected_response()
+    }
+
+    fn path(&self, method: &str) -> String {
+        format!("/bot{}/{method}", self.token.expose())
+    }
+
+    fn exchange(&self, request: &ServiceRequest<'_>) -> Result<Value, ApiError> {
+        let response = self.client.request(request)?;
+        let mut body = response.json();
+        match (response.is_success(), body["ok"].as_bool()) {
+            (true, Some(true)) => Ok(body["result"].take()),
+            (false, Some(false)) => Err(ApiError::Refused(ApiRefusal::new(&response))),
+            _ => Err(self.unexpected_response().into()),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Telegram, through the Bot API (<https://core.telegram.org/bots/api>).
+//!
+//! `getUpdates` is asked with the position after the last update, which confirms all updates before it; an update that
+//! is not confirmed within a day is lost at the service. Two polls with one token end each other with 409. The token is
+//! a part of the address, so errors name the method only.
+
+mod api;
+mod update;
+
+use super::service_client::MAX_SERVICE_TIMEOUT;
+use super::setup::ChannelSetup;
+use super::upload::UploadFile;
+use super::{
+    AttachmentKind, Batch, Channel, ChannelResult, Chat, Destination, Identity, InboundMessage,
+    LoginDialog, LoginOutcome, Part, PollRequest, RemoteFile,
+};
+use anyhow::Result;
+use api::{Api, ApiError, ApiRefusal};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::time::Duration;
+
+/// Updates of one answer; the service's maximum.
+const MAX_UPDATES: usize = 100;
+/// Time in which the messages of an album arrive.
+const ALBUM_DELAY: Duration = Duration::from_secs(1);
+/// Largest file that a bot can download (Bot API, `getFile`).
+const MAX_DOWNLOAD_BYTES: u64 = 20_000_000;
+
+/// Largest upload (Bot API, "Sending files").
+const MAX_UPLOAD_BYTES: u64 = 50_000_000;
+/// Largest photo; a larger image is sent as a document.
+const MAX_PHOTO_BYTES: usize = 10_000_000;
+
+struct Telegram {
+    api: Api,
+    quotes_answered_message: bool,
+    reaction: Option<String>,
+}
+
+/// Opens the channel.
+///
+/// # Errors
+/// Status 78 without a token, or with an unusable address or proxy.
+pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let config = &setup.config;
+    let quotes_answered_message = config.flag("replyToMessage");
+    let reaction = config.text("reactEmoji");
+    Ok(Box::new(Telegram { api: Api::new(setup)?, quotes_answered_message, reaction }))
+}
+
+impl Channel for Telegram {
+    fn poll(&self, request: PollRequest<'_>) -> Result<()> {
+        let PollRequest { account, cursor, wait, deliver } = request;
+        let mut offset = cursor.and_then(Value::as_i64).unwrap_or(0);
+        let mut wait = wait.min(MAX_SERVICE_TIMEOUT);
+        loop {
+            let mut updates = self.api.updates(offset, wait, MAX_UPDATES)?;
+            if updates.iter().any(|update| update::album_of(update).is_some()) {
+                // The rest of the album follows within a second. The same offset confirms nothing.
+                self.api.pause(ALBUM_DELAY)?;
+                updates = self.api.updates(offset, Duration::ZERO, MAX_UPDATES)?;
+            }
+            // A full answer has a successor, which is there without waiting.
+            let is_full = updates.len() >= MAX_UPDATES;
+            if is_full && let Some(album) = updates.last().and_then(update::album_of) {
+                // The successor may have the rest of the last album.
+                let is_of_last = |it: &Value| update::album_of(it) == Some(album);
+                match updates.iter().position(is_of_last) {
+                    None | Some(0) => {}
+                    Some(start) => updates.truncate(start),
+                }
+            }
+            let ids = updates.iter().filter_map(|it| it["update_id"].as_i64());
+            let Some(last) = ids.max() else {
+                return Ok(());
+            };
+            offset = last + 1;
+            deliver(Batch {
+                messages: update::to_messages(&updates, account),
+                cursor: offset.into(),
+            })?;
+            if !is_full {
+                return Ok(());
+            }
+            wait = Duration::ZERO;
+        }
+    }
+
+    fn send(&self, destination: &Destination, part: &Part, _key: &str) -> ChannelResult<String> {
+        let sent = match &part.file {
+            Some(path) => self.send_file(destination, &UploadFile::read(path, MAX_UPLOAD_BYTES)?),
+            None => self.send_text(destination, part),
+        };
+        let message = sent?;
+        let id = message["message_id"].as_i64();
+        id.map(|id| id.to_string()).ok_or_else(|| self.api.unexpected_response())
+    }
+
+    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        if file.size_bytes.is_some_and(|size| size > MAX_DOWNLOAD_BYTES) {
+            return Ok(false);
+        }
+        let found = self.api.call("getFile", &json!({ "file_id": file.id }))?;
+        let path = found["file_path"].as_str().unwrap_or_default();
+        self.api.download(path, into, limit_bytes)
+    }
+
+    fn show_typing(&self, destination: &Destination) {
+        let mut body = address(destination);
+        body["action"] = "typing".into();
+        self.api.notify("sendChatAction", &body);
+    }
+
+    fn mark_answered(&self, message: &InboundMessage) {
+        if let Some(emoji) = &self.reaction {
+            let body = json!({
+                "chat_id": message.chat.id,
+                "message_id": message.reply_facts["message_id"],
+                "reaction": [{ "type": "emoji", "emoji": emoji }],
+            });
+            self.api.notify("setMessageReaction", &body);
+        }
+    }
+
+    fn identity(&self) -> Result<Identity> {
+        let account = self.api.call("getMe", &json!({}))?;
+        let id = account["id"].as_i64();
+        let id = id.ok_or_else(|| self.api.unexpected_response())?;
+        Ok(Identity {
+            id: id.to_string(),
+            name: account["username"].as_str().unwrap_or_default().to_owned(),
+        })
+    }
+
+    fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
+        let Identity { id, name } = self.identity()?;
+        let commands = [
+            ("new", "start a new conversation"),
+            ("stop", "stop the running task"),
+            ("status", "show the state of this conversation"),
+            ("help", "list the commands"),
+        ];
+        let commands = commands.map(|(name, text)| json!({ "command": name, "description": text }));
+        self.api.call("setMyCommands", &json!({ "commands": commands }))?;
+        Ok(LoginOutcome::of_line(format!("@{name} ({id}); the command menu is set")))
+    }
+}
+
+impl Telegram {
+    /// Sends a text with markup. Markup that the service cannot parse is sent as plain text.
+    fn send_text(&self, destination: &Destination, part: &Part) -> Result<Value, ApiError> {
+        let mut body = self.message_body(destination);
+        body["link_preview_options"] = json!({ "is_disabled": true });
+        let mut plain = body.clone();
+        body["text"] = part.markup.clone().into();
+        body["parse_mode"] = "HTML".into();
+        match self.send_message("sendMessage", body) {
+            Err(ApiError::Refused(refusal)) if refusal.is_of_markup() => {
+                plain["text"] = part.plain.clone().into();
+                self.send_message("sendMessage", plain)
+            }
+            other => other,
+        }
+    }
+
+    /// Calls a send method. A group that became a supergroup has another id, which the service names.
+    fn send_message(&self, method: &str, mut body: Value) -> Result<Value, ApiError> {
+        match self.api.call(method, &body) {
+            Err(ApiError::Refused(ApiRefusal { migrated_to: Some(chat), .. })) => {
+                body["chat_id"] = chat.into();
+                self.api.call(method, &body)
+            }
+            other => other,
+        }
+    }
+
+    fn send_file(&self, destination: &Destination, file: &UploadFile) -> Result<Value, ApiError> {
+        let (method, field) = match file.media_type() {
+            (AttachmentKind::Image, _) if file.bytes.len() <= MAX_PHOTO_BYTES => {
+                ("sendPhoto", "photo")
+            }
+            (AttachmentKind::Voice, _) => ("sendVoice", "voice"),
+            (AttachmentKind::Audio, _) => ("sendAudio", "audio"),
+            (AttachmentKind::Video, _) => ("sendVideo", "video"),
+            (AttachmentKind::Image | AttachmentKind::File, _) => ("sendDocument", "document"),
+        };
+        let body = self.message_body(destination);
+        self.api.upload(method, field, &body, file)
+    }
+
+    /// The members that every send method has.
+    fn message_body(&self, destination: &Destination) -> Value {
+        let mut body = address(destination);
+        let answered = &destination.reply_facts["message_id"];
+        let is_group = !destination.chat.is_direct;
+        if (self.quotes_answered_message || is_group) && answered.is_number() {
+            body["reply_parameters"] =
+                json!({ "message_id": answered, "allow_sending_without_reply": true });
+        }
+        body
+    }
+}
+
+/// The chat and the topic of a destination, as methods take them.
+fn address(destination: &Destination) -> Value {
+    let Chat { id, thread, .. } = &destination.chat;
+    let number = |text: &str| text.parse::<i64>().map_or_else(|_| text.into(), Value::from);
+    let mut body = json!({ "chat_id": number(id) });
+    if let Some(thread) = thread {
+        body["message_thread_id"] = number(thread);
+    }
+    body
+}
+
+/// The message of a value of the service, for a test of all services.
+#[cfg(test)]
+pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
+    let account = Identity { id: "99".into(), name: "bot".into() };
+    update::to_messages(std::slice::from_ref(value), &account).pop()
+}

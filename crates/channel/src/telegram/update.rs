@@ -1,0 +1,416 @@
+//! Conversion of a Bot API `Message` to an [`InboundMessage`]. Pure.
+
+use crate::{AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender};
+use nanobot_base::message::user_text::UserText;
+use serde_json::{Value, json};
+
+/// Characters of a quoted text that the model receives.
+const MAX_QUOTE_CHARS: usize = 4000;
+
+/// Converts the messages of updates. Those of an album are one message, since only one of them has the caption, and
+/// with it the mention.
+pub(super) fn to_messages(updates: &[Value], account: &Identity) -> Vec<InboundMessage> {
+    let mut messages: Vec<InboundMessage> = Vec::new();
+    // The places of albums in `messages`.
+    let mut albums: Vec<(&str, usize)> = Vec::new();
+    for update in updates {
+        let Some(message) = to_inbound(&update["message"], account) else {
+            continue;
+        };
+        let album = album_of(update);
+        let first = albums.iter().find(|(id, at)| {
+            Some(*id) == album
+                && messages[*at].chat == message.chat
+                && messages[*at].from == message.from
+        });
+        match (first, album) {
+            (Some(&(_, at)), _) => merge(&mut messages[at], message),
+            (None, album) => {
+                albums.extend(album.map(|id| (id, messages.len())));
+                messages.push(message);
+            }
+        }
+    }
+    messages
+}
+
+/// The id of the album that the message of an update belongs to.
+pub(super) fn album_of(update: &Value) -> Option<&str> {
+    update["message"]["media_group_id"].as_str()
+}
+
+/// Adds a message of the same album.
+fn merge(album: &mut InboundMessage, message: InboundMessage) {
+    if !album.text.is_empty() && !message.text.is_empty() {
+        album.text.push(&UserText::label("\n"));
+    }
+    album.text.push(&message.text);
+    for quote in message.quotes {
+        if !album.quotes.contains(&quote) {
+            album.quotes.push(quote);
+        }
+    }
+    album.mentions_us |= message.mentions_us;
+    album.files.extend(message.files);
+}
+
+/// Content that has no form here.
+const UNREADABLE_KINDS: [&str; 5] = ["sticker", "game", "story", "paid_media", "checklist"];
+
+/// Converts a message. `None` for an update without one, for messages without a sender, such as those of channels, and
+/// for those that say nothing: pins, joins.
+fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
+    let from = &message["from"];
+    let id = from["id"].as_i64()?;
+    let chat = to_chat(message)?;
+    let message_id = message["message_id"].as_i64()?;
+    let is_forward = message.get("forward_origin").is_some();
+    let written = written_text(message, account);
+    let mut quotes = quotes(message, account);
+    let others = match message.get("via_bot") {
+        _ if is_forward => Some("forwarded message"),
+        // The sender has chosen what a bot composed.
+        Some(_) => Some("text of a bot"),
+        None => None,
+    };
+    let text = if let Some(label) = others.filter(|_| !written.is_empty()) {
+        quotes.push(quote(label, &written));
+        UserText::default()
+    } else {
+        written
+    };
+    let files = files(message);
+    let has_reply_only = quotes.iter().all(|it| it.replied.is_some());
+    let is_unreadable = UNREADABLE_KINDS.iter().any(|kind| message.get(*kind).is_some())
+        && text.is_empty()
+        && files.is_empty();
+    if text.is_empty() && has_reply_only && files.is_empty() && !is_unreadable {
+        return None;
+    }
+    Some(InboundMessage {
+        id: format!("{}:{message_id}", chat.id),
+        mentions_us: mentions(message, account),
+        chat,
+        from: Sender {
+            id: id.to_string(),
+            name: from["username"].as_str().map(str::to_owned),
+            is_bot: from["is_bot"] == true,
+            ..Sender::default()
+        },
+        text,
+        quotes,
+        files,
+        is_unreadable,
+        sent_at: message["date"].as_i64().unwrap_or(0),
+        reply_facts: json!({ "message_id": message_id }),
+    })
+}
+
+/// The text of a message, or the words for what stands in its place.
+fn written_text(message: &Value, account: &Identity) -> UserText {
+    let forms = [("text", "entities"), ("caption", "caption_entities")];
+    let forms = forms.map(|(text, entities)| (message[text].as_str(), &message[entities]));
+    if let Some((text, entities)) = forms.into_iter().find_map(|(text, all)| Some((text?, all))) {
+        return typed_text(text, entities, account);
+    }
+    // A sticker stands for its emoji.
+    let emoji = message["sticker"]["emoji"].as_str().map(str::to_owned);
+    UserText::label(emoji.or_else(|| describe(message)).unwrap_or_default())
+}
+
+/// A text that the sender typed. In it, the service has put the names of users who have no user name.
+fn typed_text(text: &str, entities: &Value, account: &Identity) -> UserText {
+    let without_name = without_own_name(text, &account.name);
+    let units: Vec<u16> = without_name.encode_utf16().collect();
+    let removed = text.encode_utf16().count() - units.len();
+    let piece = |start: usize, end: usize| String::from_utf16_lossy(&units[start..end]);
+    let mut typed = UserText::default();
+    let mut end_of_last = 0;
+    for entity in entities.as_array().into_iter().flatten() {
+        let Some((start, end)) = entity_range(entity).filter(|_| entity["type"] == "text_mention")
+        else {
+            continue;
+        };
+        let bound = |at: usize| at.saturating_sub(removed).min(units.len());
+        let (start, end) = (bound(start).max(end_of_last), bound(end).max(end_of_last));
+        typed.push(&UserText::typed(piece(end_of_last, start)));
+        typed.push(&UserText::label(piece(start, end)));
+        end_of_last = end;
+    }
+    typed.push(&UserText::typed(piece(end_of_last, units.len())));
+    typed
+}
+
+/// The range of an entity, which counts UTF-16 code units.
+fn entity_range(entity: &Value) -> Option<(usize, usize)> {
+    let number = |name: &str| usize::try_from(entity[name].as_u64()?).ok();
+    let start = number("offset")?;
+    Some((start, start.checked_add(number("length")?)?))
+}
+
+fn to_chat(message: &Value) -> Option<Chat> {
+    let chat = &message["chat"];
+    let is_topic = message["is_topic_message"] == true;
+    let thread = message["message_thread_id"].as_i64();
+    Some(Chat {
+        id: chat["id"].as_i64()?.to_string(),
+        thread: thread.filter(|_| is_topic).map(|id| id.to_string()),
+        is_direct: chat["type"] == "private",
+    })
+}
+
+/// The text of others in a message: what it replies to, and the part that it quotes.
+fn quotes(message: &Value, account: &Identity) -> Vec<QuotedText> {
+    let replied = &message["reply_to_message"];
+    let text = message["quote"]["text"]
+        .as_str()
+        .or(replied["text"].as_str())
+        .or(replied["caption"].as_str());
+    let whole = replied["text"].as_str().or(replied["caption"].as_str()).unwrap_or_default();
+    let mut quotes = Vec::new();
+    if let Some(text) = text {
+        // A quote can be of another message than the one that is replied to.
+        let is_part = whole.contains(text);
+        let is_ours = is_part && is_account(&replied["from"], account);
+        let id = replied["message_id"].as_i64().filter(|_| is_part).map(|id| id.to_string());
+        quotes.push(QuotedText::replied(text, MAX_QUOTE_CHARS, id.as_deref(), is_ours));
+    }
+    let [venue, contact] = [&message["venue"], &message["contact"]];
+    if venue.is_object() {
+        quotes.push(quote("venue", &join_texts(venue, &["title", "address"])));
+    }
+    if contact.is_object() {
+        let names = ["first_name", "last_name", "phone_number"];
+        quotes.push(quote("contact", &join_texts(contact, &names)));
+    }
+    quotes
+}
+
+/// The texts of these members, in one line.
+fn join_texts(value: &Value, names: &[&str]) -> String {
+    let texts = names.iter().filter_map(|name| value[*name].as_str());
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+/// The words for what the sender has chosen instead of typing: a place, a poll, a throw of dice.
+fn describe(message: &Value) -> Option<String> {
+    let [location, poll, dice] = ["location", "poll", "dice"].map(|name| &message[name]);
+    if let (Some(latitude), Some(longitude)) =
+        (location["latitude"].as_f64(), location["longitude"].as_f64())
+    {
+        return Some(format!("[location: latitude {latitude}, longitude {longitude}]"));
+    }
+    if let Some(question) = poll["question"].as_str() {
+        let options = poll["options"].as_array().into_iter().flatten();
+        let options = options.filter_map(|option| option["text"].as_str());
+        let options: Vec<String> = options.map(|text| format!("\n- {text}")).collect();
+        return Some(format!("[poll]\n{question}{}", options.concat()));
+    }
+    let value = dice["value"].as_i64()?;
+    Some(format!("[{}: {value}]", dice["emoji"].as_str().unwrap_or("dice")))
+}
+
+/// True if a `User` object is ours.
+fn is_account(user: &Value, account: &Identity) -> bool {
+    user["id"].is_number() && user["id"].as_i64() == account.id.parse().ok()
+}
+
+fn quote(label: &str, text: &str) -> QuotedText {
+    QuotedText::cut(label, text, MAX_QUOTE_CHARS)
+}
+
+/// True if the message names us, is a command for us, or replies to our message.
+fn mentions(message: &Value, account: &Identity) -> bool {
+    if is_account(&message["reply_to_message"]["from"], account) {
+        return true;
+    }
+    let own = format!("@{}", account.name).to_lowercase();
+    let check = |text: &Value, entities: &Value| {
+        let units: Vec<u16> = text.as_str().unwrap_or_default().encode_utf16().collect();
+        let entities = entities.as_array().into_iter().flatten();
+        entities.into_iter().any(|entity| {
+            let text = entity_range(entity)
+                .and_then(|(start, end)| units.get(start..end))
+                .map(|units| String::from_utf16_lossy(units).to_lowercase())
+                .unwrap_or_default();
+            match entity["type"].as_str() {
+                Some("mention") => text == own,
+                Some("bot_command") => text.ends_with(&own),
+                Some("text_mention") => is_account(&entity["user"], account),
+                _ => false,
+            }
+        })
+    };
+    check(&message["text"], &message["entities"])
+        || check(&message["caption"], &message["caption_entities"])
+}
+
+/// The text of a command without our name: `/new@name` is `/new`.
+fn without_own_name(text: &str, name: &str) -> String {
+    let Some((command, rest)) = text
+        .strip_prefix('/')
+        .and_then(|_| text.split_once('@'))
+        .filter(|(command, _)| !command.contains(char::is_whitespace))
+    else {
+        return text.to_owned();
+    };
+    match rest.get(..name.len()) {
+        Some(named) if named.eq_ignore_ascii_case(name) && !name.is_empty() => {
+            format!("{command}{}", &rest[name.len()..])
+        }
+        _ => text.to_owned(),
+    }
+}
+
+fn files(message: &Value) -> Vec<RemoteFile> {
+    let mut files = Vec::new();
+    let mut add = |value: &Value, kind, default: &str| {
+        if let Some(id) = value["file_id"].as_str() {
+            files.push(RemoteFile {
+                id: id.to_owned(),
+                name: value["file_name"].as_str().unwrap_or(default).to_owned(),
+                kind,
+                size_bytes: value["file_size"].as_u64(),
+                seconds: value["duration"].as_u64(),
+            });
+        }
+    };
+    // The last size is the largest.
+    let photos = message["photo"].as_array().and_then(|all| all.last());
+    add(photos.unwrap_or(&Value::Null), AttachmentKind::Image, "photo.jpg");
+    // A voice message that is passed on has words of others.
+    let is_of_others = ["forward_origin", "via_bot"].iter().any(|key| message.get(key).is_some());
+    let voice = if !is_of_others { AttachmentKind::Voice } else { AttachmentKind::Audio };
+    add(&message["voice"], voice, "voice.ogg");
+    add(&message["audio"], AttachmentKind::Audio, "audio.mp3");
+    add(&message["video"], AttachmentKind::Video, "video.mp4");
+    add(&message["video_note"], AttachmentKind::Video, "video.mp4");
+    add(&message["document"], AttachmentKind::File, "document");
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{to_inbound, without_own_name};
+    use crate::Identity;
+    use serde_json::{Value, json};
+
+    fn account() -> Identity {
+        Identity { id: "99".into(), name: "the_bot".into() }
+    }
+
+    fn message(members: Value) -> Value {
+        let mut message = json!({
+            "message_id": 5, "date": 1000, "from": { "id": 7, "username": "ann" },
+            "chat": { "id": -3, "type": "supergroup" },
+        });
+        for (name, value) in members.as_object().unwrap() {
+            message[name] = value.clone();
+        }
+        message
+    }
+
+    #[test]
+    fn mentions_are_found_by_utf16_offsets() {
+        let check = |members: Value, expect: bool| {
+            let inbound = to_inbound(&message(members.clone()), &account()).unwrap();
+            assert_eq!(inbound.mentions_us, expect, "{members}");
+        };
+        let mention = |offset: usize, length: usize, text: &str| json!({ "text": text, "entities": [{ "type": "mention", "offset": offset, "length": length }] });
+        check(mention(3, 8, "🐈 @the_bot hi"), true);
+        check(mention(3, 9, "🐈 @the_bots"), false);
+        check(mention(90, 8, "@the_bot"), false);
+        check(json!({ "text": "@the_bot without an entity" }), false);
+        check(
+            json!({ "text": "/new@The_Bot", "entities": [{ "type": "bot_command", "offset": 0, "length": 12 }] }),
+            true,
+        );
+        check(
+            json!({ "text": "you", "entities": [{ "type": "text_mention", "offset": 0, "length": 3, "user": { "id": 99 } }] }),
+            true,
+        );
+        check(
+            json!({ "text": "yes", "reply_to_message": { "from": { "id": 99 }, "text": "?" } }),
+            true,
+        );
+        check(
+            json!({ "text": "yes", "reply_to_message": { "from": { "id": 8 }, "text": "@the_bot" } }),
+            false,
+        );
+    }
+
+    #[test]
+    fn text_of_others_is_kept_apart() {
+        let check = |members: Value, text: &str, quotes: &[&str]| {
+            let inbound = to_inbound(&message(members.clone()), &account()).unwrap();
+            let found: Vec<&str> = inbound.quotes.iter().map(|it| it.text.as_str()).collect();
+            assert_eq!((inbound.text.as_str(), found.as_slice()), (text, quotes), "{members}");
+        };
+        check(json!({ "text": "a" }), "a", &[]);
+        check(json!({ "text": "a", "forward_origin": {} }), "", &["a"]);
+        check(json!({ "text": "a", "via_bot": {} }), "", &["a"]);
+        check(
+            json!({ "text": "a", "reply_to_message": { "from": { "id": 8 }, "text": "b" } }),
+            "a",
+            &["b"],
+        );
+        check(
+            json!({ "text": "a", "reply_to_message": { "from": { "id": 99 }, "text": "b" } }),
+            "a",
+            &["b"],
+        );
+        check(
+            json!({ "caption": "see", "photo": [{ "file_id": "s" }, { "file_id": "l" }] }),
+            "see",
+            &[],
+        );
+    }
+
+    #[test]
+    fn what_is_not_typed_becomes_text_or_is_marked() {
+        let check = |members: Value, text: &str, quotes: &[&str], is_unreadable: bool| {
+            let inbound = to_inbound(&message(members.clone()), &account()).unwrap();
+            let found: Vec<&str> = inbound.quotes.iter().map(|it| it.text.as_str()).collect();
+            assert_eq!(
+                (inbound.text.as_str(), found.as_slice(), inbound.is_unreadable),
+                (text, quotes, is_unreadable),
+                "{members}"
+            );
+        };
+        let place = json!({ "latitude": 52.5, "longitude": -13.25 });
+        let words = "[location: latitude 52.5, longitude -13.25]";
+        check(json!({ "location": place }), words, &[], false);
+        let venue = json!({ "title": "Bar", "address": "Main St 1", "location": place });
+        check(json!({ "location": place, "venue": venue }), words, &["Bar, Main St 1"], false);
+        check(json!({ "location": place, "forward_origin": {} }), "", &[words], false);
+        let contact = json!({ "first_name": "Bob", "phone_number": "+491" });
+        check(json!({ "contact": contact }), "", &["Bob, +491"], false);
+        let poll = json!({ "question": "Tea?", "options": [{ "text": "yes" }, { "text": "no" }] });
+        check(json!({ "poll": poll }), "[poll]\nTea?\n- yes\n- no", &[], false);
+        check(json!({ "dice": { "emoji": "🎲", "value": 3 } }), "[🎲: 3]", &[], false);
+        check(json!({ "sticker": { "emoji": "👋" } }), "👋", &[], false);
+        check(json!({ "sticker": {} }), "", &[], true);
+        check(json!({ "game": { "title": "x" } }), "", &[], true);
+        let service = message(json!({ "new_chat_members": [{ "id": 9 }] }));
+        assert!(to_inbound(&service, &account()).is_none());
+    }
+
+    #[test]
+    fn topics_and_commands() {
+        let topic =
+            message(json!({ "text": "a", "message_thread_id": 4, "is_topic_message": true }));
+        assert_eq!(to_inbound(&topic, &account()).unwrap().chat.thread.as_deref(), Some("4"));
+        let reply = message(json!({ "text": "a", "message_thread_id": 4 }));
+        assert_eq!(to_inbound(&reply, &account()).unwrap().chat.thread, None);
+        assert!(to_inbound(&Value::Null, &account()).is_none());
+        for (text, expect) in [
+            ("/new@the_bot", "/new"),
+            ("/compact@the_bot keep names", "/compact keep names"),
+            ("/new@other", "/new@other"),
+            ("mail a@the_bot", "mail a@the_bot"),
+            ("/", "/"),
+        ] {
+            assert_eq!(without_own_name(text, "the_bot"), expect);
+        }
+    }
+}

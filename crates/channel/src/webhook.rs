@@ -1,0 +1,67 @@
+//! An outbound webhook: each part is posted as JSON to one address. It receives nothing.
+
+use super::service_client::{ServiceClient, ServiceRequest};
+use super::setup::ChannelSetup;
+use super::{Channel, ChannelError, ChannelResult, Destination, Identity, Part, RemoteFile};
+use anyhow::Result;
+use nanobot_base::error::{Exit, fail};
+use nanobot_net::web_url::origin;
+use nanobot_os::secret::{Secret, register};
+use serde_json::json;
+use std::io::Write;
+
+struct Webhook {
+    client: ServiceClient,
+    /// The host, for messages: a program that knows the address can post there.
+    name: String,
+}
+
+/// Creates the channel.
+///
+/// # Errors
+/// Status 78 if the address is missing or unusable.
+pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
+    let url = setup.config.required_secret("url")?.expose().trim();
+    // Errors of connections name the address.
+    let path = url.strip_prefix(&*origin(url)).unwrap_or(url);
+    register(&Secret::new(path));
+    register(&Secret::new(path.split('?').next().unwrap_or_default()));
+    let mut client = ServiceClient::at(setup, url, "url", "secret")?.with_secret_address();
+    if let Some(secret) = setup.config.secret("secret")? {
+        client = client.with_bearer(secret);
+    }
+    let name = origin(url);
+    Ok(Box::new(Webhook { client, name }))
+}
+
+impl Channel for Webhook {
+    fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
+        if part.file.is_some() {
+            return Err(ChannelError::Undeliverable("a webhook takes no files".into()));
+        }
+        let body = json!({ "v": 1, "id": key, "to": destination.chat.id, "text": part.markup });
+        let body = body.to_string();
+        // A receiver that gets a part again knows it by this key.
+        let headers = [("idempotency-key".to_owned(), key.to_owned())];
+        let request = ServiceRequest {
+            headers: &headers,
+            is_idempotent: true,
+            ..ServiceRequest::post("", "application/json", body.as_bytes())
+        };
+        let response = self.client.request(&request)?;
+        match response.status {
+            200..300 => Ok(key.to_owned()),
+            403 => Err(ChannelError::TokenRejected(response.describe())),
+            _ => Err(ChannelError::Undeliverable(response.describe())),
+        }
+    }
+
+    fn fetch(&self, _file: &RemoteFile, _into: &mut dyn Write, _limit_bytes: u64) -> Result<bool> {
+        Err(fail(Exit::Config, "a webhook receives no files"))
+    }
+
+    /// The host. Nothing is sent there.
+    fn identity(&self) -> Result<Identity> {
+        Ok(Identity { id: self.name.clone(), name: self.name.clone() })
+    }
+}

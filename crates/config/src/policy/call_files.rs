@@ -1,0 +1,80 @@
+//! The files that a call of a file tool is about.
+
+use super::file_scope::FileAccess;
+use super::tool_names::{APPLY_PATCH, READ_TOOLS, WRITE_TOOLS};
+use nanobot_base::patch::{self, FilePatch};
+use serde_json::Value;
+
+/// A file that a call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallFile<'a> {
+    /// The path as the model wrote it.
+    pub path: &'a str,
+    /// The tool that does the same to this file alone. What the user decided about it applies too.
+    pub tool: &'a str,
+}
+
+/// The access to files that `tool` needs; `None` if it is not a file tool.
+pub fn file_access(tool: &str) -> Option<FileAccess> {
+    match tool {
+        tool if WRITE_TOOLS.contains(&tool) => Some(FileAccess::Write),
+        tool if READ_TOOLS.contains(&tool) => Some(FileAccess::Read),
+        _ => None,
+    }
+}
+
+/// The files that a call is about. Empty if `tool` is not a file tool, or if the call holds a patch that cannot be
+/// parsed, which changes nothing.
+pub fn files_of_call<'a>(tool: &'a str, arguments: &'a Value) -> Vec<CallFile<'a>> {
+    let text = |key: &str| arguments[key].as_str();
+    if tool == APPLY_PATCH {
+        let sections = patch::parse(text("patch").unwrap_or_default()).unwrap_or_default();
+        return sections.iter().flat_map(files_of_section).collect();
+    }
+    match file_access(tool) {
+        Some(_) => vec![CallFile { path: text("path").unwrap_or("."), tool }],
+        None => Vec::new(),
+    }
+}
+
+fn files_of_section<'a>(section: &FilePatch<'a>) -> Vec<CallFile<'a>> {
+    let file = |path, tool| CallFile { path, tool };
+    match *section {
+        FilePatch::Add { path, .. } => vec![file(path, "write_file")],
+        FilePatch::Delete { path } => vec![file(path, "delete_file")],
+        FilePatch::Update { path, new_path: None, .. } => vec![file(path, "edit_file")],
+        FilePatch::Update { path, new_path: Some(new_path), .. } => {
+            vec![file(path, "edit_file"), file(path, "delete_file"), file(new_path, "write_file")]
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::files_of_call;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn calls_name_their_files() {
+        let check = |tool: &str, arguments: Value, expect: &str| {
+            let files = files_of_call(tool, &arguments);
+            let files: Vec<String> =
+                files.iter().map(|file| format!("{} {}", file.tool, file.path)).collect();
+            assert_eq!(files.join(", "), expect, "{tool} {arguments}");
+        };
+        check("read_file", json!({ "path": "a" }), "read_file a");
+        check("list_dir", json!({}), "list_dir .");
+        check("exec", json!({ "command": "ls", "path": "a" }), "");
+        let patch =
+            |body: &str| json!({ "patch": format!("*** Begin Patch\n{body}*** End Patch") });
+        check(
+            "apply_patch",
+            patch(
+                "*** Add File: a\n*** Delete File: b\n*** Update File: c\n-x\n*** Update File: d\n*** Move to: e\n",
+            ),
+            "write_file a, delete_file b, edit_file c, edit_file d, delete_file d, write_file e",
+        );
+        check("apply_patch", patch(""), "");
+        check("apply_patch", json!({ "path": "a" }), "");
+    }
+}

@@ -1,0 +1,347 @@
+//! The decision about one call, by rules, permissions and patterns for commands.
+
+use super::call_files::{CallFile, files_of_call};
+use super::file_scope::{FileAccess, FileScope};
+use super::permission::Permission;
+use super::refusal::Refusal;
+use super::rule::{PolicyRule, RuleEffect};
+use super::tool_names::{APPLY_PATCH, EXEC, PROCESS, READ_TOOLS, WRITE_TOOLS, tools_within};
+use super::{Policy, PolicyDecision};
+use nanobot_base::shell_quote::quote;
+use serde_json::Value;
+
+/// An item that a call is about, as rules and permissions apply to it.
+struct RuleSubject<'a> {
+    /// The tools whose rules and permissions apply.
+    tools: Vec<&'a str>,
+    /// The argument that rules match against, in every form in which a rule may write it.
+    forms: Vec<String>,
+}
+
+impl RuleSubject<'_> {
+    fn is_covered(&self, rule: &PolicyRule) -> bool {
+        self.tools.iter().any(|tool| rule.covers(tool, &self.forms))
+    }
+}
+
+impl Policy {
+    /// Decides about a call of `tool`. Paths are checked again when they are opened, see [`FileScope::decide`].
+    pub fn decide(&self, tool: &str, arguments: &Value) -> PolicyDecision {
+        let plans = tool == "cron" && arguments["action"] != "list";
+        if self.reads_only && (plans || WRITE_TOOLS.contains(&tool)) {
+            return PolicyDecision::Deny(self.read_only_refusal(tool));
+        }
+        let subjects = self.rule_subjects(tool, arguments);
+        let with = |effect: RuleEffect| self.rules.iter().filter(move |rule| rule.effect == effect);
+        // Denied paths are checked by `reach`, which also checks the targets of links.
+        let of_paths = READ_TOOLS.contains(&tool) || WRITE_TOOLS.contains(&tool);
+        let here = |rule: &&PolicyRule| !(of_paths && rule.argument.is_some());
+        let covers_any = |rule: &&PolicyRule| subjects.iter().any(|it| it.is_covered(rule));
+        if let Some(rule) = with(RuleEffect::Deny).filter(here).find(covers_any) {
+            return PolicyDecision::Deny(Refusal::new(format!(
+                "`{tool}` is denied by the rule `{rule}` ({})",
+                rule.origin
+            )));
+        }
+        let mut commands = subjects.iter().filter(|it| it.tools.contains(&EXEC));
+        if let Some(command) = commands.next()
+            && let Some(refusal) = self.command_patterns.check(&command.forms)
+        {
+            return PolicyDecision::Deny(refusal);
+        }
+        let mut verdict = PolicyDecision::Allow("permission: always".into());
+        for subject in &subjects {
+            for name in &subject.tools {
+                match self.permission(name) {
+                    Permission::Always => {}
+                    Permission::Never => {
+                        return PolicyDecision::Deny(Refusal::new(format!(
+                            "`{name}` is never allowed in this run"
+                        )));
+                    }
+                    Permission::Ask => {
+                        let covers = |rule: &&PolicyRule| {
+                            [*name, tool].iter().any(|it| rule.covers(it, &subject.forms))
+                        };
+                        match with(RuleEffect::Allow).find(covers) {
+                            Some(_) if matches!(verdict, PolicyDecision::Ask(_)) => {}
+                            Some(rule) => verdict = PolicyDecision::Allow(rule.reason()),
+                            None => verdict = self.ask(tool),
+                        }
+                    }
+                }
+            }
+        }
+        match verdict {
+            PolicyDecision::Allow(why) => {
+                self.decide_by_path_rule(tool, arguments).unwrap_or(PolicyDecision::Allow(why))
+            }
+            verdict => verdict,
+        }
+    }
+
+    /// The decision about changes that only a rule about their path allows. It must be a rule about this tool: one about
+    /// `write_file` does not let `delete_file` remove what is there.
+    fn decide_by_path_rule(&self, tool: &str, arguments: &Value) -> Option<PolicyDecision> {
+        if self.file_scope.allowed.is_empty() || !WRITE_TOOLS.contains(&tool) {
+            return None;
+        }
+        let without_rules = FileScope { allowed: Vec::new(), ..self.file_scope.clone() };
+        let mut decision = None;
+        for file in files_of_call(tool, arguments) {
+            let allowed = self.file_scope.decide(file.path, FileAccess::Write);
+            let refused = without_rules.decide(file.path, FileAccess::Write);
+            let (Ok(place), Err(refusal)) = (allowed, refused) else {
+                continue;
+            };
+            let is_about = |rule: &&PolicyRule| {
+                let is_tool = rule.tool.matches(tool) || rule.tool.matches(file.tool);
+                let pattern = rule.argument.as_ref();
+                let root = &self.file_scope.roots[place.root].path;
+                let covers = |pattern| self.file_scope.matches_beneath(pattern, &place.path, root);
+                rule.effect == RuleEffect::Allow && is_tool && pattern.is_some_and(covers)
+            };
+            match self.rules.iter().find(is_about) {
+                Some(rule) => decision = Some(PolicyDecision::Allow(rule.reason())),
+                None => return Some(PolicyDecision::Ask(refusal)),
+            }
+        }
+        decision
+    }
+
+    /// The decision about a call of `tool` that needs approval, and that no rule allows.
+    fn ask(&self, tool: &str) -> PolicyDecision {
+        if self.auto_approve {
+            return PolicyDecision::Allow(format!(
+                "profile `{}`: approved automatically",
+                self.profile
+            ));
+        }
+        let flag = format!("--allow {}", quote(tool));
+        PolicyDecision::Ask(Refusal {
+            message: format!(
+                "`{tool}` requires approval, but this run cannot prompt; `{flag}` would allow it, and `{tool}` in \
+                 `tools.allow` of the config does so in every run"
+            ),
+            suggested_flag: Some(flag),
+        })
+    }
+
+    /// The items that a call is about: several only if it changes several files.
+    fn rule_subjects<'a>(&self, tool: &'a str, arguments: &'a Value) -> Vec<RuleSubject<'a>> {
+        let text = |key: &str| arguments[key].as_str();
+        let files = files_of_call(tool, arguments);
+        if !files.is_empty() {
+            return files.iter().map(|it| self.file_subject(tool, it)).collect();
+        }
+        let forms = match (tool, text("command"), text("url"), text("query")) {
+            (APPLY_PATCH, ..) => Vec::new(),
+            ("cron", ..) => vec![text("action").unwrap_or_default().to_owned()],
+            (PROCESS, ..) => vec![text("input").unwrap_or_default().to_owned()],
+            (_, Some(command), ..) => vec![command.to_owned()],
+            (_, _, Some(url), _) => {
+                let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+                let host = rest.split(['/', '?', '#', ':']).next().unwrap_or_default();
+                vec![url.to_owned(), host.to_ascii_lowercase()]
+            }
+            (.., Some(query)) => vec![query.to_owned()],
+            _ => vec![arguments.to_string()],
+        };
+        let tools = match tool {
+            // Reading and ending need no more than the command that was permitted.
+            PROCESS if text("input").is_some() => tools_within(tool),
+            tool => vec![tool],
+        };
+        vec![RuleSubject { tools, forms }]
+    }
+
+    /// The subject of rules about a file of a call of `tool`.
+    fn file_subject<'a>(&self, tool: &'a str, file: &CallFile<'a>) -> RuleSubject<'a> {
+        let path = self.file_scope.absolute(file.path);
+        let beneath = path.strip_prefix(&self.file_scope.directory).ok();
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let beneath = beneath.map(|beneath| beneath.to_string_lossy().into_owned());
+        let whole = path.to_string_lossy().into_owned();
+        let mut tools = vec![tool, file.tool];
+        tools.dedup();
+        RuleSubject { tools, forms: [Some(whole), beneath, name].into_iter().flatten().collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::PolicyDecision;
+    use crate::policy::file_scope::FileAccess;
+    use crate::policy::test_policies::{policy, verdict};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn decisions() {
+        let check = |words: &[&str], tool: &str, arguments: Value, expect: &str| {
+            assert_eq!(
+                verdict(&policy(words), tool, &arguments),
+                expect,
+                "{words:?} {tool} {arguments}"
+            );
+        };
+        let run = |command: &str| json!({ "command": command });
+        let at = |path: &str| json!({ "path": path });
+        check(&[], "exec", run("ls"), "allow");
+        check(&["exec=ask"], "exec", run("ls"), "ask");
+        check(&["exec=ask", "allow exec"], "exec", run("ls"), "allow");
+        check(&["exec=ask", "consents"], "exec", run("ls"), "allow");
+        check(&["exec=never", "allow exec", "consents"], "exec", run("ls"), "absent");
+        check(&["exec=always", "exec=ask"], "exec", run("ls"), "ask");
+        check(&["deny exec"], "exec", run("ls"), "absent");
+        check(&["deny exec(rm *)"], "exec", run("rm -r x"), "deny");
+        check(&["deny exec(rm *)", "allow exec"], "exec", run("rm -r x"), "deny");
+        check(&["deny exec(rm *)"], "exec", run("ls"), "allow");
+        check(&["mcp_*=ask", "allow mcp_git_*"], "mcp_git_log", json!({}), "allow");
+        check(&["mcp_*=ask", "allow mcp_git_*"], "mcp_web_get", json!({}), "ask");
+        check(
+            &["deny web_fetch(*.example.org)"],
+            "web_fetch",
+            json!({"url": "https://a.example.org/x"}),
+            "deny",
+        );
+        check(
+            &["deny web_fetch(*.example.org)"],
+            "web_fetch",
+            json!({"url": "https://example.com/x"}),
+            "allow",
+        );
+        check(&["deny read_file(.env)"], "read_file", at("a/.env"), "deny");
+        check(&["deny read_file(sub/*)"], "read_file", at("sub/deep/x"), "deny");
+        check(&["deny read_file(sub/*)"], "read_file", at("other"), "allow");
+        for glob in ["**/.env", "./**/.env", "{.env,x}", "[.]env", "**/{.env,x}"] {
+            let rule = format!("deny read_file({glob})");
+            check(&[&rule], "read_file", at(".env"), "deny");
+            check(&[&rule], "read_file", at("a.env"), "allow");
+        }
+        let write = |path: &str| json!({ "path": path, "content": "x" });
+        let asked = ["write_file=ask", "allow write_file(**/{a,b})"];
+        check(&asked, "write_file", write("b"), "allow");
+        check(&asked, "write_file", write("n/a"), "allow");
+        check(&asked, "write_file", write("c"), "ask");
+        check(&["only read_file"], "exec", run("ls"), "absent");
+        let write = |input: &str| json!({ "id": "sh-1", "input": input });
+        let read = || json!({ "id": "sh-1" });
+        check(&[], "process", write("ls"), "allow");
+        check(&["exec=ask"], "process", write("ls"), "ask");
+        check(&["exec=ask"], "process", read(), "allow");
+        check(&["exec=ask", "allow exec"], "process", write("ls"), "allow");
+        check(&["exec=ask", "allow process"], "process", write("ls"), "allow");
+        check(&["process=ask"], "process", read(), "ask");
+        check(&["exec=never"], "process", read(), "absent");
+        check(&["deny exec"], "process", read(), "absent");
+        check(&["deny process"], "exec", run("ls"), "allow");
+        check(&["deny exec(rm *)"], "process", write("rm -r x"), "deny");
+        check(&["deny exec(rm *)"], "process", read(), "allow");
+        check(&["only exec"], "process", read(), "allow");
+        check(&["only process"], "process", read(), "absent");
+        check(&["only mcp_*"], "mcp_a", json!({}), "allow");
+        check(&["reads"], "write_file", at("x"), "absent");
+        check(&["reads"], "read_file", at("x"), "allow");
+        let cron = |action: &str| json!({ "action": action, "message": "add", "command": "list" });
+        check(&[], "cron", cron("add"), "allow");
+        check(&["reads"], "cron", cron("add"), "deny");
+        check(&["reads"], "cron", cron("remove"), "deny");
+        check(&["reads"], "cron", cron("list"), "allow");
+        check(&["deny cron(add)"], "cron", cron("add"), "deny");
+        check(&["deny cron(add)"], "cron", cron("list"), "allow");
+        check(&["cron=ask", "allow cron(list)"], "cron", cron("list"), "allow");
+        check(&["cron=ask", "allow cron(list)"], "cron", cron("remove"), "ask");
+    }
+
+    #[test]
+    fn a_patch_needs_the_permission_for_each_of_its_files() {
+        let sections = "*** Add File: n/a\n*** Update File: n/b\n-x\n*** Delete File: c\n";
+        let patch =
+            |body: &str| json!({ "patch": format!("*** Begin Patch\n{body}*** End Patch") });
+        let check = |words: &[&str], body: &str, expect: &str| {
+            let found = verdict(&policy(words), "apply_patch", &patch(body));
+            assert_eq!(found, expect, "{words:?} {body}");
+        };
+        check(&[], sections, "allow");
+        check(&["reads"], sections, "absent");
+        check(&["deny apply_patch"], sections, "absent");
+        check(&["deny edit_file"], sections, "absent");
+        check(&["only *_file"], sections, "absent");
+        check(&["deny delete_file"], sections, "deny");
+        check(&["delete_file=never"], sections, "deny");
+        check(&["delete_file=never"], "*** Add File: a\n", "allow");
+        check(&["apply_patch=ask"], sections, "ask");
+        check(&["apply_patch=ask"], "not a patch", "ask");
+        check(&["apply_patch=ask", "allow apply_patch"], sections, "allow");
+        check(&["apply_patch=ask", "allow apply_patch(n/*)"], sections, "ask");
+        check(&["apply_patch=ask", "allow edit_file"], "*** Update File: a\n-x\n", "ask");
+        check(&["write_file=ask"], sections, "ask");
+        check(&["write_file=ask"], "*** Delete File: a\n", "allow");
+        check(&["write_file=ask"], "*** Update File: a\n*** Move to: b\n", "ask");
+        let rule = &["write_file=ask", "allow write_file(n/*)"][..];
+        check(rule, "*** Add File: n/a\n", "allow");
+        check(rule, sections, "ask");
+        check(&["write_file=ask", "allow apply_patch"], sections, "allow");
+        check(&["delete_file=ask", "allow write_file"], sections, "ask");
+        check(&["delete_file=ask", "consents"], sections, "allow");
+        // A rule of one operand does not lift what the other one asks for.
+        let intersection = |ours: &[&str], theirs: &[&str], expect: &str| {
+            let both = policy(ours).intersection(&policy(theirs));
+            let found = verdict(&both, "apply_patch", &patch(sections));
+            assert_eq!(found, expect, "{ours:?} {theirs:?}");
+        };
+        intersection(&["apply_patch=ask", "allow apply_patch"], &[], "allow");
+        intersection(&["apply_patch=ask", "allow apply_patch"], &["edit_file=ask"], "ask");
+        intersection(&["edit_file=ask", "allow edit_file"], &["apply_patch=ask"], "ask");
+    }
+
+    #[test]
+    fn path_rules_apply_to_all_file_tools() {
+        let policy = policy(&[
+            "deny grep(*.key)",
+            "allow edit_file(notes/*)",
+            "deny write_file(notes/old.md)",
+        ]);
+        let may = |path: &str, access| policy.file_scope.decide(path, access).is_ok();
+        assert!(may("a.txt", FileAccess::Read) && !may("a.key", FileAccess::Read));
+        assert!(!policy.file_scope.is_visible("/d/x/a.key".as_ref()));
+        assert!(may("notes/new.md", FileAccess::Write) && !may("notes/old.md", FileAccess::Write));
+        assert!(!may("a.txt", FileAccess::Write));
+    }
+
+    #[test]
+    fn a_rule_about_a_path_allows_the_tool_that_it_names() {
+        let decide = |terms: &[&str], tool: &str, arguments: Value| match policy(terms)
+            .decide(tool, &arguments)
+        {
+            PolicyDecision::Allow(why) => why,
+            PolicyDecision::Ask(refusal) => format!("ask: {}", refusal.message),
+            PolicyDecision::Deny(refusal) => format!("deny: {}", refusal.message),
+        };
+        let rule = &["allow write_file(sub/*)"][..];
+        let at = |path: &str| json!({ "path": path });
+        assert!(decide(rule, "write_file", at("sub/x")).starts_with("rule `write_file(sub/*)`"));
+        for tool in ["edit_file", "delete_file"] {
+            let found = decide(rule, tool, at("sub/x"));
+            assert!(found.starts_with("ask: `/d/sub/x` is read-only"), "{found}");
+        }
+        let patch = |line: &str| {
+            let text = format!("*** Begin Patch\n{line}\n*** End Patch");
+            json!({ "patch": text })
+        };
+        let adds = decide(rule, "apply_patch", patch("*** Add File: sub/x\n+a"));
+        assert!(adds.starts_with("rule"), "{adds}");
+        let removes = decide(rule, "apply_patch", patch("*** Delete File: sub/x"));
+        assert!(removes.starts_with("ask"), "{removes}");
+        // A rule for a name is not about the directories around the root, which is `/d`.
+        let both = &["allow delete_file(d*)", "allow write_file(sub/*)"][..];
+        assert!(decide(both, "write_file", at("sub/x")).starts_with("rule"));
+        assert!(decide(both, "delete_file", at("sub/x")).starts_with("ask"));
+        let around = policy(&["allow write_file(d*)"]);
+        assert!(around.file_scope.decide("x", FileAccess::Write).is_err());
+        // A writable root needs no rule. Other places are refused when they are opened.
+        let granted = &["allow write_file(sub/*)", "write /d"][..];
+        assert_eq!(decide(granted, "delete_file", at("sub/x")), "permission: always");
+        assert_eq!(decide(rule, "delete_file", at("a")), "permission: always");
+    }
+}

@@ -1,0 +1,540 @@
+//! File access: the roots of a run and the rules about paths. Decisions here are by name only. The file tools open what
+//! was allowed through descriptors (see `tool::files`) and ask again for the target of each link.
+
+use super::refusal::Refusal;
+use super::rule::Pattern;
+use super::{secrets, startup_files};
+use nanobot_base::shell_quote::quote;
+use nanobot_os::repository::Repository;
+use nanobot_os::sync::Deferred;
+use nanobot_os::wire_paths;
+use serde::{Deserialize, Serialize};
+use std::path::{Component, Path, PathBuf};
+
+/// The kind of access to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FileAccess {
+    Read,
+    Write,
+}
+
+/// A directory whose contents may be accessed. The path is absolute and free of links.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ScopeRoot {
+    #[serde(with = "wire_paths::path")]
+    pub path: PathBuf,
+    pub may_write: bool,
+}
+
+/// The file permissions of a run. What reads the disk, and only matters to tools, is found out when it is first used; see
+/// [`FileScope::settle`].
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct FileScope {
+    /// The working directory, from which relative paths start.
+    #[serde(with = "wire_paths::path")]
+    pub directory: PathBuf,
+    /// The agent's own directory.
+    #[serde(with = "wire_paths::path")]
+    pub workspace: PathBuf,
+    /// The home directory that `~` expands to.
+    #[serde(with = "wire_paths::path")]
+    pub home: PathBuf,
+    pub roots: Vec<ScopeRoot>,
+    /// The repository that contains the working directory. What is outside of that is among the roots, to be read. A stored
+    /// policy may lack it: then git changes nothing outside of the roots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<Repository>,
+    /// Paths beneath the roots that no tool reads or changes: sessions, config.
+    #[serde(with = "wire_paths::deferred")]
+    pub hidden: Deferred<Vec<PathBuf>>,
+    /// Paths beneath the roots that no tool changes.
+    #[serde(with = "wire_paths::deferred")]
+    pub read_only: Deferred<Vec<PathBuf>>,
+    /// Paths beneath the roots that instruct later runs. No tool changes them once the session holds untrusted content.
+    #[serde(rename = "notes", with = "wire_paths::list")]
+    pub instruction_files: Vec<PathBuf>,
+    /// Instruction files of the directory that are trusted as they are.
+    #[serde(with = "wire_paths::list")]
+    pub trusted: Vec<PathBuf>,
+    /// Paths denied by rules, anywhere.
+    pub denied: Vec<PathRule>,
+    /// Removes the protection of secrets and start-up files: the user lifted all limits.
+    #[serde(rename = "isFree")]
+    pub is_unrestricted: bool,
+    /// Allow rules for changes within read-only roots.
+    pub allowed: Vec<Pattern>,
+    /// The operands, if this is an intersection. Each of them also decides about every path, relative to its own
+    /// directory, because the grants and denials of both cannot be merged into one set of paths.
+    #[serde(rename = "of")]
+    pub operands: Vec<Self>,
+}
+
+/// A rule about paths.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathRule {
+    pub access: FileAccess,
+    pub pattern: Pattern,
+    /// The rule as written, for messages.
+    pub rule: String,
+}
+
+/// An allowed path: the root that contains it, and the path relative to that root.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedPath {
+    /// Index into [`FileScope::roots`].
+    pub root: usize,
+    pub relative: PathBuf,
+    /// The absolute path.
+    pub path: PathBuf,
+}
+
+impl FileScope {
+    /// Finds out the protected paths. It is called before the first tool call of a run, so that no call can change what
+    /// protects against the next one.
+    pub fn settle(&self) {
+        self.hidden.settle();
+        self.read_only.settle();
+    }
+
+    /// Decides about `given`, a path as the model wrote it.
+    ///
+    /// # Errors
+    /// A refusal for the model, with the flag that would grant the access.
+    pub fn decide(&self, given: &str, access: FileAccess) -> Result<ResolvedPath, Refusal> {
+        self.decide_absolute(self.absolute(given), access)
+    }
+
+    /// Decides about `path`, which is absolute and has no `.` and `..`.
+    ///
+    /// # Errors
+    /// As [`Self::decide`].
+    pub fn decide_absolute(
+        &self,
+        path: PathBuf,
+        access: FileAccess,
+    ) -> Result<ResolvedPath, Refusal> {
+        let shown = path.display();
+        if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
+            return Err(Refusal::new(format!(
+                "`{shown}` is internal to nanobot and not accessible to tools"
+            )));
+        }
+        if let Some(denied) = self
+            .denied
+            .iter()
+            .find(|denied| denied.access == access && self.matches(&denied.pattern, &path))
+        {
+            return Err(Refusal::new(format!("`{shown}` is denied by the rule `{}`", denied.rule)));
+        }
+        let Some((index, root)) = self.root_for(&path) else {
+            return Err(Refusal {
+                message: format!(
+                    "`{shown}` is outside the paths of this run ({})",
+                    self.root_list()
+                ),
+                suggested_flag: Some(grant_flag(access, &path)),
+            });
+        };
+        self.check_closed_in_homes(&path, &root.path, access)?;
+        if access == FileAccess::Write && self.read_only.iter().any(|place| path.starts_with(place))
+        {
+            return Err(Refusal::new(format!("`{shown}` is read-only")));
+        }
+        let allowed = |pattern: &Pattern| self.matches_beneath(pattern, &path, &root.path);
+        if access == FileAccess::Write && !root.may_write && !self.allowed.iter().any(allowed) {
+            return Err(Refusal {
+                message: format!(
+                    "`{shown}` is read-only, like all of `{}` in this run",
+                    root.path.display()
+                ),
+                suggested_flag: Some(if root.path == self.directory {
+                    "--write".into()
+                } else {
+                    grant_flag(access, &root.path)
+                }),
+            });
+        }
+        let relative = path.strip_prefix(&root.path).unwrap_or(Path::new("")).to_owned();
+        if access == FileAccess::Write
+            && !self.is_unrestricted
+            && self.is_startup_file(&path, &root.path)
+        {
+            return Err(Refusal {
+                message: format!(
+                    "`{shown}` is a protected start-up file: it is run later, or decides what is run"
+                ),
+                suggested_flag: Some(grant_flag(access, &path)),
+            });
+        }
+        for one in &self.operands {
+            one.decide_absolute(path.clone(), access)?;
+        }
+        Ok(ResolvedPath { root: index, relative, path })
+    }
+
+    /// Refuses secrets, and hidden entries of homes, unless the `root` that contains `path` names them.
+    fn check_closed_in_homes(
+        &self,
+        path: &Path,
+        root: &Path,
+        access: FileAccess,
+    ) -> Result<(), Refusal> {
+        let is_closed = |place: &PathBuf| !self.is_unrestricted && !root.starts_with(place);
+        let secret = secrets::secret_containing(path, &self.home).filter(is_closed);
+        let hidden = secrets::hidden_home_entry(path, &self.home).filter(is_closed);
+        let (message, grant) = match (secret, hidden) {
+            (Some(secret), _) => (
+                format!("`{}` holds secrets and is not accessible to tools", secret.display()),
+                secret,
+            ),
+            (None, Some(entry)) => (
+                format!(
+                    "`{}` is hidden in a home directory, and accessible to tools only if it is named",
+                    entry.display()
+                ),
+                path.to_owned(),
+            ),
+            (None, None) => return Ok(()),
+        };
+        Err(Refusal { message, suggested_flag: Some(grant_flag(access, &grant)) })
+    }
+
+    /// True if a directory listing may show `path`.
+    pub fn is_visible(&self, path: &Path) -> bool {
+        let is_granted = |secret: PathBuf| {
+            let root = self.root_for(path);
+            root.is_some_and(|(_, root)| root.path.starts_with(secret))
+        };
+        !self.hidden.iter().any(|hidden| path.starts_with(hidden))
+            && !self.denied.iter().any(|denied| {
+                denied.access == FileAccess::Read && self.matches(&denied.pattern, path)
+            })
+            && (self.is_unrestricted
+                || secrets::secret_containing(path, &self.home).is_none_or(is_granted)
+                    && secrets::hidden_home_entry(path, &self.home).is_none_or(is_granted))
+            && self.operands.iter().all(|one| one.is_visible(path))
+    }
+
+    /// The deepest root that contains `path`.
+    fn root_for(&self, path: &Path) -> Option<(usize, &ScopeRoot)> {
+        let roots = self.roots.iter().enumerate();
+        roots
+            .filter(|(_, root)| path.starts_with(&root.path))
+            .max_by_key(|(_, root)| root.path.components().count())
+    }
+
+    /// True if the absolute `path`, or a directory above it, matches a rule's pattern. An absolute pattern matches the
+    /// whole path, one without a slash the file name, any other the path relative to the working directory.
+    pub fn matches(&self, pattern: &Pattern, path: &Path) -> bool {
+        // A pattern that matches a directory covers its contents.
+        let mut places = path.ancestors().take_while(|place| !place.as_os_str().is_empty());
+        places.any(|place| self.matches_exactly(pattern, place))
+    }
+
+    /// As [`Self::matches`], but without the directories around `root`: an allow rule for a name is not about these.
+    pub(super) fn matches_beneath(&self, pattern: &Pattern, path: &Path, root: &Path) -> bool {
+        let mut places = path.ancestors().take_while(|place| *place != root);
+        places.any(|place| self.matches_exactly(pattern, place))
+    }
+
+    fn matches_exactly(&self, pattern: &Pattern, path: &Path) -> bool {
+        let written = pattern.text();
+        let text = written.strip_suffix('/').filter(|text| !text.is_empty()).unwrap_or(written);
+        // The path, in the form in which the pattern is written.
+        let (start, place) = if text.starts_with('/') {
+            ("", Some(path))
+        } else if text.starts_with("~/") {
+            ("~/", path.strip_prefix(&self.home).ok())
+        } else if !text.contains('/') {
+            ("", Some(Path::new(path.file_name().unwrap_or_default())))
+        } else {
+            let start = if text.starts_with("./") { "./" } else { "" };
+            (start, path.strip_prefix(&self.directory).ok())
+        };
+        let end = &written[text.len()..];
+        place.is_some_and(|place| {
+            pattern.matches_path(&format!("{start}{}{end}", place.to_string_lossy()))
+        })
+    }
+
+    /// Rewrites a rule's `pattern` to mean the same from any working directory. `None` if that is impossible: a
+    /// character of the directory's name would become part of the glob.
+    pub(super) fn anchored(&self, pattern: &Pattern) -> Option<Pattern> {
+        let text = pattern.text();
+        if text.starts_with(['/', '~']) || !text.contains('/') {
+            return Some(pattern.clone());
+        }
+        let base = self.directory.to_str()?;
+        let is_plain = !base.contains(['*', '?', '[', ']', '{', '}', '\\']);
+        is_plain.then(|| Pattern::new(format!("{}/{text}", base.trim_end_matches('/'))))
+    }
+
+    /// Makes `given` absolute: expands `~` and resolves `.` and `..` by name, without following links.
+    pub fn absolute(&self, given: &str) -> PathBuf {
+        let expanded = match given.strip_prefix('~') {
+            Some("") => self.home.clone(),
+            Some(rest) if rest.starts_with('/') => self.home.join(rest.trim_start_matches('/')),
+            _ => self.directory.join(given),
+        };
+        let mut path = PathBuf::new();
+        for component in expanded.components() {
+            match component {
+                Component::CurDir => {}
+                Component::ParentDir => drop(path.pop()),
+                other => path.push(other),
+            }
+        }
+        path
+    }
+
+    /// True if `path` is a protected start-up file within `root`, or belongs to git. A granted git directory is for git
+    /// itself, which commands run.
+    fn is_startup_file(&self, path: &Path, root: &Path) -> bool {
+        let mut git_dirs = self.repository.iter().flat_map(|repository| &repository.git_dirs);
+        let is_named = |git_dir: &PathBuf| root != git_dir && root.starts_with(git_dir);
+        if git_dirs.any(|git_dir| path.starts_with(git_dir) && !is_named(git_dir)) {
+            return true;
+        }
+        let is_in_git_dir = root.ends_with(".git") && path != root;
+        let start = root.parent().filter(|_| is_in_git_dir).unwrap_or(root);
+        let relative = path.strip_prefix(start).unwrap_or(Path::new(""));
+        startup_files::is_protected(relative) || self.is_home_startup_file(path, root)
+    }
+
+    /// True if `path` is a protected start-up file in a home directory. A root within the protected path lifts the
+    /// protection.
+    fn is_home_startup_file(&self, path: &Path, root: &Path) -> bool {
+        let Some(home) = secrets::home_containing(path, &self.home) else {
+            return false;
+        };
+        let is_beneath = |path: &Path, place: &Path| startup_files::begins_with(path, place);
+        let names = startup_files::protected_in_home().into_iter();
+        let mut places = names.map(|name| home.join(name));
+        places.any(|place| is_beneath(path, &place) && !is_beneath(root, &place))
+    }
+
+    /// True if `path` is an instruction file for later runs.
+    pub fn is_instruction_file(&self, path: &Path) -> bool {
+        self.instruction_files.iter().any(|note| path.starts_with(note))
+            || startup_files::is_project_file(self.beneath_root(path))
+    }
+
+    /// True if `path` is in a directory other than the workspace and is read by tools or agents that work there.
+    pub fn is_project_file(&self, path: &Path) -> bool {
+        !path.starts_with(&self.workspace)
+            && startup_files::is_project_file(self.beneath_root(path))
+    }
+
+    /// True if the file at `path` holds the user's own instructions, or ones that the user trusts. In an intersection
+    /// all operands must agree: a note of only one operand cannot be changed, but is not trusted either.
+    pub fn is_user_instruction(&self, path: &Path) -> bool {
+        let mut notes = self.instruction_files.iter();
+        let is_note = path.starts_with(&self.workspace)
+            && notes.any(|note| path.starts_with(note) && note.starts_with(&self.workspace));
+        (is_note || self.trusted.iter().any(|file| path == file))
+            && self.operands.iter().all(|one| one.is_user_instruction(path))
+    }
+
+    /// `path` relative to the root that contains it, or unchanged if there is none.
+    fn beneath_root<'p>(&self, path: &'p Path) -> &'p Path {
+        let root = self.root_for(path);
+        root.and_then(|(_, root)| path.strip_prefix(&root.path).ok()).unwrap_or(path)
+    }
+
+    /// The roots that commands may change. The workspace is left to the file tools unless it is the working directory.
+    pub fn command_writable_roots(&self) -> impl Iterator<Item = &Path> {
+        self.roots
+            .iter()
+            .map(|root| root.path.as_path())
+            .filter(|path| self.is_command_writable(path))
+    }
+
+    /// The git directories outside of these roots that git may change in commands: those of the repository around the working
+    /// directory, where commands may change that.
+    pub fn command_writable_git_dirs(&self) -> impl Iterator<Item = &Path> {
+        let is_writing = self.is_command_writable(&self.directory);
+        let git_dirs = self.repository.iter().filter(move |_| is_writing);
+        let git_dirs = git_dirs.flat_map(|repository| &repository.git_dirs);
+        git_dirs.map(PathBuf::as_path).filter(|path| !self.is_command_writable(path))
+    }
+
+    /// All places that commands may change, apart from their private directory.
+    pub fn command_writable_places(&self) -> Vec<PathBuf> {
+        let roots = self.command_writable_roots().chain(self.command_writable_git_dirs());
+        roots.map(Path::to_owned).collect()
+    }
+
+    fn is_command_writable(&self, path: &Path) -> bool {
+        let written = self.root_for(path).is_some_and(|(_, root)| {
+            root.may_write && (root.path != self.workspace || self.directory == self.workspace)
+        });
+        written && self.operands.iter().all(|one| one.is_command_writable(path))
+    }
+
+    /// True if the secret location `secret` is open to commands: a root was granted at or beneath it.
+    pub fn grants_secret(&self, secret: &Path) -> bool {
+        let is_in_it = |root: &ScopeRoot| root.path.starts_with(secret);
+        self.roots.iter().any(is_in_it)
+            && self.operands.iter().all(|one| one.is_unrestricted || one.grants_secret(secret))
+    }
+
+    /// This value and all operands that it was built from, recursively.
+    pub fn self_and_operands(&self) -> Vec<&Self> {
+        let inner = self.operands.iter().flat_map(Self::self_and_operands);
+        std::iter::once(self).chain(inner).collect()
+    }
+
+    /// The access to `place`, a root of the other operand that lies beneath one of ours: (readable, writable). A path
+    /// that is closed within our root stays closed when the other's root starts there.
+    fn access_to(&self, place: &Path) -> (bool, bool) {
+        let Some((_, root)) = self.root_for(place) else {
+            return (false, false);
+        };
+        let is_named = |secret: PathBuf| root.path.starts_with(secret);
+        let is_open = secrets::secret_containing(place, &self.home).is_none_or(is_named)
+            && secrets::hidden_home_entry(place, &self.home).is_none_or(is_named);
+        let is_kept = self.is_startup_file(place, &root.path);
+        (self.is_unrestricted || is_open, root.may_write && (self.is_unrestricted || !is_kept))
+    }
+
+    /// The intersection: allows what both allow. Relative paths start from our working directory.
+    pub fn intersection(&self, other: &Self) -> Self {
+        let mut roots = Vec::new();
+        for ours in &self.roots {
+            for theirs in &other.roots {
+                let deeper = if ours.path.starts_with(&theirs.path) {
+                    &ours.path
+                } else if theirs.path.starts_with(&ours.path) {
+                    &theirs.path
+                } else {
+                    continue;
+                };
+                if roots.iter().any(|root: &ScopeRoot| root.path == *deeper) {
+                    continue;
+                }
+                // On either side, the deepest root that contains a path decides about it.
+                let (here, there) = (self.access_to(deeper), other.access_to(deeper));
+                if here.0 && there.0 {
+                    roots.push(ScopeRoot { path: deeper.clone(), may_write: here.1 && there.1 });
+                }
+            }
+        }
+        let joined = |ours: &[PathBuf], theirs: &[PathBuf]| [ours, theirs].concat();
+        // Allow rules permit changes within read-only roots. A side that may write the whole root needs none.
+        let allowed = self.allowed.iter().filter(|rule| other.allowed.contains(rule));
+        Self {
+            directory: self.directory.clone(),
+            workspace: self.workspace.clone(),
+            home: self.home.clone(),
+            roots,
+            repository: self.common_repository(other),
+            hidden: joined(&self.hidden, &other.hidden).into(),
+            read_only: joined(&self.read_only, &other.read_only).into(),
+            instruction_files: joined(&self.instruction_files, &other.instruction_files),
+            trusted: joined(&self.trusted, &other.trusted),
+            // The other's rules may be relative to another directory; they apply through `of`.
+            denied: self.denied.clone(),
+            is_unrestricted: self.is_unrestricted && other.is_unrestricted,
+            allowed: allowed.cloned().collect(),
+            operands: vec![self.clone(), other.clone()],
+        }
+    }
+
+    /// Our repository, with the git directories that the other may use too.
+    fn common_repository(&self, other: &Self) -> Option<Repository> {
+        let (mut ours, theirs) = (self.repository.clone()?, other.repository.as_ref()?);
+        ours.git_dirs.retain(|git_dir| theirs.git_dirs.contains(git_dir));
+        Some(ours)
+    }
+
+    fn root_list(&self) -> String {
+        self.roots.iter().map(|root| root.path.display().to_string()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// The flag that grants access to `path`.
+fn grant_flag(access: FileAccess, path: &Path) -> String {
+    let path = quote(&path.to_string_lossy());
+    match access {
+        FileAccess::Read => format!("--read {path}"),
+        FileAccess::Write => format!("--write={path}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FileAccess, FileScope, ScopeRoot};
+
+    fn file_scope() -> FileScope {
+        let root = |path: &str, may_write| ScopeRoot { path: path.into(), may_write };
+        FileScope {
+            directory: "/srv/app".into(),
+            home: "/home/u".into(),
+            roots: vec![
+                root("/srv/app", false),
+                root("/home/u/.nanobot/workspace", true),
+                root("/srv/app/out", true),
+                root("/home/u/.aws/public", false),
+                root("/home", false),
+            ],
+            hidden: vec!["/home/u/.nanobot/workspace/sessions".into(), "/srv/app/.secret".into()]
+                .into(),
+            read_only: vec!["/home/u/.nanobot/workspace/cron".into()].into(),
+            ..FileScope::default()
+        }
+    }
+
+    #[test]
+    fn paths_as_models_write_them() {
+        let check = |given: &str, access: FileAccess, expect: Result<&str, &str>| {
+            let found = file_scope().decide(given, access);
+            match (&found, expect) {
+                (Ok(spot), Ok(path)) => assert_eq!(spot.path.to_str(), Some(path), "{given}"),
+                (Err(no), Err(word)) => {
+                    let message = format!(
+                        "{}; {}",
+                        no.message,
+                        no.suggested_flag.as_deref().unwrap_or_default()
+                    );
+                    assert!(message.contains(word), "{given}: {no:?}");
+                }
+                _ => panic!("{given}: {found:?}"),
+            }
+        };
+        use FileAccess::{Read, Write};
+        check("a.txt", Read, Ok("/srv/app/a.txt"));
+        check("./b/../a.txt", Read, Ok("/srv/app/a.txt"));
+        check("", Read, Ok("/srv/app"));
+        check("/srv/app/x", Read, Ok("/srv/app/x"));
+        check("a.txt", Write, Err("--write"));
+        check("out/a.txt", Write, Ok("/srv/app/out/a.txt"));
+        check(
+            "~/.nanobot/workspace/memory/MEMORY.md",
+            Write,
+            Ok("/home/u/.nanobot/workspace/memory/MEMORY.md"),
+        );
+        check("../app-evil/x", Read, Err("--read /srv/app-evil/x"));
+        check("../../etc/passwd", Read, Err("outside"));
+        check("/../../etc/passwd", Read, Err("outside"));
+        check("~/.ssh/id", Read, Err("--read /home/u/.ssh"));
+        check("~/.aws/credentials", Read, Err("secrets"));
+        check("~/.ssh/config", Write, Err("--write=/home/u/.ssh"));
+        check("~/.aws/public/list", Read, Ok("/home/u/.aws/public/list"));
+        check("/home/v/.ssh/id", Read, Err("--read /home/v/.ssh"));
+        check("/home/v/notes", Read, Ok("/home/v/notes"));
+        check("/etc/passwd", Write, Err("--write=/etc/passwd"));
+        check("~/.nanobot/workspace/sessions/x.jsonl", Read, Err("not accessible"));
+        check(
+            "~/.nanobot/workspace/cron/jobs.json",
+            Read,
+            Ok("/home/u/.nanobot/workspace/cron/jobs.json"),
+        );
+        check("~/.nanobot/workspace/cron/jobs.json", Write, Err("read-only"));
+        check(".secret/x", Read, Err("not accessible"));
+        check("~user/x", Read, Ok("/srv/app/~user/x"));
+    }
+}

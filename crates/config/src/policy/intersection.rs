@@ -1,0 +1,131 @@
+//! The intersection of two policies: for sub-agents, and for jobs that a run has added.
+
+use super::Policy;
+use super::command_patterns::CommandPatterns;
+use super::file_scope::FileScope;
+use super::permission::Permission;
+use super::rule::{PolicyRule, RuleEffect};
+use super::tool_names::{SIGNING, tools_within};
+
+impl Policy {
+    /// The intersection: allows what both this policy and `other` allow. Used for sub-agents and scheduled jobs.
+    pub fn intersection(&self, other: &Self) -> Self {
+        // Grants must be in both; denials from either apply.
+        let mut rules: Vec<PolicyRule> = Vec::new();
+        let theirs: Vec<PolicyRule> = other.rules_relative_to(&self.file_scope).collect();
+        for (mine, yours, others) in [(&self.rules, other, &theirs), (&theirs, self, &self.rules)] {
+            let holds = |rule: &&PolicyRule| {
+                let same = |other: &PolicyRule| {
+                    other.effect == RuleEffect::Allow
+                        && other.tool == rule.tool
+                        && other.argument == rule.argument
+                };
+                // A policy that allows the tool without approval grants as much as any allow rule.
+                let names_one = !rule.tool.text().contains(['*', '?']);
+                let is_always = |tool: &&str| yours.permission(tool) == Permission::Always;
+                let is_signing = rule.tool.text() == SIGNING;
+                let is_free = !is_signing && yours.auto_approve
+                    || !is_signing
+                        && names_one
+                        && tools_within(rule.tool.text()).iter().all(is_always);
+                rule.effect == RuleEffect::Deny || is_free || others.iter().any(same)
+            };
+            rules.extend(mine.iter().filter(holds).cloned());
+        }
+        Self {
+            profile: self.profile.clone(),
+            file_scope: self.file_scope.intersection(&other.file_scope),
+            net: self.net.intersection(&other.net),
+            explicit_addresses: self
+                .explicit_addresses
+                .iter()
+                .filter(|typed| other.explicit_addresses.contains(typed))
+                .copied()
+                .collect(),
+            sandbox: self.sandbox.min(other.sandbox),
+            tool_filters: [&self.tool_filters[..], &other.tool_filters[..]].concat(),
+            permissions: [&self.permissions[..], &other.permissions[..]].concat(),
+            rules,
+            // If either side would need approval and does not consent, there is no consent.
+            auto_approve: self.auto_approve && other.auto_approve,
+            reads_only: self.reads_only || other.reads_only,
+            command_patterns: CommandPatterns {
+                denied: [&self.command_patterns.denied[..], &other.command_patterns.denied[..]]
+                    .concat(),
+                allowed: [&self.command_patterns.allowed[..], &other.command_patterns.allowed[..]]
+                    .concat(),
+            },
+        }
+    }
+
+    /// The rules, rewritten to apply from the directory of `reach`. Allow rules about paths are anchored to the
+    /// directory that they were written for.
+    fn rules_relative_to(&self, file_scope: &FileScope) -> impl Iterator<Item = PolicyRule> {
+        let ours = &self.file_scope;
+        let moves = ours.directory != file_scope.directory;
+        let moved = move |rule: &PolicyRule| {
+            let Some(argument) = &rule.argument else {
+                return Some(rule.clone());
+            };
+            if !moves || rule.effect == RuleEffect::Deny || !rule.tool.matches_file_tool() {
+                return Some(rule.clone());
+            }
+            let argument = Some(ours.anchored(argument)?);
+            Some(PolicyRule { argument, ..rule.clone() })
+        };
+        self.rules.iter().filter_map(moved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::file_scope::FileAccess;
+    use crate::policy::profile::Profile;
+    use crate::policy::test_policies::{evaluate, policies, policy};
+
+    /// Checks a sample of all pairs; with a stride of 1 it would check every pair, which takes many minutes.
+    #[test]
+    fn an_intersection_allows_nothing_that_either_forbids() {
+        let all = policies();
+        let stride = nanobot_base::fuzz::by_depth(1201, 401);
+        let single: Vec<_> = all.iter().map(|(_, policy)| evaluate(policy)).collect();
+        for ours in 0..all.len() {
+            for theirs in (ours % stride..all.len()).step_by(stride) {
+                let both = evaluate(&all[ours].1.intersection(&all[theirs].1));
+                for (at, (what, is_allowed)) in both.iter().enumerate() {
+                    let either = single[ours][at].1 && single[theirs][at].1;
+                    let names = (&all[ours].0, &all[theirs].0);
+                    assert!(!is_allowed || either, "{what}: {names:?}");
+                }
+            }
+        }
+        let plan = Profile::built_in("plan").unwrap();
+        assert!(plan.reads_only);
+    }
+
+    #[test]
+    fn an_intersection_allows_what_both_allow() {
+        let check =
+            |ours: &[&str], theirs: &[&str], path: &str, access: FileAccess, expect: bool| {
+                let both = policy(ours).intersection(&policy(theirs));
+                let found = both.file_scope.decide(path, access);
+                assert_eq!(found.is_ok(), expect, "{ours:?} {theirs:?} {path} {found:?}");
+            };
+        use FileAccess::{Read, Write};
+        check(&[], &[], "/d/a", Read, true);
+        check(&["write /d"], &["write /d"], "a", Write, true);
+        check(&["write /d"], &["write /d/sub"], "sub/x", Write, true);
+        check(&["write /d"], &["write /d/sub"], "x", Write, false);
+        // Relative rules of the other policy start from its own directory.
+        let theirs = ["in /e", "deny read_file(sub/*)"];
+        check(&["in /e", "in /d"], &theirs, "/d/sub/x", Read, true);
+        check(&["in /e", "in /d"], &theirs, "/e/sub/x", Read, false);
+        // A path that is closed within a root of one policy stays closed if a root of the other starts there.
+        check(&["read /h"], &["read /h/.ssh"], "/h/.ssh/id", Read, false);
+        check(&["free"], &["read /h/.ssh"], "/h/.ssh/id", Read, true);
+        check(&["read /h/.ssh"], &["read /h/.ssh"], "/h/.ssh/id", Read, true);
+        let within = |path| check(&["write /d"], &["write /d/.config"], path, Write, false);
+        within("/d/.config/nvim/init.lua");
+        check(&["write /d"], &["write /d/.config"], "/d/.config/app/x", Write, true);
+    }
+}

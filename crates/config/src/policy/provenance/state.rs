@@ -1,0 +1,275 @@
+//! Content that a conversation has read so far, message by message: its origin, the hosts that the user named, and the addresses
+//! that the model cannot have written. Pure.
+
+use super::stored_text;
+use super::trust_context::TrustContext;
+use crate::policy::call_files::files_of_call;
+use crate::policy::tool_names::{APPLY_PATCH, SESSIONS, runs_commands};
+use nanobot_base::message::addresses::{
+    comparison_key, find_whole_addresses, is_bare_address, normalize,
+};
+use nanobot_base::message::user_text::MessageSources;
+use nanobot_base::message::{
+    Message, MessagePart, Origin, Reply, ResultSource, ToolResult, UserMessage,
+};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use url::Url;
+
+/// Suffixes of the ids of injected user messages that hold our own text (the guards' messages), not untrusted content.
+const OWN_MESSAGE_SUFFIXES: &[&str] = &["lost", "opening", "plan", "task", "warning"];
+/// Tools whose results hold only our own text.
+const OWN_TEXT_TOOLS: &[&str] =
+    &["ask_user", "write_file", "delete_file", "todo", "message", "cron", "spawn"];
+/// Tools that reveal file content or names.
+const FILE_TOOLS: &[&str] = &["read_file", "grep", "list_dir", "glob", "edit_file", APPLY_PATCH];
+/// Tools among [`FILE_TOOLS`] whose results quote file content verbatim.
+const VERBATIM_TOOLS: &[&str] = &["read_file", "grep"];
+/// Maximum length of the path and the query of an address that the model composed for a built-in skill, in bytes.
+pub(super) const MAX_SKILL_REQUEST_BYTES: usize = 200;
+/// Maximum number of requests to hosts that only untrusted content names, per domain and per run.
+pub(super) const MAX_REQUESTS_PER_DOMAIN: usize = 8;
+pub(super) const MAX_REQUESTS_PER_RUN: usize = 40;
+
+/// The content of a conversation, as far as it decides what the run may do.
+#[derive(Default)]
+pub(super) struct ProvenanceState {
+    pub(super) origin: Origin,
+    /// The first content of that origin, as a phrase.
+    pub(super) content: String,
+    /// True if the origin is known from the start of the conversation on, so that summaries and reports add nothing to
+    /// it.
+    pub(super) is_complete: bool,
+    /// Hosts that the user named.
+    pub(super) hosts: BTreeSet<String>,
+    /// Hosts of the built-in skills that the conversation has loaded.
+    pub(super) skill_hosts: BTreeSet<String>,
+    /// Addresses found in content that the model cannot have written.
+    pub(super) addresses: HashSet<String>,
+    /// Number of requests after untrusted content arrived to hosts that are not allowed, by domain.
+    requests: HashMap<String, usize>,
+    /// Files that the model has changed, in this turn or an earlier one.
+    written_files: HashSet<PathBuf>,
+    /// Tool calls without a result so far.
+    pending_calls: HashMap<String, PendingCall>,
+}
+
+struct PendingCall {
+    name: String,
+    arguments: Value,
+}
+
+impl ProvenanceState {
+    pub(super) fn raise(&mut self, origin: Origin, content: impl FnOnce() -> String) {
+        if origin > self.origin {
+            (self.origin, self.content) = (origin, content());
+        }
+    }
+
+    /// True if one more request may be sent to an address like `url`, which appears in content that was read. Without
+    /// limits, a page that lists one address per letter would let the model spell out data, and so would repetition.
+    pub(super) fn is_within_limits(&self, url: &Url) -> bool {
+        let to_domain = self.requests.get(&registrable_domain(url));
+        to_domain.is_none_or(|count| *count < MAX_REQUESTS_PER_DOMAIN)
+            && self.requests.values().sum::<usize>() < MAX_REQUESTS_PER_RUN
+    }
+
+    pub(super) fn count_request(&mut self, url: &Url) {
+        *self.requests.entry(registrable_domain(url)).or_default() += 1;
+    }
+
+    /// Processes one message.
+    pub(super) fn observe(&mut self, message: &Message, context: &TrustContext) {
+        match message {
+            Message::User(user) => self.observe_user(user),
+            Message::Assistant(reply) => self.observe_reply(reply, context),
+            Message::Tool(result) => self.observe_result(result, context),
+        }
+    }
+
+    fn observe_user(&mut self, user: &UserMessage) {
+        if let Some(sources) = &user.sources {
+            self.hosts.extend(sources.hosts.iter().cloned());
+        }
+        if user.injected {
+            let mark = user.id.rsplit('-').next().unwrap_or_default();
+            let repair = mark.strip_prefix('r').is_some_and(is_number);
+            let is_own = repair || OWN_MESSAGE_SUFFIXES.contains(&mark);
+            if !is_own && !self.is_complete {
+                self.raise(Origin::Project, || match user.id.as_str() {
+                    "summary" => "a summary of the earlier conversation".into(),
+                    _ => "a report".into(),
+                });
+            }
+            return;
+        }
+        match &user.sources {
+            Some(MessageSources { others, has_model_text, .. }) => {
+                if let Some(content) = others {
+                    self.raise(content.origin, || content.name.clone());
+                }
+                let texts = user.parts.iter().filter(|_| !has_model_text);
+                for part in texts {
+                    if let MessagePart::Text(text) = part {
+                        let found = find_whole_addresses(text);
+                        self.addresses.extend(found.map(|url| comparison_key(&url)));
+                    }
+                }
+            }
+            None if self.is_complete => {}
+            None => {
+                if let Some((origin, content)) = stored_text::content_of_others(user) {
+                    self.raise(origin, || content.to_owned());
+                }
+            }
+        }
+        for part in &user.parts {
+            let (kind, name) = match part {
+                MessagePart::Text(_) => continue,
+                MessagePart::Image(image) => ("image", &image.name),
+                MessagePart::Document(document) => ("document", &document.name),
+            };
+            self.raise(origin_of_name(name), || format!("the {kind} `{name}`"));
+        }
+    }
+
+    fn observe_reply(&mut self, reply: &Reply, context: &TrustContext) {
+        for call in &reply.tool_calls {
+            let files = files_of_call(&call.name, &call.arguments).into_iter();
+            let written = files.filter(|file| ["write_file", "edit_file"].contains(&file.tool));
+            self.written_files.extend(written.map(|file| context.resolve(file.path)));
+            let called = PendingCall { name: call.name.clone(), arguments: call.arguments.clone() };
+            self.pending_calls.insert(call.id.clone(), called);
+        }
+    }
+
+    fn observe_result(&mut self, result: &ToolResult, context: &TrustContext) {
+        let ToolResult { call_id: call, name, parts, failed, source } = result;
+        let called = self.pending_calls.remove(call);
+        if *source == ResultSource::Program {
+            return;
+        }
+        // The arguments are the model's own text, and a copy of them in the result vouches for nothing.
+        let asked = called.as_ref().map(|called| normalize(&called.arguments.to_string()));
+        let vouches = match (name.as_str(), &called) {
+            (_, Some(called)) if called.name != *name => {
+                self.raise(Origin::External, || format!("the result of `{name}`"));
+                false
+            }
+            (name, _) if OWN_TEXT_TOOLS.contains(&name) => return,
+            // Failures count too: the message may quote the server, or name the address that it redirected to.
+            ("web_search" | "web_fetch", _) if *failed => {
+                self.raise(Origin::External, || format!("the result of `{name}`"));
+                false
+            }
+            (SESSIONS, Some(_)) => {
+                let origin = origin_of_sessions(parts, *failed);
+                self.raise(origin, || "another conversation".into());
+                false
+            }
+            ("web_search", _) => {
+                self.raise(Origin::External, || "search results".into());
+                true
+            }
+            ("web_fetch", _) => {
+                self.raise(Origin::External, || "a web page".into());
+                *source == ResultSource::SafeAddress
+            }
+            (name, Some(called)) if FILE_TOOLS.contains(&name) => {
+                let mut is_others_text = true;
+                for file in files_of_call(name, &called.arguments) {
+                    let place = context.resolve(file.path);
+                    let path = file.path;
+                    if name == "read_file" && !failed {
+                        let hosts = context.hosts_of_skill(&place).iter();
+                        self.skill_hosts.extend(hosts.map(|host| (*host).to_owned()));
+                    }
+                    self.raise(context.origin_of_file(&place), || format!("`{path}`"));
+                    is_others_text &= !self.may_contain_model_text(&place, context);
+                }
+                VERBATIM_TOOLS.contains(&name) && !failed && is_others_text
+            }
+            (name, _) => {
+                let is_local = runs_commands(name) && !context.commands_have_network
+                    || FILE_TOOLS.contains(&name)
+                    || context.trusted_tools.iter().any(|tool| tool == name);
+                let origin = if is_local { Origin::Project } else { Origin::External };
+                self.raise(origin, || format!("the result of `{name}`"));
+                false
+            }
+        };
+        if !vouches {
+            return;
+        }
+        let asked = asked.unwrap_or_default();
+        for part in parts {
+            let MessagePart::Text(text) = part else {
+                continue;
+            };
+            let text = match name.as_str() {
+                "web_search" => Cow::Owned(keep_address_lines(text)),
+                _ => Cow::Borrowed(text),
+            };
+            let others =
+                find_whole_addresses(&text).filter(|url| !asked.contains(&normalize(url.as_str())));
+            self.addresses.extend(others.map(|url| comparison_key(&url)));
+        }
+    }
+
+    /// True if the file at `place` may hold content that the model wrote.
+    fn may_contain_model_text(&self, place: &Path, context: &TrustContext) -> bool {
+        context.commands_write_anywhere
+            // Kept output of commands, which the model composed.
+            || (context.is_private)(place)
+            || self
+                .written_files
+                .iter()
+                .any(|path| path.starts_with(place))
+            || context.may_write(place)
+    }
+}
+
+/// Of search results, only the lines that are an address and nothing else, and the marks of cuts: a page or the query can
+/// influence the other text.
+fn keep_address_lines(text: &str) -> String {
+    let keep = |line| match line {
+        line if is_bare_address(str::trim(line)) => line,
+        line if line.starts_with("[…") => "[…]",
+        _ => "",
+    };
+    text.lines().map(keep).collect::<Vec<&str>>().join("\n")
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_digit())
+}
+
+/// The origin of an image or a document that came with a message: an address as its name means that it was fetched.
+fn origin_of_name(name: &str) -> Origin {
+    if name.contains("://") { Origin::External } else { Origin::Project }
+}
+
+/// The origin that the first line of a result of `sessions` states. A failure holds no text of other conversations.
+fn origin_of_sessions(parts: &[MessagePart], failed: bool) -> Origin {
+    if failed {
+        return Origin::User;
+    }
+    let text = nanobot_base::message::plain_text(parts);
+    let first = text.lines().next().unwrap_or_default();
+    let is_stated = |origin: &Origin| first == format!("[origin: {}]", origin.name());
+    Origin::ALL.into_iter().find(is_stated).unwrap_or(Origin::External)
+}
+
+/// The registrable part of a host, estimated from its form.
+fn registrable_domain(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    let labels: Vec<&str> = host.split('.').collect();
+    let is_shared = |end: &[&str]| end[1].len() == 2 && end[0].len() <= 3;
+    let count = match labels.len() {
+        count if count > 2 && is_shared(&labels[count - 2..]) => 3,
+        _ => 2,
+    };
+    labels[labels.len().saturating_sub(count)..].join(".")
+}

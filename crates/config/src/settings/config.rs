@@ -1,0 +1,395 @@
+//! The config: the file that the Python program of the same name shares, and our own file beside it, layered over it.
+//!
+//! A change writes each key into the file that it belongs to. Our own file is written first: a key that moves there then
+//! stands in both files after a crash, with one value.
+
+use super::config_file::{ConfigFile, KeyPath, get_in};
+use super::key_spelling::parse_path;
+use super::own_keys::{KeyHome, layer, own_file, own_keys_in, take_own_keys};
+use anyhow::Result;
+use nanobot_os::durable_file;
+use serde_json::Value;
+use std::path::Path;
+
+/// The config: both files.
+#[derive(Clone, Debug)]
+pub struct Config {
+    shared: ConfigFile,
+    own: ConfigFile,
+    /// The values of both files; `None` if ours does not exist.
+    layered: Option<Value>,
+}
+
+impl Config {
+    fn new(shared: ConfigFile, own: ConfigFile) -> Self {
+        let mut config = Self { shared, own, layered: None };
+        config.layer();
+        config
+    }
+
+    /// Reads the config file at `path`, and ours beside it; a missing file is an empty config.
+    ///
+    /// # Errors
+    /// As [`ConfigFile::load`].
+    pub fn load(path: &Path) -> Result<Self> {
+        let shared = ConfigFile::load(path)?;
+        let own = own_file(path);
+        let own = if ConfigFile::is_opened(path) {
+            ConfigFile::missing(&own)
+        } else {
+            ConfigFile::load(&own)?
+        };
+        Ok(Self::new(shared, own))
+    }
+
+    /// Returns the empty config of a missing file.
+    pub fn missing(path: &Path) -> Self {
+        Self::new(ConfigFile::missing(path), ConfigFile::missing(&own_file(path)))
+    }
+
+    /// Parses `text`, that of the config file at `path`; ours does not exist.
+    ///
+    /// # Errors
+    /// As [`ConfigFile::parse`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self> {
+        Ok(Self::new(ConfigFile::parse(path, text)?, ConfigFile::missing(&own_file(path))))
+    }
+
+    /// The same config with another `file` of the same path.
+    #[must_use]
+    pub fn with_file(&self, file: ConfigFile) -> Self {
+        if file.path() == self.own.path() {
+            Self::new(self.shared.clone(), file)
+        } else {
+            Self::new(file, self.own.clone())
+        }
+    }
+
+    fn layer(&mut self) {
+        let values = || layer(self.shared.value(), self.own.value(), &mut Vec::new());
+        self.layered = self.own.exists().then(values);
+    }
+
+    /// The path of the config file, which the Python program reads too.
+    pub fn path(&self) -> &Path {
+        self.shared.path()
+    }
+
+    /// The files, in the order in which they are layered.
+    pub fn files(&self) -> [&ConfigFile; 2] {
+        [&self.shared, &self.own]
+    }
+
+    /// The files that exist.
+    pub fn existing_files(&self) -> impl Iterator<Item = &ConfigFile> {
+        self.files().into_iter().filter(|file| file.exists())
+    }
+
+    /// True if one of the files exists.
+    pub fn exists(&self) -> bool {
+        self.existing_files().next().is_some()
+    }
+
+    /// A phrase about the first file that says which other users can change it, if any. The config decides what runs.
+    pub fn exposure(&self) -> Option<String> {
+        self.files().into_iter().find_map(|file| file.exposure().map(str::to_owned))
+    }
+
+    /// All values under their current key names.
+    pub fn value(&self) -> &Value {
+        self.layered.as_ref().unwrap_or_else(|| self.shared.value())
+    }
+
+    /// Returns the value at a path, as [`parse_path`] takes it. `null` counts as absent.
+    pub fn get_path(&self, path: &str) -> Option<&Value> {
+        get_in(self.value(), &parse_path(path)?).filter(|value| !value.is_null())
+    }
+
+    /// The files that set the value at `path`.
+    fn sources(&self, path: &[String]) -> Vec<&ConfigFile> {
+        let value = get_in(self.value(), path);
+        let is_set =
+            |file: &&ConfigFile| get_in(file.value(), path).is_some_and(|it| !it.is_null());
+        let setting: Vec<&ConfigFile> = self.files().into_iter().filter(is_set).collect();
+        let winner = setting.iter().rev().find(|file| get_in(file.value(), path) == value);
+        winner.map_or(setting.clone(), |file| vec![*file])
+    }
+
+    /// Formats the place of the value at `path` as `FILE:LINE:COLUMN`, or the places if both files contribute to it; `None`
+    /// if it is not set.
+    pub fn position(&self, path: &[String]) -> Option<String> {
+        let sources = self.sources(path);
+        let places = sources.iter().filter_map(|file| Some(file.position(file.offset(path)?)));
+        let places: Vec<String> = places.collect();
+        (!places.is_empty()).then(|| places.join(" and "))
+    }
+
+    /// The rank of the place of the value at `path`, or of its nearest enclosing object, in the order of the files.
+    pub fn rank(&self, path: &[String]) -> Option<(usize, usize)> {
+        let files = self.files().into_iter().enumerate();
+        let mut ranks = files.filter_map(|(number, file)| Some((number, file.offset(path)?)));
+        let first = self.sources(path).first().map(|file| file.path() == self.own.path());
+        match first {
+            Some(is_own) => ranks.find(|(number, _)| *number == usize::from(is_own)),
+            None => ranks.next(),
+        }
+    }
+
+    /// The file that the key at `path` belongs to.
+    pub fn file_of(&self, path: &[impl AsRef<str>]) -> &ConfigFile {
+        if self.belongs_to_own_file(path) { &self.own } else { &self.shared }
+    }
+
+    fn belongs_to_own_file(&self, path: &[impl AsRef<str>]) -> bool {
+        match KeyHome::find(path) {
+            KeyHome::Own => true,
+            KeyHome::Shared => false,
+            KeyHome::LaterRelease => get_in(self.shared.value(), &path[..1]).is_none(),
+        }
+    }
+
+    /// Writes `value` at `path` into the file that the key belongs to, in the spelling that the file already uses. An object
+    /// is split between the files. Comments and all other text are preserved.
+    ///
+    /// # Errors
+    /// The file cannot be parsed.
+    pub fn set(&mut self, path: &[impl AsRef<str>], value: &Value) -> Result<()> {
+        let mut path: KeyPath = path.iter().map(|name| name.as_ref().to_owned()).collect();
+        if self.belongs_to_own_file(&path) {
+            self.own.set(&path, value)?;
+            self.shared.unset(&path)?;
+        } else {
+            let mut value = value.clone();
+            let own = take_own_keys(&mut value, &mut path);
+            self.shared.set(&path, &value)?;
+            match own {
+                Some(own) => self.own.set(&path, &own)?,
+                // A value of the same key in our file would win.
+                None if get_in(self.own.value(), &path).is_some() => {
+                    if value.is_object() {
+                        self.own.unset(&path)?;
+                    } else {
+                        self.own.set(&path, &value)?;
+                    }
+                }
+                None => {}
+            }
+        }
+        self.layer();
+        Ok(())
+    }
+
+    /// Removes the value at `path` from both files, in every spelling, and the objects that this leaves empty. Returns false
+    /// if there was none.
+    ///
+    /// # Errors
+    /// A file cannot be parsed.
+    pub fn unset(&mut self, path: &[impl AsRef<str>]) -> Result<bool> {
+        let was_set = [self.own.unset(path)?, self.shared.unset(path)?];
+        self.layer();
+        Ok(was_set.contains(&true))
+    }
+
+    /// The keys of the config file that belong to ours.
+    pub fn misplaced_keys(&self) -> Vec<KeyPath> {
+        let mut found = Vec::new();
+        own_keys_in(self.shared.value(), &mut Vec::new(), &mut found);
+        found
+    }
+
+    /// Moves the values of `keys` into our file.
+    ///
+    /// # Errors
+    /// A file cannot be parsed.
+    pub fn move_keys(&mut self, keys: &[KeyPath]) -> Result<()> {
+        for key in keys {
+            if let Some(value) = get_in(self.value(), key).cloned() {
+                self.set(key, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the config at `path` under a lock, so that no change of another process is lost. A file is written only if
+    /// `change` succeeds and changes its text, and is readable by its owner only.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; status 74 if a file cannot be written.
+    pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        ConfigFile::check_replaceable(path)?;
+        let lock = durable_file::lock_for_change(path, "the config")?;
+        let work = || {
+            let before = Self::load(path)?;
+            let mut config = before.clone();
+            let done = change(&mut config)?;
+            config.own.write(&before.own)?;
+            config.shared.write(&before.shared)?;
+            Ok(done)
+        };
+        let done = work();
+        lock.remove()?;
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Config;
+    use crate::settings::config_file::ConfigFile;
+    use nanobot_base::error::{Exit, exit_for};
+    use serde_json::json;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+
+    fn config(shared: &str, own: &str) -> Config {
+        let path = Path::new("c.json");
+        let config = Config::parse(path, shared).unwrap();
+        match own {
+            "" => config,
+            own => config.with_file(ConfigFile::parse(Path::new("c.nanobot.json"), own).unwrap()),
+        }
+    }
+
+    #[test]
+    fn each_key_is_written_where_it_belongs() {
+        let check =
+            |files: (&str, &str), key: &str, value: serde_json::Value, expect: (&str, &str)| {
+                let mut config = config(files.0, files.1);
+                let path: Vec<&str> = key.split('.').collect();
+                if value.is_null() {
+                    config.unset(&path).unwrap();
+                } else {
+                    config.set(&path, &value).unwrap();
+                }
+                let texts =
+                    config.files().map(|file| file.text().split_whitespace().collect::<String>());
+                assert_eq!(texts, [expect.0, expect.1], "{key}");
+                let found = config.get_path(key).cloned().unwrap_or_default();
+                assert_eq!(found, value, "{key}");
+            };
+        check(("{}", ""), "budget.daily", json!(5), ("{}", r#"{"budget":{"daily":5}}"#));
+        check(
+            ("{}", ""),
+            "agents.defaults.model",
+            json!("m"),
+            (r#"{"agents":{"defaults":{"model":"m"}}}"#, ""),
+        );
+        // A key that moves, even to a larger budget.
+        check(
+            (r#"{"budget":{"daily":3,"monthly":9}}"#, ""),
+            "budget.daily",
+            json!(5),
+            (r#"{"budget":{"monthly":9}}"#, r#"{"budget":{"daily":5}}"#),
+        );
+        // A shared key in our file, where it wins.
+        check(
+            (
+                r#"{"agents":{"defaults":{"model":"a"}}}"#,
+                r#"{"agents":{"defaults":{"model":"b"}}}"#,
+            ),
+            "agents.defaults.model",
+            json!("c"),
+            (
+                r#"{"agents":{"defaults":{"model":"c"}}}"#,
+                r#"{"agents":{"defaults":{"model":"c"}}}"#,
+            ),
+        );
+        check(
+            (r#"{"tools":{"deny":["a"]}}"#, r#"{"tools":{"deny":["b"]}}"#),
+            "tools.deny",
+            json!(["c"]),
+            ("{}", r#"{"tools":{"deny":["c"]}}"#),
+        );
+        check(
+            (r#"{"tools":{"deny":["a"]}}"#, r#"{"tools":{"deny":["b"]}}"#),
+            "tools.deny",
+            json!(null),
+            ("{}", "{}"),
+        );
+        // The file of a release that knows the object.
+        check(
+            ("{}", ""),
+            "transcription.model",
+            json!("m"),
+            ("{}", r#"{"transcription":{"model":"m"}}"#),
+        );
+        check(
+            (r#"{"transcription":{}}"#, ""),
+            "transcription.model",
+            json!("m"),
+            (r#"{"transcription":{"model":"m"}}"#, ""),
+        );
+        check(
+            ("{}", ""),
+            "tools.mcpServers.s",
+            json!({"url": "u", "trusted": true}),
+            (
+                r#"{"tools":{"mcpServers":{"s":{"url":"u"}}}}"#,
+                r#"{"tools":{"mcpServers":{"s":{"trusted":true}}}}"#,
+            ),
+        );
+        check(
+            (
+                r#"{"tools":{"mcpServers":{"s":{"url":"u"}}}}"#,
+                r#"{"tools":{"mcpServers":{"s":{"trusted":true}}}}"#,
+            ),
+            "tools.mcpServers.s",
+            json!({"url": "v"}),
+            (r#"{"tools":{"mcpServers":{"s":{"url":"v"}}}}"#, "{}"),
+        );
+    }
+
+    #[test]
+    fn a_value_has_the_place_that_it_comes_from() {
+        let config = config(
+            r#"{"budget": {"daily": 3, "monthly": 9}, "tools": {"deny": ["a"]}, "log": {"events": "e"}}"#,
+            r#"{"budget": {"daily": 5, "monthly": 7}, "tools": {"deny": ["b"]}}"#,
+        );
+        let check = |key: &str, expect: Option<&str>| {
+            let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+            assert_eq!(config.position(&path).as_deref(), expect, "{key}");
+        };
+        check("budget.daily", Some("c.json:1:22"));
+        check("budget.monthly", Some("c.nanobot.json:1:36"));
+        check("tools.deny", Some("c.json:1:58 and c.nanobot.json:1:58"));
+        check("log.events", Some("c.json:1:84"));
+        check("log", Some("c.json:1:73"));
+        check("http.proxy", None);
+    }
+
+    #[test]
+    fn misplaced_keys_are_moved_with_what_holds() {
+        let mut config = config(
+            r#"{"budget": {"daily": 3}, "agents": {"defaults": {"model": "m", "session": "s"}}, "tools": {"deny": ["a"]}}"#,
+            r#"{"budget": {"daily": 5}, "tools": {"deny": ["b"]}}"#,
+        );
+        let before = config.value().clone();
+        let keys = config.misplaced_keys();
+        config.move_keys(&keys).unwrap();
+        assert_eq!(*config.value(), before);
+        assert_eq!(config.misplaced_keys(), Vec::<Vec<String>>::new());
+        assert_eq!(*config.files()[0].value(), json!({"agents": {"defaults": {"model": "m"}}}));
+    }
+
+    #[test]
+    fn a_saved_config_is_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/c.json");
+        Config::change(&path, |config| config.set(&["a"], &json!(1))).unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        Config::change(&path, |config| config.set(&["budget", "daily"], &json!(1))).unwrap();
+        assert_eq!(mode(&path.with_file_name("c.nanobot.json")), 0o600);
+        assert!(Config::change(folder.path(), |config| config.set(&["a"], &json!(1))).is_err());
+    }
+
+    #[test]
+    fn a_socket_or_device_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let error = Config::change(&path, |_| Ok(())).unwrap_err();
+        assert_eq!(exit_for(&error), Exit::Io);
+        assert!(!path.metadata().unwrap().is_file());
+    }
+}

@@ -1,0 +1,115 @@
+//! Expands `${VARIABLE}` references in the config's strings. `$${` is an escaped, literal `${`.
+
+use nanobot_os::env::Env;
+use serde_json::Value;
+
+/// The name of an environment variable that is unset or empty.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UnsetVariable(pub String);
+
+/// Replaces each `${NAME}` in `text`. Braces that do not contain a valid name are left unchanged.
+pub fn expand(text: &str, env: &Env) -> Result<String, UnsetVariable> {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(dollar) = rest.find('$') {
+        expanded.push_str(&rest[..dollar]);
+        rest = &rest[dollar..];
+        if let Some(after) = rest.strip_prefix("$${") {
+            expanded.push_str("${");
+            rest = after;
+        } else if let Some((name, after)) = parse_reference(rest) {
+            expanded.push_str(env.get(name).ok_or_else(|| UnsetVariable(name.to_owned()))?);
+            rest = after;
+        } else {
+            expanded.push('$');
+            rest = &rest[1..];
+        }
+    }
+    expanded.push_str(rest);
+    Ok(expanded)
+}
+
+/// Applies [`expand`] to every string inside `value`.
+pub fn expand_all(value: &Value, env: &Env) -> Result<Value, UnsetVariable> {
+    Ok(match value {
+        Value::String(text) => Value::String(expand(text, env)?),
+        Value::Array(items) => {
+            Value::Array(items.iter().map(|item| expand_all(item, env)).collect::<Result<_, _>>()?)
+        }
+        Value::Object(members) => Value::Object(
+            members
+                .iter()
+                .map(|(name, value)| Ok((name.clone(), expand_all(value, env)?)))
+                .collect::<Result<_, _>>()?,
+        ),
+        other => other.clone(),
+    })
+}
+
+/// True if `text` refers to an environment variable, and so contains no secret itself.
+pub fn has_reference(text: &str) -> bool {
+    text.match_indices("${").any(|(at, _)| {
+        let escaped = text[..at].ends_with('$');
+        !escaped && parse_reference(&text[at..]).is_some()
+    })
+}
+
+/// True if `name` is a valid name for an environment variable.
+pub fn is_variable_name(name: &str) -> bool {
+    let mut letters = name.bytes();
+    letters.next().is_some_and(|first| first == b'_' || first.is_ascii_alphabetic())
+        && letters.all(|letter| letter == b'_' || letter.is_ascii_alphanumeric())
+}
+
+/// Parses the reference at the start of `text`; returns its name and the text that follows.
+fn parse_reference(text: &str) -> Option<(&str, &str)> {
+    let (name, after) = text.strip_prefix("${")?.split_once('}')?;
+    is_variable_name(name).then_some((name, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{UnsetVariable, expand, has_reference};
+    use nanobot_os::env::Env;
+
+    #[test]
+    fn references_are_replaced() {
+        let env: Env = [("A", "1"), ("B_2", "two"), ("E", "")].into_iter().collect();
+        let check = |text: &str, expect: Result<&str, &str>| {
+            let expect = expect.map(str::to_owned).map_err(|name| UnsetVariable(name.to_owned()));
+            assert_eq!(expand(text, &env), expect, "{text}");
+        };
+        check("", Ok(""));
+        check("plain $ $A {A}", Ok("plain $ $A {A}"));
+        check("${A}", Ok("1"));
+        check("x${A}y${B_2}z", Ok("x1ytwoz"));
+        check("$${A}", Ok("${A}"));
+        check("$$${A}", Ok("$${A}"));
+        check("${a-b} ${} ${", Ok("${a-b} ${} ${"));
+        check("é${A}é", Ok("é1é"));
+        check("${NO}", Err("NO"));
+        check("${E}", Err("E"));
+    }
+
+    #[test]
+    fn literals_are_not_references() {
+        assert!(has_reference("Bearer ${A}"));
+        assert!(!has_reference("$${A}"));
+        assert!(!has_reference("sk-${"));
+    }
+
+    #[test]
+    fn fuzz_any_text_is_expanded_or_names_what_is_missing() {
+        let env: Env = [("A", "value")].into_iter().collect();
+        nanobot_base::fuzz::check(
+            &[b"${A}", b"x${A}y${B}z$${A}", b"$A ${A:-b} ${}"],
+            |input, _| {
+                let text = nanobot_base::fuzz::lossy_text(input);
+                let found = super::expand(&text, &env);
+                if !super::has_reference(&text) && !text.contains("$$") {
+                    assert_eq!(found.ok().as_deref(), Some(text.as_str()));
+                }
+            },
+        );
+    }
+}

@@ -1,0 +1,673 @@
+//! The config file with environment variables applied on top; each value is looked up, expanded and type-checked on
+//! demand.
+//!
+//! A variable `NANOBOT_A__B` names a key in any case, in camelCase or snake_case; objects and lists are given as
+//! JSON. Variables take precedence over the file. In the Python program the file takes precedence, and variables only
+//! fill gaps.
+
+use super::config::Config;
+use super::config_file::{KeyPath, get_in, set_in};
+use super::expand::{UnsetVariable, expand_all};
+use super::hooks::has_events;
+use super::key_node::KeyNode;
+use super::key_spelling::{camel_case, format_path};
+use super::key_type::{KeyType, type_name};
+use super::keys::{ConfigKey, KeySupport, nearest};
+use super::model_keys::{METADATA_KEYS, PRESET_KEYS, PRICE_KEYS, unknown_metadata_keys};
+use super::other_releases::RENAMED_KEYS;
+use super::secret_form::secret_from;
+use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::env::Env;
+use nanobot_os::secret::LazySecret;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Prefix of all our environment variables.
+const VARIABLE_PREFIX: &str = "NANOBOT_";
+
+/// The source of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SettingOrigin {
+    /// The flag as typed.
+    Flag(&'static str),
+    /// The name of the environment variable.
+    Variable(String),
+    /// The position as `FILE:LINE:COLUMN`.
+    File(String),
+    Default,
+}
+
+impl fmt::Display for SettingOrigin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => write!(f, "flag {flag}"),
+            Self::Variable(name) => write!(f, "variable {name}"),
+            Self::File(place) => write!(f, "file {place}"),
+            Self::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// The sections that select the provider, grant permissions or set limits.
+const CHECKED_SECTIONS: [&str; 6] = ["agents", "budget", "channels", "hooks", "providers", "tools"];
+
+/// Keys under `tools` whose values restrict what a run may do.
+const LIMIT_NAMES: [&str; 9] = [
+    "allowPatterns",
+    "deny",
+    "denyPatterns",
+    "disabled",
+    "enable",
+    "enabledTools",
+    "permissions",
+    "restrictToWorkspace",
+    "sandbox",
+];
+
+/// The file merged with the environment variables.
+#[derive(Debug)]
+pub struct LayeredConfig<'a> {
+    config: &'a Config,
+    env: &'a Env,
+    value: Cow<'a, Value>,
+    /// The variable that set each value.
+    variables: BTreeMap<KeyPath, String>,
+    unknown_variables: Vec<UnknownVariable>,
+}
+
+/// An environment variable that looks like a config variable but matches no key.
+#[derive(Debug)]
+pub struct UnknownVariable {
+    pub variable: String,
+    /// The key that was probably intended.
+    pub nearest: Option<String>,
+}
+
+impl fmt::Display for UnknownVariable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let meant = self.nearest.as_ref();
+        let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
+        let meant = meant.unwrap_or_default();
+        write!(f, "{}: does not match any config key{meant}", self.variable)
+    }
+}
+
+/// A key of the file that the table does not have.
+#[derive(Debug)]
+pub struct UnknownKey {
+    /// The message for people, without a position.
+    pub description: String,
+    /// True if a known name is similar, which the message then suggests.
+    pub is_misspelt: bool,
+    /// True if a limit is lost in case that the name is misspelt.
+    pub may_be_limit: bool,
+}
+
+impl UnknownKey {
+    /// Describes the unknown key at `path`, which has this `value`.
+    pub fn new(path: &[String], value: &Value) -> Self {
+        let (name, above) = path.split_last().map_or(("", path), |(name, above)| (name, above));
+        let meant = match above {
+            [models, _] if models == "models" => nearest(name, METADATA_KEYS.iter().copied()),
+            [presets, _] if presets == "modelPresets" => nearest(name, PRESET_KEYS.iter().copied()),
+            [models, ..] if models == "models" => nearest(name, PRICE_KEYS.iter().copied()),
+            _ => nearest(name, KeyNode::at(above).map(KeyNode::names).unwrap_or_default()),
+        };
+        let may_be_limit = match above {
+            [] => meant.is_some_and(|meant| has_limits_of(meant, value)),
+            [section, ..] if section == "budget" => true,
+            [section, ..] if section == "tools" => {
+                meant.is_some_and(|meant| LIMIT_NAMES.contains(&meant))
+            }
+            _ => false,
+        };
+        let is_misspelt = meant.is_some();
+        let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
+        let meant = meant.unwrap_or_default();
+        Self {
+            is_misspelt,
+            description: format!("unknown key `{}`{meant}", format_path(path)),
+            may_be_limit,
+        }
+    }
+}
+
+/// True if `value` has what the `section` with limits has. A key of another program, such as `badge`, may have a similar
+/// name, but has other contents.
+fn has_limits_of(section: &str, value: &Value) -> bool {
+    match section {
+        "budget" | "tools" => {
+            let names = || KeyNode::at(&[section]).map(KeyNode::names).unwrap_or_default();
+            let members = value.as_object().into_iter().flatten();
+            members.into_iter().any(|(name, _)| nearest(name, names()).is_some())
+        }
+        "hooks" => has_events(value),
+        _ => false,
+    }
+}
+
+impl<'a> LayeredConfig<'a> {
+    /// Applies the variables in `env` on top of `config`.
+    pub fn new(config: &'a Config, env: &'a Env) -> Self {
+        let mut layers = Self {
+            config,
+            env,
+            value: Cow::Borrowed(config.value()),
+            variables: BTreeMap::new(),
+            unknown_variables: Vec::new(),
+        };
+        let mut named: Vec<(Vec<&str>, &str, &str)> = env
+            .iter()
+            .filter(|(_, text)| !text.is_empty())
+            .filter_map(|(name, text)| Some((name_parts(name)?, name, text)))
+            .collect();
+        // More specific variables take precedence, so they are applied last.
+        named.sort_by_key(|(path, _, _)| path.len());
+        for (path, variable, text) in named {
+            layers.apply_variable(&path, variable, text);
+        }
+        layers
+    }
+
+    /// All values, neither expanded nor checked.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The environment used to expand `${VARIABLE}`.
+    pub fn env(&self) -> &'a Env {
+        self.env
+    }
+
+    /// The secrets in the object `members`, the value of the key `key`.
+    pub(super) fn secrets_in(
+        &self,
+        key: &str,
+        members: &Map<String, Value>,
+    ) -> Vec<(String, LazySecret)> {
+        let secret = |(name, value): (&String, &Value)| {
+            let secret = match value {
+                // Here a blank is a value too.
+                Value::String(text) => LazySecret::new(text),
+                place => secret_from(self.env, &format!("{key}.{name}"), place)?,
+            };
+            Some((name.clone(), secret))
+        };
+        members.iter().filter_map(secret).collect()
+    }
+
+    /// The secrets in `value`, that of the key at `path`, which has this type.
+    pub(super) fn secrets_of(
+        &self,
+        path: &[String],
+        kind: KeyType,
+        value: &Value,
+    ) -> Vec<LazySecret> {
+        let key = format_path(path);
+        match (kind, value) {
+            (KeyType::Secret, value) => secret_from(self.env, &key, value).into_iter().collect(),
+            (KeyType::SecretMap, Value::Object(members)) => {
+                self.secrets_in(&key, members).into_iter().map(|(_, secret)| secret).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Variables that match no key.
+    pub fn unknown_variables(&self) -> &[UnknownVariable] {
+        &self.unknown_variables
+    }
+
+    /// Names of the variables that set values; a name may repeat.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        self.variables.values().map(String::as_str)
+    }
+
+    /// Reads the value at `path`, expanded and type-checked; `None` if it is absent or null.
+    ///
+    /// # Errors
+    /// Status 78 if a referenced variable is missing or the type does not match.
+    pub fn read(&self, path: &[impl AsRef<str>]) -> Result<Option<Value>> {
+        let path = path.iter().map(AsRef::as_ref);
+        self.read_as(&path, |path| KeyNode::kind_at(path).unwrap_or(KeyType::Any))
+    }
+
+    /// Reads the value of `key`, which has no `*` in its path, as [`LayeredConfig::read`] does.
+    ///
+    /// # Errors
+    /// As [`LayeredConfig::read`].
+    pub fn read_key(&self, key: &ConfigKey) -> Result<Option<Value>> {
+        self.read_as(&key.path.split('.'), |_| key.kind)
+    }
+
+    fn read_as<'p>(
+        &self,
+        path: &(impl Iterator<Item = &'p str> + Clone),
+        kind: impl Fn(&[String]) -> KeyType,
+    ) -> Result<Option<Value>> {
+        let owned = || path.clone().map(str::to_owned);
+        let mut value = &*self.value;
+        for (depth, name) in path.clone().enumerate() {
+            value = match value {
+                Value::Null => return Ok(None),
+                Value::Object(members) => match member(members, name) {
+                    Some(member) => member,
+                    None => return Ok(None),
+                },
+                other => {
+                    let above: KeyPath = owned().take(depth).collect();
+                    return Err(self.type_error(&above, type_name(other), "an object"));
+                }
+            };
+        }
+        if value.is_null() {
+            return Ok(None);
+        }
+        let path: KeyPath = owned().collect();
+        self.to_typed(&path, value, kind(&path)).map(Some)
+    }
+
+    /// Expands `value`, found at `path`, and converts it to `kind`.
+    pub fn to_typed(&self, path: &[String], value: &Value, kind: KeyType) -> Result<Value> {
+        if kind == KeyType::Verbatim {
+            return Ok(value.clone());
+        }
+        let value = expand_all(value, self.env).map_err(|UnsetVariable(variable)| {
+            fail_with_hint(
+                Exit::Config,
+                format!(
+                    "{}`{}` refers to `{variable}`, which is not set",
+                    self.position_prefix(path),
+                    format_path(path)
+                ),
+                format!("export {variable}=…"),
+            )
+        })?;
+        kind.accept(&value)
+            .ok_or_else(|| self.type_error(path, &kind.describe_value(&value), &kind.describe()))
+    }
+
+    /// Checks the names of all keys, and the types of the values in the sections that select the provider, grant
+    /// permissions or set limits: a section that cannot be read must not count as absent. A reference to an unset
+    /// variable matters only where its value is used. Returns the unknown keys.
+    ///
+    /// # Errors
+    /// Status 78 for the first value of a wrong type, for an unknown key that may be a misspelt limit, and for an unknown
+    /// variable.
+    pub fn check(&self) -> Result<Vec<String>> {
+        if let Some(unknown) = self.unknown_variables.first() {
+            return Err(fail(Exit::Config, unknown.to_string()));
+        }
+        let mut unknown = Vec::new();
+        for (section, value) in self.value.as_object().into_iter().flatten() {
+            let node = KeyNode::root().child(section);
+            let is_checked = CHECKED_SECTIONS.contains(&section.as_str());
+            if node.is_none() || is_checked {
+                self.check_node(&mut vec![section], node, value, &mut unknown)?;
+            }
+            if section == "models" {
+                let keys = unknown_metadata_keys(std::slice::from_ref(section), value);
+                unknown.extend(keys.iter().map(|path| format_path(path)));
+            }
+        }
+        Ok(unknown)
+    }
+
+    fn check_node<'v>(
+        &self,
+        path: &mut Vec<&'v str>,
+        branch: Option<KeyNode>,
+        value: &'v Value,
+        unknown: &mut Vec<String>,
+    ) -> Result<()> {
+        let Some(branch) = branch else {
+            let path: KeyPath = path.iter().map(|&name| name.into()).collect();
+            let key = UnknownKey::new(&path, value);
+            if key.may_be_limit {
+                let cause = format!("{}{}", self.position_prefix(&path), key.description);
+                return Err(fail(Exit::Config, cause));
+            }
+            // Some users keep comments in keys of their own.
+            if !path.last().is_some_and(|name| name.starts_with(['_', '$', '/'])) {
+                unknown.push(format_path(&path));
+            }
+            return Ok(());
+        };
+        let owned = |path: &[&str]| -> KeyPath { path.iter().map(|&name| name.into()).collect() };
+        match (branch.key(), value) {
+            (_, Value::Null) => Ok(()),
+            (Some(key), value) => {
+                if key.support == KeySupport::Ignored || key.kind.accept(value).is_some() {
+                    return Ok(());
+                }
+                match expand_all(value, self.env) {
+                    Ok(_) => self.to_typed(&owned(path), value, key.kind).map(drop),
+                    Err(UnsetVariable(_)) => Ok(()),
+                }
+            }
+            (None, Value::Object(members)) => members.iter().try_for_each(|(name, member)| {
+                path.push(name);
+                self.check_node(path, branch.child(name), member, unknown)?;
+                path.pop();
+                Ok(())
+            }),
+            (None, other) => Err(self.type_error(&owned(path), type_name(other), "an object")),
+        }
+    }
+
+    /// Returns the names of the members at `path`.
+    pub fn names(&self, path: &[&str]) -> Vec<String> {
+        get_in(&self.value, path)
+            .and_then(Value::as_object)
+            .map(|members| members.keys().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// The error in `value` of the key at `path`, if it names a provider that does not exist or an empty model.
+    pub fn name_error(
+        &self,
+        path: &[String],
+        value: &Value,
+        is_built_in: fn(&str) -> bool,
+    ) -> Option<String> {
+        let text = value.as_str()?;
+        match format_path(path).as_str() {
+            "agents.defaults.provider" => {
+                let is_own = |name: &String| is_same_name(name, text);
+                let is_known = is_same_name(text, "auto")
+                    || text.trim().is_empty()
+                    || is_built_in(text)
+                    || self.names(&["providers"]).iter().any(is_own);
+                (!is_known).then(|| format!("there is no provider `{text}`"))
+            }
+            "agents.defaults.model" if text.trim().is_empty() => {
+                Some("`agents.defaults.model` is empty".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the source of the value at `path`.
+    pub fn origin(&self, path: &[String]) -> SettingOrigin {
+        if let Some(variable) =
+            (1..=path.len()).rev().find_map(|length| self.variables.get(&path[..length]))
+        {
+            return SettingOrigin::Variable(variable.clone());
+        }
+        let set = get_in(self.config.value(), path).is_some_and(|value| !value.is_null());
+        match self.config.position(path) {
+            Some(place) if set => SettingOrigin::File(place),
+            _ => SettingOrigin::Default,
+        }
+    }
+
+    /// Builds the error for a value at `path` that is `found` instead of `expected`.
+    pub fn type_error(&self, path: &[String], found: &str, expected: &str) -> anyhow::Error {
+        let cause = format!(
+            "{}`{}` is {found}, expected {expected}",
+            self.position_prefix(path),
+            format_path(path)
+        );
+        fail(Exit::Config, cause)
+    }
+
+    /// Returns the prefix of a message about `path`: its position in the file, or its variable.
+    fn position_prefix(&self, path: &[String]) -> String {
+        match self.origin(path) {
+            SettingOrigin::Variable(name) => format!("{name}: "),
+            SettingOrigin::File(place) => format!("{place}: "),
+            SettingOrigin::Flag(_) | SettingOrigin::Default => String::new(),
+        }
+    }
+
+    fn apply_variable(&mut self, name_parts: &[&str], variable: &str, text: &str) {
+        match self.resolve_path(name_parts) {
+            Ok(path) => {
+                let value = KeyNode::kind_at(&path).unwrap_or(KeyType::Any).parse(text);
+                // A one-part name with plain text, such as NANOBOT_SESSION=work, is not a config variable.
+                if name_parts.len() > 1 || value.is_object() || text.trim_start().starts_with('{') {
+                    self.store(path, value, variable);
+                }
+            }
+            Err(nearest) if name_parts.len() > 1 => self
+                .unknown_variables
+                .push(UnknownVariable { variable: variable.to_owned(), nearest }),
+            Err(_) => {}
+        }
+    }
+
+    /// Stores a value and records its variable. An object is stored member by member, to keep its other members.
+    fn store(&mut self, path: KeyPath, value: Value, variable: &str) {
+        match (value, KeyNode::at(&path)) {
+            (Value::Object(members), Some(here)) if here.key().is_none() => {
+                for (written, member) in members {
+                    let name = here.canonical(&written);
+                    let path = path.iter().cloned().chain([name]).collect();
+                    self.store(path, member, variable);
+                }
+            }
+            (value, _) => {
+                set_in(self.value.to_mut(), &path, value);
+                self.variables.insert(path, variable.to_owned());
+            }
+        }
+    }
+
+    /// Resolves the parts of a variable's name to a path; the error is the key that was probably intended.
+    fn resolve_path(&self, name_parts: &[&str]) -> Result<KeyPath, Option<String>> {
+        if let Some((_, new)) =
+            RENAMED_KEYS.iter().find(|(old, _)| is_same_name(old, &name_parts.join(".")))
+        {
+            return Ok(new.split('.').map(str::to_owned).collect());
+        }
+        let mut path = KeyPath::new();
+        let mut here = KeyNode::root();
+        for (depth, part) in name_parts.iter().enumerate() {
+            if let Some(key) = here.key() {
+                if !matches!(
+                    key.kind,
+                    KeyType::Map | KeyType::SecretMap | KeyType::Any | KeyType::Verbatim
+                ) {
+                    return Err(Some(key.path.to_owned()));
+                }
+                path.extend(name_parts[depth..].iter().map(|&part| part.to_owned()));
+                return Ok(path);
+            }
+            let names = here.names();
+            let name = match names.iter().find(|name| is_same_name(name, part)) {
+                Some(name) => (*name).to_owned(),
+                None if names.contains(&"*") => self.chosen_name(&path, part),
+                None => {
+                    let meant = nearest(&camel_case(&part.to_ascii_lowercase()), names);
+                    return Err(meant.map(|name| {
+                        path.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join(".")
+                    }));
+                }
+            };
+            let Some(below) = here.child(&name) else {
+                return Err(None);
+            };
+            here = below;
+            path.push(name);
+        }
+        Ok(path)
+    }
+
+    /// Returns a user-chosen name as spelled in the file, or else as spelled in the variable.
+    fn chosen_name(&self, above: &[String], part: &str) -> String {
+        let present = get_in(&self.value, above)
+            .and_then(Value::as_object)
+            .and_then(|members| members.keys().find(|name| is_same_name(name, part)));
+        match present {
+            Some(name) => name.clone(),
+            // Provider names are fixed keys; server names are matched exactly.
+            None if above == ["providers"] => camel_case(&part.to_ascii_lowercase()),
+            None => part.to_owned(),
+        }
+    }
+}
+
+/// Returns the member of `members` called `name`. Most objects of a config have so few members that a comparison with
+/// each is faster than a hash.
+fn member<'v>(members: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
+    match members.len() {
+        0..=8 => members.iter().find_map(|(known, value)| (known == name).then_some(value)),
+        _ => members.get(name),
+    }
+}
+
+/// Splits a variable's name into its parts, if it has our prefix.
+fn name_parts(variable: &str) -> Option<Vec<&str>> {
+    let (prefix, rest) = variable.split_at_checked(VARIABLE_PREFIX.len())?;
+    let parts: Vec<&str> = rest.split("__").collect();
+    (prefix.eq_ignore_ascii_case(VARIABLE_PREFIX) && parts.iter().all(|part| !part.is_empty()))
+        .then_some(parts)
+}
+
+/// True if two names differ only in case and underscores.
+fn is_same_name(a: &str, b: &str) -> bool {
+    fn letters(name: &str) -> impl Iterator<Item = u8> {
+        let bytes = name.bytes().filter(|byte| *byte != b'_');
+        bytes.map(|byte| byte.to_ascii_lowercase())
+    }
+    letters(a).eq(letters(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Config, LayeredConfig, SettingOrigin};
+    use nanobot_base::error::{Exit, exit_for};
+    use nanobot_os::env::Env;
+    use serde_json::{Value, json};
+    use std::path::Path;
+
+    fn config(text: &str) -> Config {
+        Config::parse(Path::new("c.json"), text).unwrap()
+    }
+
+    #[test]
+    fn variables_name_keys_in_any_spelling() {
+        let config = config(
+            r#"{"agents": {"defaults": {"model": "file", "maxTokens": 5}},
+                "tools": {"mcpServers": {"My_Server": {"command": "x"}}}}"#,
+        );
+        let check = |variables: &[(&str, &str)], path: &str, expect: Value| {
+            let env: Env = variables.iter().copied().collect();
+            let layers = LayeredConfig::new(&config, &env);
+            let path: Vec<&str> = path.split('.').collect();
+            let value = layers.read(&path).unwrap().unwrap_or(Value::Null);
+            assert_eq!(value, expect, "{variables:?}");
+        };
+        let model = "agents.defaults.model";
+        check(&[], model, json!("file"));
+        check(&[("NANOBOT_AGENTS__DEFAULTS__MODEL", "v")], model, json!("v"));
+        check(&[("nanobot_agents__defaults__model", "v")], model, json!("v"));
+        check(&[("NANOBOT_AGENTS__DEFAULTS__MODEL", "")], model, json!("file"));
+        check(&[("NANOBOT_AGENTS__DEFAULTS__MODEL", "5")], model, json!("5"));
+        let tokens = "agents.defaults.maxTokens";
+        check(&[("NANOBOT_AGENTS__DEFAULTS__MAX_TOKENS", "7")], tokens, json!(7));
+        check(&[("NANOBOT_AGENTS__DEFAULTS__maxTokens", "7")], tokens, json!(7));
+        let whole = ("NANOBOT_AGENTS", r#"{"defaults": {"max_tokens": 7}}"#);
+        check(&[whole], tokens, json!(7));
+        check(&[whole], model, json!("file"));
+        check(&[whole, ("NANOBOT_AGENTS__DEFAULTS__MAX_TOKENS", "8")], tokens, json!(8));
+        check(&[("NANOBOT_AGENTS", "plain")], tokens, json!(5));
+        check(
+            &[("NANOBOT_AGENTS__DEFAULTS__MAX_ITERATIONS", "3")],
+            "agents.defaults.maxToolIterations",
+            json!(3),
+        );
+        check(
+            &[("NANOBOT_PROVIDERS__OPENAI_CODEX__API_KEY", "k")],
+            "providers.openaiCodex.apiKey",
+            json!("k"),
+        );
+        check(
+            &[("NANOBOT_PROVIDERS__OPENAI__EXTRA_HEADERS__X-Team", "{}")],
+            "providers.openai.extraHeaders.X-Team",
+            json!("{}"),
+        );
+        check(
+            &[("NANOBOT_MODEL_PRESETS__fast", r#"{"model": "m"}"#)],
+            "modelPresets.fast",
+            json!({"model": "m"}),
+        );
+        check(
+            &[("NANOBOT_TOOLS__MCP_SERVERS__MY_SERVER__ARGS", r#"["a"]"#)],
+            "tools.mcpServers.My_Server.args",
+            json!(["a"]),
+        );
+        check(
+            &[("NANOBOT_TOOLS__MCP_SERVERS__Other__COMMAND", "y")],
+            "tools.mcpServers.Other.command",
+            json!("y"),
+        );
+    }
+
+    #[test]
+    fn errors_name_position_key_and_expected_type() {
+        let config = config(
+            "{\"agents\": {\"defaults\": {\n  \"maxTokens\": \"many\", \"model\": \"${NO_SUCH}\"}},\n \"tools\": 5}",
+        );
+        let env: Env = [("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "hot")].into_iter().collect();
+        let layers = LayeredConfig::new(&config, &env);
+        let check = |path: &str, expect: &str| {
+            let path: Vec<&str> = path.split('.').collect();
+            let error = layers.read(&path).unwrap_err();
+            assert_eq!(error.to_string(), expect);
+            assert_eq!(exit_for(&error), Exit::Config);
+        };
+        check(
+            "agents.defaults.maxTokens",
+            "c.json:2:16: `agents.defaults.maxTokens` is a string, expected an integer from 1 to 10000000",
+        );
+        check(
+            "agents.defaults.model",
+            "c.json:2:33: `agents.defaults.model` refers to `NO_SUCH`, which is not set",
+        );
+        check(
+            "agents.defaults.temperature",
+            "NANOBOT_AGENTS__DEFAULTS__TEMPERATURE: `agents.defaults.temperature` is a string, expected a number from 0 to 2",
+        );
+        check("tools.exec.timeout", "c.json:3:11: `tools` is a number, expected an object");
+    }
+
+    #[test]
+    fn the_origin_is_reported() {
+        let config =
+            config("{\n\"agents\": {\"defaults\": {\"model\": \"m\", \"provider\": null}}}");
+        let env: Env = [("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE", "1")].into_iter().collect();
+        let layers = LayeredConfig::new(&config, &env);
+        let check = |name: &str, expect: SettingOrigin| {
+            let path = ["agents", "defaults", name].map(str::to_owned);
+            assert_eq!(layers.origin(&path), expect);
+        };
+        check("model", SettingOrigin::File("c.json:2:34".into()));
+        check("provider", SettingOrigin::Default);
+        check("maxTokens", SettingOrigin::Default);
+        check(
+            "temperature",
+            SettingOrigin::Variable("NANOBOT_AGENTS__DEFAULTS__TEMPERATURE".into()),
+        );
+    }
+
+    #[test]
+    fn misspelled_variables_are_reported() {
+        let check = |variable: &str, expect: Option<Option<&str>>| {
+            let env: Env = [(variable, "x")].into_iter().collect();
+            let empty = Config::missing(Path::new("c.json"));
+            let layers = LayeredConfig::new(&empty, &env);
+            let found = layers.unknown_variables().first().map(|stray| stray.nearest.as_deref());
+            assert_eq!(found, expect, "{variable}");
+        };
+        check("NANOBOT_HOME", None);
+        check("NANOBOT_LLM_TIMEOUT_S", None);
+        check("NANOBOT_AGENTS__DEFAULTS__MODLE", Some(Some("agents.defaults.model")));
+        check("NANOBOT_QQQ__X", Some(None));
+        check("NANOBOT_", None);
+        check("NANO", None);
+    }
+}

@@ -1,0 +1,368 @@
+//! Determines which models to use: the configured one or a preset, then the fallbacks; and applies the config's
+//! metadata about models, which takes precedence over the built-in data. Presets have the form of nanobot's newer
+//! releases, or are a plain model name.
+
+use super::key_spelling::{format_path, snake_case};
+use super::typed_reader::not_blank;
+use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// A model with its request parameters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelSettings {
+    /// The model's name; `None` selects the provider's default.
+    pub model: Option<String>,
+    /// The provider's name in snake_case, or `auto`.
+    pub provider: String,
+    /// Maximum tokens of one answer: 8192 hold any file that an agent should write at once.
+    pub max_tokens: u32,
+    pub temperature: f64,
+    pub reasoning_effort: Option<String>,
+    /// Additional fields of the request body, which win over those of the provider.
+    pub extra_body: Map<String, Value>,
+    pub overrides: ModelOverrides,
+}
+
+impl ModelSettings {
+    /// Tool use works best with the most likely tokens.
+    pub const DEFAULT_TEMPERATURE: f64 = 0.1;
+}
+
+/// The config's metadata about a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ModelOverrides {
+    pub context_window: Option<u32>,
+    pub max_output_tokens: Option<u32>,
+    pub images: Option<bool>,
+    pub pdf: Option<bool>,
+    pub price: Option<PriceSettings>,
+}
+
+/// Prices in US dollars per million tokens. Cache prices that are not given equal the input price.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PriceSettings {
+    pub input: f64,
+    pub output: f64,
+    pub cached_input: Option<f64>,
+    pub cache_write: Option<f64>,
+}
+
+/// The parts of the config that models are read from.
+pub(super) struct ModelSources {
+    /// `modelPresets`.
+    pub(super) presets: Value,
+    /// `agents.defaults.modelPreset`.
+    pub(super) preset: Option<String>,
+    /// `agents.defaults.fallbackModels`.
+    pub(super) fallbacks: Value,
+    /// `models`.
+    pub(super) models: Value,
+}
+
+/// The values given on the command line.
+pub(super) struct ModelFlagValues<'a> {
+    pub(super) model: Option<&'a str>,
+    pub(super) max_tokens: Option<u32>,
+    pub(super) temperature: Option<f64>,
+    pub(super) reasoning_effort: Option<&'a str>,
+}
+
+/// Returns the primary model and its fallbacks, without duplicates.
+///
+/// # Errors
+/// Status 78 for a preset that does not exist or is invalid.
+pub(super) fn model_chain(
+    sources: &ModelSources,
+    flags: &ModelFlagValues<'_>,
+    defaults: &ModelSettings,
+) -> Result<Vec<ModelSettings>> {
+    let presets = sources.presets.as_object().cloned().unwrap_or_default();
+    // A model inherits what it does not set from the configured one, its provider too: what the user writes reaches
+    // only a provider that the user named.
+    let named = |name: &str, text: &str| -> Result<(ModelSettings, Option<Value>)> {
+        match presets.get(text) {
+            Some(Value::String(model)) => Ok((from_name(model, defaults), None)),
+            Some(preset) => from_preset(&format_path(&["modelPresets", text]), preset, defaults),
+            None if name.is_empty() => Ok((from_name(text, defaults), None)),
+            None => {
+                let known: Vec<&str> = presets.keys().map(String::as_str).collect();
+                let cause = format!("`{name}` is `{text}`, but there is no such preset");
+                Err(if known.is_empty() {
+                    fail(Exit::Config, cause)
+                } else {
+                    fail_with_hint(Exit::Config, cause, format!("one of {}", known.join(", ")))
+                })
+            }
+        }
+    };
+    let preset = sources.preset.as_deref().filter(|preset| *preset != "default");
+    let (first, own) = match (flags.model, preset) {
+        (Some(model), _) if presets.contains_key(model) => named("", model)?,
+        (Some(model), _) => (from_name(model, defaults), None),
+        (None, Some(preset)) => named("agents.defaults.modelPreset", preset)?,
+        (None, None) => (defaults.clone(), None),
+    };
+    let fallbacks = own.unwrap_or_else(|| sources.fallbacks.clone());
+    let mut chain = vec![first];
+    for (number, item) in fallbacks.as_array().into_iter().flatten().enumerate() {
+        let name = format!("agents.defaults.fallbackModels.{number}");
+        let (asked, _) = match item {
+            Value::String(text) => named("", text)?,
+            item => from_preset(&name, item, defaults)?,
+        };
+        let is_there =
+            |other: &ModelSettings| other.model == asked.model && other.provider == asked.provider;
+        if !chain.iter().any(is_there) {
+            chain.push(asked);
+        }
+    }
+    let models = parse_overrides(&sources.models)?;
+    for asked in &mut chain {
+        asked.max_tokens = flags.max_tokens.unwrap_or(asked.max_tokens);
+        asked.temperature = flags.temperature.unwrap_or(asked.temperature);
+        if let Some(effort) = flags.reasoning_effort {
+            asked.reasoning_effort = Some(effort.to_owned());
+        }
+        let model = asked.model.as_deref().unwrap_or_default();
+        let bare = model.rsplit('/').next().unwrap_or(model);
+        if let Some(said) = models.get(model).or_else(|| models.get(bare)) {
+            asked.overrides = asked.overrides.or(*said);
+        }
+    }
+    Ok(chain)
+}
+
+fn from_name(model: &str, defaults: &ModelSettings) -> ModelSettings {
+    ModelSettings { model: Some(model.to_owned()), ..defaults.clone() }
+}
+
+/// Parses a preset; returns it with the fallbacks that it names.
+fn from_preset(
+    path: &str,
+    value: &Value,
+    defaults: &ModelSettings,
+) -> Result<(ModelSettings, Option<Value>)> {
+    let Value::Object(members) = value else {
+        let cause = format!("`{path}` is neither a model name nor an object");
+        return Err(fail(Exit::Config, cause));
+    };
+    let fields = ObjectFields { path, members };
+    let Some(model) = fields.text("model")? else {
+        return Err(fail(Exit::Config, format!("`{path}` has no `model`")));
+    };
+    let asked = ModelSettings {
+        provider: fields
+            .text("provider")?
+            .map(|name| snake_case(&name))
+            .filter(|name| name != "auto")
+            .unwrap_or_else(|| defaults.provider.clone()),
+        max_tokens: fields.count("maxTokens")?.unwrap_or(defaults.max_tokens),
+        temperature: fields.number("temperature")?.unwrap_or(defaults.temperature),
+        reasoning_effort: fields
+            .text("reasoningEffort")?
+            .or_else(|| defaults.reasoning_effort.clone()),
+        extra_body: fields.object("extraBody")?,
+        overrides: fields.model_overrides()?,
+        model: Some(model),
+    };
+    Ok((asked, fields.get("fallbacks").or_else(|| fields.get("fallbackModels")).cloned()))
+}
+
+/// Parses `models` into metadata by model name.
+fn parse_overrides(models: &Value) -> Result<BTreeMap<String, ModelOverrides>> {
+    let mut known = BTreeMap::new();
+    for (name, value) in models.as_object().into_iter().flatten() {
+        let place = format_path(&["models", name]);
+        let Value::Object(members) = value else {
+            return Err(fail(Exit::Config, format!("`{place}` is not an object")));
+        };
+        let fields = ObjectFields { path: &place, members };
+        known.insert(name.clone(), fields.model_overrides()?);
+    }
+    Ok(known)
+}
+
+impl ModelOverrides {
+    /// Fills the gaps of this value from `other`.
+    fn or(self, other: Self) -> Self {
+        Self {
+            context_window: self.context_window.or(other.context_window),
+            max_output_tokens: self.max_output_tokens.or(other.max_output_tokens),
+            images: self.images.or(other.images),
+            pdf: self.pdf.or(other.pdf),
+            price: self.price.or(other.price),
+        }
+    }
+}
+
+/// The members of an object, looked up by names in camelCase or snake_case.
+struct ObjectFields<'a> {
+    path: &'a str,
+    members: &'a Map<String, Value>,
+}
+
+impl ObjectFields<'_> {
+    fn get(&self, name: &str) -> Option<&Value> {
+        let found = self.members.get(name).or_else(|| self.members.get(&snake_case(name)));
+        found.filter(|value| !value.is_null())
+    }
+
+    fn type_error<T>(&self, name: &str, expected: &str) -> Result<T> {
+        Err(fail(Exit::Config, format!("`{}.{name}` is not {expected}", self.path)))
+    }
+
+    fn text(&self, name: &str) -> Result<Option<String>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(not_blank(text)),
+            Some(_) => self.type_error(name, "a string"),
+        }
+    }
+
+    fn object(&self, name: &str) -> Result<Map<String, Value>> {
+        match self.get(name) {
+            None => Ok(Map::new()),
+            Some(Value::Object(members)) => Ok(members.clone()),
+            Some(_) => self.type_error(name, "an object"),
+        }
+    }
+
+    fn number(&self, name: &str) -> Result<Option<f64>> {
+        match self.get(name).map(Value::as_f64) {
+            None => Ok(None),
+            Some(Some(number)) if number >= 0.0 => Ok(Some(number)),
+            Some(_) => self.type_error(name, "a non-negative number"),
+        }
+    }
+
+    fn count(&self, name: &str) -> Result<Option<u32>> {
+        let number = self
+            .get(name)
+            .map(|value| value.as_u64().and_then(|number| u32::try_from(number).ok()));
+        match number {
+            None => Ok(None),
+            Some(Some(number)) if number > 0 => Ok(Some(number)),
+            Some(_) => self.type_error(name, "a positive integer"),
+        }
+    }
+
+    fn boolean(&self, name: &str) -> Result<Option<bool>> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Bool(truth)) => Ok(Some(*truth)),
+            Some(_) => self.type_error(name, "true or false"),
+        }
+    }
+
+    fn model_overrides(&self) -> Result<ModelOverrides> {
+        let price = match self.get("price") {
+            None => None,
+            Some(Value::Object(members)) => {
+                let place = format!("{}.price", self.path);
+                let fields = ObjectFields { path: &place, members };
+                let (Some(input), Some(output)) =
+                    (fields.number("input")?, fields.number("output")?)
+                else {
+                    let cause = format!(
+                        "`{place}` needs `input` and `output`, in US dollars per million tokens"
+                    );
+                    let hint = "both at once, as in `{\"input\": 1, \"output\": 4}`";
+                    return Err(fail_with_hint(Exit::Config, cause, hint));
+                };
+                Some(PriceSettings {
+                    input,
+                    output,
+                    cached_input: fields.number("cachedInput")?,
+                    cache_write: fields.number("cacheWrite")?,
+                })
+            }
+            Some(_) => return self.type_error("price", "an object"),
+        };
+        Ok(ModelOverrides {
+            context_window: self.count("contextWindowTokens")?,
+            max_output_tokens: self.count("maxOutputTokens")?,
+            images: self.boolean("images")?,
+            pdf: self.boolean("pdf")?,
+            price,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        ModelFlagValues, ModelOverrides, ModelSettings, ModelSources, PriceSettings, model_chain,
+    };
+    use serde_json::{Value, json};
+
+    fn model_settings(
+        presets: Value,
+        preset: Option<&str>,
+        fallbacks: Value,
+        model: Option<&str>,
+    ) -> anyhow::Result<Vec<ModelSettings>> {
+        let parts = ModelSources {
+            presets,
+            preset: preset.map(str::to_owned),
+            fallbacks,
+            models: json!({ "m": { "price": { "input": 1, "output": 2 } } }),
+        };
+        let flags =
+            ModelFlagValues { model, max_tokens: None, temperature: None, reasoning_effort: None };
+        let defaults = ModelSettings {
+            model: Some("d".into()),
+            provider: "openai".into(),
+            max_tokens: 7,
+            ..ModelSettings::default()
+        };
+        model_chain(&parts, &flags, &defaults)
+    }
+
+    fn names(chain: &[ModelSettings]) -> Vec<String> {
+        chain
+            .iter()
+            .map(|asked| format!("{} {}", asked.provider, asked.model.as_deref().unwrap_or("-")))
+            .collect()
+    }
+
+    #[test]
+    fn models_and_fallbacks_are_resolved() {
+        let presets = json!({ "fast": "m", "deep": { "model": "x/y", "provider": "openRouter", "max_tokens": 9, "fallbacks": ["fast", "z"] } });
+        let check = |preset, fallbacks, model, expect: &[&str]| {
+            assert_eq!(
+                names(&model_settings(presets.clone(), preset, fallbacks, model).unwrap()),
+                expect
+            );
+        };
+        check(None, json!([]), None, &["openai d"]);
+        check(Some("default"), Value::Null, None, &["openai d"]);
+        check(None, json!(["fast", "q", "fast"]), None, &["openai d", "openai m", "openai q"]);
+        check(None, json!([{ "model": "a", "provider": "groq" }]), None, &["openai d", "groq a"]);
+        check(Some("deep"), json!(["q"]), None, &["open_router x/y", "openai m", "openai z"]);
+        check(Some("deep"), json!([]), Some("fast"), &["openai m"]);
+        check(Some("deep"), json!([]), Some("other"), &["openai other"]);
+        let deep = model_settings(presets.clone(), Some("deep"), json!([]), None).unwrap();
+        assert_eq!(deep[0].max_tokens, 9);
+        let price =
+            PriceSettings { input: 1.0, output: 2.0, cached_input: None, cache_write: None };
+        assert_eq!(
+            deep[1].overrides,
+            ModelOverrides { price: Some(price), ..ModelOverrides::default() }
+        );
+    }
+
+    #[test]
+    fn invalid_presets_are_rejected() {
+        let check = |presets: Value, preset, fallbacks: Value| {
+            assert!(model_settings(presets, preset, fallbacks, None).is_err());
+        };
+        check(json!({}), Some("none"), json!([]));
+        check(json!({ "a": 5 }), Some("a"), json!([]));
+        check(json!({ "a": {} }), Some("a"), json!([]));
+        check(json!({ "a": { "model": "m", "maxTokens": 0 } }), Some("a"), json!([]));
+        check(json!({ "a": { "model": "m", "price": { "input": 1 } } }), Some("a"), json!([]));
+        check(json!({}), None, json!([7]));
+    }
+}

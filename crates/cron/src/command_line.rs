@@ -1,0 +1,364 @@
+//! The command of a crontab line: this program and a job's id, with the environment that cron lacks. Pure.
+//!
+//! Words are escaped so that every cron and every shell reads them the same. A `%` would end the command. It is
+//! escaped with a backslash outside of quotes, so it makes no difference if cron removes the backslash or leaves it
+//! to the shell. Some crons also read two backslashes as one, so backslashes are always separated by a quote.
+
+use std::path::Path;
+
+/// Maximum command length in bytes: Debian's cron rejects a table with a longer one.
+pub const MAX_COMMAND_BYTES: usize = 998;
+
+/// The PATH used if none is set.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Directories that are kept in the PATH regardless of its length.
+const SYSTEM_DIRS: [&str; 6] =
+    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+
+/// The parts of a command. All paths are absolute.
+#[derive(Clone, Copy, Debug)]
+pub struct CommandParts<'a> {
+    pub home: &'a Path,
+    /// `NANOBOT_HOME`, if set.
+    pub root: Option<&'a Path>,
+    /// `PATH`, if set.
+    pub path: Option<&'a str>,
+    pub program: &'a Path,
+    /// The file given with `-c`.
+    pub config: Option<&'a Path>,
+    /// The directory given with `-w`.
+    pub workspace: Option<&'a Path>,
+    /// The job's id.
+    pub id: &'a str,
+}
+
+/// A command as written in a crontab.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CrontabCommand {
+    pub text: String,
+    /// Directories of the PATH that were left out, because they do not fit or are relative.
+    pub omitted_dirs: Vec<String>,
+}
+
+/// Builds the command of a crontab line.
+///
+/// # Errors
+/// A message, if a path cannot be written in a crontab or the command is too long.
+pub fn build_command(parts: &CommandParts) -> Result<CrontabCommand, String> {
+    let CommandParts { home, root, path, program, config, workspace, id } = *parts;
+    let mut start = format!("/usr/bin/env HOME={}", escape_path(home)?);
+    if let Some(root) = root {
+        start += &format!(" NANOBOT_HOME={}", escape_path(root)?);
+    }
+    // `env` would take a program path with `=` for another variable.
+    if program.as_os_str().as_encoded_bytes().contains(&b'=') {
+        return Err(format!(
+            "`{}` cannot be written in a crontab: the path contains `=`",
+            program.display()
+        ));
+    }
+    let mut end = format!(" {}", escape_path(program)?);
+    for (flag, path) in [("-c", config), ("-w", workspace)] {
+        if let Some(path) = path {
+            end += &format!(" {flag} {}", escape_path(path)?);
+        }
+    }
+    end += &format!(" cron run {id} --scheduled");
+
+    let (mut entries, mut left_out) = split_path(path.unwrap_or(DEFAULT_PATH));
+    loop {
+        let text = format!("{start} PATH={}{end}", escape(&entries.join(":")));
+        if text.len() <= MAX_COMMAND_BYTES {
+            left_out.reverse();
+            return Ok(CrontabCommand { text, omitted_dirs: left_out });
+        }
+        let Some(at) = entries.iter().rposition(|entry| !SYSTEM_DIRS.contains(entry)) else {
+            let cause =
+                "the paths of home, program, config and workspace are too long for a crontab line";
+            return Err(format!("{cause}: {} bytes, the limit is {MAX_COMMAND_BYTES}", text.len()));
+        };
+        left_out.push(entries.remove(at).to_owned());
+    }
+}
+
+/// A parsed command of ours: its variables, and the words from the program on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ParsedCommand {
+    pub variables: Vec<(String, String)>,
+    pub argv: Vec<String>,
+}
+
+impl ParsedCommand {
+    /// Parses `command`; `None` if it is not one of ours.
+    pub fn parse(command: &str) -> Option<Self> {
+        let mut words = split_words(command.strip_prefix("/usr/bin/env ")?)?.into_iter();
+        let mut started = Self::default();
+        for word in words.by_ref() {
+            match word.split_once('=') {
+                Some((name, value)) => started.variables.push((name.into(), value.into())),
+                None => {
+                    started.argv.push(word);
+                    break;
+                }
+            }
+        }
+        started.argv.extend(words);
+        (!started.argv.is_empty()).then_some(started)
+    }
+}
+
+/// Splits a command of ours into words as a shell would. `None` if a quote is not closed.
+fn split_words(text: &str) -> Option<Vec<String>> {
+    let (mut words, mut word) = (Vec::new(), String::new());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\'' => loop {
+                match letters.next()? {
+                    '\'' => break,
+                    quoted => word.push(quoted),
+                }
+            },
+            '\\' => word.push(letters.next()?),
+            ' ' => words.push(std::mem::take(&mut word)),
+            plain => word.push(plain),
+        }
+    }
+    words.push(word);
+    Some(words)
+}
+
+/// Splits a PATH into unique directories that are independent of the working directory, and the others in reverse
+/// order.
+fn split_path(path: &str) -> (Vec<&str>, Vec<String>) {
+    let (mut entries, mut left_out) = (Vec::new(), Vec::new());
+    for entry in path.split(':').filter(|entry| !entry.is_empty()) {
+        if !entry.starts_with('/') || entry.contains(char::is_control) {
+            left_out.insert(0, entry.to_owned());
+        } else if !entries.contains(&entry) {
+            entries.push(entry);
+        }
+    }
+    (entries, left_out)
+}
+
+/// Escapes a path as one word of a command.
+fn escape_path(path: &Path) -> Result<String, String> {
+    let cannot =
+        |why: &str| Err(format!("`{}` cannot be written in a crontab: {why}", path.display()));
+    match path.to_str() {
+        None => cannot("the path is not valid UTF-8"),
+        Some(text) if text.contains(char::is_control) => {
+            cannot("the path contains a control character")
+        }
+        Some(_) if !path.is_absolute() => cannot("it is relative"),
+        Some(text) => Ok(escape(text)),
+    }
+}
+
+/// Escapes `text`, which has no control characters, as a word or the end of one, for cron and then for a shell.
+fn escape(text: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_@+=:,./-".contains(letter);
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(letter) = rest.chars().next() {
+        let end = rest.find(['%', '\'', '\\']).unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end);
+        match letter {
+            '%' | '\'' => out.extend(['\\', letter]),
+            '\\' => out.push_str(r"'\'"),
+            _ if run.chars().all(plain) => out.push_str(run),
+            _ => out.extend(["'", run, "'"]),
+        }
+        rest = match end {
+            0 => &after[1..],
+            _ => after,
+        };
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        CommandParts, CrontabCommand, MAX_COMMAND_BYTES, ParsedCommand, build_command, escape,
+        split_words,
+    };
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::path::Path;
+
+    fn parts<'a>() -> CommandParts<'a> {
+        CommandParts {
+            home: Path::new("/home/u"),
+            root: None,
+            path: Some("/usr/bin:/bin"),
+            program: Path::new("/usr/bin/nanobot"),
+            config: None,
+            workspace: None,
+            id: "a1b2",
+        }
+    }
+
+    #[track_caller]
+    fn check(parts: &CommandParts, expect: &str) {
+        assert_eq!(build_command(parts).unwrap().text, expect);
+    }
+
+    #[test]
+    fn a_command_sets_the_environment_that_cron_lacks() {
+        check(
+            &parts(),
+            "/usr/bin/env HOME=/home/u PATH=/usr/bin:/bin /usr/bin/nanobot cron run a1b2 --scheduled",
+        );
+        let all = CommandParts {
+            root: Some(Path::new("/srv/50%/n")),
+            config: Some(Path::new("/etc/it's.json")),
+            workspace: Some(Path::new("/srv/my work")),
+            path: None,
+            ..parts()
+        };
+        check(
+            &all,
+            r"/usr/bin/env HOME=/home/u NANOBOT_HOME=/srv/50\%/n PATH=/usr/local/bin:/usr/bin:/bin /usr/bin/nanobot -c /etc/it\'s.json -w '/srv/my work' cron run a1b2 --scheduled",
+        );
+    }
+
+    #[test]
+    fn paths_that_a_crontab_cannot_hold_are_rejected() {
+        let check = |parts: CommandParts, words: &str| {
+            assert_eq!(build_command(&parts).unwrap_err(), words);
+        };
+        let home = Path::new("/home/a\nb");
+        check(
+            CommandParts { home, ..parts() },
+            "`/home/a\nb` cannot be written in a crontab: the path contains a control character",
+        );
+        let config = Some(Path::new(OsStr::from_bytes(b"/x\xff")));
+        check(
+            CommandParts { config, ..parts() },
+            "`/x\u{fffd}` cannot be written in a crontab: the path is not valid UTF-8",
+        );
+        let workspace = Some(Path::new("w"));
+        check(
+            CommandParts { workspace, ..parts() },
+            "`w` cannot be written in a crontab: it is relative",
+        );
+        let program = Path::new("/a=b/nanobot");
+        check(
+            CommandParts { program, ..parts() },
+            "`/a=b/nanobot` cannot be written in a crontab: the path contains `=`",
+        );
+        let long = format!("/{}", "x".repeat(950));
+        check(
+            CommandParts { home: Path::new(&long), ..parts() },
+            "the paths of home, program, config and workspace are too long for a crontab line: 1031 bytes, the limit is 998",
+        );
+    }
+
+    #[test]
+    fn a_long_path_is_shortened() {
+        let path = Some("/usr/bin::/opt/a:/usr/bin:rel:/opt/a:.:/bin/:/bin:~/x");
+        let made = build_command(&CommandParts { path, ..parts() }).unwrap();
+        assert!(made.text.contains(" PATH=/usr/bin:/opt/a:/bin/:/bin /usr"), "{}", made.text);
+        assert_eq!(made.omitted_dirs, ["rel", ".", "~/x"]);
+        let dirs: Vec<String> = (0..9).map(|n| format!("/opt/{n}/{}", "y".repeat(150))).collect();
+        let path = format!("rel:{}:/usr/bin:/opt/tiny:/bin", dirs.join(":"));
+        let CrontabCommand { text, omitted_dirs: left_out } =
+            build_command(&CommandParts { path: Some(&path), ..parts() }).unwrap();
+        assert!(text.len() <= MAX_COMMAND_BYTES && text.contains(":/usr/bin:/bin /usr"), "{text}");
+        let kept = dirs.iter().filter(|dir| text.contains(*dir)).count();
+        assert_eq!(kept, 5, "as many as there is room for");
+        let mut expect = vec!["rel".to_owned()];
+        expect.extend(dirs[kept..].iter().cloned());
+        expect.push("/opt/tiny".into());
+        let mut left_out = left_out;
+        left_out.sort();
+        expect.sort();
+        assert_eq!(left_out, expect);
+    }
+
+    #[test]
+    fn a_command_round_trips() {
+        let made = build_command(&CommandParts {
+            home: Path::new("/home/it's 100%"),
+            workspace: Some(Path::new("/srv/a=b c")),
+            ..parts()
+        });
+        let started = ParsedCommand::parse(&made.unwrap().text).unwrap();
+        let variables: Vec<(&str, &str)> =
+            started.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(variables, [("HOME", "/home/it's 100%"), ("PATH", "/usr/bin:/bin")]);
+        let words = "/usr/bin/nanobot -w";
+        let words = words.split(' ').chain(["/srv/a=b c"]);
+        let words = words.chain("cron run a1b2 --scheduled".split(' '));
+        assert_eq!(started.argv, words.collect::<Vec<_>>());
+        for text in ["", "nanobot", "/usr/bin/env A=b", "/usr/bin/env 'x"] {
+            assert_eq!(ParsedCommand::parse(text), None, "{text}");
+        }
+    }
+
+    /// Interprets a command as Debian's cron does; returns the command and its standard input.
+    fn unescape_as_cron(text: &str) -> (String, Option<String>) {
+        let mut out = String::new();
+        let mut letters = text.chars();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '%' => return (out, Some(letters.collect())),
+                '\\' => match letters.next() {
+                    Some(escaped @ ('%' | '\\')) => out.push(escaped),
+                    Some(other) => out.extend(['\\', other]),
+                    None => out.push('\\'),
+                },
+                other => out.push(other),
+            }
+        }
+        (out, None)
+    }
+
+    /// Interprets an escaped word as a shell does.
+    fn unescape_as_shell(text: &str) -> String {
+        let mut out = String::new();
+        let mut letters = text.chars();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '\'' => out.extend(letters.by_ref().take_while(|letter| *letter != '\'')),
+                '\\' => out.extend(letters.next()),
+                other => {
+                    assert!(
+                        !" \t;&|<>()$`\"*?[#~!{}^".contains(other),
+                        "{other:?} is bare in {text}"
+                    );
+                    out.push(other);
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn fuzz_words_round_trip() {
+        let check = |text: &str, expect: &str| assert_eq!(escape(text), expect);
+        check("/a%b", r"/a\%b");
+        check("/a b%c d", r"'/a b'\%'c d'");
+        check("%%", r"\%\%");
+        check(r"a\\%b", r"a'\''\'\%b");
+        check("it's", r"it\'s");
+        check("ä", "'ä'");
+        let seeds: [&[u8]; 3] = [
+            b"/home/it's 100% \"me\"/$HOME `x`",
+            br"a\\b\%c\'%''%\\",
+            "~/ä 🙂 *?[x] #!{a,b}".as_bytes(),
+        ];
+        nanobot_base::fuzz::check(&seeds, |input, _| {
+            let text = nanobot_base::fuzz::lossy_text(input).replace(char::is_control, "");
+            let word = escape(&text);
+            // With a cron that handles `%`, and with one that does not.
+            let (passed, input) = unescape_as_cron(&word);
+            assert_eq!((unescape_as_shell(&passed), input), (text.clone(), None), "{word}");
+            assert_eq!(unescape_as_shell(&word), text, "{word}");
+            assert_eq!(split_words(&word), Some(vec![text]), "{word}");
+        });
+    }
+}

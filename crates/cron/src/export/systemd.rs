@@ -1,0 +1,276 @@
+//! Exports a job as a systemd timer and service.
+//!
+//! A timer follows local wall-clock time and so misses slots that cron runs when the clock skips or repeats an hour.
+//! If a job has slots there, extra lines in UTC are added for the days of those clock changes.
+
+use super::{
+    ChangeWindow, ExportFile, ExportSettings, HEADER, ScheduledJob, UtcTimes, is_hourly_in_utc,
+    path_text, period_times, quote_short, single_slot, times_around_changes,
+};
+use crate::expression::systemd_calendar::format_values;
+use crate::schedule::Schedule;
+use jiff::tz::TimeZone;
+use nanobot_base::error::Exit;
+use std::fmt::Write;
+use std::path::Path;
+
+/// The program's PATH if none is known.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Returns the units of a job: the service, then its timer.
+///
+/// # Errors
+/// A message that says why the job cannot be exported.
+pub fn unit_files(
+    settings: &ExportSettings,
+    scheduled_job: &ScheduledJob,
+) -> Result<[ExportFile; 2], String> {
+    let id = &scheduled_job.job.id;
+    Ok([
+        ExportFile {
+            name: format!("nanobot-{id}.service"),
+            text: service(settings, scheduled_job)?,
+        },
+        ExportFile { name: format!("nanobot-{id}.timer"), text: timer(settings, scheduled_job)? },
+    ])
+}
+
+fn timer(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
+    let mut out =
+        format!("{HEADER}[Unit]\nDescription={}\n\n[Timer]\n", description(scheduled_job));
+    let clock = match (scheduled_job.schedule, settings.system_zone_name) {
+        (Schedule::Cron { zone: None, .. }, Some(name)) => {
+            format!(", in the system's time zone, {name} at the time of export")
+        }
+        _ => String::new(),
+    };
+    writeln!(out, "# {}{clock}", scheduled_job.describe()).expect(INFALLIBLE);
+    let (lines, more) = calendar_lines(scheduled_job, settings)?;
+    for line in lines {
+        writeln!(out, "OnCalendar={line}").expect(INFALLIBLE);
+    }
+    if !more.is_empty() {
+        out.push_str("# For the days of clock changes.\n");
+    }
+    for line in more {
+        writeln!(out, "OnCalendar={line}").expect(INFALLIBLE);
+    }
+    let jitter = scheduled_job.job.jitter().as_secs();
+    if jitter > 0 {
+        writeln!(out, "RandomizedDelaySec={jitter}\nFixedRandomDelay=true").expect(INFALLIBLE);
+    }
+    let persistent = scheduled_job.is_caught_up();
+    write!(
+        out,
+        "Persistent={persistent}\nAccuracySec=1s\nUnit=nanobot-{}.service\n\n[Install]\nWantedBy=timers.target\n",
+        scheduled_job.job.id
+    )
+    .expect(INFALLIBLE);
+    Ok(out)
+}
+
+const INFALLIBLE: &str = "writing to a string cannot fail";
+
+/// Returns the timer's `OnCalendar` lines: the regular slots, and the extra times around clock changes.
+pub fn calendar_lines(
+    scheduled_job: &ScheduledJob,
+    settings: &ExportSettings,
+) -> Result<(Vec<String>, Vec<String>), String> {
+    let utc = |times: &UtcTimes| {
+        let weekday = times.weekday.map_or(String::new(), |weekday| {
+            let names = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
+            format!("{} ", names[weekday as usize])
+        });
+        let (hours, minutes) =
+            (format_values(times.hours, 0..=23), format_values(times.minutes, 0..=59));
+        format!("{weekday}*-*-* {hours}:{minutes}:00 UTC")
+    };
+    let lines = match scheduled_job.schedule {
+        Schedule::Cron { expression, .. }
+            if is_hourly_in_utc(expression, scheduled_job.zone, settings.now) =>
+        {
+            let minutes = format_values(expression.minutes(), 0..=59);
+            return Ok((vec![format!("*-*-* *:{minutes}:00 UTC")], Vec::new()));
+        }
+        Schedule::Cron { expression, zone } => {
+            let zone = zone.as_ref().map_or(String::new(), |zone| format!(" {zone}"));
+            let lines = expression.to_systemd_calendar();
+            lines.into_iter().map(|line| format!("{line}{zone}")).collect()
+        }
+        Schedule::Every(period) => {
+            let times = period_times(*period, scheduled_job.job.created);
+            times.iter().map(utc).collect()
+        }
+        Schedule::At(time) => {
+            let time = single_slot(scheduled_job, *time, settings.now)?;
+            let time = TimeZone::UTC.to_datetime(time);
+            vec![time.strftime("%Y-%m-%d %H:%M:00 UTC").to_string()]
+        }
+    };
+    let changes = times_around_changes(scheduled_job, settings.now, ChangeWindow::Hours);
+    let more = changes.iter().map(|around| {
+        let days = match (around.first_day, around.last_day) {
+            (first, last) if first == last => format!("{first:02}"),
+            (first, last) => format!("{first:02}..{last:02}"),
+        };
+        let (hours, minutes) =
+            (format_values(around.hours, 0..=23), format_values(around.minutes, 0..=59));
+        format!("*-{:02}-{days} {hours}:{minutes}:00 UTC", around.month)
+    });
+    Ok((lines, more.collect()))
+}
+
+fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
+    let id = &scheduled_job.job.id;
+    let mut out = HEADER.to_owned();
+    write!(
+        out,
+        "# As a user unit: in ~/.config/systemd/user, with `loginctl enable-linger` to run without a login session.\n\
+         # As a system unit: in /etc/systemd/system, with User= set below, and in [Unit]:\n\
+         #After=network-online.target\n\
+         #Wants=network-online.target\n\
+         [Unit]\n\
+         Description={}\n\
+         \n\
+         [Service]\n\
+         # Not oneshot: that type may not be restarted when the job was busy.\n\
+         Type=exec\n\
+         #User=NAME\n",
+        description(scheduled_job)
+    )
+    .expect(INFALLIBLE);
+    writeln!(out, "ExecStart={}", command_line(settings, scheduled_job)?).expect(INFALLIBLE);
+    let path = settings.path.unwrap_or(DEFAULT_PATH);
+    if path.contains(char::is_control) {
+        return Err("its PATH contains a control character".into());
+    }
+    writeln!(out, "Environment={}", escape_word(&format!("PATH={path}"))).expect(INFALLIBLE);
+    if settings.is_root_set {
+        let root = path_text(settings.root)?;
+        writeln!(out, "Environment={}", escape_word(&format!("NANOBOT_HOME={root}")))
+            .expect(INFALLIBLE);
+    }
+    out.push_str(
+        "# An API key that is not in the config, alone in a file. `man systemd-creds` explains how to encrypt it.\n",
+    );
+    let keys: &[&str] = match settings.keys {
+        [] => &["OPENAI_API_KEY"],
+        keys => keys,
+    };
+    for key in keys {
+        writeln!(out, "#LoadCredential={key}:%h/.config/nanobot/{key}").expect(INFALLIBLE);
+    }
+    let again = Exit::TryAgain.code();
+    let policy = scheduled_job.job.retry_policy();
+    let (retried, pause) = match policy.limit {
+        0 => (format!("{again}"), 60),
+        // A start before the time of the retry does nothing.
+        _ => (format!("{again} {}", Exit::Unavailable.code()), policy.delay.as_secs()),
+    };
+    write!(
+        out,
+        "# {again}: the job or its session is busy. This is not a failure; it is retried for a slot that has not run yet.\n\
+         # Any other status but 0 is a failure: see `nanobot agent --help` for the list, `nanobot cron logs {id}` for details.\n\
+         SuccessExitStatus={again}\n\
+         RestartForceExitStatus={retried}\n\
+         RestartSec={pause}\n"
+    )
+    .expect(INFALLIBLE);
+    let stuck = match scheduled_job.stuck_after() {
+        Some(seconds) => format!("{seconds}"),
+        None => "infinity".into(),
+    };
+    // A run terminates its own children on SIGTERM.
+    writeln!(out, "RuntimeMaxSec={stuck}\nKillMode=mixed\nUMask=0077").expect(INFALLIBLE);
+    out.push_str(&hardening(settings, scheduled_job)?);
+    Ok(out)
+}
+
+/// Returns the sandboxing settings of a run. The agent's commands use their own sandbox, which needs Landlock,
+/// seccomp and, if available, namespaces; none of these is disabled here.
+fn hardening(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
+    if scheduled_job.has_user_commands() || settings.has_key_command {
+        return Ok(
+            "# Not hardened: the job runs your own commands with all your permissions. The agent's commands are sandboxed.\n"
+                .into(),
+        );
+    }
+    let mut out = String::from(
+        "NoNewPrivileges=yes\n\
+         LockPersonality=yes\n\
+         RestrictRealtime=yes\n\
+         RestrictSUIDSGID=yes\n\
+         RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK\n\
+         SystemCallArchitectures=native\n\
+         # The rest needs a manager that can create namespaces: the system's, or a user's if users may. Otherwise the status\n\
+         # is 217, 218 or 226: then remove these lines.\n\
+         # The sandbox of a job that runs as root needs this one.\n\
+         CapabilityBoundingSet=CAP_SETFCAP\n\
+         ProtectSystem=strict\n",
+    );
+    let places = scheduled_job.granted_paths();
+    let writes = places.iter().filter(|(_, writes)| *writes);
+    let mut paths: Vec<&Path> = vec![settings.root, settings.workspace];
+    paths.extend(writes.map(|(path, _)| path.as_path()));
+    for (at, path) in paths.iter().enumerate() {
+        if paths[..at].iter().any(|other| path.starts_with(other)) {
+            continue;
+        }
+        // The leading dash makes a missing path acceptable.
+        let path = escape_word(&format!("-{}", path_text(path)?));
+        writeln!(out, "ReadWritePaths={path}").expect(INFALLIBLE);
+    }
+    let reads = places.iter().map(|(path, _)| path.as_path());
+    let config = scheduled_job.config.into_iter();
+    let used =
+        paths.iter().copied().chain(reads).chain(config).chain([settings.program, settings.home]);
+    let mut used = used.filter(|path| path.starts_with("/tmp") || path.starts_with("/var/tmp"));
+    let private = match used.next() {
+        None => "PrivateTmp=yes".into(),
+        Some(path) => format!("# No PrivateTmp: the job uses {}.", quote_short(path_text(path)?)),
+    };
+    writeln!(out, "{private}").expect(INFALLIBLE);
+    out.push_str(
+        "ProtectControlGroups=yes\n\
+         ProtectHostname=yes\n\
+         ProtectKernelLogs=yes\n\
+         ProtectKernelModules=yes\n\
+         ProtectKernelTunables=yes\n",
+    );
+    Ok(out)
+}
+
+/// Returns the command line. A `$` in it is literal.
+fn command_line(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
+    let mut words = vec![path_text(settings.program)?];
+    if let Some(config) = scheduled_job.config {
+        words.extend(["-c", path_text(config)?]);
+    }
+    if let Some(workspace) = scheduled_job.workspace {
+        words.extend(["-w", path_text(workspace)?]);
+    }
+    words.extend(["cron", "run", scheduled_job.job.id.as_str(), "--scheduled"]);
+    if !scheduled_job.job.jitter().is_zero() {
+        words.push("--no-jitter");
+    }
+    let has_dollar = words.iter().any(|word| word.contains('$'));
+    let words: Vec<String> = words.into_iter().map(escape_word).collect();
+    let literally = if has_dollar { ":" } else { "" };
+    Ok(format!("{literally}{}", words.join(" ")))
+}
+
+fn description(scheduled_job: &ScheduledJob) -> String {
+    let name = quote_short(&scheduled_job.job.name).replace('%', "%%");
+    format!("nanobot: {name} (job {})", scheduled_job.job.id)
+}
+
+/// Escapes `text`, which has no control characters, as one word of a setting.
+fn escape_word(text: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);
+    let escaped = text.replace('%', "%%");
+    if text.chars().all(plain) {
+        escaped
+    } else {
+        format!("\"{}\"", escaped.replace('\\', r"\\").replace('"', "\\\""))
+    }
+}

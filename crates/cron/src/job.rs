@@ -1,0 +1,282 @@
+//! A job: the data of the job file, which is shared with the Python program, and the options that only this program
+//! stores.
+
+use super::schedule::{CatchUpPolicy, Schedule, Timetable};
+use clap::ValueEnum;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The id of the job that checks HEARTBEAT.md.
+pub const HEARTBEAT_ID: &str = "heartbeat";
+/// Default deadline of a run in seconds.
+const DEFAULT_DEADLINE_SECS: u64 = 3600;
+/// Default number of retries of a job that runs only once: with the default delay, an hour.
+const ONCE_RETRIES: u32 = 6;
+/// Default time before a retry.
+const DEFAULT_RETRY_DELAY: Duration = Duration::from_mins(10);
+
+/// A job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Eight hexadecimal digits by default. A chosen id has at most 64 letters, digits, `_` and `-`.
+    pub id: String,
+    pub name: String,
+    pub enabled: bool,
+    /// The schedule, or a message that says why the job never runs.
+    pub schedule: Result<Schedule, String>,
+    pub message: String,
+    /// The delivery of the answer as stored in the job file.
+    pub delivery: Delivery,
+    /// The session, if it is not `cron:ID`.
+    pub session: Option<String>,
+    pub created: Timestamp,
+    /// State after the last run, by this program or another.
+    pub state: JobState,
+    /// True if the job is removed after its run.
+    pub delete_after_run: bool,
+    /// `None` for a job created by another program.
+    pub options: Option<JobOptions>,
+}
+
+/// The delivery of an answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Delivery {
+    pub deliver: bool,
+    pub channel: Option<String>,
+    pub to: Option<String>,
+}
+
+/// The run state in the job file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobState {
+    pub next_run: Option<Timestamp>,
+    pub last_run: Option<Timestamp>,
+    /// `ok` or `error`.
+    pub last_status: Option<String>,
+    pub last_error: Option<String>,
+}
+
+/// The job data that only this program stores. It is kept outside the job file for two reasons: the Python program
+/// drops keys that it does not know, and commands to run must not come from a file that other programs write.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct JobOptions {
+    /// The version of the format.
+    pub v: u32,
+    /// The permissions granted, in the form of the `cron add` flags; paths are absolute.
+    pub grants: Value,
+    /// The permissions of the job's creator, in the form of `nanobot_config::policy::snapshot`: an upper bound for the job.
+    pub policy: Option<Value>,
+    /// True if a run created the job, and not a person.
+    pub by_model: bool,
+    /// True if `cron apply` created the job from a file.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub applied: bool,
+    pub model: Option<String>,
+    /// The config file, if it is not the default one.
+    pub config: Option<PathBuf>,
+    /// A command that decides if there is anything to do.
+    pub when: Option<String>,
+    /// Seconds; 0 for no timeout.
+    pub timeout: Option<u64>,
+    pub max_cost: Option<f64>,
+    pub catch_up: CatchUpPolicy,
+    pub after_crash: CrashPolicy,
+    /// Maximum number of retries after a temporary failure; `None` for the default of the schedule.
+    pub retry: Option<u32>,
+    /// Seconds before a retry.
+    pub retry_delay: Option<u64>,
+    /// Maximum delay of a start in seconds.
+    pub jitter: Option<u64>,
+    /// A command that is notified of failures.
+    pub on_failure: Option<String>,
+    /// A command that is notified of successes.
+    pub on_success: Option<String>,
+    /// The runs of which the user is notified.
+    pub notify: NotifyPolicy,
+    /// True if the answer is not printed.
+    pub quiet: bool,
+    /// The local destination of the answer.
+    pub sink: Option<AnswerSink>,
+    /// The kind of run.
+    pub kind: JobKind,
+    /// The message and the session that these options apply to, recorded when a person or a run last set them: other
+    /// programs write the job file too.
+    pub message: Option<String>,
+    pub session: Option<String>,
+    /// Milliseconds between two runs, for a job that is not in a job file.
+    pub every_ms: Option<i64>,
+    /// The earliest time of a slot, in milliseconds since 1970; 0 for the job's creation.
+    pub since_ms: i64,
+}
+
+impl JobOptions {
+    /// The version of this format.
+    pub const FORMAT_VERSION: u32 = 1;
+}
+
+/// The kind of run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum JobKind {
+    /// A turn with the job's message.
+    #[default]
+    Turn,
+    /// A check of HEARTBEAT.md.
+    Heartbeat,
+}
+
+/// Default interval of HEARTBEAT.md checks: half an hour, as in the Python program.
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1800);
+
+impl Job {
+    /// Returns the heartbeat job with its default settings.
+    pub fn heartbeat(created: Timestamp) -> Self {
+        Self {
+            id: HEARTBEAT_ID.into(),
+            name: HEARTBEAT_ID.into(),
+            enabled: true,
+            schedule: Ok(Schedule::Every(HEARTBEAT_INTERVAL)),
+            message: String::new(),
+            delivery: Delivery::default(),
+            session: Some(HEARTBEAT_ID.into()),
+            created,
+            state: JobState::default(),
+            delete_after_run: false,
+            options: Some(JobOptions { kind: JobKind::Heartbeat, ..JobOptions::default() }),
+        }
+    }
+
+    /// Returns the session of the job's runs, and true if only this job uses it; then only the last run is sent again.
+    pub fn session_key(&self) -> (String, bool) {
+        match &self.session {
+            Some(key) => (key.clone(), key == HEARTBEAT_ID),
+            None => (format!("cron:{}", self.id), true),
+        }
+    }
+
+    /// Binds the options to the job's current message and session.
+    pub fn bind_options(&mut self) {
+        if let Some(terms) = &mut self.options {
+            terms.message = Some(self.message.clone());
+            terms.session.clone_from(&self.session);
+        }
+    }
+
+    /// True if another program changed the message or the session after the options were set. Other programs may change
+    /// the schedule.
+    pub fn is_altered(&self) -> bool {
+        let terms = self.options.iter();
+        let mut turns = terms.filter(|terms| terms.kind == JobKind::Turn);
+        turns.any(|terms| {
+            terms.message.as_ref() != Some(&self.message) || terms.session != self.session
+        })
+    }
+
+    /// True if the job runs only once.
+    pub fn is_once(&self) -> bool {
+        matches!(self.schedule, Ok(Schedule::At(_)))
+    }
+
+    /// Maximum duration of a run in seconds; 0 for no limit.
+    pub fn deadline_secs(&self) -> u64 {
+        let timeout = self.options.as_ref().and_then(|terms| terms.timeout);
+        timeout.unwrap_or(DEFAULT_DEADLINE_SECS)
+    }
+
+    /// Returns the rule for retries. A job that runs only once is retried by default, because it has no next slot.
+    pub fn retry_policy(&self) -> RetryPolicy {
+        let options = self.options.as_ref();
+        let default_limit = if self.is_once() { ONCE_RETRIES } else { 0 };
+        RetryPolicy {
+            limit: options.and_then(|options| options.retry).unwrap_or(default_limit),
+            delay: options
+                .and_then(|options| options.retry_delay)
+                .map_or(DEFAULT_RETRY_DELAY, Duration::from_secs),
+        }
+    }
+
+    /// Returns the maximum delay of a start.
+    pub fn jitter(&self) -> Duration {
+        let jitter = self.options.as_ref().and_then(|options| options.jitter);
+        Duration::from_secs(jitter.unwrap_or(0))
+    }
+
+    /// Returns the earliest time of a slot.
+    pub fn earliest_slot(&self) -> Timestamp {
+        let since = self.options.as_ref().map_or(0, |terms| terms.since_ms);
+        let since = Timestamp::from_millisecond(since).unwrap_or_default();
+        since.max(self.created)
+    }
+
+    /// Returns the job's timetable for `schedule` in `zone`, whose starts come `delay` after each slot.
+    pub fn timetable<'a>(
+        &self,
+        schedule: &'a Schedule,
+        zone: &'a TimeZone,
+        delay: Duration,
+    ) -> Timetable<'a> {
+        Timetable {
+            schedule,
+            delay,
+            max_delay: self.jitter(),
+            catch_up: self.catch_up(),
+            created: self.created,
+            earliest_slot: self.earliest_slot(),
+            zone,
+        }
+    }
+
+    /// Returns the policy for missed slots. A job that runs only once is caught up by default, because it would
+    /// otherwise be lost silently.
+    pub fn catch_up(&self) -> CatchUpPolicy {
+        match (&self.options, &self.schedule) {
+            (Some(terms), _) => terms.catch_up,
+            (None, Ok(Schedule::At(_))) => CatchUpPolicy::Once,
+            (None, _) => CatchUpPolicy::None,
+        }
+    }
+}
+
+/// The rule for retries of a run that failed for a temporary cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Maximum number of retries.
+    pub limit: u32,
+    /// Time between the end of a failed run and its retry.
+    pub delay: Duration,
+}
+
+/// The runs of which the user is notified: all, or the first failure after a success and the first success after a failure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NotifyPolicy {
+    #[default]
+    Always,
+    Change,
+}
+
+/// The policy for a run with an unknown outcome: its slot is not run again, or it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CrashPolicy {
+    #[default]
+    Skip,
+    Again,
+}
+
+/// The destination of an answer, as the user chose it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AnswerSink {
+    /// Appends the answer to this file.
+    File(PathBuf),
+    /// Runs this shell command with the answer as its standard input.
+    Command(String),
+    /// Sends the answer to a chat.
+    Chat { channel: String, to: String },
+}

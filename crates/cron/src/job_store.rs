@@ -1,0 +1,477 @@
+//! The jobs of a workspace: the entries of the job file, combined with the options that only this program stores. The
+//! Python program writes the job file too, so keys that we do not know are preserved.
+//!
+//! Releases up to 0.1.4.post5 keep the file in the data directory, later ones in the workspace. Each job is changed
+//! in the file that contains it.
+
+use super::job::{HEARTBEAT_ID, Job, JobKind, JobOptions};
+use super::job_entry::{self, get_text, has_id, parse_period, update_entry};
+use super::job_file::{
+    READ_LIMIT_BYTES, damaged_error, entries, entries_mut, find_entry, has_job, load, update,
+};
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::durable_file;
+use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+/// The path of the file, relative to the workspace or the data directory.
+const JOB_FILE: &str = "cron/jobs.json";
+/// Marker file: cron is to run this job of another program.
+const TAKEN_OVER_FILE: &str = "taken";
+
+/// The result of adding a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AddResult {
+    Added,
+    /// The limit on jobs created by runs is reached.
+    LimitReached,
+}
+
+/// A job to add or to change.
+#[derive(Clone, Copy, Debug)]
+pub struct JobUpdate<'a> {
+    pub job: &'a Job,
+    /// The job that it replaces; `None` if it is added.
+    pub old: Option<&'a Job>,
+    /// Makes the job of the file, which may have changed meanwhile, what `job` is.
+    pub change: fn(&mut Job, &Job),
+}
+
+/// The jobs of a workspace.
+#[derive(Clone, Debug)]
+pub struct JobStore {
+    /// Possible paths of the job file: in the workspace, then where older releases have it.
+    job_files: Vec<PathBuf>,
+    /// Directory with a directory per job for the data that only this program stores.
+    data_dir: PathBuf,
+}
+
+impl JobStore {
+    /// Opens the jobs of `workspace`; `data` is our own directory. With `with_legacy`, the job file of older releases
+    /// is included.
+    pub fn new(workspace: &Path, data: &Path, with_legacy: bool) -> Self {
+        let mut job_files = vec![workspace.join(JOB_FILE)];
+        job_files.extend(with_legacy.then(|| data.join(JOB_FILE)));
+        job_files.dedup();
+        Self { job_files, data_dir: data.join("cron") }
+    }
+
+    /// True if there is a job file of older releases.
+    pub fn has_legacy_file(data: &Path) -> bool {
+        data.join(JOB_FILE).exists()
+    }
+
+    /// Returns the file for new jobs.
+    pub fn job_file(&self) -> &Path {
+        let found = self.job_files.iter().find(|path| path.exists());
+        found.unwrap_or(&self.job_files[0])
+    }
+
+    /// Returns the directory with our own data on the job `id`.
+    ///
+    /// # Errors
+    /// Status 78 if the id is not a safe directory name, since it could lead elsewhere.
+    pub fn job_dir(&self, id: &str) -> Result<PathBuf> {
+        if is_valid_id(id) { Ok(self.data_dir.join(id)) } else { Err(invalid_id_error(id)) }
+    }
+
+    /// Lets cron run the job `id` of another program from now on.
+    pub fn take_over(&self, id: &str) -> Result<()> {
+        let folder = self.job_dir(id)?;
+        let mark = folder.join(TAKEN_OVER_FILE);
+        if mark.exists() {
+            return Ok(());
+        }
+        durable_file::create_dir(&folder)?;
+        durable_file::open_append(&mark).map(drop)
+    }
+
+    /// True if cron was asked to run the job `id`, which another program created.
+    pub fn is_taken_over(&self, id: &str) -> bool {
+        self.job_dir(id).is_ok_and(|folder| folder.join(TAKEN_OVER_FILE).is_file())
+    }
+
+    /// True if cron is to run `job`: it is ours, or it was taken over.
+    pub fn is_managed(&self, job: &Job) -> bool {
+        job.options.is_some() || self.is_taken_over(&job.id)
+    }
+
+    /// The directory of the job folders.
+    pub fn data_dir(&self) -> &Path {
+        &self.data_dir
+    }
+
+    /// Returns all jobs in file order, followed by the heartbeat. A job whose options cannot be read has no schedule:
+    /// without its limits it must not run, and the other jobs do not depend on it.
+    ///
+    /// # Errors
+    /// Status 78 if a file is not a valid job file; it is copied aside.
+    pub fn jobs(&self) -> Result<Vec<Job>> {
+        let (mut jobs, mut ids) = (Vec::new(), HashSet::new());
+        for path in &self.job_files {
+            for value in entries(&load(path)?) {
+                let id = get_text(value, "id");
+                // This id is reserved for the heartbeat, which is not in any file.
+                if id.as_deref() == Some(HEARTBEAT_ID) {
+                    continue;
+                }
+                if id.is_none_or(|id| ids.insert(id)) {
+                    let job = job_entry::to_job(value);
+                    jobs.push(self.with_options(job.clone()).unwrap_or_else(unusable(job)));
+                }
+            }
+        }
+        let heartbeat = self.heartbeat().or_else(|error| {
+            let job = Job::heartbeat(Timestamp::default());
+            anyhow::Ok(Some(unusable(Job { options: None, ..job })(error)))
+        });
+        jobs.extend(heartbeat?);
+        Ok(jobs)
+    }
+
+    /// Describes anything unusual about the files.
+    pub fn warnings(&self) -> Result<Vec<String>> {
+        let mut warnings = Vec::new();
+        for path in &self.job_files {
+            if has_job(&load(path)?, HEARTBEAT_ID) {
+                let path = path.display();
+                warnings.push(format!(
+                    "`{path}` has a job with the id `{HEARTBEAT_ID}`, which is ignored: the id is reserved"
+                ));
+            }
+            let mut ids = HashSet::new();
+            for id in entries(&load(path)?).filter_map(|value| get_text(value, "id")) {
+                if !ids.insert(id.clone()) {
+                    let path = path.display();
+                    warnings.push(format!(
+                        "`{path}` has two jobs with the id `{id}`; only the first one runs: give the other another id"
+                    ));
+                }
+            }
+            let places = path.is_file().then(|| [Some(path.as_path()), path.parent()]);
+            for place in places.into_iter().flatten().flatten() {
+                if let Some(why) = durable_file::unsafe_permissions(place) {
+                    warnings.push(format!(
+                        "`{}` {why}, so others can change the jobs' messages",
+                        place.display()
+                    ));
+                }
+            }
+        }
+        Ok(warnings)
+    }
+
+    /// Returns the job `id`; `None` if there is none.
+    ///
+    /// # Errors
+    /// Status 78 if the job file or the job's options are damaged.
+    pub fn job(&self, id: &str) -> Result<Option<Job>> {
+        if id == HEARTBEAT_ID {
+            return self.heartbeat();
+        }
+        for path in &self.job_files {
+            if let Some(value) = find_entry(path, id)? {
+                return self.with_options(job_entry::to_job(&value)).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds a job with a unique id. Our own data is written first, so a job is never in the file without its limits.
+    ///
+    /// With `limit`, the job is only added if runs have created fewer jobs than that.
+    pub fn add(&self, job: &Job, now: Timestamp, limit: Option<usize>) -> Result<AddResult> {
+        let mut job = job.clone();
+        job.bind_options();
+        let job = &job;
+        self.write_options(job)?;
+        if job.id == HEARTBEAT_ID {
+            return Ok(AddResult::Added);
+        }
+        let path = self.job_file().to_owned();
+        let is_done = update(&path, |file| {
+            if let Some(limit) = limit {
+                let jobs = self.jobs()?;
+                let by_model =
+                    |job: &&Job| job.options.as_ref().is_some_and(|terms| terms.by_model);
+                if jobs.iter().filter(by_model).count() >= limit {
+                    return Ok(false);
+                }
+            }
+            let jobs = file.entry("jobs").or_insert_with(|| json!([])).as_array_mut();
+            let jobs = jobs.ok_or_else(|| damaged_error(&path, "its `jobs` is not a list"))?;
+            let mut value = json!({});
+            update_entry(&mut value, job, now);
+            jobs.push(value);
+            Ok(true)
+        });
+        match is_done {
+            Ok(true) => Ok(AddResult::Added),
+            Ok(false) => self.remove_job_dir(&job.id).map(|()| AddResult::LimitReached),
+            // The job may be in the file even if only the last system call failed; then it keeps its limits.
+            Err(error) if load(&path).map_or(true, |file| has_job(&file, &job.id)) => Err(error),
+            // A job that was not added leaves nothing behind, if cleanup succeeds.
+            Err(error) => match self.remove_job_dir(&job.id) {
+                Ok(()) => Err(error),
+                Err(other) => Err(error.context(format!("{other:#}"))),
+            },
+        }
+    }
+
+    /// Changes the current state of the job `id` in its file; returns true if it exists. The options are only written
+    /// if `change` says so.
+    pub fn update(
+        &self,
+        id: &str,
+        now: Timestamp,
+        mut alter: impl FnMut(&mut Job) -> bool,
+    ) -> Result<bool> {
+        if id == HEARTBEAT_ID {
+            let Some(mut job) = self.heartbeat()? else {
+                return Ok(false);
+            };
+            if alter(&mut job) {
+                self.write_options(&job)?;
+            }
+            return Ok(true);
+        }
+        for path in &self.job_files {
+            let found = update(path, |file| {
+                let Some(value) = entries_mut(file).find(|value| has_id(value, id)) else {
+                    return Ok(false);
+                };
+                let mut job = self.with_options(job_entry::to_job(value))?;
+                if alter(&mut job) {
+                    self.write_options(&job)?;
+                }
+                update_entry(value, &job, now);
+                Ok(true)
+            })?;
+            if found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Removes the job `id` from the file together with its grants, since another program may reuse the id. Returns
+    /// true if it existed. The data of its runs is kept.
+    pub fn remove(&self, id: &str) -> Result<bool> {
+        if id == HEARTBEAT_ID {
+            let is_there = self.heartbeat()?.is_some();
+            self.remove_options(id)?;
+            return Ok(is_there);
+        }
+        let mut found = false;
+        for path in &self.job_files {
+            found |= update(path, |file| {
+                let Some(jobs) = file.get_mut("jobs").and_then(Value::as_array_mut) else {
+                    return Ok(false);
+                };
+                let before = jobs.len();
+                jobs.retain(|value| !has_id(value, id));
+                Ok(jobs.len() < before)
+            })?;
+        }
+        if is_valid_id(id) {
+            self.remove_options(id)?;
+        }
+        Ok(found)
+    }
+
+    /// Adds and changes jobs and removes others, in one change of the file that contains them.
+    ///
+    /// # Errors
+    /// A job or the file cannot be written; then the file and the options are as before.
+    pub fn save(&self, saved: &[JobUpdate<'_>], removed: &[&str], now: Timestamp) -> Result<()> {
+        let before = self.file_contents()?;
+        let written = self.write_all(saved, removed, now);
+        if let Err(error) = written {
+            // The files may be written even if only the last system call failed; then the jobs keep their options.
+            if self.file_contents().is_ok_and(|after| after == before) {
+                for JobUpdate { job, old, .. } in saved {
+                    let restored = match old {
+                        Some(old) => self.write_options(old),
+                        None => self.remove_job_dir(&job.id),
+                    };
+                    if let Err(other) = restored {
+                        return Err(error.context(format!("{other:#}")));
+                    }
+                }
+            }
+            return Err(error);
+        }
+        for id in removed {
+            self.remove_options(id)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of the job files.
+    fn file_contents(&self) -> Result<Vec<Option<Vec<u8>>>> {
+        self.job_files.iter().map(|path| durable_file::read(path)).collect()
+    }
+
+    fn write_all(&self, saved: &[JobUpdate<'_>], removed: &[&str], now: Timestamp) -> Result<()> {
+        let changed: HashMap<&str, &JobUpdate<'_>> = saved
+            .iter()
+            .filter(|saved| saved.old.is_some())
+            .map(|saved| (saved.job.id.as_str(), saved))
+            .collect();
+        let new_file = self.job_file().to_owned();
+        for path in &self.job_files {
+            update(path, |file| {
+                let mut has_changed = false;
+                for value in entries_mut(file) {
+                    let id = get_text(value, "id").unwrap_or_default();
+                    let Some(saved) = changed.get(id.as_str()) else {
+                        continue;
+                    };
+                    let mut job = self.with_options(job_entry::to_job(value))?;
+                    (saved.change)(&mut job, saved.job);
+                    self.write_options(&job)?;
+                    update_entry(value, &job, now);
+                    has_changed = true;
+                }
+                let is_removed = |value: &Value| removed.iter().any(|id| has_id(value, id));
+                if entries(file).any(is_removed)
+                    && let Some(jobs) = file.get_mut("jobs").and_then(Value::as_array_mut)
+                {
+                    jobs.retain(|value| !is_removed(value));
+                    has_changed = true;
+                }
+                let added = saved.iter().filter(|saved| saved.old.is_none() && *path == new_file);
+                for JobUpdate { job, .. } in added {
+                    let mut job = (*job).clone();
+                    job.bind_options();
+                    self.write_options(&job)?;
+                    let jobs = file.entry("jobs").or_insert_with(|| json!([])).as_array_mut();
+                    let jobs =
+                        jobs.ok_or_else(|| damaged_error(path, "its `jobs` is not a list"))?;
+                    let mut value = json!({});
+                    update_entry(&mut value, &job, now);
+                    jobs.push(value);
+                    has_changed = true;
+                }
+                Ok(has_changed)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn remove_options(&self, id: &str) -> Result<()> {
+        let path = self.options_path(id)?;
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("remove `{}`", path.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes all data that only this program stores of the job `id`.
+    pub fn remove_job_dir(&self, id: &str) -> Result<()> {
+        let folder = self.job_dir(id)?;
+        match std::fs::remove_dir_all(&folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("remove `{}`", folder.display()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn heartbeat(&self) -> Result<Option<Job>> {
+        let terms = self.read_options(HEARTBEAT_ID)?;
+        let Some(terms) = terms.filter(|terms| terms.kind == JobKind::Heartbeat) else {
+            return Ok(None);
+        };
+        let made = Timestamp::from_millisecond(terms.since_ms).unwrap_or_default();
+        let schedule = match terms.every_ms {
+            Some(millis) => parse_period(millis),
+            None => Err("its options have no interval".into()),
+        };
+        Ok(Some(Job { schedule, options: Some(terms), ..Job::heartbeat(made) }))
+    }
+
+    /// Checks that the options of the job `id` can be read.
+    ///
+    /// # Errors
+    /// Status 78 if the id is invalid or the options are damaged.
+    pub fn check_options(&self, id: &str) -> Result<()> {
+        self.job_dir(id)?;
+        self.read_options(id).map(drop)
+    }
+
+    /// True if the job `id` has stored options.
+    pub fn has_options(&self, id: &str) -> Result<bool> {
+        Ok(is_valid_id(id) && self.options_path(id)?.exists())
+    }
+
+    fn options_path(&self, id: &str) -> Result<PathBuf> {
+        Ok(self.job_dir(id)?.join("job.json"))
+    }
+
+    fn read_options(&self, id: &str) -> Result<Option<JobOptions>> {
+        if !is_valid_id(id) {
+            return Ok(None);
+        }
+        let path = self.options_path(id)?;
+        let Some(bytes) = durable_file::read_limited(&path, READ_LIMIT_BYTES)? else {
+            return Ok(None);
+        };
+        let terms: JobOptions = serde_json::from_slice(&bytes)
+            .map_err(|error| damaged_error(&path, &format!("it is invalid: {error}")))?;
+        if terms.v > JobOptions::FORMAT_VERSION {
+            return Err(fail(
+                Exit::Config,
+                format!("`{}` was written by a newer release", path.display()),
+            ));
+        }
+        Ok(Some(terms))
+    }
+
+    fn write_options(&self, job: &Job) -> Result<()> {
+        let Some(terms) = &job.options else {
+            return Ok(());
+        };
+        let path = self.options_path(&job.id)?;
+        durable_file::create_dir(&self.job_dir(&job.id)?)?;
+        let text = serde_json::to_vec_pretty(terms).context("encode the job options")?;
+        durable_file::replace(&path, &text)
+    }
+
+    /// Adds the options that only this program stores.
+    fn with_options(&self, mut job: Job) -> Result<Job> {
+        job.options = self.read_options(&job.id)?;
+        if !is_valid_id(&job.id) {
+            job.schedule = Err(format!("its id `{}` is invalid", job.id));
+        }
+        Ok(job)
+    }
+}
+
+/// Turns an error into the reason why `job` never runs.
+fn unusable(job: Job) -> impl FnOnce(anyhow::Error) -> Job {
+    move |error| Job { schedule: Err(format!("its options are unreadable: {error:#}")), ..job }
+}
+
+/// The next step for a job with an invalid id, which no command can change.
+pub const INVALID_ID_HINT: &str = "change the id in the job file by hand";
+
+/// True if `id` is safe as a directory name and as a command-line word.
+pub fn is_valid_id(id: &str) -> bool {
+    let letter = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
+    (1..=64).contains(&id.len()) && !id.starts_with('-') && id.chars().all(letter)
+}
+
+/// Builds the error for a job whose id is not a valid directory name.
+pub fn invalid_id_error(id: &str) -> anyhow::Error {
+    fail_with_hint(
+        Exit::Config,
+        format!("the job's id `{id}` is invalid: only letters, digits, `_` and `-` are allowed"),
+        INVALID_ID_HINT,
+    )
+}

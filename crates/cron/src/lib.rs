@@ -1,0 +1,26 @@
+//! Scheduled jobs: when they are due, their entries in the job file, and their lines in the crontab.
+//!
+//! [`expression`], [`schedule`], [`time_fields`] and [`crontab_block`] are pure: times are passed in as values, and
+//! text is returned. [`job_store`] reads and writes the job file, which is shared with the Python program.
+//! [`run_record`] holds what only this program stores of a job, in a separate directory: its options, the runs that
+//! were started, and their outcomes.
+
+#![cfg_attr(
+    test,
+    allow(clippy::needless_pass_by_value, reason = "cases of a table read best as values")
+)]
+
+pub mod crontab;
+
+pub mod command_line;
+pub mod crontab_block;
+pub mod export;
+pub mod expression;
+pub mod job;
+mod job_entry;
+mod job_file;
+pub mod job_store;
+pub mod run_record;
+pub mod schedule;
+pub mod start_delay;
+pub mod time_fields;

@@ -1,0 +1,428 @@
+//! The private state of a job's runs, in the job's directory: the last handled slot, the started run, and a record of
+//! each run.
+//!
+//! The run state is synced to disk before a run starts and after it ends. A state that says started but not ended,
+//! while the job's lock is free, means a run with an unknown outcome.
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::durable_file;
+use nanobot_os::file_lock::{self, FileLock};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Maximum size of the record file in bytes before rotation; one older file is kept.
+const ROTATE_AT_BYTES: u64 = 1 << 20;
+/// Maximum bytes read from the state file.
+const MAX_STATE_BYTES: u64 = 64 << 10;
+/// Number of answers kept.
+const MAX_STORED_ANSWERS: usize = 50;
+
+/// The directory of a job's private state.
+#[derive(Clone, Debug)]
+pub struct JobDir {
+    path: PathBuf,
+}
+
+/// The state of a job's runs: its last handled slot and its started run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RunState {
+    pub v: u32,
+    /// The last slot that was run or skipped, in milliseconds since 1970.
+    #[serde(rename = "handledMs")]
+    pub last_slot_ms: Option<i64>,
+    /// A run that was started and has not ended.
+    pub started: Option<StartedRun>,
+    /// The next try of a slot whose run failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<PendingRetry>,
+}
+
+/// A retry that has not been started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PendingRetry {
+    /// The slot, in milliseconds since 1970.
+    pub slot_ms: i64,
+    /// The earliest time of the retry, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The number of the retry, counted from 1.
+    pub number: u32,
+}
+
+impl PendingRetry {
+    /// Returns the slot; the epoch if the number is out of range.
+    pub fn slot(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.slot_ms).unwrap_or_default()
+    }
+
+    /// Returns the earliest time of the retry; the epoch if the number is out of range.
+    pub fn at(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.at_ms).unwrap_or_default()
+    }
+}
+
+/// A run that was started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct StartedRun {
+    pub at_ms: i64,
+    /// The run's slot; `None` for a manual run.
+    pub slot_ms: Option<i64>,
+    pub pid: u32,
+}
+
+impl StartedRun {
+    pub fn started_at(&self) -> Option<Timestamp> {
+        Timestamp::from_millisecond(self.at_ms).ok()
+    }
+}
+
+impl RunState {
+    /// The version of this format.
+    const FORMAT_VERSION: u32 = 1;
+
+    pub fn last_slot(&self) -> Option<Timestamp> {
+        self.last_slot_ms.and_then(|at| Timestamp::from_millisecond(at).ok())
+    }
+}
+
+/// The cause of a job's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trigger {
+    /// The job was due.
+    Schedule,
+    /// A manual start.
+    #[serde(rename = "hand")]
+    Manual,
+}
+
+/// The outcome of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunOutcome {
+    /// The run gave an answer.
+    Ok,
+    /// The run had nothing to report.
+    Nothing,
+    /// The `--when` command reported that there is nothing to do.
+    #[serde(rename = "no")]
+    NotNeeded,
+    Failed,
+    /// The job was already running.
+    Busy,
+    /// The slot had passed before the job could run.
+    Missed,
+    /// Another program ran the job for that slot.
+    Elsewhere,
+    /// The run was started, and its outcome is unknown.
+    Unknown,
+}
+
+impl RunOutcome {
+    /// Describes the outcome in one or two words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Nothing => "nothing to report",
+            Self::NotNeeded => "not needed",
+            Self::Failed => "failed",
+            Self::Busy => "still running",
+            Self::Missed => "missed",
+            Self::Elsewhere => "run elsewhere",
+            Self::Unknown => "outcome unknown",
+        }
+    }
+
+    /// True if the run failed, or may have.
+    pub fn is_failure(self) -> bool {
+        matches!(self, Self::Failed | Self::Unknown)
+    }
+
+    /// True if the job ran, or should have run.
+    pub fn is_run(self) -> bool {
+        matches!(self, Self::Ok | Self::Nothing | Self::NotNeeded | Self::Failed | Self::Unknown)
+    }
+}
+
+/// The record of a run: one line of `runs.jsonl`. Times are in UTC.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRecord {
+    /// The version of this format.
+    pub version: u32,
+    pub job: String,
+    /// The job's name at the time of the run.
+    pub name: String,
+    /// The machine and the release of the program, for records of many machines in one place.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub host: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub release: String,
+    pub trigger: Trigger,
+    /// The slot for which the job ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<String>,
+    /// The number of the retry; 0 for the first try.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retry: u32,
+    pub start: String,
+    pub end: String,
+    pub outcome: RunOutcome,
+    /// The exit status; `cause` is its name.
+    pub status: u8,
+    pub cause: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    #[serde(flatten)]
+    pub usage: RunUsage,
+    /// The file that contains the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<PathBuf>,
+    /// The destination of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delivered: Option<String>,
+}
+
+/// The usage of a run, and the tool calls it was denied.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RunUsage {
+    pub session: String,
+    pub turn: String,
+    pub model: String,
+    pub iterations: u32,
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// US dollars; `None` if the price is unknown.
+    pub cost_usd: Option<f64>,
+    /// Names of the denied tools, one entry per denial.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub denied: Vec<String>,
+}
+
+/// The last run of a job, and whether its runs succeed.
+#[derive(Clone, Debug, Default)]
+pub struct RunHistory {
+    /// The record of the last run.
+    pub last: Option<RunRecord>,
+    /// Number of runs that failed since the last success.
+    pub failures: usize,
+    /// Start of the first of these runs.
+    pub failing_since: Option<Timestamp>,
+    /// The error of the last failure.
+    pub error: Option<String>,
+    /// Start of the last run that did not fail.
+    pub last_success: Option<Timestamp>,
+}
+
+impl RunHistory {
+    fn new(records: &[RunRecord]) -> Self {
+        let mut history = Self { last: records.last().cloned(), ..Self::default() };
+        for record in records.iter().rev().filter(|record| record.outcome.is_run()) {
+            let start = record.start.parse().ok();
+            if !record.outcome.is_failure() {
+                history.last_success = start;
+                break;
+            }
+            history.failures += 1;
+            history.failing_since = start;
+            history.error = history.error.or_else(|| record.error.clone());
+        }
+        history
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl RunRecord {
+    pub const FORMAT_VERSION: u32 = 1;
+}
+
+impl RunUsage {
+    /// True if a model was called whose price is unknown.
+    pub fn has_unknown_cost(&self) -> bool {
+        self.cost_usd.is_none() && self.input_tokens + self.output_tokens > 0
+    }
+
+    /// Adds the usage of an earlier part of the run. If this value has no tokens yet, the earlier cost is used
+    /// unchanged.
+    pub fn add(&mut self, before: &Self) {
+        if self.model.is_empty() {
+            self.model.clone_from(&before.model);
+        }
+        self.cost_usd = match self.input_tokens + self.output_tokens {
+            0 => before.cost_usd,
+            _ => self.cost_usd.zip(before.cost_usd).map(|(a, b)| a + b),
+        };
+        self.iterations += before.iterations;
+        self.input_tokens += before.input_tokens;
+        self.output_tokens += before.output_tokens;
+    }
+}
+
+impl JobDir {
+    pub fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    /// Acquires the job's lock, which is held for the whole run.
+    ///
+    /// # Errors
+    /// Status 75 if the lock is held; the message names its holder.
+    pub fn lock(&self, name: &str, now: &str) -> Result<FileLock> {
+        durable_file::create_dir(&self.path)?;
+        let path = self.path.join("lock");
+        let what = format!("the job `{name}`");
+        let busy = &mut |_: Option<&file_lock::LockHolder>| {};
+        FileLock::acquire(&path, &what, now, Duration::ZERO, busy).map_err(|error| {
+            match nanobot_base::error::exit_for(&error) {
+                Exit::TryAgain => {
+                    // The holder may not have written its identity yet.
+                    let cause = format!("{error:#}")
+                        .replace("is in use by", "is already running in")
+                        .replace("is in use", "is already running");
+                    fail_with_hint(
+                        Exit::TryAgain,
+                        cause,
+                        "`nanobot cron logs`, to see its progress",
+                    )
+                }
+                _ => error,
+            }
+        })
+    }
+
+    /// Acquires the lock of a start that waits for its delay to end.
+    ///
+    /// # Errors
+    /// Status 75 if another start waits.
+    pub fn lock_start_delay(&self, name: &str, now: &str) -> Result<FileLock> {
+        durable_file::create_dir(&self.path)?;
+        let path = self.path.join("delay.lock");
+        let what = format!("the delayed start of `{name}`");
+        FileLock::acquire(&path, &what, now, Duration::ZERO, &mut |_| {})
+    }
+
+    /// True if the job is running.
+    pub fn is_running(&self) -> Result<bool> {
+        FileLock::is_locked(&self.path.join("lock"))
+    }
+
+    /// Reads the run state.
+    ///
+    /// # Errors
+    /// Status 78 if it cannot be read: without it a slot might run twice.
+    pub fn read_state(&self) -> Result<RunState> {
+        let path = self.path.join("state.json");
+        let Some(bytes) = durable_file::read_limited(&path, MAX_STATE_BYTES)? else {
+            return Ok(RunState::default());
+        };
+        let stamps: RunState = serde_json::from_slice(&bytes).map_err(|error| {
+            fail_with_hint(
+                Exit::Config,
+                format!("`{}` is invalid: {error}", path.display()),
+                "remove the file if the job may run again immediately",
+            )
+        })?;
+        if stamps.v > RunState::FORMAT_VERSION {
+            Err(fail(Exit::Config, format!("`{}` was written by a newer release", path.display())))
+        } else {
+            Ok(stamps)
+        }
+    }
+
+    /// Writes the run state and syncs it to disk.
+    pub fn write_state(&self, state: &RunState) -> Result<()> {
+        durable_file::create_dir(&self.path)?;
+        let stamps = RunState { v: RunState::FORMAT_VERSION, ..*state };
+        let text = serde_json::to_vec(&stamps).context("encode the run state")?;
+        durable_file::replace(&self.path.join("state.json"), &text)
+    }
+
+    /// Returns the path of the record file.
+    pub fn record_path(&self) -> PathBuf {
+        self.path.join("runs.jsonl")
+    }
+
+    /// Appends a record and syncs it to disk.
+    pub fn append_record(&self, record: &RunRecord) -> Result<()> {
+        durable_file::create_dir(&self.path)?;
+        let path = self.record_path();
+        let mut line = serde_json::to_vec(record).context("encode the run record")?;
+        line.push(b'\n');
+        let file = durable_file::open_line_log(&path)?;
+        file_lock::with_lock(&file, &path, || {
+            let before = durable_file::size(&file, &path)?;
+            durable_file::append_to(&file, &path, before, &line)?;
+            durable_file::sync(&file, &path)?;
+            // A process that has the file open continues with the renamed one.
+            if before > ROTATE_AT_BYTES {
+                std::fs::rename(&path, self.rotated_path()).context("rotate the run records")
+            } else {
+                Ok(())
+            }
+        })
+    }
+
+    fn rotated_path(&self) -> PathBuf {
+        self.path.join("runs.1.jsonl")
+    }
+
+    /// Returns the last `count` records, oldest first. Invalid lines are skipped.
+    pub fn last_records(&self, count: usize) -> Result<Vec<RunRecord>> {
+        let mut records = Vec::new();
+        for path in [self.rotated_path(), self.record_path()] {
+            records.extend(read_records(&path)?);
+        }
+        let skip = records.len().saturating_sub(count);
+        Ok(records.split_off(skip))
+    }
+
+    /// Returns the last run, and whether the runs succeed.
+    pub fn history(&self) -> Result<RunHistory> {
+        Ok(RunHistory::new(&self.last_records(usize::MAX)?))
+    }
+
+    /// Stores an output of the run that began at `start`, and removes the oldest ones. `suffix` tells it from the answer,
+    /// which has none.
+    pub fn store_output(&self, start: Timestamp, suffix: &str, text: &str) -> Result<PathBuf> {
+        let folder = self.path.join("output");
+        durable_file::create_dir(&folder)?;
+        let name = format!("{}{suffix}.txt", start.strftime("%Y%m%dT%H%M%S%.3fZ"));
+        let path = folder.join(name);
+        durable_file::replace(&path, text.as_bytes())?;
+        let mut kept: Vec<PathBuf> = std::fs::read_dir(&folder)
+            .with_context(|| format!("read `{}`", folder.display()))?
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .filter(|path| path.extension().is_some_and(|kind| kind == "txt"))
+            .collect();
+        kept.sort();
+        let surplus = kept.len().saturating_sub(MAX_STORED_ANSWERS);
+        for old in &kept[..surplus] {
+            std::fs::remove_file(old).with_context(|| format!("remove `{}`", old.display()))?;
+        }
+        Ok(path)
+    }
+}
+
+fn read_records(path: &Path) -> Result<Vec<RunRecord>> {
+    let Some(file) = durable_file::open_existing(path)? else {
+        return Ok(Vec::new());
+    };
+    let lines = BufReader::new(file).split(b'\n');
+    let mut records = Vec::new();
+    for line in lines {
+        let line = line.with_context(|| format!("read `{}`", path.display()))?;
+        records.extend(serde_json::from_slice::<RunRecord>(&line));
+    }
+    Ok(records)
+}

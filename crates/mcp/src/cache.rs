@@ -1,0 +1,241 @@
+//! An on-disk cache of what servers offer, and of recent connection failures.
+//!
+//! With a cached offer, a run that calls none of a server's tools does not start the server. With a cached failure, a
+//! dead server does not cost each run its timeout. The cache is optional: if it cannot be read or written, the server
+//! is asked.
+
+use super::fingerprint;
+use super::protocol::ServerFeatures;
+use anyhow::{Context, Result};
+use nanobot_config::settings::servers::McpServer;
+use nanobot_os::clock::Clock;
+use nanobot_os::durable_file;
+use nanobot_os::env::Env;
+use serde::{Deserialize, Serialize};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The version of the file format.
+const FORMAT_VERSION: u64 = 1;
+/// Lifetime of a cached offer, in seconds. Calls renew it; the offer of a server that is never called expires.
+const FEATURES_LIFETIME_SECS: i64 = 30 * 24 * 3600;
+/// Lifetime of a cached failure, in seconds.
+const FAILURE_LIFETIME_SECS: i64 = 600;
+/// The largest file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// File name suffix for the offers of servers that may ask the user (elicitation).
+const ELICITATION_SUFFIX: &str = "-asked";
+/// Maximum of characters of the server's name in a file name.
+const MAX_NAME_CHARS: usize = 40;
+
+/// The cache of offers and failures.
+#[derive(Clone, Debug)]
+pub struct McpCache {
+    dir: PathBuf,
+    clock: Clock,
+    env: Env,
+    /// True if servers may ask the user (elicitation). They may offer more then, so such offers are cached separately.
+    with_elicitation: bool,
+}
+
+/// A cached result for one server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CachedResult {
+    Features(ServerFeatures),
+    /// The server could not be reached, `age_secs` seconds ago.
+    Failed {
+        message: String,
+        age_secs: i64,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct CacheFile {
+    v: u64,
+    /// Seconds since 1970.
+    when: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offer: Option<ServerFeatures>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failed: Option<String>,
+}
+
+impl McpCache {
+    /// Opens the cache in `mcp_dir`, our directory for MCP servers.
+    pub fn new(mcp_dir: &Path, clock: &Clock, env: &Env) -> Self {
+        Self {
+            dir: mcp_dir.join("cache"),
+            clock: clock.clone(),
+            env: env.clone(),
+            with_elicitation: false,
+        }
+    }
+
+    /// Selects the offers that servers make when they may ask the user, if `with_elicitation` is true.
+    pub fn with_elicitation(self, with_elicitation: bool) -> Self {
+        Self { with_elicitation, ..self }
+    }
+
+    /// Returns the cached result for `server`, if its configuration and its program are unchanged.
+    pub fn get(&self, server: &McpServer) -> Option<CachedResult> {
+        let path = self.path(server);
+        let mut text = Vec::new();
+        let file = durable_file::open_existing(&path).ok()??;
+        file.take(MAX_FILE_BYTES).read_to_end(&mut text).ok()?;
+        let written: CacheFile = serde_json::from_slice(&text).ok()?;
+        let ago = self.now() - written.when;
+        let counts = |most: i64| written.v == FORMAT_VERSION && (0..most).contains(&ago);
+        match (written.offer, written.failed) {
+            (Some(offer), _) if counts(FEATURES_LIFETIME_SECS) => {
+                Some(CachedResult::Features(offer))
+            }
+            (None, Some(words)) if counts(FAILURE_LIFETIME_SECS) => {
+                Some(CachedResult::Failed { message: words, age_secs: ago })
+            }
+            _ => None,
+        }
+    }
+
+    /// Caches what `server` offers.
+    pub fn store(&self, server: &McpServer, offer: &ServerFeatures) {
+        self.write(server, Some(offer.clone()), None);
+    }
+
+    /// Caches the reason why `server` could not be reached.
+    pub fn store_failure(&self, server: &McpServer, message: &str) {
+        self.write(server, None, Some(message.to_owned()));
+    }
+
+    /// Removes all cached results for the server `name`, for any configuration of it.
+    pub fn remove(&self, name: &str) {
+        self.remove_files(name, None);
+    }
+
+    fn write(&self, server: &McpServer, offer: Option<ServerFeatures>, failed: Option<String>) {
+        let written = CacheFile { v: FORMAT_VERSION, when: self.now(), offer, failed };
+        let path = self.path(server);
+        let write = || -> Result<()> {
+            durable_file::create_dir(&self.dir)?;
+            let text = serde_json::to_vec(&written).context("serialize the cached features")?;
+            durable_file::replace(&path, &text)
+        };
+        match write() {
+            Ok(()) => self.remove_files(&server.name, Some(&path)),
+            Err(error) => {
+                log::info!(target: "mcp", "cannot cache the features of `{}`: {error:#}", server.name);
+            }
+        }
+    }
+
+    /// Removes the files of a server, except for `except`.
+    fn remove_files(&self, name: &str, except: Option<&Path>) {
+        let start = file_prefix(name);
+        let is_its = |file: &Path| {
+            let file = file.file_name().and_then(|file| file.to_str());
+            file.is_some_and(|file| file.starts_with(&start))
+        };
+        let files = std::fs::read_dir(&self.dir).into_iter().flatten();
+        for file in files.flatten().map(|file| file.path()) {
+            let is_of_kind =
+                except.is_none() || is_with_elicitation(&file) == self.with_elicitation;
+            if is_its(&file) && is_of_kind && Some(&*file) != except {
+                // A file that remains does no harm.
+                drop(std::fs::remove_file(file));
+            }
+        }
+    }
+
+    fn path(&self, server: &McpServer) -> PathBuf {
+        let mark = fingerprint::of_server(server, &self.env);
+        let start = file_prefix(&server.name);
+        let kind = if self.with_elicitation { ELICITATION_SUFFIX } else { "" };
+        self.dir.join(format!("{start}{mark}{kind}.json"))
+    }
+
+    fn now(&self) -> i64 {
+        self.clock.timestamp().as_second()
+    }
+}
+
+/// True if `file` holds the offer of a server that may ask the user.
+fn is_with_elicitation(file: &Path) -> bool {
+    let stem = file.file_stem().and_then(|stem| stem.to_str());
+    stem.is_some_and(|stem| stem.ends_with(ELICITATION_SUFFIX))
+}
+
+/// The file name prefix that is unique to a server.
+fn file_prefix(name: &str) -> String {
+    let plain =
+        |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    let short: String = name.chars().take(MAX_NAME_CHARS).map(plain).collect();
+    format!("{short}-{}", fingerprint::short_hash(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CachedResult, McpCache};
+    use crate::protocol::{ServerFeatures, ToolInfo};
+    use nanobot_config::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
+    use nanobot_os::clock::Clock;
+    use nanobot_os::env::Env;
+    use std::path::Path;
+
+    fn server(name: &str, url: &str) -> McpServer {
+        McpServer {
+            name: name.into(),
+            transport: ServerTransport::Http(RemoteEndpoint {
+                url: url.into(),
+                headers: Vec::new(),
+                uses_login: false,
+            }),
+            ..McpServer::default()
+        }
+    }
+
+    fn cache(folder: &Path, time: &str) -> McpCache {
+        let env: Env = [("HOME", "/h")].into_iter().collect();
+        McpCache::new(folder, &Clock::Fixed(time.parse().unwrap()), &env)
+    }
+
+    #[test]
+    fn features_and_failures_expire() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |time: &str| cache(temp.path(), time);
+        let a = server("a/b", "http://a/");
+        let offer = ServerFeatures {
+            server: "x".into(),
+            tools: vec![ToolInfo::default()],
+            ..ServerFeatures::default()
+        };
+        assert_eq!(at("2026-01-01T00:00:00Z").get(&a), None);
+        at("2026-01-01T00:00:00Z").store_failure(&a, "no");
+        let failed = |ago| CachedResult::Failed { message: "no".into(), age_secs: ago };
+        assert_eq!(at("2026-01-01T00:09:59Z").get(&a), Some(failed(599)));
+        assert_eq!(at("2026-01-01T00:10:00Z").get(&a), None);
+        assert_eq!(at("2025-12-31T23:59:59Z").get(&a), None, "from the future");
+        at("2026-01-01T00:00:00Z").store(&a, &offer);
+        let known = Some(CachedResult::Features(offer));
+        assert_eq!(at("2026-01-20T00:00:00Z").get(&a), known);
+        assert_eq!(at("2026-02-20T00:00:00Z").get(&a), None);
+        assert_eq!(at("2026-01-20T00:00:00Z").get(&server("a/b", "http://b/")), None);
+    }
+
+    #[test]
+    fn old_files_of_a_server_are_removed() {
+        let temp = tempfile::tempdir().unwrap();
+        let cache = cache(temp.path(), "2026-01-01T00:00:00Z");
+        let count = || std::fs::read_dir(temp.path().join("cache")).unwrap().count();
+        let offer = ServerFeatures::default();
+        cache.store(&server("a", "http://1/"), &offer);
+        cache.store(&server("a-b", "http://1/"), &offer);
+        cache.store(&server("a", "http://2/"), &offer);
+        assert_eq!(count(), 2);
+        cache.remove("a");
+        assert_eq!(count(), 1);
+        assert!(cache.get(&server("a-b", "http://1/")).is_some());
+        for file in std::fs::read_dir(temp.path().join("cache")).unwrap() {
+            std::fs::write(file.unwrap().path(), "{ half").unwrap();
+        }
+        assert_eq!(cache.get(&server("a-b", "http://1/")), None);
+    }
+}

@@ -1,0 +1,358 @@
+//! The servers of a run and the calls to them. A server is started when one of its tools is called, or if its offer is
+//! not cached. Its offer is then checked against the pins before any call.
+
+use super::cache::{CachedResult, McpCache};
+use super::client::sampling::Sampler;
+use super::client::{ChangeablePaths, ClientConfig, ClientPool, UnmakeableFile, sandbox_refusal};
+use super::pin::{self, PinFile, ToolChange};
+use super::protocol::{ContentPart, McpError, ServerAnswer, ServerFeatures};
+use super::{limits, sanitize};
+use anyhow::Result;
+use nanobot_base::shell_quote::quote;
+use nanobot_config::settings::servers::{McpServer, ServerTransport};
+use nanobot_os::clock::Clock;
+use nanobot_os::sync::IgnorePoison;
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Maximum of retries of a call because the server's offer changed in between.
+const MAX_CALL_ATTEMPTS: usize = 5;
+
+/// The servers of a run, with what is known about them.
+#[derive(Clone)]
+pub struct ToolCatalog(pub(super) Arc<CatalogInner>);
+
+pub(super) struct CatalogInner {
+    pub(super) clients: ClientPool,
+    pub(super) pins: PinFile,
+    pub(super) cache: McpCache,
+    /// The checked offers, by server.
+    checked: Mutex<BTreeMap<String, CheckedFeatures>>,
+}
+
+/// The offer of a server, and which tools of it may be used.
+#[derive(Clone, Default)]
+pub(super) struct CheckedFeatures {
+    pub(super) features: Arc<ServerFeatures>,
+    /// The tools that differ from their pins.
+    pub(super) changed: BTreeSet<String>,
+    /// The offer as the server sent it in this run.
+    pub(super) received: Option<Arc<ServerFeatures>>,
+}
+
+/// The current offer of a server, checked.
+#[derive(Clone, Debug, Default)]
+pub struct ServerView {
+    /// The offer, cut to the size limits.
+    pub features: Arc<ServerFeatures>,
+    /// Messages about what was left out.
+    pub notes: Vec<String>,
+    /// The tools that differ from their pins.
+    pub changed: Vec<ToolChange>,
+    /// The name was pinned for another program or address.
+    pub replaced_server: bool,
+    /// The tools that no person has accepted.
+    pub unaccepted: BTreeSet<String>,
+}
+
+/// The reason why a tool was not called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallError {
+    /// The tool differs from its pin.
+    Changed,
+    /// The server no longer offers the tool.
+    NotOffered,
+    Failed(McpError),
+}
+
+impl From<McpError> for CallError {
+    fn from(failed: McpError) -> Self {
+        Self::Failed(failed)
+    }
+}
+
+impl ToolCatalog {
+    /// Creates the catalog of `servers`. Nothing is read or started yet.
+    pub fn new(servers: &[McpServer], clock: &Clock, config: ClientConfig) -> Self {
+        let folder = config.paths.mcp();
+        Self(Arc::new(CatalogInner {
+            pins: PinFile::new(&folder),
+            cache: McpCache::new(&folder, clock, &config.env)
+                .with_elicitation(config.elicitation.is_some()),
+            clients: ClientPool::new(servers, config),
+            checked: Mutex::default(),
+        }))
+    }
+
+    /// Calls `tool` of `server`, by the server's own name for it. `sampler` answers requests of the server for the model, if its
+    /// config allows them. `on_progress` receives the server's progress messages.
+    ///
+    /// # Errors
+    /// The call was not made or not completed. A failure reported by the tool itself is an answer, not an error.
+    pub fn call(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: &Value,
+        sampler: Option<&dyn Sampler>,
+        on_progress: &mut dyn FnMut(&str),
+    ) -> Result<ServerAnswer, CallError> {
+        let mut tries = MAX_CALL_ATTEMPTS;
+        loop {
+            let held = self.checked_features(server)?;
+            if held.changed.contains(tool) {
+                return Err(CallError::Changed);
+            }
+            if !held.features.tools.iter().any(|offered| offered.name == tool) {
+                return Err(CallError::NotOffered);
+            }
+            let given = held.received.unwrap_or_default();
+            tries -= 1;
+            match self.0.clients.call_tool(server, &given, tool, arguments, sampler, on_progress) {
+                // The server announced a change between the check and the call.
+                Err(McpError::FeaturesChanged) if tries > 0 => {}
+                done => {
+                    let mut answer = done?;
+                    let logged = self.0.clients.take_refused_path(server);
+                    let server = self.server(server)?;
+                    let unmakeable = || self.0.clients.unmakeable_files(server);
+                    let walls = sandbox_explanation(server, &answer, logged, unmakeable);
+                    answer.parts.extend(walls.map(ContentPart::Text));
+                    return Ok(answer);
+                }
+            }
+        }
+    }
+
+    /// The paths that `server` may change, if it is a local program in the sandbox.
+    pub fn changeable_paths(&self, server: &str) -> Option<ChangeablePaths> {
+        self.0.clients.changeable_paths(server)
+    }
+
+    /// True if the config says that what `server` returns is no content from outside.
+    pub fn is_trusted(&self, server: &str) -> bool {
+        self.server(server).is_ok_and(|server| server.is_trusted)
+    }
+
+    /// The file with the standard error of `server`, for people, if it has written any.
+    pub fn log(&self, server: &str) -> Option<String> {
+        self.0.clients.log(server)
+    }
+
+    /// Reads the resource `uri` of `server`.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn read_resource(&self, server: &str, uri: &str) -> Result<ServerAnswer, CallError> {
+        self.checked_features(server)?;
+        Ok(self.0.clients.read_resource(server, uri)?)
+    }
+
+    /// Requests the prompt `name` of `server`, filled in.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn get_prompt(
+        &self,
+        server: &str,
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) -> Result<ServerAnswer, CallError> {
+        self.checked_features(server)?;
+        Ok(self.0.clients.get_prompt(server, name, arguments)?)
+    }
+
+    /// Returns the offer of `server` as last checked.
+    pub fn features(&self, server: &str) -> Arc<ServerFeatures> {
+        let held = self.checked();
+        held.get(server).map_or_else(Arc::default, |held| Arc::clone(&held.features))
+    }
+
+    /// True if the last check found that `tool` of `server` differs from its pin.
+    pub fn has_changed(&self, server: &str, tool: &str) -> bool {
+        let held = self.checked();
+        held.get(server).is_some_and(|held| held.changed.contains(tool))
+    }
+
+    /// Ends all running servers.
+    pub fn shut_down(&self) {
+        self.0.clients.shut_down();
+    }
+
+    /// Asks `server` for its offer now, ignoring the cache, and caches the result.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or its offer cannot be checked against the pins.
+    pub fn query(&self, server: &str) -> Result<ServerView, McpError> {
+        self.query_with(server, true)
+    }
+
+    /// Does the same as [`Self::query`], and pins new tools if `pin` is true.
+    fn query_with(&self, server: &str, pin: bool) -> Result<ServerView, McpError> {
+        let server = self.server(server)?;
+        if let Some(words) = &server.unusable_reason {
+            return Err(McpError::Unusable(words.clone()));
+        }
+        let CatalogInner { clients: fleet, pins, cache, .. } = &*self.0;
+        let given = match fleet.fetch_features(&[&server.name]).pop() {
+            Some((_, Ok(given))) => given,
+            Some((_, Err(failed))) => {
+                if is_persistent(&failed) {
+                    cache.store_failure(server, &sanitize::single_line(&failed.to_string(), 500));
+                }
+                return Err(failed);
+            }
+            None => return Err(McpError::Unreachable("it is not available".into())),
+        };
+        let (offer, notes) = limits::apply_limits((*given).clone());
+        let pairs = [(server, &offer)];
+        let held = if pin { pins.check_and_pin(&pairs) } else { pins.check(&pairs) };
+        let held = held.map_err(|error| McpError::Unusable(format!("{error:#}")))?;
+        cache.store(server, &offer);
+        let pin::PinCheck { changed, replaced_server: anew, unaccepted, .. } =
+            held.into_iter().next().unwrap_or_default();
+        let offer = Arc::new(offer);
+        let held = CheckedFeatures {
+            changed: changed.iter().map(|change| change.name.clone()).collect(),
+            features: Arc::clone(&offer),
+            received: Some(given),
+        };
+        self.checked().insert(server.name.clone(), held);
+        Ok(ServerView { features: offer, notes, changed, replaced_server: anew, unaccepted })
+    }
+
+    /// Accepts what `server` offers, as of the last check: all of it, or only `tools`.
+    ///
+    /// # Errors
+    /// The pins cannot be written.
+    pub fn accept(&self, server: &str, tools: Option<&[String]>) -> Result<Vec<ToolChange>> {
+        let server = self.server(server)?;
+        let offer = self.features(&server.name);
+        let CatalogInner { pins, .. } = &*self.0;
+        let accepted = pins.accept(server, &offer, tools)?;
+        if let Some(held) = self.checked().get_mut(&server.name) {
+            for change in &accepted {
+                held.changed.remove(&change.name);
+            }
+        }
+        Ok(accepted)
+    }
+
+    /// Removes everything stored about the server `name`. Returns true if there was anything.
+    ///
+    /// # Errors
+    /// The pins cannot be written.
+    pub fn remove(&self, name: &str) -> Result<bool> {
+        let CatalogInner { pins, cache, .. } = &*self.0;
+        cache.remove(name);
+        pins.remove(name)
+    }
+
+    /// Returns what is cached about `server`, and which tools of that differ from their pins. The server is not asked.
+    ///
+    /// # Errors
+    /// The pins cannot be read.
+    pub fn cached(&self, server: &str) -> Result<(Option<CachedResult>, Vec<ToolChange>)> {
+        let server = self.server(server)?;
+        let CatalogInner { pins, cache, .. } = &*self.0;
+        let known = cache.get(server);
+        let changed = match &known {
+            Some(CachedResult::Features(offer)) => pins.check(&[(server, offer)])?,
+            _ => Vec::new(),
+        };
+        Ok((known, changed.into_iter().flat_map(|it| it.changed).collect()))
+    }
+
+    fn server(&self, name: &str) -> Result<&McpServer, McpError> {
+        let mut servers = self.0.clients.servers().iter();
+        let server = servers.find(|server| server.name == name);
+        server.ok_or_else(|| McpError::Unusable("no such server in the config".into()))
+    }
+
+    /// Returns the current offer of `server`, and checks it again if it is not the one checked last.
+    fn checked_features(&self, name: &str) -> Result<CheckedFeatures, CallError> {
+        let fleet = &self.0.clients;
+        let given = match fleet.fetch_features(&[name]).pop() {
+            Some((_, reached)) => reached?,
+            None => return Err(McpError::Unreachable("it is not available".into()).into()),
+        };
+        if let Some(held) = self.checked_result(name, &given) {
+            return Ok(held);
+        }
+        // New tools are pinned only at a point that can report it.
+        self.query_with(name, false)?;
+        Ok(self.checked().get(name).cloned().unwrap_or_default())
+    }
+
+    /// Returns the result of the check of `received`, if it has been checked.
+    pub(super) fn checked_result(
+        &self,
+        server: &str,
+        received: &Arc<ServerFeatures>,
+    ) -> Option<CheckedFeatures> {
+        let held = self.checked();
+        let held = held.get(server)?;
+        let before = held.received.as_ref()?;
+        Arc::ptr_eq(before, received).then(|| held.clone())
+    }
+
+    pub(super) fn checked(&self) -> MutexGuard<'_, BTreeMap<String, CheckedFeatures>> {
+        self.0.checked.lock().ignore_poison()
+    }
+}
+
+/// Explains that the sandbox of `server` is the cause of a failed answer, if the answer or the server's standard error
+/// says so: the refused path, and what grants it. `logged` is the path in the standard error, and `unmakeable` are the files
+/// of the entry that the server cannot make or replace.
+fn sandbox_explanation(
+    server: &McpServer,
+    answer: &ServerAnswer,
+    logged: Option<String>,
+    unmakeable: impl FnOnce() -> Vec<UnmakeableFile>,
+) -> Option<String> {
+    let is_sandboxed =
+        matches!(server.transport, ServerTransport::Program { .. }) && !server.is_unsandboxed;
+    if !is_sandboxed || !answer.is_error {
+        return None;
+    }
+    let texts = || {
+        answer.parts.iter().filter_map(|part| match part {
+            ContentPart::Text(text) => Some(text.as_str()),
+            _ => None,
+        })
+    };
+    // The system calls such a file missing, not refused.
+    let names = |file: &UnmakeableFile| {
+        let path = file.path.to_string_lossy();
+        texts().any(|text| text.contains(&*path)) || logged.as_deref() == Some(&*path)
+    };
+    if let Some(file) = unmakeable().iter().find(|file| names(file)) {
+        return Some(format!("({}.)", sanitize::single_line(&file.explanation, 1000)));
+    }
+    let told = texts().find_map(sandbox_refusal::refused_path);
+    let told = told.map(|path| sanitize::single_line(path, 300));
+    let Some(path) = told.or(logged) else {
+        return texts().any(sandbox_refusal::reports_refusal).then(|| {
+            "(This server runs in a sandbox and can access only the user's files that its config entry names; `read` and `write` there grant more.)"
+                .to_owned()
+        });
+    };
+    let name = sanitize::single_line(&server.name, 64);
+    let granted = server.write_paths.iter().map(String::as_str);
+    let granted: Vec<&str> = granted.chain([path.as_str()]).collect();
+    let value = quote(&Value::from(granted).to_string());
+    Some(format!(
+        "(This server runs in a sandbox and reports that `{path}` was refused. `nanobot config set tools.mcpServers.{name}.write {value}` \
+         grants changing it if it exists; to make or replace it, name its directory there; `.read` grants reading only. `\"sandbox\": \"off\"` in \
+         the entry runs the server without a sandbox.)"
+    ))
+}
+
+/// True if the failure will persist for a while, so that a retry in a moment is of no use.
+pub(super) fn is_persistent(error: &McpError) -> bool {
+    matches!(
+        error,
+        McpError::Unreachable(_) | McpError::Broken(_) | McpError::TimedOut(_) | McpError::Login(_)
+    )
+}

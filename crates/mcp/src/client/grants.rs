@@ -1,0 +1,231 @@
+//! The files of the user that a local server may access: those that its config entry names, and nothing else.
+
+use super::named_files::{PROGRAM_VARIABLES, named_paths, own_directory};
+use crate::fingerprint::is_program;
+use nanobot_config::settings::servers::{McpServer, ServerTransport};
+use nanobot_os::paths::{PathResolver, Paths};
+use nanobot_sandbox::process::server_environment::server_file_name;
+use nanobot_sandbox::{SandboxSpec, system_paths};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Files and folders that mark the root directory of a program's project.
+const PROJECT_MARKERS: &[&str] =
+    &["package.json", "node_modules", "pyproject.toml", "Cargo.toml", ".git"];
+
+/// The files that a server may access. Paths are absolute, free of links, and exist.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileGrant {
+    /// The server's own persistent directory.
+    pub state_dir: PathBuf,
+    /// Paths that the server may read.
+    pub reads: Vec<PathBuf>,
+    /// Paths that the server may read and write.
+    pub writes: Vec<PathBuf>,
+}
+
+/// The sandbox of a server, and the environment that it requires.
+pub struct SandboxedSpec {
+    /// The sandbox.
+    pub sandbox: SandboxSpec,
+    /// Additional environment variables, which point the server to the directories it may use. Those of its config
+    /// entry take precedence.
+    pub env: Vec<(String, String)>,
+}
+
+/// Provides sandboxes for servers.
+pub trait SandboxFactory: Send + Sync {
+    /// Creates the sandbox for a server that may access `grant`.
+    ///
+    /// # Errors
+    /// No sandbox is available. The kind is [`io::ErrorKind::InvalidInput`] if the paths of the server's entry are the
+    /// reason.
+    fn create(&self, grant: &FileGrant) -> io::Result<SandboxedSpec>;
+
+    /// Warns the user about an action of a server that the sandbox could not prevent.
+    fn warn(&self, message: &str);
+}
+
+/// Returns what the config entry of `server` grants it. `programs` are its executable and the files that run it, each as
+/// called, and `directory` is its working directory.
+pub(super) fn resolve_grant(
+    server: &McpServer,
+    programs: &[PathBuf],
+    directory: &Path,
+    state_dir: &Path,
+    paths: &Paths,
+) -> FileGrant {
+    let real = |path: PathBuf| std::fs::canonicalize(path).ok();
+    let named = |list: &[String]| -> Vec<PathBuf> {
+        let places = list.iter().map(|place| paths.expand(place));
+        places.filter_map(real).collect()
+    };
+    let env = match &server.transport {
+        ServerTransport::Program { env, .. } => env.as_slice(),
+        ServerTransport::Http(_) | ServerTransport::Sse(_) => &[],
+    };
+    let of_programs = env.iter().filter(|(name, _)| PROGRAM_VARIABLES.contains(&name.as_str()));
+    let in_entry = named_paths(server);
+    let own_dirs = in_entry.iter().filter_map(|named| own_directory(&in_entry, named.path, paths));
+    let in_arguments: Vec<PathBuf> =
+        in_entry.iter().filter_map(|named| real(named.path.to_owned())).collect();
+    let mut reads = named(&server.read_paths);
+    reads.extend(of_programs.filter_map(|(_, value)| real(value.text()?.into())));
+    let files = in_arguments.iter().filter(|path| path.is_file());
+    for file in files.chain(programs) {
+        reads.extend(installation_of(file).into_iter().filter_map(real));
+        if let Some(file) = real(file.clone()) {
+            reads.extend(project_dir(&file, &paths.home));
+            reads.push(file);
+        }
+    }
+    let mut writes = named(&server.write_paths);
+    // Programs are not writable: they may be run again later, possibly without a sandbox.
+    let changed = in_arguments.iter().filter(|path| !is_program(path));
+    writes.extend(changed.cloned());
+    writes.extend(own_dirs);
+    writes.extend(real(directory.to_owned()));
+    let is_all = |path: &PathBuf| path.parent().is_none();
+    for all in [&mut reads, &mut writes] {
+        all.retain(|path| !is_all(path));
+        all.sort();
+        all.dedup();
+    }
+    FileGrant {
+        state_dir: real(state_dir.to_owned()).unwrap_or_else(|| state_dir.to_owned()),
+        reads,
+        writes,
+    }
+}
+
+/// The real paths that a server may change.
+pub struct ChangeablePaths {
+    /// Those that its entry names, outside of its own directory.
+    pub shared: Vec<PathBuf>,
+    /// Its own directory.
+    pub own: PathBuf,
+}
+
+impl ChangeablePaths {
+    /// Returns `None` if `server` is not a local program.
+    pub fn of_server(server: &McpServer, paths: &Paths) -> Option<Self> {
+        let ServerTransport::Program { directory, .. } = &server.transport else {
+            return None;
+        };
+        let state_dir = paths.mcp().join("state").join(server_file_name(&server.name));
+        let directory =
+            directory.as_ref().map_or_else(|| state_dir.clone(), |path| paths.expand(path));
+        let mut shared = resolve_grant(server, &[], &directory, &state_dir, paths).writes;
+        let own = PathResolver::default().resolve(&state_dir);
+        shared.retain(|path| !path.starts_with(&own));
+        Some(Self { shared, own })
+    }
+}
+
+/// Returns the directories that a program at `path` needs, if it lies in a directory of programs. `path` is as called:
+/// a Python virtual environment is found from it, since the executable is a link that leads out of the environment.
+fn installation_of(path: &Path) -> Vec<PathBuf> {
+    let mut folders = path.ancestors().skip(1).take(2);
+    if let Some(environment) = folders.find(|folder| folder.join("pyvenv.cfg").is_file()) {
+        return vec![environment.to_owned()];
+    }
+    path.parent().map_or_else(Vec::new, system_paths::with_sibling_directories)
+}
+
+/// Returns the project directory of the program `file`. Never the home directory or a parent of it.
+fn project_dir(file: &Path, home: &Path) -> Option<PathBuf> {
+    let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
+    let mut around = file.ancestors().skip(1);
+    let is_too_wide = |path: &Path| home.starts_with(path) || path.components().count() < 3;
+    let found = around.find(|path| {
+        is_too_wide(path) || PROJECT_MARKERS.iter().any(|mark| path.join(mark).exists())
+    })?;
+    // An installed package uses the other packages in the same folder.
+    let outermost = found.ancestors().filter(|path| path.ends_with("node_modules")).last();
+    let found = outermost.and_then(Path::parent).unwrap_or(found);
+    (!is_too_wide(found)).then(|| found.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FileGrant, resolve_grant};
+    use crate::client::interpreter;
+    use nanobot_config::settings::servers::{McpServer, ServerTransport};
+    use nanobot_os::env::Env;
+    use nanobot_os::paths::Paths;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    #[test]
+    fn named_paths_and_the_programs_own_files_are_granted() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(temp.path()).unwrap();
+        let home = root.join("u");
+        for folder in [
+            "state",
+            "docs",
+            "proj/build",
+            "pkg/node_modules/.bin",
+            "pkg/node_modules/s/dist",
+            "read me",
+            "venv/bin",
+        ] {
+            std::fs::create_dir_all(home.join(folder)).unwrap();
+        }
+        for file in [
+            "proj/package.json",
+            "proj/build/i.js",
+            "pkg/node_modules/s/package.json",
+            "pkg/node_modules/s/dist/i.js",
+            "alone.py",
+            "bin",
+        ] {
+            std::fs::write(home.join(file), "").unwrap();
+        }
+        symlink("../s/dist/i.js", home.join("pkg/node_modules/.bin/s")).unwrap();
+        let env: Env = [("HOME", home.to_str().unwrap())].into_iter().collect();
+        let paths = Paths::resolve(&env, None).unwrap();
+        let check = |arguments: &[&str], reads: &[&str], writes: &[&str]| {
+            let place = |argument: &&str| argument.replace('@', home.to_str().unwrap());
+            let server = McpServer {
+                transport: ServerTransport::Program {
+                    command: "x".into(),
+                    arguments: arguments.iter().map(place).collect(),
+                    env: Vec::new(),
+                    directory: None,
+                },
+                read_paths: vec!["~/read me".into(), "/nowhere".into()],
+                ..McpServer::default()
+            };
+            let state = home.join("state");
+            let found = resolve_grant(&server, &[home.join("bin")], &state, &state, &paths);
+            let all = |names: &[&str], more: &[&str]| {
+                let mut all: Vec<PathBuf> =
+                    names.iter().chain(more).map(|name| home.join(name)).collect();
+                all.sort();
+                all
+            };
+            let expect = FileGrant {
+                state_dir: home.join("state"),
+                reads: all(reads, &["read me", "bin"]),
+                writes: all(writes, &["state"]),
+            };
+            assert_eq!(found, expect, "{arguments:?}");
+        };
+        check(&["-y", "docs", "@/nowhere", "/"], &[], &[]);
+        std::fs::write(home.join("venv/pyvenv.cfg"), "").unwrap();
+        symlink(home.join("bin"), home.join("venv/bin/python")).unwrap();
+        let state = home.join("state");
+        let python = interpreter::resolve_chain(&home.join("venv/bin/python"), "").unwrap();
+        let found = resolve_grant(&McpServer::default(), &python, &state, &state, &paths);
+        assert_eq!(found.reads, [home.join("bin"), home.join("venv")]);
+        check(
+            &["@/docs", "--file=@/alone.py", "@/proj/package.json"],
+            &["alone.py", "proj", "proj/package.json"],
+            &["docs", "proj/package.json"],
+        );
+        check(&["@/proj/build/i.js"], &["proj", "proj/build/i.js"], &[]);
+        let installed = "pkg/node_modules/s/dist/i.js";
+        check(&["@/pkg/node_modules/.bin/s"], &["pkg", installed], &[]);
+    }
+}

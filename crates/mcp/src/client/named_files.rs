@@ -1,0 +1,219 @@
+//! The files that a server's config entry names in its arguments and variables. The sandbox can grant a file that exists,
+//! but not one that does not, and a granted file can be written but not replaced. So the server gets the directory of its
+//! file if nothing else is in it; else the user
+//! receives a warning.
+
+use crate::fingerprint::is_program;
+use nanobot_base::shell_quote::quote;
+use nanobot_config::settings::servers::{McpServer, ServerTransport};
+use nanobot_os::paths::Paths;
+use nanobot_sandbox::process::server_environment::server_file_name;
+use std::path::{Path, PathBuf};
+
+/// Variables of a config entry that name programs, which the server may read.
+pub(super) const PROGRAM_VARIABLES: &[&str] =
+    &["LD_LIBRARY_PATH", "NODE_PATH", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"];
+/// Variables of a config entry that grant nothing: places of the system and of the user.
+const SYSTEM_VARIABLES: &[&str] = &[
+    "HOME",
+    "OLDPWD",
+    "PATH",
+    "PWD",
+    "SHELL",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_RUNTIME_DIR",
+    "XDG_STATE_HOME",
+];
+/// Directories of the system in which a server makes files of its own, which are not kept.
+const TEMPORARY_DIRS: &[&str] = &["/dev", "/proc", "/run", "/tmp", "/var/tmp"];
+
+/// An absolute path in an entry.
+pub(super) struct NamedPath<'s> {
+    pub(super) path: &'s Path,
+    /// The variable; `None` for an argument.
+    variable: Option<&'s str>,
+}
+
+/// The absolute paths that the entry of `server` names.
+pub(super) fn named_paths(server: &McpServer) -> Vec<NamedPath<'_>> {
+    let (arguments, env) = match &server.transport {
+        ServerTransport::Program { arguments, env, .. } => (arguments.as_slice(), env.as_slice()),
+        ServerTransport::Http(_) | ServerTransport::Sse(_) => Default::default(),
+    };
+    // Paths occur as `/a/b` and as `--file=/a/b`.
+    let in_arguments = arguments.iter().map(|argument| match argument.split_once('=') {
+        Some((flag, value)) if flag.starts_with('-') => (value, None),
+        _ => (argument.as_str(), None),
+    });
+    let is_in = |names: &[&str], name: &str| names.contains(&name);
+    let in_env = env
+        .iter()
+        .filter(|(name, _)| !is_in(PROGRAM_VARIABLES, name) && !is_in(SYSTEM_VARIABLES, name))
+        .filter_map(|(name, value)| Some((value.text()?, Some(name.as_str()))));
+    let values = in_arguments.chain(in_env).filter(|(value, _)| value.starts_with('/'));
+    values.map(|(value, variable)| NamedPath { path: Path::new(value), variable }).collect()
+}
+
+/// The directory of the file `path`, which need not exist, if it has only files of the entry, which has the paths `named`, and
+/// is neither ours nor one that holds the user's files in general.
+pub(super) fn own_directory(
+    named: &[NamedPath<'_>],
+    path: &Path,
+    paths: &Paths,
+) -> Option<PathBuf> {
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if path.is_dir() || is_program(&real(path)) {
+        return None;
+    }
+    let directory = std::fs::canonicalize(path.parent()?).ok()?;
+    let is_shared = real(&paths.home).starts_with(&directory)
+        || directory.components().count() < 3
+        || directory.starts_with(real(&paths.root))
+        || TEMPORARY_DIRS.iter().any(|temporary| directory == Path::new(temporary));
+    let names: Vec<&[u8]> = named
+        .iter()
+        .filter(|other| other.path.parent() == path.parent())
+        .filter_map(|other| Some(other.path.file_name()?.as_encoded_bytes()))
+        .collect();
+    // Programs make files such as `NAME.tmp`, `NAME-wal` and `.NAME.swp` beside their file.
+    let is_own = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| {
+            let entry = entry.file_name();
+            let entry = entry.as_encoded_bytes();
+            let plain = entry.strip_prefix(b".").unwrap_or(entry);
+            names.iter().any(|name| entry.starts_with(name) || plain.starts_with(name))
+        })
+    };
+    let is_alone = || std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.all(is_own));
+    (!is_shared && is_alone()).then_some(directory)
+}
+
+/// A file that an entry names and that its server cannot make, or cannot replace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnmakeableFile {
+    pub path: PathBuf,
+    /// True if the file exists: the server can read and write it, which may be all that it does.
+    pub exists: bool,
+    /// Says for the user why, and what to do.
+    pub explanation: String,
+}
+
+/// The files that the entry of `server` names and that the server could not make or replace.
+pub fn unmakeable_files(server: &McpServer, paths: &Paths) -> Vec<UnmakeableFile> {
+    if server.is_unsandboxed {
+        return Vec::new();
+    }
+    let all = named_paths(server);
+    all.iter().filter_map(|named| unmakeable_file(server, &all, named, paths)).collect()
+}
+
+fn unmakeable_file(
+    server: &McpServer,
+    all: &[NamedPath<'_>],
+    named: &NamedPath<'_>,
+    paths: &Paths,
+) -> Option<UnmakeableFile> {
+    let NamedPath { path, variable } = *named;
+    let directory = path.parent()?;
+    let has_directory = directory.is_dir();
+    let is_place = directory.parent().is_some() && (has_directory || path.starts_with(&paths.home));
+    let is_temporary = TEMPORARY_DIRS.iter().any(|temporary| path.starts_with(temporary))
+        && !path.starts_with(&paths.home);
+    let is_granted = path.is_dir() || is_program(path) || own_directory(all, path, paths).is_some();
+    if is_granted || !is_place || is_temporary {
+        return None;
+    }
+    let exists = path.exists();
+    let name = &server.name;
+    let state_dir = paths.mcp().join("state").join(server_file_name(name));
+    let mut granted: Vec<PathBuf> =
+        server.write_paths.iter().map(|place| paths.expand(place)).collect();
+    if let ServerTransport::Program { directory: Some(directory), .. } = &server.transport {
+        granted.push(paths.expand(directory));
+    }
+    granted.extend(all.iter().map(|named| named.path.to_owned()).filter(|path| path.is_dir()));
+    granted.push(state_dir.clone());
+    if granted.iter().any(|granted| path.starts_with(granted)) {
+        return None;
+    }
+    let cause = if has_directory {
+        "its directory has other files, which the entry does not name"
+    } else {
+        "its directory does not exist"
+    };
+    let file = state_dir.join(path.file_name()?);
+    let file = file.display().to_string();
+    let line = match variable {
+        Some(variable) => format!(
+            "`nanobot config set tools.mcpServers.{name}.env.{variable} {}` puts it into",
+            quote(&file)
+        ),
+        None => format!("`{file}` in the `args` of the entry is in"),
+    };
+    let verb = if exists { "replace" } else { "make" };
+    let explanation = format!(
+        "MCP server `{name}` cannot {verb} `{}`: {cause}; {line} a directory of the server's own",
+        path.display()
+    );
+    Some(UnmakeableFile { path: path.to_owned(), exists, explanation })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NamedPath, own_directory, unmakeable_files};
+    use nanobot_config::settings::servers::{McpServer, ServerTransport};
+    use nanobot_os::env::Env;
+    use nanobot_os::paths::Paths;
+    use nanobot_os::secret::LazySecret;
+
+    #[test]
+    fn a_file_gets_a_directory_without_other_files() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = std::fs::canonicalize(temp.path()).unwrap();
+        for folder in ["empty", "alone", "shared", "granted", ".nanobot/x"] {
+            std::fs::create_dir_all(home.join(folder)).unwrap();
+        }
+        for file in
+            ["alone/memory.json", "alone/.memory.json.swp", "shared/other", "shared/memory.json"]
+        {
+            std::fs::write(home.join(file), "").unwrap();
+        }
+        let env: Env = [("HOME", home.to_str().unwrap())].into_iter().collect();
+        let paths = Paths::resolve(&env, None).unwrap();
+        let check = |name: &str, directory: Option<&str>, cause: &str| {
+            let path = home.join(name);
+            let named = [NamedPath { path: &path, variable: None }];
+            let found = own_directory(&named, &path, &paths);
+            assert_eq!(found, directory.map(|it| home.join(it)), "{name}");
+            let server = McpServer {
+                name: "m".into(),
+                transport: ServerTransport::Program {
+                    command: "x".into(),
+                    arguments: Vec::new(),
+                    env: vec![("FILE".into(), LazySecret::new(path.to_str().unwrap()))],
+                    directory: None,
+                },
+                write_paths: vec!["~/granted".into()],
+                ..McpServer::default()
+            };
+            let found = unmakeable_files(&server, &paths);
+            let told = found.first().map(|it| it.explanation.as_str()).unwrap_or_default();
+            assert_eq!(told.is_empty(), cause.is_empty(), "{name}: {told}");
+            assert!(told.contains(cause), "{name}: {told}");
+            let line = "nanobot config set tools.mcpServers.m.env.FILE ";
+            assert!(told.is_empty() || told.contains(line), "{told}");
+        };
+        check("empty/memory.json", Some("empty"), "");
+        check("alone/memory.json", Some("alone"), "");
+        check("shared/memory.json", None, "cannot replace");
+        check("shared/new.json", None, "its directory has other files");
+        check("new.json", None, "its directory has other files");
+        check("none/new.json", None, "its directory does not exist");
+        check("granted/sub/new.json", None, "");
+        check(".nanobot/mcp/state/m/new.json", None, "");
+        check("empty", None, "");
+    }
+}

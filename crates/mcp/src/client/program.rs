@@ -1,0 +1,125 @@
+//! Starts a server that is a local program, with the directories, the environment and the sandbox of its config entry.
+
+use super::config::{ClientConfig, log_path};
+use super::grants;
+use super::inbox::Inbox;
+use super::interpreter;
+use super::stdio::{RunningPrograms, StdioTransport};
+use crate::protocol::McpError;
+use nanobot_config::settings::servers::{McpServer, ServerTransport};
+use nanobot_os::durable_file;
+use nanobot_os::secret::{LazySecret, Secret};
+use nanobot_sandbox::NetworkAccess;
+use nanobot_sandbox::process::server::ServerSpec;
+use nanobot_sandbox::process::server_environment::{
+    build_environment, resolve_program, server_file_name,
+};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Starts a server that is a local program.
+///
+/// # Errors
+/// It cannot be used as configured, or it cannot be started.
+pub(super) fn start(
+    server: &McpServer,
+    config: &ClientConfig,
+    programs: &Arc<RunningPrograms>,
+    inbox: &Arc<Inbox>,
+) -> Result<Arc<StdioTransport>, McpError> {
+    let ServerTransport::Program { command, arguments, env, directory } = &server.transport else {
+        unreachable!("only programs are started");
+    };
+    let read = |(name, value): &(String, LazySecret)| Ok((name.clone(), value.resolve()?.clone()));
+    let env: Vec<_> = env
+        .iter()
+        .map(read)
+        .collect::<anyhow::Result<_>>()
+        .map_err(|error| McpError::Unusable(format!("{error:#}")))?;
+    let name = server_file_name(&server.name);
+    let root = config.paths.mcp();
+    let state_dir = root.join("state").join(&name);
+    let temporary = state_dir.join("tmp");
+    durable_file::create_dir(&temporary)
+        .map_err(|error| McpError::Unreachable(format!("{error:#}")))?;
+    let directory = match directory {
+        Some(directory) => config.paths.expand(directory),
+        None => state_dir.clone(),
+    };
+    if !directory.is_dir() {
+        let words = format!("its `cwd` `{}` is not a directory", directory.display());
+        return Err(McpError::Unusable(words));
+    }
+    let mut server_env = build_environment(config.env.iter(), &env, &temporary);
+    let program = resolve_program(command, &server_env, &directory, &config.paths)
+        .map_err(McpError::Unusable)?;
+    if command.contains('/') {
+        append_to_path(&mut server_env, &program);
+    }
+    let search_path = server_env.iter().find(|(name, _)| name == "PATH");
+    let search_path = search_path.map_or("", |(_, value)| value);
+    let chain = interpreter::resolve_chain(&program, search_path).map_err(McpError::Unusable)?;
+    let fence = match (&config.sandboxes, server.is_unsandboxed) {
+        (_, true) => None,
+        (None, false) => {
+            let words = "no sandbox is available for it";
+            return Err(McpError::Unusable(words.into()));
+        }
+        (Some(walls), false) => {
+            let grant =
+                grants::resolve_grant(server, &chain, &directory, &state_dir, &config.paths);
+            let walled = walls.create(&grant);
+            let walled = walled.map_err(|error| match error.kind() {
+                ErrorKind::InvalidInput => McpError::Unusable(error.to_string()),
+                _ => McpError::Unreachable(format!("create its sandbox: {error}")),
+            })?;
+            add_sandbox_env(&mut server_env, walled.env, &env);
+            let mut fence = walled.sandbox;
+            // The sandbox cannot allow one network address and deny another.
+            if config.offline {
+                fence.network = NetworkAccess::Nothing;
+            }
+            let named = chain.iter().chain([&directory]).map(PathBuf::as_path);
+            let named = named.chain(arguments.iter().map(Path::new));
+            named.for_each(|path| fence.add_links(path));
+            Some(fence)
+        }
+    };
+    let spec = ServerSpec {
+        name: server.name.clone(),
+        program,
+        arguments: arguments.clone(),
+        directory,
+        env: server_env,
+        sandbox: fence,
+    };
+    let log = log_path(&config.paths, &server.name);
+    StdioTransport::start(&spec, log, programs, config.sandboxes.clone(), inbox)
+}
+
+/// Adds the variables that the sandbox requires, except those that the entry lists itself.
+fn add_sandbox_env(
+    env: &mut Vec<(String, String)>,
+    of_sandbox: Vec<(String, String)>,
+    listed: &[(String, Secret)],
+) {
+    for (name, value) in of_sandbox {
+        if !listed.iter().any(|(listed, _)| *listed == name) {
+            env.retain(|(other, _)| *other != name);
+            env.push((name, value));
+        }
+    }
+}
+
+/// Appends the directory of `program` to the PATH in `env`. A program that is installed beside its interpreter, and was
+/// found on the user's PATH, then works under cron too, if the config names it by its path.
+fn append_to_path(env: &mut Vec<(String, String)>, program: &Path) {
+    let Some(directory) = program.parent().and_then(Path::to_str) else {
+        return;
+    };
+    match env.iter_mut().find(|(name, _)| name == "PATH") {
+        Some((_, path)) => *path = format!("{path}:{directory}"),
+        None => env.push(("PATH".into(), directory.into())),
+    }
+}

@@ -1,0 +1,200 @@
+//! The channel on which a caller waits for the result of its request. It uses a pipe, so a signal, the `--timeout`
+//! deadline and a cancellation ([`nanobot_os::cancel`]) also wake the waiting thread.
+
+use crate::protocol::McpError;
+use nanobot_base::error::Stop;
+use nanobot_base::json_rpc::ErrorObject;
+use nanobot_os::signal::{self, Deadline};
+use nanobot_os::sync::IgnorePoison;
+use serde_json::Value;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Maximum of progress messages that wait for the caller; further ones are dropped.
+const MAX_PROGRESS: usize = 64;
+/// Interval of the checks for an open question to the user, during which the timeout is paused.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The reason why a request has no result.
+#[derive(Debug)]
+pub(super) enum RequestError {
+    /// The server answered with an error.
+    Refused(ErrorObject),
+    /// The connection had already ended.
+    NotSent(McpError),
+    SendFailed(McpError),
+    /// The connection or the response ended before the result was complete.
+    Closed,
+    TimedOut,
+    Stopped(Stop),
+}
+
+/// The result of a request.
+pub(super) type RequestResult = Result<Value, RequestError>;
+
+/// The limit of a caller's requests, and its receiver of progress.
+pub(super) struct Wait<'a> {
+    /// The time left.
+    pub(super) deadline: Deadline,
+    /// Receives progress messages.
+    pub(super) on_progress: &'a mut dyn FnMut(&str),
+}
+
+/// Messages that have arrived and that the caller has not taken.
+#[derive(Default)]
+struct Arrived {
+    progress: Vec<String>,
+    reply: Option<RequestResult>,
+}
+
+/// The sending end of a channel.
+pub(super) struct ReplySender {
+    arrived: Arc<Mutex<Arrived>>,
+    /// Wake pipe. It gets few bytes: one for the reply, and one for progress whenever the caller has taken all of it.
+    wake_tx: PipeWriter,
+}
+
+/// The receiving end of a channel.
+pub(super) struct ReplyReceiver {
+    arrived: Arc<Mutex<Arrived>>,
+    wake_rx: PipeReader,
+}
+
+/// Creates a channel.
+///
+/// # Errors
+/// No file descriptors are available.
+pub(super) fn channel() -> io::Result<(ReplySender, ReplyReceiver)> {
+    let (wake_rx, wake_tx) = io::pipe()?;
+    let arrived = Arc::<Mutex<Arrived>>::default();
+    let sender = ReplySender { arrived: Arc::clone(&arrived), wake_tx };
+    Ok((sender, ReplyReceiver { arrived, wake_rx }))
+}
+
+impl ReplySender {
+    pub(super) fn send_progress(&self, words: String) {
+        let mut arrived = self.arrived.lock().ignore_poison();
+        if arrived.progress.is_empty() {
+            self.wake();
+        }
+        if arrived.progress.len() < MAX_PROGRESS {
+            arrived.progress.push(words);
+        }
+    }
+
+    pub(super) fn send(self, reply: RequestResult) {
+        self.arrived.lock().ignore_poison().reply = Some(reply);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // The write fails only if the receiver is gone.
+        drop((&self.wake_tx).write(b"!"));
+    }
+}
+
+/// The result of waiting.
+pub(super) enum Received {
+    Reply(RequestResult),
+    /// The time is up.
+    TimedOut,
+    /// The sender is gone: the connection has ended.
+    Disconnected,
+    Stopped(Stop),
+}
+
+impl ReplyReceiver {
+    /// Waits for the reply. The deadline is paused while `is_paused` returns true.
+    pub(super) fn receive(
+        &mut self,
+        wait: &mut Wait<'_>,
+        is_paused: &dyn Fn() -> bool,
+    ) -> Received {
+        let mut last_check = signal::now();
+        loop {
+            let Arrived { progress, reply } = self.take();
+            progress.iter().for_each(|words| (wait.on_progress)(words));
+            if let Some(reply) = reply {
+                return Received::Reply(reply);
+            }
+            let slice = if is_paused() {
+                Deadline::after(POLL_INTERVAL)
+            } else {
+                wait.deadline.min(Deadline::after(POLL_INTERVAL))
+            };
+            match signal::wait_readable(&self.wake_rx, &mut { slice }) {
+                Err(stop) => return Received::Stopped(stop),
+                Ok(true) => match self.wake_rx.read(&mut [0; 16]) {
+                    Ok(0) => {
+                        let last = self.take().reply;
+                        return last.map_or(Received::Disconnected, Received::Reply);
+                    }
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => return Received::Disconnected,
+                },
+                Ok(false) => {}
+            }
+            // The time spent on progress messages counts as well: they do not extend the deadline.
+            let now = signal::now();
+            let spent = now.saturating_sub(std::mem::replace(&mut last_check, now));
+            if !is_paused() {
+                wait.deadline.subtract(spent);
+                if wait.deadline.is_expired() {
+                    return Received::TimedOut;
+                }
+            }
+        }
+    }
+
+    /// Returns the reply if it has arrived.
+    pub(super) fn try_receive(&mut self) -> Option<RequestResult> {
+        self.take().reply
+    }
+
+    fn take(&mut self) -> Arrived {
+        std::mem::take(&mut self.arrived.lock().ignore_poison())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_PROGRESS, Received, Wait, channel};
+    use nanobot_os::signal::Deadline;
+    use serde_json::json;
+    use std::time::Duration;
+
+    /// Waits with this deadline. Returns the progress messages and the outcome.
+    fn receive(receiver: &mut super::ReplyReceiver, deadline: Deadline) -> (Vec<String>, Received) {
+        let mut progress = Vec::new();
+        let mut wait = Wait { deadline, on_progress: &mut |words| progress.push(words.to_owned()) };
+        let received = receiver.receive(&mut wait, &|| false);
+        (progress, received)
+    }
+
+    #[test]
+    fn progress_is_bounded_and_precedes_the_reply() {
+        let (sender, mut receiver) = channel().unwrap();
+        for number in 0..MAX_PROGRESS * 3 {
+            sender.send_progress(number.to_string());
+        }
+        sender.send(Ok(json!(7)));
+        let (progress, received) = receive(&mut receiver, Deadline::never());
+        assert_eq!(progress.len(), MAX_PROGRESS);
+        assert!(matches!(received, Received::Reply(Ok(value)) if value == 7));
+    }
+
+    #[test]
+    fn waiting_ends_without_a_reply() {
+        let (sender, mut receiver) = channel().unwrap();
+        sender.send_progress("a".into());
+        let soon = Deadline::after(Duration::from_millis(1));
+        let (progress, received) = receive(&mut receiver, soon);
+        assert_eq!(progress, ["a"]);
+        assert!(matches!(received, Received::TimedOut));
+        drop(sender);
+        let (_, received) = receive(&mut receiver, Deadline::never());
+        assert!(matches!(received, Received::Disconnected));
+    }
+}

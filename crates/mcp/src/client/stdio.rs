@@ -1,0 +1,412 @@
+//! The stdio transport: servers that are local programs, with one message per line on standard input and output. Since
+//! pipes block, threads do the reading and writing. Unread output stays in the pipe, lines have a maximum length, and
+//! standard error goes to a small log file.
+
+use super::connection::{Outgoing, Transport};
+use super::connection_state::{ConnectionState, one_line};
+use super::grants::SandboxFactory;
+use super::inbox::Inbox;
+use crate::protocol::McpError;
+use nanobot_base::json_rpc;
+use nanobot_os::durable_file;
+use nanobot_os::secret;
+use nanobot_os::signal;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_os::terminal::sanitize;
+use nanobot_sandbox::PathSnapshot;
+use nanobot_sandbox::process::server::{self, ServerExit, ServerProcess, ServerSpec};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{self, error::TrySendError};
+
+/// The longest line, in bytes. An answer of 8 MiB of text and 16 MiB of bytes in Base64 fits. A longer line is never
+/// held in memory as a whole.
+const MAX_LINE_BYTES: usize = 32 << 20;
+/// Maximum of lines that are not messages: some servers print a greeting.
+const MAX_STRAY_LINES: usize = 1000;
+/// Maximum of bytes in such lines.
+const MAX_STRAY_BYTES: usize = 1 << 20;
+/// Interval of the checks for what a program that has just ended leaves behind.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Capacity of the queue of unsent messages. A server that leaves so many unread has stopped reading.
+const OUTGOING_QUEUE_LEN: usize = 64;
+/// The largest log file, in bytes. One older file of the same size is kept as well.
+const MAX_LOG_BYTES: usize = 128 << 10;
+/// The longest line of a log, in bytes.
+const MAX_LOG_LINE_BYTES: usize = 8 << 10;
+/// Amount of log output, in bytes, after which at most one line per [`LOG_THROTTLE_INTERVAL`] is kept: searching all of it for secrets
+/// would take longer than producing it.
+const LOG_THROTTLE_BYTES: usize = 1 << 20;
+const LOG_THROTTLE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The running programs.
+#[derive(Default)]
+pub(super) struct RunningPrograms {
+    running: Mutex<Vec<(u64, ServerProcess, LeftoverFiles)>>,
+    /// Threads that are ending programs, which may take a moment.
+    ending: Mutex<Vec<JoinHandle<()>>>,
+    next_id: std::sync::atomic::AtomicU64,
+}
+
+/// Files that a server may have left behind.
+struct LeftoverFiles {
+    server: String,
+    /// Paths that did not exist before the server started, and that the sandbox cannot keep it from creating.
+    absent_paths: Vec<PathBuf>,
+    /// The start-up and instruction files before the server started. Calls undo what they may not change.
+    snapshot: Option<PathSnapshot>,
+    sandboxes: Option<Arc<dyn SandboxFactory>>,
+}
+
+impl LeftoverFiles {
+    /// Reports paths that were created or changed while the server ran. Another process may have done it, so that is not
+    /// undone.
+    fn report(&self) {
+        let mut made: Vec<PathBuf> = Vec::new();
+        for place in &self.absent_paths {
+            let is_told = made.iter().any(|other| place.starts_with(other));
+            if !is_told && place.symlink_metadata().is_ok() {
+                made.push(place.clone());
+            }
+        }
+        let changed =
+            self.snapshot.as_ref().map_or_else(Vec::new, PathSnapshot::changed_project_files);
+        let changed =
+            changed.into_iter().filter(|place| !made.iter().any(|other| place.starts_with(other)));
+        let changed: Vec<PathBuf> = changed.collect();
+        let created = made.iter().map(|place| (place, "created"));
+        for (place, what) in created.chain(changed.iter().map(|place| (place, "changed"))) {
+            let words = format!(
+                "`{}` was {what} while MCP server `{}` was running: inspect it, because such files can run code later",
+                place.display(),
+                self.server
+            );
+            log::warn!(target: "mcp", "{words}");
+            if let Some(walls) = &self.sandboxes {
+                walls.warn(&words);
+            }
+        }
+    }
+}
+
+/// A running program, which is ended on drop.
+struct ProgramGuard {
+    id: u64,
+    programs: Arc<RunningPrograms>,
+}
+
+impl RunningPrograms {
+    fn add(self: &Arc<Self>, process: ServerProcess, leftovers: LeftoverFiles) -> ProgramGuard {
+        let number = self.next_id.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        let mut running = self.running.lock().ignore_poison();
+        running.push((number, process, leftovers));
+        ProgramGuard { id: number, programs: Arc::clone(self) }
+    }
+
+    /// True if no program is running, and none is being ended.
+    pub(super) fn is_empty(&self) -> bool {
+        lock(&self.running).is_empty() && lock(&self.ending).is_empty()
+    }
+
+    /// Ends all programs in parallel.
+    pub(super) fn end_all(&self) {
+        let mut running = self.running.lock().ignore_poison();
+        let all = running.drain(..).map(|(_, resident, traces)| (resident, traces));
+        let (all, traces): (Vec<ServerProcess>, Vec<LeftoverFiles>) = all.unzip();
+        drop(running);
+        server::end_all(all);
+        traces.iter().for_each(LeftoverFiles::report);
+        let mut ending = self.ending.lock().ignore_poison();
+        for thread in ending.drain(..) {
+            drop(thread.join());
+        }
+    }
+}
+
+impl ProgramGuard {
+    /// Returns how the program ended, if it has.
+    fn exit(&self) -> Option<ServerExit> {
+        let running = &self.programs.running;
+        let mut running = running.lock().ignore_poison();
+        let found = running.iter_mut().find(|(number, ..)| *number == self.id);
+        found.and_then(|(_, resident, _)| resident.exit())
+    }
+}
+
+impl Drop for ProgramGuard {
+    fn drop(&mut self) {
+        let mut running = self.programs.running.lock().ignore_poison();
+        let Some(at) = running.iter().position(|(number, ..)| *number == self.id) else {
+            return;
+        };
+        let (_, resident, traces) = running.swap_remove(at);
+        drop(running);
+        // Ending a program takes a moment, which must not delay the answers of other servers.
+        let thread = std::thread::Builder::new().name("mcp-end".into());
+        let end = move || {
+            drop(resident);
+            traces.report();
+        };
+        if let Ok(thread) = thread.spawn(end) {
+            let ending = &self.programs.ending;
+            let mut ending = ending.lock().ignore_poison();
+            ending.retain(|thread| !thread.is_finished());
+            ending.push(thread);
+        }
+    }
+}
+
+/// The streams of a program.
+pub(super) struct StdioTransport {
+    input: Mutex<Option<mpsc::Sender<Outgoing>>>,
+    program: Mutex<Option<ProgramGuard>>,
+}
+
+impl StdioTransport {
+    /// Starts a program. `log` is the path for its standard error. The program is added to `programs`. `sandboxes` hears of
+    /// files that it left behind.
+    ///
+    /// # Errors
+    /// The program cannot be started.
+    pub(super) fn start(
+        spec: &ServerSpec,
+        log: PathBuf,
+        programs: &Arc<RunningPrograms>,
+        sandboxes: Option<Arc<dyn SandboxFactory>>,
+        inbox: &Arc<Inbox>,
+    ) -> Result<Arc<Self>, McpError> {
+        let what = |error: std::io::Error| match error.kind() {
+            // No sandbox is available.
+            std::io::ErrorKind::Unsupported => McpError::Unusable(error.to_string()),
+            _ => McpError::Unreachable(error.to_string()),
+        };
+        let mut resident = server::start(spec).map_err(what)?;
+        let traces = LeftoverFiles {
+            server: spec.name.clone(),
+            absent_paths: std::mem::take(&mut resident.absent_protected),
+            snapshot: resident.snapshot.take(),
+            sandboxes,
+        };
+        let streams = (resident.input.take(), resident.output.take(), resident.errors.take());
+        let (Some(input), Some(output), Some(errors)) = streams else {
+            return Err(McpError::Unreachable("its standard streams are missing".into()));
+        };
+        let program = programs.add(resident, traces);
+        let (unsent, mut to_write) = mpsc::channel(OUTGOING_QUEUE_LEN);
+        let transport =
+            Arc::new(Self { input: Mutex::new(Some(unsent)), program: Mutex::new(Some(program)) });
+        let state = Arc::clone(&inbox.state);
+        spawn_thread("mcp-write", move || {
+            write_messages(input, &mut to_write, &state);
+        })
+        .map_err(what)?;
+        let state = Arc::clone(&inbox.state);
+        let is_sandboxed = spec.sandbox.is_some();
+        let read_log = move || {
+            write_log(errors, &log, &state, is_sandboxed);
+            state.is_log_read.store(true, Ordering::SeqCst);
+        };
+        spawn_thread("mcp-log", read_log).map_err(what)?;
+        let (reading, inbox) = (Arc::clone(&transport), Arc::clone(inbox));
+        let read = move || {
+            read_messages(output, &reading, &inbox);
+            reading.report_end(&inbox.state);
+            drop(reading.close());
+        };
+        spawn_thread("mcp-read", read).map_err(what)?;
+        Ok(transport)
+    }
+
+    /// Ends the connection after the end of the program's output, with the reason.
+    fn report_end(&self, state: &ConnectionState) {
+        // The last log lines and the exit status arrive slightly later than the end of the output.
+        let mut status = None;
+        for _ in 0..20 {
+            status = lock(&self.program).as_ref().and_then(ProgramGuard::exit);
+            if status.is_some() || state.is_closed() || signal::sleep(POLL_INTERVAL).is_err() {
+                break;
+            }
+        }
+        if !state.is_closed() {
+            wait_for_log(state);
+        }
+        let how = status.map_or_else(|| "it exited".to_owned(), |ended| ended.to_string());
+        let words = format!("{how}{}", state.stderr_suffix());
+        state.end(McpError::Broken(words));
+    }
+}
+
+impl Transport for StdioTransport {
+    fn send(self: Arc<Self>, mut message: Outgoing) {
+        message.body.push(b'\n');
+        let input = lock(&self.input);
+        let sent = match input.as_ref() {
+            Some(input) => input.try_send(message),
+            None => Err(TrySendError::Closed(message)),
+        };
+        drop(input);
+        let (message, words) = match sent {
+            Ok(()) => return,
+            Err(TrySendError::Full(message)) => (message, "it does not read its standard input"),
+            Err(TrySendError::Closed(message)) => (message, "it has exited"),
+        };
+        (message.on_sent)(Err(McpError::Broken(words.into())));
+    }
+
+    fn close(&self) -> Option<Receiver<()>> {
+        drop(lock(&self.input).take());
+        drop(lock(&self.program).take());
+        None
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().ignore_poison()
+}
+
+/// Waits until the server's standard error has been read to its end, which comes slightly later than the end of its
+/// other streams. Waits at most 1 s, since child processes may hold it open.
+fn wait_for_log(state: &ConnectionState) {
+    for _ in 0..100 {
+        if state.is_log_read.load(Ordering::SeqCst) || signal::sleep(POLL_INTERVAL).is_err() {
+            return;
+        }
+    }
+}
+
+fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let thread = std::thread::Builder::new().name(name.into());
+    thread.spawn(work).map(drop)
+}
+
+fn write_messages(
+    mut input: PipeWriter,
+    to_write: &mut mpsc::Receiver<Outgoing>,
+    state: &ConnectionState,
+) {
+    while let Some(Outgoing { body, on_sent, .. }) = to_write.blocking_recv() {
+        on_sent(input.write_all(&body).map_err(|_| {
+            wait_for_log(state);
+            let suffix = state.stderr_suffix();
+            McpError::Broken(format!("it closed its standard input{suffix}"))
+        }));
+    }
+}
+
+/// Reads messages until the end of the stream or of the connection, or until too many lines are not messages.
+fn read_messages(output: PipeReader, transport: &Arc<StdioTransport>, inbox: &Arc<Inbox>) {
+    let state = &inbox.state;
+    let transport: Arc<dyn Transport> = Arc::<StdioTransport>::clone(transport);
+    let mut output = BufReader::with_capacity(64 << 10, output);
+    let (mut strays, mut stray_bytes) = (0, 0);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut output).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line);
+        match read {
+            Ok(0) | Err(_) => return,
+            Ok(_) if line.len() > MAX_LINE_BYTES => {
+                let words = format!("it wrote a line longer than {} MiB", MAX_LINE_BYTES >> 20);
+                return state.end(McpError::Broken(words));
+            }
+            Ok(_) => {}
+        }
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match json_rpc::parse(&line) {
+            Some(message) => {
+                if !inbox.receive(message, &transport) {
+                    return;
+                }
+            }
+            None => {
+                strays += 1;
+                stray_bytes += line.len();
+                let start = &line[..line.len().min(MAX_LOG_LINE_BYTES)];
+                let words = one_line(&String::from_utf8_lossy(start));
+                log::debug!(target: "mcp", "not an MCP message: {words}");
+                if strays > MAX_STRAY_LINES || stray_bytes > MAX_STRAY_BYTES {
+                    let words = format!("its output is not MCP: {words}");
+                    return state.end(McpError::Broken(words));
+                }
+            }
+        }
+        // The memory of one large answer must not stay allocated until the end.
+        line.shrink_to(1 << 20);
+    }
+}
+
+/// Logs the server's standard error: the latest part of it, without secrets.
+fn write_log(stderr: PipeReader, path: &Path, state: &ConnectionState, is_sandboxed: bool) {
+    let mut errors = BufReader::new(stderr);
+    let mut file = ServerLog::create(path);
+    let mut keep = |line: &[u8]| {
+        let text = String::from_utf8_lossy(line);
+        let text = sanitize(&secret::redact_all(text.trim_end_matches('\n')));
+        if !text.trim().is_empty() {
+            state.set_last_line(&text);
+            if is_sandboxed {
+                state.note_refusal(&text);
+            }
+        }
+        // Reading continues even if the log cannot be written: the server must not block on the pipe.
+        if let Some(log) = &mut file
+            && log.push(&text).is_err()
+        {
+            file = None;
+        }
+    };
+    let (mut line, mut passed_over) = (Vec::new(), Vec::new());
+    let (mut said, mut kept) = (0, Instant::now());
+    loop {
+        line.clear();
+        let read = (&mut errors).take(MAX_LOG_LINE_BYTES as u64).read_until(b'\n', &mut line);
+        if !matches!(read, Ok(1..)) {
+            if !passed_over.is_empty() {
+                // The skipped line turned out to be the last one.
+                keep(&passed_over);
+            }
+            return;
+        }
+        said += line.len();
+        if said > LOG_THROTTLE_BYTES && kept.elapsed() < LOG_THROTTLE_INTERVAL {
+            std::mem::swap(&mut line, &mut passed_over);
+            continue;
+        }
+        keep(&line);
+        passed_over.clear();
+        kept = Instant::now();
+    }
+}
+
+/// A log file that is rotated at a maximum size; one older file is kept.
+struct ServerLog {
+    path: PathBuf,
+    file: std::fs::File,
+    size_bytes: usize,
+}
+
+impl ServerLog {
+    fn create(path: &Path) -> Option<Self> {
+        durable_file::create_dir(path.parent()?).ok()?;
+        let file = durable_file::open_append(path).ok()?;
+        file.set_len(0).ok()?;
+        Some(Self { path: path.to_owned(), file, size_bytes: 0 })
+    }
+
+    fn push(&mut self, line: &str) -> anyhow::Result<()> {
+        if self.size_bytes + line.len() > MAX_LOG_BYTES {
+            std::fs::rename(&self.path, self.path.with_extension("log.old"))?;
+            self.file = durable_file::open_append(&self.path)?;
+            self.size_bytes = 0;
+        }
+        self.size_bytes += line.len() + 1;
+        Ok(self.file.write_all(format!("{line}\n").as_bytes())?)
+    }
+}

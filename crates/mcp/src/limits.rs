@@ -1,0 +1,97 @@
+//! Size limits for what a server offers. Larger items are left out and reported; everything within the limits can be
+//! pinned, cached and shown in full. Pure.
+
+use super::protocol::{ResourceInfo, ServerFeatures, ToolInfo};
+use super::sanitize;
+
+/// Maximum of bytes of one tool: name, description and schema.
+const MAX_TOOL_BYTES: usize = 64 << 10;
+/// Maximum of bytes of all tools of a server.
+const MAX_ALL_TOOLS_BYTES: usize = 4 << 20;
+/// Maximum of bytes of a resource or a prompt.
+const MAX_OTHER_BYTES: usize = 8 << 10;
+/// Maximum of characters of the server's instructions.
+const MAX_SERVER_CHARS: usize = 200;
+
+/// Cuts `features` to the limits, and returns messages about what was left out.
+pub fn apply_limits(mut features: ServerFeatures) -> (ServerFeatures, Vec<String>) {
+    let mut notes = Vec::new();
+    let mut left = MAX_ALL_TOOLS_BYTES;
+    let mut large = Vec::new();
+    let count = features.tools.len();
+    features.tools.retain(|tool| {
+        let size = tool_bytes(tool);
+        let fits = size <= MAX_TOOL_BYTES && size <= left;
+        if fits {
+            left -= size;
+        } else {
+            large.push(sanitize::single_line(&tool.name, 40));
+        }
+        fits
+    });
+    if !large.is_empty() {
+        let more = if large.len() > 3 { ", …" } else { "" };
+        let some = large[..large.len().min(3)].join("`, `");
+        let number = large.len();
+        notes.push(format!(
+            "{number} of its {count} tools are omitted because they are too large: `{some}`{more}"
+        ));
+    }
+    let is_small = |it: &ResourceInfo| {
+        it.uri.len() + it.name.len() + it.description.len() <= MAX_OTHER_BYTES
+            && it.kind.as_ref().is_none_or(|kind| kind.len() <= 200)
+    };
+    features.resources.retain(is_small);
+    features.templates.retain(is_small);
+    features.prompts.retain(|prompt| {
+        let arguments = prompt.arguments.iter();
+        let size: usize = arguments.map(|it| it.name.len() + it.description.len()).sum();
+        prompt.name.len() + prompt.description.len() + size <= MAX_OTHER_BYTES
+    });
+    features.protocol = sanitize::single_line(&features.protocol, 40);
+    features.server = sanitize::single_line(&features.server, MAX_SERVER_CHARS);
+    // The instructions are shown to people only, and never become part of a prompt.
+    features.instructions =
+        features.instructions.map(|text| sanitize::truncate(&text, 10 * MAX_SERVER_CHARS));
+    (features, notes)
+}
+
+fn tool_bytes(tool: &ToolInfo) -> usize {
+    let title = tool.title.as_ref().map_or(0, String::len);
+    tool.name.len() + title + tool.description.len() + tool.schema.to_string().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_TOOL_BYTES, apply_limits};
+    use crate::protocol::{ResourceInfo, ServerFeatures, ToolInfo};
+    use serde_json::json;
+
+    #[test]
+    fn oversized_tools_are_omitted_and_reported() {
+        let tool = |name: &str, size: usize| ToolInfo {
+            name: name.into(),
+            description: "x".repeat(size),
+            schema: json!({}),
+            ..ToolInfo::default()
+        };
+        let mut offer = ServerFeatures {
+            server: "s\u{1b}[31m".repeat(200),
+            tools: vec![tool("a", 10), tool("b", MAX_TOOL_BYTES), tool("c", 10)],
+            resources: vec![ResourceInfo { uri: "u".repeat(10_000), ..ResourceInfo::default() }],
+            ..ServerFeatures::default()
+        };
+        let (small, notes) = apply_limits(offer.clone());
+        let names: Vec<&str> = small.tools.iter().map(|tool| &*tool.name).collect();
+        assert_eq!(names, ["a", "c"]);
+        assert!(small.resources.is_empty() && small.server.chars().count() == 200);
+        assert_eq!(notes, ["1 of its 3 tools are omitted because they are too large: `b`"]);
+        offer.tools = (0..1000).map(|n| tool(&format!("t{n}"), 60_000)).collect();
+        let (small, notes) = apply_limits(offer);
+        assert_eq!(small.tools.len(), 69);
+        assert!(notes[0].starts_with("931 of its 1000 tools"), "{notes:?}");
+        let (same, notes) = apply_limits(small.clone());
+        assert_eq!(same, small);
+        assert_eq!(notes, [""; 0]);
+    }
+}

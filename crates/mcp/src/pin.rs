@@ -1,0 +1,454 @@
+//! Pins the tools of each server as they were first seen. A server that is harmless when it is first tried can redefine
+//! its tools later. A tool that differs from its pin in a single character is not used until a person accepts the
+//! change. The full texts are stored, to show what has changed.
+
+use super::fingerprint;
+use super::protocol::{ServerFeatures, ToolHints, ToolInfo};
+use anyhow::{Context, Result};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_config::settings::servers::McpServer;
+use nanobot_os::durable_file;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The version of the file format.
+const FORMAT_VERSION: u64 = 1;
+/// Maximum of tools pinned for one server. A server that offers new tools each time would otherwise fill the disk.
+const MAX_TOOLS: usize = 2_000;
+/// The largest file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// The file of pins.
+#[derive(Clone, Debug)]
+pub struct PinFile {
+    path: PathBuf,
+}
+
+/// A tool that differs from its pin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolChange {
+    /// The server's own name for the tool.
+    pub name: String,
+    /// The pinned tool; `None` if the server exceeded the limit and the tool was not pinned.
+    pub old: Option<ToolInfo>,
+    /// The tool as it is offered now.
+    pub new: ToolInfo,
+}
+
+/// The result of comparing an offer with the pins.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PinCheck {
+    /// The tools that differ from their pins.
+    pub changed: Vec<ToolChange>,
+    /// The name was pinned for another program or address. All tools of this server were pinned as new.
+    pub replaced_server: bool,
+    /// The tools of which no person has accepted the pinned version.
+    pub unaccepted: BTreeSet<String>,
+    /// Unaccepted tools that appeared after the others. A server whose tools are pinned could use them to introduce new
+    /// text.
+    pub added_later: BTreeSet<String>,
+    /// Unaccepted tools that had not been seen before.
+    pub first_seen: Vec<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct PinData {
+    v: u64,
+    servers: BTreeMap<String, ServerPins>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct ServerPins {
+    /// The fingerprint of the program or address, see [`fingerprint::of_endpoint`].
+    #[serde(rename = "place")]
+    endpoint: String,
+    tools: BTreeMap<String, ToolInfo>,
+    /// The tools that a person has accepted.
+    #[serde(default)]
+    accepted: BTreeSet<String>,
+    /// The tools that appeared after the others and that no person has accepted.
+    #[serde(default, rename = "late")]
+    added_later: BTreeSet<String>,
+}
+
+impl PinFile {
+    /// Opens the pins in `mcp_dir`, our directory for MCP servers.
+    pub fn new(mcp_dir: &Path) -> Self {
+        Self { path: mcp_dir.join("pins.json") }
+    }
+
+    /// Compares `features` with the pins. Nothing is stored.
+    ///
+    /// # Errors
+    /// The file cannot be read. Nothing can be trusted then.
+    pub fn check(&self, features: &[(&McpServer, &ServerFeatures)]) -> Result<Vec<PinCheck>> {
+        let mut written = self.read()?;
+        let held = features.iter().map(|(server, offer)| {
+            let pinned = written.servers.entry(server.name.clone()).or_default();
+            pinned.check_and_pin(server, offer).0
+        });
+        Ok(held.collect())
+    }
+
+    /// Compares `features` with the pins, and pins what is new.
+    ///
+    /// # Errors
+    /// The file cannot be read or written.
+    pub fn check_and_pin(
+        &self,
+        features: &[(&McpServer, &ServerFeatures)],
+    ) -> Result<Vec<PinCheck>> {
+        let look = |written: &mut PinData| {
+            let mut is_new = false;
+            let mut all = Vec::new();
+            for (server, offer) in features {
+                let pinned = written.servers.entry(server.name.clone()).or_default();
+                let (held, added) = pinned.check_and_pin(server, offer);
+                is_new |= added;
+                all.push(held);
+            }
+            (all, is_new)
+        };
+        // Usually nothing is new, and no lock is needed.
+        if let (all, false) = look(&mut self.read()?) {
+            return Ok(all);
+        }
+        self.update(|written| look(written).0)
+    }
+
+    /// Accepts what `server` offers now, all of it or only `tools`, for a person. Returns what differed from the pins.
+    ///
+    /// # Errors
+    /// As for [`Self::check_and_pin`].
+    pub fn accept(
+        &self,
+        server: &McpServer,
+        features: &ServerFeatures,
+        tools: Option<&[String]>,
+    ) -> Result<Vec<ToolChange>> {
+        self.update(|written| {
+            let pinned = written.servers.entry(server.name.clone()).or_default();
+            let (held, _) = pinned.check_and_pin(server, features);
+            let mut changed = held.changed;
+            match tools {
+                None => {
+                    *pinned = ServerPins::new(server, features);
+                    pinned.accepted = pinned.tools.keys().cloned().collect();
+                }
+                Some(tools) => {
+                    changed.retain(|change| tools.contains(&change.name));
+                    for ToolChange { name: tool, new, .. } in &changed {
+                        pinned.tools.insert(tool.clone(), new.clone());
+                    }
+                    for tool in tools.iter().filter(|tool| pinned.tools.contains_key(*tool)) {
+                        pinned.added_later.remove(tool);
+                        pinned.accepted.insert(tool.clone());
+                    }
+                }
+            }
+            changed
+        })
+    }
+
+    /// Removes the pins of the server `name`. Returns true if there were any.
+    ///
+    /// # Errors
+    /// As for [`Self::check_and_pin`].
+    pub fn remove(&self, name: &str) -> Result<bool> {
+        if self.read()?.servers.contains_key(name) {
+            self.update(|written| written.servers.remove(name).is_some())
+        } else {
+            Ok(false)
+        }
+    }
+
+    /// Returns the pinned tools of `server` by name.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn pinned_tools(&self, server: &McpServer) -> Result<BTreeMap<String, ToolInfo>> {
+        let pinned = self.read()?.servers.remove(&server.name);
+        let place = fingerprint::of_endpoint(server);
+        Ok(pinned
+            .filter(|pinned| pinned.endpoint == place)
+            .map(|pinned| pinned.tools)
+            .unwrap_or_default())
+    }
+
+    fn update<T>(&self, change: impl FnOnce(&mut PinData) -> T) -> Result<T> {
+        let _lock = durable_file::lock_for_change(&self.path, "the pinned MCP tools")?;
+        let mut written = self.read()?;
+        let done = change(&mut written);
+        written.v = FORMAT_VERSION;
+        let mut text = serde_json::to_vec_pretty(&written).context("serialize the pinned tools")?;
+        text.push(b'\n');
+        durable_file::replace(&self.path, &text)?;
+        Ok(done)
+    }
+
+    fn read(&self) -> Result<PinData> {
+        let Some(file) = durable_file::open_existing(&self.path)? else {
+            return Ok(PinData::default());
+        };
+        let mut text = Vec::new();
+        let what = || format!("read `{}`", self.path.display());
+        file.take(MAX_FILE_BYTES).read_to_end(&mut text).with_context(what)?;
+        let damaged = |why: &str| {
+            fail_with_hint(
+                Exit::Config,
+                format!("cannot read `{}`: {why}", self.path.display()),
+                "move it away to pin all tools anew",
+            )
+        };
+        let written: PinData =
+            serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))?;
+        match written.v {
+            FORMAT_VERSION => Ok(written),
+            other => {
+                Err(damaged(&format!("its format version is {other}, expected {FORMAT_VERSION}")))
+            }
+        }
+    }
+}
+
+impl ServerPins {
+    fn new(server: &McpServer, features: &ServerFeatures) -> Self {
+        let tools = features.tools.iter().rev();
+        Self {
+            endpoint: fingerprint::of_endpoint(server),
+            // If two tools have the same name, the first one counts.
+            tools: tools.map(|tool| (tool.name.clone(), tool.clone())).collect(),
+            accepted: BTreeSet::new(),
+            added_later: BTreeSet::new(),
+        }
+    }
+
+    /// Compares `features` with the pins, and pins what is new. The second result is true if anything was pinned.
+    fn check_and_pin(&mut self, server: &McpServer, features: &ServerFeatures) -> (PinCheck, bool) {
+        let place = fingerprint::of_endpoint(server);
+        if self.endpoint != place {
+            let anew = !self.endpoint.is_empty();
+            *self = Self::new(server, features);
+            let held = PinCheck {
+                replaced_server: anew,
+                unaccepted: self.tools.keys().cloned().collect(),
+                ..PinCheck::default()
+            };
+            return (held, true);
+        }
+        let mut fresh = Vec::new();
+        let mut changed: Vec<ToolChange> = Vec::new();
+        for tool in &features.tools {
+            let old = match self.tools.get(&tool.name) {
+                Some(old) if old == tool => continue,
+                Some(old) => Some(old.clone()),
+                None if self.tools.len() < MAX_TOOLS => {
+                    self.tools.insert(tool.name.clone(), tool.clone());
+                    self.added_later.insert(tool.name.clone());
+                    fresh.push(tool.name.clone());
+                    continue;
+                }
+                None => None,
+            };
+            changed.push(ToolChange { name: tool.name.clone(), old, new: tool.clone() });
+        }
+        let names = || features.tools.iter().map(|tool| &tool.name);
+        let is_accepted = |name: &&String| self.accepted.contains(*name);
+        let added = !fresh.is_empty();
+        let held = PinCheck {
+            changed,
+            replaced_server: false,
+            unaccepted: names().filter(|name| !is_accepted(name)).cloned().collect(),
+            added_later: names().filter(|name| self.added_later.contains(*name)).cloned().collect(),
+            first_seen: fresh,
+        };
+        (held, added)
+    }
+}
+
+/// Formats a tool as lines of text that people can compare.
+pub fn format_tool(tool: &ToolInfo) -> String {
+    let ToolInfo { name, title, description, schema, hints } = tool;
+    let mut text = format!("name: {name}\n");
+    if let Some(title) = title {
+        text.push_str(&format!("title: {title}\n"));
+    }
+    let ToolHints { reads_only, destructive, idempotent, open_world } = hints;
+    for (claim, claimed) in [
+        ("read-only", reads_only),
+        ("destructive", destructive),
+        ("idempotent", idempotent),
+        ("open world", open_world),
+    ] {
+        if let Some(claimed) = claimed {
+            let word = if *claimed { "yes" } else { "no" };
+            text.push_str(&format!("{claim}: {word}\n"));
+        }
+    }
+    text.push_str(&format!("\n{}\n\n{schema:#}\n", description.trim_end()));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_TOOLS, PinFile, format_tool};
+    use crate::protocol::{ServerFeatures, ToolHints, ToolInfo};
+    use nanobot_config::settings::servers::{McpServer, RemoteEndpoint, ServerTransport};
+    use serde_json::json;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn server(url: &str) -> McpServer {
+        McpServer {
+            name: "s".into(),
+            transport: ServerTransport::Http(RemoteEndpoint {
+                url: url.into(),
+                headers: Vec::new(),
+                uses_login: false,
+            }),
+            ..McpServer::default()
+        }
+    }
+
+    fn offer(tools: &[(&str, &str)]) -> ServerFeatures {
+        let tool = |(name, description): &(&str, &str)| ToolInfo {
+            name: (*name).into(),
+            description: (*description).into(),
+            schema: json!({ "type": "object" }),
+            ..ToolInfo::default()
+        };
+        ServerFeatures { tools: tools.iter().map(tool).collect(), ..ServerFeatures::default() }
+    }
+
+    #[test]
+    fn changes_are_reported_until_accepted() {
+        let temp = tempfile::tempdir().unwrap();
+        let pins = PinFile::new(&temp.path().join("mcp"));
+        let server = server("http://a/");
+        let hold = |offer: &ServerFeatures| {
+            let held = pins.check_and_pin(&[(&server, offer)]).unwrap();
+            let seen = pins.check(&[(&server, offer)]).unwrap();
+            assert_eq!(held[0].changed, seen[0].changed);
+            let names = held[0].changed.iter().map(|change| change.name.clone());
+            names.collect::<Vec<String>>()
+        };
+        assert!(pins.check(&[(&server, &offer(&[("a", "x")]))]).unwrap()[0].changed.is_empty());
+        assert!(!temp.path().join("mcp").exists(), "looking makes nothing");
+        let none: &[String] = &[];
+        assert_eq!(hold(&offer(&[("a", "one"), ("b", "two")])), none);
+        assert_eq!(hold(&offer(&[("b", "two"), ("c", "new")])), none);
+        let changed = offer(&[("a", "one."), ("b", "two"), ("c", "new")]);
+        assert_eq!(hold(&changed), ["a"]);
+        assert_eq!(hold(&changed), ["a"]);
+        let mut claims = offer(&[("c", "new")]);
+        claims.tools[0].hints = ToolHints { reads_only: Some(true), ..ToolHints::default() };
+        assert_eq!(hold(&claims), ["c"]);
+        let mut schema = offer(&[("c", "new")]);
+        schema.tools[0].schema = json!({ "type": "object", "properties": {} });
+        assert_eq!(hold(&schema), ["c"]);
+        let accepted = pins.accept(&server, &changed, None).unwrap();
+        assert_eq!(accepted[0].old.as_ref().unwrap().description, "one");
+        assert_eq!(hold(&changed), none);
+        let two = offer(&[("a", "one"), ("b", "one")]);
+        assert_eq!(hold(&two), ["a", "b"]);
+        let one = pins.accept(&server, &two, Some(&["b".into()])).unwrap();
+        assert_eq!((one.len(), &*one[0].name), (1, "b"));
+        assert_eq!(hold(&two), ["a"]);
+        assert_eq!(pins.pinned_tools(&server).unwrap()["a"].description, "one.");
+        let file = temp.path().join("mcp/pins.json");
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(pins.remove("s").unwrap() && !pins.remove("s").unwrap());
+        assert_eq!(hold(&offer(&[("a", "two")])), none);
+        std::fs::write(&file, "{}").unwrap();
+        assert!(pins.check_and_pin(&[(&server, &changed)]).is_err());
+    }
+
+    #[test]
+    fn another_server_of_the_same_name_is_pinned_anew() {
+        let temp = tempfile::tempdir().unwrap();
+        let pins = PinFile::new(temp.path());
+        let hold = |url: &str, description: &str| {
+            let (server, offer) = (server(url), offer(&[("a", description)]));
+            pins.check_and_pin(&[(&server, &offer)]).unwrap().remove(0)
+        };
+        assert!(!hold("http://a/", "one").replaced_server);
+        let whole = (server("http://a/"), offer(&[("a", "one")]));
+        pins.accept(&whole.0, &whole.1, None).unwrap();
+        assert!(hold("http://a/", "one").unaccepted.is_empty());
+        let held = hold("http://b/", "two");
+        assert!(held.replaced_server && held.changed.is_empty());
+        assert_eq!(held.unaccepted.len(), 1, "what was accepted was another's");
+        let held = hold("http://b/", "three");
+        assert!(!held.replaced_server && held.changed.len() == 1);
+        assert!(pins.pinned_tools(&server("http://c/")).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_number_of_pinned_tools_is_limited() {
+        let temp = tempfile::tempdir().unwrap();
+        let pins = PinFile::new(temp.path());
+        let server = server("http://a/");
+        let many = |from: usize, to: usize| {
+            let names: Vec<String> = (from..to).map(|number| format!("t{number}")).collect();
+            let tools: Vec<(&str, &str)> = names.iter().map(|name| (&**name, "x")).collect();
+            offer(&tools)
+        };
+        let held =
+            |offer: &ServerFeatures| pins.check_and_pin(&[(&server, offer)]).unwrap().remove(0);
+        assert!(held(&many(0, MAX_TOOLS)).changed.is_empty());
+        let later = held(&many(MAX_TOOLS, MAX_TOOLS + 3));
+        assert_eq!(later.changed.len(), 3);
+        assert!(later.changed.iter().all(|change| change.old.is_none()));
+        pins.accept(&server, &many(MAX_TOOLS, MAX_TOOLS + 3), None).unwrap();
+        assert!(held(&many(MAX_TOOLS, MAX_TOOLS + 3)).changed.is_empty());
+    }
+
+    #[test]
+    fn unaccepted_tools_are_reported() {
+        let temp = tempfile::tempdir().unwrap();
+        let pins = PinFile::new(temp.path());
+        let server = server("http://a/");
+        let hold = |offer: &ServerFeatures| {
+            let held = pins.check_and_pin(&[(&server, offer)]).unwrap().remove(0);
+            let words =
+                |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(" ");
+            let (mut unaccepted, mut late) =
+                (held.unaccepted.into_iter(), held.added_later.into_iter());
+            [words(&mut unaccepted), words(&mut late), held.first_seen.join(" ")]
+        };
+        let accept = |offer: &ServerFeatures, tools: Option<&[String]>| {
+            pins.accept(&server, offer, tools).unwrap();
+        };
+        let one = offer(&[("a", "x"), ("b", "x")]);
+        assert_eq!(hold(&one), ["a b", "", ""]);
+        accept(&one, Some(&["a".into()]));
+        assert_eq!(hold(&one), ["b", "", ""]);
+        let more = offer(&[("a", "x"), ("b", "x"), ("c", "x")]);
+        assert_eq!(hold(&more), ["b c", "c", "c"]);
+        assert_eq!(hold(&more), ["b c", "c", ""], "it is new once");
+        accept(&more, Some(&["c".into()]));
+        assert_eq!(hold(&more), ["b", "", ""]);
+        accept(&more, None);
+        assert_eq!(hold(&more), ["", "", ""]);
+        // Files of older releases lack this field.
+        let file = temp.path().join("pins.json");
+        let text = std::fs::read(&file).unwrap();
+        let mut written: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let server = written["servers"]["s"].as_object_mut().unwrap();
+        server.remove("accepted");
+        server.remove("late");
+        std::fs::write(&file, written.to_string()).unwrap();
+        assert_eq!(hold(&more), ["a b c", "", ""]);
+    }
+
+    #[test]
+    fn tools_are_formatted_as_text() {
+        let mut tool = offer(&[("a", "Show\u{200b} it.\n")]).tools.remove(0);
+        tool.hints.reads_only = Some(true);
+        let expect =
+            "name: a\nread-only: yes\n\nShow\u{200b} it.\n\n{\n  \"type\": \"object\"\n}\n";
+        assert_eq!(format_tool(&tool), expect);
+    }
+}

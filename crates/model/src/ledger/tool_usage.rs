@@ -1,0 +1,221 @@
+//! Tool usage statistics: one line per turn in the append-only file `tools.jsonl`. A line lists the tools called, the
+//! skills read, and the tokens per request that describe them to the model, to reveal what costs tokens but is never
+//! used. Nothing depends on this file: a lost line only makes a number too small.
+
+use super::CallPurpose;
+use anyhow::{Context, Result};
+use jiff::{Timestamp, civil::Date};
+use nanobot_os::clock::Clock;
+use nanobot_os::durable_file;
+use nanobot_os::signal;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// Longest line that is parsed, in bytes; enough for a thousand tools.
+const MAX_LINE_BYTES: usize = 256 << 10;
+
+/// Tools and skills used in a turn, and the cost of their descriptions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolUsage {
+    /// Number of requests that carried the descriptions.
+    pub requests: u32,
+    /// Calls per tool name.
+    #[serde(default)]
+    pub tools: BTreeMap<String, CallCounts>,
+    /// Names of the skills that were read.
+    #[serde(default)]
+    pub skills: BTreeSet<String>,
+    /// Estimated tokens per request for tool definitions, by MCP server; the empty name stands for built-in tools.
+    #[serde(default, rename = "told")]
+    pub definition_tokens: BTreeMap<String, u64>,
+    /// Estimated tokens per request for the list of skills.
+    #[serde(default, rename = "told_of_skills")]
+    pub skill_list_tokens: u64,
+}
+
+/// Call counts of a tool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallCounts {
+    pub count: u32,
+    /// Unsuccessful calls, including denied ones.
+    #[serde(default)]
+    pub failed: u32,
+    #[serde(default)]
+    pub denied: u32,
+}
+
+/// A parsed line of the file.
+#[derive(Debug)]
+pub struct ToolUsageEntry {
+    pub time: Timestamp,
+    /// Local date.
+    pub day: Date,
+    pub session: String,
+    pub turn: String,
+    pub usage: ToolUsage,
+}
+
+/// A line in the format of the file.
+#[derive(Serialize, Deserialize)]
+struct ToolUsageLine {
+    v: u64,
+    time: String,
+    day: String,
+    session: String,
+    turn: String,
+    #[serde(default)]
+    job: Option<String>,
+    #[serde(flatten)]
+    usage: ToolUsage,
+}
+
+impl ToolUsageLine {
+    fn into_entry(self) -> Option<ToolUsageEntry> {
+        Some(ToolUsageEntry {
+            time: self.time.parse().ok()?,
+            day: self.day.parse().ok()?,
+            session: self.session,
+            turn: self.turn,
+            usage: self.usage,
+        })
+    }
+}
+
+/// The file `tools.jsonl`.
+#[derive(Clone, Debug)]
+pub struct ToolUsageLog {
+    path: PathBuf,
+    clock: Clock,
+}
+
+impl ToolUsageLog {
+    /// Opens the file in the user's data directory `root`.
+    pub fn new(root: &Path, clock: &Clock) -> Self {
+        Self { path: root.join("tools.jsonl"), clock: clock.clone() }
+    }
+
+    /// Appends a line for a turn.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be written.
+    pub fn append(&self, account: &CallPurpose, usage: ToolUsage) -> Result<()> {
+        let now = self.clock.now();
+        let line = ToolUsageLine {
+            v: 1,
+            time: now.timestamp().to_string(),
+            day: now.date().to_string(),
+            session: account.session.clone(),
+            turn: account.turn.clone(),
+            job: account.job.clone(),
+            usage,
+        };
+        let mut text = serde_json::to_string(&line).context("serialize the tool usage")?;
+        text.push('\n');
+        if let Some(folder) = self.path.parent() {
+            durable_file::create_dir(folder)?;
+        }
+        durable_file::append(&self.path, text.as_bytes())
+    }
+
+    /// Removes the lines of days before `limit`, and returns their number. A line that another process appends meanwhile
+    /// may be lost.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or written.
+    pub fn remove_before(&self, limit: Date) -> Result<usize> {
+        let bytes = durable_file::read(&self.path)?.unwrap_or_default();
+        let is_kept = |line: &&[u8]| {
+            let written = serde_json::from_slice::<ToolUsageLine>(line).ok();
+            let entry = written.and_then(ToolUsageLine::into_entry);
+            entry.is_none_or(|entry| entry.day >= limit)
+        };
+        let lines = || bytes.split_inclusive(|byte| *byte == b'\n');
+        let kept: Vec<&[u8]> = lines().filter(is_kept).collect();
+        let removed = lines().count() - kept.len();
+        if removed > 0 {
+            durable_file::replace(&self.path, &kept.concat())?;
+        }
+        Ok(removed)
+    }
+
+    /// Passes every line to `each`, oldest first; invalid lines are skipped. Returns false if nothing was ever
+    /// recorded.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read, or if the run is being stopped.
+    pub fn for_each_entry(&self, each: &mut dyn FnMut(ToolUsageEntry)) -> Result<bool> {
+        let reading = || format!("read `{}`", self.path.display());
+        let file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                return Ok(false);
+            }
+            Err(error) => return Err(error).with_context(reading),
+        };
+        let mut log = BufReader::new(file);
+        let mut line = Vec::new();
+        loop {
+            signal::check()?;
+            line.clear();
+            let count = (&mut log).take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line);
+            if count.with_context(reading)? == 0 {
+                return Ok(true);
+            }
+            if line.len() == MAX_LINE_BYTES && !line.ends_with(b"\n") {
+                log.skip_until(b'\n').with_context(reading)?;
+                continue;
+            }
+            let written = serde_json::from_slice::<ToolUsageLine>(&line);
+            let ours = written.ok().filter(|line| line.v == 1);
+            if let Some(line) = ours.and_then(ToolUsageLine::into_entry) {
+                each(line);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CallCounts, ToolUsage, ToolUsageLog};
+    use crate::ledger::CallPurpose;
+    use nanobot_os::clock::Clock;
+    use nanobot_os::env::Env;
+    use nanobot_os::test_hooks;
+
+    #[test]
+    fn entries_round_trip_and_torn_lines_are_skipped() {
+        let home = tempfile::tempdir().unwrap();
+        let env: Env = [(test_hooks::TIME.name(), "2026-11-22T10:00:00Z")].into_iter().collect();
+        let tools = ToolUsageLog::new(home.path(), &Clock::from_env(&env).unwrap());
+        assert!(!tools.for_each_entry(&mut |_| panic!("there is none")).unwrap());
+        let calls = CallCounts { count: 3, failed: 1, denied: 0 };
+        let used = ToolUsage {
+            requests: 2,
+            tools: [("mcp_git_log".to_owned(), calls)].into(),
+            skills: ["github".to_owned()].into(),
+            definition_tokens: [(String::new(), 900), ("git".to_owned(), 500)].into(),
+            skill_list_tokens: 70,
+        };
+        let account = CallPurpose {
+            session: "cli:direct".into(),
+            turn: "t1".into(),
+            ..CallPurpose::default()
+        };
+        tools.append(&account, used.clone()).unwrap();
+        let path = home.path().join("tools.jsonl");
+        let mut text = std::fs::read_to_string(&path).unwrap();
+        text.insert_str(0, "{\"v\":1,\"ti\nnull\n{\"v\":2}\n");
+        std::fs::write(&path, text).unwrap();
+        tools.append(&account, ToolUsage::default()).unwrap();
+        let mut found = Vec::new();
+        assert!(tools.for_each_entry(&mut |line| found.push(line)).unwrap());
+        assert_eq!(found.len(), 2);
+        assert_eq!((&found[0].usage, found[0].turn.as_str()), (&used, "t1"));
+        assert_eq!(found[1].usage, ToolUsage::default());
+    }
+}

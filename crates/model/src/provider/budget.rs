@@ -1,0 +1,379 @@
+//! Cost control: a wrapper that blocks requests that exceed a budget, and records the cost of each request in the
+//! ledger. Every model request of the program passes through it, so the ledger is complete.
+
+use super::registry::model_info::Prices;
+use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
+use crate::ledger::{BudgetLimits, CallPurpose, Ledger, ModelCall, Reservation};
+use nanobot_base::error::{Exit, NextStep, Stop, fail_with_step};
+use nanobot_base::format::format_dollars;
+use nanobot_base::message::{Message, MessagePart, Reply, Usage};
+use nanobot_os::signal;
+use nanobot_os::sync::IgnorePoison;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Minimum bytes of text per token, for upper bounds on cost: half the usual number.
+const MIN_BYTES_PER_TOKEN: usize = 2;
+/// Usual bytes of text per token.
+const BYTES_PER_TOKEN: usize = 4;
+/// Allowance for reasoning on top of the reply limit, in tokens.
+const REASONING_ALLOWANCE_TOKENS: u32 = 32_768;
+/// Context window of the largest models, in tokens.
+const MAX_CONTEXT_TOKENS: usize = 1_000_000;
+/// Estimated tokens of an image, if the server reports none.
+const IMAGE_TOKENS: usize = 1600;
+/// Poll interval while concurrent requests of this run hold the rest of the budget.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// Forwards requests to `inner`, and keeps the account.
+pub struct BudgetedProvider<P> {
+    pub inner: P,
+    pub ledger: Ledger,
+    pub limits: BudgetLimits,
+    pub purpose: CallPurpose,
+    pub provider: String,
+    /// `None` if the prices are unknown.
+    pub prices: Option<Prices>,
+    pub run: Arc<RunBudget>,
+}
+
+/// The budget and the spending of one run, shared by all its requests.
+#[derive(Debug, Default)]
+pub struct RunBudget {
+    /// Limit in US dollars.
+    max_cost: Option<f64>,
+    /// Limit in tokens, input and output together.
+    max_tokens: Option<u64>,
+    state: Mutex<BudgetState>,
+    /// The session's cost before this run, in US dollars.
+    session_usd_before: OnceLock<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Spending {
+    usd: f64,
+    tokens: u64,
+}
+
+/// The amount spent, and the reservations of requests in flight.
+#[derive(Debug, Default)]
+struct BudgetState {
+    spent: Spending,
+    reserved: Spending,
+    in_flight: u32,
+}
+
+/// Permission for one request. Its maximum cost counts as spent until it is dropped.
+#[derive(Debug)]
+struct BudgetReservation<'a> {
+    run: &'a RunBudget,
+    max: Spending,
+}
+
+impl Drop for BudgetReservation<'_> {
+    fn drop(&mut self) {
+        let mut books = self.run.lock_state();
+        books.in_flight -= 1;
+        books.reserved.usd -= self.max.usd;
+        books.reserved.tokens -= self.max.tokens;
+        if books.in_flight == 0 {
+            // Sums of floating-point numbers leave rounding errors.
+            books.reserved.usd = 0.0;
+        }
+    }
+}
+
+impl RunBudget {
+    /// A run with limits in US dollars and in tokens.
+    pub fn new(max_cost: Option<f64>, max_tokens: Option<u64>) -> Self {
+        Self { max_cost, max_tokens, ..Self::default() }
+    }
+
+    fn has_limit(&self) -> bool {
+        self.max_cost.is_some() || self.max_tokens.is_some()
+    }
+
+    fn lock_state(&self) -> MutexGuard<'_, BudgetState> {
+        self.state.lock().ignore_poison()
+    }
+
+    /// # Errors
+    /// Status 4 once a limit is reached. One request can exceed it, because the cost is known only with the response.
+    fn check_limits(&self, spent: Spending) -> anyhow::Result<()> {
+        let over = match (self.max_cost, self.max_tokens) {
+            (Some(limit), _) if spent.usd >= limit => {
+                Some((format!("${limit} (${} spent)", format_dollars(spent.usd)), "--max-cost"))
+            }
+            (_, Some(limit)) if spent.tokens >= limit => {
+                Some((format!("{limit} tokens"), "--max-total-tokens"))
+            }
+            _ => None,
+        };
+        match over {
+            None => Ok(()),
+            Some((what, flag)) => Err(fail_with_step(
+                Exit::Budget,
+                format!("stopped by the budget of {what}"),
+                NextStep::RaiseBudget(flag),
+            )),
+        }
+    }
+
+    /// Waits until a request that uses at most `max` fits: the sum of all requests in flight must stay below each
+    /// limit. A single request may exceed a limit by its own cost, so the last one never waits. `session_limit` is that
+    /// of the session, to which the cost before this run counts too.
+    ///
+    /// # Errors
+    /// Status 4 as in [`Self::check_limits`], and those of [`signal::check`].
+    fn reserve(
+        &self,
+        max: Spending,
+        session_limit: Option<f64>,
+    ) -> anyhow::Result<BudgetReservation<'_>> {
+        let before = self.session_usd_before.get().copied().unwrap_or(0.0);
+        let session = session_limit.map(|limit| limit - before);
+        loop {
+            {
+                let mut books = self.lock_state();
+                let BudgetState { spent, reserved: promised, .. } = *books;
+                self.check_limits(spent)?;
+                let usd = spent.usd + promised.usd;
+                let tokens = spent.tokens.saturating_add(promised.tokens);
+                let fits = self.max_cost.is_none_or(|limit| usd < limit)
+                    && session.is_none_or(|limit| usd < limit)
+                    && self.max_tokens.is_none_or(|limit| tokens < limit);
+                if fits || books.in_flight == 0 {
+                    books.in_flight += 1;
+                    books.reserved.usd += max.usd;
+                    books.reserved.tokens += max.tokens;
+                    return Ok(BudgetReservation { run: self, max });
+                }
+            }
+            signal::sleep(POLL_INTERVAL)?;
+        }
+    }
+
+    /// The rest of both limits, for a subsequent run; `None` once one of them is reached.
+    pub fn remaining(&self) -> Option<(Option<f64>, Option<u64>)> {
+        let spent = self.lock_state().spent;
+        self.check_limits(spent).ok()?;
+        let usd = self.max_cost.map(|limit| limit - spent.usd);
+        let tokens = self.max_tokens.map(|limit| limit - spent.tokens);
+        Some((usd, tokens))
+    }
+
+    fn record_usage(&self, usage: Usage, usd: Option<f64>) {
+        let spent = &mut self.lock_state().spent;
+        spent.usd += usd.unwrap_or(0.0);
+        spent.tokens += usage.input + usage.output;
+    }
+}
+
+impl<P: Provider> Provider for BudgetedProvider<P> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<Reply, ProviderError> {
+        let session = self.session_limit()?;
+        let has_limit = !self.limits.is_unlimited() || self.run.has_limit();
+        let most = if has_limit { self.max_spending(request) } else { Spending::default() };
+        let promise = self.run.reserve(most, session).map_err(to_provider_error)?;
+        let reservation = self.reserve(most, on_delta)?;
+        let started = Instant::now();
+        let mut output_bytes = 0;
+        let answer = self.inner.reply(request, &mut |delta| {
+            if let Delta::Text(text) | Delta::Reasoning(text) = delta {
+                output_bytes += text.len();
+            }
+            on_delta(delta)
+        });
+        let mut answer = answer;
+        let (usage, usd, failed) = match &mut answer {
+            Ok(reply) => {
+                if reply.usage.input == 0 && reply.usage.output == 0 {
+                    reply.usage = estimate_usage(request, reply_bytes(reply));
+                }
+                reply.cost = reply.cost.or_else(|| self.cost(&reply.usage));
+                (reply.usage, reply.cost, false)
+            }
+            // Requests that were refused or never arrived are free. Cancelled or truncated ones may be charged, even if
+            // no output arrived: models reason, and generate tool calls, without streaming text.
+            Err(error) if output_bytes == 0 && !is_charged(error) => return answer,
+            Err(_) => {
+                let usage = estimate_usage(request, output_bytes);
+                (usage, self.cost(&usage), true)
+            }
+        };
+        self.run.record_usage(usage, usd);
+        drop(promise);
+        let model = answer.as_ref().map_or("", |reply| reply.model.as_str());
+        let call = ModelCall {
+            purpose: &self.purpose,
+            provider: &self.provider,
+            model: if model.is_empty() { request.model } else { model },
+            usage,
+            usd,
+            duration: started.elapsed(),
+            failed,
+        };
+        // The reply is already paid for, so a ledger failure is only reported. If a budget depends on the ledger, the
+        // run ends before its next request.
+        if let Err(error) = self.ledger.record(&call, reservation) {
+            let notice = format!("the cost was not recorded: {error:#}");
+            on_delta(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
+        }
+        let Err(error) = answer else {
+            return answer;
+        };
+        let charged = on_delta(Delta::Charged { usage, cost: usd });
+        // A receiver that fails has usually ended the exchange itself, and the first error says why.
+        Err(match (error, charged) {
+            (error @ ProviderError::Aborted(_), _) | (error, Ok(())) => error,
+            (_, Err(failed)) => ProviderError::Aborted(failed),
+        })
+    }
+}
+
+impl<P> BudgetedProvider<P> {
+    fn cost(&self, usage: &Usage) -> Option<f64> {
+        self.prices.as_ref().map(|prices| usage_cost(usage, prices))
+    }
+
+    /// Upper bound on the usage of a request.
+    fn max_spending(&self, request: &Request<'_>) -> Spending {
+        let input = (request_bytes(request) / MIN_BYTES_PER_TOKEN) as u64;
+        let usage = Usage {
+            input,
+            // Input that is written to a cache can cost more than other input.
+            cache_write: input,
+            output: u64::from(
+                request.sampling.max_tokens.saturating_add(REASONING_ALLOWANCE_TOKENS),
+            ),
+            ..Usage::default()
+        };
+        Spending { usd: self.cost(&usage).unwrap_or(0.0), tokens: usage.input + usage.output }
+    }
+
+    /// The session's limit, if it has one. The first call determines the cost before this run.
+    fn session_limit(&self) -> Result<Option<f64>, ProviderError> {
+        if self.limits.per_session.is_some() && self.run.session_usd_before.get().is_none() {
+            // The ledger is read once per run, before the first request. The run's own spending is known here.
+            let all = self.ledger.session_cost(&self.purpose.session);
+            let all = all.map_err(ProviderError::BudgetExceeded)?;
+            let own = self.run.lock_state().spent.usd;
+            self.run.session_usd_before.get_or_init(|| all - own);
+        }
+        Ok(self.limits.per_session)
+    }
+
+    fn reserve(
+        &self,
+        max: Spending,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<Option<Reservation>, ProviderError> {
+        if self.limits.is_unlimited() {
+            return Ok(None);
+        }
+        let before = self.run.session_usd_before.get().copied().unwrap_or(0.0);
+        let here = before + self.run.lock_state().spent.usd;
+        let mut say = |text: &str| on_delta(Delta::Notice(text));
+        let asked = self.ledger.reserve(&self.limits, here, max.usd, &mut say);
+        asked.map(Some).map_err(to_provider_error)
+    }
+}
+
+/// Converts a failure of the budget or the ledger. It is not retried with another model, which would fail too.
+fn to_provider_error(error: anyhow::Error) -> ProviderError {
+    if error.is::<Stop>() {
+        ProviderError::Aborted(error)
+    } else {
+        ProviderError::BudgetExceeded(error)
+    }
+}
+
+/// True if a call that failed without output is assumed to be charged.
+fn is_charged(error: &ProviderError) -> bool {
+    match error {
+        ProviderError::Failed { kind, .. } => *kind == FailureKind::Interrupted,
+        ProviderError::Aborted(error) => error.is::<Stop>(),
+        ProviderError::BudgetExceeded(_) => false,
+    }
+}
+
+/// The cost of `usage`, in US dollars.
+fn usage_cost(usage: &Usage, prices: &Prices) -> f64 {
+    let price = prices.for_input_tokens(usage.input);
+    let fresh = usage.input.saturating_sub(usage.cached + usage.cache_write);
+    let million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
+    million(fresh, price.input)
+        + million(usage.cached, price.cached)
+        + million(usage.cache_write, price.cache_write)
+        + million(usage.output, price.output)
+}
+
+/// Estimates the usage of a call if the server reports none.
+fn estimate_usage(request: &Request<'_>, output_bytes: usize) -> Usage {
+    Usage {
+        input: (request_bytes(request) / BYTES_PER_TOKEN) as u64,
+        output: output_bytes.div_ceil(BYTES_PER_TOKEN) as u64,
+        estimated: true,
+        ..Usage::default()
+    }
+}
+
+/// Bytes of text in a request. Images count as the equivalent of their tokens.
+fn request_bytes(request: &Request<'_>) -> usize {
+    let parts = |parts: &[MessagePart]| -> usize {
+        parts
+            .iter()
+            .map(|part| match part {
+                MessagePart::Text(text) => text.len(),
+                MessagePart::Image(_) => IMAGE_TOKENS * BYTES_PER_TOKEN,
+                // Pages are a compressed mix of text and images and cannot be estimated. No context window holds more
+                // than this.
+                MessagePart::Document(document) => {
+                    document.bytes.len().min(MAX_CONTEXT_TOKENS) * BYTES_PER_TOKEN
+                }
+            })
+            .sum()
+    };
+    let message = |message: &Message| match message {
+        Message::User(user) => parts(&user.parts) + user.runtime_facts.len(),
+        Message::Assistant(reply) => reply_bytes(reply),
+        Message::Tool(result) => parts(&result.parts),
+    };
+    let tools = request.tools.iter();
+    let tools: usize = tools
+        .map(|tool| tool.name.len() + tool.description.len() + tool.parameters.as_json().len())
+        .sum();
+    request.system.len() + tools + request.messages.iter().map(message).sum::<usize>()
+}
+
+/// Bytes of the model's output.
+fn reply_bytes(reply: &Reply) -> usize {
+    let calls = reply.tool_calls.iter();
+    let calls: usize = calls.map(|call| call.name.len() + call.arguments.to_string().len()).sum();
+    reply.text.len() + reply.reasoning.len() + calls
+}
+
+#[cfg(test)]
+mod tests {
+    use super::usage_cost;
+    use crate::provider::registry::model_info::{Prices, TokenPrice};
+    use nanobot_base::message::Usage;
+
+    #[test]
+    fn each_kind_of_token_has_its_price() {
+        let price =
+            Prices::flat(TokenPrice { input: 10.0, cached: 1.0, cache_write: 12.5, output: 50.0 });
+        let usage = Usage {
+            input: 1_000_000,
+            cached: 500_000,
+            cache_write: 100_000,
+            output: 10_000,
+            ..Usage::default()
+        };
+        assert!((usage_cost(&usage, &price) - (4.0 + 0.5 + 1.25 + 0.5)).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,294 @@
+//! The format of recorded exchanges: one JSON object per line, version 1. It is independent of the wire formats, and a
+//! recording can be replayed whatever provider it came from. Keys, and text that looks like a key, are masked in
+//! requests and replies.
+
+use super::path_names::PathNames;
+use super::{FailureKind, ProviderError, Request};
+use nanobot_base::error::{Exit, exit_for, fail};
+use nanobot_base::message::{FinishReason, Message, Reply, ToolCall, Usage, plain_text};
+use nanobot_os::secret;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The format version: the only one that is written or read.
+const FORMAT_VERSION: u64 = 1;
+
+/// Serializes an exchange as one line, with the paths replaced by `names`.
+pub(super) fn format_line(
+    session: &str,
+    request: &Request<'_>,
+    answer: &Result<Reply, ProviderError>,
+    names: &PathNames,
+) -> String {
+    let mut object = json!({ "v": FORMAT_VERSION, "session": session, "request": request_to_json(request, names) });
+    match answer {
+        Ok(reply) => {
+            object["reply"] = reply_to_json(reply);
+            names.to_names(&mut object["reply"]);
+        }
+        Err(error) => {
+            object["error"] = error.to_string().into();
+            (object["kind"], object["status"]) = kind_and_status(error);
+        }
+    }
+    format!("{}\n", secret::redact_all_json(&object))
+}
+
+/// Parses a line: the request, and the reply or the failure. `None` if the line is not an exchange.
+pub(super) fn parse_line(
+    line: &str,
+    names: &PathNames,
+) -> Option<(Value, Result<Reply, ProviderError>)> {
+    let mut object: Value = serde_json::from_str(line).ok()?;
+    if object["v"].as_u64() != Some(FORMAT_VERSION) {
+        return None;
+    }
+    let answer = match object["error"].as_str() {
+        Some(message) => Err(error_from_json(&object, message.to_owned())),
+        None => {
+            names.to_paths(&mut object["reply"]);
+            Ok(reply_from_json(&object["reply"])?)
+        }
+    };
+    // A recording of an earlier release has the paths themselves.
+    names.to_names(&mut object["request"]);
+    Some((object["request"].take(), answer))
+}
+
+/// The kind of a failure, and the exit status of one that has no kind.
+fn kind_and_status(error: &ProviderError) -> (Value, Value) {
+    match error {
+        ProviderError::Failed { kind, .. } => (json!(kind), Value::Null),
+        ProviderError::BudgetExceeded(error) | ProviderError::Aborted(error) => {
+            (Value::Null, exit_for(error).code().into())
+        }
+    }
+}
+
+/// Parses a failure. One of an earlier release has no kind.
+fn error_from_json(object: &Value, message: String) -> ProviderError {
+    match (&object["kind"], object["status"].as_i64()) {
+        (Value::Null, Some(status)) => {
+            let exit = Exit::from_code(i32::try_from(status).unwrap_or_default());
+            ProviderError::Aborted(fail(exit, message))
+        }
+        (kind, _) => {
+            let kind = FailureKind::deserialize(kind).unwrap_or(FailureKind::Refused);
+            ProviderError::new(kind, message)
+        }
+    }
+}
+
+/// The session of the first exchange of a recording, and the number of messages before its new one. `None` if the
+/// session was new.
+pub(super) fn recorded_conversation(recording: &str) -> Option<(String, usize)> {
+    let object: Value = serde_json::from_str(recording.lines().next()?).ok()?;
+    let messages = object["request"]["messages"].as_array()?;
+    let is_injected = |message: &Value| {
+        message["text"].as_str().is_some_and(|text| text.starts_with("[nanobot]"))
+    };
+    let is_user = |message: &Value| message["role"] == "user" && !is_injected(message);
+    let earlier = messages.iter().rposition(is_user).filter(|count| *count > 0)?;
+    Some((object["session"].as_str()?.to_owned(), earlier))
+}
+
+/// Serializes a request in the recording's format, with the paths replaced by `names`.
+pub(super) fn request_to_json(request: &Request<'_>, names: &PathNames) -> Value {
+    let tools: Vec<&str> = request.tools.iter().map(|spec| spec.name.as_str()).collect();
+    let message = |message: &Message| match message {
+        Message::User(user) => json!({ "role": "user", "text": plain_text(&user.parts) }),
+        Message::Assistant(reply) => {
+            json!({ "role": "assistant", "text": reply.text, "calls": calls_to_json(&reply.tool_calls) })
+        }
+        Message::Tool(result) => {
+            json!({ "role": "tool", "call": result.call_id, "text": plain_text(&result.parts) })
+        }
+    };
+    let messages: Vec<Value> = request.messages.iter().map(message).collect();
+    let mut question = json!({ "model": request.model, "tools": tools, "system": request.system, "messages": messages });
+    names.to_names(&mut question);
+    // Masked as well, because it is compared with a recorded request.
+    secret::redact_all_json(&question).into_owned()
+}
+
+/// The first difference between two requests, as a JSON pointer; `None` if they are equal.
+pub(super) fn first_difference(one: &Value, other: &Value) -> Option<String> {
+    let at = |key: &str, one: &Value, other: &Value| {
+        Some(format!("/{key}{}", first_difference(one, other)?))
+    };
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let keys = one.keys().chain(other.keys().filter(|key| !one.contains_key(*key)));
+            let value = |map: &serde_json::Map<String, Value>, key: &str| {
+                map.get(key).cloned().unwrap_or_default()
+            };
+            keys.into_iter().find_map(|key| at(key, &value(one, key), &value(other, key)))
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            let value = |list: &[Value], index: usize| list.get(index).cloned().unwrap_or_default();
+            (0..one.len().max(other.len()))
+                .find_map(|index| at(&index.to_string(), &value(one, index), &value(other, index)))
+        }
+        _ => (one != other).then(String::new),
+    }
+}
+
+fn calls_to_json(calls: &[ToolCall]) -> Vec<Value> {
+    calls
+        .iter()
+        .map(|call| json!({ "id": call.id, "name": call.name, "arguments": call.arguments }))
+        .collect()
+}
+
+fn reply_to_json(reply: &Reply) -> Value {
+    let finish = match &reply.finish_reason {
+        FinishReason::Stop => "stop",
+        FinishReason::ToolCalls => "calls",
+        FinishReason::Length => "length",
+        FinishReason::Interrupted => "interrupted",
+        FinishReason::Refusal => "refusal",
+        FinishReason::Other(other) => other,
+    };
+    let Usage { input, cached, cache_write, output, reasoning, estimated } = reply.usage;
+    json!({ "text": reply.text, "reasoning": reply.reasoning, "calls": calls_to_json(&reply.tool_calls), "finish": finish,
+            "model": reply.model, "opaque": reply.provider_data,
+            "usage": { "input": input, "cached": cached, "cache_write": cache_write, "output": output,
+                       "reasoning": reasoning, "estimated": estimated } })
+}
+
+fn reply_from_json(value: &Value) -> Option<Reply> {
+    let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let number = |key: &str| value["usage"][key].as_u64().unwrap_or_default();
+    let call = |call: &Value| {
+        Some(ToolCall {
+            id: call["id"].as_str()?.to_owned(),
+            name: call["name"].as_str()?.to_owned(),
+            arguments: call["arguments"].clone(),
+        })
+    };
+    Some(Reply {
+        id: String::new(),
+        text: value["text"].as_str()?.to_owned(),
+        reasoning: text("reasoning"),
+        tool_calls: value["calls"].as_array()?.iter().map(call).collect::<Option<_>>()?,
+        finish_reason: match value["finish"].as_str()? {
+            "stop" => FinishReason::Stop,
+            "calls" => FinishReason::ToolCalls,
+            "length" => FinishReason::Length,
+            "interrupted" => FinishReason::Interrupted,
+            "refusal" => FinishReason::Refusal,
+            other => FinishReason::Other(other.to_owned()),
+        },
+        usage: Usage {
+            input: number("input"),
+            cached: number("cached"),
+            cache_write: number("cache_write"),
+            output: number("output"),
+            reasoning: number("reasoning"),
+            estimated: value["usage"]["estimated"] == true,
+        },
+        // The cost was paid when the exchange was recorded.
+        cost: Some(0.0),
+        model: text("model"),
+        provider_data: Some(value["opaque"].clone()).filter(|opaque| !opaque.is_null()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{first_difference, format_line, parse_line};
+    use crate::provider::path_names::PathNames;
+    use crate::provider::{FailureKind, ProviderError, Request, Sampling, ToolChoice};
+    use nanobot_base::error::{Exit, exit_for, fail};
+    use nanobot_base::message::{FinishReason, Reply, ToolCall, Usage};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn exchanges_round_trip() {
+        let sampling = Sampling { max_tokens: 1, temperature: None, reasoning_effort: None };
+        let request = Request {
+            system: "s",
+            messages: &[],
+            tools: &[],
+            tool_choice: ToolChoice::Auto,
+            model: "m",
+            sampling: &sampling,
+            reply_id: "r",
+            schema: None,
+        };
+        let reply = Reply {
+            id: String::new(),
+            text: "a\nb".into(),
+            reasoning: "hm".into(),
+            tool_calls: vec![ToolCall {
+                id: "c".into(),
+                name: "t".into(),
+                arguments: json!({ "x": 1 }),
+            }],
+            finish_reason: FinishReason::ToolCalls,
+            usage: Usage { input: 1, cached: 2, output: 3, reasoning: 4, ..Usage::default() },
+            cost: Some(0.0),
+            model: "m".into(),
+            provider_data: Some(json!({ "sig": "x" })),
+        };
+        let names = PathNames::default();
+        let round_trip = |answer: Result<Reply, ProviderError>| {
+            let line = format_line("s", &request, &answer, &names);
+            parse_line(&line, &names).unwrap().1
+        };
+        assert_eq!(round_trip(Ok(reply.clone())).unwrap(), reply);
+        let check = |error: ProviderError, exit: Exit| {
+            let message = error.to_string();
+            let replayed = round_trip(Err(error)).unwrap_err();
+            assert_eq!(replayed.to_string(), message);
+            assert_eq!(exit_for(&replayed.into_failure()), exit, "{message}");
+        };
+        check(ProviderError::new(FailureKind::Refused, "no"), Exit::Failed);
+        check(ProviderError::new(FailureKind::Unavailable, "down"), Exit::Unavailable);
+        check(ProviderError::new(FailureKind::Interrupted, "cut"), Exit::Unavailable);
+        check(ProviderError::new(FailureKind::ContextExceeded, "long"), Exit::BadInput);
+        check(ProviderError::new(FailureKind::KeyRejected, "key"), Exit::Refused);
+        check(ProviderError::new(FailureKind::OutOfCredit, "poor"), Exit::Refused);
+        check(ProviderError::new(FailureKind::ModelNotFound, "gone"), Exit::Config);
+        check(ProviderError::new(FailureKind::NoSuchAddress, "where"), Exit::Config);
+        check(ProviderError::new(FailureKind::Forbidden, "no"), Exit::Refused);
+        check(ProviderError::new(FailureKind::NotAccepted, "image"), Exit::Failed);
+        check(ProviderError::new(FailureKind::ServerFailed, "bug"), Exit::Unavailable);
+        check(ProviderError::new(FailureKind::Busy, "later"), Exit::TryAgain);
+        let over = fail(Exit::Budget, "spent");
+        check(ProviderError::BudgetExceeded(over), Exit::Budget);
+        // A recording of an earlier release.
+        let (_, answer) = parse_line(r#"{"v": 1, "request": {}, "error": "no"}"#, &names).unwrap();
+        assert_eq!(answer.unwrap_err().kind(), Some(FailureKind::Refused));
+        for bad in ["", "{}", "{\"v\": 2}", "{\"v\": 1}", "[]", "nonsense"] {
+            assert!(parse_line(bad, &names).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_first_difference_is_named() {
+        let check = |one: Value, other: Value, expect: Option<&str>| {
+            assert_eq!(first_difference(&one, &other).as_deref(), expect, "{one} {other}");
+        };
+        check(json!({ "a": [1, { "b": 2 }] }), json!({ "a": [1, { "b": 2 }] }), None);
+        check(json!({ "a": [1, { "b": 2 }] }), json!({ "a": [1, { "b": 3 }] }), Some("/a/1/b"));
+        check(json!({ "a": 1 }), json!({ "a": 1, "b": 2 }), Some("/b"));
+        check(json!([1]), json!([1, 2]), Some("/1"));
+        check(json!(1), json!("1"), Some(""));
+    }
+
+    #[test]
+    fn fuzz_any_line_is_parsed_or_rejected() {
+        let seeds: &[&[u8]] = &[
+            br#"{"v": 1, "request": {"messages": [{"role": "user", "text": "x"}], "tools": ["f"]}, "reply": {"text": "a", "calls": [{"id": "c", "name": "f", "arguments": {}}], "finish": "stop", "usage": {"input": 1}}}"#,
+            br#"{"request": {}, "error": "no"}"#,
+        ];
+        nanobot_base::fuzz::check(seeds, |input, _| {
+            if let Some((question, _)) =
+                super::parse_line(&nanobot_base::fuzz::lossy_text(input), &PathNames::default())
+            {
+                assert_eq!(super::first_difference(&question, &question), None);
+            }
+        });
+    }
+}

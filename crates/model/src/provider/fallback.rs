@@ -1,0 +1,167 @@
+//! Fallback models: if a model is unavailable and a fallback is configured, the fallback is used for the rest of the
+//! run.
+
+use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request, Sampling};
+use nanobot_base::error::{Exit, Stop, exit_for};
+use nanobot_base::message::{FinishReason, Reply};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// A model in the chain of fallbacks.
+pub struct FallbackModel {
+    /// The model's name.
+    pub model: String,
+    pub sampling: Sampling,
+    /// Context window in tokens, if known.
+    pub context_tokens: Option<u32>,
+    pub provider: Box<dyn Provider>,
+}
+
+impl FallbackModel {
+    /// The largest context window of `models`, if all of them are known.
+    pub fn largest_window(models: &[Self]) -> Option<u32> {
+        let windows = models.iter().map(|model| model.context_tokens);
+        windows.collect::<Option<Vec<u32>>>()?.into_iter().max()
+    }
+}
+
+/// Sends requests to the first of `models` that is available. There must be at least one link.
+pub struct FallbackProvider {
+    models: Vec<FallbackModel>,
+    /// Index of the current link. It only advances: a model that failed is not tried again in this run.
+    current: AtomicUsize,
+    /// Number of consecutive blank replies of the current link.
+    blank_count: AtomicU32,
+    /// True if the pieces of a reply are shown as they arrive.
+    shows_pieces: bool,
+}
+
+impl FallbackProvider {
+    /// Starts with the first of `models`.
+    pub fn new(models: Vec<FallbackModel>, shows_pieces: bool) -> Self {
+        Self { models, current: AtomicUsize::new(0), blank_count: AtomicU32::new(0), shows_pieces }
+    }
+
+    /// Counts `reply` if it is blank. True if another one would be blank too.
+    fn stays_blank(&self, reply: &Reply) -> bool {
+        if !reply.is_blank() {
+            self.blank_count.store(0, Ordering::Relaxed);
+            return false;
+        }
+        match reply.finish_reason {
+            FinishReason::Stop | FinishReason::ToolCalls => {
+                self.blank_count.fetch_add(1, Ordering::Relaxed) >= Reply::MAX_BLANK_RETRIES
+            }
+            FinishReason::Other(_) => true,
+            FinishReason::Length | FinishReason::Interrupted | FinishReason::Refusal => false,
+        }
+    }
+
+    /// The sampling of `link` for a request with less than the first model's: a lower limit, another temperature. `None` for
+    /// any other request.
+    fn narrowed(&self, link: &FallbackModel, asked: &Sampling) -> Option<Sampling> {
+        let first = &self.models[0].sampling;
+        let is_shorter = asked.max_tokens < first.max_tokens;
+        if !is_shorter && asked.temperature == first.temperature {
+            return None;
+        }
+        let mut sampling = link.sampling.clone();
+        if is_shorter {
+            sampling.max_tokens = sampling.max_tokens.min(asked.max_tokens);
+        }
+        if asked.temperature != first.temperature {
+            sampling.temperature = asked.temperature;
+        }
+        Some(sampling)
+    }
+}
+
+impl Provider for FallbackProvider {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<Reply, ProviderError> {
+        loop {
+            let at = self.current.load(Ordering::Relaxed);
+            let link = &self.models[at];
+            let narrowed = self.narrowed(link, request.sampling);
+            let request = Request {
+                model: &link.model,
+                sampling: narrowed.as_ref().unwrap_or(&link.sampling),
+                ..*request
+            };
+            let mut emitted = false;
+            let answer = link.provider.reply(&request, &mut |delta| {
+                emitted |= self.shows_pieces && delta.is_piece();
+                on_delta(delta)
+            });
+            let stays_blank = answer.as_ref().is_ok_and(|reply| self.stays_blank(reply));
+            let Some(next) = self.models.get(at + 1) else {
+                return answer;
+            };
+            let cause = match answer {
+                Err(error) if !emitted && can_fall_back(&error, link, next) => error.to_string(),
+                Ok(Reply { usage, cost, .. }) if stays_blank => {
+                    on_delta(Delta::Charged { usage, cost }).map_err(ProviderError::Aborted)?;
+                    "the model returned an empty reply".to_owned()
+                }
+                answer => return answer,
+            };
+            on_delta(Delta::Fallback { from: &link.model, to: &next.model, cause: &cause })
+                .map_err(ProviderError::Aborted)?;
+            self.blank_count.store(0, Ordering::Relaxed);
+            log::info!(target: "model", "fallback model `{}` replaces `{}`", next.model, link.model);
+            self.current.store(at + 1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// True if the next model may succeed where this one failed.
+fn can_fall_back(error: &ProviderError, current: &FallbackModel, next: &FallbackModel) -> bool {
+    match error {
+        ProviderError::Failed { kind: FailureKind::ContextExceeded, .. } => {
+            let windows = current.context_tokens.zip(next.context_tokens);
+            windows.is_some_and(|(here, there)| there > here)
+        }
+        // The server rejects the request, whichever model it is for.
+        ProviderError::Failed { kind, .. } => *kind != FailureKind::Refused,
+        // No key or login was available, or the address is forbidden. Another model has its own.
+        ProviderError::Aborted(error) => {
+            let causes = [Exit::Unavailable, Exit::TryAgain, Exit::Refused, Exit::Config];
+            !error.is::<Stop>() && causes.contains(&exit_for(error))
+        }
+        ProviderError::BudgetExceeded(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FallbackModel, can_fall_back};
+    use crate::provider::{FailureKind, ProviderError, Sampling, demo::DemoProvider};
+    use nanobot_base::error::{Exit, Stop, fail};
+
+    #[test]
+    fn only_errors_that_another_model_may_avoid_fall_back() {
+        let link = |context| FallbackModel {
+            model: String::new(),
+            sampling: Sampling { max_tokens: 1, temperature: None, reasoning_effort: None },
+            context_tokens: context,
+            provider: Box::new(DemoProvider),
+        };
+        let check = |error: ProviderError, expect| {
+            assert_eq!(can_fall_back(&error, &link(Some(1)), &link(None)), expect, "{error:?}");
+        };
+        check(ProviderError::new(FailureKind::Unavailable, ""), true);
+        check(ProviderError::new(FailureKind::Interrupted, ""), true);
+        check(ProviderError::new(FailureKind::KeyRejected, ""), true);
+        check(ProviderError::new(FailureKind::Refused, ""), false);
+        check(ProviderError::new(FailureKind::ContextExceeded, ""), false);
+        for exit in [Exit::Unavailable, Exit::TryAgain, Exit::Refused, Exit::Config] {
+            check(ProviderError::Aborted(fail(exit, "a key")), true);
+            // A failure of the account affects every model.
+            check(ProviderError::BudgetExceeded(fail(exit, "the account")), false);
+        }
+        check(ProviderError::Aborted(fail(Exit::Io, "the disk")), false);
+        check(ProviderError::Aborted(Stop(Exit::Interrupted).into()), false);
+    }
+}

@@ -1,0 +1,873 @@
+//! Selects the provider, address and model of a run. The rules are those of the Python program: a config made for it
+//! gives the same result. Our additions apply last: keys from environment variables and credentials.
+
+use super::config::{KeyLabel, KeySource, ProviderConfig};
+use super::model_info::{self, ModelInfo, Prices};
+use super::provider_info::{ApiFormat, PrefixStripping, ProviderInfo, ProviderKind};
+use super::table::{PROVIDERS, find_provider, normalize_name};
+use crate::provider::quirks::{NONE, Quirks, ThinkingStyle, is_reasoning_model};
+use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_net::http;
+use nanobot_net::web_url;
+use nanobot_os::env::{CREDENTIALS_DIRECTORY, Env};
+use nanobot_os::secret::LazySecret;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// The inputs of a choice.
+pub struct SelectInput<'a> {
+    /// A provider's name, or `auto`.
+    pub provider: &'a str,
+    /// The model as requested.
+    pub model: &'a str,
+    /// True if the model was specified and is not our default.
+    pub is_model_explicit: bool,
+    /// The provider blocks of the config, by their names as written.
+    pub configs: &'a BTreeMap<String, ProviderConfig>,
+    pub env: &'a Env,
+}
+
+/// The selected provider, and everything needed to send requests to it.
+#[derive(Debug)]
+pub struct SelectedProvider {
+    pub provider: String,
+    /// The table entry whose rules apply: the gateway's, if another vendor's block leads to one.
+    pub entry: Option<&'static ProviderInfo>,
+    /// The model's name as sent to the server.
+    pub model: String,
+    /// The base URL without a trailing slash.
+    pub base_url: String,
+    pub key: Option<KeySource>,
+    pub key_label: KeyLabel,
+    /// True if the address comes from the config.
+    pub is_base_configured: bool,
+    pub key_header: &'static str,
+    pub headers: Vec<(String, LazySecret)>,
+    /// Extra fields of every request body.
+    pub body: Map<String, Value>,
+    pub query: Vec<(String, String)>,
+    /// The wire format. Never [`ApiFormat::OpenAi`], which is resolved by then.
+    pub format: ApiFormat,
+    pub quirks: Quirks,
+    pub model_info: Option<&'static ModelInfo>,
+    /// `None` if the prices are unknown.
+    pub prices: Option<Prices>,
+}
+
+/// Selects a provider as the Python program does: by name; else by the model's prefix, by a keyword in its name, or the
+/// first provider with a key. A model that belongs to a vendor whose key is in a variable is not sent to another vendor.
+///
+/// # Errors
+/// Status 78 if no provider is usable, with hints.
+pub fn select_provider(input: &SelectInput<'_>) -> Result<SelectedProvider> {
+    if normalize_name(input.provider) != "auto" {
+        return resolve_provider(input, input.provider);
+    }
+    let usable = |entry: &&ProviderInfo| is_usable(input, entry);
+    let lower = input.model.to_lowercase();
+    let prefix = lower.split_once('/').map(|(prefix, _)| normalize_name(prefix));
+    if let Some(prefix) = &prefix {
+        // A provider that is named and needs no key needs no block either.
+        let is_open = |entry: &&ProviderInfo| {
+            usable(entry) || entry.is_keyless() && !entry.base_url.is_empty()
+        };
+        let is = |entry: &&ProviderInfo| normalize_name(entry.name) == *prefix;
+        if let Some(entry) = PROVIDERS.iter().filter(is_open).find(is) {
+            return resolve_provider(input, entry.name);
+        }
+        // A provider defined by the user. Its models are never sent to another provider, which would bill another
+        // account.
+        let own = |name: &&String| normalize_name(name) == *prefix && find_provider(name).is_none();
+        if let Some(name) = input.configs.keys().find(own) {
+            return resolve_provider(input, name);
+        }
+    }
+    let is_foreign = prefix.as_deref().is_some_and(|prefix| find_provider(prefix).is_some());
+    let matches_keywords = |entry: &&ProviderInfo| {
+        !(entry.is_local() && is_foreign)
+            && entry.keywords.iter().any(|word| matches_keyword(word, &lower))
+    };
+    let by_keyword = PROVIDERS.iter().filter(usable).find(matches_keywords);
+    // A local server with a configured address accepts any model that no other provider claims. Old releases require a
+    // key for vLLM: with a key, it is considered in its usual position, as they do.
+    let has_key = |entry: &ProviderInfo| {
+        find_config(input, entry.name).is_some_and(|block| block.key.is_some())
+    };
+    let is_keyed_vllm = |entry: &ProviderInfo| entry.name == "vllm" && has_key(entry);
+    let is_configured_local = |entry: &&ProviderInfo| {
+        entry.is_local() && has_base_url(input, entry) && !is_keyed_vllm(entry) && !is_foreign
+    };
+    let is_metered = |entry: &&ProviderInfo| entry.kind != ProviderKind::Login;
+    let has_variable = |entry: &&ProviderInfo| {
+        !entry.base_url.is_empty() && external_key(input.env, entry).is_some()
+    };
+    let is_named = |entry: &&ProviderInfo| prefix.as_deref() == Some(&normalize_name(entry.name));
+    if let Some(entry) = by_keyword
+        .or_else(|| PROVIDERS.iter().find(is_configured_local))
+        .or_else(|| PROVIDERS.iter().filter(usable).find(is_metered))
+    {
+        // The model of another vendor, whose key is in a variable, goes to that vendor.
+        let owner = || {
+            let mut owners = PROVIDERS.iter().filter(has_variable);
+            let named = owners.clone().find(is_named);
+            named.or_else(|| owners.find(|it| by_keyword.is_none() && matches_keywords(it)))
+        };
+        let owner = if entry.takes_foreign_models(prefix.is_some()) { None } else { owner() };
+        return resolve_provider(input, owner.unwrap_or(entry).name);
+    }
+    if let Some((name, _)) = input.configs.iter().find(|(name, block)| {
+        find_provider(name).is_none() && block.base_url.is_some() && block.key.is_some()
+    }) {
+        return resolve_provider(input, name);
+    }
+    // No block is usable. Try environment variables, those of the model's own provider first.
+    // Many users have a Hugging Face token for downloads only.
+    let is_for_inference = |entry: &&ProviderInfo| entry.name != "huggingface";
+    let is_preferred = |entry: &&ProviderInfo| is_named(entry) || matches_keywords(entry);
+    let by_variable = PROVIDERS
+        .iter()
+        .filter(has_variable)
+        .find(is_preferred)
+        .or_else(|| PROVIDERS.iter().filter(is_for_inference).find(has_variable));
+    match by_variable {
+        Some(entry) => resolve_provider(input, entry.name),
+        None => Err(no_provider_error(input)),
+    }
+}
+
+/// True if a keyword of the table occurs in a model's name, which is in lower case.
+fn matches_keyword(keyword: &str, model: &str) -> bool {
+    let model = model.replace('-', "_");
+    match keyword.strip_prefix('^') {
+        Some(word) => model.split('/').any(|part| part.starts_with(word)),
+        None => model.contains(keyword),
+    }
+}
+
+fn find_config<'a>(input: &'a SelectInput<'_>, name: &str) -> Option<&'a ProviderConfig> {
+    let found = input.configs.iter().find(|(key, _)| normalize_name(key) == normalize_name(name));
+    found.map(|(_, block)| block)
+}
+
+fn has_base_url(input: &SelectInput<'_>, entry: &ProviderInfo) -> bool {
+    find_config(input, entry.name).is_some_and(|block| block.base_url.is_some())
+}
+
+fn is_usable(input: &SelectInput<'_>, entry: &ProviderInfo) -> bool {
+    let has_key = find_config(input, entry.name).is_some_and(|block| block.key.is_some());
+    match entry.kind {
+        ProviderKind::Login => true,
+        ProviderKind::Unsupported => false,
+        ProviderKind::Local | ProviderKind::Direct => has_key || has_base_url(input, entry),
+        ProviderKind::Standard | ProviderKind::Gateway => has_key,
+    }
+}
+
+/// A key for `entry` from outside the config: a service manager credential or an environment variable.
+fn external_key(env: &Env, entry: &ProviderInfo) -> Option<ResolvedKey> {
+    entry.key_variables.iter().find_map(|variable| {
+        let credential = env.path(CREDENTIALS_DIRECTORY).map(|folder| folder.join(variable));
+        if let Some(path) = credential.filter(|path| path.is_file()) {
+            return Some(ResolvedKey {
+                key: KeySource::File(path),
+                kind: "credential",
+                label: KeyLabel::Phrase(format!("the credential `{variable}`")),
+            });
+        }
+        Some(ResolvedKey {
+            key: KeySource::Secret(LazySecret::new(env.get(variable)?.trim())),
+            kind: "variable",
+            label: KeyLabel::Variable(variable),
+        })
+    })
+}
+
+/// A key and its source.
+struct ResolvedKey {
+    key: KeySource,
+    /// The kind of source, in one word.
+    kind: &'static str,
+    label: KeyLabel,
+}
+
+/// Finds the key of the provider `name`, which follows the rules of `entry` and has the address `base_url`.
+fn resolve_key(
+    name: &str,
+    config: &ProviderConfig,
+    entry: Option<&'static ProviderInfo>,
+    base_url: &str,
+    env: &Env,
+) -> Option<ResolvedKey> {
+    if let Some(entry) = entry.filter(|entry| entry.kind == ProviderKind::Login) {
+        return Some(ResolvedKey {
+            key: KeySource::Login(entry.name),
+            kind: "login",
+            label: KeyLabel::Phrase(format!("`nanobot provider login {}`", entry.name)),
+        });
+    }
+    if let Some(key) = &config.key {
+        let (from, place) = match key {
+            KeySource::Secret(_) => ("config", format!("`providers.{name}.apiKey`")),
+            KeySource::File(path) => ("file", format!("`{}`", path.display())),
+            KeySource::Command(_) => ("command", format!("`providers.{name}.apiKeyCommand`")),
+            KeySource::Login(name) => ("login", format!("`nanobot provider login {name}`")),
+        };
+        let key = key.clone();
+        return Some(ResolvedKey { key, kind: from, label: KeyLabel::Phrase(place) });
+    }
+    // A vendor's environment variable is sent only to that vendor's own host.
+    let entry = entry.filter(|entry| {
+        entry.base_url.is_empty() || url_host(base_url) == url_host(entry.base_url)
+    })?;
+    external_key(env, entry)
+}
+
+/// The status of a provider, usable or not.
+#[derive(Debug)]
+pub struct ProviderStatus {
+    /// The table entry of that name.
+    pub entry: Option<&'static ProviderInfo>,
+    /// Empty if it must still be configured.
+    pub base_url: String,
+    /// The source of its key: the kind in one word, and a phrase.
+    pub key: Option<(&'static str, String)>,
+    /// True if nothing is missing, as far as is known without a request. A local server counts as usable if its address
+    /// or a key is configured.
+    pub is_usable: bool,
+}
+
+/// The status of the provider `name`, given all provider blocks of the config.
+pub fn provider_status(
+    name: &str,
+    configs: &BTreeMap<String, ProviderConfig>,
+    env: &Env,
+) -> ProviderStatus {
+    let input = SelectInput { provider: name, model: "", is_model_explicit: false, configs, env };
+    let block = find_config(&input, name).cloned().unwrap_or_default();
+    let own = find_provider(name);
+    let rules = own.map(|entry| detect_gateway(&block, entry).unwrap_or(entry));
+    let own_base = rules.map_or("", |entry| entry.base_url);
+    let base = block.base_url.clone().unwrap_or_else(|| own_base.to_owned());
+    let found = resolve_key(name, &block, rules, &base, env);
+    let is_usable = match rules.map(|entry| entry.kind) {
+        Some(ProviderKind::Unsupported) => false,
+        Some(ProviderKind::Local | ProviderKind::Direct) => {
+            !base.is_empty() && (block.base_url.is_some() || found.is_some())
+        }
+        Some(_) => found.is_some() || url_host(&base) != url_host(own_base),
+        None => !base.is_empty(),
+    };
+    ProviderStatus {
+        entry: own,
+        base_url: base,
+        key: found.map(|ResolvedKey { kind, label, .. }| (kind, label.to_string())),
+        is_usable,
+    }
+}
+
+fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvider> {
+    let block = find_config(input, name).cloned().unwrap_or_default();
+    let entry = find_provider(name);
+    if let Some(entry) = entry.filter(|entry| entry.kind == ProviderKind::Unsupported) {
+        return Err(fail_with_hint(
+            Exit::Config,
+            format!("{} is not supported by this release", entry.label),
+            "`nanobot model list` to see supported providers",
+        ));
+    }
+    // If the key or address identifies a gateway, the gateway's rules apply, whatever the block's name is.
+    let rules = entry.map(|entry| detect_gateway(&block, entry).unwrap_or(entry));
+    let base = resolve_base_url(name, &block, rules)?;
+    let base_given = block.base_url.is_some();
+    let (key, key_place) = match resolve_key(name, &block, rules, &base, input.env) {
+        Some(ResolvedKey { key, label: place, .. }) => (Some(key), place),
+        None if needs_key(rules, &base) => return Err(missing_key_error(name, rules)),
+        None => (None, KeyLabel::Phrase("none".into())),
+    };
+    let model = match entry {
+        Some(entry) if !input.is_model_explicit => entry.default_model,
+        _ => input.model,
+    };
+    let model = wire_model_name(model, name, rules);
+    let format = resolve_format(name, block.api_type.as_deref(), rules, &base, &model)?;
+    let facts = model_info::find_model(&model);
+    let mut quirks = resolve_quirks(name, &block, rules, &model, format)?;
+    quirks.no_images = facts.is_some_and(|facts| !facts.accepts_images());
+    // A server of the user's own network is not charged by the token, whatever its name in the config.
+    let prices = if web_url::is_private_server(&base) {
+        Some(Prices::flat(model_info::FREE))
+    } else {
+        model_info::find_prices(rules, &model)
+    };
+    Ok(SelectedProvider {
+        provider: name.to_owned(),
+        entry: rules,
+        base_url: normalize_base_url(&base, rules, format),
+        model,
+        key,
+        key_label: key_place,
+        is_base_configured: base_given,
+        key_header: rules.map_or("authorization", |entry| entry.key_header),
+        headers: block.headers,
+        body: block.body,
+        query: block.query,
+        format,
+        quirks,
+        model_info: facts,
+        prices,
+    })
+}
+
+/// The base URL of the provider `name`, from the config or the table.
+fn resolve_base_url(
+    name: &str,
+    config: &ProviderConfig,
+    rules: Option<&ProviderInfo>,
+) -> Result<String> {
+    // The default address of `custom` is a local server, which is not used unless its block is filled in.
+    let is_unasked =
+        |entry: &&ProviderInfo| entry.kind == ProviderKind::Direct && config.key.is_none();
+    let own_base = rules.filter(|entry| !is_unasked(entry)).map_or("", |entry| entry.base_url);
+    let base = config.base_url.as_deref().unwrap_or(own_base);
+    if !base.is_empty() {
+        return Ok(base.to_owned());
+    }
+    let cause = if rules.is_none() && config.base_url.is_none() {
+        format!("there is no provider `{name}`")
+    } else {
+        format!("no base URL for provider `{name}`")
+    };
+    let hint = format!("nanobot config set providers.{name}.apiBase https://…");
+    Err(fail_with_hint(Exit::Config, cause, hint))
+}
+
+/// True if the vendor requires a key. Servers at other addresses may not.
+fn needs_key(rules: Option<&ProviderInfo>, base_url: &str) -> bool {
+    rules.is_some_and(|entry| {
+        matches!(entry.kind, ProviderKind::Standard | ProviderKind::Gateway)
+            && url_host(base_url) == url_host(entry.base_url)
+    })
+}
+
+fn missing_key_error(name: &str, rules: Option<&ProviderInfo>) -> anyhow::Error {
+    let variable = rules.and_then(|entry| entry.key_variables.first());
+    let variable = variable.unwrap_or(&"its API key variable");
+    fail_with_hint(
+        Exit::Config,
+        format!("no API key for provider `{name}`"),
+        format!("`nanobot onboard`, or set {variable}"),
+    )
+}
+
+/// The quirks of `model` at this provider.
+fn resolve_quirks(
+    name: &str,
+    config: &ProviderConfig,
+    rules: Option<&ProviderInfo>,
+    model: &str,
+    format: ApiFormat,
+) -> Result<Quirks> {
+    let anthropic = format == ApiFormat::Anthropic;
+    let of_provider = rules.map_or(NONE, |entry| entry.quirks);
+    let mut quirks = of_provider.with_model(model, anthropic);
+    if let Some(style) = &config.thinking_style {
+        quirks.thinking = parse_thinking_style(name, style)?;
+    }
+    // Gateways pass cache marks on. Other servers may not.
+    let passes_on = rules.is_some_and(|entry| entry.kind == ProviderKind::Gateway);
+    quirks.cache_marks &= anthropic || passes_on;
+    Ok(quirks)
+}
+
+/// The gateway that another vendor's block actually leads to, judging by its key or address.
+fn detect_gateway(config: &ProviderConfig, entry: &ProviderInfo) -> Option<&'static ProviderInfo> {
+    if entry.kind != ProviderKind::Standard {
+        return None;
+    }
+    let key = match &config.key {
+        Some(KeySource::Secret(key)) => key.text().unwrap_or_default(),
+        _ => "",
+    };
+    let base = config.base_url.as_deref().unwrap_or_default();
+    PROVIDERS.iter().filter(|other| other.kind == ProviderKind::Gateway).find(|other| {
+        let by_key = !other.key_prefix.is_empty() && key.starts_with(other.key_prefix);
+        by_key && base.is_empty()
+            || !other.url_keyword.is_empty() && base.contains(other.url_keyword)
+    })
+}
+
+/// Normalizes the base URL: removes path parts that the format adds, and adds the provider's fixed suffix.
+fn normalize_base_url(base: &str, entry: Option<&ProviderInfo>, format: ApiFormat) -> String {
+    let base = base.trim_end_matches('/');
+    let cut = |base: &str, tail: &str| base.strip_suffix(tail).unwrap_or(base).to_owned();
+    let base = match format {
+        ApiFormat::Anthropic => cut(&cut(base, "/messages"), "/v1"),
+        ApiFormat::Responses => cut(base, "/responses"),
+        ApiFormat::Chat | ApiFormat::OpenAi => cut(base, "/chat/completions"),
+    };
+    match entry.map(|entry| entry.url_suffix) {
+        Some(tail) if format != ApiFormat::Anthropic && !base.ends_with(tail) => {
+            format!("{base}{tail}")
+        }
+        _ => base,
+    }
+}
+
+/// The wire format. The config may name it as this program or the Python program does.
+fn resolve_format(
+    name: &str,
+    configured: Option<&str>,
+    entry: Option<&ProviderInfo>,
+    base: &str,
+    model: &str,
+) -> Result<ApiFormat> {
+    let format = match configured.map(normalize_name).as_deref() {
+        None | Some("" | "auto") => entry.map_or(ApiFormat::Chat, |entry| entry.format),
+        Some("chat" | "openai" | "openaichat" | "chatcompletions" | "openaicompletions") => {
+            ApiFormat::Chat
+        }
+        Some("responses" | "openairesponses") => ApiFormat::Responses,
+        Some("anthropic" | "anthropicmessages" | "messages") => ApiFormat::Anthropic,
+        Some(_) => {
+            let written = configured.unwrap_or_default();
+            let cause = format!(
+                "`providers.{name}.apiType` is `{written}`, expected auto, chat_completions, responses or anthropic"
+            );
+            return Err(fail(Exit::Config, cause));
+        }
+    };
+    Ok(match format {
+        ApiFormat::OpenAi
+            if is_reasoning_model(model)
+                && url_host(base) == url_host("https://api.openai.com") =>
+        {
+            ApiFormat::Responses
+        }
+        ApiFormat::OpenAi => ApiFormat::Chat,
+        format => format,
+    })
+}
+
+fn parse_thinking_style(name: &str, style: &str) -> Result<ThinkingStyle> {
+    Ok(match style {
+        "thinking_type" => ThinkingStyle::Type,
+        "enable_thinking" => ThinkingStyle::Enable,
+        "reasoning_split" => ThinkingStyle::Split,
+        "reasoning_effort" => ThinkingStyle::Effort,
+        "none" => ThinkingStyle::Unsupported,
+        other => {
+            let cause = format!(
+                "`providers.{name}.thinkingStyle` is `{other}`, expected thinking_type, enable_thinking, reasoning_split, \
+                 reasoning_effort or none"
+            );
+            return Err(fail(Exit::Config, cause));
+        }
+    })
+}
+
+/// The host of an address, with its port.
+fn url_host(url: &str) -> &str {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or(rest)
+}
+
+/// Removes a model prefix that only names its provider. Gateways require the prefixes of other vendors.
+fn wire_model_name(model: &str, name: &str, entry: Option<&ProviderInfo>) -> String {
+    let strip = entry.map_or(PrefixStripping::Own, |entry| entry.strip);
+    let Some((prefix, rest)) = model.split_once('/') else {
+        return model.to_owned();
+    };
+    let others = entry.map_or(&[][..], |entry| entry.model_prefixes);
+    let is_own = normalize_name(prefix) == normalize_name(name)
+        || entry.is_some_and(|entry| normalize_name(prefix) == normalize_name(entry.name))
+        || others.iter().any(|other| normalize_name(other) == normalize_name(prefix));
+    // The gateway's own models carry its name as a prefix.
+    let is_its_own = entry.is_some_and(|entry| entry.name == "openrouter") && !rest.contains('/');
+    match strip {
+        PrefixStripping::All => model.rsplit('/').next().unwrap_or(model).to_owned(),
+        PrefixStripping::Own if is_own && !is_its_own => rest.to_owned(),
+        PrefixStripping::Own | PrefixStripping::None => model.to_owned(),
+    }
+}
+
+/// The error if no provider is usable: lists the next steps and names a local server that is running. Such a server is
+/// never used without being configured.
+fn no_provider_error(input: &SelectInput<'_>) -> anyhow::Error {
+    let servers = [("ollama", 11434), ("lmStudio", 1234), ("llamaCpp", 8080), ("vllm", 8000)];
+    let found = servers.iter().find(|(_, port)| http::is_listening(*port));
+    let unbuilt = input.configs.iter().find_map(|(name, block)| {
+        let entry = find_provider(name).filter(|entry| entry.kind == ProviderKind::Unsupported)?;
+        block.key.is_some().then_some(entry.label)
+    });
+    let cause = match unbuilt {
+        Some(label) => {
+            format!("the only API key is for {label}, which is not supported by this release")
+        }
+        None => "no provider is configured".into(),
+    };
+    let hint = match found {
+        Some((name, port)) => {
+            format!("`nanobot onboard --provider {name}` (a server listens on port {port}); or --replay demo")
+        }
+        None => "`nanobot onboard`, or set OPENROUTER_API_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or try the demo: --replay demo".into(),
+    };
+    fail_with_hint(Exit::Config, cause, hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SelectInput, select_provider};
+    use crate::provider::registry::{
+        ApiFormat, KeySource, PROVIDERS, ProviderConfig, ProviderKind,
+    };
+    use nanobot_base::error::{Exit, exit_for};
+    use nanobot_os::env::Env;
+    use nanobot_os::secret::LazySecret;
+    use std::collections::BTreeMap;
+
+    fn select_with(
+        blocks: &[(&str, &str, &str)],
+        env: &[(&str, &str)],
+        provider: &str,
+        model: &str,
+    ) -> Result<String, Exit> {
+        let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let blocks: BTreeMap<String, ProviderConfig> = blocks
+            .iter()
+            .map(|(name, key, base)| {
+                let block = ProviderConfig {
+                    key: some(key).map(|key| KeySource::Secret(LazySecret::new(key))),
+                    base_url: some(base),
+                    ..ProviderConfig::default()
+                };
+                ((*name).to_owned(), block)
+            })
+            .collect();
+        let env: Env = env.iter().copied().collect();
+        let input = SelectInput {
+            provider,
+            model,
+            is_model_explicit: !model.is_empty(),
+            configs: &blocks,
+            env: &env,
+        };
+        let choice = select_provider(&input).map_err(|error| exit_for(&error))?;
+        let key = match &choice.key {
+            Some(KeySource::Secret(key)) => key.identity(),
+            Some(_) => "?",
+            None => "-",
+        };
+        assert_ne!(choice.format, ApiFormat::OpenAi);
+        Ok(format!("{} {} {} {key}", choice.provider, choice.model, choice.base_url))
+    }
+
+    // Skipped by rustfmt, to keep one row per line.
+    #[rustfmt::skip]
+    /// A config of the Python program, with each of its providers in turn: the configured model, the model as sent, and
+    /// the address. The expected values are those that nanobot 0.1.4 sends (observed), or 0.3 for later providers.
+    const PYTHON: &[(&str, &str, &str, &str)] = &[
+        ("custom", "my-model", "my-model", "http://localhost:8000/v1"),
+        ("openrouter", "anthropic/claude-opus-4-5", "anthropic/claude-opus-4-5", "https://openrouter.ai/api/v1"),
+        ("aihubmix", "anthropic/claude-3", "claude-3", "https://aihubmix.com/v1"),
+        ("siliconflow", "Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "https://api.siliconflow.cn/v1"),
+        ("volcengine", "doubao-pro", "doubao-pro", "https://ark.cn-beijing.volces.com/api/v3"),
+        ("anthropic", "anthropic/claude-opus-4-5", "claude-opus-4-5", "https://api.anthropic.com"),
+        ("anthropic", "claude-opus-4-5", "claude-opus-4-5", "https://api.anthropic.com"),
+        ("openai", "gpt-4o", "gpt-4o", "https://api.openai.com/v1"),
+        ("openai", "openai/gpt-4o", "gpt-4o", "https://api.openai.com/v1"),
+        ("deepseek", "deepseek/deepseek-chat", "deepseek-chat", "https://api.deepseek.com"),
+        ("deepseek", "deepseek-chat", "deepseek-chat", "https://api.deepseek.com"),
+        ("gemini", "gemini/gemini-2.5-pro", "gemini-2.5-pro", "https://generativelanguage.googleapis.com/v1beta/openai"),
+        ("zhipu", "glm-4.7", "glm-4.7", "https://api.z.ai/api/paas/v4"),
+        ("zhipu", "zai/glm-4.7", "glm-4.7", "https://api.z.ai/api/paas/v4"),
+        ("dashscope", "qwen-max", "qwen-max", "https://dashscope.aliyuncs.com/compatible-mode/v1"),
+        ("moonshot", "moonshot/kimi-k2.5", "kimi-k2.5", "https://api.moonshot.ai/v1"),
+        ("minimax", "MiniMax-M2.1", "MiniMax-M2.1", "https://api.minimax.io/v1"),
+        ("groq", "groq/llama3", "llama3", "https://api.groq.com/openai/v1"),
+        ("orcarouter", "openai/gpt-4o", "openai/gpt-4o", "https://api.orcarouter.ai/v1"),
+        ("opencode", "opencode/glm-5", "glm-5", "https://opencode.ai/zen/v1"),
+        ("opencodeGo", "opencode-go/glm-5", "glm-5", "https://opencode.ai/zen/go/v1"),
+        ("huggingface", "openai/gpt-oss-120b", "openai/gpt-oss-120b", "https://router.huggingface.co/v1"),
+        ("skywork", "skywork-ai/skyclaw", "skywork-ai/skyclaw", "https://api.apifree.ai/agent/v1"),
+        ("novita", "deepseek/deepseek-v3", "deepseek/deepseek-v3", "https://api.novita.ai/openai"),
+        ("volcengineCodingPlan", "volcengine-plan/glm-5", "glm-5", "https://ark.cn-beijing.volces.com/api/coding/v3"),
+        ("byteplus", "byteplus/seed-2", "seed-2", "https://ark.ap-southeast.bytepluses.com/api/v3"),
+        ("byteplusCodingPlan", "byteplus-plan/glm-5", "glm-5", "https://ark.ap-southeast.bytepluses.com/api/coding/v3"),
+        ("modelscope", "modelscope/Qwen/Qwen3-8B", "Qwen/Qwen3-8B", "https://api-inference.modelscope.cn/v1"),
+        ("kimiCoding", "kimi-coding/k2", "k2", "https://api.kimi.com/coding"),
+        ("minimaxAnthropic", "minimax_anthropic/MiniMax-M2", "MiniMax-M2", "https://api.minimax.io/anthropic"),
+        ("mistral", "mistral-large-latest", "mistral-large-latest", "https://api.mistral.ai/v1"),
+        ("stepfun", "step-3", "step-3", "https://api.stepfun.com/v1"),
+        ("xiaomiMimo", "mimo-v2", "mimo-v2", "https://api.xiaomimimo.com/v1"),
+        ("longcat", "LongCat-Flash", "LongCat-Flash", "https://api.longcat.chat/openai/v1"),
+        ("antLing", "ling-1t", "ling-1t", "https://api.ant-ling.com/v1"),
+        ("nvidia", "nvidia/nemotron-3", "nvidia/nemotron-3", "https://integrate.api.nvidia.com/v1"),
+        ("qianfan", "ernie-4.5", "ernie-4.5", "https://qianfan.baidubce.com/v2"),
+    ];
+
+    #[test]
+    fn python_configs_select_the_same_provider() {
+        for (name, model, wire, base) in PYTHON {
+            let expect = Ok(format!("{name} {wire} {base} k"));
+            // A config with a block for every provider, of which one has a key.
+            let mut blocks: Vec<(&str, &str, &str)> = PROVIDERS
+                .iter()
+                .filter(|entry| entry.kind != ProviderKind::Local)
+                .map(|entry| (entry.name, "", ""))
+                .collect();
+            blocks.retain(|(other, ..)| other != name);
+            blocks.push((name, "k", ""));
+            assert_eq!(select_with(&blocks, &[], "auto", model), expect, "{model} by itself");
+            assert_eq!(select_with(&blocks, &[], name, model), expect, "{model} by name");
+        }
+    }
+
+    #[test]
+    fn providers_are_selected() {
+        let check = |blocks: &[(&str, &str, &str)],
+                     env: &[(&str, &str)],
+                     provider: &str,
+                     model: &str,
+                     expect: &str| {
+            assert_eq!(
+                select_with(blocks, env, provider, model).unwrap(),
+                expect,
+                "{blocks:?} {env:?} {provider} {model}"
+            );
+        };
+        let openai = "https://api.openai.com/v1";
+        let openrouter = "https://openrouter.ai/api/v1";
+        check(
+            &[("openrouter", "k", "")],
+            &[],
+            "auto",
+            "openrouter/auto",
+            &format!("openrouter openrouter/auto {openrouter} k"),
+        );
+        check(
+            &[("openrouter", "k", "")],
+            &[],
+            "auto",
+            "openrouter/a/b",
+            &format!("openrouter a/b {openrouter} k"),
+        );
+        check(
+            &[("openrouter", "r", ""), ("openai", "o", "")],
+            &[],
+            "auto",
+            "gpt-9",
+            &format!("openai gpt-9 {openai} o"),
+        );
+        // Surprising results of the Python program are reproduced.
+        check(
+            &[("custom", "k", "http://h/v1/"), ("openrouter", "r", "")],
+            &[],
+            "auto",
+            "foo",
+            "custom foo http://h/v1 k",
+        );
+        let china = "https://dashscope.aliyuncs.com/compatible-mode/v1";
+        check(
+            &[("siliconflow", "s", ""), ("dashscope", "d", "")],
+            &[],
+            "auto",
+            "qwen/qwen3",
+            &format!("dashscope qwen/qwen3 {china} d"),
+        );
+        // A keyword within another word does not count.
+        check(
+            &[("volcengine", "v", ""), ("openai", "o", "")],
+            &[],
+            "openai",
+            "spark-1",
+            &format!("openai spark-1 {openai} o"),
+        );
+        check(
+            &[("volcengine", "v", ""), ("custom", "c", "http://h/v1")],
+            &[],
+            "auto",
+            "spark-1",
+            "custom spark-1 http://h/v1 c",
+        );
+        // A key or an address that identifies a gateway.
+        check(
+            &[("openai", "sk-or-1", "")],
+            &[],
+            "auto",
+            "anthropic/c",
+            &format!("openai anthropic/c {openrouter} sk-or-1"),
+        );
+        check(
+            &[("openai", "k", "https://aihubmix.com/v1")],
+            &[],
+            "auto",
+            "openai/x",
+            "openai x https://aihubmix.com/v1 k",
+        );
+        // Local servers.
+        check(
+            &[("lm_studio", "", "http://localhost:9/v1")],
+            &[],
+            "lm-studio",
+            "m",
+            "lm-studio m http://localhost:9/v1 -",
+        );
+        check(&[], &[], "ollama", "qwen", "ollama qwen http://localhost:11434/v1 -");
+        check(
+            &[("ollama", "", "http://localhost:11434"), ("openrouter", "k", "")],
+            &[],
+            "auto",
+            "llama3.2",
+            "ollama llama3.2 http://localhost:11434 -",
+        );
+        check(
+            &[("ollama", "", "http://localhost:11434"), ("openrouter", "k", "")],
+            &[],
+            "auto",
+            "nvidia/nemotron",
+            &format!("openrouter nvidia/nemotron {openrouter} k"),
+        );
+        // Providers defined by the user.
+        check(&[("mine", "k", "http://h/v1")], &[], "auto", "mine/m", "mine m http://h/v1 k");
+        check(
+            &[("mine", "k", "http://h/v1"), ("openai", "o", "")],
+            &[],
+            "auto",
+            "mine/gpt-4",
+            "mine gpt-4 http://h/v1 k",
+        );
+        check(
+            &[("mine", "k", "http://h/v1/chat/completions")],
+            &[],
+            "mine",
+            "m",
+            "mine m http://h/v1 k",
+        );
+        // Environment variables, if no block is usable.
+        check(
+            &[],
+            &[("OPENAI_API_KEY", "e")],
+            "auto",
+            "",
+            &format!("openai gpt-6-luna {openai} e"),
+        );
+        check(
+            &[],
+            &[("OPENAI_API_KEY", "e"), ("OPENROUTER_API_KEY", "r")],
+            "auto",
+            "",
+            &format!("openrouter openrouter/auto {openrouter} r"),
+        );
+        check(
+            &[],
+            &[("OPENAI_API_KEY", "e"), ("OPENROUTER_API_KEY", "r")],
+            "auto",
+            "gpt-9",
+            &format!("openai gpt-9 {openai} e"),
+        );
+        // A model goes to its own vendor, also if only the variable has its key.
+        let deepseek = "deepseek deepseek-chat https://api.deepseek.com d";
+        let claude = "anthropic claude-opus-4-5 https://api.anthropic.com a";
+        let variables = [("DEEPSEEK_API_KEY", "d"), ("ANTHROPIC_API_KEY", "a")];
+        for model in ["deepseek/deepseek-chat", "deepseek-chat"] {
+            check(&[("openai", "o", "")], &variables, "auto", model, deepseek);
+        }
+        for model in ["anthropic/claude-opus-4-5", "claude-opus-4-5"] {
+            check(&[("openai", "o", "")], &variables, "auto", model, claude);
+        }
+        check(&[("openrouter", "r", "")], &variables, "auto", "claude-opus-4-5", claude);
+        let routed = format!("openrouter openai/gpt-9 {openrouter} r");
+        let variable = [("OPENROUTER_API_KEY", "r")];
+        check(&[("openai", "o", "")], &variable, "auto", "openrouter/openai/gpt-9", &routed);
+        // A gateway, a local server and a vendor that serves models of others are asked for what they serve.
+        let routed = format!("openrouter deepseek/deepseek-chat {openrouter} r");
+        check(&[("openrouter", "r", "")], &variables, "auto", "deepseek/deepseek-chat", &routed);
+        check(
+            &[("ollama", "", "http://h/v1")],
+            &variables,
+            "auto",
+            "deepseek-r1",
+            "ollama deepseek-r1 http://h/v1 -",
+        );
+        check(
+            &[("groq", "g", "")],
+            &[("OPENAI_API_KEY", "e")],
+            "auto",
+            "openai/gpt-oss-120b",
+            "groq openai/gpt-oss-120b https://api.groq.com/openai/v1 g",
+        );
+        // A provider that the user names is asked.
+        check(
+            &[("openai", "o", "")],
+            &variables,
+            "openai",
+            "claude-opus-4-5",
+            &format!("openai claude-opus-4-5 {openai} o"),
+        );
+        // A vendor's environment variable is never sent to another host.
+        check(
+            &[("openai", "", "http://h/v1")],
+            &[("OPENAI_API_KEY", "e")],
+            "openai",
+            "m",
+            "openai m http://h/v1 -",
+        );
+        check(
+            &[("openai", "", "https://api.openai.com/v1/")],
+            &[("OPENAI_API_KEY", "e")],
+            "openai",
+            "m",
+            &format!("openai m {openai} e"),
+        );
+        // Addresses in the forms that users write.
+        check(
+            &[("anthropic", "k", "http://h/v1")],
+            &[],
+            "anthropic",
+            "m",
+            "anthropic m http://h k",
+        );
+        check(
+            &[("azureOpenai", "k", "https://x.openai.azure.com")],
+            &[],
+            "azure_openai",
+            "m",
+            "azure_openai m https://x.openai.azure.com/openai/v1 k",
+        );
+    }
+
+    #[test]
+    fn unusable_providers_are_rejected() {
+        let check = |blocks: &[(&str, &str, &str)], provider: &str| {
+            assert_eq!(
+                select_with(blocks, &[], provider, "m").unwrap_err(),
+                Exit::Config,
+                "{blocks:?} {provider}"
+            );
+        };
+        check(&[], "auto");
+        check(&[], "openai");
+        check(&[], "nobody");
+        check(&[], "azure_openai");
+        check(&[("assemblyai", "k", "")], "auto");
+        check(&[("xaiGrok", "k", "")], "xai_grok");
+    }
+
+    #[test]
+    fn the_table_is_sound() {
+        for entry in PROVIDERS.iter().filter(|entry| entry.kind != ProviderKind::Unsupported) {
+            assert!(
+                !entry.base_url.ends_with('/')
+                    && !entry.label.is_empty()
+                    && !entry.default_model.is_empty(),
+                "{entry:?}"
+            );
+            let keyless = matches!(
+                entry.kind,
+                ProviderKind::Local | ProviderKind::Direct | ProviderKind::Login
+            );
+            assert!(keyless || !entry.key_variables.is_empty(), "{entry:?}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Retries with backoff: a wrapper around any provider. Where pieces of a reply are shown as they arrive, a request is
+//! retried only before the first one, because displayed text cannot be taken back.
+
+use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
+use nanobot_base::message::Reply;
+use nanobot_os::clock::Clock;
+use std::time::Duration;
+
+/// Maximum number of attempts.
+const MAX_ATTEMPTS: u32 = 4;
+/// Limit on the sum of all waits. If a server asks for more, the error is returned, and the caller can try later.
+const MAX_TOTAL_DELAY: Duration = Duration::from_secs(60);
+
+/// Forwards requests to `inner`, and retries transient failures.
+pub struct RetryProvider<P> {
+    pub inner: P,
+    pub clock: Clock,
+    /// True if the pieces of a reply are shown as they arrive.
+    pub shows_pieces: bool,
+}
+
+impl<P: Provider> Provider for RetryProvider<P> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<Reply, ProviderError> {
+        let mut waited = Duration::ZERO;
+        for attempt in 1.. {
+            let mut emitted = false;
+            let error = match self.inner.reply(request, &mut |delta| {
+                emitted |= self.shows_pieces && delta.is_piece();
+                on_delta(delta)
+            }) {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            let requested_delay = match &error {
+                ProviderError::Failed {
+                    kind:
+                        FailureKind::Busy
+                        | FailureKind::Unavailable
+                        | FailureKind::ServerFailed
+                        | FailureKind::Interrupted,
+                    retry_after,
+                    ..
+                } => *retry_after,
+                _ => return Err(error),
+            };
+            let wait = requested_delay.unwrap_or_else(|| backoff(attempt));
+            if emitted || attempt == MAX_ATTEMPTS || waited + wait > MAX_TOTAL_DELAY {
+                return Err(error);
+            }
+            waited += wait;
+            log::info!(target: "model", "attempt {attempt} of {MAX_ATTEMPTS} failed; next attempt in {} ms", wait.as_millis());
+            on_delta(Delta::Retry { attempt, wait, cause: &error.to_string() })
+                .map_err(ProviderError::Aborted)?;
+            self.clock.sleep(wait).map_err(|stop| ProviderError::Aborted(stop.into()))?;
+        }
+        unreachable!("the last attempt returns");
+    }
+}
+
+/// The exponential backoff: 1, 2, 4 seconds, each with up to 25 % jitter to spread runs that failed together.
+fn backoff(attempt: u32) -> Duration {
+    let base = Duration::from_secs(1 << (attempt - 1).min(6));
+    let noise = u8::from_str_radix(&nanobot_os::secret::random_hex(1), 16).unwrap_or_default();
+    base + base.mul_f64(f64::from(noise) / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RetryProvider;
+    use crate::provider::{
+        Delta, DeltaSink, FailureKind, Provider, ProviderError, Request, Sampling, ToolChoice,
+    };
+    use nanobot_base::message::Reply;
+    use nanobot_os::clock::Clock;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    type ScriptedOutcome = Box<dyn Fn(&mut DeltaSink<'_>) -> Result<Reply, ProviderError> + Send>;
+
+    struct ScriptedProvider(Mutex<Vec<ScriptedOutcome>>);
+
+    impl Provider for ScriptedProvider {
+        fn reply(
+            &self,
+            _: &Request<'_>,
+            on_delta: &mut DeltaSink<'_>,
+        ) -> Result<Reply, ProviderError> {
+            let step = self.0.lock().unwrap().remove(0);
+            step(on_delta)
+        }
+    }
+
+    fn down() -> ScriptedOutcome {
+        Box::new(|_| Err(ProviderError::new(FailureKind::Unavailable, "down")))
+    }
+
+    fn busy(seconds: u64) -> ScriptedOutcome {
+        Box::new(move |_| {
+            Err(ProviderError::Failed {
+                kind: FailureKind::Busy,
+                message: "busy".into(),
+                retry_after: Some(Duration::from_secs(seconds)),
+            })
+        })
+    }
+
+    fn fine() -> ScriptedOutcome {
+        Box::new(|_| Ok(Reply { text: "fine".into(), ..Reply::default() }))
+    }
+
+    /// Checks success, the number of attempts, and the number of reported retries.
+    fn check(steps: Vec<ScriptedOutcome>, expect: (bool, usize, usize)) {
+        check_shown(true, steps, expect);
+    }
+
+    fn check_shown(shows_pieces: bool, steps: Vec<ScriptedOutcome>, expect: (bool, usize, usize)) {
+        let count = steps.len();
+        let clock = Clock::Fixed("2026-01-02T03:04:05Z".parse().unwrap());
+        let retry =
+            RetryProvider { inner: ScriptedProvider(Mutex::new(steps)), clock, shows_pieces };
+        let sampling = Sampling { max_tokens: 1, temperature: None, reasoning_effort: None };
+        let request = Request {
+            system: "",
+            messages: &[],
+            tools: &[],
+            tool_choice: ToolChoice::Auto,
+            model: "",
+            sampling: &sampling,
+            reply_id: "",
+            schema: None,
+        };
+        let mut waits = 0;
+        let result = retry.reply(&request, &mut |delta| {
+            waits += usize::from(matches!(delta, Delta::Retry { .. }));
+            Ok(())
+        });
+        let left = retry.inner.0.lock().unwrap().len();
+        assert_eq!((result.is_ok(), count - left, waits), expect);
+    }
+
+    #[test]
+    fn makes_four_attempts_within_a_minute_before_any_output() {
+        check(vec![fine()], (true, 1, 0));
+        check(vec![down(), fine()], (true, 2, 1));
+        check(vec![down(), down(), down(), fine()], (true, 4, 3));
+        check(vec![down(), down(), down(), down(), fine()], (false, 4, 3));
+        check(vec![busy(50), fine()], (true, 2, 1));
+        check(vec![busy(61), fine()], (false, 1, 0));
+        check(vec![busy(40), busy(40), fine()], (false, 2, 1));
+        check(
+            vec![Box::new(|_| Err(ProviderError::new(FailureKind::Refused, "no"))), fine()],
+            (false, 1, 0),
+        );
+        let half = || -> ScriptedOutcome {
+            Box::new(|on_delta: &mut DeltaSink<'_>| {
+                on_delta(Delta::Text("half")).map_err(ProviderError::Aborted)?;
+                Err(ProviderError::new(FailureKind::Unavailable, "cut"))
+            })
+        };
+        check(vec![half(), fine()], (false, 1, 0));
+        check_shown(false, vec![half(), fine()], (true, 2, 1));
+    }
+}

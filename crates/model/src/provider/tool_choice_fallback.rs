@@ -1,0 +1,100 @@
+//! Servers that do not support a forced tool choice: some refuse such a request, some report that the model does not
+//! exist. The request is repeated once without forcing.
+
+use super::{DeltaSink, FailureKind, Provider, ProviderError, Request, ToolChoice};
+use nanobot_base::message::Reply;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Forwards requests to `inner`; a refused request with a forced tool choice is repeated without it.
+pub struct ToolChoiceFallback<P> {
+    pub inner: P,
+    /// Set once a request succeeds only without forcing. From then on, no request is forced.
+    pub ignores_tool_choice: AtomicBool,
+}
+
+impl<P: Provider> Provider for ToolChoiceFallback<P> {
+    fn reply(
+        &self,
+        request: &Request<'_>,
+        on_delta: &mut DeltaSink<'_>,
+    ) -> Result<Reply, ProviderError> {
+        if !matches!(request.tool_choice, ToolChoice::Required(_)) {
+            return self.inner.reply(request, on_delta);
+        }
+        if !self.ignores_tool_choice.load(Ordering::Relaxed) {
+            let answer = self.inner.reply(request, on_delta);
+            let kind = answer.as_ref().err().and_then(ProviderError::kind);
+            let is_refused = matches!(
+                kind,
+                Some(
+                    FailureKind::Refused
+                        | FailureKind::NotAccepted
+                        | FailureKind::ModelNotFound
+                        | FailureKind::NoSuchAddress
+                )
+            );
+            if !is_refused {
+                return answer;
+            }
+        }
+        let request = Request { tool_choice: ToolChoice::Auto, ..*request };
+        let answer = self.inner.reply(&request, on_delta);
+        if answer.is_ok() {
+            self.ignores_tool_choice.store(true, Ordering::Relaxed);
+        }
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ToolChoiceFallback;
+    use crate::provider::{
+        DeltaSink, FailureKind, Provider, ProviderError, Request, Sampling, ToolChoice,
+    };
+    use nanobot_base::message::Reply;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicBool;
+
+    /// Refuses forced requests, and counts all requests.
+    struct RefusingProvider(Mutex<usize>);
+
+    impl Provider for RefusingProvider {
+        fn reply(
+            &self,
+            request: &Request<'_>,
+            _: &mut DeltaSink<'_>,
+        ) -> Result<Reply, ProviderError> {
+            *self.0.lock().unwrap() += 1;
+            match request.tool_choice {
+                ToolChoice::Required(_) => {
+                    Err(ProviderError::new(FailureKind::ModelNotFound, "no"))
+                }
+                _ => Ok(Reply::default()),
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_forced_request_is_repeated_without_forcing() {
+        let unforce = ToolChoiceFallback {
+            inner: RefusingProvider(Mutex::new(0)),
+            ignores_tool_choice: AtomicBool::new(false),
+        };
+        let sampling = Sampling { max_tokens: 1, temperature: None, reasoning_effort: None };
+        let request = Request {
+            system: "",
+            messages: &[],
+            tools: &[],
+            tool_choice: ToolChoice::Required("t"),
+            model: "",
+            sampling: &sampling,
+            reply_id: "",
+            schema: None,
+        };
+        for asked in [2, 3, 4] {
+            assert!(unforce.reply(&request, &mut |_| Ok(())).is_ok());
+            assert_eq!(*unforce.inner.0.lock().unwrap(), asked);
+        }
+    }
+}

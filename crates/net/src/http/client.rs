@@ -1,0 +1,451 @@
+//! The HTTP client: builds requests, reads responses and keeps connections.
+
+use super::buffers::{MAX_INPUT_BYTES, OUTPUT_BYTES};
+use super::connector::{ProxyConnector, SignalConnector};
+use super::error::{ConnectError, MAX_REDIRECTS, PermanentFailure, from_ureq};
+use super::network::{Network, configured_proxy};
+use super::resolver::PolicyResolver;
+use super::ssrf::{AddressPolicy, SsrfFilter};
+use super::stream::{self, LineStream};
+use super::timeouts::{ExchangeLimits, HttpTimeouts};
+use super::transport::with_read_end;
+use crate::test_dns::TestHosts;
+use crate::web_url::{is_loopback, redact_url, to_uri, without_brackets};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::env::Env;
+use nanobot_os::secret::Secret;
+use nanobot_os::signal;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_os::test_hooks;
+use std::collections::HashMap;
+use std::io::Read;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+use ureq::config::Config;
+use ureq::http::{HeaderMap, Uri};
+use ureq::tls::TlsConfig;
+use ureq::unversioned::resolver::Resolver as _;
+use ureq::unversioned::transport::{
+    ConnectProxyConnector, ConnectionDetails, Connector, RustlsConnector, SocksConnector, Transport,
+};
+use ureq::{Agent, Proxy, RequestBuilder, ResponseExt};
+use url::Url;
+
+/// The time that an idle connection is kept: a slow tool call should not cost a new handshake.
+const MAX_IDLE_AGE: Duration = Duration::from_secs(90);
+
+/// The longest response head that is accepted from an untrusted server.
+const MAX_UNTRUSTED_HEAD_BYTES: usize = MAX_INPUT_BYTES;
+
+/// An HTTP client.
+pub struct Http {
+    timeouts: HttpTimeouts,
+    policy: AddressPolicy,
+    /// The deadline of all exchanges, on the clock of [`signal::now`].
+    deadline: Option<Duration>,
+    user_agent: Option<String>,
+    hosts: TestHosts,
+    network: Network,
+    /// The proxy of all requests; `None` for none.
+    proxy: Option<Proxy>,
+    agent: Arc<OnceLock<Agent>>,
+}
+
+/// Connections that outlive a client, for later clients with the same settings.
+#[derive(Clone, Default)]
+pub struct ConnectionPool(Arc<Mutex<HashMap<String, Arc<OnceLock<Agent>>>>>);
+
+/// A response: status, headers, and a body still to be read.
+pub struct Response {
+    /// The HTTP status code.
+    pub status: u16,
+    /// The final URL, after all redirects.
+    pub url: String,
+    headers: HeaderMap,
+    /// The body, which is read from the connection on demand.
+    pub body: Box<dyn Read + Send>,
+}
+
+impl Response {
+    /// The value of a header, if present and visible ASCII.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// Reads the next part of the body into `buffer`. With `end`, on the clock of [`signal::now`], it waits no longer
+    /// than that.
+    ///
+    /// # Errors
+    /// Those of the connection; [`super::body_error_message`] describes them.
+    pub fn read(&mut self, buffer: &mut [u8], end: Option<Duration>) -> std::io::Result<usize> {
+        with_read_end(end, || self.body.read(buffer))
+    }
+
+    /// Reads the rest of the body, so that the connection can be reused. If the rest takes longer than `limit`, the
+    /// connection is closed instead.
+    pub fn drain(mut self, limit: Duration) {
+        let end = signal::now() + limit;
+        let mut buffer = [0; 1024];
+        while signal::now() < end && self.read(&mut buffer, Some(end)).is_ok_and(|count| count > 0)
+        {
+        }
+    }
+}
+
+impl Http {
+    /// Creates a client for any address, or for loopback addresses only if `offline`.
+    pub fn new(timeouts: HttpTimeouts, offline: bool, network: &Network) -> Self {
+        let policy = if offline || network.is_offline() {
+            AddressPolicy::Loopback
+        } else {
+            AddressPolicy::Any
+        };
+        Self::with_policy(policy, timeouts, network)
+    }
+
+    /// Creates a client for untrusted URLs: it reaches only public addresses over TLS, and follows redirects among
+    /// these. It uses no proxy, because only the proxy would then know the actual address.
+    pub fn public_only(timeouts: HttpTimeouts, network: &Network, env: &Env) -> Self {
+        let or_loopback = test_hooks::FETCH.get(env) == Some("loopback");
+        Self::with_policy(AddressPolicy::Public { or_loopback }, timeouts, network).without_proxy()
+    }
+
+    /// Creates a client for URLs that a model or a web page may have written. Each host is resolved once, all its
+    /// addresses are checked, and no other address is connected to. The total timeout is a deadline for all requests of
+    /// this client, counted from now. Redirects are not followed: the caller decides about each. Use it with
+    /// [`Http::get`].
+    pub fn with_ssrf_filter(
+        timeouts: HttpTimeouts,
+        filter: SsrfFilter,
+        hosts: &TestHosts,
+        network: &Network,
+    ) -> Self {
+        Self {
+            deadline: Some(signal::now().saturating_add(timeouts.total)),
+            hosts: hosts.clone(),
+            ..Self::with_policy(AddressPolicy::Filtered(filter), timeouts, network).without_proxy()
+        }
+    }
+
+    /// Uses no proxy.
+    pub fn without_proxy(mut self) -> Self {
+        self.proxy = None;
+        self
+    }
+
+    /// Sets the `User-Agent`, if given.
+    pub fn with_user_agent(mut self, user_agent: Option<String>) -> Self {
+        self.user_agent = user_agent;
+        self
+    }
+
+    fn with_policy(policy: AddressPolicy, timeouts: HttpTimeouts, network: &Network) -> Self {
+        Self {
+            timeouts,
+            policy,
+            deadline: None,
+            user_agent: None,
+            hosts: TestHosts::default(),
+            network: network.clone(),
+            proxy: network.proxy().cloned(),
+            agent: Arc::default(),
+        }
+    }
+
+    /// Uses `proxy`, if given, for all hosts. `setting` names it in messages.
+    ///
+    /// # Errors
+    /// Status 78 if `proxy` is not a valid proxy URL.
+    pub fn with_proxy(mut self, proxy: Option<&Secret>, setting: &str) -> anyhow::Result<Self> {
+        if let Some(proxy) = proxy {
+            self.proxy = Some(configured_proxy(proxy, &[], setting)?);
+        }
+        Ok(self)
+    }
+
+    /// Shares the connections to `base` in `pool` with clients of the same settings.
+    #[must_use]
+    pub fn with_pool(mut self, pool: &ConnectionPool, base: &str) -> Self {
+        let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
+        let key = format!("{base} {:?} {:?} {proxy:?}", self.timeouts, self.policy);
+        let mut all = pool.0.lock().ignore_poison();
+        self.agent = Arc::clone(all.entry(key).or_default());
+        drop(all);
+        self
+    }
+
+    /// The timeouts of each exchange.
+    pub fn timeouts(&self) -> HttpTimeouts {
+        self.timeouts
+    }
+
+    /// Sends a GET request to `url`, as parsed by [`crate::web_url::parse`].
+    pub fn get(&self, url: &Url, headers: &[(String, String)]) -> anyhow::Result<Response> {
+        let uri =
+            to_uri(url).ok_or_else(|| fail(Exit::Refused, format!("`{url}` is ambiguous")))?;
+        self.exchange(&uri, headers, HttpMethod::Get)
+    }
+
+    /// Sends a request. Every status is returned as a response. Redirects are not followed, so that a key does not leak to another server; only [`Http::public_only`],
+    /// which has no key, follows them.
+    ///
+    /// # Errors
+    /// A message for the user: no connection, a timeout, or a broken transfer. Status 78 for an invalid URL, 77 for an
+    /// address that this client may not reach, 69 with `--offline`. A `Stop` error on cancellation.
+    pub fn request(
+        &self,
+        url: &str,
+        headers: &[(String, String)],
+        method: HttpMethod<'_>,
+    ) -> anyhow::Result<Response> {
+        self.exchange(&parse_uri(url)?, headers, method)
+    }
+
+    /// Sends a request whose response head must have arrived at `end`, on the clock of [`signal::now`], however slowly its
+    /// bytes come. [`Response::read`] takes the same end for the body.
+    ///
+    /// # Errors
+    /// As [`Http::request`].
+    pub fn request_until(
+        &self,
+        url: &str,
+        headers: &[(String, String)],
+        method: HttpMethod<'_>,
+        end: Duration,
+    ) -> anyhow::Result<Response> {
+        with_read_end(Some(end), || self.request(url, headers, method))
+    }
+
+    fn exchange(
+        &self,
+        uri: &Uri,
+        headers: &[(String, String)],
+        method: HttpMethod<'_>,
+    ) -> anyhow::Result<Response> {
+        let local = uri.host().is_some_and(is_loopback);
+        self.check_offline(uri)?;
+        // Only the proxy knows the actual address, so the address that the name has here is checked instead.
+        if self.proxy.is_some() && matches!(self.policy, AddressPolicy::Filtered(_)) {
+            self.resolver().resolve_checked(uri, true).map_err(|error| from_ureq(&error))?;
+        }
+        let agent = self.agent(uri.scheme_str() == Some("https"));
+        let sent = match method {
+            HttpMethod::Post("", _) => with_headers(agent.post(uri), headers, local).send_empty(),
+            HttpMethod::Put("", _) => with_headers(agent.put(uri), headers, local).send_empty(),
+            HttpMethod::Post(kind, body) => {
+                let request = agent.post(uri).header("content-type", kind);
+                with_headers(request, headers, local).send(body)
+            }
+            HttpMethod::Put(kind, body) => {
+                let request = agent.put(uri).header("content-type", kind);
+                with_headers(request, headers, local).send(body)
+            }
+            HttpMethod::Get => with_headers(agent.get(uri), headers, local).call(),
+            HttpMethod::Delete => with_headers(agent.delete(uri), headers, local).call(),
+        };
+        let response = sent.map_err(|error| self.send_error(&error, uri))?;
+        let url = response.get_uri().to_string();
+        let (head, body) = response.into_parts();
+        let body = body.into_with_config().limit(u64::MAX).reader();
+        Ok(Response {
+            status: head.status.as_u16(),
+            url,
+            headers: head.headers,
+            body: Box::new(body),
+        })
+    }
+
+    /// Converts a failure to send a request to `uri`. If a retry cannot help, the error has a status and says what can.
+    fn send_error(&self, error: &ureq::Error, uri: &Uri) -> anyhow::Error {
+        let failure = PermanentFailure::find(error).filter(|_| signal::check().is_ok());
+        let host = uri.host().unwrap_or_default();
+        match failure {
+            None => {
+                let is_direct = |proxy: &&Proxy| is_loopback(host) || proxy.is_no_proxy(uri);
+                let proxy = self.proxy.as_ref().filter(|proxy| !is_direct(proxy));
+                match (proxy, from_ureq(error).downcast::<ConnectError>()) {
+                    (Some(proxy), Ok(error)) => error.through_proxy(proxy).into(),
+                    (None, Ok(error)) => error.into(),
+                    (_, Err(error)) => error,
+                }
+            }
+            Some(PermanentFailure::Certificate(cause)) => fail_with_hint(
+                Exit::Unavailable,
+                format!(
+                    "the certificate of `{host}` is not accepted: {cause} (CA certificates are from {})",
+                    self.network.certificate_place()
+                ),
+                "`SSL_CERT_FILE`, or `http.caFile` of the config, with the CA certificate of that server",
+            ),
+            Some(PermanentFailure::Proxy(cause)) => {
+                let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
+                let proxy = redact_url(proxy.unwrap_or_default().trim_end_matches('/'));
+                fail_with_hint(
+                    Exit::Unavailable,
+                    format!("the proxy `{proxy}` refuses to connect to `{host}`: {cause}"),
+                    "a proxy URL with a user and a password, or `NO_PROXY` with that host",
+                )
+            }
+            Some(PermanentFailure::Url(cause)) => {
+                let url = redact_url(&uri.to_string());
+                fail(Exit::Config, format!("invalid URL `{url}`: {cause}"))
+            }
+        }
+    }
+
+    /// The `ureq` agent, created at first use. `tls` is true if certificates are needed.
+    fn agent(&self, tls: bool) -> &Agent {
+        self.agent.get_or_init(|| {
+            let config = self.config(tls, self.proxy.clone());
+            Agent::with_parts(config, self.connector(), self.resolver())
+        })
+    }
+
+    fn config(&self, tls: bool, proxy: Option<Proxy>) -> Config {
+        let limit = |duration: Duration| (!duration.is_zero()).then_some(duration);
+        let roots = self.network.root_certificates(tls);
+        let public = matches!(self.policy, AddressPolicy::Public { .. });
+        let mut config = Agent::config_builder();
+        config = config.proxy(proxy);
+        if matches!(self.policy, AddressPolicy::Filtered(_)) {
+            config = config.max_response_header_size(MAX_UNTRUSTED_HEAD_BYTES);
+        }
+        let default_agent = concat!("nanobot/", env!("CARGO_PKG_VERSION"));
+        config
+            .http_status_as_error(false)
+            .max_redirects(if public { MAX_REDIRECTS } else { 0 })
+            .max_redirects_will_error(public)
+            .user_agent(self.user_agent.as_deref().unwrap_or(default_agent))
+            .max_idle_age(MAX_IDLE_AGE)
+            // Those of TLS, and of proxies.
+            .input_buffer_size(MAX_INPUT_BYTES)
+            .output_buffer_size(OUTPUT_BYTES)
+            // For what `ureq` does itself: proxies and handshakes. `SignalTransport` applies all other timeouts,
+            // since it does not count the time that the process was stopped.
+            .timeout_connect(limit(self.timeouts.connect))
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
+            .build()
+    }
+
+    fn connector(&self) -> impl Connector<(), Out: Transport> {
+        ().chain(SocksConnector::default())
+            .chain(ProxyConnector(self.limits()))
+            .chain(ConnectProxyConnector::default())
+            .chain(SignalConnector(self.limits()))
+            .chain(RustlsConnector::default())
+    }
+
+    /// Opens a connection for another protocol than HTTP, to be used with the timeouts of this client. With `tls`, it is
+    /// encrypted from the start.
+    ///
+    /// # Errors
+    /// As [`Http::request`].
+    pub fn open_stream(&self, host: &str, port: u16, tls: bool) -> anyhow::Result<LineStream> {
+        let uri = stream_uri(host, port, tls)?;
+        self.check_offline(&uri)?;
+        let is_direct = |proxy: &Proxy| is_loopback(host) || proxy.is_no_proxy(&uri);
+        let proxy = self.proxy.clone().filter(|proxy| !is_direct(proxy));
+        let resolver = self.resolver();
+        let is_resolved = proxy.as_ref().is_none_or(Proxy::resolve_target);
+        let addresses =
+            if is_resolved { resolver.resolve_checked(&uri, true) } else { Ok(resolver.empty()) };
+        let config = self.config(tls, proxy);
+        let connector = Arc::new(self.connector());
+        let opened = addresses.and_then(|addrs| {
+            let details = ConnectionDetails {
+                run_connector: Arc::new(move |details: &ConnectionDetails<'_>| {
+                    stream::run_connector(&*connector, details)
+                }),
+                ..stream::connection_details(&uri, addrs, &config, &resolver)
+            };
+            (details.run_connector)(&details)
+        });
+        opened.map(LineStream::new).map_err(|error| self.send_error(&error, &uri))
+    }
+
+    /// Encrypts a connection that was opened without TLS, once the server has agreed to it.
+    ///
+    /// # Errors
+    /// The handshake fails, or the server has sent more than its consent: a program that can write into the connection
+    /// could otherwise put words into the encrypted part (CVE-2011-0411).
+    pub fn start_tls(
+        &self,
+        stream: LineStream,
+        host: &str,
+        port: u16,
+    ) -> anyhow::Result<LineStream> {
+        let uri = stream_uri(host, port, true)?;
+        let transport = stream.into_transport()?;
+        let resolver = self.resolver();
+        let config = self.config(true, None);
+        let details = stream::connection_details(&uri, resolver.empty(), &config, &resolver);
+        let encrypted = RustlsConnector::default().connect(&details, Some(transport));
+        let encrypted = encrypted.and_then(|it| it.ok_or(ureq::Error::ConnectionFailed));
+        encrypted
+            .map(|transport| LineStream::new(transport.boxed()))
+            .map_err(|error| self.send_error(&error, &uri))
+    }
+
+    fn check_offline(&self, uri: &Uri) -> anyhow::Result<()> {
+        let host = uri.host().unwrap_or_default();
+        if self.policy == AddressPolicy::Loopback && !is_loopback(host) {
+            Err(fail(Exit::Unavailable, format!("`--offline` forbids connecting to `{host}`")))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn limits(&self) -> ExchangeLimits {
+        ExchangeLimits { timeouts: self.timeouts, deadline: self.deadline }
+    }
+
+    fn resolver(&self) -> PolicyResolver {
+        PolicyResolver {
+            limits: self.limits(),
+            policy: self.policy.clone(),
+            proxy: self.proxy.as_ref().map(|proxy| proxy.uri().clone()),
+            hosts: self.hosts.clone(),
+        }
+    }
+}
+
+/// The method of a request, with the body to send.
+#[derive(Clone, Copy, Debug)]
+pub enum HttpMethod<'b> {
+    Get,
+    /// The media type and the body. Without a type, there is no body.
+    Post(&'b str, &'b [u8]),
+    /// As [`Self::Post`].
+    Put(&'b str, &'b [u8]),
+    Delete,
+}
+
+/// The address of a connection, in the form in which connectors take it.
+fn stream_uri(host: &str, port: u16, tls: bool) -> anyhow::Result<Uri> {
+    let scheme = if tls { "https" } else { "http" };
+    let host = without_brackets(host);
+    if host.contains(':') {
+        parse_uri(&format!("{scheme}://[{host}]:{port}/"))
+    } else {
+        parse_uri(&format!("{scheme}://{host}:{port}/"))
+    }
+}
+
+fn parse_uri(url: &str) -> anyhow::Result<Uri> {
+    url.parse().map_err(|error| fail(Exit::Config, format!("invalid URL `{url}`: {error}")))
+}
+
+/// Adds headers to `request`. Loopback addresses are never reached through a proxy.
+fn with_headers<Body>(
+    mut request: RequestBuilder<Body>,
+    headers: &[(String, String)],
+    local: bool,
+) -> RequestBuilder<Body> {
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    if local {
+        request = request.config().proxy(None).build();
+    }
+    request
+}

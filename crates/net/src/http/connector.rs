@@ -1,0 +1,137 @@
+//! Opens connections that a signal can interrupt.
+
+use super::error::from_stop;
+use super::resolver::PolicyResolver;
+use super::ssrf::{AddressError, AddressPolicy, SsrfFilter};
+use super::timeouts::{ExchangeLimits, HttpTimeouts};
+use super::transport::{Route, SignalTransport, Socket};
+use crate::test_dns::TestHosts;
+use anyhow::Context;
+use nanobot_os::signal::{self, Deadline};
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType};
+use std::io::Error;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+use ureq::http::Uri;
+use ureq::unversioned::transport::{ConnectionDetails, Connector, Either, Transport};
+
+/// Opens a TCP connection, unless an earlier connector has made one.
+#[derive(Debug)]
+pub(super) struct SignalConnector(pub(super) ExchangeLimits);
+
+impl<In: Transport> Connector<In> for SignalConnector {
+    type Out = Either<In, SignalTransport<In>>;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<Self::Out>, ureq::Error> {
+        // A proxy connection already uses a transport of this module.
+        if let Some(inner) = chained {
+            return Ok(Some(Either::A(inner)));
+        }
+        let stream = dial(&details.addrs, &mut self.0.connect_deadline())?;
+        let route = Route::Direct(Socket::new(stream));
+        Ok(Some(Either::B(SignalTransport::new(route, self.0))))
+    }
+}
+
+/// Wraps a connection to a SOCKS proxy, which `ureq` opens itself.
+#[derive(Debug)]
+pub(super) struct ProxyConnector(pub(super) ExchangeLimits);
+
+impl<In: Transport> Connector<In> for ProxyConnector {
+    type Out = SignalTransport<In>;
+
+    fn connect(
+        &self,
+        _: &ConnectionDetails<'_>,
+        chained: Option<In>,
+    ) -> Result<Option<SignalTransport<In>>, ureq::Error> {
+        Ok(chained.map(|inner| SignalTransport::new(Route::Proxied(inner), self.0)))
+    }
+}
+
+/// Connects to the first of `addresses` that accepts.
+fn dial(addresses: &[SocketAddr], deadline: &mut Deadline) -> Result<TcpStream, ureq::Error> {
+    let mut last = ureq::Error::ConnectionFailed;
+    for (number, address) in addresses.iter().enumerate() {
+        // An address that does not respond must leave time for the others.
+        let rest = u32::try_from(addresses.len() - number).unwrap_or(1);
+        let share = deadline.share(rest);
+        let mut left = share;
+        match dial_one(*address, &mut left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if signal::check().is_err() => return Err(error),
+            Err(error) => last = error,
+        }
+        deadline.subtract(share.time_used(left));
+    }
+    Err(last)
+}
+
+fn dial_one(address: SocketAddr, deadline: &mut Deadline) -> Result<TcpStream, ureq::Error> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = net::socket_with(family, SocketType::STREAM, flags, None).map_err(Error::from)?;
+    match net::connect(&socket, &address) {
+        Ok(()) => {}
+        Err(Errno::INPROGRESS | Errno::INTR) => {
+            if !signal::wait_writable(&socket, deadline).map_err(from_stop)? {
+                return Err(ureq::Error::Timeout(ureq::Timeout::Connect));
+            }
+            let outcome = net::sockopt::socket_error(&socket).map_err(Error::from)?;
+            outcome.map_err(Error::from)?;
+        }
+        Err(error) => return Err(Error::from(error).into()),
+    }
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Connects to a host at a port, at one of its addresses, all of which `filter` must allow.
+///
+/// # Errors
+/// Status 77 if the filter refuses it; also an unknown host, and a failed connection.
+pub fn connect_filtered(
+    (host, port): (&str, u16),
+    filter: SsrfFilter,
+    test_hosts: &TestHosts,
+    timeout: Duration,
+) -> anyhow::Result<TcpStream> {
+    let uri: Uri = format!("http://{host}:{port}/").parse().context("parse the host")?;
+    let timeouts = HttpTimeouts {
+        connect: timeout,
+        first_byte: Duration::ZERO,
+        idle: Duration::ZERO,
+        total: Duration::ZERO,
+    };
+    let limits = ExchangeLimits { timeouts, deadline: None };
+    let resolver = PolicyResolver {
+        limits,
+        policy: AddressPolicy::Filtered(filter),
+        proxy: None,
+        hosts: test_hosts.clone(),
+    };
+    let mut deadline = limits.connect_deadline();
+    let connected =
+        resolver.resolve_checked(&uri, true).and_then(|addresses| dial(&addresses, &mut deadline));
+    let stream = connected.map_err(|error| match AddressError::find(&error) {
+        Some(refused) => refused.clone().into_error(),
+        None => error.into(),
+    })?;
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// True if something accepts connections on this port of the loopback interface within 100 ms.
+pub fn is_listening(port: u16) -> bool {
+    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok()
+}

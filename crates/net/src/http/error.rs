@@ -1,0 +1,116 @@
+//! Maps failed exchanges to messages for the user.
+
+use super::ssrf::AddressError;
+use crate::web_url::redact_url;
+use nanobot_base::error::Stop;
+use nanobot_os::signal;
+use std::io::{Error, ErrorKind};
+use ureq::{Proxy, Timeout};
+
+/// The most redirects that are followed, by clients that follow any.
+pub(super) const MAX_REDIRECTS: u32 = 5;
+
+/// No connection was made, so nothing was sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConnectError(String);
+
+impl ConnectError {
+    /// The error of a connection through `proxy`, which may be the cause.
+    pub(super) fn through_proxy(self, proxy: &Proxy) -> Self {
+        let url = proxy.uri().to_string();
+        let shown = redact_url(url.trim_end_matches('/'));
+        let Self(cause) = self;
+        Self(format!("{cause} (through the proxy `{shown}`)"))
+    }
+}
+
+/// The server has not responded in time to a request that it has got.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ResponseTimeout(String);
+
+/// Converts an error of `ureq`. A pending cancellation takes precedence.
+pub(super) fn from_ureq(error: &ureq::Error) -> anyhow::Error {
+    match (signal::check(), AddressError::find(error)) {
+        (Err(stop), _) => stop.into(),
+        (Ok(()), Some(refused)) => refused.clone().into_error(),
+        (Ok(()), None) if is_unconnected(error) => ConnectError(message(error)).into(),
+        (Ok(()), None) if matches!(error, ureq::Error::Timeout(Timeout::RecvResponse)) => {
+            ResponseTimeout(message(error)).into()
+        }
+        (Ok(()), None) => anyhow::Error::msg(message(error)),
+    }
+}
+
+/// A failure to connect that a retry cannot change.
+pub(super) enum PermanentFailure {
+    /// The server's certificate is not accepted.
+    Certificate(String),
+    /// The proxy refuses to connect; holds its response.
+    Proxy(String),
+    /// The URL cannot be used.
+    Url(String),
+}
+
+impl PermanentFailure {
+    /// Returns the permanent failure that `error` stands for, if any.
+    pub(super) fn find(error: &ureq::Error) -> Option<Self> {
+        match error {
+            ureq::Error::BadUri(cause) => Some(Self::Url(cause.clone())),
+            // "proxy server responded 407/407"
+            ureq::Error::ConnectProxyFailed(cause) => {
+                let (_, status) = cause.rsplit_once('/')?;
+                matches!(status, "403" | "407").then(|| Self::Proxy(format!("status {status}")))
+            }
+            other => {
+                let text = other.to_string();
+                let (_, cause) = text.split_once("invalid peer certificate: ")?;
+                Some(Self::Certificate(cause.to_owned()))
+            }
+        }
+    }
+}
+
+/// Wraps a cancellation for `ureq`. How `ureq` reports it does not matter: the caller checks [`signal::check`].
+pub(super) fn from_stop(stop: Stop) -> ureq::Error {
+    ureq::Error::Io(Error::other(stop))
+}
+
+/// Returns the message for an error while a body is read.
+pub fn body_error_message(error: &Error) -> String {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<ureq::Error>()) {
+        Some(error) => message(error),
+        None if error.kind() == ErrorKind::UnexpectedEof => "connection closed unexpectedly".into(),
+        None => error.to_string(),
+    }
+}
+
+fn is_unconnected(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve)
+        | ureq::Error::HostNotFound
+        | ureq::Error::ConnectionFailed => true,
+        ureq::Error::Io(error) => error.kind() == ErrorKind::ConnectionRefused,
+        _ => false,
+    }
+}
+
+fn message(error: &ureq::Error) -> String {
+    match error {
+        ureq::Error::Timeout(Timeout::PerRead) => "timed out waiting for more data".into(),
+        ureq::Error::Timeout(Timeout::Connect | Timeout::Resolve) => "connection timed out".into(),
+        ureq::Error::Timeout(Timeout::RecvResponse) => "timed out waiting for a response".into(),
+        ureq::Error::Timeout(_) => "the request timed out".into(),
+        ureq::Error::HostNotFound => "host not found".into(),
+        ureq::Error::ConnectionFailed => "connection failed".into(),
+        ureq::Error::TooManyRedirects => format!("more than {MAX_REDIRECTS} redirects"),
+        ureq::Error::Io(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            "connection refused".into()
+        }
+        ureq::Error::Io(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            "connection closed unexpectedly".into()
+        }
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,197 @@
+//! The environment variables, read once at start. No other module reads a variable.
+
+use super::home::{expand_home, user_home};
+use nanobot_base::error::{Exit, fail};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A variable that this program reads, as documented in help and README.
+pub struct Variable {
+    /// One or more names, separated by commas.
+    pub name: &'static str,
+    /// The description for help and README.
+    pub meaning: &'static str,
+}
+
+/// The directory of all data, instead of `~/.nanobot`.
+pub const HOME_DIR: &str = "NANOBOT_HOME";
+/// `never` leaves standard input unread, as `--no-stdin` does.
+pub const STDIN: &str = "NANOBOT_STDIN";
+/// Maximum silence of standard input, in seconds.
+pub const STDIN_TIMEOUT: &str = "NANOBOT_STDIN_TIMEOUT_S";
+/// The session of a run without `-s`, as `agents.defaults.session`.
+pub const SESSION: &str = "NANOBOT_SESSION";
+/// If it contains a `/`: a file to which every event is appended; otherwise a log filter.
+pub const LOG: &str = "NANOBOT_LOG";
+/// Set for every command in the sandbox. A `nanobot` that finds it refuses to run and names the alternative.
+pub const INSIDE_SANDBOX: &str = "NANOBOT_INSIDE";
+/// Set for every hook, to the event's name. A `nanobot` that finds it runs no hooks.
+pub const INSIDE_HOOK: &str = "NANOBOT_HOOK";
+/// Set for commands that git may sign in: the socket of the run, and with it this program signs in the place of gpg.
+pub const SIGNING_SOCKET: &str = "NANOBOT_SIGNING";
+/// The API key of the Brave search engine.
+pub const BRAVE_API_KEY: &str = "BRAVE_API_KEY";
+/// Directory of systemd credentials.
+pub const CREDENTIALS_DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
+/// Timeout for the first byte of an answer, in seconds.
+pub const FIRST_BYTE_TIMEOUT: &str = "NANOBOT_LLM_TIMEOUT_S";
+/// Maximum silence of a stream, in seconds.
+pub const STREAM_IDLE_TIMEOUT: &str = "NANOBOT_STREAM_IDLE_TIMEOUT_S";
+
+/// The colours of the terminal, as some terminals set it.
+pub const COLORFGBG: &str = "COLORFGBG";
+
+/// The variables that name a proxy, in the order of their precedence.
+pub const PROXY_VARIABLES: &[&str] =
+    &["ALL_PROXY", "all_proxy", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
+/// The variables that list hosts to reach without the proxy.
+pub const NO_PROXY_VARIABLES: &[&str] = &["NO_PROXY", "no_proxy"];
+
+/// All documented variables, in the order in which they are printed. Variables for config keys follow a naming rule
+/// instead.
+pub const VARIABLES: &[Variable] = &[
+    Variable {
+        name: HOME_DIR,
+        meaning: "directory of config, workspace and sessions, instead of `~/.nanobot`",
+    },
+    Variable {
+        name: STDIN,
+        meaning: "`never`: do not read standard input, for loops and supervisors",
+    },
+    Variable {
+        name: SESSION,
+        meaning: "session of a run without `-s`, as `agents.defaults.session`: a key, `none` or `directory`",
+    },
+    Variable {
+        name: STDIN_TIMEOUT,
+        meaning: "timeout for silent standard input, in seconds (default 600; 0 for none)",
+    },
+    Variable {
+        name: LOG,
+        meaning: "log filter for standard error: a level (off, error, warn, info, debug, trace), TOPIC=LEVEL, or a comma-separated list of both, such as `http=debug,policy=info`; a value with a `/` is a file to which each turn appends its events as JSON lines (default: `log.events` of the config)",
+    },
+    Variable {
+        name: FIRST_BYTE_TIMEOUT,
+        meaning: "timeout for the first byte of a response, in seconds (default: `http.firstByteTimeout` of the config, 300; 0 for none)",
+    },
+    Variable {
+        name: STREAM_IDLE_TIMEOUT,
+        meaning: "idle timeout of a stream, in seconds (default: `http.streamIdleTimeout` of the config, 90; at most 3600)",
+    },
+    Variable {
+        name: INSIDE_SANDBOX,
+        meaning: "set for commands that the agent runs: with it, `nanobot` exits with status 77",
+    },
+    Variable {
+        name: "NANOBOT_A__B",
+        meaning: "any config key, such as `NANOBOT_AGENTS__DEFAULTS__MODEL`; overrides the config file, and flags override it",
+    },
+    Variable { name: "VISUAL, EDITOR", meaning: "editor for `nanobot memory edit`" },
+    Variable {
+        name: INSIDE_HOOK,
+        meaning: "set for hooks, to the name of the event; a `nanobot` that a hook starts runs no hooks",
+    },
+    Variable { name: "NO_COLOR", meaning: "disables colours" },
+    Variable {
+        name: COLORFGBG,
+        meaning: "colours of the terminal, such as `0;15`; the last number is the background, unless `terminal.background` of the config is set",
+    },
+    Variable {
+        name: "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY",
+        meaning: "proxy for HTTP requests; not used for loopback addresses; default: `http.proxy` and `http.noProxy` of the config",
+    },
+    Variable {
+        name: "SSL_CERT_FILE, SSL_CERT_DIR",
+        meaning: "CA certificates, instead of the system's; default: `http.caFile` of the config",
+    },
+    Variable {
+        name: "OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY, …",
+        meaning: "API key of that provider if the config has none; `nanobot provider list` shows all of them",
+    },
+    Variable {
+        name: BRAVE_API_KEY,
+        meaning: "API key of the Brave search engine if the config has none",
+    },
+    Variable {
+        name: CREDENTIALS_DIRECTORY,
+        meaning: "directory of systemd credentials; one named like an API key variable is used as that key",
+    },
+];
+
+/// The path in a variable of this process, in the few places that are reached before anything else is read.
+pub fn path_variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from)
+}
+
+/// A snapshot of the environment.
+#[derive(Clone, Debug, Default)]
+pub struct Env {
+    variables: BTreeMap<OsString, OsString>,
+}
+
+impl Env {
+    /// Reads the environment of this process. Under CGI, `HTTP_PROXY` is a header of the request, and no proxy.
+    pub fn from_process() -> Self {
+        let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        if variables.contains_key(std::ffi::OsStr::new("GATEWAY_INTERFACE")) {
+            variables.remove(std::ffi::OsStr::new("HTTP_PROXY"));
+        }
+        Self { variables }
+    }
+
+    /// Returns the value of a variable; `None` if it is unset, empty or not UTF-8.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let value = self.variables.get(std::ffi::OsStr::new(name))?.to_str()?;
+        (!value.is_empty()).then_some(value)
+    }
+
+    /// Returns the path in a variable, with a leading `~` as the home directory; `None` as for [`Self::get`].
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        let path = Path::new(self.get(name)?);
+        Some(expand_home(path, self.home()).unwrap_or_else(|_| path.to_owned()))
+    }
+
+    /// Returns the user's home directory: `HOME`, or else what the system's table of users says.
+    pub fn home(&self) -> Option<PathBuf> {
+        self.get("HOME").map(PathBuf::from).or_else(user_home)
+    }
+
+    /// Returns the duration in a variable, from 0 to `max_secs` seconds; `default` if it is unset. Zero means no limit.
+    ///
+    /// # Errors
+    /// Status 78 for any other value.
+    pub fn duration(
+        &self,
+        name: &str,
+        default: Duration,
+        max_secs: u64,
+    ) -> anyhow::Result<Duration> {
+        let Some(text) = self.get(name) else {
+            return Ok(default);
+        };
+        match text.trim().parse::<f64>() {
+            Ok(number) if number >= 0.0 && number <= max_secs as f64 => {
+                Ok(Duration::from_secs_f64(number))
+            }
+            _ => {
+                let cause = format!("`{name}` is `{text}`, expected seconds from 0 to {max_secs}");
+                Err(fail(Exit::Config, cause))
+            }
+        }
+    }
+
+    /// Iterates over all variables whose name and value are UTF-8.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)))
+    }
+}
+
+impl<K: Into<OsString>, V: Into<OsString>> FromIterator<(K, V)> for Env {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(pairs: I) -> Self {
+        Self {
+            variables: pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect(),
+        }
+    }
+}

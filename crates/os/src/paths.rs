@@ -1,0 +1,494 @@
+//! The locations of all files. No other module joins names to the home directory.
+
+use crate::env::{Env, HOME_DIR};
+use crate::home::{NoHomeError, expand_home};
+use crate::symlinks::trace_links;
+use nanobot_base::error::{Exit, fail_with_hint};
+use rustix::fs::{Mode, OFlags};
+use std::collections::HashMap;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Resolves paths like `canonicalize`, but also for files that do not exist. Shared parents are resolved once and
+/// cached.
+#[derive(Debug, Default)]
+pub struct PathResolver {
+    resolved: HashMap<PathBuf, PathBuf>,
+}
+
+impl PathResolver {
+    /// Creates a resolver that takes `real`, a path without links, as it is.
+    pub fn knowing(real: &Path) -> Self {
+        let ancestors = real.ancestors();
+        Self { resolved: ancestors.map(|it| (it.to_owned(), it.to_owned())).collect() }
+    }
+
+    /// Returns `path`, which must be absolute, with all links in its existing part resolved.
+    pub fn resolve(&mut self, path: &Path) -> PathBuf {
+        if let Some(known) = self.resolved.get(path) {
+            return known.clone();
+        }
+        let real = match (path.parent(), path.components().next_back()) {
+            (Some(parent), Some(Component::ParentDir)) => {
+                let inner = self.resolve(parent);
+                inner.parent().map_or_else(|| inner.clone(), Path::to_owned)
+            }
+            (Some(parent), Some(Component::Normal(name))) => {
+                let joined = self.resolve(parent).join(name);
+                if joined.is_symlink() { trace_links(&joined).end } else { joined }
+            }
+            _ => path.to_owned(),
+        };
+        self.resolved.insert(path.to_owned(), real.clone());
+        real
+    }
+}
+
+/// The real path of the directory `path`, which the kernel knows, in the same few system calls however deep it is. `None`
+/// if there is no such directory, or if the kernel does not tell.
+pub fn real_directory(path: &Path) -> Option<PathBuf> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(path, flags, Mode::empty()).ok()?;
+    let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let real = std::fs::read_link(link).ok()?;
+    real.is_absolute().then_some(real)
+}
+
+/// Finds the program `name` in the directories of `path`, a `PATH`. Relative entries are ignored.
+pub fn find_program(name: &str, path: &str) -> Option<PathBuf> {
+    let is_program = |path: &PathBuf| {
+        std::fs::metadata(path)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+    };
+    path.split(':')
+        .filter(|entry| entry.starts_with('/'))
+        .map(|entry| Path::new(entry).join(name))
+        .find(is_program)
+}
+
+/// A file or directory of this program, as documented in the README.
+pub struct DocumentedPath {
+    /// The path, with placeholders.
+    pub path: &'static str,
+    /// The purpose of the file.
+    pub meaning: &'static str,
+}
+
+/// All files. `KEY` stands for a session's key, `NAME` for a skill's name, `PROVIDER` for an argument of `provider
+/// login`.
+pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
+    DocumentedPath {
+        path: "~/.nanobot/config.json",
+        meaning: "the config file (`-c FILE` for another; `NANOBOT_HOME` moves the whole directory)",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/nanobot.json",
+        meaning: "the keys of the config that the Python program would refuse or drop, layered over `config.json` (with `-c x.json`: `x.nanobot.json`)",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/profiles/NAME.md",
+        meaning: "a custom profile: permissions of a run, with an optional prompt and model",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/commands/NAME.md",
+        meaning: "the message that `/NAME` sends in `nanobot repl`; `$ARGUMENTS` in it stands for the text after the command, `$1` to `$9` for its words",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/hooks/NAME",
+        meaning: "programs of hooks; no run may change them (`hooks` of the config names the commands)",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/hooks/.announced",
+        meaning: "marks that you were told where hooks run",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/tools/NAME",
+        meaning: "a program that is a tool, once `tools.programs` of the config names it; no run may change it",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/tools/.specs.json",
+        meaning: "cached descriptions of these programs; can be removed at any time",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/trust.json",
+        meaning: "trusted directories, whose AGENTS.md, skills and tools are used, with digests of these files; and the git directories elsewhere that they use",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/git-objects",
+        meaning: "names of the git objects that commands wrote while content from outside was in their conversation, so that no later run takes instruction files from them",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/write-locks/",
+        meaning: "locks by which commands that may change the same directory take turns; can be removed when nothing runs",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/written-skills",
+        meaning: "digests of the skills that a run wrote after content by others; their hosts are not yours until you change them",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/auth/PROVIDER.json",
+        meaning: "login tokens, renewed automatically",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/auth/PROVIDER.json.lock",
+        meaning: "lock file, locked while the login is renewed",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/auth/mcp-SERVER.json",
+        meaning: "tokens of the login to an MCP server, renewed automatically",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/auth/mcp-SERVER.json.lock",
+        meaning: "lock file, locked while that login is renewed",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/history/repl_history",
+        meaning: "input history of `nanobot repl`, up to 10,000 entries; the Python program's `cli_history` in the same directory is imported once",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/workspace/",
+        meaning: "the workspace, with the instruction files sent with each request: `AGENTS.md`, `SOUL.md`, `USER.md`, `TOOLS.md`, `IDENTITY.md`",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/workspace/memory/MEMORY.md",
+        meaning: "long-term memory, sent with each request",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/workspace/memory/HISTORY.md",
+        meaning: "chronological log, for `grep`",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/workspace/memory/.versions/",
+        meaning: "the last 200 versions of `MEMORY.md`, and a log of the changes",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/workspace/memory/.lock",
+        meaning: "lock file, locked while the memory is changed; names the process",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/workspace/skills/NAME/",
+        meaning: "a skill: `SKILL.md`, which the agent reads when it needs it, and its other files",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/workspace/sessions/KEY.jsonl",
+        meaning: "a session, append-only",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/workspace/sessions/KEY.jsonl.lock",
+        meaning: "lock file, locked while a turn runs; names the process",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/workspace/sessions/KEY.jsonl.torn-TIME",
+        meaning: "an incomplete last line, moved here by a repair",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/workspace/sessions/.trash/TIME-KEY.jsonl.gone",
+        meaning: "a removed session; `nanobot session prune` deletes those older than 30 days",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/workspace/cron/jobs.json",
+        meaning: "the jobs, in the Python program's format; `~/.nanobot/cron/jobs.json` of older releases is read too",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/workspace/cron/jobs.json.lock",
+        meaning: "lock file, locked while the jobs are changed",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/cron/ID/",
+        meaning: "further data of the job `ID`: its permissions and run state",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/cron/crontab.lock",
+        meaning: "lock file, locked while the crontab is changed",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/usage.jsonl",
+        meaning: "the ledger: usage and cost of each model request, append-only",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/usage.under-way/",
+        meaning: "requests in progress, which count against a budget, each locked by its process",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/tools.jsonl",
+        meaning: "tools, servers and skills offered to and used by each turn",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/pairing.json",
+        meaning: "senders that were allowed by a pairing code, and open codes",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/channels/NAME/inbox.jsonl",
+        meaning: "messages of a chat channel with their answers, append-only until all are settled",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/channels/NAME/",
+        meaning: "further data of the channel `NAME`: the position in its messages, our account, lock files",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/pipes/NAME/",
+        meaning: "the journal and the lock file of `nanobot pipe --name NAME`: what waits, and the answers of a week, at most 10,000",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/media/NAME/",
+        meaning: "attachments of chat messages, removed after 30 days",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/mcp/cache/",
+        meaning: "cached catalogs of MCP servers; can be removed at any time",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/mcp/pins.json",
+        meaning: "fingerprints of each server's tools when first seen or accepted; changes are reported",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/mcp/pins.json.lock",
+        meaning: "lock file, locked while `pins.json` is changed",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/mcp/state/SERVER/",
+        meaning: "the directory of a local MCP server, for its caches and data",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/mcp/logs/SERVER.log",
+        meaning: "standard error of an MCP server, at most 128 KiB; older output in `.log.old`",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/undo/N/",
+        meaning: "changes that a turn made, for `nanobot undo`: the last 100 turns of 7 days, at most 1 GiB",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/worktrees/REPOSITORY/BRANCH/",
+        meaning: "a worktree that `--worktree` made",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/defects/TIME.txt",
+        meaning: "panic report to attach to a bug report, without API keys and conversation text; the last ten",
+    },
+    DocumentedPath {
+        path: "~/.nanobot/limits/",
+        meaning: "facts about model servers: the times before which one asked not to be called, context windows, and addresses",
+    },
+];
+
+/// The base locations for this run.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// The user's home directory.
+    pub home: PathBuf,
+    /// `~/.nanobot`, or the value of `NANOBOT_HOME`.
+    pub root: PathBuf,
+    /// The config file: `config.json` in the root, or the argument of `-c`.
+    pub config: PathBuf,
+}
+
+impl Paths {
+    /// Determines the locations. `config` is the argument of `-c`.
+    ///
+    /// # Errors
+    /// Status 78 if the user has no home directory and `NANOBOT_HOME` is not set.
+    pub fn resolve(env: &Env, config: Option<&Path>) -> anyhow::Result<Self> {
+        let home = env.home();
+        let root = match env.get(HOME_DIR) {
+            Some(root) => expand_home(Path::new(root), home.clone()),
+            None => home.as_ref().map(|home| home.join(".nanobot")).ok_or(NoHomeError),
+        };
+        let root = root.map_err(|error| {
+            fail_with_hint(
+                Exit::Config,
+                error.to_string(),
+                format!("set {HOME_DIR} to a whole path"),
+            )
+        })?;
+        let root = std::path::absolute(&root).unwrap_or(root);
+        Ok(Self {
+            home: home.unwrap_or_else(|| root.clone()),
+            config: config.map_or_else(|| root.join("config.json"), Path::to_path_buf),
+            root,
+        })
+    }
+
+    /// Returns the directory of panic reports.
+    pub fn panic_reports(&self) -> PathBuf {
+        self.root.join("defects")
+    }
+
+    /// Returns the default config file.
+    pub fn default_config(&self) -> PathBuf {
+        self.root.join("config.json")
+    }
+
+    /// Expands a leading `~`. A path below `~/.nanobot` follows `NANOBOT_HOME`.
+    pub fn expand(&self, path: &str) -> PathBuf {
+        if let Some(rest) = path.strip_prefix("~/.nanobot")
+            && (rest.is_empty() || rest.starts_with('/'))
+        {
+            return self.root.join(rest.trim_start_matches('/'));
+        }
+        let path = Path::new(path);
+        expand_home(path, Some(self.home.clone())).unwrap_or_else(|_| path.to_owned())
+    }
+
+    /// Returns `path` for display, with the home directory as `~`.
+    pub fn display(&self, path: &Path) -> String {
+        match path.strip_prefix(&self.home) {
+            Ok(rest) if rest.as_os_str().is_empty() => "~".into(),
+            Ok(rest) => format!("~/{}", rest.display()),
+            Err(_) => path.display().to_string(),
+        }
+    }
+
+    /// Returns the directory of logins, with one file for each provider.
+    pub fn auth(&self) -> PathBuf {
+        self.root.join("auth")
+    }
+
+    /// Returns the file that lists the trusted directories, whose instructions the agent reads.
+    pub fn trust(&self) -> PathBuf {
+        self.root.join("trust.json")
+    }
+
+    /// Returns the directory of the user's slash commands, one `NAME.md` each.
+    pub fn commands(&self) -> PathBuf {
+        self.root.join("commands")
+    }
+
+    /// Returns the directory of the user's profiles, one `NAME.md` each.
+    pub fn profiles(&self) -> PathBuf {
+        self.root.join("profiles")
+    }
+
+    /// Returns the file with the names of the git objects that commands wrote after content from outside.
+    pub fn git_objects(&self) -> PathBuf {
+        self.root.join("git-objects")
+    }
+
+    /// Returns the record of the skills that runs wrote after content by others.
+    pub fn written_skills(&self) -> PathBuf {
+        self.root.join("written-skills")
+    }
+
+    /// Returns the directory of the locks of directories that commands may change.
+    pub fn write_locks(&self) -> PathBuf {
+        self.root.join("write-locks")
+    }
+
+    /// Returns the directory of the programs of the user's hooks.
+    pub fn hooks(&self) -> PathBuf {
+        self.root.join("hooks")
+    }
+
+    /// Returns the file that marks that the user was told where hooks run.
+    pub fn hooks_announced(&self) -> PathBuf {
+        self.root.join("hooks/.announced")
+    }
+
+    /// Returns the directory of the user's programs that are tools.
+    pub fn tools(&self) -> PathBuf {
+        self.root.join("tools")
+    }
+
+    /// Returns the file with the descriptions of these programs.
+    pub fn tool_specs(&self) -> PathBuf {
+        self.root.join("tools/.specs.json")
+    }
+
+    /// Returns the directory of undo data, with one folder for each turn.
+    pub fn undo(&self) -> PathBuf {
+        self.root.join("undo")
+    }
+
+    /// Returns the directory of this program's own data about jobs, with one folder for each job.
+    pub fn cron(&self) -> PathBuf {
+        self.root.join("cron")
+    }
+
+    /// Returns the directory of chat channels, with one folder for each.
+    pub fn channels(&self) -> PathBuf {
+        self.root.join("channels")
+    }
+
+    /// Returns the directory of the journals of `nanobot pipe`, with one folder for each name.
+    pub fn pipes(&self) -> PathBuf {
+        self.root.join("pipes")
+    }
+
+    /// Returns the directory of attachments of chat messages, with one folder for each channel.
+    pub fn media(&self) -> PathBuf {
+        self.root.join("media")
+    }
+
+    /// Returns the file that lists the paired senders, in the Python program's format.
+    pub fn pairing(&self) -> PathBuf {
+        self.root.join("pairing.json")
+    }
+
+    /// Returns the directory of this program's data about MCP servers.
+    pub fn mcp(&self) -> PathBuf {
+        self.root.join("mcp")
+    }
+
+    /// Returns the REPL's history file. The Python program's file is in the same directory.
+    pub fn history(&self) -> PathBuf {
+        self.root.join("history/repl_history")
+    }
+
+    /// Returns the directory of the worktrees of `--worktree`.
+    pub fn worktrees(&self) -> PathBuf {
+        self.root.join("worktrees")
+    }
+
+    /// Returns the directory of sessions up to release 0.1.3.post7, and of the store of 0.3.
+    pub fn old_sessions(&self) -> PathBuf {
+        self.root.join("sessions")
+    }
+}
+
+/// Directories without files of the project itself: what they hold comes and goes with git, dependencies and builds.
+const GENERATED_DIRS: [&str; 6] = [".git", "node_modules", "target", ".venv", "venv", "vendor"];
+
+/// True if a directory at `path` holds no files of the project itself, by its name.
+pub fn is_generated_dir(path: &Path) -> bool {
+    GENERATED_DIRS.iter().any(|name| path.ends_with(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PathResolver, real_directory};
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn variables_may_begin_with_the_home() {
+        let variables = [("HOME", "/h"), ("NANOBOT_HOME", "~/nb"), ("SSL_CERT_FILE", "~/ca")];
+        let env: super::Env = variables.into_iter().collect();
+        let paths = super::Paths::resolve(&env, None).unwrap();
+        assert_eq!(paths.root, std::path::Path::new("/h/nb"));
+        assert_eq!(paths.expand("~/.nanobot/x"), std::path::Path::new("/h/nb/x"));
+        assert_eq!(paths.expand("~/.nanobotx"), std::path::Path::new("/h/.nanobotx"));
+        assert_eq!(env.path("SSL_CERT_FILE"), Some(std::path::PathBuf::from("/h/ca")));
+    }
+
+    #[test]
+    fn resolved_paths_match_canonicalize() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        std::fs::create_dir_all(dir.join("a/b/c")).unwrap();
+        symlink("a/b", dir.join("short")).unwrap();
+        symlink(dir.join("short/c"), dir.join("a/far")).unwrap();
+        symlink("loop", dir.join("loop")).unwrap();
+        let mut real = PathResolver::default();
+        for name in
+            ["a", "a/b/c", "short", "short/c", "a/far", "short/..", "a/far/../..", "a/./b", ""]
+        {
+            let path = dir.join(name);
+            assert_eq!(real.resolve(&path), std::fs::canonicalize(&path).unwrap(), "{name}");
+            assert_eq!(real_directory(&path), Some(real.resolve(&path)), "{name}");
+        }
+        assert_eq!(real.resolve(&dir.join("short/new/file")), dir.join("a/b/new/file"));
+        assert_eq!(real.resolve(&dir.join("loop")), dir.join("loop"));
+        assert_eq!(real_directory(&dir.join("loop")), None);
+        assert_eq!(real_directory(&dir.join("new")), None);
+        assert_eq!(real.resolve("/".as_ref()), std::path::Path::new("/"));
+    }
+}

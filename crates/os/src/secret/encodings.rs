@@ -1,0 +1,305 @@
+//! Finds known keys in the forms in which they may appear: unchanged, encoded, reversed, and split by line breaks, as
+//! encoding tools produce. Pure.
+//!
+//! The forms are searched for one by one. For the few dozen that there are, this is as fast as an automaton, and
+//! nothing has to be built.
+
+use super::key::{MIN_KEY_BYTES, REDACTED, Secret};
+use super::replacement::KeyMatch;
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use memchr::memmem;
+use std::borrow::Cow;
+
+/// All forms of `secrets`, without duplicates or line breaks.
+pub(super) fn all_encodings(secrets: &[Secret]) -> Vec<String> {
+    let mut forms: Vec<String> = secrets
+        .iter()
+        .flat_map(|secret| key_encodings(secret.expose()))
+        .map(|form| match memchr::memchr2(b'\n', b'\r', form.as_bytes()) {
+            Some(_) => strip_line_breaks(&form).0.into_owned(),
+            None => form,
+        })
+        .filter(|form| form.len() >= MIN_KEY_BYTES)
+        .collect();
+    forms.sort();
+    forms.dedup();
+    forms
+}
+
+fn key_encodings(key: &str) -> Vec<String> {
+    let bytes = key.as_bytes();
+    let json = serde_json::Value::from(key).to_string();
+    let json = json[1..json.len() - 1].to_owned();
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let mut forms =
+        vec![key.to_owned(), key.chars().rev().collect(), json.replace('/', "\\/"), json];
+    for digits in [b"0123456789abcdef", b"0123456789ABCDEF"] {
+        forms.push(encode_bytes(bytes, "", digits, |_| false));
+        forms.push(encode_bytes(bytes, "%", digits, is_unreserved));
+        forms.push(encode_bytes(bytes, "%", digits, |_| false));
+    }
+    for before in 0..3 {
+        forms.push(stable_base64(&STANDARD_NO_PAD, bytes, before));
+        forms.push(stable_base64(&URL_SAFE_NO_PAD, bytes, before));
+    }
+    forms
+}
+
+/// Writes `bytes` in hexadecimal `digits`, each after `prefix`, except those that stay as they are.
+fn encode_bytes(bytes: &[u8], prefix: &str, digits: &[u8; 16], stays: fn(u8) -> bool) -> String {
+    let mut text = String::with_capacity(bytes.len() * (prefix.len() + 2));
+    for byte in bytes {
+        if stays(*byte) {
+            text.push(char::from(*byte));
+        } else {
+            text.push_str(prefix);
+            text.push(char::from(digits[usize::from(byte >> 4)]));
+            text.push(char::from(digits[usize::from(byte & 15)]));
+        }
+    }
+    text
+}
+
+/// The base64 letters that depend on `bytes` alone, after `offset` other bytes.
+fn stable_base64(engine: &impl Engine, bytes: &[u8], offset: usize) -> String {
+    let mut all = vec![0; offset];
+    all.extend_from_slice(bytes);
+    let text = engine.encode(&all);
+    // A letter holds six bits: those that share bits with a neighbouring byte are left out.
+    let (start, end) = ((offset * 8).div_ceil(6), all.len() * 8 / 6);
+    text[start..end].to_owned()
+}
+
+/// Finds all occurrences of `encodings` in `text`.
+pub(super) fn find_encodings(text: &str, encodings: &[String]) -> Vec<KeyMatch> {
+    if encodings.is_empty() || text.len() < MIN_KEY_BYTES {
+        return Vec::new();
+    }
+    let (whole, breaks) = strip_line_breaks(text);
+    let mut found = Vec::new();
+    for form in encodings.iter().filter(|form| form.len() <= whole.len()) {
+        for start in memmem::find_iter(whole.as_bytes(), form.as_bytes()) {
+            let end = start + form.len();
+            found.push(KeyMatch {
+                range: original_position(start, &breaks)..original_position(end - 1, &breaks) + 1,
+                replacement: REDACTED.into(),
+            });
+        }
+    }
+    found
+}
+
+/// The fewest letters and digits of a form that is found however it is spelled.
+const MIN_RESPELLED_BYTES: usize = 12;
+
+/// Finds all occurrences of `encodings` in `text` in any case, and with other characters between their letters and digits.
+/// Forms without a letter or without a digit are left out: they could be words of a sentence.
+pub(super) fn find_respelled(text: &str, encodings: &[String]) -> Vec<KeyMatch> {
+    let is_sought = |form: &Vec<u8>| {
+        form.len() >= MIN_RESPELLED_BYTES
+            && form.is_ascii()
+            && form.iter().any(u8::is_ascii_digit)
+            && form.iter().any(u8::is_ascii_alphabetic)
+    };
+    if encodings.is_empty() || text.len() < MIN_RESPELLED_BYTES {
+        return Vec::new();
+    }
+    let bytes = text.as_bytes();
+    let whole = alphanumerics(bytes);
+    let mut positions = Vec::new();
+    let mut found = Vec::new();
+    let forms = encodings.iter().map(|form| alphanumerics(form.as_bytes()));
+    for form in forms.filter(is_sought) {
+        for start in memmem::find_iter(&whole, &form) {
+            if positions.is_empty() {
+                let kept = |at: &usize| is_kept(bytes[*at]);
+                positions = (0..bytes.len()).filter(kept).collect();
+            }
+            found.push(KeyMatch {
+                range: positions[start]..positions[start + form.len() - 1] + 1,
+                replacement: REDACTED.into(),
+            });
+        }
+    }
+    found
+}
+
+/// The start of the longest end of `text` that may be the beginning of a form; the length of `text` if there is none.
+pub(super) fn pending_start(text: &str, encodings: &[String]) -> usize {
+    let (whole, breaks) = strip_line_breaks(text);
+    let whole = whole.as_bytes();
+    let mut is_first_byte = [false; 256];
+    for form in encodings {
+        is_first_byte[usize::from(form.as_bytes()[0])] = true;
+    }
+    let begins_form = |at: &usize| {
+        let end = &whole[*at..];
+        let begins = |form: &String| form.len() > end.len() && form.as_bytes().starts_with(end);
+        is_first_byte[usize::from(end[0])] && encodings.iter().any(begins)
+    };
+    let longest = encodings.iter().map(String::len).max().unwrap_or(1);
+    match ((whole.len() + 1).saturating_sub(longest)..whole.len()).find(begins_form) {
+        Some(at) => original_position(at, &breaks),
+        None => text.len(),
+    }
+}
+
+/// True if any of `secrets` can be read out of `text`.
+pub(super) fn contains_any(text: &str, secrets: &[Secret]) -> bool {
+    if secrets.is_empty() {
+        return false;
+    }
+    // Double percent-encoding is detected too.
+    let once = percent_decode(text.as_bytes());
+    let twice = percent_decode(&once);
+    let texts = [alphanumerics(text.as_bytes()), alphanumerics(&once), alphanumerics(&twice)];
+    secrets
+        .iter()
+        .flat_map(|secret| key_encodings(secret.expose()))
+        .map(|form| alphanumerics(form.as_bytes()))
+        .filter(|form| form.len() >= MIN_KEY_BYTES)
+        .any(|form| texts.iter().any(|text| memmem::find(text, &form).is_some()))
+}
+
+/// The letters and digits of `text`, in lower case.
+fn alphanumerics(text: &[u8]) -> Vec<u8> {
+    let kept = text.iter().filter(|byte| is_kept(**byte));
+    kept.map(u8::to_ascii_lowercase).collect()
+}
+
+/// True for letters and digits, and for the bytes of what is not ASCII.
+fn is_kept(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || !byte.is_ascii()
+}
+
+/// `text`, percent-decoded once.
+fn percent_decode(text: &[u8]) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [byte, after @ ..] = rest {
+        rest = after;
+        let pair = match after {
+            [one, two, ..] if *byte == b'%' => digit(*one).zip(digit(*two)),
+            _ => None,
+        };
+        match pair {
+            Some((one, two)) => {
+                out.push(one << 4 | two);
+                rest = &after[2..];
+            }
+            None => out.push(*byte),
+        }
+    }
+    out
+}
+
+/// `text` without line breaks, and their positions in the result.
+fn strip_line_breaks(text: &str) -> (Cow<'_, str>, Vec<usize>) {
+    let mut breaks = Vec::new();
+    let mut positions = memchr::memchr2_iter(b'\n', b'\r', text.as_bytes()).peekable();
+    if positions.peek().is_none() {
+        return (Cow::Borrowed(text), breaks);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut end = 0;
+    for position in positions {
+        out.push_str(&text[end..position]);
+        breaks.push(out.len());
+        end = position + 1;
+    }
+    out.push_str(&text[end..]);
+    (Cow::Owned(out), breaks)
+}
+
+/// Maps a `position` in the text without line breaks to the original text.
+fn original_position(position: usize, breaks: &[usize]) -> usize {
+    position + breaks.partition_point(|at| *at <= position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{all_encodings, contains_any, find_encodings, find_respelled, key_encodings};
+    use crate::secret::Secret;
+    use crate::secret::replacement::replace_matches;
+    use base64::Engine;
+    use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+
+    const KEY: &str = "k?y/wi+h \"si~ns>>>";
+
+    fn masked(text: &str) -> String {
+        let forms = all_encodings(&[Secret::new(KEY)]);
+        replace_matches(text, find_encodings(text, &forms)).into_owned()
+    }
+
+    #[test]
+    fn a_key_is_found_in_its_encodings() {
+        let check = |text: &str, expect: &str| assert_eq!(masked(text), expect, "{text}");
+        check(&format!("a {KEY} b {KEY}"), "a *** b ***");
+        check(&serde_json::json!([KEY]).to_string(), "[\"***\"]");
+        check(">>>sn~is\" h+iw/y?k", "***");
+        check("6b3f792f77692b68202273697e6e733e3e3e", "***");
+        check("6B3F792F77692B68202273697E6E733E3E3E.", "***.");
+        check("k%3Fy%2Fwi%2Bh%20%22si~ns%3E%3E%3E", "***");
+        check("k?y/wi+h\n \"si~\r\nns>>>\n", "***\n");
+        check("k?y/wi+h \"si~ns>>", "k?y/wi+h \"si~ns>>");
+        check("", "");
+    }
+
+    #[test]
+    fn a_key_is_found_however_it_is_spelled() {
+        let forms = all_encodings(&[
+            Secret::new("sk-AbCdEfGh01234567"),
+            Secret::new("correct horse battery"),
+        ]);
+        let check = |text: &str, expect: &str| {
+            let found = replace_matches(text, find_respelled(text, &forms)).into_owned();
+            assert_eq!(found, expect, "{text}");
+        };
+        check("a SK-ABCDEFGH01234567 b", "a *** b");
+        check("é s k - A b C d E f G h 0 1 2 3 4 5 6 7.", "é ***.");
+        check("S_K/A\nB:C d e\tf g…h", "S_K/A\nB:C d e\tf g…h");
+        check("s.k.a.b.c.d.e.f.g.h\n01234567, sk-abcdefgh01234567", "***, ***");
+        check("7-6-5-4-3-2-1-0-h-g-f-e-d-c-b-a-k-s", "***");
+        check("sk-AbCdEfGh0123456", "sk-AbCdEfGh0123456");
+        check("Correct! Horse, battery.", "Correct! Horse, battery.");
+    }
+
+    #[test]
+    fn base64_is_found_at_any_offset() {
+        for engine in [&STANDARD, &URL_SAFE] {
+            for before in 0..7 {
+                for after in 0..4 {
+                    let text = format!("{}{KEY}{}", "é".repeat(before), "x".repeat(after));
+                    let text = engine.encode(text);
+                    let found = masked(&text);
+                    assert!(found.contains("***"), "{text} {found}");
+                    assert!(found.len() < text.len() - 18, "{text} {found}");
+                    // Wrapped, as the `base64` program does.
+                    let mut lines = text.clone();
+                    lines.insert(text.len() / 2, '\n');
+                    assert_eq!(masked(&lines), found);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_is_detected_in_any_encoding() {
+        let secrets = [Secret::new(KEY), Secret::new("AbCdEfGh01234567")];
+        let check =
+            |text: &str, expect: bool| assert_eq!(contains_any(text, &secrets), expect, "{text}");
+        for secret in &secrets {
+            for form in key_encodings(secret.expose()) {
+                check(&format!("https://x.example/?q={form}&r=1"), true);
+            }
+        }
+        check("https://x.example/%41bCd%2545fGh01234567", true);
+        check("https://abcdefgh.01234567.x.example/", true);
+        check("https://x.example/Ab/Cd/Ef/Gh/01-23-45-67", true);
+        check("https://x.example/AbCdEfGh0123456", false);
+        check("https://x.example/%4", false);
+        assert!(!contains_any("anything", &[]));
+    }
+}

@@ -1,0 +1,386 @@
+//! Recognises keys by their format. Pure.
+//!
+//! Only formats that nothing else has are included, because text that is mistaken for a key becomes unusable. For the
+//! same reason, entropy is not considered.
+
+use super::key::REDACTED;
+use super::replacement::KeyMatch;
+use memchr::memmem;
+use std::ops::Range;
+
+/// A key format recognised by its prefix.
+struct SecretPattern {
+    /// The prefix. It is kept, so that a reader knows what kind of key it was.
+    prefix: &'static str,
+    /// True for the bytes that may follow the prefix.
+    is_key_byte: fn(u8) -> bool,
+    /// The permitted number of those bytes.
+    length_range: Range<usize>,
+}
+
+const fn at_least(
+    prefix: &'static str,
+    is_key_byte: fn(u8) -> bool,
+    min_length: usize,
+) -> SecretPattern {
+    let count = min_length..usize::MAX;
+    SecretPattern { prefix, is_key_byte, length_range: count }
+}
+
+const fn exactly(
+    prefix: &'static str,
+    is_key_byte: fn(u8) -> bool,
+    length: usize,
+) -> SecretPattern {
+    let count = length..length + 1;
+    SecretPattern { prefix, is_key_byte, length_range: count }
+}
+
+const KEY_PATTERNS: [SecretPattern; 38] = [
+    at_least("sk-ant-", is_base64url, 20),
+    at_least("sk-proj-", is_base64url, 20),
+    at_least("sk-svcacct-", is_base64url, 20),
+    at_least("sk-admin-", is_base64url, 20),
+    at_least("sk-or-", is_base64url, 20),
+    at_least("sk-", is_alphanumeric, 20),
+    at_least("sk_live_", is_alphanumeric, 16),
+    at_least("rk_live_", is_alphanumeric, 16),
+    at_least("gsk_", is_alphanumeric, 40),
+    at_least("xai-", is_alphanumeric, 40),
+    at_least("hf_", is_alphanumeric, 30),
+    at_least("npm_", is_alphanumeric, 36),
+    at_least("ghp_", is_alphanumeric, 36),
+    at_least("gho_", is_alphanumeric, 36),
+    at_least("ghu_", is_alphanumeric, 36),
+    at_least("ghs_", is_alphanumeric, 36),
+    at_least("ghr_", is_alphanumeric, 36),
+    at_least("github_pat_", is_base64url, 22),
+    at_least("glpat-", is_base64url, 20),
+    exactly("AKIA", is_upper_or_digit, 16),
+    exactly("ASIA", is_upper_or_digit, 16),
+    at_least("xoxa-", is_base64url, 20),
+    at_least("xoxb-", is_base64url, 20),
+    at_least("xoxe-", is_base64url, 20),
+    at_least("xoxp-", is_base64url, 20),
+    at_least("xoxr-", is_base64url, 20),
+    at_least("xoxs-", is_base64url, 20),
+    at_least("xapp-", is_base64url, 20),
+    at_least("AIza", is_base64url, 35),
+    at_least("Bearer ", is_bearer_byte, 20),
+    at_least("bearer ", is_bearer_byte, 20),
+    at_least("?api_key=", is_bearer_byte, 16),
+    at_least("&api_key=", is_bearer_byte, 16),
+    at_least("?apikey=", is_bearer_byte, 16),
+    at_least("&apikey=", is_bearer_byte, 16),
+    at_least("?access_token=", is_bearer_byte, 16),
+    at_least("&access_token=", is_bearer_byte, 16),
+    // JSON web tokens, which have three parts.
+    at_least("eyJ", is_base64url_or_dot, 32),
+];
+
+/// The beginning of a private key in PEM format. The end follows.
+const PEM_BEGIN: &str = "-----BEGIN ";
+const PEM_END: &str = "-----END ";
+/// The longest private key, line breaks included, in bytes.
+const MAX_PEM_BYTES: usize = 16 << 10;
+/// The longest other key, or URL with one, in bytes.
+const MAX_KEY_BYTES: usize = 8 << 10;
+
+fn is_alphanumeric(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+}
+
+fn is_upper_or_digit(byte: u8) -> bool {
+    byte.is_ascii_uppercase() || byte.is_ascii_digit()
+}
+
+fn is_base64url(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_".contains(&byte)
+}
+
+fn is_base64url_or_dot(byte: u8) -> bool {
+    is_base64url(byte) || byte == b'.'
+}
+
+fn is_bearer_byte(byte: u8) -> bool {
+    is_base64url_or_dot(byte) || b"~+/=%".contains(&byte)
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/=".contains(&byte)
+}
+
+/// True for bytes that end a word that may contain a key.
+fn is_delimiter(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || b"\"'`<>".contains(&byte)
+}
+
+/// Adds what looks like a key in `text`, which follows the byte `previous`.
+pub(super) fn find_keys(text: &str, previous: Option<u8>, matches: &mut Vec<KeyMatch>) {
+    let bytes = text.as_bytes();
+    for format in &KEY_PATTERNS {
+        // The end of the range scanned last and its last digit, so that many prefixes in one word do not cause as many
+        // scans.
+        let (mut end, mut digit) = (0, None);
+        for start in memmem::find_iter(bytes, format.prefix) {
+            let previous = match start {
+                0 => previous,
+                _ => Some(bytes[start - 1]),
+            };
+            let is_sign = matches!(format.prefix.as_bytes()[0], b'?' | b'&');
+            if !is_sign && previous.is_some_and(|byte| is_alphanumeric(byte) || byte == b'_') {
+                continue;
+            }
+            let from = start + format.prefix.len();
+            if from >= end {
+                end = from + run_length(&bytes[from..], format.is_key_byte);
+                digit = bytes[from..end].iter().rposition(u8::is_ascii_digit);
+                digit = digit.map(|at| from + at);
+            }
+            // Names made of words have no digits; a key without any is rare.
+            let is_key = format.length_range.contains(&(end - from))
+                && digit.is_some_and(|digit| digit >= from)
+                && (format.prefix != "eyJ" || is_jwt(&bytes[from..end]));
+            if is_key {
+                matches.push(KeyMatch {
+                    range: start..end,
+                    replacement: format!("{}{REDACTED}", format.prefix).into(),
+                });
+            }
+        }
+    }
+    let blocks = memmem::find_iter(bytes, PEM_BEGIN).filter_map(|start| find_pem(text, start));
+    matches.extend(blocks);
+    let passwords = memmem::find_iter(bytes, "://").filter_map(|at| find_password(bytes, at + 3));
+    matches.extend(passwords.map(|range| KeyMatch { range, replacement: REDACTED.into() }));
+}
+
+/// The number of leading bytes that match `is_key_byte`.
+fn run_length(bytes: &[u8], is_key_byte: fn(u8) -> bool) -> usize {
+    let end = bytes.iter().position(|byte| !is_key_byte(*byte));
+    end.unwrap_or(bytes.len())
+}
+
+/// True if these letters after `eyJ`, the base64 form of the beginning of a JSON object, are a signed token: the second
+/// part must be an object too.
+fn is_jwt(letters: &[u8]) -> bool {
+    let letters = &letters[..letters.len().min(MAX_KEY_BYTES)];
+    let mut parts = letters.split(|byte| *byte == b'.');
+    let mut next = || parts.next().unwrap_or_default();
+    let (head, claims, signature) = (next(), next(), next());
+    head.len() >= 10 && claims.starts_with(b"eyJ") && claims.len() >= 10 && signature.len() >= 16
+}
+
+/// The private key in PEM format that begins at `start`. If its end is missing, only lines that must belong to it are
+/// included.
+fn find_pem(text: &str, start: usize) -> Option<KeyMatch> {
+    let bytes = text.as_bytes();
+    let title = start + PEM_BEGIN.len();
+    let head = title + memmem::find(&bytes[title..(title + 64).min(bytes.len())], b"-----")? + 5;
+    memmem::find(&bytes[title..head], b"PRIVATE KEY")?;
+    let body = &bytes[head..(head + MAX_PEM_BYTES).min(bytes.len())];
+    let is_body = |body: &[u8]| {
+        memmem::find(body, b"-----").is_none()
+            && body.split(|byte| !is_base64(*byte)).any(|word| word.len() >= 16)
+    };
+    let end = match memmem::find(body, PEM_END.as_bytes()) {
+        Some(at) if is_body(&body[..at]) => {
+            let rest = &body[at + PEM_END.len()..];
+            let length = memmem::find(&rest[..rest.len().min(64)], b"-----").map_or(0, |at| at + 5);
+            at + PEM_END.len() + length
+        }
+        _ => base64_lines_end(body)?,
+    };
+    Some(KeyMatch {
+        range: start..head + end,
+        replacement: format!("{} {REDACTED}", &text[start..head]).into(),
+    })
+}
+
+/// The end of the long lines that `body` begins with.
+fn base64_lines_end(body: &[u8]) -> Option<usize> {
+    let (mut at, mut end) = (0, None);
+    loop {
+        let gap = |byte: u8| byte.is_ascii_whitespace() || b"\\nr\"'+,|>".contains(&byte);
+        // The letters of an escaped line break can also begin a line; at worst they count as part of the gap.
+        let skipped = run_length(&body[at..], gap).min(16);
+        let length = run_length(&body[at + skipped..], is_base64);
+        if length < 40 {
+            return end;
+        }
+        at += skipped + length;
+        end = Some(at);
+    }
+}
+
+/// The range of the password in a URL whose authority begins at `from`.
+fn find_password(bytes: &[u8], from: usize) -> Option<Range<usize>> {
+    let rest = &bytes[from..(from + MAX_KEY_BYTES).min(bytes.len())];
+    let end = rest.iter().position(|byte| is_delimiter(*byte) || b"/?#@".contains(byte))?;
+    let colon = rest[..end].iter().position(|byte| *byte == b':')? + 1;
+    let word = &rest[colon..end];
+    let is_host = |byte: &u8| is_alphanumeric(*byte) || *byte == b'[';
+    // A placeholder is not a password.
+    let is_password = rest[end] == b'@'
+        && rest.get(end + 1).is_some_and(is_host)
+        && word.first().is_some_and(|first| !b"$*{[(".contains(first));
+    is_password.then_some(from + colon..from + end)
+}
+
+/// The start of the end of `text` that may be part of a key not yet complete; the length of `text` if there is none.
+pub(super) fn pending_start(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let starts = || KEY_PATTERNS.iter().map(|format| format.prefix);
+    let tail = bytes.len().saturating_sub(MAX_KEY_BYTES);
+    // The last word, and the one before it if the two are one format.
+    let word = bytes[tail..].iter().rposition(|byte| is_delimiter(*byte));
+    let word = word.map_or(tail, |at| tail + at + 1);
+    let is_risky = |text: &[u8]| {
+        starts()
+            .chain([PEM_BEGIN, "://"])
+            .any(|start| memmem::find(text, start.as_bytes()).is_some())
+    };
+    let mut from = text.len();
+    if is_risky(&bytes[word..]) {
+        from = word;
+    }
+    let bearer = word.saturating_sub("bearer ".len());
+    if bytes[bearer..word].ends_with(b"earer ") {
+        from = from.min(bearer);
+    }
+    for start in starts().chain([PEM_BEGIN, "://"]) {
+        let part =
+            (1..start.len()).rev().find(|count| bytes.ends_with(&start.as_bytes()[..*count]));
+        if let Some(count) = part {
+            from = from.min(bytes.len() - count);
+        }
+    }
+    // The beginning of the URL, and anything directly before a key, is held back with it.
+    if from < text.len() {
+        from = from.min(word.max(tail));
+    }
+    if let Some(at) = memmem::rfind(bytes, PEM_BEGIN.as_bytes())
+        && bytes.len() - at < MAX_PEM_BYTES
+        && is_pem_open(&bytes[at..])
+    {
+        from = from.min(at);
+    }
+    while !text.is_char_boundary(from) {
+        from -= 1;
+    }
+    from
+}
+
+/// True if a PEM block, which may be a private key, has no end yet.
+fn is_pem_open(block: &[u8]) -> bool {
+    let title = &block[PEM_BEGIN.len()..];
+    match memmem::find(title, b"-----") {
+        None => title.len() < 64,
+        Some(at) if memmem::find(&title[..at], b"PRIVATE KEY").is_none() => false,
+        Some(at) => {
+            let body = &title[at..];
+            let end = memmem::find(body, PEM_END.as_bytes()).map(|at| &body[at + PEM_END.len()..]);
+            end.is_none_or(|rest| rest.len() < 64 && memmem::find(rest, b"-----").is_none())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find_keys;
+    use crate::secret::replacement::replace_matches;
+
+    fn hidden(text: &str) -> String {
+        let mut found = Vec::new();
+        find_keys(text, None, &mut found);
+        replace_matches(text, found).into_owned()
+    }
+
+    /// Text that looks like a key, generated so that no scanner reports this file.
+    fn noise(length: usize) -> String {
+        "0aB1cD2eF3gH4iJ5kL6mN7".chars().cycle().take(length).collect()
+    }
+
+    #[test]
+    fn keys_are_recognised_by_format() {
+        let check = |text: &str, expect: &str| {
+            assert_eq!(hidden(text), expect, "{text}");
+            assert_eq!(hidden(expect), expect, "what is hidden stays so");
+        };
+        let key = noise(36);
+        for start in [
+            "sk-ant-",
+            "sk-proj-",
+            "sk-or-",
+            "sk-",
+            "ghp_",
+            "gho_",
+            "github_pat_",
+            "xoxb-",
+            "xoxp-",
+            "glpat-",
+            "AIza",
+        ] {
+            check(&format!("x={start}{key};"), &format!("x={start}***;"));
+            check(&format!("{start}short1"), &format!("{start}short1"));
+            check(&format!("a{start}{key}"), &format!("a{start}{key}"));
+        }
+        let id = "ABCDEFGHIJ012345";
+        check(&format!("AKIA{id} ASIA{id}"), "AKIA*** ASIA***");
+        check(&format!("AKIA{id}6"), &format!("AKIA{id}6"));
+        check(&format!("Authorization: Bearer {key}"), "Authorization: Bearer ***");
+        check("Bearer of-the-good-news-and-more", "Bearer of-the-good-news-and-more");
+        check("sk-a-name-in-many-words-2-read", "sk-a-name-in-many-words-2-read");
+        check(&format!("https://h/?a=1&api_key={key}&b=2"), "https://h/?a=1&api_key=***&b=2");
+    }
+
+    #[test]
+    fn tokens_are_recognised_by_their_parts() {
+        let check = |text: &str, expect: &str| assert_eq!(hidden(text), expect, "{text}");
+        let part = noise(24);
+        check(&format!("t: eyJ{part}.eyJ{part}.{part}"), "t: eyJ***");
+        check(&format!("eyJ{part}.{part}.{part}"), &format!("eyJ{part}.{part}.{part}"));
+        check(&format!("eyJ{part}"), &format!("eyJ{part}"));
+    }
+
+    #[test]
+    fn passwords_in_urls_are_redacted() {
+        let check = |text: &str, expect: &str| assert_eq!(hidden(text), expect, "{text}");
+        check("postgres://app:p4ss%20w@db:5432/x", "postgres://app:***@db:5432/x");
+        check("(https://:token@host)", "(https://:***@host)");
+        check("https://user@host/a:b@c", "https://user@host/a:b@c");
+        check("https://host:8080/@x", "https://host:8080/@x");
+        check(
+            "https://u:${PASS}@host https://u:***@host",
+            "https://u:${PASS}@host https://u:***@host",
+        );
+        check("see http://a.example: mail me@b.example", "see http://a.example: mail me@b.example");
+    }
+
+    #[test]
+    fn private_keys_are_redacted_but_not_code_about_them() {
+        let check = |text: &str, expect: &str| {
+            assert_eq!(hidden(text), expect, "{text}");
+            assert_eq!(hidden(expect), expect, "what is hidden stays so");
+        };
+        let line = noise(64);
+        let (begin, end) = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----");
+        check(
+            &format!("a\n{begin}\n{line}\n{line}\nab==\n{end}\nb"),
+            &format!("a\n{begin} ***\nb"),
+        );
+        check(&format!("\"{begin}\\n{line}\\n{end}\\n\""), &format!("\"{begin} ***\\n\""));
+        check(
+            &format!("{begin}\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\n{line}\n{end}"),
+            &format!("{begin} ***"),
+        );
+        check(&format!("{begin}\n{line}\n{line}\nthe rest."), &format!("{begin} ***\nthe rest."));
+        for fine in [
+            format!("const BEGIN: &str = \"{begin}\";\nconst END: &str = \"{end}\";\n"),
+            format!("if text.contains(\"{begin}\") {{ return true; }}"),
+            format!("-----BEGIN CERTIFICATE-----\n{line}\n-----END CERTIFICATE-----"),
+        ] {
+            check(&fine, &fine);
+        }
+    }
+}

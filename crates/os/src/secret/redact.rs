@@ -1,0 +1,270 @@
+//! The known keys, and the functions that redact them.
+
+use super::key::{MIN_KEY_BYTES, REDACTED, Secret};
+use super::replacement::{KeyMatch, replace_matches};
+use super::{encodings, key_patterns};
+use crate::sync::IgnorePoison;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, RwLock};
+
+/// The minimum number of distinct characters of a key to search for. This excludes a line of dashes, for example.
+const MIN_DISTINCT_CHARS: usize = 4;
+static KNOWN_KEYS: RwLock<KnownKeys> = RwLock::new(KnownKeys {
+    secrets: Vec::new(),
+    files: Vec::new(),
+    encodings: None,
+    long_encodings: None,
+});
+/// The minimum length of a key that is masked in a request, in characters: a shorter one could be a word that the user
+/// means.
+const MIN_MASKED_CHARS: usize = 16;
+/// Words of values that stand in a config because a program demands one.
+const PLACEHOLDER_WORDS: [&str; 9] =
+    ["your", "placeholder", "changeme", "change", "example", "dummy", "needed", "required", "none"];
+/// Maximum length of a file of a key, in bytes.
+const MAX_FILE_BYTES: u64 = 16 << 10;
+/// True once a key was masked in a request of this process.
+static HAS_MASKED_REQUEST: AtomicBool = AtomicBool::new(false);
+
+/// The registered keys.
+struct KnownKeys {
+    secrets: Vec<Secret>,
+    /// Files that contain a key each, read at the first search in a request.
+    files: Vec<PathBuf>,
+    /// All their forms, computed at the first search.
+    encodings: Option<Arc<[String]>>,
+    /// The forms of those that are masked in requests.
+    long_encodings: Option<Arc<[String]>>,
+}
+
+/// Registers `secret` as a known key, unless it could occur in innocent text because it is short or repetitive.
+pub fn register(secret: &Secret) {
+    let is_registered = |keys: &KnownKeys| keys.secrets.contains(secret);
+    let mut letters: Vec<char> = Vec::new();
+    let is_first = |letter: &char| {
+        let is_new = !letters.contains(letter);
+        if is_new {
+            letters.push(*letter);
+        }
+        is_new
+    };
+    let letters = secret.expose().chars().filter(is_first);
+    if secret.expose().len() < MIN_KEY_BYTES
+        || letters.take(MIN_DISTINCT_CHARS).count() < MIN_DISTINCT_CHARS
+        || is_registered(&KNOWN_KEYS.read().ignore_poison())
+    {
+        return;
+    }
+    let mut keys = KNOWN_KEYS.write().ignore_poison();
+    if !is_registered(&keys) {
+        keys.secrets.push(secret.clone());
+        (keys.encodings, keys.long_encodings) = (None, None);
+    }
+}
+
+/// Registers the key in the file at `path`, which is read when a request is searched for keys.
+pub fn register_file(path: &Path) {
+    let mut keys = KNOWN_KEYS.write().ignore_poison();
+    if !keys.files.iter().any(|known| known == path) {
+        keys.files.push(path.to_owned());
+        keys.long_encodings = None;
+    }
+}
+
+/// Registers the keys in the files of `folder`, as [`register_file`] does.
+pub fn register_files_of(folder: &Path) {
+    // A directory that cannot be listed has no keys that could be read.
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    entries.flatten().for_each(|entry| register_file(&entry.path()));
+}
+
+/// The key in the file at `path`: its first line. A file that cannot be read holds no key that could be sent.
+fn read_key_file(path: &Path) -> Option<Secret> {
+    let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|it| it.is_file()))?;
+    let mut text = String::new();
+    file.take(MAX_FILE_BYTES).read_to_string(&mut text).ok()?;
+    let line = text.trim_start_matches('\u{feff}').trim().lines().next()?;
+    Some(Secret::new(line.trim()))
+}
+
+/// True if `key` is masked in requests: it is long, no placeholder, and not the path of a file.
+fn is_masked_in_requests(key: &str) -> bool {
+    key.chars().count() >= MIN_MASKED_CHARS
+        && !is_placeholder(key)
+        && !(key.starts_with('/') && Path::new(key).exists())
+}
+
+/// True if `key` consists of words, and one of them tells that it is no key: `your-api-key-here`.
+fn is_placeholder(key: &str) -> bool {
+    let words = key.split(|letter: char| !letter.is_alphanumeric());
+    let mut words = words.filter(|word| !word.is_empty()).map(str::to_lowercase);
+    let is_word = |word: &String| word.chars().all(char::is_alphabetic);
+    words.clone().all(|word| is_word(&word))
+        && words.any(|word| PLACEHOLDER_WORDS.contains(&word.as_str()))
+}
+
+/// The forms of the known keys that are masked in requests.
+fn long_encodings() -> Arc<[String]> {
+    let keys = KNOWN_KEYS.read().ignore_poison();
+    if let Some(forms) = &keys.long_encodings {
+        return Arc::clone(forms);
+    }
+    let files = keys.files.clone();
+    drop(keys);
+    files.iter().filter_map(|path| read_key_file(path)).for_each(|secret| register(&secret));
+    let mut keys = KNOWN_KEYS.write().ignore_poison();
+    let is_masked = |secret: &&Secret| is_masked_in_requests(secret.expose());
+    let secrets: Vec<Secret> = keys.secrets.iter().filter(is_masked).cloned().collect();
+    let forms: Arc<[String]> = encodings::all_encodings(&secrets).into();
+    keys.long_encodings = Some(Arc::clone(&forms));
+    forms
+}
+
+/// Replaces by `***` each known key in a text that is sent to a model or stored in a session. Text that only looks like a
+/// key stays, since the user may mean it.
+pub fn mask_for_request(text: &str) -> Cow<'_, str> {
+    if text.len() < MIN_MASKED_CHARS {
+        return Cow::Borrowed(text);
+    }
+    let masked = replace_matches(text, encodings::find_encodings(text, &long_encodings()));
+    if matches!(masked, Cow::Owned(_)) {
+        HAS_MASKED_REQUEST.store(true, Ordering::Relaxed);
+    }
+    masked
+}
+
+/// True if a key was masked in a request of this process: `***` in what the model writes may then stand for it.
+pub fn has_masked_request() -> bool {
+    HAS_MASKED_REQUEST.load(Ordering::Relaxed)
+}
+
+/// All forms of all known keys.
+pub(super) fn known_encodings() -> Arc<[String]> {
+    let keys = KNOWN_KEYS.read().ignore_poison();
+    if let Some(forms) = &keys.encodings {
+        return Arc::clone(forms);
+    }
+    drop(keys);
+    let mut keys = KNOWN_KEYS.write().ignore_poison();
+    let forms: Arc<[String]> = encodings::all_encodings(&keys.secrets).into();
+    keys.encodings = Some(Arc::clone(&forms));
+    forms
+}
+
+/// Replaces each known key in `text` by `***`, even if line breaks split it.
+pub fn redact_known(text: &str) -> Cow<'_, str> {
+    // No form of a key is shorter than a key. Most pieces of a streamed answer are.
+    if text.len() < MIN_KEY_BYTES {
+        return Cow::Borrowed(text);
+    }
+    replace_matches(text, encodings::find_encodings(text, &known_encodings()))
+}
+
+/// Redacts as [`redact_known`] does, and also what has the format of any key. The prefix of such a key stays:
+/// `sk-ant-***`.
+pub fn redact_all(text: &str) -> Cow<'_, str> {
+    replace_matches(text, find_all(text, &known_encodings(), None))
+}
+
+/// Redacts as [`redact_all`] does, and known keys however they are spelled. For whole texts: a stream cannot know if the
+/// letters at its end begin such a key.
+pub fn redact_all_spellings(text: &str) -> Cow<'_, str> {
+    let encodings = known_encodings();
+    let mut found = find_all(text, &encodings, None);
+    found.extend(encodings::find_respelled(text, &encodings));
+    replace_matches(text, found)
+}
+
+/// The keys that [`redact_all`] redacts in a text that follows the byte `previous`.
+pub(super) fn find_all(text: &str, encodings: &[String], previous: Option<u8>) -> Vec<KeyMatch> {
+    let mut found = encodings::find_encodings(text, encodings);
+    key_patterns::find_keys(text, previous, &mut found);
+    found
+}
+
+/// Applies [`redact_known`] to every string within `value`.
+pub fn redact_known_json(value: &Value) -> Cow<'_, Value> {
+    redact_json(value, &|text| redact_known(text))
+}
+
+/// Applies [`redact_all`] to every string within `value`.
+pub fn redact_all_json(value: &Value) -> Cow<'_, Value> {
+    redact_json(value, &|text| redact_all(text))
+}
+
+/// True if a known key can be read out of `text`: in any form, in any case, percent-encoded, or split by other
+/// characters. Checked for data that is about to be sent.
+pub fn contains_key(text: &str) -> bool {
+    let keys = KNOWN_KEYS.read().ignore_poison();
+    encodings::contains_any(text, &keys.secrets)
+}
+
+/// True if `new`, written over `old`, would replace a key by its redaction mark. The author of `new` saw `old` with its
+/// keys redacted.
+pub fn is_redacted_copy(old: &str, new: &str) -> bool {
+    if !new.contains(REDACTED) {
+        return false;
+    }
+    let marked = |line: &&str| line.contains(REDACTED) && !old.contains(line);
+    redact_all(old).lines().map(str::trim).filter(marked).any(|line| new.contains(line))
+}
+
+fn redact_json<'v>(value: &'v Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> Cow<'v, Value> {
+    match map_strings(value, redact) {
+        Some(value) => Cow::Owned(value),
+        None => Cow::Borrowed(value),
+    }
+}
+
+/// The cleaned `value`, or `None` if nothing changes.
+fn map_strings(value: &Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> Option<Value> {
+    match value {
+        Value::String(text) => match redact(text) {
+            Cow::Owned(text) => Some(Value::String(text)),
+            Cow::Borrowed(_) => None,
+        },
+        Value::Array(items) => {
+            let mut copy = None;
+            for (index, item) in items.iter().enumerate() {
+                if let Some(item) = map_strings(item, redact) {
+                    copy.get_or_insert_with(|| items.clone())[index] = item;
+                }
+            }
+            copy.map(Value::Array)
+        }
+        Value::Object(members) => {
+            let mut copy = None;
+            for (name, member) in members {
+                if let Some(member) = map_strings(member, redact) {
+                    copy.get_or_insert_with(|| members.clone()).insert(name.clone(), member);
+                }
+            }
+            copy.map(Value::Object)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_masked_in_requests;
+
+    #[test]
+    fn which_keys_are_masked_in_requests() {
+        let check =
+            |key: &str, expect: bool| assert_eq!(is_masked_in_requests(key), expect, "{key}");
+        check("sk-Quince7Medlar3", true);
+        check("correct horse battery", true);
+        check("/4qZ0+not/a/file=", true);
+        check("hunter22-hunter", false);
+        check("ollama", false);
+        check("your-api-key-here", false);
+        check("NO_API_KEY_REQUIRED", false);
+        check("/proc/self/status", false);
+    }
+}

@@ -1,0 +1,161 @@
+//! Buffered text output to standard output.
+//!
+//! Untrusted text and the program's own text go through the same functions. All of it is escaped if standard output is
+//! a terminal. Colours are added here, after escaping, and nowhere else.
+
+use super::device::Terminal;
+use super::sanitize::{Sanitizer, json_line, sanitize, sanitize_json};
+use super::status_area::{LINK_END, LINK_START};
+use super::write_buffer;
+use crate::secret;
+use anyhow::Result;
+use console::Style;
+use serde_json::Value;
+
+/// Size of the buffer at which it is written, in bytes.
+const FLUSH_BYTES: usize = 64 << 10;
+/// Longest address that terminals accept as a link, in bytes.
+const MAX_LINK_BYTES: usize = 2083;
+
+/// A buffered writer to standard output.
+#[derive(Debug)]
+pub struct StdoutWriter {
+    terminal: Terminal,
+    buffer: String,
+    sanitizer: Sanitizer,
+    /// True if text is escaped in a pipe too.
+    sanitizes: bool,
+}
+
+impl StdoutWriter {
+    /// Creates a writer with an empty buffer.
+    pub fn new(terminal: Terminal) -> Self {
+        Self {
+            terminal,
+            buffer: String::new(),
+            sanitizer: Sanitizer::default(),
+            sanitizes: terminal.stdout_is_tty,
+        }
+    }
+
+    /// Creates a writer that also escapes text for a pipe: a pager may pass it on to a terminal.
+    pub fn for_pager(terminal: Terminal) -> Self {
+        Self { sanitizes: true, ..Self::new(terminal) }
+    }
+
+    /// Adds text. Consecutive calls form one text, even if a character sequence is split between them.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn write(&mut self, text: &str) -> Result<()> {
+        let text = secret::redact_known(text);
+        if self.sanitizes {
+            self.buffer.push_str(&self.sanitizer.feed(&text));
+        } else {
+            self.buffer.push_str(&text);
+        }
+        self.flush_if_full()
+    }
+
+    /// Adds text in a style, if colours are allowed; unchanged if standard output is a pipe.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn write_styled(&mut self, text: &str, style: &Style) -> Result<()> {
+        self.end_text();
+        let text = if self.sanitizes {
+            sanitize(&secret::redact_known(text))
+        } else {
+            secret::redact_known(text).into_owned()
+        };
+        self.buffer.push_str(&style.apply_to(text).to_string());
+        self.flush_if_full()
+    }
+
+    /// Like [`Self::write_styled`], for all or a part of the address `address`, which the terminal opens on a click
+    /// (OSC 8) if colours are allowed. Terminals that do not support it ignore it.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn write_link(&mut self, text: &str, style: &Style, address: &str) -> Result<()> {
+        let is_safe = address.len() <= MAX_LINK_BYTES
+            && address.bytes().all(is_address_byte)
+            && secret::redact_known(address) == address;
+        if !self.terminal.stdout_is_rich || !console::colors_enabled() || !is_safe {
+            return self.write_styled(text, style);
+        }
+        self.end_text();
+        self.buffer.push_str(&format!("{LINK_START}{address}{LINK_END}"));
+        self.write_styled(text, style)?;
+        self.buffer.push_str(&format!("{LINK_START}{LINK_END}"));
+        Ok(())
+    }
+
+    /// Adds a line of JSON.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn write_json(&mut self, value: &Value) -> Result<()> {
+        self.end_text();
+        self.buffer.push_str(&json_line(self.terminal.stdout_is_tty, value));
+        self.flush_if_full()
+    }
+
+    /// Adds JSON that is already text, or a part of it.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn write_json_text(&mut self, text: &str) -> Result<()> {
+        if self.terminal.stdout_is_tty {
+            self.buffer.push_str(&sanitize_json(text));
+        } else {
+            self.buffer.push_str(text);
+        }
+        self.flush_if_full()
+    }
+
+    /// Writes the buffer, for interactive output. Characters whose escaping depends on the next piece are held back.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn flush(&mut self) -> Result<()> {
+        let text = std::mem::take(&mut self.buffer);
+        write_buffer::write_after_flush(self.terminal.stdout_is_tty, text.as_bytes())
+    }
+
+    /// Like [`Self::flush`], but combined with output that follows soon, and at the latest before the next wait.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn flush_soon(&mut self) -> Result<()> {
+        write_buffer::push(&self.buffer)?;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Ends the current text: what follows does not belong to it.
+    pub fn end_text(&mut self) {
+        if self.sanitizes {
+            self.buffer.push_str(&self.sanitizer.finish());
+        }
+    }
+
+    /// Writes the rest. A page that is dropped without this call loses its buffer, so nothing is written after a
+    /// failure.
+    ///
+    /// # Errors
+    /// Those of [`Terminal::print`].
+    pub fn finish(mut self) -> Result<()> {
+        self.end_text();
+        self.flush()
+    }
+
+    fn flush_if_full(&mut self) -> Result<()> {
+        if self.buffer.len() >= FLUSH_BYTES { self.flush() } else { Ok(()) }
+    }
+}
+
+/// True for the characters of an address (RFC 3986). The form in which others are shown is no address.
+fn is_address_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte)
+}

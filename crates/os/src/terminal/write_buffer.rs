@@ -1,0 +1,94 @@
+//! Delayed terminal output: text that arrives in many small pieces is written when the run is about to wait for more,
+//! at most once per [`MAX_DELAY`]. A single piece is written at once.
+//!
+//! Each thread has its own buffer. Every other kind of output to the terminal writes this buffer first.
+
+use super::status_area;
+use super::streams::write_stdout;
+use crate::signal;
+use anyhow::Result;
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+/// Maximum delay of output while more arrives; too short to be noticed.
+const MAX_DELAY: Duration = Duration::from_millis(10);
+/// Size of the buffer, in bytes, at which it is written at once.
+const FLUSH_BYTES: usize = 64 << 10;
+
+#[derive(Default)]
+struct WriteBuffer {
+    text: String,
+    /// The time of the last write.
+    last_write: Option<Instant>,
+    /// The error of a delayed write, returned by the next call.
+    error: Option<anyhow::Error>,
+}
+
+thread_local! {
+    static BUFFER: RefCell<WriteBuffer> = RefCell::default();
+}
+
+/// Writes `text` before the next wait, or soon.
+///
+/// # Errors
+/// The error of an earlier delayed write.
+pub(super) fn push(text: &str) -> Result<()> {
+    signal::set_before_wait(flush_if_due);
+    let is_much = BUFFER.with_borrow_mut(|later| {
+        later.text.push_str(text);
+        match later.error.take() {
+            Some(error) => Err(error),
+            None => Ok(later.text.len() >= FLUSH_BYTES),
+        }
+    })?;
+    if is_much { flush() } else { Ok(()) }
+}
+
+/// Writes the buffer.
+///
+/// # Errors
+/// Those of [`super::Terminal::print`].
+pub(super) fn flush() -> Result<()> {
+    let (text, failed) = BUFFER.with_borrow_mut(|later| {
+        if !later.text.is_empty() {
+            later.last_write = Some(Instant::now());
+        }
+        (std::mem::take(&mut later.text), later.error.take())
+    });
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    if text.is_empty() { Ok(()) } else { status_area::print(text.as_bytes()) }
+}
+
+/// Writes the buffer and then `bytes` to standard output.
+///
+/// # Errors
+/// Those of [`super::Terminal::print`].
+pub(super) fn write_after_flush(is_terminal: bool, bytes: &[u8]) -> Result<()> {
+    flush()?;
+    if is_terminal && !bytes.is_empty() { status_area::print(bytes) } else { write_stdout(bytes) }
+}
+
+/// Runs before each wait and writes output that is due. Otherwise returns the time until it is due.
+fn flush_if_due() -> Option<Duration> {
+    let left = BUFFER.with_borrow(|later| {
+        if later.text.is_empty() {
+            return None;
+        }
+        let since = later.last_write.map(|written| written.elapsed());
+        Some(since.map_or(Duration::ZERO, |since| MAX_DELAY.saturating_sub(since)))
+    })?;
+    if left.is_zero() {
+        flush_deferring_error();
+        return None;
+    }
+    Some(left)
+}
+
+/// Writes the buffer before any other output. An error is kept for the next call of [`push`] or [`flush`].
+pub fn flush_deferring_error() {
+    if let Err(error) = flush() {
+        BUFFER.with_borrow_mut(|later| later.error = Some(error));
+    }
+}

@@ -1,0 +1,220 @@
+//! Copies of git configs, which commands see and change in place of these: a mount of a symbolic link leads from the config to
+//! its copy. Credentials in them are masked. After the command, a harmless change is made in the config itself. Until then, git outside of the sandbox does
+//! not see it.
+
+use super::config_mask::MaskedConfig;
+use super::git_config::MAX_CONFIG_BYTES;
+use super::git_repository::read_regular;
+use super::new_repository::{CONFIG_NAMES, is_config};
+use super::protected_state::{
+    RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, overwrite_file, read_state,
+};
+use super::spec::SandboxSpec;
+use super::undone_change::{Remedy, UndoneChange};
+use super::writable_roots::{TreePath, WritableRoots};
+use nanobot_os::sync::IgnorePoison;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The name of a copy in its directory.
+const COPY: &str = "config";
+/// The name of the link to the copy.
+const LINK: &str = "link";
+
+/// The copies of a command. They are removed when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct ConfigCopies {
+    /// The directory of all of them.
+    base: Option<PathBuf>,
+    copies: Vec<ConfigCopy>,
+}
+
+#[derive(Debug)]
+struct ConfigCopy {
+    /// The config.
+    path: PathBuf,
+    place: TreePath,
+    /// The open directory of the copy.
+    directory: OwnedFd,
+    /// The content of the config and of its copy, as last seen.
+    state: Mutex<CopyState>,
+}
+
+#[derive(Debug)]
+struct CopyState {
+    mode: u32,
+    config: Vec<u8>,
+    copy: Vec<u8>,
+    masked: MaskedConfig,
+}
+
+/// Decides if the config at a path may change from one content to another.
+pub(super) type PermitsChange<'a> = dyn Fn(&Path, &[u8], &[u8]) -> bool + 'a;
+
+/// The link to the copy of the config at `path`, in the directory `copies`. `None` if `path` is not a git config.
+pub(super) fn link_of(copies: &Path, path: &Path) -> Option<PathBuf> {
+    is_config(path).then(|| copies.join(directory_name(path)).join(LINK))
+}
+
+fn directory_name(path: &Path) -> String {
+    nanobot_os::digest::digest(path.as_os_str().as_encoded_bytes())
+}
+
+impl ConfigCopies {
+    /// Copies the configs among the `protected` paths beneath the `roots` into the directory `copies`, which must not exist.
+    /// A command that can change the directory around it can break a copy, but not lead a write elsewhere.
+    ///
+    /// # Errors
+    /// A copy cannot be made.
+    pub(super) fn create(
+        copies: &Path,
+        protected: &[PathBuf],
+        roots: &WritableRoots,
+    ) -> io::Result<Self> {
+        let mut made = Self::default();
+        let mut base = None;
+        for path in protected.iter().filter(|path| is_config(path)) {
+            let Some(place) = roots.locate(path) else {
+                continue;
+            };
+            let Some((mode, config)) = file_content(roots.read(&place)) else {
+                continue;
+            };
+            if base.is_none() {
+                base = Some(create_directory(CWD, copies.as_os_str())?);
+                made.base = Some(copies.to_owned());
+            }
+            let Some(base) = &base else { continue };
+            let name = directory_name(path);
+            let directory = create_directory(base.as_fd(), OsStr::new(&name))?;
+            let flags =
+                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&directory, COPY, flags, Mode::from_raw_mode(0o600))?;
+            let masked = MaskedConfig::new(&config);
+            File::from(file).write_all(&masked.text)?;
+            rustix::fs::symlinkat(copies.join(&name).join(COPY), &directory, LINK)?;
+            made.copies.push(ConfigCopy {
+                path: path.clone(),
+                place,
+                directory,
+                state: Mutex::new(CopyState { mode, copy: masked.text.clone(), config, masked }),
+            });
+        }
+        Ok(made)
+    }
+
+    /// Makes the changes of the copies that are `permitted` in the configs. Returns the others.
+    pub(super) fn apply(
+        &self,
+        roots: &WritableRoots,
+        permitted: &PermitsChange<'_>,
+    ) -> Vec<UndoneChange> {
+        let copies = self.copies.iter();
+        copies.filter_map(|copy| copy.apply(roots, permitted)).collect()
+    }
+}
+
+impl Drop for ConfigCopies {
+    fn drop(&mut self) {
+        let Some(base) = &self.base else { return };
+        for copy in &self.copies {
+            for name in [COPY, LINK] {
+                let _: Result<_, _> = rustix::fs::unlinkat(&copy.directory, name, AtFlags::empty());
+            }
+            // Files that a command has put there are removed at the end of the run, with the directory around them.
+            drop(std::fs::remove_dir(base.join(directory_name(&copy.path))));
+        }
+        drop(std::fs::remove_dir(base));
+    }
+}
+
+impl ConfigCopy {
+    fn apply(&self, roots: &WritableRoots, permitted: &PermitsChange<'_>) -> Option<UndoneChange> {
+        let mut state = self.state.lock().ignore_poison();
+        let limit = &mut SNAPSHOT_LIMIT_BYTES.clone();
+        let (_, copy) = file_content(read_state(self.directory.as_fd(), COPY.as_ref(), limit))?;
+        if copy == state.copy {
+            return None;
+        }
+        state.copy.clone_from(&copy);
+        let copy = state.masked.restore(&copy);
+        let now = file_content(roots.read(&self.place));
+        let is_unchanged = now.is_some_and(|(_, now)| now == state.config);
+        if is_unchanged && permitted(&self.path, &state.config, &copy) {
+            let opened = roots.open_parent(&self.place, false).map_err(io::Error::from);
+            let written = opened
+                .and_then(|(dir, name)| overwrite_file(dir.as_fd(), &name, &copy, state.mode));
+            if written.is_ok() {
+                state.config = copy;
+                return None;
+            }
+        }
+        let content = RecordedContent::Bytes(copy);
+        let file = SnapshotState::File { mode: state.mode, content };
+        Some(UndoneChange {
+            path: self.path.clone(),
+            remedy: Ok(Remedy::Restored(None)),
+            withheld: is_unchanged.then(|| roots.withheld(&self.place, file)).flatten(),
+        })
+    }
+}
+
+/// The contents of the config at `path` before and after a command; `None` if it is no config, or if more than its content has
+/// changed. A linked worktree's config may be missing, as if it were empty.
+pub(super) fn config_change<'s>(
+    path: &Path,
+    before: &'s SnapshotState,
+    is: &'s SnapshotState,
+) -> Option<(&'s [u8], &'s [u8])> {
+    let [config, of_worktree] = CONFIG_NAMES.map(|name| path.ends_with(name));
+    let content = |state: &'s SnapshotState| match state {
+        SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } => {
+            Some((Some(*mode), &bytes[..]))
+        }
+        SnapshotState::Missing if of_worktree => Some((None, &b""[..])),
+        _ => None,
+    };
+    let (before, is) = content(before).zip(content(is))?;
+    let has_same_mode = before.0.zip(is.0).is_none_or(|(before, is)| before == is);
+    ((config || of_worktree) && has_same_mode).then_some((before.1, is.1))
+}
+
+impl SandboxSpec {
+    /// Shows commands the `configs` without their credentials, by copies in `directory` that mounts cover them with. Without
+    /// mounts they see them as they are.
+    ///
+    /// # Errors
+    /// A copy cannot be made.
+    pub fn mask_configs(&mut self, configs: &[PathBuf], directory: &Path) -> io::Result<()> {
+        for path in configs {
+            let masked =
+                MaskedConfig::new(&read_regular(path, MAX_CONFIG_BYTES).unwrap_or_default());
+            if masked.has_secrets() {
+                let copy = directory.join(format!("git-config-{}", directory_name(path)));
+                std::fs::write(&copy, &masked.text)?;
+                self.masked_configs.push((path.clone(), copy));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Creates a directory that only this user can enter, and opens it.
+fn create_directory(around: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    rustix::fs::mkdirat(&around, name, Mode::from_raw_mode(0o700))?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(&around, name, flags, Mode::empty())?)
+}
+
+/// The mode and the content of a regular file.
+fn file_content(state: io::Result<SnapshotState>) -> Option<(u32, Vec<u8>)> {
+    match state.ok()? {
+        SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } => Some((mode, bytes)),
+        _ => None,
+    }
+}

@@ -1,0 +1,216 @@
+//! The names of the objects in a git repository, read from its loose objects and from the indexes of its packs. A command
+//! may have put anything there: every name is opened without blocking, no link is followed, and an index counts only if it is
+//! one that git could have written.
+
+use nanobot_os::clock::{FileTime, file_time};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The beginning of the index of a pack, version 2 (gitformat-pack(5)).
+const INDEX_MAGIC: &[u8] = b"\xfftOc\0\0\0\x02";
+/// The size of the table of the numbers of objects by first byte that follows.
+const FANOUT_BYTES: usize = 256 * 4;
+/// The bytes of the index for each object: its name, its checksum and its position.
+const ENTRY_BYTES: usize = 20 + 4 + 4;
+/// The size of the largest index that is read.
+const MAX_INDEX_BYTES: u64 = 64 << 20;
+
+/// The SHA-1 name of an object.
+pub(super) type ObjectName = [u8; 20];
+
+/// The inode number and the time of a file.
+type FileVersion = (u64, FileTime);
+
+/// The objects in a directory at one time.
+#[derive(Debug, Default)]
+pub(super) struct ObjectList {
+    loose: HashSet<ObjectName>,
+    /// The names in the packs, sorted, by the index that lists them.
+    packs: BTreeMap<FileVersion, Arc<[ObjectName]>>,
+}
+
+impl ObjectList {
+    /// Lists the objects in `directory` whose files have a time that counts. The indexes that are in the `earlier` list are
+    /// not read again.
+    ///
+    /// # Errors
+    /// A part of it cannot be read, or is not as git writes it: a command may have made it so.
+    pub(super) fn read(
+        directory: &Path,
+        earlier: Option<&Self>,
+        counts: &dyn Fn(FileTime) -> bool,
+    ) -> io::Result<Self> {
+        let mut list = Self::default();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let Some(objects) = existing(rustix::fs::open(directory, flags, Mode::empty()))? else {
+            return Ok(list);
+        };
+        for first in 0..=u8::MAX {
+            let first = format!("{first:02x}");
+            let Some(folder) =
+                existing(rustix::fs::openat(&objects, &first, flags, Mode::empty()))?
+            else {
+                continue;
+            };
+            for rest in names_in(&folder)? {
+                if let Some(name) = parse_name(&format!("{first}{rest}"))
+                    && version_of(folder.as_fd(), &rest)?.is_some_and(|(_, time)| counts(time))
+                {
+                    list.loose.insert(name);
+                }
+            }
+        }
+        let Some(packs) = existing(rustix::fs::openat(&objects, "pack", flags, Mode::empty()))?
+        else {
+            return Ok(list);
+        };
+        for index in names_in(&packs)? {
+            let Some(stem) = index.strip_suffix(".idx") else {
+                continue;
+            };
+            let pack = version_of(packs.as_fd(), &format!("{stem}.pack"))?;
+            let version = version_of(packs.as_fd(), &index)?;
+            let (Some(version), Some((_, time))) = (version, pack) else {
+                continue;
+            };
+            if counts(version.1) && counts(time) {
+                let known = earlier.and_then(|list| list.packs.get(&version));
+                let names = match known {
+                    Some(known) => Arc::clone(known),
+                    None => read_index(packs.as_fd(), &index)?.into(),
+                };
+                list.packs.insert(version, names);
+            }
+        }
+        Ok(list)
+    }
+
+    pub(super) fn contains(&self, name: &ObjectName) -> bool {
+        let mut packs = self.packs.values();
+        self.loose.contains(name) || packs.any(|names| names.binary_search(name).is_ok())
+    }
+
+    /// The names of the objects that are not in the same files in the `earlier` list.
+    pub(super) fn names_beyond<'a>(
+        &'a self,
+        earlier: Option<&'a Self>,
+    ) -> impl Iterator<Item = &'a ObjectName> {
+        let is_new_loose =
+            move |name: &&ObjectName| !earlier.is_some_and(|list| list.loose.contains(*name));
+        let is_new_pack = move |version: &FileVersion| {
+            !earlier.is_some_and(|list| list.packs.contains_key(version))
+        };
+        let packs = self.packs.iter();
+        let packed = packs.filter(move |(version, _)| is_new_pack(version));
+        let packed = packed.flat_map(|(_, names)| names.iter());
+        self.loose.iter().filter(is_new_loose).chain(packed)
+    }
+}
+
+/// The name of a file with this content.
+pub(super) fn blob_name(content: &[u8]) -> ObjectName {
+    let mut hash = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
+    hash.update(format!("blob {}\0", content.len()).as_bytes());
+    hash.update(content);
+    let mut name = [0; 20];
+    name.copy_from_slice(hash.finish().as_ref());
+    name
+}
+
+/// Formats a name as git shows it.
+pub(super) fn format_name(name: &ObjectName) -> String {
+    name.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Parses a name as git shows it.
+pub(super) fn parse_name(text: &str) -> Option<ObjectName> {
+    let mut name = [0; 20];
+    if text.len() != 2 * name.len() || !text.is_ascii() {
+        return None;
+    }
+    for (byte, at) in name.iter_mut().zip((0..).step_by(2)) {
+        *byte = u8::from_str_radix(&text[at..at + 2], 16).ok()?;
+    }
+    Some(name)
+}
+
+/// Returns what was found, or `None` if it does not exist.
+fn existing<T>(found: Result<T, Errno>) -> io::Result<Option<T>> {
+    match found {
+        Err(Errno::NOENT) => Ok(None),
+        found => Ok(Some(found?)),
+    }
+}
+
+/// The names in a directory that are ASCII, as all of git's are.
+fn names_in(directory: &OwnedFd) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        names.extend(entry?.file_name().to_str().map(str::to_owned));
+    }
+    Ok(names)
+}
+
+/// The version of a regular file. `None` if there is none of this name.
+fn version_of(directory: BorrowedFd<'_>, name: &str) -> io::Result<Option<FileVersion>> {
+    let stat = existing(rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW))?;
+    Ok(stat
+        .filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+        .map(|stat| (stat.st_ino, file_time(&stat))))
+}
+
+/// The names that the index of a pack lists, sorted.
+fn read_index(directory: BorrowedFd<'_>, name: &str) -> io::Result<Vec<ObjectName>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty())?);
+    let mut bytes = Vec::new();
+    file.take(MAX_INDEX_BYTES + 1).read_to_end(&mut bytes)?;
+    parse_index(&bytes)
+        .filter(|_| bytes.len() as u64 <= MAX_INDEX_BYTES)
+        .ok_or_else(|| io::Error::other(format!("`{name}` is no index of a pack")))
+}
+
+/// Parses the index of a pack. Returns `None` unless git could have written it: the names are sorted, and as many as it says for
+/// each first byte.
+fn parse_index(bytes: &[u8]) -> Option<Vec<ObjectName>> {
+    let (fanout, rest) = bytes.strip_prefix(INDEX_MAGIC)?.split_at_checked(FANOUT_BYTES)?;
+    let counts = fanout.chunks_exact(4).map(|count| {
+        let count = count.try_into().map_or(0, u32::from_be_bytes);
+        usize::try_from(count).unwrap_or(usize::MAX)
+    });
+    let total = counts.clone().next_back()?;
+    if rest.len() < total.checked_mul(ENTRY_BYTES)? {
+        return None;
+    }
+    let names = rest[..total * 20].chunks_exact(20);
+    let names: Vec<ObjectName> = names.filter_map(|name| name.try_into().ok()).collect();
+    let is_counted = |(first, count): (usize, usize)| {
+        names.partition_point(|name| usize::from(name[0]) <= first) == count
+    };
+    (names.is_sorted() && counts.enumerate().all(is_counted)).then_some(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{blob_name, format_name, parse_name};
+
+    #[test]
+    fn names_of_blobs() {
+        assert_eq!(format_name(&blob_name(b"")), "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391");
+        assert_eq!(format_name(&blob_name(b"hello\n")), "ce013625030ba8dba906f756967f9e9ca394464a");
+    }
+
+    #[test]
+    fn names_are_parsed() {
+        let name = blob_name(b"");
+        assert_eq!(parse_name(&format_name(&name)), Some(name));
+        assert_eq!(parse_name("abc"), None);
+        assert_eq!(parse_name(&"\u{e9}".repeat(20)), None);
+    }
+}

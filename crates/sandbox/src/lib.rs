@@ -1,0 +1,367 @@
+//! The sandbox for commands and MCP servers, in three layers: namespaces with a root that holds only what is granted
+//! (`namespaces`, `mounts`), Landlock for files, and seccomp for everything else that leads outside; no capabilities.
+//!
+//! The namespaces are entered by a supervisor, a process of its own. The other two layers are applied to a thread, which
+//! then starts the command. The child inherits them, the rest of the program stays unrestricted, and no unsafe code is
+//! needed. Where a system allows no namespaces, the two stand alone, and commands may change nothing. A requested
+//! restriction is either enforced or reported as an error; it is never silently weakened.
+
+#![cfg_attr(
+    test,
+    allow(clippy::needless_pass_by_value, reason = "cases of a table read best as values")
+)]
+
+pub mod kept_output;
+pub mod process;
+pub mod stored_secret;
+
+mod config_copies;
+mod config_mask;
+mod directory_cache;
+mod files_beneath;
+mod git_config;
+mod git_config_files;
+mod git_config_rules;
+mod git_history;
+mod git_object_list;
+mod git_objects;
+pub mod git_paths;
+mod git_repository;
+mod hidden_places;
+mod landlock_rules;
+mod links;
+mod mounts;
+pub mod namespaces;
+mod network;
+mod new_repository;
+pub mod parser;
+pub mod private_tmp;
+pub mod project_file_rules;
+mod project_files;
+mod protected_state;
+mod real_path;
+mod repository_search;
+mod restore;
+mod seccomp;
+mod seccomp_program;
+pub mod self_test;
+mod snapshot_entry;
+mod spec;
+mod start_directory;
+pub mod system_paths;
+mod tree_search;
+mod undone_change;
+mod visible_entries;
+mod writable_roots;
+
+pub use git_history::GitHistory;
+pub use git_repository::is_in_git_dir;
+pub use hidden_places::HiddenPlaces;
+pub use mounts::EmptyRoot;
+pub use network::{NetworkAccess, NetworkListeners, NetworkNamespace, SharedNetwork};
+pub use project_file_rules::{ProjectFileAccess, ProjectFiles};
+pub use repository_search::{RepositoryLimits, find_repository};
+pub use restore::PathSnapshot;
+pub use seccomp::ProtectedPids;
+pub use spec::{MemoryLimit, SandboxSpec};
+pub use start_directory::StartDirectory;
+pub use undone_change::{Remedy, UndoneChange};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, Ruleset,
+    RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
+};
+use landlock_rules::AccessRight;
+use seccomp::{CallAccess, InternetSockets};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+/// The minimum Landlock ABI: version 3 is the first that can forbid truncating files outside the sandbox.
+const MIN_ABI: ABI = ABI::V3;
+/// The newest Landlock ABI whose features are used if the kernel has them.
+const MAX_ABI: ABI = ABI::V9;
+
+/// The reason that no sandbox is available.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SandboxError {
+    #[error("Landlock is missing, disabled, or older than Linux 6.2")]
+    Landlock,
+    #[error("this kernel has no seccomp filters")]
+    Seccomp,
+    #[error("no thread can be started; the limit of processes (`ulimit -u`) may be reached")]
+    Thread,
+    #[error("this architecture is not supported")]
+    Architecture,
+}
+
+/// Checks that commands can be sandboxed on this system. Tried once per process, on a thread that then ends.
+///
+/// # Errors
+/// The missing kernel feature.
+pub fn check_available() -> Result<(), SandboxError> {
+    static RESULT: LazyLock<Result<(), SandboxError>> = LazyLock::new(|| {
+        let tried = run_on_thread(|| {
+            if seccomp_program::ARCHITECTURE.is_none() {
+                return Err(SandboxError::Architecture);
+            }
+            let landlock = empty_ruleset(true).and_then(restrict);
+            landlock.map_err(|_| SandboxError::Landlock)?;
+            seccomp::apply(CallAccess::default(), Some(&ProtectedPids::current()))
+                .map_err(|_| SandboxError::Seccomp)
+        });
+        tried.unwrap_or(Err(SandboxError::Thread))
+    });
+    *RESULT
+}
+
+impl SandboxSpec {
+    /// Runs `work` on a sandboxed thread that ends with it. The thread cannot signal the processes in `protected`, which
+    /// in namespaces of its own it does not see.
+    ///
+    /// # Errors
+    /// Errors of `work`; also if any part of the sandbox cannot be applied, in which case `work` is not run.
+    pub fn run_inside<T: Send>(
+        &self,
+        protected: &ProtectedPids,
+        work: impl FnOnce() -> io::Result<T> + Send,
+    ) -> io::Result<T> {
+        if !self.in_namespaces {
+            check_available().map_err(io::Error::other)?;
+        }
+        let ruleset = self.ruleset()?;
+        run_on_thread(|| {
+            self.restrict_thread(ruleset, protected)?;
+            work()
+        })?
+    }
+
+    /// Restricts this thread irrevocably.
+    fn restrict_thread(
+        &self,
+        ruleset: RulesetCreated,
+        protected: &ProtectedPids,
+    ) -> io::Result<()> {
+        drop_capabilities()?;
+        restrict(ruleset)?;
+        let is_contained_command = self.in_namespaces && !self.long_lived;
+        let access = CallAccess {
+            internet: match self.network {
+                NetworkAccess::Machine => InternetSockets::OfMachine,
+                NetworkAccess::Loopback { .. } if is_contained_command => InternetSockets::Own,
+                NetworkAccess::Loopback { .. } | NetworkAccess::Nothing => InternetSockets::Nothing,
+            },
+            local: is_contained_command
+                && (!self.network.is_machine() || are_abstract_sockets_scoped()),
+            traces: is_contained_command,
+        };
+        seccomp::apply(access, (!self.in_namespaces).then_some(protected))
+    }
+
+    /// True if Landlock keeps it from connecting over TCP, as seccomp keeps it from opening the socket.
+    fn is_closed_to_tcp(&self) -> bool {
+        match self.network {
+            NetworkAccess::Nothing => true,
+            NetworkAccess::Loopback { .. } => !self.in_namespaces,
+            NetworkAccess::Machine => false,
+        }
+    }
+
+    /// Fills the root of this process with only what is granted, enters `directory`, and takes the capabilities. Returns
+    /// the restrictions still to be applied to its child.
+    ///
+    /// # Errors
+    /// The system refuses any part of it. The process must then not continue.
+    pub fn fill_root(
+        mut self,
+        root: EmptyRoot,
+        directory: Option<&StartDirectory>,
+        is_long_lived: bool,
+    ) -> io::Result<Self> {
+        root.fill(&mut self, directory)?;
+        drop_capabilities()?;
+        // Cached rules refer to the mounts before this change.
+        self.cache = Arc::default();
+        self.in_namespaces = true;
+        self.long_lived = is_long_lived;
+        if !is_long_lived {
+            self.denied = Vec::new();
+            self.covered = Vec::new();
+        }
+        Ok(self)
+    }
+
+    /// The rules for a command with a root of its own: denied places that are not granted are not there. In the granted
+    /// ones, the sockets of other processes are closed too, since a command in namespaces may open local sockets, and
+    /// their modes do not tell whether they are its own. Those in the private directory, where only commands of the run
+    /// bind them, and those that are bound later stay open to it.
+    pub fn for_own_root(mut self) -> Self {
+        let all = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        // The last field is a path, which may contain blanks.
+        let paths = all.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
+        let real = paths.filter_map(|path| real_path::real_path(path).ok());
+        let is_private = |path: &PathBuf| self.private().is_some_and(|own| path.starts_with(own));
+        let sockets: Vec<PathBuf> = real.filter(|path| !is_private(path)).collect();
+        let is_granted = |path: &PathBuf| {
+            let mut granted = self.readable.iter().chain(&self.writable);
+            granted.any(|place| path.starts_with(place))
+        };
+        self.denied.retain(is_granted);
+        self.covered.extend(sockets);
+        self.covered.retain(is_granted);
+        self
+    }
+
+    /// The restrictions of a long-running child without namespaces: write access to protected paths is not granted.
+    pub fn without_root(mut self) -> Self {
+        self.split_parents = true;
+        self.cache = Arc::default();
+        self
+    }
+
+    /// Leaves without mounts what git may remove whole: the git directories of linked worktrees, and repositories that
+    /// earlier commands of the run created. Their files are checked after the command.
+    pub fn without_mounts_in_removable_git_dirs(mut self) -> Self {
+        let rules = &self.project_files;
+        self.protected
+            .retain(|path| !rules.is_created(path) && !new_repository::is_in_linked_git_dir(path));
+        self
+    }
+
+    /// The same access without any change, but for the private directory.
+    pub fn read_only(mut self) -> Self {
+        self.readable.extend(self.shared_writable().map(Path::to_owned).collect::<Vec<_>>());
+        self.writable = self.private.iter().cloned().collect();
+        self.config_copies = None;
+        self.protected = Vec::new();
+        self.project_files = ProjectFiles::default();
+        self.cache = Arc::default();
+        self
+    }
+
+    /// Closes further places that exist.
+    pub fn cover(&mut self, places: Vec<PathBuf>) {
+        if !places.is_empty() {
+            self.covered.extend(places);
+            self.cache = Arc::default();
+        }
+    }
+
+    /// True if project files are looked for in the writable places.
+    pub fn has_project_files(&self) -> bool {
+        let mut places = self.writable.iter();
+        !self.project_files.names.is_empty()
+            && places.any(|place| !self.project_files.skipped.contains(place))
+    }
+
+    /// Records the state of protected paths that no mount protects.
+    ///
+    /// # Errors
+    /// As [`PathSnapshot::take`].
+    pub fn take_snapshot(&self) -> io::Result<PathSnapshot> {
+        // A denied path that does not exist yet must not be created either.
+        let is_in_mount = |path: &Path| {
+            let mut around = self.protected.iter().filter(|place| path.starts_with(place));
+            around.any(|place| !place.ends_with(".git") && place.is_dir())
+        };
+        let is_new = |path: &&PathBuf| {
+            let is_writable = self.writable.iter().any(|root| path.starts_with(root));
+            is_writable && !path.exists() && !is_in_mount(path)
+        };
+        let denied = self.denied.iter().chain(&self.covered).filter(is_new);
+        let protected: Vec<PathBuf> = self.protected.iter().chain(denied).cloned().collect();
+        let copies = self.config_copies.as_deref();
+        PathSnapshot::take(&self.writable, &protected, copies, &self.project_files)
+    }
+
+    /// The Landlock ruleset, built once.
+    fn ruleset(&self) -> io::Result<RulesetCreated> {
+        if let Some(built) = self.cache.ruleset.get() {
+            return built.try_clone();
+        }
+        let mut built = empty_ruleset(self.is_closed_to_tcp())?;
+        for rule in landlock_rules::build_rules(self)? {
+            // A path that has disappeared or become a symbolic link is not granted.
+            let Ok(place) = landlock_rules::open_nofollow(&rule.path) else {
+                continue;
+            };
+            let is_directory = rule.is_directory;
+            let access = access_rights(rule.right, is_directory);
+            built = built.add_rule(PathBeneath::new(place, access)).map_err(io::Error::other)?;
+        }
+        let clone = built.try_clone()?;
+        // If another thread was faster, its rules are the same.
+        drop(self.cache.ruleset.set(built));
+        Ok(clone)
+    }
+}
+
+/// An empty ruleset, which denies all access.
+fn empty_ruleset(is_closed_to_tcp: bool) -> io::Result<RulesetCreated> {
+    let built = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(MIN_ABI))
+        .map(|ruleset| ruleset.set_compatibility(CompatLevel::BestEffort))
+        .and_then(|ruleset| ruleset.handle_access(AccessFs::from_all(MAX_ABI)))
+        .and_then(|ruleset| ruleset.scope(Scope::from_all(MAX_ABI)))
+        .and_then(|ruleset| {
+            if is_closed_to_tcp {
+                // The seccomp filter is what blocks the network; for TCP this is a second layer.
+                ruleset.handle_access(AccessNet::from_all(MAX_ABI))
+            } else {
+                Ok(ruleset)
+            }
+        })
+        .and_then(|ruleset| ruleset.create());
+    built.map_err(io::Error::other)
+}
+
+/// True if Landlock keeps a command from abstract sockets outside, which a command with network shares with others.
+fn are_abstract_sockets_scoped() -> bool {
+    let scoped = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::AbstractUnixSocket);
+    scoped.is_ok()
+}
+
+/// Applies the ruleset to this thread.
+fn restrict(ruleset: RulesetCreated) -> io::Result<()> {
+    let status = ruleset.restrict_self().map_err(io::Error::other)?;
+    // Without Landlock the crate reports success and does nothing.
+    match status.ruleset {
+        RulesetStatus::NotEnforced => Err(io::Error::other(SandboxError::Landlock)),
+        _ => Ok(()),
+    }
+}
+
+fn access_rights(right: AccessRight, is_directory: bool) -> BitFlags<AccessFs> {
+    let granted = match right {
+        AccessRight::List => AccessFs::ReadDir.into(),
+        AccessRight::Read => AccessFs::from_read(MAX_ABI),
+        AccessRight::Device => {
+            AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev
+        }
+        // Creating device nodes is never granted.
+        AccessRight::Write => {
+            AccessFs::from_all(MAX_ABI) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
+        }
+    };
+    if is_directory { granted } else { granted & AccessFs::from_file(MAX_ABI) }
+}
+
+/// Drops all capabilities, so that even root is bound by file modes.
+fn drop_capabilities() -> io::Result<()> {
+    let none = rustix::thread::CapabilitySet::empty();
+    let sets =
+        rustix::thread::CapabilitySets { effective: none, permitted: none, inheritable: none };
+    rustix::thread::set_no_new_privs(true)?;
+    Ok(rustix::thread::set_capabilities(None, sets)?)
+}
+
+/// Runs `work` on a thread of its own. Restrictions that it applies to that thread end with the thread.
+fn run_on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, work)?;
+        thread.join().map_err(|_| io::Error::other("the thread of the command panicked"))
+    })
+}

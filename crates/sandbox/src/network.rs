@@ -1,0 +1,168 @@
+//! The networks of commands. Those with loopback share a network namespace with others of their run, so that one can ask
+//! a server that another one has started in the background. The first of them makes the namespace; the run keeps it by a
+//! descriptor, and hands it to those that start the others.
+
+use nanobot_os::sync::IgnorePoison;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::thread::LinkNameSpaceType;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// The network of a sandboxed command or server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub enum NetworkAccess {
+    /// No internet sockets.
+    #[default]
+    Nothing,
+    /// Loopback in a network namespace of its own, which it shares with all that have a copy of this value. Nothing where
+    /// the system allows no namespaces.
+    Loopback {
+        #[serde(skip)]
+        shared: Arc<SharedNetwork>,
+    },
+    /// The network of the machine.
+    Machine,
+}
+
+impl NetworkAccess {
+    /// True if it reaches other machines.
+    pub fn is_machine(&self) -> bool {
+        matches!(self, Self::Machine)
+    }
+
+    /// The namespace that it shares with others, if it does.
+    pub fn shared(&self) -> Option<&Arc<SharedNetwork>> {
+        match self {
+            Self::Loopback { shared } => Some(shared),
+            Self::Nothing | Self::Machine => None,
+        }
+    }
+
+    /// True if a process that was started for one serves the other as well.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Nothing, Self::Nothing) | (Self::Machine, Self::Machine) => true,
+            (Self::Loopback { shared }, Self::Loopback { shared: other }) => {
+                Arc::ptr_eq(shared, other)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The network namespace of several commands, once the first of them has made it.
+#[derive(Debug, Default)]
+pub struct SharedNetwork {
+    namespace: Mutex<Option<NetworkNamespace>>,
+    listeners: Option<NetworkListeners>,
+}
+
+/// Sockets that listen in a network namespace, and are handed to a process outside of it.
+pub struct NetworkListeners {
+    /// The addresses that the sockets listen at. One that cannot be made is left out.
+    pub addresses: Vec<SocketAddr>,
+    /// Called with the sockets when the namespace has been made.
+    pub on_open: Box<dyn Fn(Vec<OwnedFd>) + Send + Sync>,
+}
+
+impl std::fmt::Debug for NetworkListeners {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("NetworkListeners").field(&self.addresses).finish()
+    }
+}
+
+impl SharedNetwork {
+    /// A network in which a process outside of it listens.
+    pub fn with_listeners(listeners: NetworkListeners) -> Self {
+        Self { namespace: Mutex::default(), listeners: Some(listeners) }
+    }
+
+    /// The namespace, locked until the process that finds none has made it.
+    pub fn lock(&self) -> MutexGuard<'_, Option<NetworkNamespace>> {
+        self.namespace.lock().ignore_poison()
+    }
+
+    pub fn listeners(&self) -> Option<&NetworkListeners> {
+        self.listeners.as_ref()
+    }
+}
+
+/// A network namespace, with the user namespace that it belongs to. It exists as long as this does.
+#[derive(Debug)]
+pub struct NetworkNamespace {
+    pub network: OwnedFd,
+    pub user: OwnedFd,
+}
+
+impl NetworkNamespace {
+    /// The one of this process.
+    pub fn current() -> io::Result<Self> {
+        let open = |name: &str| File::open(format!("/proc/self/ns/{name}")).map(OwnedFd::from);
+        Ok(Self { network: open("net")?, user: open("user")? })
+    }
+
+    /// Moves this process, which must have a single thread, into it. Returns true if it was in another user namespace
+    /// before, and so has all capabilities in this one.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub(super) fn enter(&self) -> io::Result<bool> {
+        let ours = rustix::fs::fstat(File::open("/proc/self/ns/user")?)?;
+        let theirs = rustix::fs::fstat(&self.user)?;
+        let is_other = (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino);
+        let enter = rustix::thread::move_into_link_name_space;
+        if is_other {
+            enter(self.user.as_fd(), Some(LinkNameSpaceType::User))?;
+        }
+        enter(self.network.as_fd(), Some(LinkNameSpaceType::Network))?;
+        Ok(is_other)
+    }
+}
+
+/// The types and flags of the message that changes an interface (rtnetlink(7), netlink(7)).
+const NEW_LINK: u16 = 16;
+const REQUEST_WITH_ANSWER: u16 = 1 | 4;
+const ERROR: u16 = 2;
+const INTERFACE_UP: u32 = 1;
+/// The index of the loopback interface in every network namespace.
+const LOOPBACK_INDEX: i32 = 1;
+/// The length of `struct nlmsghdr`.
+const HEADER_BYTES: usize = 16;
+
+/// Brings up the loopback interface of this process's network namespace.
+///
+/// # Errors
+/// This process lacks the capability.
+pub(super) fn bring_up_loopback() -> io::Result<()> {
+    // The protocol 0 is `NETLINK_ROUTE`.
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    // `struct ifinfomsg`: the family, padding and the type are 0.
+    let mut interface = vec![0; 4];
+    interface.extend(LOOPBACK_INDEX.to_ne_bytes());
+    interface.extend([INTERFACE_UP.to_ne_bytes(), INTERFACE_UP.to_ne_bytes()].concat());
+    let length = u32::try_from(HEADER_BYTES + interface.len()).map_err(io::Error::other)?;
+    let mut message = length.to_ne_bytes().to_vec();
+    message.extend([NEW_LINK.to_ne_bytes(), REQUEST_WITH_ANSWER.to_ne_bytes()].concat());
+    // The number of the message and the sender, which the kernel fills in.
+    message.extend([0; 8]);
+    message.extend(interface);
+    rustix::net::send(&socket, &message, SendFlags::empty())?;
+    let mut answer = [0; 1024];
+    let (received, _) = rustix::net::recv(&socket, &mut answer, RecvFlags::empty())?;
+    let field = |at: usize| answer.get(at..at + 4).filter(|_| at + 4 <= received);
+    let is_error = answer[4..6] == ERROR.to_ne_bytes();
+    let number = field(HEADER_BYTES).filter(|_| is_error);
+    let number = number.and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
+    match number {
+        // The answer to a message that was carried out.
+        Some(0) => Ok(()),
+        Some(number) => Err(Errno::from_raw_os_error(-number).into()),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}

@@ -1,0 +1,287 @@
+//! Commands in the background: each runs in the sandbox of other commands, with a pipe for its input, and a thread that reads
+//! its output into bounded memory. Its supervisor ends it, with all its processes, as it does with servers.
+
+use super::output::{CapturedText, TextOutput};
+use super::run::CommandSpec;
+use super::server::{self, SHUTDOWN_TIMEOUT, ServerExit, ServerProcess, ServerSpec};
+use super::write_lock::{BackgroundLock, LockError, WriteLock};
+use crate::{PathSnapshot, SandboxSpec, UndoneChange};
+use nanobot_os::signal::{self, Deadline};
+use nanobot_os::sync::IgnorePoison;
+use rustix::event::PollFlags;
+use rustix::fs::OFlags;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The quiet time after which an output counts as complete for now.
+const QUIET_INTERVAL: Duration = Duration::from_millis(50);
+/// The longest wait for that, if the output does not pause.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
+/// The time that the end of the output may take after the command has ended.
+const END_OF_OUTPUT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A command in the background. Dropping this ends it and all processes that it started.
+pub struct BackgroundProcess {
+    server: ServerProcess,
+    output: OutputReader,
+    /// `None` if it may not write, and after its end.
+    lock: Option<BackgroundLock>,
+    exit: Option<ServerExit>,
+}
+
+/// Starts the command in the background, without a timeout: that of `spec` limits only the wait for other commands. Long
+/// outputs are kept in a directory in one of `output_parents`.
+///
+/// # Errors
+/// It cannot be started; [`io::ErrorKind::ResourceBusy`] if other commands that may change the same files do not finish in
+/// time; [`io::ErrorKind::Interrupted`] if the run is cancelled.
+pub fn start(spec: &CommandSpec, output_parents: &[PathBuf]) -> io::Result<BackgroundProcess> {
+    let writing = spec.sandbox.as_ref().filter(|it| it.may_change_shared());
+    let lock = writing.map(|sandbox| WriteLock::acquire(sandbox, Deadline::after(spec.timeout)));
+    let lock = lock.transpose().map_err(|error| match error {
+        LockError::Busy => io::ErrorKind::ResourceBusy,
+        LockError::Stopped(_) => io::ErrorKind::Interrupted,
+    })?;
+    let snapshot = writing.map(SandboxSpec::take_snapshot).transpose()?;
+    let output = OutputReader::new(spec.capture_bytes, output_parents)?;
+    let started = server::start_command(&ServerSpec {
+        name: String::new(),
+        program: spec.program.clone(),
+        arguments: spec.arguments.clone(),
+        directory: spec.directory.clone(),
+        env: spec.env.clone(),
+        sandbox: spec.sandbox.clone(),
+    });
+    let server = started.inspect_err(|_| {
+        // It may have run for a moment.
+        snapshot.as_ref().map(PathSnapshot::restore);
+    })?;
+    let lock = lock.zip(snapshot);
+    let mut process = BackgroundProcess {
+        server,
+        output,
+        lock: lock.map(|(lock, snapshot)| lock.leave_to_background(snapshot)),
+        exit: None,
+    };
+    if let Some(input) = &process.server.input {
+        rustix::fs::fcntl_setfl(input, OFlags::NONBLOCK)?;
+    }
+    if let Some(pipe) = process.server.output.take() {
+        process.output.start(pipe)?;
+    }
+    if let Some(input) = &spec.input
+        && process.write(input, Deadline::after(spec.timeout))? < input.len()
+    {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    Ok(process)
+}
+
+impl BackgroundProcess {
+    /// The way it ended, or `None` while any of its processes runs.
+    pub fn exit(&mut self) -> Option<ServerExit> {
+        if self.exit.is_none() && self.server.exit().is_some() {
+            self.finish();
+        }
+        self.exit
+    }
+
+    /// Writes `bytes` to its standard input, while `deadline` lasts. Returns the number of bytes written.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::BrokenPipe`] if it reads no more; [`io::ErrorKind::Interrupted`] if the run is cancelled.
+    pub fn write(&mut self, bytes: &[u8], mut deadline: Deadline) -> io::Result<usize> {
+        self.output.clear_wake();
+        let input = self.server.input.as_mut();
+        let input = input.ok_or(io::ErrorKind::BrokenPipe)?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match input.write(rest) {
+                Ok(count) => rest = &rest[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match signal::wait_writable(&*input, &mut deadline) {
+                        Ok(true) => {}
+                        Ok(false) => break,
+                        Err(_) => return Err(io::ErrorKind::Interrupted.into()),
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// Waits until there is output that pauses, or until the end of the command, or of `limit`. Output that arrived before
+    /// the last [`Self::write`] counts only if `counts_earlier`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Interrupted`] if the run is cancelled.
+    pub fn wait(&mut self, limit: Duration, counts_earlier: bool) -> io::Result<()> {
+        let end = signal::now().saturating_add(limit);
+        let mut has_output = counts_earlier && self.output.has_unread();
+        let mut settle_end = None;
+        loop {
+            has_output |= self.output.clear_wake();
+            if self.exit().is_some() {
+                return Ok(());
+            }
+            let now = signal::now();
+            let until = if has_output {
+                let settle_end = *settle_end.get_or_insert(now + SETTLE_TIMEOUT);
+                settle_end.min(now + QUIET_INTERVAL).min(end)
+            } else {
+                end
+            };
+            let mut fds = vec![(self.server.end_fd(), PollFlags::IN)];
+            // After the end of the output the pipe would wake at once.
+            if !self.output.has_ended() {
+                fds.push((self.output.wake_rx.as_fd(), PollFlags::IN));
+            }
+            match signal::wait(&fds, &mut Deadline::until(until)) {
+                Ok(Some(_)) if now < until => {}
+                Ok(_) => return Ok(()),
+                Err(_) => return Err(io::ErrorKind::Interrupted.into()),
+            }
+        }
+    }
+
+    /// Takes the output since the last call.
+    pub fn take_output(&mut self) -> CapturedText {
+        self.output.take()
+    }
+
+    /// Ends it: first its input, then itself, then by force. Takes up to [`SHUTDOWN_TIMEOUT`].
+    pub fn end(&mut self) {
+        self.server.request_shutdown();
+        self.finish();
+    }
+
+    /// Undoes what background commands have changed of protected paths. Final after the end of the command.
+    pub fn restore_protected(&mut self) -> Vec<UndoneChange> {
+        match (&self.exit, self.lock.take()) {
+            (_, None) => Vec::new(),
+            (Some(_), Some(lock)) => lock.finish(),
+            (None, Some(lock)) => self.lock.insert(lock).restore(),
+        }
+    }
+
+    /// Waits for the end of all its processes, and of its output.
+    fn finish(&mut self) {
+        self.server.wait_or_kill(Instant::now() + SHUTDOWN_TIMEOUT);
+        self.exit = self.server.exit().or(Some(ServerExit::Unknown));
+        self.output.wait_for_end();
+    }
+}
+
+/// Ends all commands in parallel, within [`SHUTDOWN_TIMEOUT`]. Returns the changes of protected paths that were undone.
+pub fn end_all(processes: Vec<BackgroundProcess>) -> Vec<UndoneChange> {
+    let (servers, locks): (Vec<_>, Vec<_>) =
+        processes.into_iter().map(|process| (process.server, process.lock)).unzip();
+    server::end_all(servers);
+    let mut undone = Vec::new();
+    for lock in locks.into_iter().flatten() {
+        undone.extend(lock.finish());
+    }
+    undone
+}
+
+/// Reads the output of a command on a thread.
+struct OutputReader {
+    unread: Arc<Mutex<UnreadOutput>>,
+    /// Readable when output has arrived since the last [`Self::clear_wake`], and after the end of the output.
+    wake_rx: PipeReader,
+    /// Taken by the thread.
+    wake_tx: Option<PipeWriter>,
+}
+
+struct UnreadOutput {
+    output: TextOutput,
+    is_empty: bool,
+    /// The wake pipe has a byte.
+    is_awake: bool,
+    has_ended: bool,
+}
+
+impl OutputReader {
+    fn new(limit: usize, parents: &[PathBuf]) -> io::Result<Self> {
+        let (wake_rx, wake_tx) = io::pipe()?;
+        rustix::fs::fcntl_setfl(&wake_rx, OFlags::NONBLOCK)?;
+        let unread = UnreadOutput {
+            output: TextOutput::new(limit, parents),
+            is_empty: true,
+            is_awake: false,
+            has_ended: false,
+        };
+        Ok(Self { unread: Arc::new(Mutex::new(unread)), wake_rx, wake_tx: Some(wake_tx) })
+    }
+
+    /// Starts the thread, which ends with the output.
+    fn start(&mut self, pipe: PipeReader) -> io::Result<()> {
+        let Some(wake_tx) = self.wake_tx.take() else {
+            return Ok(());
+        };
+        let unread = Arc::clone(&self.unread);
+        let thread = std::thread::Builder::new().name("command-output".into());
+        thread.spawn(move || read_all(pipe, &unread, &wake_tx))?;
+        Ok(())
+    }
+
+    /// Empties the wake pipe. Returns true if it had a byte.
+    fn clear_wake(&self) -> bool {
+        let mut unread = self.unread.lock().ignore_poison();
+        let was_awake = std::mem::take(&mut unread.is_awake);
+        // It is not empty then, and reading it does not block in any case.
+        was_awake && (&self.wake_rx).read(&mut [0; 1]).is_ok()
+    }
+
+    fn has_unread(&self) -> bool {
+        !self.unread.lock().ignore_poison().is_empty
+    }
+
+    fn has_ended(&self) -> bool {
+        self.unread.lock().ignore_poison().has_ended
+    }
+
+    fn take(&self) -> CapturedText {
+        let mut unread = self.unread.lock().ignore_poison();
+        unread.is_empty = true;
+        unread.output.take()
+    }
+
+    /// Waits until the output has ended, which it has as soon as no process holds the pipe.
+    fn wait_for_end(&self) {
+        let mut deadline = Deadline::after(END_OF_OUTPUT_TIMEOUT);
+        while !self.has_ended() {
+            self.clear_wake();
+            // A cancelled run needs no more output.
+            if !matches!(signal::wait_readable(&self.wake_rx, &mut deadline), Ok(true)) {
+                return;
+            }
+        }
+    }
+}
+
+/// Reads `pipe` to its end.
+fn read_all(mut pipe: PipeReader, unread: &Mutex<UnreadOutput>, mut wake_tx: &PipeWriter) {
+    let mut block = vec![0; 64 << 10];
+    loop {
+        let count = match pipe.read(&mut block) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Ok(0) | Err(_) => break,
+            Ok(count) => count,
+        };
+        let mut unread = unread.lock().ignore_poison();
+        unread.is_empty &= unread.output.feed(&block[..count]).is_empty();
+        if !std::mem::replace(&mut unread.is_awake, true) {
+            // One byte at a time fits in the pipe. The receiver may be gone.
+            drop(wake_tx.write(b"!"));
+        }
+    }
+    let mut unread = unread.lock().ignore_poison();
+    unread.is_empty &= unread.output.end().is_empty();
+    unread.has_ended = true;
+}

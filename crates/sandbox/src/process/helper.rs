@@ -1,0 +1,108 @@
+//! Helpers: this program, started again for a task of its own, with a message and descriptors that it receives over a
+//! socket. The socket is its standard input, and its end tells the helper that the run is gone.
+
+use super::own_program::helper_executable;
+use nanobot_os::children::{detached, prepare};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use rustix::process::Pid;
+use std::fs::File;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+/// The most descriptors that a helper can receive.
+pub const MAX_DESCRIPTORS: usize = 64;
+
+/// A running helper. Dropping this ends it.
+#[derive(Debug)]
+pub struct Helper {
+    pub connection: UnixStream,
+    process: Child,
+}
+
+impl Helper {
+    /// Starts this program under the name `name`, by which it knows its task, and without any variable.
+    ///
+    /// # Errors
+    /// It cannot be started, or it ended before it received the message.
+    pub fn start(name: &str, message: &[u8], descriptors: &[OwnedFd]) -> io::Result<Self> {
+        prepare();
+        let (mut connection, its_end) = UnixStream::pair()?;
+        let mut command = Command::new(helper_executable()?);
+        command.arg0(name).env_clear().current_dir("/").process_group(0);
+        command.stdin(OwnedFd::from(its_end)).stdout(Stdio::null()).stderr(Stdio::null());
+        let process = {
+            let mut known = detached();
+            let process = command.spawn()?;
+            known.push(Pid::from_child(&process));
+            process
+        };
+        // The command holds the other end of the socket.
+        drop(command);
+        let length = (message.len() as u64).to_le_bytes();
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        with.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let parts = [IoSlice::new(&length)];
+        let helper = Self { connection: connection.try_clone()?, process };
+        rustix::net::sendmsg(&connection, &parts, &mut with, SendFlags::NOSIGNAL)?;
+        connection.write_all(message)?;
+        Ok(helper)
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // An error means that it has ended.
+        drop(self.process.kill());
+        drop(self.process.wait());
+        let pid = Pid::from_child(&self.process);
+        detached().retain(|known| *known != pid);
+    }
+}
+
+/// The input of a helper process.
+#[derive(Debug)]
+pub struct HelperTask {
+    /// The connection to the run.
+    pub connection: UnixStream,
+    pub message: Vec<u8>,
+    pub descriptors: Vec<OwnedFd>,
+}
+
+/// Receives the message and the descriptors of this process, if it was started as the helper `name`.
+///
+/// # Errors
+/// The run is gone.
+pub fn receive_task(name: &str) -> Option<io::Result<HelperTask>> {
+    let is_named = std::env::args_os().next().is_some_and(|own| own == name);
+    is_named.then(|| {
+        let mut connection = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
+        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+        let mut length = [0; 8];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut length)];
+        let received =
+            rustix::net::recvmsg(&connection, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC)?;
+        let descriptors = with.drain().flat_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+            _ => Vec::new(),
+        });
+        let descriptors = descriptors.collect();
+        if received.bytes != length.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let length = usize::try_from(u64::from_le_bytes(length)).map_err(io::Error::other)?;
+        let mut message = vec![0; length];
+        connection.read_exact(&mut message)?;
+        Ok(HelperTask { connection, message, descriptors })
+    })
+}

@@ -1,0 +1,67 @@
+//! Child processes: commands that run to completion (`run`) or in the background (`background`), and long-running servers
+//! (`server`). Each has a process
+//! group of its own, and namespaces of its own where it is sandboxed and the system allows them
+//! (`namespaced_supervisor`). None of its processes outlives this run.
+
+pub mod background;
+mod guarded_work;
+pub mod helper;
+mod hiding_launcher;
+mod inspect;
+pub mod isolated_parser;
+pub mod line_program;
+mod memory_cgroup;
+mod namespaced_supervisor;
+mod output;
+mod own_program;
+mod resource_limits;
+mod run;
+mod secret_command;
+pub mod server;
+pub mod server_environment;
+mod shell;
+mod signing_client;
+mod signing_listener;
+mod standby;
+mod supervisor;
+mod supervisor_connection;
+mod write_lock;
+
+pub use guarded_work::guard_changes;
+pub use inspect::{find_process, has_terminal, interrupt, is_alive};
+pub use memory_cgroup::{memory_limit, remove_memory_cgroup};
+pub use namespaced_supervisor::{check_namespaces, require_namespaces, test_sandbox};
+pub use output::{CapturedText, TextOutput};
+pub use own_program::{program_path, spawn_detached, spawn_self};
+pub use resource_limits::describe_start_error;
+pub use run::{
+    CommandResult, CommandSpec, check_hiding, run, run_split_stderr, run_split_stderr_hiding,
+};
+pub use secret_command::{first_line, run_secret_command};
+pub use shell::{CommandShell, become_shell, run_editor};
+pub use signing_listener::SigningListener;
+pub use standby::end_standby;
+
+use rustix::process::{Resource, Rlimit};
+
+/// Runs as a helper where the name of this process (`argv[0]`) says so: a signer for git, the supervisor of a server or of a command,
+/// the process that makes namespaces for one, or the one that hides places from a program. Returns `None` in an ordinary process, and
+/// true if all went well. A program has to call this first in `main`: without it no helper can be started.
+pub fn become_helper() -> Option<bool> {
+    own_program::enable_helpers();
+    signing_client::become_signing_client()
+        .or_else(supervisor::become_supervisor)
+        .or_else(namespaced_supervisor::become_namespace_parent)
+        .or_else(hiding_launcher::become_hiding_program)
+}
+
+/// Hardens this process; called first in `main`. Inherited descriptors become close-on-exec, and other processes cannot
+/// read our memory, neither directly nor from a core dump.
+pub fn harden() {
+    close_fds::set_fds_cloexec(3, &[]);
+    // If the kernel refuses, keys in memory are protected as in any other program.
+    let _: Result<_, _> =
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let _: Result<_, _> = rustix::process::setrlimit(Resource::Core, none);
+}

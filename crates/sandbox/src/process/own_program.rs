@@ -1,0 +1,89 @@
+//! Locates this program and starts it again.
+
+use nanobot_os::children::detached;
+use rustix::process::Pid;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Returns the path by which this program was started. A symbolic link is kept, so that it also leads to the next
+/// release. `path` is the value of `PATH`. If the path found leads to another program, the running executable is
+/// returned instead.
+pub fn program_path(path: Option<&str>) -> io::Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let same = |found: &PathBuf| match (std::fs::metadata(found), std::fs::metadata(&own)) {
+        (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
+        _ => false,
+    };
+    let typed = std::env::args_os().next().map(PathBuf::from);
+    let Some(typed) = typed.filter(|typed| !typed.as_os_str().is_empty()) else {
+        return Ok(own);
+    };
+    let found = match typed.components().count() {
+        1 if !typed.starts_with("/") => {
+            let folders = path.unwrap_or_default().split(':');
+            folders
+                .filter(|folder| folder.starts_with('/'))
+                .map(|folder| Path::new(folder).join(&typed))
+                .find(|found| found.is_file())
+        }
+        _ => Some(std::path::absolute(typed)?),
+    };
+    Ok(found.filter(same).unwrap_or(own))
+}
+
+/// Starts this program again with `arguments`, without standard streams, and does not wait for it.
+pub fn spawn_detached(arguments: &[OsString]) -> io::Result<()> {
+    let mut command = Command::new(own_executable()?);
+    // It gets its own process group from the start: terminal signals go to the foreground group, and if the terminal
+    // closes a moment later, a process that has yet to create its own session would be ended too.
+    command.arg0("nanobot").args(arguments).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut detached = detached();
+    detached.push(Pid::from_child(&command.spawn()?));
+    Ok(())
+}
+
+/// Starts this program again with `arguments` and our output streams, but without input.
+pub fn spawn_self(arguments: &[OsString]) -> io::Result<Child> {
+    let mut command = Command::new(own_executable()?);
+    command.arg0("nanobot").args(arguments).stdin(Stdio::null());
+    command.spawn()
+}
+
+/// True in a program that becomes a helper where its name says so. Another one, such as that of unit tests, would do its own work
+/// again in every helper.
+static BECOMES_HELPERS: AtomicBool = AtomicBool::new(false);
+
+/// Declares that this program becomes a helper where its name (`argv[0]`) says so.
+pub(super) fn enable_helpers() {
+    BECOMES_HELPERS.store(true, Ordering::Relaxed);
+}
+
+/// True if this program may be started as a helper.
+pub(super) fn becomes_helpers() -> bool {
+    BECOMES_HELPERS.load(Ordering::Relaxed)
+}
+
+/// The running executable, to be started as a helper.
+///
+/// # Errors
+/// `Unsupported` if it does not become one.
+pub(super) fn helper_executable() -> io::Result<PathBuf> {
+    if becomes_helpers() {
+        own_executable()
+    } else {
+        let message = "this program does not become a helper: it does not call `become_helper`";
+        Err(io::Error::new(io::ErrorKind::Unsupported, message))
+    }
+}
+
+/// The running executable, even if the file on disk was replaced.
+fn own_executable() -> io::Result<PathBuf> {
+    let link = Path::new("/proc/self/exe");
+    if link.exists() { Ok(link.to_owned()) } else { std::env::current_exe() }
+}

@@ -1,0 +1,615 @@
+//! Runs a command to completion: in its own process group, with a timeout, and with its output drained and capped. No
+//! process that it started outlives it.
+
+use super::hiding_launcher::hiding_command;
+use super::namespaced_supervisor::{knows_namespaces, remember_namespaces};
+use super::output::{HeadAndTail, OutputPipe};
+use super::resource_limits::limited_command;
+use super::standby;
+use super::supervisor::{LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
+use super::supervisor_connection::SupervisorConnection;
+use super::write_lock::{LockError, WriteLock};
+use crate::{HiddenPlaces, PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory, UndoneChange};
+use nanobot_base::error::Stop;
+use nanobot_os::children::{
+    KILL_TIMEOUT, TERM_GRACE, groups, is_group_alive, kill_leftovers, leave_to_end, prepare,
+    reap_ending, reap_group,
+};
+use nanobot_os::durable_file;
+use nanobot_os::paths::find_program;
+use nanobot_os::signal::{self, Deadline};
+use rustix::event::PollFlags;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// The time that the pipe of a shell that has ended may stay open: a background child can hold it.
+const PIPE_TIMEOUT: Duration = Duration::from_millis(100);
+/// The time that it may take to hide places. It normally takes milliseconds.
+const HIDING_TIMEOUT: Duration = Duration::from_secs(20);
+/// The polling interval for a running child if it cannot be waited for.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A command to run.
+#[derive(Clone, Debug)]
+pub struct CommandSpec {
+    /// The program, by path or by name.
+    pub program: PathBuf,
+    /// Its arguments, without `argv[0]`.
+    pub arguments: Vec<String>,
+    /// Its working directory.
+    pub directory: PathBuf,
+    /// The child's entire environment.
+    pub env: Vec<(String, String)>,
+    /// The time after which it is ended.
+    pub timeout: Duration,
+    /// The number of bytes to keep of the output's beginning, and as many of its end.
+    pub capture_bytes: usize,
+    /// The sandbox. `None` for no restrictions.
+    pub sandbox: Option<SandboxSpec>,
+    /// The content of standard input; of a command in the background, its beginning.
+    pub input: Option<Vec<u8>>,
+}
+
+impl CommandSpec {
+    /// True if there is such a program.
+    fn has_program(&self) -> bool {
+        let path = self.env.iter().find(|(name, _)| name == "PATH");
+        match self.program.to_str().filter(|name| !name.contains('/')) {
+            Some(name) => find_program(name, path.map_or("", |(_, path)| path)).is_some(),
+            None => self.program.exists(),
+        }
+    }
+
+    /// Opens standard input: a file, not a pipe, so that no thread has to write while the command runs.
+    fn open_input(&self) -> io::Result<File> {
+        match &self.input {
+            Some(bytes) => durable_file::create_temp(bytes)?.reopen(),
+            None => File::open("/dev/null"),
+        }
+    }
+}
+
+/// The result of a command.
+#[derive(Debug)]
+pub struct CommandResult {
+    /// The beginning of the output.
+    pub head: Vec<u8>,
+    /// The end of the output.
+    pub tail: Vec<u8>,
+    /// The number of bytes between the two that were not kept.
+    pub omitted_bytes: u64,
+    /// The exit status. `None` after a timeout or cancellation.
+    pub status: Option<ExitStatus>,
+    /// The reason for cancellation, if the run was cancelled.
+    pub stop: Option<Stop>,
+    /// True if it left processes behind, which were then ended.
+    pub had_leftovers: bool,
+    /// Its changes of protected paths, which were undone.
+    pub undone: Vec<UndoneChange>,
+    /// Those of background commands, which were undone too.
+    pub undone_in_background: Vec<UndoneChange>,
+}
+
+impl CommandResult {
+    /// The result of a command that was cancelled before it was started.
+    fn not_started(stop: Stop) -> Self {
+        Self {
+            head: Vec::new(),
+            tail: Vec::new(),
+            omitted_bytes: 0,
+            status: None,
+            stop: Some(stop),
+            had_leftovers: false,
+            undone: Vec::new(),
+            undone_in_background: Vec::new(),
+        }
+    }
+
+    /// The signal that ended the command, if one did.
+    pub fn signal(&self) -> Option<i32> {
+        self.status.and_then(|status| status.signal())
+    }
+}
+
+/// Runs a command to completion or until its timeout. `on_output` receives its output as it arrives, both streams in
+/// their true order.
+///
+/// Cancelling the run ends the command too, and sets [`CommandResult::stop`]. A command that may change files first
+/// waits for other such commands, at most for its own timeout.
+///
+/// # Errors
+/// It cannot be started; [`io::ErrorKind::ResourceBusy`] if the other commands do not finish in time.
+pub fn run(spec: &CommandSpec, on_output: &mut dyn FnMut(&[u8])) -> io::Result<CommandResult> {
+    run_with(spec, Launch::default(), on_output)
+}
+
+/// The start of a command, beyond its own description.
+#[derive(Default)]
+struct Launch<'a> {
+    /// The pipe for standard error, if it is apart from standard output.
+    errors: Option<io::PipeWriter>,
+    /// Places that a command without a sandbox does not see.
+    hidden: Option<&'a HiddenPlaces>,
+}
+
+/// The most bytes that are kept of separate standard error.
+const MAX_STDERR_BYTES: u64 = 16 << 10;
+
+/// Runs a command as [`run`] does, but returns the beginning of standard error (at most 16 KiB) apart from the output
+/// in [`CommandResult`].
+pub fn run_split_stderr(spec: &CommandSpec) -> io::Result<(CommandResult, Vec<u8>)> {
+    run_split(spec, None)
+}
+
+/// Runs a command without a sandbox as [`run_split_stderr`] does, so that it does not see `places`. If they cannot be hidden, it
+/// is not run, and standard error tells why.
+pub fn run_split_stderr_hiding(
+    spec: &CommandSpec,
+    places: &HiddenPlaces,
+) -> io::Result<(CommandResult, Vec<u8>)> {
+    run_split(spec, Some(places))
+}
+
+/// Checks that the places can be hidden from a program.
+///
+/// # Errors
+/// The reason that they cannot.
+pub fn check_hiding(places: &HiddenPlaces) -> Result<(), String> {
+    let spec = CommandSpec {
+        program: PathBuf::new(),
+        arguments: Vec::new(),
+        directory: "/".into(),
+        env: Vec::new(),
+        timeout: HIDING_TIMEOUT,
+        capture_bytes: 0,
+        sandbox: None,
+        input: None,
+    };
+    let (finished, errors) =
+        run_split_stderr_hiding(&spec, places).map_err(|error| error.to_string())?;
+    if finished.status.is_some_and(|status| status.success()) || finished.stop.is_some() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&errors).trim().to_owned())
+    }
+}
+
+fn run_split(
+    spec: &CommandSpec,
+    hidden: Option<&HiddenPlaces>,
+) -> io::Result<(CommandResult, Vec<u8>)> {
+    let (mut pipe, errors) = io::pipe()?;
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut output = Vec::new();
+        // If reading fails, what was read so far is returned. The receiver may be gone.
+        drop(pipe.by_ref().take(MAX_STDERR_BYTES).read_to_end(&mut output));
+        drop(io::copy(&mut pipe, &mut io::sink()));
+        drop(sender.send(output));
+    });
+    let launch = Launch { errors: Some(errors), hidden };
+    let finished = run_with(spec, launch, &mut |_| ())?;
+    // Its leftovers have been ended; processes that could not be ended are not waited for.
+    Ok((finished, receiver.recv_timeout(KILL_TIMEOUT).unwrap_or_default()))
+}
+
+fn run_with(
+    spec: &CommandSpec,
+    launch: Launch<'_>,
+    on_output: &mut dyn FnMut(&[u8]),
+) -> io::Result<CommandResult> {
+    prepare();
+    reap_ending();
+    let writing = spec.sandbox.as_ref().filter(|sandbox| sandbox.may_change_shared());
+    let mut lock =
+        match writing.map(|sandbox| WriteLock::acquire(sandbox, Deadline::after(spec.timeout))) {
+            None => None,
+            Some(Ok(lock)) => Some(lock),
+            Some(Err(LockError::Busy)) => return Err(io::ErrorKind::ResourceBusy.into()),
+            Some(Err(LockError::Stopped(stop))) => return Ok(CommandResult::not_started(stop)),
+        };
+    let remembered = writing.map(SandboxSpec::take_snapshot).transpose()?;
+    let (pipe, writer) = io::pipe()?;
+    let mut child = spawn(spec, &writer, &launch)?;
+    // Only the command holds its ends from then on.
+    drop((writer, launch));
+    let mut output = OutputPipe::new(pipe, spec.capture_bytes);
+    let (status, stopped) = wait(&mut child, spec.timeout, &mut output, on_output)?;
+    // The shell's last output is in the pipe. Processes that it left behind may hold the pipe open and keep writing.
+    if status.is_some() {
+        let end = signal::now() + PIPE_TIMEOUT;
+        while output.is_readable(Deadline::until(end)) {
+            output.read(on_output)?;
+            if signal::now() >= end {
+                break;
+            }
+        }
+    }
+    let leftovers = child.terminate(status.is_some());
+    // Read the rest: no process writes any more, unless it could not be ended, so the time is limited.
+    let end = signal::now() + PIPE_TIMEOUT;
+    while output.is_readable(Deadline::after(Duration::ZERO)) && signal::now() < end {
+        output.read(on_output)?;
+    }
+    let undone = remembered.as_ref().map(PathSnapshot::restore);
+    let undone_in_background = lock.as_mut().map(WriteLock::restore_background);
+    drop((remembered, lock));
+    let HeadAndTail { head, tail, omitted_bytes: left_out, .. } = output.captured;
+    Ok(CommandResult {
+        head,
+        tail,
+        omitted_bytes: left_out,
+        status,
+        stop: stopped,
+        had_leftovers: leftovers,
+        undone: undone.unwrap_or_default(),
+        undone_in_background: undone_in_background.unwrap_or_default(),
+    })
+}
+
+/// Reads the output of `child` until it ends, `timeout` is over, or the run is cancelled.
+fn wait(
+    child: &mut RunningChild,
+    timeout: Duration,
+    output: &mut OutputPipe,
+    on_output: &mut dyn FnMut(&[u8]),
+) -> io::Result<(Option<ExitStatus>, Option<Stop>)> {
+    // Kernels before 5.3 have no pidfd to wait for; then the child is polled.
+    let pidfd = rustix::process::pidfd_open(child.group, PidfdFlags::empty()).ok();
+    // A child that writes all the time is never waited for, but must respect the timeout too.
+    let end = signal::now().saturating_add(timeout);
+    loop {
+        let mut fds = Vec::with_capacity(3);
+        let pipe = output.pipe.as_ref();
+        fds.extend(pipe.map(|pipe| (pipe.as_fd(), PollFlags::IN)));
+        fds.extend(pidfd.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN)));
+        let reports = child.connection.as_ref().filter(|_| child.has_more_reports);
+        fds.extend(reports.map(|connection| (connection.control.as_fd(), PollFlags::IN)));
+        let mut deadline = Deadline::until(end);
+        if pidfd.is_none() {
+            deadline = deadline.min(Deadline::after(POLL_INTERVAL));
+        }
+        match signal::wait(&fds, &mut deadline) {
+            Ok(Some(0)) if pipe.is_some() => output.read(on_output)?,
+            Ok(_) => {}
+            Err(stop) => return Ok((None, Some(stop))),
+        }
+        if let Some(status) = child.try_wait()? {
+            return Ok((Some(status), None));
+        }
+        if signal::now() >= end {
+            return Ok((None, None));
+        }
+    }
+}
+
+/// A running child. Dropping this ends it, even during a panic.
+struct RunningChild {
+    process: Child,
+    /// The connection to its supervisor, which the process then belongs to.
+    connection: Option<SupervisorConnection>,
+    group: Pid,
+    has_more_reports: bool,
+    /// The report of its start has arrived.
+    has_started: bool,
+    /// The reported end of the command.
+    reported_end: Option<ExitStatus>,
+    /// None of its processes is left, but for its supervisor, which is about to end.
+    is_finished: bool,
+    is_ended: bool,
+    had_leftovers: bool,
+}
+
+impl Drop for RunningChild {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.terminate(false);
+        }
+    }
+}
+
+fn spawn(
+    spec: &CommandSpec,
+    writer: &io::PipeWriter,
+    launch: &Launch<'_>,
+) -> io::Result<RunningChild> {
+    let errors = || launch.errors.as_ref().unwrap_or(writer).try_clone();
+    if let Some(sandbox) = &spec.sandbox
+        && knows_namespaces() != Some(false)
+        && let Some(child) = spawn_supervised(spec, sandbox, (writer.try_clone()?, errors()?))?
+    {
+        return Ok(child);
+    }
+    let process = spawn_unsupervised(spec, launch.hidden, (writer.try_clone()?, errors()?))?;
+    Ok(RunningChild {
+        group: Pid::from_child(&process),
+        process,
+        connection: None,
+        has_more_reports: false,
+        has_started: true,
+        reported_end: None,
+        is_finished: false,
+        is_ended: false,
+        had_leftovers: false,
+    })
+}
+
+/// Starts a command in namespaces of its own. Returns `None` if the system allows none.
+fn spawn_supervised(
+    spec: &CommandSpec,
+    sandbox: &SandboxSpec,
+    (output, errors): (io::PipeWriter, io::PipeWriter),
+) -> io::Result<Option<RunningChild>> {
+    // Another thread may find it out meanwhile.
+    let is_known = knows_namespaces().is_some();
+    let launch = LaunchSpec {
+        program: spec.program.clone(),
+        arguments: spec.arguments.clone(),
+        directory: LaunchDirectory::Shared(StartDirectory::find(&spec.directory)?),
+        env: spec.env.clone(),
+        sandbox: Some(sandbox.clone().for_own_root()),
+        kind: LaunchKind::Command,
+        self_test: None,
+        protected: ProtectedPids::default(),
+    };
+    let streams = [spec.open_input()?.into(), output.into(), errors.into()];
+    // Without a change of its directory, it can be started without a copy of this process.
+    let (process, mut connection) = standby::take_or_start(sandbox)?;
+    let launched = connection.launch(&launch, streams);
+    let mut child = RunningChild {
+        group: Pid::from_child(&process),
+        process,
+        connection: Some(connection),
+        has_more_reports: true,
+        has_started: false,
+        reported_end: None,
+        is_finished: false,
+        is_ended: false,
+        had_leftovers: false,
+    };
+    launched?;
+    if is_known {
+        // A run with a second command is likely to have more.
+        standby::start_next(sandbox);
+    } else {
+        let connection = child.connection.as_mut();
+        match connection.map(SupervisorConnection::wait_for_start) {
+            Some(Ok(SupervisorReport::NoNamespaces(reason))) => {
+                child.terminate(false);
+                return match remember_namespaces(Err(reason.clone())) {
+                    // Another thread got them, so the sandbox of this command is the cause.
+                    Ok(()) => Err(io::Error::other(reason)),
+                    Err(_) => Ok(None),
+                };
+            }
+            Some(Ok(SupervisorReport::Started(_))) => {
+                child.has_started = true;
+                drop(remember_namespaces(Ok(())));
+            }
+            // The run was cancelled, which the caller sees next.
+            Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Some(Ok(report)) => return Err(report.into_error()),
+            Some(Err(error)) => return Err(error),
+            None => {}
+        }
+    }
+    Ok(Some(child))
+}
+
+fn spawn_unsupervised(
+    spec: &CommandSpec,
+    hidden: Option<&HiddenPlaces>,
+    (output, errors): (io::PipeWriter, io::PipeWriter),
+) -> io::Result<Child> {
+    let mut command = match (hidden, &spec.sandbox) {
+        (Some(places), _) => hiding_command(&spec.program, &spec.directory, places)?,
+        (None, Some(sandbox)) if spec.has_program() => {
+            let mut command = limited_command(sandbox, &spec.program);
+            command.current_dir(&spec.directory);
+            command
+        }
+        (None, Some(_)) => return Err(io::ErrorKind::NotFound.into()),
+        (None, None) => {
+            let mut command = Command::new(&spec.program);
+            command.current_dir(&spec.directory);
+            command
+        }
+    };
+    let input = Stdio::from(spec.open_input()?);
+    command
+        .args(&spec.arguments)
+        .env_clear()
+        .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .process_group(0);
+    command.stdin(input).stdout(output).stderr(errors);
+    let mut groups = groups();
+    let process = match &spec.sandbox {
+        Some(sandbox) => sandbox.run_inside(&ProtectedPids::current(), || command.spawn())?,
+        None => command.spawn()?,
+    };
+    groups.push(Pid::from_child(&process));
+    Ok(process)
+}
+
+impl RunningChild {
+    /// The command's exit status, once it has ended.
+    ///
+    /// # Errors
+    /// It could not be started.
+    fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        let ended = self.process.try_wait()?;
+        if self.connection.is_none() {
+            return Ok(ended);
+        }
+        self.read_reports()?;
+        if self.is_finished {
+            return Ok(self.reported_end);
+        }
+        // Without a report of its end, its supervisor was killed, and the command with it.
+        let killed = ExitStatus::from_raw(Signal::KILL.as_raw());
+        match (ended, self.has_started) {
+            (None, _) => Ok(None),
+            (Some(_), true) => Ok(Some(self.reported_end.unwrap_or(killed))),
+            (Some(_), false) => Err(io::Error::other("its sandbox could not be set up")),
+        }
+    }
+
+    fn read_reports(&mut self) -> io::Result<()> {
+        let Some(connection) = &mut self.connection else {
+            return Ok(());
+        };
+        self.has_more_reports = connection.read_reports();
+        while let Some(report) = connection.next_report() {
+            match report {
+                SupervisorReport::Entered => {}
+                SupervisorReport::Started(_) => self.has_started = true,
+                SupervisorReport::Ended(status, signal) => {
+                    let ended = status.map_or(signal.unwrap_or_default(), |code| code << 8);
+                    self.reported_end = Some(ExitStatus::from_raw(ended));
+                }
+                SupervisorReport::Leftovers => self.had_leftovers = true,
+                SupervisorReport::Finished => self.is_finished = true,
+                other => return Err(other.into_error()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what is left of its group and the processes that it moved out of it. Returns true if there were any.
+    fn terminate(&mut self, has_ended: bool) -> bool {
+        self.is_ended = true;
+        let group = self.group;
+        if self.is_finished {
+            leave_to_end(group);
+            return self.had_leftovers;
+        }
+        let mut leftovers = self.had_leftovers;
+        leftovers |= has_ended && is_group_alive(group, TERM_GRACE);
+        // Errors below mean that no process is left to signal or to wait for.
+        let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::TERM);
+        let started = Instant::now();
+        while rustix::process::test_kill_process_group(group).is_ok()
+            && started.elapsed() < TERM_GRACE
+        {
+            if !reap_group(group) {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::KILL);
+        // A process that cannot be killed, such as another user's or one that waits for a dead disk, is not waited for.
+        let killed = Instant::now();
+        while matches!(self.process.try_wait(), Ok(None)) && killed.elapsed() < KILL_TIMEOUT {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        groups().retain(|other| *other != group);
+        leftovers |= kill_leftovers();
+        leftovers
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::{CommandResult, CommandSpec, run};
+    use nanobot_os::children::serialize_tests;
+    use std::time::Duration;
+
+    fn sh(command: &str, seconds: u64) -> (CommandResult, String) {
+        let _alone = serialize_tests();
+        let spec = CommandSpec {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), command.into()],
+            directory: "/".into(),
+            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            timeout: Duration::from_secs(seconds),
+            capture_bytes: 1000,
+            sandbox: None,
+            input: None,
+        };
+        let mut output = Vec::new();
+        let finished = run(&spec, &mut |bytes| output.extend_from_slice(bytes)).unwrap();
+        (finished, String::from_utf8_lossy(&output).into_owned())
+    }
+
+    /// True if a process with this mark in its arguments runs.
+    pub(in crate::process) fn is_process_running(mark: &str) -> bool {
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+            .any(|line| String::from_utf8_lossy(&line).contains(mark))
+    }
+
+    #[test]
+    fn output_is_in_order_and_status_is_reported() {
+        let (finished, output) = sh("echo one; echo two >&2; echo three; exit 3", 10);
+        assert_eq!(output, "one\ntwo\nthree\n");
+        assert_eq!(finished.head, output.as_bytes());
+        assert_eq!(finished.status.unwrap().code(), Some(3));
+        assert!(!finished.had_leftovers);
+        assert_eq!(sh("kill -9 $$", 10).0.signal(), Some(9));
+    }
+
+    #[test]
+    fn large_output_is_drained_and_capped() {
+        // A command that writes all the time has a timeout too, and so do its leftovers.
+        assert!(sh("yes", 1).0.status.is_none());
+        assert!(sh("yes & exit 0", 60).0.had_leftovers);
+        let (finished, _) = sh("yes | head -c 5000000; echo; echo end", 60);
+        assert!(finished.head.len() == 1000 && finished.tail.ends_with(b"end\n"));
+        assert_eq!(
+            finished.head.len() as u64 + finished.tail.len() as u64 + finished.omitted_bytes,
+            5_000_005
+        );
+    }
+
+    #[test]
+    fn an_exiting_process_is_not_a_leftover() {
+        // The reader ends when the writer's files are closed; nothing waits for the writer itself.
+        let command = "d=$(mktemp -d); mkfifo $d/f; (exec > $d/f) & cat $d/f; rm -r $d; exec true";
+        for _ in 0..nanobot_base::fuzz::by_depth(10, 50) {
+            let (finished, _) = sh(command, 60);
+            assert!(finished.status.unwrap().success() && !finished.had_leftovers);
+        }
+        // A process that has ended stays in the group until it is reaped.
+        let (finished, _) = sh("true & exec sleep 0.01", 60);
+        assert!(!finished.had_leftovers);
+    }
+
+    #[test]
+    fn nothing_outlives_a_command() {
+        // A mark unique to this run: processes left behind by another run prove nothing.
+        let mark = format!("{}.", 200_000 + std::process::id());
+        let (finished, output) = sh(
+            &format!(
+                "sleep {mark}1 & setsid sleep {mark}2 & (trap '' TERM; sleep {mark}3) & echo on"
+            ),
+            10,
+        );
+        assert_eq!(output, "on\n");
+        assert!(finished.had_leftovers && finished.status.unwrap().success());
+        let (finished, _) = sh(&format!("trap '' TERM; setsid sleep {mark}4 & sleep {mark}5"), 1);
+        assert!(finished.status.is_none());
+        for number in 1..=5 {
+            assert!(!is_process_running(&format!("sleep\0{mark}{number}")), "{number}");
+        }
+    }
+
+    #[test]
+    fn chains_of_processes_that_replace_each_other_end_with_their_command() {
+        let mark = format!("chain-{}", std::process::id());
+        let hop = format!(
+            "if [ $1 -gt 0 ]; then setsid sh -c \"$0\" \"$0\" $(($1-1)) {mark} >/dev/null 2>&1 & exit; fi; exec sleep 60 {mark}"
+        );
+        for round in 0..nanobot_base::fuzz::by_depth(6, 60) {
+            let start =
+                format!("for n in 1 2 3 4; do sh -c '{hop}' '{hop}' 200 {mark} & done; sleep 0.01");
+            sh(&start, 10);
+            assert!(!is_process_running(&mark), "{round}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The parent's end of the connection to a supervisor: starts it, sends what it is to launch, and reads its reports.
+
+use super::helper::MAX_DESCRIPTORS;
+use super::supervisor::{LaunchSpec, SupervisorReport};
+use crate::NetworkNamespace;
+use nanobot_os::signal::{self, Deadline};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags,
+};
+use rustix::process::Pid;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+/// The time that a supervisor may take to start its server. It normally takes milliseconds.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The connection to a supervisor, which ends what it has started when this is closed.
+#[derive(Debug)]
+pub(super) struct SupervisorConnection {
+    pub(super) control: UnixStream,
+    /// Bytes received from the supervisor that are not a complete report yet.
+    received: Vec<u8>,
+}
+
+impl SupervisorConnection {
+    /// Starts a supervisor, whose output streams are those of the command. Its id is added to `known`, locked until then, so that it does not count as a leftover.
+    pub(super) fn start(
+        mut supervisor: Command,
+        mut known: MutexGuard<'_, Vec<Pid>>,
+    ) -> io::Result<(Child, Self)> {
+        let (control, supervisor_end) = UnixStream::pair()?;
+        supervisor.env_clear().process_group(0);
+        // The command holds the other end of the socket, which must close when the supervisor ends.
+        let child = supervisor.stdin(OwnedFd::from(supervisor_end)).spawn()?;
+        known.push(Pid::from_child(&child));
+        let connection = Self { control, received: Vec::new() };
+        Ok((child, connection))
+    }
+
+    /// Waits for the network namespace that a supervisor has made, and for the sockets that listen in it, which arrive
+    /// before every other report. Returns `None` if it has made none, which a report then explains.
+    pub(super) fn receive_network(
+        &mut self,
+    ) -> io::Result<Option<(NetworkNamespace, Vec<OwnedFd>)>> {
+        if !matches!(
+            signal::wait_readable(&self.control, &mut Deadline::after(START_TIMEOUT)),
+            Ok(true)
+        ) {
+            return Ok(None);
+        }
+        let mut block = [0; 512];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut block)];
+        let received =
+            rustix::net::recvmsg(&self.control, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC)?;
+        self.received.extend_from_slice(&block[..received.bytes]);
+        let mut namespaces = with.drain().flat_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(namespaces) => namespaces.collect(),
+            _ => Vec::new(),
+        });
+        let network = namespaces.next().zip(namespaces.next());
+        let listeners = namespaces.collect();
+        Ok(network.map(|(network, user)| (NetworkNamespace { network, user }, listeners)))
+    }
+
+    /// Sends the supervisor what it is to launch, with the streams.
+    pub(super) fn launch(&mut self, launch: &LaunchSpec, streams: [OwnedFd; 3]) -> io::Result<()> {
+        match self.send(launch, &streams) {
+            // It has ended before it read everything. Its report says why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            other => other?,
+        }
+        // Only the supervisor holds its ends from then on.
+        drop(streams);
+        self.control.set_nonblocking(true)
+    }
+
+    /// Sends the launch description and the streams.
+    fn send(&mut self, launch: &LaunchSpec, streams: &[OwnedFd; 3]) -> io::Result<()> {
+        let bytes = serde_json::to_vec(launch).map_err(io::Error::other)?;
+        let length = (bytes.len() as u64).to_le_bytes();
+        let streams = streams.each_ref().map(AsFd::as_fd);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+        let mut with = SendAncillaryBuffer::new(&mut space);
+        with.push(SendAncillaryMessage::ScmRights(&streams));
+        let parts = [IoSlice::new(&length)];
+        rustix::net::sendmsg(&self.control, &parts, &mut with, SendFlags::NOSIGNAL)?;
+        self.control.write_all(&bytes)
+    }
+
+    /// Waits for the report that it has started or failed.
+    ///
+    /// # Errors
+    /// There is none: [`io::ErrorKind::Interrupted`] if the run is cancelled.
+    pub(super) fn wait_for_start(&mut self) -> io::Result<SupervisorReport> {
+        let mut deadline = Deadline::after(START_TIMEOUT);
+        loop {
+            let has_more = self.read_reports();
+            match self.next_report() {
+                Some(
+                    SupervisorReport::Entered
+                    | SupervisorReport::Ended(..)
+                    | SupervisorReport::Leftovers,
+                ) => {}
+                Some(report) => return Ok(report),
+                None if has_more => match signal::wait_readable(&self.control, &mut deadline) {
+                    Ok(true) => {}
+                    Ok(false) => return Err(io::ErrorKind::TimedOut.into()),
+                    Err(_) => return Err(io::ErrorKind::Interrupted.into()),
+                },
+                None => return Err(io::Error::other("its supervisor has ended")),
+            }
+        }
+    }
+
+    /// Reads pending reports from the supervisor. Returns true if more may follow.
+    pub(super) fn read_reports(&mut self) -> bool {
+        let mut block = [0; 512];
+        loop {
+            match self.control.read(&mut block) {
+                Ok(0) => return false,
+                Ok(count) => self.received.extend_from_slice(&block[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    /// The next of the reports that were read.
+    pub(super) fn next_report(&mut self) -> Option<SupervisorReport> {
+        let end = self.received.iter().position(|byte| *byte == b'\n')?;
+        let line: Vec<u8> = self.received.drain(..=end).collect();
+        serde_json::from_slice(&line).ok()
+    }
+
+    /// Orders the supervisor to end.
+    pub(super) fn order_end(&self) {
+        // If the supervisor is gone already, no order is needed.
+        drop(self.control.shutdown(Shutdown::Write));
+    }
+}

@@ -1,0 +1,496 @@
+//! Protected paths: paths in writable directories that a command must not change. What no mount protects is recorded
+//! before the command and restored after it.
+//!
+//! A mount protects what exists. It cannot keep a missing path from being created, and where it stands nothing can be
+//! removed or renamed, which is too much for repositories within a directory. So these are read beforehand, including
+//! their absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
+//! following symbolic links. No process of the command is alive at the last check: its namespace has ended.
+//!
+//! A mount over a file ends when the file is replaced, as editors and `git config` do. Files under mounts are therefore
+//! recorded too, and checked if they were replaced.
+
+use super::config_copies::{ConfigCopies, config_change};
+use super::files_beneath::set_aside;
+use super::git_config_rules::{ConfigPlace, HarmlessConfig, may_change, without_programs};
+use super::git_repository::is_bundle;
+use super::project_file_rules::ProjectFiles;
+use super::project_files::ProjectFileSnapshot;
+use super::protected_state::{RecordedContent, SnapshotState, replace_file};
+use super::snapshot_entry::{SnapshotEntry, record_places};
+use super::tree_search::{FoundPaths, search_roots};
+use super::undone_change::{Remedy, UndoneChange};
+use super::writable_roots::{TreePath, WritableRoots};
+use super::{git_paths, new_repository};
+use nanobot_os::clock::current_file_time;
+use rustix::fs::{AtFlags, FileType};
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Bound;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// The recorded state of protected paths.
+#[derive(Debug)]
+pub struct PathSnapshot {
+    roots: WritableRoots,
+    entries: Vec<SnapshotEntry>,
+    /// All protected paths, also those that mounts protect.
+    protected: BTreeSet<PathBuf>,
+    project_files: ProjectFileSnapshot,
+    configs: ConfigCopies,
+}
+
+impl PathSnapshot {
+    /// Records the protected paths beneath the writable `roots`: absent ones, since mounts protect existing places, and
+    /// those of repositories that are not among them, which no mount protects. Then `project_files`. Copies of git configs
+    /// are made in the directory `config_copies`, which must not exist yet.
+    ///
+    /// # Errors
+    /// A place exists and cannot be read, so it could not be restored.
+    pub fn take(
+        roots: &[PathBuf],
+        protected_paths: &[PathBuf],
+        config_copies: Option<&Path>,
+        project_files: &ProjectFiles,
+    ) -> io::Result<Self> {
+        let roots = WritableRoots::open(roots);
+        let configs = match config_copies {
+            Some(copies) => ConfigCopies::create(copies, protected_paths, &roots)?,
+            None => ConfigCopies::default(),
+        };
+        let started = current_file_time();
+        let tree = search_roots(project_files, &roots, started);
+        let found = list_repository_paths(&roots, &tree);
+        project_files.remember_repositories(found.iter().map(PathBuf::as_path));
+        let nested: Vec<PathBuf> =
+            found.into_iter().filter(|path| !protected_paths.contains(path)).collect();
+        let protected = protected_paths.iter().map(|path| (path, false));
+        let places = protected.chain(nested.iter().map(|path| (path, true)));
+        let entries = record_places(&roots, places, project_files)?;
+        Ok(Self {
+            project_files: ProjectFileSnapshot::take(project_files, &roots, tree, started)?,
+            entries,
+            configs,
+            protected: protected_paths.iter().cloned().chain(nested).collect(),
+            roots,
+        })
+    }
+
+    /// The places of repositories that were not there before the command.
+    fn find_later(&self, repository_paths: &[PathBuf]) -> Vec<SnapshotEntry> {
+        let new: BTreeSet<&PathBuf> =
+            repository_paths.iter().filter(|path| !self.protected.contains(*path)).collect();
+        let places = new.into_iter().filter_map(|path| Some((path, self.roots.locate(path)?)));
+        places.map(|(path, place)| SnapshotEntry::new_in(path, place)).collect()
+    }
+
+    /// Undoes the changes of protected paths. Once no process of the command is alive, this is final. Before, the command
+    /// can make them anew.
+    pub fn restore(&self) -> Vec<UndoneChange> {
+        let tree = self.project_files.search(&self.roots);
+        let repository_paths = list_repository_paths(&self.roots, &tree);
+        let later = self.find_later(&repository_paths);
+        let configs = repository_paths.iter().filter(|path| path.ends_with("config"));
+        let checked = CheckedRepositories {
+            roots: &self.roots.paths,
+            rules: self.project_files.rules(),
+            git_dirs: configs.filter_map(|path| path.parent()).collect(),
+        };
+        // Known before anything is restored, since that creates directories anew.
+        let entries = || self.entries.iter().chain(&later);
+        let replaced: Vec<bool> = entries().map(SnapshotEntry::is_replaced).collect();
+        let places = entries().zip(replaced);
+        let mut changed: Vec<UndoneChange> = places
+            .filter_map(|(entry, is_replaced)| self.undo(entry, is_replaced, &checked))
+            .collect();
+        let permitted = |path: &Path, before: &[u8], after: &[u8]| {
+            checked.permits_config_change(path, before, after)
+        };
+        changed.extend(self.configs.apply(&self.roots, &permitted));
+        self.remember_created(&repository_paths);
+        changed.extend(self.project_files.restore(&self.roots, tree));
+        changed
+    }
+
+    /// The project files that were changed by any process.
+    pub fn changed_project_files(&self) -> Vec<PathBuf> {
+        self.project_files.changed(&self.roots, self.project_files.search(&self.roots))
+    }
+
+    /// Remembers the git directories that were not there before: what is harmless in their config may change later too.
+    fn remember_created(&self, repository_paths: &[PathBuf]) {
+        let was_missing = |path: &PathBuf| {
+            let mut entries = self.entries.iter().filter(|entry| entry.path == *path);
+            entries.any(|entry| entry.before == SnapshotState::Missing)
+        };
+        for config in repository_paths {
+            let Some(git_dir) = config.parent().filter(|_| config.ends_with("config")) else {
+                continue;
+            };
+            let beneath =
+                self.protected.range::<Path, _>((Bound::Included(git_dir), Bound::Unbounded));
+            let mut beneath = beneath.take_while(|path| path.starts_with(git_dir));
+            if git_dir.is_dir() && beneath.all(was_missing) {
+                self.project_files.rules().add_created(git_dir);
+            }
+        }
+    }
+
+    /// Undoes the change of a place, unless there is none or it is permitted.
+    fn undo(
+        &self,
+        entry: &SnapshotEntry,
+        is_replaced: bool,
+        checked: &CheckedRepositories<'_>,
+    ) -> Option<UndoneChange> {
+        let roots = &self.roots;
+        if entry.is_still_mounted(roots) {
+            return None;
+        }
+        let is = roots.read(&entry.place);
+        let is_closed =
+            is.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        if is_closed && entry.before == SnapshotState::Unreachable {
+            return None;
+        }
+        if is.as_ref().is_ok_and(|is| *is == entry.before) {
+            return None;
+        }
+        if git_paths::is_rebase_steps(&entry.path) {
+            return undo_steps(roots, entry, is.ok());
+        }
+        // Programs that create a repository write here; harmless content is accepted.
+        let is_new = is_replaced && !matches!(is, Ok(SnapshotState::Missing))
+            || entry.before == SnapshotState::Missing
+                && (entry.is_found_later || self.is_in_new_repository(entry));
+        if let (true, Ok(is)) = (is_new, &is) {
+            if checked.accept(entry, is) {
+                return None;
+            }
+            if let Some(change) = checked.filter_config(roots, entry, is) {
+                return change;
+            }
+        }
+        if entry.is_nested && entry.is_repository_gone(roots) {
+            return None;
+        }
+        if let Ok(is) = &is
+            && let Some((before, after)) = config_change(&entry.path, &entry.before, is)
+            && checked.permits_config_change(&entry.path, before, after)
+        {
+            return None;
+        }
+        let was_there =
+            !matches!(entry.before, SnapshotState::Missing | SnapshotState::Unreachable);
+        if !was_there && matches!(is, Ok(SnapshotState::Unreachable)) {
+            return set_link_aside(roots, entry);
+        }
+        Some(if entry.is_found_later {
+            roots.set_aside(&entry.place)
+        } else {
+            roots.put_back(&entry.place, &entry.before, is.as_ref().ok())
+        })
+    }
+
+    /// True if nothing of the repository that the place belongs to was there before the command.
+    fn is_in_new_repository(&self, entry: &SnapshotEntry) -> bool {
+        entry.repository().is_some_and(|repository| {
+            let repository = self.roots.path(&repository);
+            !self.entries.iter().any(|other| {
+                other.before != SnapshotState::Missing && other.path.starts_with(&repository)
+            })
+        })
+    }
+}
+
+/// The repositories whose files are checked after the command.
+struct CheckedRepositories<'a> {
+    /// The writable directories.
+    roots: &'a [PathBuf],
+    rules: &'a ProjectFiles,
+    git_dirs: BTreeSet<&'a Path>,
+}
+
+impl CheckedRepositories<'_> {
+    /// True if the state of a place in a newly created repository is what every new repository has.
+    fn accept(&self, entry: &SnapshotEntry, state: &SnapshotState) -> bool {
+        match state {
+            SnapshotState::Missing | SnapshotState::Repository => true,
+            SnapshotState::File { content: RecordedContent::Bytes(bytes), .. }
+                if entry.path.ends_with(".git") =>
+            {
+                let directory = entry.path.parent().unwrap_or(&entry.path);
+                let linked = new_repository::linked_git_dir(directory, bytes);
+                linked.is_some_and(|linked| self.git_dirs.contains(linked.as_path()))
+            }
+            SnapshotState::File { content: RecordedContent::Bytes(bytes), .. } => {
+                new_repository::is_worktree_link(&entry.place.relative, bytes)
+            }
+            SnapshotState::Directory { entries, .. } => {
+                // Templates of git have an empty directory for remotes.
+                entry.path.ends_with("branches") && entries.is_empty()
+                    || entry.path.ends_with("hooks")
+                        && entries.iter().all(|(name, entry)| {
+                            name.as_encoded_bytes().ends_with(b".sample")
+                                && matches!(entry, SnapshotState::File { .. })
+                        })
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes what could make git run a program out of the config of a newly created repository. Returns `None` if the
+    /// place is no config, and no change if that is harmless.
+    fn filter_config(
+        &self,
+        roots: &WritableRoots,
+        entry: &SnapshotEntry,
+        state: &SnapshotState,
+    ) -> Option<Option<UndoneChange>> {
+        let SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } = state else {
+            return None;
+        };
+        let name = entry.path.file_name()?;
+        let git_dir = entry.path.parent()?;
+        if name != "config" && name != "config.worktree" {
+            return None;
+        }
+        let config = ConfigPlace { git_dir, permits: &|path| self.is_safe_remote(path) };
+        let HarmlessConfig { text, removed } = without_programs(bytes, &config);
+        if removed.is_empty() {
+            return Some(None);
+        }
+        let opened = roots.open_parent(&entry.place, false).map_err(io::Error::from);
+        let filtered = opened.and_then(|(dir, name)| {
+            let whole = set_aside(dir.as_fd(), &name)?;
+            replace_file(dir.as_fd(), &name, text.as_bytes(), *mode)?;
+            Ok(Remedy::LinesRemoved { lines: removed, whole: entry.path.with_file_name(whole) })
+        });
+        Some(Some(UndoneChange { path: entry.path.clone(), remedy: filtered, withheld: None }))
+    }
+
+    /// True if the config at `path` may change from `before` to `after`. Unless content from outside is in the conversation, it
+    /// may have what that of a new repository may have, which is reported as other changes of what starts by itself are.
+    fn permits_config_change(&self, path: &Path, before: &[u8], after: &[u8]) -> bool {
+        if may_change(before, after, None) {
+            return true;
+        }
+        let Some(git_dir) = path.parent().filter(|_| self.rules.are_free()) else {
+            return false;
+        };
+        let place = ConfigPlace { git_dir, permits: &|path| self.is_safe_remote(path) };
+        let is_permitted = may_change(before, after, Some(&place));
+        if is_permitted {
+            self.rules.add_changed(path, None);
+        }
+        is_permitted
+    }
+
+    /// True if git runs nothing when it fetches from `path`. A bundle is a file without hooks.
+    fn is_safe_remote(&self, path: &Path) -> bool {
+        self.is_safe_repository(path) || self.rules.are_free() && is_bundle(path)
+    }
+
+    /// True if the command could not have written the hooks of the repository at `path`, or they are checked too.
+    fn is_safe_repository(&self, path: &Path) -> bool {
+        let is_outside = || !self.roots.iter().any(|root| path.starts_with(root));
+        let is_checked = |path: &Path| {
+            self.git_dirs.contains(path) || self.git_dirs.contains(&*path.join(".git"))
+        };
+        path.canonicalize().is_ok_and(|real| real == path && is_outside() || is_checked(&real))
+    }
+}
+
+/// The protected paths of the repositories that were found in `roots`.
+fn list_repository_paths(roots: &WritableRoots, tree: &[FoundPaths]) -> Vec<PathBuf> {
+    let each = roots.paths.iter().zip(tree);
+    let mut paths: Vec<PathBuf> = each
+        .flat_map(|(root, found)| git_paths::all_repository_paths(root, &found.repositories))
+        .collect();
+    // A file that is granted by name may be changed.
+    paths.retain(|path| !roots.paths.contains(path));
+    paths
+}
+
+/// Sets the steps of an unfinished rebase aside, which now are in the state `is`, if some of them run commands that did not
+/// before, or if a link leads to them.
+fn undo_steps(
+    roots: &WritableRoots,
+    entry: &SnapshotEntry,
+    is: Option<SnapshotState>,
+) -> Option<UndoneChange> {
+    let steps = |state: &SnapshotState| match state {
+        SnapshotState::File { content: RecordedContent::Bytes(bytes), .. } => {
+            new_repository::run_steps(bytes)
+        }
+        _ => BTreeSet::new(),
+    };
+    match is {
+        Some(SnapshotState::Unreachable) => set_link_aside(roots, entry),
+        Some(is @ SnapshotState::File { content: RecordedContent::Bytes(_), .. })
+            if steps(&is).is_subset(&steps(&entry.before)) =>
+        {
+            None
+        }
+        // What is too large to be read may have any.
+        Some(SnapshotState::File { .. } | SnapshotState::Link(_)) | None => {
+            Some(roots.set_aside(&entry.place))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Renames the symbolic link on the way to a place that was not behind one: programs would follow it. A file on the way
+/// is left: nothing can be beneath it.
+fn set_link_aside(roots: &WritableRoots, entry: &SnapshotEntry) -> Option<UndoneChange> {
+    let TreePath { root, relative } = &entry.place;
+    let up = relative.ancestors().skip(1);
+    let mut parents: Vec<&Path> = up.filter(|path| !path.as_os_str().is_empty()).collect();
+    parents.reverse();
+    for relative in parents {
+        let parent = TreePath { root: *root, relative: relative.to_owned() };
+        let (dir, name) = roots.open_parent(&parent, false).ok()?;
+        let stat = rustix::fs::statat(dir.as_fd(), &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+            return Some(roots.set_aside(&parent));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PathSnapshot, ProjectFiles};
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::symlink;
+    use std::path::{Path, PathBuf};
+
+    /// Maps every path beneath `dir` to a description of it.
+    fn tree(dir: &Path, into: &mut BTreeMap<PathBuf, String>) {
+        for entry in std::fs::read_dir(dir).unwrap().flatten() {
+            let path = entry.path();
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                into.insert(path.clone(), "directory".into());
+                tree(&path, into);
+            } else if kind.is_symlink() {
+                let target = std::fs::read_link(&path).unwrap();
+                into.insert(path, format!("link to {}", target.display()));
+            } else {
+                into.insert(path.clone(), std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+
+    fn sh(dir: &Path, command: &str) {
+        let _alone = nanobot_os::children::serialize_tests();
+        let done = std::process::Command::new("/bin/sh")
+            .args(["-c", command])
+            .current_dir(dir)
+            .status()
+            .unwrap();
+        assert!(done.success(), "{command}");
+    }
+
+    /// The paths that are not found by the search for repositories.
+    fn outside_git(protected: &[PathBuf]) -> Vec<PathBuf> {
+        let is_outside = |path: &&PathBuf| path.iter().all(|part| part != ".git");
+        protected.iter().filter(is_outside).cloned().collect()
+    }
+
+    #[test]
+    fn protected_paths_are_always_restored() {
+        let check = |command: &str, changed: bool| {
+            let temp = tempfile::tempdir().unwrap();
+            let dir = std::fs::canonicalize(temp.path()).unwrap().join("w");
+            std::fs::create_dir_all(dir.join(".git/hooks")).unwrap();
+            std::fs::write(dir.join(".git/config"), "[core]\n").unwrap();
+            std::fs::write(dir.join(".git/hooks/a.sample"), "x").unwrap();
+            std::fs::write(dir.join("outside"), "safe").unwrap();
+            symlink("elsewhere", dir.join(".envrc")).unwrap();
+            let protected =
+                [".git", ".git/hooks", ".git/config", ".git/commondir", ".bashrc", ".envrc"]
+                    .map(|name| dir.join(name));
+            let states = |dir: &Path| {
+                let mut all = BTreeMap::new();
+                tree(dir, &mut all);
+                all.retain(|path, _| {
+                    protected[1..].iter().any(|protected| path.starts_with(protected))
+                });
+                all
+            };
+            let before = states(&dir);
+            let remembered = PathSnapshot::take(
+                std::slice::from_ref(&dir),
+                &outside_git(&protected),
+                None,
+                &ProjectFiles::default(),
+            )
+            .unwrap();
+            sh(&dir, command);
+            let found = remembered.restore();
+            assert_eq!(!found.is_empty(), changed, "{command}: {found:?}");
+            assert!(found.iter().all(|change| change.remedy.is_ok()), "{command}: {found:?}");
+            assert_eq!(states(&dir), before, "{command}");
+            assert_eq!(std::fs::read_to_string(dir.join("outside")).unwrap(), "safe");
+        };
+        check("true", false);
+        check("echo x > other", false);
+        check("echo '[alias] x = y' >> .git/config", true);
+        check("echo x > .git/hooks/pre-commit", true);
+        check("rm -r .git/hooks", true);
+        check("echo x > .bashrc", true);
+        check("mkdir -p .bashrc/deep; echo x > .bashrc/deep/y; chmod 0 .bashrc/deep", true);
+        check("ln -s outside .bashrc", true);
+        check("ln outside .bashrc", true);
+        check("rm .envrc; echo x > .envrc", true);
+        check("rm .envrc", true);
+        check("chmod 777 .git/config", true);
+        check("echo .. > .git/commondir", true);
+        check("mv .git g2; mkdir -p .git/hooks; echo evil > .git/hooks/pre-commit", true);
+        check("mv .git g2; ln -s g2 .git", true);
+        check("mv .git g2; ln -s .. .git", true);
+        check("mv .git g2; echo x > .git", true);
+        check("rm .git/config; ln -s ../outside .git/config", true);
+        check("mv .git/hooks .git/h; ln -s ../.. .git/hooks", true);
+        check("rm -r .git/hooks; echo x > .git/hooks", true);
+    }
+
+    #[test]
+    fn default_files_of_a_new_repository_are_accepted() {
+        let plain = "[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n";
+        let check = |command: &str, stays: &[&str]| {
+            let temp = tempfile::tempdir().unwrap();
+            let dir = std::fs::canonicalize(temp.path()).unwrap();
+            let names = [".git", ".git/hooks", ".git/config", ".git/commondir", ".bashrc"];
+            let protected = names.map(|name| dir.join(name));
+            let remembered = PathSnapshot::take(
+                std::slice::from_ref(&dir),
+                &outside_git(&protected),
+                None,
+                &ProjectFiles::default(),
+            )
+            .unwrap();
+            sh(&dir, command);
+            let found = remembered.restore();
+            assert!(found.iter().all(|change| change.remedy.is_ok()));
+            let found: Vec<&str> = names
+                .into_iter()
+                .filter(|name| *name != ".git" && dir.join(name).exists())
+                .collect();
+            assert_eq!(found, stays, "{command}");
+        };
+        let make = format!("mkdir -p .git/hooks; printf '{plain}' > .git/config;");
+        check(&make, &[".git/hooks", ".git/config"]);
+        check(&format!("{make} echo x > .git/hooks/a.sample"), &[".git/hooks", ".git/config"]);
+        check(&format!("{make} echo x > .git/hooks/pre-commit"), &[".git/config"]);
+        check(
+            &format!("{make} echo '\tfsmonitor = x' >> .git/config"),
+            &[".git/hooks", ".git/config"],
+        );
+        check(&format!("{make} echo .. > .git/commondir"), &[".git/hooks", ".git/config"]);
+        check("mkdir g; echo 'gitdir: g' > .git", &[]);
+        check("mkdir g; ln -s g .git; touch g/config", &[]);
+        check(&format!("{make} echo x > .bashrc"), &[".git/hooks", ".git/config"]);
+    }
+}

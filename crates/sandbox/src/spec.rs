@@ -1,0 +1,143 @@
+//! The access rules of a sandboxed command.
+
+use super::network::NetworkAccess;
+use super::project_file_rules::ProjectFiles;
+use landlock::RulesetCreated;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// The access rules of a sandboxed command. All paths are absolute and free of symbolic links.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    /// Files and directories that it may read, and run programs from.
+    #[serde(with = "nanobot_os::wire_paths::list")]
+    pub readable: Vec<PathBuf>,
+    /// Files and directories in which it may also change everything.
+    #[serde(with = "nanobot_os::wire_paths::list")]
+    pub writable: Vec<PathBuf>,
+    /// The one of `writable` that belongs to the run alone, if there is one: no other program reads what is in it.
+    #[serde(with = "nanobot_os::wire_paths::optional")]
+    pub(super) private: Option<PathBuf>,
+    /// The directory that a command in namespaces of its own sees at `/tmp`, unless that is granted.
+    #[serde(with = "nanobot_os::wire_paths::optional")]
+    pub tmp: Option<PathBuf>,
+    /// Places within the granted ones that it cannot see, existing or not. A directory that contains one is granted entry by
+    /// entry, as it is when the command starts, unless the command may write there: then only those that exist are covered.
+    /// Without a root of its own, it cannot list that directory, and new entries directly in it stay inaccessible.
+    #[serde(with = "nanobot_os::wire_paths::list")]
+    pub denied: Vec<PathBuf>,
+    /// Further places that it cannot see if they exist.
+    #[serde(with = "nanobot_os::wire_paths::list")]
+    pub covered: Vec<PathBuf>,
+    /// Home directories within the granted places. Their hidden entries are closed too, unless they are granted by name.
+    #[serde(with = "nanobot_os::wire_paths::list")]
+    pub homes: Vec<PathBuf>,
+    /// Places within `writable` that have the same state after the command as before, including absence.
+    #[serde(with = "nanobot_os::wire_paths::list")]
+    pub protected: Vec<PathBuf>,
+    /// The directory for the copies of the git configs among `protected`, which is made for one command. Commands change
+    /// these. Without one, the configs are read-only.
+    #[serde(with = "nanobot_os::wire_paths::optional")]
+    pub config_copies: Option<PathBuf>,
+    /// The directory for the locks by which commands that may change the same directories take turns. Without one, commands of
+    /// other runs do not wait.
+    #[serde(skip)]
+    pub lock_directory: Option<PathBuf>,
+    /// The git configs that have credentials, each with the copy without them that mounts cover it with.
+    pub(super) masked_configs: Vec<(PathBuf, PathBuf)>,
+    /// The files at any depth of `writable` whose changes are looked for after the command.
+    #[serde(skip)]
+    pub project_files: ProjectFiles,
+    /// Symbolic links that the command's own root needs too, with their targets.
+    #[serde(with = "nanobot_os::wire_paths::map")]
+    pub(super) links: BTreeMap<PathBuf, PathBuf>,
+    /// The command runs in namespaces of its own, and sees only what is granted.
+    #[serde(skip)]
+    pub(super) in_namespaces: bool,
+    /// The process runs long enough for mounts to become outdated: a file that is replaced or created later is a
+    /// different file. So directories that contain a denied path are also granted entry by entry, and can be listed.
+    #[serde(skip)]
+    pub(super) long_lived: bool,
+    /// Protected paths have no mounts. They are read-only instead, and the directories that contain them are granted entry
+    /// by entry.
+    #[serde(skip)]
+    pub(super) split_parents: bool,
+    pub network: NetworkAccess,
+    /// The limit of its memory, if there is one.
+    pub memory: Option<MemoryLimit>,
+    #[serde(skip)]
+    pub(super) cache: Arc<SandboxCache>,
+}
+
+/// A limit of memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryLimit {
+    pub bytes: u64,
+    /// The cgroup whose processes together have this limit. Without one, each process has so much address space.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// Values computed once and shared by all commands of a run.
+#[derive(Debug, Default)]
+pub(super) struct SandboxCache {
+    /// The Landlock ruleset.
+    pub(super) ruleset: OnceLock<RulesetCreated>,
+}
+
+impl SandboxSpec {
+    /// Creates rules without nested places and links.
+    pub fn new(
+        readable: Vec<PathBuf>,
+        writable: Vec<PathBuf>,
+        denied: Vec<PathBuf>,
+        protected: Vec<PathBuf>,
+        network: NetworkAccess,
+    ) -> Self {
+        let mut spec = Self {
+            readable,
+            writable,
+            private: None,
+            tmp: None,
+            denied,
+            covered: Vec::new(),
+            homes: Vec::new(),
+            protected,
+            config_copies: None,
+            lock_directory: None,
+            masked_configs: Vec::new(),
+            project_files: ProjectFiles::default(),
+            links: BTreeMap::new(),
+            in_namespaces: false,
+            long_lived: false,
+            split_parents: false,
+            network,
+            memory: None,
+            cache: Arc::default(),
+        };
+        spec.add_root_links();
+        spec
+    }
+
+    /// Grants the process a writable directory of its own.
+    pub fn add_private(&mut self, directory: PathBuf) {
+        self.writable.push(directory.clone());
+        self.private = Some(directory);
+    }
+
+    pub fn private(&self) -> Option<&Path> {
+        self.private.as_deref()
+    }
+
+    /// The writable places that other programs use too: all but the private directory.
+    pub fn shared_writable(&self) -> impl Iterator<Item = &Path> {
+        let all = self.writable.iter().map(PathBuf::as_path);
+        all.filter(|place| Some(*place) != self.private())
+    }
+
+    /// True if the process may change places that other programs use too.
+    pub fn may_change_shared(&self) -> bool {
+        self.shared_writable().next().is_some()
+    }
+}

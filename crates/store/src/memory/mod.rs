@@ -1,0 +1,680 @@
+//! Long-term memory: lasting facts (MEMORY.md), the history (HISTORY.md), and all versions of the facts.
+//!
+//! Changes require the memory's lock. A change is committed by one file, the plan: before it is written nothing has
+//! changed; afterwards every step will be done, if necessary by the next process that takes the lock. So a run killed
+//! at any point leaves either the old or the new state.
+
+use anyhow::{Context, Result};
+use history::MemoryHistory;
+use last_run::{ConsolidationOutcome, LastRun};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_os::clock::Clock;
+use nanobot_os::durable_file;
+use nanobot_os::file_lock::FileLock;
+use request::CHARS_PER_TOKEN;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use version::VersionStore;
+
+pub mod history;
+pub mod last_run;
+pub mod reply_parser;
+pub mod request;
+pub mod search;
+mod version;
+
+pub use version::{Version, VersionCause};
+
+/// A memory of fewer characters is a list of a few facts, most of which may become outdated at once.
+const MIN_HALVED_CHARS: usize = 400;
+/// Name of the plan file, which is written before anything is changed.
+const PLAN_FILE: &str = ".pending.json";
+/// Format version of the plan.
+const PLAN_FORMAT_VERSION: u32 = 1;
+/// The directory of versions.
+const VERSIONS_DIR: &str = ".versions";
+
+/// Names in the memory directory that only this module may change: any process carries out a plan that it finds, and
+/// the versions are needed to undo changes.
+pub const PROTECTED_NAMES: &[&str] = &[VERSIONS_DIR, PLAN_FILE, ".lock", ".cursor"];
+
+/// The memory of a workspace.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    dir: PathBuf,
+    /// The location in older releases.
+    legacy_path: PathBuf,
+    clock: Clock,
+}
+
+/// A change to the memory.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryUpdate<'a> {
+    /// The session and the range of its messages that the change consolidates.
+    pub range: Option<(&'a str, usize, usize)>,
+    /// Entries to append to the history.
+    pub entries: Vec<String>,
+    /// The new text; `None` leaves it unchanged.
+    pub memory: Option<Vec<u8>>,
+    /// The reason to store the new text aside only.
+    pub aside_reason: Option<String>,
+    /// Untrusted content in the conversation from which the new text was made.
+    pub untrusted: Option<String>,
+    /// The version that the new text restores.
+    pub restores: Option<u64>,
+    /// The error to report, if no model made this change.
+    pub error: Option<String>,
+}
+
+/// The result of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpdateResult {
+    /// Fully applied.
+    Applied,
+    /// The memory was changed from outside meanwhile; the new text is stored aside.
+    StoredAside,
+}
+
+/// The plan, in the format of its file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct UpdatePlan {
+    v: u32,
+    /// Session key, start and end.
+    #[serde(rename = "piece")]
+    range: Option<(String, usize, usize)>,
+    entries: Vec<String>,
+    /// Size of the history file in bytes, before the change.
+    #[serde(rename = "history")]
+    history_bytes: u64,
+    stamp: String,
+    #[serde(default, rename = "trouble", skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// The version in force; below, the staged version.
+    base: Option<u64>,
+    version: Option<Version>,
+}
+
+impl Memory {
+    /// The memory of `workspace`. Reads and creates nothing.
+    pub fn new(workspace: &Path, clock: &Clock) -> Self {
+        Self {
+            dir: workspace.join("memory"),
+            legacy_path: workspace.join("MEMORY.md"),
+            clock: clock.clone(),
+        }
+    }
+
+    /// The path of the memory text.
+    pub fn path(&self) -> PathBuf {
+        let path = self.dir.join("MEMORY.md");
+        let has_content =
+            |path: &Path| std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
+        if !has_content(&path) && has_content(&self.legacy_path) {
+            self.legacy_path.clone()
+        } else {
+            path
+        }
+    }
+
+    /// Reads the memory text; `None` if there is none.
+    pub fn read(&self) -> Result<Option<Vec<u8>>> {
+        let text = durable_file::read(&self.dir.join("MEMORY.md"))?;
+        if text.as_ref().is_some_and(|text| !text.is_empty()) {
+            return Ok(text);
+        }
+        let legacy = durable_file::read(&self.legacy_path)?;
+        Ok(legacy.filter(|text| !text.is_empty()).or(text))
+    }
+
+    /// The memory's files: the text, and the history in both forms.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let history = ["HISTORY.md", "history.jsonl"].map(|name| self.dir.join(name));
+        [self.path()].into_iter().chain(history).collect()
+    }
+
+    /// Lists all versions, oldest first.
+    pub fn versions(&self) -> Result<Vec<Version>> {
+        self.version_store().list()
+    }
+
+    /// The version in force. If untrusted content is in its origin, the label stays until the user edits the memory or
+    /// restores an earlier version.
+    pub fn current_version(&self) -> Result<Option<Version>> {
+        Ok(version::current(&self.versions()?).cloned())
+    }
+
+    /// True if `text` is that of the version in force, or there is neither a version nor a text.
+    pub fn is_recorded(&self, text: &[u8]) -> Result<bool> {
+        Ok(match self.current_version()? {
+            Some(version) => self.read_version(version.id)?.as_deref() == Some(text),
+            None => text.is_empty(),
+        })
+    }
+
+    /// Reads the text of a version; `None` if it is not stored.
+    pub fn read_version(&self, id: u64) -> Result<Option<Vec<u8>>> {
+        self.version_store().read_text(id)
+    }
+
+    /// True if a run was killed during a change; the next process that takes the lock will complete it.
+    pub fn is_unfinished(&self) -> bool {
+        self.dir.join(PLAN_FILE).exists()
+    }
+
+    /// True if the user has write-protected the memory.
+    pub fn is_read_only(&self) -> bool {
+        std::fs::metadata(self.path()).is_ok_and(|about| about.permissions().readonly())
+    }
+
+    /// Succeeds if the memory and its versions can be written. Creates nothing.
+    pub fn check_writable(&self) -> Result<()> {
+        let places = [self.dir.join(VERSIONS_DIR), self.dir.clone()];
+        places.iter().try_for_each(|dir| durable_file::check_can_create(dir))
+    }
+
+    /// The last error, with its time, if no consolidation has succeeded since.
+    pub fn last_error(&self) -> Result<Option<String>> {
+        let text = durable_file::read(&self.error_path())?;
+        Ok(text.map(|text| String::from_utf8_lossy(&text).trim().to_owned()))
+    }
+
+    /// Records the reason why a background consolidation failed.
+    pub fn record_error(&self, message: &str) -> Result<()> {
+        durable_file::create_dir(&self.dir.join(VERSIONS_DIR))?;
+        let now = self.clock.now().strftime("%Y-%m-%d %H:%M").to_string();
+        durable_file::replace(&self.error_path(), format!("{now} {message}\n").as_bytes())
+    }
+
+    /// Forgets the last error. Returns it.
+    pub fn forget_error(&self) -> Result<Option<String>> {
+        let message = self.last_error()?;
+        if message.is_some() {
+            let path = self.error_path();
+            std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
+        }
+        Ok(message)
+    }
+
+    /// Returns the last consolidation. If there is no record, which early releases did not write, derives it from the
+    /// versions.
+    pub fn last_run(&self) -> Result<Option<LastRun>> {
+        if let Some(last) = LastRun::read(&self.dir.join(VERSIONS_DIR))? {
+            return Ok(Some(last));
+        }
+        let mut versions = self.versions()?.into_iter();
+        let last = versions.rfind(|version| version.cause == VersionCause::Consolidation);
+        Ok(last.map(|version| LastRun {
+            time: version.time,
+            session: version.session.unwrap_or_default(),
+            outcome: match version.aside_reason {
+                Some(_) => ConsolidationOutcome::Aside,
+                None => ConsolidationOutcome::New,
+            },
+        }))
+    }
+
+    fn record_run(&self, session: &str, outcome: ConsolidationOutcome) -> Result<()> {
+        let last = LastRun {
+            time: self.clock.now().strftime("%Y-%m-%d %H:%M:%S").to_string(),
+            session: session.to_owned(),
+            outcome,
+        };
+        last.write(&self.dir.join(VERSIONS_DIR))
+    }
+
+    /// Takes the lock, waiting up to `wait`, and completes an unfinished plan; `advance` moves the pointer of a
+    /// session.
+    ///
+    /// # Errors
+    /// Status 75 if another run holds the lock.
+    pub fn lock(
+        &self,
+        wait: Duration,
+        busy: &mut dyn FnMut(),
+        advance: &mut AdvancePointer<'_>,
+    ) -> Result<LockedMemory> {
+        durable_file::create_dir(&self.dir)?;
+        let lock = FileLock::acquire(
+            &self.dir.join(".lock"),
+            "the memory",
+            &self.clock.local_timestamp(),
+            wait,
+            &mut |_| busy(),
+        )?;
+        let held = LockedMemory { memory: self.clone(), _lock: lock };
+        self.remove_temporary_files();
+        held.complete_plan(advance)?;
+        Ok(held)
+    }
+
+    /// Removes temporary files of killed runs. No other process writes such files while the lock is held.
+    fn remove_temporary_files(&self) {
+        for dir in [self.dir.clone(), self.dir.join(VERSIONS_DIR)] {
+            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            for entry in
+                entries.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".tmp"))
+            {
+                // A file that cannot be removed does no harm.
+                drop(std::fs::remove_file(entry.path()));
+            }
+        }
+    }
+
+    fn version_store(&self) -> VersionStore {
+        VersionStore { dir: self.dir.join(VERSIONS_DIR) }
+    }
+
+    fn error_path(&self) -> PathBuf {
+        self.dir.join(VERSIONS_DIR).join("trouble")
+    }
+
+    fn history(&self) -> MemoryHistory {
+        MemoryHistory { dir: self.dir.clone() }
+    }
+}
+
+/// Moves a session's pointer past a range; receives the session's key, the start and the end.
+pub type AdvancePointer<'a> = dyn FnMut(&str, usize, usize) -> Result<()> + 'a;
+
+/// The locked memory.
+#[derive(Debug)]
+pub struct LockedMemory {
+    memory: Memory,
+    _lock: FileLock,
+}
+
+impl LockedMemory {
+    /// True if the user has write-protected the memory.
+    pub fn is_read_only(&self) -> bool {
+        self.memory.is_read_only()
+    }
+
+    /// Reads the memory text, and records it as a version if it was changed outside. Empty if there is none.
+    pub fn read_and_record(&self) -> Result<Vec<u8>> {
+        let text = self.memory.read()?.unwrap_or_default();
+        self.record_text(&text, None)?;
+        Ok(text)
+    }
+
+    /// Like [`Self::read_and_record`], for the turn that found the text `before`, with untrusted content `origin` in its
+    /// conversation, if any. The text before the turn is recorded too, so that it can be restored.
+    pub fn record_turn(&self, before: &[u8], origin: Option<&str>) -> Result<()> {
+        let store = self.memory.version_store();
+        let mut known = false;
+        for version in store.list()? {
+            known |= store.read_text(version.id)?.as_deref() == Some(before);
+        }
+        if !known {
+            self.record_text(before, None)?;
+        }
+        let text = self.memory.read()?.unwrap_or_default();
+        self.record_text(&text, origin.map(str::to_owned))
+    }
+
+    fn record_text(&self, text: &[u8], untrusted: Option<String>) -> Result<()> {
+        let store = self.memory.version_store();
+        let list = store.list()?;
+        let current = version::current(&list);
+        let known = match current {
+            Some(version) => store.read_text(version.id)?,
+            None => None,
+        };
+        if known.as_deref() != Some(text) {
+            let version = Version {
+                untrusted: untrusted.or_else(|| current.and_then(|it| it.untrusted.clone())),
+                ..self.next_version(&list, VersionCause::Outside, None, text)
+            };
+            store.stage(version.id, text)?;
+            store.add(&version)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the label of the memory in force, as the user has reviewed the text. False if it has none.
+    pub fn accept(&self) -> Result<bool> {
+        let text = self.read_and_record()?;
+        let store = self.memory.version_store();
+        let list = store.list()?;
+        let Some(current) = version::current(&list).filter(|it| it.untrusted.is_some()) else {
+            return Ok(false);
+        };
+        let version = Version {
+            restored: Some(current.position()),
+            ..self.next_version(&list, VersionCause::Accept, None, &text)
+        };
+        store.stage(version.id, &text)?;
+        store.add(&version)?;
+        Ok(true)
+    }
+
+    /// Checks that the history can be appended to, before a model is called.
+    pub fn check_history(&self) -> Result<()> {
+        self.memory.history().check_appendable()
+    }
+
+    /// Applies a change atomically. `base` is the memory text on which the change is based.
+    pub fn apply(
+        &self,
+        base: &[u8],
+        cause: VersionCause,
+        change: MemoryUpdate<'_>,
+        advance: &mut AdvancePointer<'_>,
+    ) -> Result<UpdateResult> {
+        let MemoryUpdate {
+            range: piece,
+            entries,
+            memory,
+            aside_reason: aside,
+            untrusted,
+            restores: of,
+            error: trouble,
+        } = change;
+        if !entries.is_empty() {
+            self.memory.history().check_appendable()?;
+        }
+        let now = self.read_and_record()?;
+        let store = self.memory.version_store();
+        let list = store.list()?;
+        let meanwhile = now != base && memory.is_some();
+        let aside = aside.or_else(|| meanwhile.then(|| "the memory was changed meanwhile".into()));
+        let version = match memory.filter(|text| *text != now) {
+            None => None,
+            Some(text) => {
+                let session = piece.map(|(session, ..)| session);
+                let labelled = match cause {
+                    // The user has reviewed the text.
+                    VersionCause::Edit => None,
+                    VersionCause::Undo => list.iter().find(|version| Some(version.id) == of),
+                    _ => version::current(&list),
+                };
+                let version = Version {
+                    aside_reason: aside,
+                    untrusted: untrusted.or_else(|| labelled.and_then(|it| it.untrusted.clone())),
+                    restored: of,
+                    ..self.next_version(&list, cause, session, &text)
+                };
+                store.stage(version.id, &text)?;
+                Some(version)
+            }
+        };
+        let plan = UpdatePlan {
+            v: PLAN_FORMAT_VERSION,
+            range: piece.map(|(session, from, to)| (session.to_owned(), from, to)),
+            entries,
+            history_bytes: self.memory.history().size()?,
+            stamp: self.memory.clock.now().strftime("%Y-%m-%d %H:%M").to_string(),
+            base: version::current(&list).map(|version| version.id),
+            error: trouble,
+            version,
+        };
+        let text = serde_json::to_vec(&plan).context("encode the memory update")?;
+        durable_file::replace(&self.plan_path(), &text)?;
+        self.complete_plan(advance)?;
+        Ok(if meanwhile { UpdateResult::StoredAside } else { UpdateResult::Applied })
+    }
+
+    /// Returns the version before the one in force.
+    pub fn previous(&self) -> Result<Option<Version>> {
+        Ok(version::previous(&self.memory.versions()?).cloned())
+    }
+
+    /// Carries out the plan, if there is one. Every step is idempotent, because a killed run may already have done it.
+    fn complete_plan(&self, advance: &mut AdvancePointer<'_>) -> Result<()> {
+        let path = self.plan_path();
+        let Some(text) = durable_file::read(&path)? else {
+            return Ok(());
+        };
+        let plan: UpdatePlan = serde_json::from_slice(&text).map_err(|error| {
+            let path = path.display();
+            fail_with_hint(
+                Exit::Io,
+                format!("the unfinished memory update in `{path}` is invalid: {error}"),
+                "move the file elsewhere; it contains the update that was not applied",
+            )
+        })?;
+        let session = plan.range.as_ref().map_or("", |(session, ..)| session);
+        if !plan.entries.is_empty() {
+            self.memory.history().append(
+                &plan.entries,
+                plan.history_bytes,
+                &plan.stamp,
+                session,
+            )?;
+        }
+        let mut outcome = ConsolidationOutcome::Same;
+        if let Some(version) = &plan.version {
+            outcome = self.put_in_force(version, plan.base)?;
+        }
+        if let Some((session, from, to)) = &plan.range {
+            match &plan.error {
+                Some(error) => {
+                    outcome = ConsolidationOutcome::Raw;
+                    self.memory.record_error(&format!("{session}: {error}"))?;
+                }
+                // A model has answered, so the recorded error is obsolete.
+                None if !plan.entries.is_empty() && self.memory.error_path().exists() => {
+                    drop(std::fs::remove_file(self.memory.error_path()));
+                }
+                None => {}
+            }
+            self.memory.record_run(session, outcome)?;
+            // Last: until then the range stays due, and the process that retries it finds the plan.
+            advance(session, *from, *to)?;
+        }
+        std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
+        durable_file::sync_dir(&self.memory.dir)
+    }
+
+    /// Puts a staged version in force, unless it is to be stored aside or the memory was changed meanwhile.
+    fn put_in_force(&self, version: &Version, base: Option<u64>) -> Result<ConsolidationOutcome> {
+        let store = self.memory.version_store();
+        let Some(text) = store.read_text(version.id)? else {
+            return Ok(ConsolidationOutcome::Same);
+        };
+        let now = self.memory.read()?.unwrap_or_default();
+        let known = match base {
+            Some(base) => store.read_text(base)?.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        if version.aside_reason.is_some() {
+            store.add(version)?;
+            return Ok(ConsolidationOutcome::Aside);
+        }
+        if now != known && now != text {
+            let aside = Some("the memory was changed meanwhile".into());
+            store.add(&Version { aside_reason: aside, ..version.clone() })?;
+            return Ok(ConsolidationOutcome::Aside);
+        }
+        store.add(version)?;
+        if now != text {
+            durable_file::replace(&self.memory.path(), &text)?;
+        }
+        Ok(ConsolidationOutcome::New)
+    }
+
+    /// Creates the record of the next version.
+    fn next_version(
+        &self,
+        list: &[Version],
+        cause: VersionCause,
+        session: Option<&str>,
+        text: &[u8],
+    ) -> Version {
+        Version {
+            id: list.last().map_or(1, |version| version.id + 1),
+            time: self.memory.clock.now().strftime("%Y-%m-%d %H:%M:%S").to_string(),
+            cause,
+            session: session.map(str::to_owned),
+            bytes: text.len() as u64,
+            aside_reason: None,
+            untrusted: None,
+            parent: version::current(list).map(Version::position),
+            restored: None,
+        }
+    }
+
+    fn plan_path(&self) -> PathBuf {
+        self.memory.dir.join(PLAN_FILE)
+    }
+}
+
+/// Number of meaningful characters in a memory: headings, rules, and placeholders in parentheses or italics do not
+/// count.
+fn count_meaningful_chars(text: &str) -> usize {
+    let between = |line: &str, open: char, close: char| {
+        line.len() > 1 && line.starts_with(open) && line.ends_with(close)
+    };
+    let is_form = |line: &str| {
+        line.starts_with('#')
+            || line.chars().all(|letter| letter == '-')
+            || between(line, '(', ')')
+            || between(line, '*', '*')
+    };
+    let lines = text.trim().lines().map(str::trim);
+    let filled = lines.filter(|line| !is_form(line));
+    filled.map(|line| line.chars().count()).sum()
+}
+
+/// The reason to reject `new` as the replacement for `old`: it is blank, or so short that it is probably wrong. Half of
+/// the characters must remain, and an eighth of a short memory. If the request was to reduce the memory to at most
+/// `budget` tokens, it may be shorter, regardless of the old size.
+pub fn rejection_reason(old: &str, new: &str, budget: Option<usize>) -> Option<String> {
+    let (before, after) = (count_meaningful_chars(old), count_meaningful_chars(new));
+    let least = match budget {
+        Some(budget) => before.div_ceil(5).min(budget.saturating_mul(CHARS_PER_TOKEN) / 2),
+        None if before < MIN_HALVED_CHARS => before.div_ceil(8),
+        None => before.div_ceil(2),
+    };
+    if new.trim().is_empty() && !old.trim().is_empty() {
+        Some("the new text is empty".into())
+    } else if after < least {
+        Some(format!("the new text has {after} of {before} characters"))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Memory, MemoryUpdate, UpdateResult, VersionCause, rejection_reason};
+    use nanobot_os::clock::Clock;
+    use std::path::Path;
+    use std::time::Duration;
+
+    fn memory(dir: &Path) -> Memory {
+        Memory::new(dir, &Clock::Fixed("2026-01-02T03:04:05Z".parse().unwrap()))
+    }
+
+    fn lock(memory: &Memory) -> super::LockedMemory {
+        memory.lock(Duration::ZERO, &mut || {}, &mut |_, _, _| Ok(())).unwrap()
+    }
+
+    fn write(held: &super::LockedMemory, seen: &[u8], text: &str) -> UpdateResult {
+        let change = MemoryUpdate {
+            entries: vec![format!("[t] {text}")],
+            memory: Some(text.into()),
+            ..MemoryUpdate::default()
+        };
+        held.apply(seen, VersionCause::Consolidation, change, &mut |_, _, _| Ok(())).unwrap()
+    }
+
+    #[test]
+    fn a_memory_must_not_shrink_to_nothing() {
+        let long = "x".repeat(400);
+        let check = |old: &str, new: &str, tidying, stops| {
+            assert_eq!(
+                rejection_reason(old, new, tidying).is_some(),
+                stops,
+                "{} {}",
+                old.len(),
+                new.len()
+            );
+        };
+        check("", "", None, false);
+        check("a", " \n", None, true);
+        check(&long[..399], &long[..50], None, false);
+        check(&long[..399], "ok", None, true);
+        check("Likes tea.", "Tea.", None, false);
+        check(&long, &long[..200], None, false);
+        check(&long, &long[..199], None, true);
+        check(&long, &long[..199], Some(90), false);
+        check(&long, &long[..80], Some(90), false);
+        check(&long, &long[..79], Some(90), true);
+        // Half of the budget is enough, even for a memory many times as large.
+        check(&long, &long[..20], Some(10), false);
+        check(&long, &long[..19], Some(10), true);
+    }
+
+    #[test]
+    fn outside_changes_become_versions_and_are_not_overwritten() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = memory(dir.path());
+        let held = lock(&memory);
+        std::fs::write(memory.path(), b"by hand \xff").unwrap();
+        let seen = held.read_and_record().unwrap();
+        assert_eq!(write(&held, &seen, "one"), UpdateResult::Applied);
+        assert_eq!(memory.read().unwrap().unwrap(), b"one");
+        // The change happens between the request and the reply.
+        std::fs::write(memory.path(), "theirs").unwrap();
+        assert_eq!(write(&held, b"one", "two"), UpdateResult::StoredAside);
+        assert_eq!(memory.read().unwrap().unwrap(), b"theirs");
+        let versions = memory.versions().unwrap();
+        let all: Vec<_> = versions
+            .iter()
+            .map(|version| (version.cause.name(), version.aside_reason.is_some()))
+            .collect();
+        let expect = [
+            ("outside", false),
+            ("consolidation", false),
+            ("outside", false),
+            ("consolidation", true),
+        ];
+        assert_eq!(all, expect);
+        assert_eq!(memory.read_version(1).unwrap().unwrap(), b"by hand \xff");
+        let history = std::fs::read_to_string(dir.path().join("memory/HISTORY.md")).unwrap();
+        assert_eq!(history, "[t] one\n\n[t] two\n\n");
+    }
+
+    #[test]
+    fn an_unfinished_plan_is_completed_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = memory(dir.path());
+        let held = lock(&memory);
+        let change = || MemoryUpdate {
+            range: Some(("a:b", 2, 4)),
+            entries: vec!["[t] e".into()],
+            memory: Some(b"new".into()),
+            ..MemoryUpdate::default()
+        };
+        let fails = held.apply(b"", VersionCause::Consolidation, change(), &mut |_, _, _| {
+            anyhow::bail!("killed")
+        });
+        assert!(fails.is_err());
+        drop(held);
+        let mut moved = Vec::new();
+        for _ in 0..2 {
+            let held = memory.lock(Duration::ZERO, &mut || {}, &mut |key, from, to| {
+                moved.push((key.to_owned(), from, to));
+                Ok(())
+            });
+            drop(held.unwrap());
+        }
+        assert_eq!(moved, [("a:b".to_owned(), 2, 4)]);
+        assert_eq!(memory.read().unwrap().unwrap(), b"new");
+        let history = std::fs::read_to_string(dir.path().join("memory/HISTORY.md")).unwrap();
+        assert_eq!(history, "[t] e\n\n");
+        assert_eq!(memory.versions().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_memory_at_the_root_stays_there() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("MEMORY.md"), "old").unwrap();
+        let memory = memory(dir.path());
+        let held = lock(&memory);
+        write(&held, b"old", "new");
+        assert_eq!(std::fs::read(dir.path().join("MEMORY.md")).unwrap(), b"new");
+        assert!(!dir.path().join("memory/MEMORY.md").exists());
+    }
+}

@@ -1,0 +1,195 @@
+//! Copies of sessions: a fork of a session's beginning, or a rename. Both create the new file atomically; message lines
+//! are copied byte for byte.
+
+use super::integrity::{end_of_last_line, refuse_newer, side_files};
+use super::layout::{SessionStore, already_exists_error};
+use super::line::{self, ClosingLine, MetadataLine};
+use super::lock::{try_lock, with_retry_hint};
+use super::log::SessionLog;
+use super::metadata::SessionStats;
+use super::{files, tail_reader};
+use crate::history::compaction::CompactedHistory;
+use anyhow::{Context, Result};
+use nanobot_base::error::{Exit, fail};
+use nanobot_os::durable_file;
+use nanobot_os::file_lock;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Keys in which a newer Python release stores the state of a running turn; not copied.
+const RUNNING_TURN_KEYS: [&str; 2] = ["runtime_checkpoint", "pending_user_turn"];
+
+/// Copies the first `at` messages of the session `key`, or all, to the new session `new`. Returns their number.
+///
+/// # Errors
+/// Status 66 if there is no session `key`; 2 if `new` exists or there are fewer than `at` messages.
+pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Result<usize> {
+    let (source, file) = files::open(store, key)?;
+    let end = end_of_last_line(&file, &source)?;
+    let tail = tail_reader::read(&file, &source, end, store.window)?;
+    let count = at.unwrap_or(tail.count);
+    if count > tail.count {
+        let cause = format!("session `{key}` has {} messages", tail.count);
+        return Err(fail(Exit::Usage, cause));
+    }
+    refuse_newer(tail.metadata.is_newer(), &source)?;
+    let (home, _) = store.path_for(new)?;
+    durable_file::create_dir(home.parent().context("the session path has no parent directory")?)?;
+    let is_free =
+        || if !store.find_path(new)?.exists() { Ok(()) } else { Err(already_exists_error(new)) };
+    is_free()?;
+    let lock = try_lock(store, new, &home)?;
+    is_free()?;
+    // The offset of the summary in the source is not valid in the copy.
+    let summary = tail.summary.filter(|summary| summary.first_sent <= count);
+    let mut metadata = truncate_metadata(tail.metadata, count);
+    metadata.update_session_metadata(|kept| key.clone_into(&mut kept.fork_of));
+    metadata.summary_offset = None;
+    let now = store.clock.local_timestamp();
+    metadata.key = Some(new.to_owned());
+    metadata.created_at = Some(now.clone());
+    metadata.updated_at = Some(now);
+    let reading = || format!("read `{}`", source.display());
+    durable_file::create(&home, &mut |out: &mut dyn Write| {
+        let mut out = CountingWriter { out, bytes_written: 0 };
+        out.write(line::format_metadata(&metadata, None).as_bytes())?;
+        let mut reader = BufReader::with_capacity(256 << 10, &file);
+        reader.rewind().with_context(reading)?;
+        let mut reader = reader.take(end);
+        let (mut text, mut copied) = (Vec::new(), 0);
+        while copied < count
+            && tail_reader::next_line(&mut reader, &mut text).with_context(reading)? > 0
+        {
+            if line::is_counted(&text) {
+                copied += 1;
+                text.push(b'\n');
+                out.write(&text)?;
+            }
+        }
+        (metadata.message_count, metadata.offset) = (Some(copied), Some(out.bytes_written));
+        metadata.summary_offset = metadata.offset.filter(|_| summary.is_some());
+        let closing = ClosingLine { turn: "", ending: "forked", summary: summary.as_ref() };
+        out.write(line::format_metadata(&metadata, Some(&closing)).as_bytes())
+    })?;
+    drop(lock);
+    Ok(count)
+}
+
+/// Reduces the metadata of a session to its first `count` messages.
+fn truncate_metadata(mut metadata: MetadataLine, count: usize) -> MetadataLine {
+    for key in RUNNING_TURN_KEYS {
+        drop(metadata.metadata.remove(key));
+    }
+    metadata.update_session_metadata(|kept| {
+        kept.stats = SessionStats::default();
+        // The original session is consolidated; consolidating the copy too would store the same facts twice.
+        kept.ranges_left_by_new.clear();
+        kept.truncate(count);
+    });
+    if metadata.last_consolidated > count {
+        // The user forks there to continue from it, so these messages must be sent again.
+        metadata.set_consolidated(0);
+    }
+    metadata
+}
+
+/// Renames the session `key` within its directory. Returns the files in other directories that hold an older session
+/// `key`, which a lookup finds from now on.
+///
+/// # Errors
+/// Status 66 if there is no session `key`; 2 if `new` exists; 75 if one of them is in use; 78 if a newer release wrote
+/// it.
+pub fn rename(store: &SessionStore, key: &str, new: &str) -> Result<Vec<PathBuf>> {
+    let (from, _) = files::open(store, key)?;
+    let to = store.path_after_rename(&from, new)?;
+    let new_lock = try_lock(store, new, &to)?;
+    let opened = SessionLog::open(store, key, from.clone(), Duration::ZERO, &mut |_| {});
+    let (log, tail) = opened.map_err(with_retry_hint)?;
+    // Check again under the locks: another process may have created the file meanwhile.
+    store.path_after_rename(&from, new)?;
+    let file = File::open(&from).with_context(|| format!("open `{}`", from.display()))?;
+    file_lock::with_lock(log.append_lock.as_ref().unwrap_or(&file), &from, || {
+        copy_log(&log, tail.summary.as_ref(), &file, &to, new)?;
+        for aside in side_files(&from)? {
+            let name = aside.file_name().unwrap_or_default().to_string_lossy();
+            let old = from.file_name().unwrap_or_default().to_string_lossy();
+            let rest = name.strip_prefix(&*old).unwrap_or_default();
+            let mut name = to.as_os_str().to_owned();
+            name.push(rest);
+            durable_file::rename_noreplace(&aside, Path::new(&name))?;
+        }
+        std::fs::remove_file(&from).with_context(|| format!("remove `{}`", from.display()))
+    })?;
+    log.lock.remove()?;
+    drop(new_lock);
+    let older = store.find_path(key)?;
+    Ok(if older.exists() { vec![older] } else { Vec::new() })
+}
+
+/// Copies the file of `log` to `to`: the first line with the new key, all else unchanged, and a closing line, because
+/// the offsets in the other lines are no longer valid. The closing line repeats the summary, whose offset has changed
+/// too.
+fn copy_log(
+    log: &SessionLog,
+    summary: Option<&CompactedHistory>,
+    file: &File,
+    to: &Path,
+    new: &str,
+) -> Result<()> {
+    let reading = || format!("read `{}`", log.path.display());
+    let modified = file.metadata().and_then(|about| about.modified());
+    let modified = modified.with_context(reading)?;
+    let mut metadata = log.metadata.clone();
+    metadata.key = Some(new.to_owned());
+    durable_file::create(to, &mut |out: &mut dyn Write| {
+        let mut out = CountingWriter { out, bytes_written: 0 };
+        let mut reader = BufReader::with_capacity(256 << 10, file);
+        let mut first = Vec::new();
+        (&mut reader)
+            .take(tail_reader::MAX_LINE_BYTES)
+            .read_until(b'\n', &mut first)
+            .with_context(reading)?;
+        match line::with_key(&first, new) {
+            Some(line) => out.write(line.as_bytes())?,
+            // A file without its own metadata line gets one that names the key.
+            None => {
+                out.write(line::format_metadata(&metadata, None).as_bytes())?;
+                out.write(&first)?;
+            }
+        }
+        loop {
+            let block = reader.fill_buf().with_context(reading)?;
+            let length = block.len();
+            if length == 0 {
+                break;
+            }
+            out.write(block)?;
+            reader.consume(length);
+        }
+        (metadata.message_count, metadata.offset) = (Some(log.count), Some(out.bytes_written));
+        metadata.summary_offset = metadata.offset.filter(|_| summary.is_some());
+        let closing = ClosingLine { turn: "", ending: "renamed", summary };
+        out.write(line::format_metadata(&metadata, Some(&closing)).as_bytes())
+    })?;
+    // A rename does not count as use.
+    let written = File::options().append(true).open(to);
+    written
+        .and_then(|file| file.set_modified(modified))
+        .with_context(|| format!("write `{}`", to.display()))
+}
+
+/// A writer that counts the bytes written.
+struct CountingWriter<'a> {
+    out: &'a mut dyn Write,
+    bytes_written: u64,
+}
+
+impl CountingWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.out.write_all(bytes).context("write the copy")?;
+        self.bytes_written += bytes.len() as u64;
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! Session files: listing a directory, and reading a whole file.
+
+use super::integrity::end_of_last_line;
+use super::layout::{SessionStore, key_from_name, read_key};
+use super::line::{self, SessionLine};
+use super::tail_reader::{self, MessageWindow};
+use anyhow::{Context, Result};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::message::Message;
+use nanobot_os::durable_file;
+use std::fs::{DirEntry, File};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+/// Minimum similarity (0 to 1) for suggesting another key.
+const MIN_SIMILARITY: f64 = 0.8;
+
+/// Lists the session files of a directory.
+pub(super) fn list_logs(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| format!("read `{}`", dir.display())),
+    };
+    // Opening a pipe or a device could block.
+    let is_file = |entry: &DirEntry| {
+        let kind = entry.file_type();
+        kind.is_ok_and(|kind| kind.is_file() || kind.is_symlink())
+    };
+    let paths = entries.flatten().filter(is_file).map(|entry| entry.path());
+    Ok(paths.filter(|path| path.extension().is_some_and(|kind| kind == "jsonl")).collect())
+}
+
+/// One entry of a log that is read from its beginning.
+#[derive(Debug)]
+pub enum SessionEntry {
+    Message(Box<LoggedMessage>),
+    /// An unreadable line, and its byte offset.
+    Invalid(u64),
+}
+
+/// A message in the log, with its metadata.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoggedMessage {
+    /// Its index: the number of messages before it.
+    pub index: usize,
+    /// Local time as written in the log; empty if there is none.
+    pub time: String,
+    /// The turn it belongs to; empty for messages of other programs.
+    pub turn: String,
+    pub message: Message,
+}
+
+/// Iterates over all entries of a session, oldest first.
+///
+/// # Errors
+/// Status 66 if there is no such session.
+pub fn read_entries(
+    store: &SessionStore,
+    key: &str,
+) -> Result<impl Iterator<Item = Result<SessionEntry>>> {
+    let (path, file) = open(store, key)?;
+    Ok(iter_entries(file, path, 0))
+}
+
+/// Iterates over the last `count` messages of a session and the unreadable lines among them.
+///
+/// # Errors
+/// Status 66 if there is no such session.
+pub fn read_last_entries(
+    store: &SessionStore,
+    key: &str,
+    count: usize,
+) -> Result<impl Iterator<Item = Result<SessionEntry>>> {
+    let (path, file) = open(store, key)?;
+    let all =
+        tail_reader::read(&file, &path, end_of_last_line(&file, &path)?, MessageWindow::default())?
+            .count;
+    Ok(iter_entries(file, path, all.saturating_sub(count)))
+}
+
+/// Opens the file of a session for raw reading.
+///
+/// # Errors
+/// Status 66 if there is no such session.
+pub fn open_raw(store: &SessionStore, key: &str) -> Result<File> {
+    Ok(open(store, key)?.1)
+}
+
+/// Opens the file of a session for reading.
+///
+/// # Errors
+/// Status 66 if there is no such session, with the key that was probably meant.
+pub(super) fn open(store: &SessionStore, key: &str) -> Result<(PathBuf, File)> {
+    let path = store.find_path(key)?;
+    match durable_file::open_existing(&path)? {
+        Some(file) => Ok((path, file)),
+        None => Err(not_found_error(store, key)),
+    }
+}
+
+/// Iterates over the messages after the first `skip`, and the unreadable lines among them.
+fn iter_entries(
+    file: File,
+    path: PathBuf,
+    skip: usize,
+) -> impl Iterator<Item = Result<SessionEntry>> {
+    let mut reader = BufReader::with_capacity(256 << 10, file);
+    let (mut at, mut number) = (0, 0);
+    let mut text = Vec::new();
+    std::iter::from_fn(move || {
+        loop {
+            let place = at;
+            match tail_reader::next_line(&mut reader, &mut text) {
+                Ok(0) => return None,
+                Err(error) => {
+                    return Some(Err(error).with_context(|| format!("read `{}`", path.display())));
+                }
+                Ok(length) => at += length,
+            }
+            // Skipped messages are counted without full parsing.
+            if number < skip && line::is_message(&text) {
+                number += 1;
+                continue;
+            }
+            match line::parse(&text) {
+                SessionLine::Message(message) => {
+                    number += 1;
+                    let Some(message) = message.filter(|_| number > skip) else {
+                        continue;
+                    };
+                    let (time, turn) = line::timestamp_and_turn(&text);
+                    let logged = LoggedMessage { index: number - 1, time, turn, message };
+                    return Some(Ok(SessionEntry::Message(Box::new(logged))));
+                }
+                SessionLine::Invalid if !text.is_empty() && number >= skip => {
+                    return Some(Ok(SessionEntry::Invalid(place)));
+                }
+                _ => {}
+            }
+        }
+    })
+}
+
+/// Creates the error for a missing session, with a hint at a similar key.
+pub fn not_found_error(store: &SessionStore, key: &str) -> anyhow::Error {
+    let hint = match nearest_key(store, key) {
+        // The key is listed, but its file is not where a lookup finds it.
+        Some(meant) if meant == key => "nanobot session repair --all --dry-run".into(),
+        Some(meant) => format!("`{meant}`, or a key from `nanobot session list`"),
+        None => "nanobot session list".into(),
+    };
+    fail_with_hint(Exit::NoInput, format!("there is no session `{key}`"), hint)
+}
+
+/// The key most similar to `key`: one that contains it, or one with nearly the same spelling.
+fn nearest_key(store: &SessionStore, key: &str) -> Option<String> {
+    let mut best: Option<(f64, String)> = None;
+    for dir in store.directories() {
+        for path in list_logs(dir).unwrap_or_default() {
+            let found = read_key(&path).ok().flatten();
+            let found = found.unwrap_or_else(|| key_from_name(&path));
+            let likeness = if !key.is_empty() && found.contains(key) {
+                1.0
+            } else {
+                strsim::jaro_winkler(key, &found)
+            };
+            if likeness >= MIN_SIMILARITY && best.as_ref().is_none_or(|(most, _)| likeness > *most)
+            {
+                best = Some((likeness, found));
+            }
+        }
+    }
+    Some(best?.1)
+}

@@ -1,0 +1,155 @@
+//! Checks before a log is read or appended to: its last line is complete, and no newer release wrote it. An incomplete
+//! last line is moved to a side file.
+
+use super::line::{self, SessionLine};
+use super::tail_reader;
+use anyhow::{Context, Result};
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_os::clock::Clock;
+use nanobot_os::durable_file;
+use nanobot_os::file_lock;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Maximum attempts when other programs keep changing the file.
+pub(super) const MAX_ATTEMPTS: u32 = 16;
+
+/// True if a newer release of this program wrote the file at `path`.
+pub(super) fn is_newer(path: &Path) -> Result<bool> {
+    let Some(file) = durable_file::open_existing(path)? else {
+        return Ok(false);
+    };
+    let peeked = tail_reader::peek(&file, path, end_of_last_line(&file, path)?)?;
+    Ok(peeked.is_some_and(|tail| tail.metadata.is_newer()))
+}
+
+/// Refuses to write to a log that a newer release of this program wrote.
+///
+/// # Errors
+/// Status 78 if `is_newer`.
+pub(super) fn refuse_newer(is_newer: bool, path: &Path) -> Result<()> {
+    if !is_newer {
+        return Ok(());
+    }
+    let cause = format!(
+        "`{}` was written by a newer nanobot and is read-only for this one",
+        path.display()
+    );
+    let hint = "a newer nanobot, or another session with `-s`";
+    Err(fail_with_hint(Exit::Config, cause, hint))
+}
+
+/// Reads the metadata of an open file; an error names `path`.
+pub(super) fn stat(file: &File, path: &Path) -> Result<std::fs::Metadata> {
+    file.metadata().with_context(|| format!("stat `{}`", path.display()))
+}
+
+/// The offset of the end of the last complete line.
+pub(super) fn end_of_last_line(file: &File, path: &Path) -> Result<u64> {
+    let mut end = durable_file::size(file, path)?;
+    let mut block = vec![0; 64 << 10];
+    while end > 0 {
+        let begin = end.saturating_sub(block.len() as u64);
+        let part = &mut block[..usize::try_from(end - begin).context("read backwards")?];
+        file.read_exact_at(part, begin).with_context(|| format!("read `{}`", path.display()))?;
+        if let Some(found) = memchr::memrchr(b'\n', part) {
+            return Ok(begin + found as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
+}
+
+/// Repairs the end of a log: a complete last line gets its missing newline; an incomplete one is moved to a side file.
+pub(super) fn repair_end(
+    file: &File,
+    guard: &File,
+    path: &Path,
+    clock: &Clock,
+    notice: &mut dyn FnMut(&str),
+) -> Result<()> {
+    // Usually there is nothing to do, and no lock is needed to find out. Check again afterwards: a program that does
+    // not use locks may have been writing meanwhile.
+    for _ in 0..MAX_ATTEMPTS {
+        let size = durable_file::size(file, path)?;
+        if durable_file::ends_with_newline(file, path, size)? {
+            return Ok(());
+        }
+        repair_end_once(file, guard, path, clock, notice)?;
+    }
+    Ok(())
+}
+
+fn repair_end_once(
+    file: &File,
+    guard: &File,
+    path: &Path,
+    clock: &Clock,
+    notice: &mut dyn FnMut(&str),
+) -> Result<()> {
+    file_lock::with_lock(guard, path, || {
+        let (end, size) = (end_of_last_line(file, path)?, durable_file::size(file, path)?);
+        let what = || format!("read `{}`", path.display());
+        let mut torn = Vec::new();
+        if size - end <= tail_reader::MAX_LINE_BYTES {
+            torn = vec![0; usize::try_from(size - end).with_context(what)?];
+            file.read_exact_at(&mut torn, end).with_context(what)?;
+        }
+        if size == end {
+            return Ok(());
+        }
+        if !matches!(line::parse(&torn), SessionLine::Invalid) {
+            return durable_file::append_to(file, path, size, b"\n");
+        }
+        let stamp: String = clock.local_timestamp().chars().filter(char::is_ascii_digit).collect();
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(format!(".torn-{stamp}"));
+        let aside = PathBuf::from(aside);
+        let kept = durable_file::open_append(&aside)?;
+        let mut block = vec![0; 64 << 10];
+        let mut at = end;
+        while at < size {
+            let count = file.read_at(&mut block, at).with_context(what)?;
+            let kept_size = durable_file::size(&kept, &aside)?;
+            durable_file::append_to(&kept, &aside, kept_size, &block[..count])?;
+            if count == 0 {
+                break;
+            }
+            at += count as u64;
+        }
+        if durable_file::size(file, path)? != size {
+            // The file has grown: the line is still being written.
+            return Ok(());
+        }
+        // Sync the side file before the line is removed from the log.
+        durable_file::sync(&kept, &aside)?;
+        file.set_len(end).with_context(|| format!("truncate `{}`", path.display()))?;
+        notice(&format!(
+            "the last line of the session was incomplete; it was moved to `{}`",
+            aside.display()
+        ));
+        Ok(())
+    })
+}
+
+/// Lists the side files of a session's file.
+pub(super) fn side_files(path: &Path) -> Result<Vec<PathBuf>> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(list_side_files(dir)?.remove(&*name).unwrap_or_default())
+}
+
+/// Lists the side files in a directory, by the names of the session files that they belong to.
+pub(super) fn list_side_files(dir: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>> {
+    let entries = std::fs::read_dir(dir).with_context(|| format!("read `{}`", dir.display()))?;
+    let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if let Some((session, _)) = name.split_once(".torn-") {
+            found.entry(session.to_owned()).or_default().push(path);
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,45 @@
+//! The lock file of a session, which a run holds for one turn.
+
+use super::layout::SessionStore;
+use anyhow::Result;
+use nanobot_base::error::{Exit, HintedError, exit_for, fail_with_hint};
+use nanobot_os::file_lock::FileLock;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The path of the side file that a turn locks. It must not end in the extension of session files.
+pub(super) fn lock_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+/// Takes the lock of the session `key`, whose file is or will be at `path`, without waiting.
+///
+/// # Errors
+/// Status 75 if it is in use.
+pub(super) fn try_lock(store: &SessionStore, key: &str, path: &Path) -> Result<FileLock> {
+    let what = format!("session `{key}`");
+    let lock = lock_path(path);
+    FileLock::acquire(&lock, &what, &store.clock.local_timestamp(), Duration::ZERO, &mut |_| {})
+        .map_err(with_retry_hint)
+}
+
+/// The process whose turn holds the lock of the session `key`; `None` if there is none.
+///
+/// # Errors
+/// As [`FileLock::holder`]; status 2 for an invalid key.
+pub fn lock_holder(store: &SessionStore, key: &str) -> Result<Option<u32>> {
+    FileLock::holder(&lock_path(&store.find_path(key)?))
+}
+
+/// Replaces the hint of a lock error for callers that offer no option to wait.
+pub(super) fn with_retry_hint(error: anyhow::Error) -> anyhow::Error {
+    if exit_for(&error) != Exit::TryAgain {
+        return error;
+    }
+    match error.downcast::<HintedError>() {
+        Ok(busy) => fail_with_hint(busy.exit, busy.cause, "again later"),
+        Err(other) => other,
+    }
+}

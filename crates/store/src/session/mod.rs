@@ -1,0 +1,699 @@
+//! Session logs: open, lock, repair, append.
+//!
+//! Each session is one append-only file in the format of nanobot 0.1.4. A turn holds a kernel lock on a side file; each
+//! append locks the log itself for microseconds. Every line but the last is complete at any time, and the last is
+//! repaired when the log is opened: no other recovery is needed.
+
+use crate::history::compaction::CompactedHistory;
+use crate::history::rejection::{self, leave_out, unanswered_turns};
+use crate::history::{self, result_truncation};
+use anyhow::Result;
+use integrity::end_of_last_line;
+use line::ClosingLine;
+use log::SessionLog;
+use nanobot_base::message::token_estimate;
+use nanobot_base::message::{Image, ImageSource, Message, MessagePart, Origin};
+use nanobot_os::durable_file;
+use nanobot_os::secret;
+use std::borrow::Cow;
+use std::path::Path;
+use std::time::Duration;
+use tail_reader::LogTail;
+
+pub mod consolidation;
+mod copy;
+mod delivered;
+mod files;
+mod image_sources;
+mod integrity;
+mod layout;
+mod line;
+mod list;
+mod lock;
+mod log;
+mod metadata;
+mod metadata_update;
+mod repair;
+mod search;
+mod search_pattern;
+mod tail_reader;
+mod trash;
+
+pub use copy::{fork, rename};
+pub use delivered::DeliveredMessage;
+pub use files::{
+    LoggedMessage, SessionEntry, not_found_error, open_raw, read_entries, read_last_entries,
+};
+pub use layout::{SessionStore, SyncMode};
+pub use list::{SessionListing, SessionSummary, list, summarize};
+pub use lock::lock_holder;
+pub use metadata::{KnownDeliveries, RecordedOrigin, SessionStats};
+pub use metadata_update::{add_undo_note, set_title};
+pub use repair::{RepairFinding, list_files, repair};
+pub use search::{MessageMatch, search};
+pub use search_pattern::{MatchLine, SearchPattern};
+pub use tail_reader::MessageWindow;
+pub use trash::{
+    TRASH_DAYS, TrashBatch, TrashedSession, empty_trash, list_trash, move_to_trash,
+    move_to_trash_if_larger, prune_pipe_sessions, remove, restore,
+};
+
+/// Maximum number of rejected turns that a session remembers: more than most windows have turns.
+const MAX_REJECTED_TURNS: usize = 100;
+
+/// A session: the messages that are sent, and the log.
+#[derive(Debug)]
+pub struct Session {
+    key: String,
+    turn: String,
+    messages: Vec<Message>,
+    /// Estimated tokens of the messages.
+    estimated_tokens: u64,
+    /// The summary of the compacted messages; if present, it is the first message.
+    summary: Option<CompactedHistory>,
+    window: HistoryWindow,
+    /// True if the log says that the last turn has ended.
+    is_closed: bool,
+    /// Turns that the provider rejected, oldest first.
+    rejected_turns: Vec<String>,
+    /// Lines about what the user has undone since the last message, and the number that a message of this turn has told.
+    undo_notes: Vec<String>,
+    told_undo_notes: usize,
+    /// Turns without an answer on which the server has failed.
+    failing_turns: Vec<String>,
+    /// The messages at the end of the log that they leave out.
+    left_out: Vec<Message>,
+    /// Maximum characters of a stored tool result.
+    result_limit: usize,
+    /// `None` if no earlier turn has recorded it.
+    origin: Option<RecordedOrigin>,
+    /// The messages of others to its chat that the log has.
+    known_deliveries: KnownDeliveries,
+    /// Number of messages in the log when the turn began.
+    count_before_turn: usize,
+    /// `None` for an ephemeral session.
+    log: Option<SessionLog>,
+}
+
+/// The messages that a session sent before [`Session::leave_out_failing_turns`].
+#[derive(Debug)]
+pub struct EarlierMessages {
+    messages: Vec<Message>,
+    rejected_turns: Vec<String>,
+}
+
+/// The part of a log that is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HistoryWindow {
+    /// Number of messages in the log.
+    pub count: usize,
+    /// Number of messages, from the first, that are consolidated.
+    pub consolidated: usize,
+    /// Index of the first message that is sent verbatim.
+    pub start: usize,
+    /// Messages before this index are sent with long tool results shortened.
+    pub shortened_before: usize,
+    /// Provider-counted tokens per estimated token, as of the last reply; `None` before the first.
+    pub token_ratio: Option<f64>,
+}
+
+impl Session {
+    /// Opens the session `key` for a turn: locks it, repairs its end, and reads the messages to send. The file of a new
+    /// session is created with its first message.
+    ///
+    /// # Errors
+    /// Status 75 if another run holds the lock for longer than `wait`.
+    pub fn open(
+        store: &SessionStore,
+        key: &str,
+        wait: Duration,
+        notice: &mut dyn FnMut(&str),
+    ) -> Result<Self> {
+        let (log, tail) = loop {
+            let (path, exists) = store.path_for(key)?;
+            if let (false, Some(dir)) = (exists, path.parent()) {
+                durable_file::create_dir(dir)?;
+            }
+            let opened = SessionLog::open(store, key, path.clone(), wait, notice)?;
+            // Before the lock was taken, another key that maps to the same file name may have created the file.
+            if exists || opened.0.file.is_none() || store.path_for(key)?.0 == path {
+                break opened;
+            }
+        };
+        let mut session = Self::from_tail(key, tail, store.result_limit, Some(log));
+        session.answer_interrupted_calls(notice)?;
+        session.prepare_messages();
+        Ok(session)
+    }
+
+    /// Reads the session `key` without locking it, for a turn that is not stored. Empty if there is no such session.
+    pub fn read(store: &SessionStore, key: &str, notice: &mut dyn FnMut(&str)) -> Result<Self> {
+        let session = Self::read_if_exists(store, key, notice)?;
+        Ok(session.unwrap_or_else(|| Self::ephemeral(key, store.result_limit)))
+    }
+
+    /// As [`Self::read`]; `None` if there is no such session.
+    pub fn read_if_exists(
+        store: &SessionStore,
+        key: &str,
+        notice: &mut dyn FnMut(&str),
+    ) -> Result<Option<Self>> {
+        let path = store.find_path(key)?;
+        let Some(file) = durable_file::open_existing(&path)? else {
+            return Ok(None);
+        };
+        let size = end_of_last_line(&file, &path)?;
+        let tail = tail_reader::read(&file, &path, size, store.window)?;
+        tail.notices.iter().for_each(|text| notice(text));
+        let mut session = Self::from_tail(key, tail, store.result_limit, None);
+        session.prepare_messages();
+        Ok(Some(session))
+    }
+
+    /// The same session under another key.
+    #[must_use]
+    pub fn with_key(self, key: &str) -> Self {
+        Self { key: key.to_owned(), ..self }
+    }
+
+    /// Creates an empty session that is not stored.
+    pub fn ephemeral(key: &str, result_limit: usize) -> Self {
+        Self::from_tail(key, LogTail::default(), result_limit, None)
+    }
+
+    /// Builds a session from the tail of its log.
+    fn from_tail(key: &str, tail: LogTail, result_limit: usize, log: Option<SessionLog>) -> Self {
+        let kept = tail.metadata.session_metadata();
+        let is_mid_turn = tail.metadata.is_mid_turn;
+        let window = HistoryWindow {
+            count: tail.count,
+            consolidated: tail.metadata.last_consolidated,
+            start: tail.start,
+            shortened_before: tail.shortened_before,
+            token_ratio: kept.token_ratio,
+        };
+        let summary = tail.summary.as_ref().map(CompactedHistory::to_message);
+        let (mut messages, left_out) = leave_out(tail.messages, &kept.rejected_turns);
+        messages.splice(..0, summary);
+        Self {
+            key: key.to_owned(),
+            turn: String::new(),
+            messages,
+            estimated_tokens: 0,
+            summary: tail.summary,
+            window,
+            is_closed: tail.is_closed && !is_mid_turn,
+            rejected_turns: kept.rejected_turns,
+            undo_notes: kept.undo_notes,
+            told_undo_notes: 0,
+            failing_turns: kept.failing_turns,
+            left_out,
+            result_limit,
+            origin: kept.origin.or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
+            known_deliveries: kept.known_deliveries,
+            count_before_turn: tail.count,
+            log,
+        }
+    }
+
+    /// Pairs up calls and results in the messages to send, and estimates their tokens.
+    fn prepare_messages(&mut self) {
+        self.messages = history::to_sendable(std::mem::take(&mut self.messages));
+        self.estimated_tokens = token_estimate::for_messages(&self.messages);
+    }
+
+    /// Lines about what the user has undone since the last message, for the next one.
+    pub fn undo_notes(&self) -> &[String] {
+        &self.undo_notes
+    }
+
+    /// The session's key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The path of its log, if it has one.
+    pub fn path(&self) -> Option<&Path> {
+        self.log.as_ref().map(|log| log.path.as_path())
+    }
+
+    /// True if it has a log.
+    pub fn is_stored(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// The id of the running turn; empty before [`Self::begin_turn`].
+    pub fn turn(&self) -> &str {
+        &self.turn
+    }
+
+    /// The messages to send: the repaired window of the log, and the messages pushed since.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Estimated tokens of the messages to send.
+    pub fn estimated_tokens(&self) -> u64 {
+        self.estimated_tokens
+    }
+
+    /// The part of the log that is sent.
+    pub fn history_window(&self) -> HistoryWindow {
+        HistoryWindow {
+            count: self.log.as_ref().map_or(self.window.count, |log| log.count),
+            ..self.window
+        }
+    }
+
+    /// The summary of the compacted messages.
+    pub fn summary(&self) -> Option<&CompactedHistory> {
+        self.summary.as_ref()
+    }
+
+    /// The recorded origin of the conversation since `/new`; `None` if no turn has recorded it.
+    pub fn origin(&self) -> Option<&RecordedOrigin> {
+        self.origin.as_ref()
+    }
+
+    /// True if the recorded origin covers every message: no turn was killed, and no other program wrote, after it.
+    pub fn is_origin_complete(&self) -> bool {
+        self.is_closed || self.count_before_turn == 0
+    }
+
+    /// Records that the conversation has content of `origin`, which is stored with the next closing line.
+    pub fn record_origin(&mut self, origin: Origin, content: &str) {
+        if self.origin.as_ref().is_none_or(|recorded| recorded.level < origin) {
+            self.origin = Some(RecordedOrigin {
+                level: origin,
+                content: content.to_owned(),
+                since: match origin {
+                    Origin::User => 0,
+                    _ => self.count_before_turn + 1,
+                },
+            });
+        }
+    }
+
+    /// The messages of the running turn among [`Self::messages`].
+    pub fn turn_messages(&self) -> &[Message] {
+        let start = self.messages.iter().rposition(Message::begins_turn).unwrap_or(0);
+        &self.messages[start..]
+    }
+
+    /// Stores the ratio of provider-counted tokens to our estimate.
+    pub fn set_token_ratio(&mut self, ratio: f64) {
+        // A ratio beyond these bounds means that the provider counts something else. Two decimals keep the metadata
+        // short.
+        let ratio = (ratio.clamp(0.25, 4.0) * 100.0).round() / 100.0;
+        self.window.token_ratio = Some(ratio);
+    }
+
+    /// Begins a turn: messages pushed from now on carry its id.
+    pub fn begin_turn(&mut self, turn: &str) {
+        turn.clone_into(&mut self.turn);
+        self.count_before_turn = self.history_window().count;
+    }
+
+    /// True if images of earlier turns may be restored.
+    pub fn has_images(&self) -> bool {
+        let has_images =
+            |message: &Message| matches!(message, Message::User(user) if !user.images.is_empty());
+        self.messages.iter().any(has_images)
+    }
+
+    /// Replaces the placeholders of images of earlier turns by what `load` returns for their names and sources, newest
+    /// message first.
+    pub fn restore_images(&mut self, load: &mut dyn FnMut(&str, &ImageSource) -> Option<Image>) {
+        for message in self.messages.iter_mut().rev() {
+            let Message::User(user) = message else {
+                continue;
+            };
+            for (index, source) in std::mem::take(&mut user.images) {
+                if let Some(part) = user.parts.get_mut(index)
+                    && let MessagePart::Text(text) = part
+                    && let Some(name) = text.strip_prefix("[image: ")
+                    && let Some(image) = load(name.trim_end_matches(']'), &source)
+                {
+                    *part = MessagePart::Image(image);
+                }
+            }
+        }
+        self.estimated_tokens = token_estimate::for_messages(&self.messages);
+    }
+
+    /// Shortens long tool results among the first `count` messages from now on. True if there were any. The log keeps
+    /// the full results.
+    pub fn shorten_old_results(&mut self, count: usize) -> bool {
+        let mut any = false;
+        for message in &mut self.messages[..count] {
+            let before = token_estimate::for_message(message);
+            if result_truncation::truncate_result(message) {
+                any = true;
+                self.estimated_tokens =
+                    self.estimated_tokens - before + token_estimate::for_message(message);
+            }
+        }
+        self.window.shortened_before = self.log_index(count).max(self.window.shortened_before);
+        any
+    }
+
+    /// The index in the log of the message to send at `index`, which is one of the last turn.
+    fn log_index(&self, index: usize) -> usize {
+        let after = self.messages.len() - index + self.left_out.len();
+        self.history_window().count.saturating_sub(after)
+    }
+
+    /// Leaves the last turn out of what is sent by later runs, because the provider rejected it.
+    pub fn reject_turn(&mut self) {
+        let question = self.messages.iter().rfind(|message| message.begins_turn());
+        // If the turn was resumed, its messages have the ids of several runs.
+        let begun = question.map(Message::turn_id).unwrap_or_default().to_owned();
+        self.add_rejected_turns([begun, self.turn.clone()]);
+    }
+
+    fn add_rejected_turns(&mut self, turns: impl IntoIterator<Item = String>) {
+        for turn in turns {
+            if !turn.is_empty() && !self.rejected_turns.contains(&turn) {
+                self.rejected_turns.push(turn);
+            }
+        }
+        let excess = self.rejected_turns.len().saturating_sub(MAX_REJECTED_TURNS);
+        self.rejected_turns.drain(..excess);
+    }
+
+    /// Records that the server failed on what was sent. A message without an answer on which it has failed before is
+    /// left out by later runs, if it has answered others. True if the last turn is left out.
+    pub fn record_server_failure(&mut self) -> bool {
+        let is_reply = |message: &Message| matches!(message, Message::Assistant(_) if !history::is_no_answer(message));
+        let has_replied = self.summary.is_some() || self.messages.iter().any(is_reply);
+        let mut failing = Vec::new();
+        let mut rejected = Vec::new();
+        let mut is_last_rejected = false;
+        for turn in unanswered_turns(&self.messages) {
+            is_last_rejected = has_replied && self.is_failing(&turn);
+            let turns = if is_last_rejected { &mut rejected } else { &mut failing };
+            turns.extend(turn.into_iter().map(str::to_owned));
+        }
+        if is_last_rejected {
+            rejected.push(self.turn.clone());
+        }
+        self.add_rejected_turns(rejected);
+        self.failing_turns = failing;
+        is_last_rejected
+    }
+
+    /// True if the server has failed on a turn with these ids.
+    fn is_failing(&self, turn: &[&str]) -> bool {
+        self.failing_turns.iter().any(|failing| turn.contains(&failing.as_str()))
+    }
+
+    /// Leaves out the turns before the running one that have no answer and on which the server has failed before.
+    /// Returns what was sent, to be put back if it fails without them too; `None` if there are no such turns.
+    pub fn leave_out_failing_turns(&mut self) -> Option<EarlierMessages> {
+        let turns = unanswered_turns(&self.messages);
+        let (_, before) = turns.split_last()?;
+        let failing = before.iter().filter(|turn| self.is_failing(turn)).flatten();
+        let failing: Vec<String> = failing.map(|turn| (*turn).to_owned()).collect();
+        if failing.is_empty() {
+            return None;
+        }
+        let earlier = EarlierMessages {
+            messages: self.messages.clone(),
+            rejected_turns: self.rejected_turns.clone(),
+        };
+        self.add_rejected_turns(failing);
+        let mut all = std::mem::take(&mut self.messages);
+        all.retain(|message| !history::is_no_answer(message));
+        self.leave_out_rejected_turns(all);
+        Some(earlier)
+    }
+
+    /// Sends again what was sent before [`Self::leave_out_failing_turns`].
+    pub fn put_back(&mut self, earlier: EarlierMessages) {
+        (self.messages, self.rejected_turns) = (earlier.messages, earlier.rejected_turns);
+        self.prepare_messages();
+    }
+
+    /// Sets the messages to send: `all`, which begin with the summary if there is one, without the rejected turns.
+    fn leave_out_rejected_turns(&mut self, mut all: Vec<Message>) {
+        let summary = all.drain(..usize::from(self.summary.is_some())).next();
+        let (messages, left_out) = leave_out(all, &self.rejected_turns);
+        self.messages = summary.into_iter().chain(messages).collect();
+        self.left_out = left_out;
+        self.prepare_messages();
+    }
+
+    /// Sends the last turn again, if the provider rejected it.
+    pub fn restore_rejected_turn(&mut self) {
+        if self.left_out.is_empty() {
+            return;
+        }
+        let begin = self.left_out.iter().rposition(Message::begins_turn);
+        let last_turn = self.left_out[begin.unwrap_or(0)..].iter();
+        let turns: Vec<&str> = last_turn.map(Message::turn_id).collect();
+        self.rejected_turns.retain(|turn| !turns.contains(&turn.as_str()));
+        let mut all = std::mem::take(&mut self.messages);
+        all.append(&mut self.left_out);
+        self.leave_out_rejected_turns(all);
+    }
+
+    /// Replaces all messages but the last `keep_count`, which belong to this turn, by `summary`. The log keeps every
+    /// message; the summary is appended to it as one more line.
+    pub fn compact(&mut self, keep_count: usize, summary: CompactedHistory) -> Result<()> {
+        let from = self.log_index(self.messages.len() - keep_count);
+        let summary = CompactedHistory { first_sent: from, ..summary };
+        if let Some(log) = self.log.as_mut().filter(|log| log.file.is_some()) {
+            let closing =
+                ClosingLine { turn: &self.turn, ending: line::COMPACTED, summary: Some(&summary) };
+            let origin = &self.origin;
+            log.write_closing_line(&self.key, &[], &closing, &|metadata, _| {
+                metadata.update_session_metadata(|kept| kept.origin.clone_from(origin));
+            })?;
+        }
+        let tail = self.messages.split_off(self.messages.len() - keep_count);
+        self.messages = [summary.to_message()].into_iter().chain(tail).collect();
+        self.estimated_tokens = token_estimate::for_messages(&self.messages);
+        self.window.start = from;
+        self.summary = Some(summary);
+        Ok(())
+    }
+
+    /// Appends `message` to the log, then to the messages.
+    pub fn push(&mut self, message: Message) -> Result<()> {
+        let message = self.prepare_push(message);
+        match &mut self.log {
+            Some(log) => {
+                let masked = message.map_texts(secret::mask_for_request);
+                let stored = masked.as_ref().unwrap_or(&message);
+                let line = line::format_message(stored, &self.turn, &log.clock.local_timestamp());
+                log.append(&self.key, 1, |_| line.clone())?;
+            }
+            None => self.window.count += 1,
+        }
+        self.add_logged(message);
+        Ok(())
+    }
+
+    /// Prepares `message` for the log and for the messages: a long tool result is cut. The log has known keys masked in
+    /// addition; a run with `--send-keys` sends those of its own messages.
+    fn prepare_push(&mut self, mut message: Message) -> Message {
+        match &mut message {
+            Message::Tool(result) => result_truncation::limit_result(result, self.result_limit),
+            // The tool runs with the arguments as the model sent them; the stored copy has our secrets masked.
+            Message::Assistant(reply) => {
+                for call in &mut reply.tool_calls {
+                    if let Cow::Owned(clean) = secret::redact_known_json(&call.arguments) {
+                        call.arguments = clean;
+                    }
+                }
+            }
+            Message::User(_) => {}
+        }
+        if message.begins_turn() && !self.left_out.is_empty() {
+            self.add_logged(rejection::note());
+        }
+        self.left_out.clear();
+        if message.begins_turn() {
+            self.told_undo_notes = self.undo_notes.len();
+        }
+        if message.begins_turn()
+            && let Some(no_answer) = history::no_answer(&self.messages)
+        {
+            self.estimated_tokens += token_estimate::for_message(&no_answer);
+            self.messages.push(no_answer);
+        }
+        message
+    }
+
+    fn add_logged(&mut self, message: Message) {
+        self.estimated_tokens += token_estimate::for_message(&message);
+        self.messages.push(message);
+    }
+
+    /// Adds a result for each call at the end that has none. The results are logged so that the Python program can send
+    /// this session too.
+    pub fn answer_interrupted_calls(&mut self, notice: &mut dyn FnMut(&str)) -> Result<()> {
+        for lost in history::interrupted_results(&self.messages) {
+            notice(&format!(
+                "tool call `{}` was interrupted; it may or may not have taken effect",
+                lost.name
+            ));
+            self.push(Message::Tool(lost))?;
+        }
+        Ok(())
+    }
+
+    /// Ends the turn: appends `answer`, if there is one, and the closing line in one write, and syncs the log to disk.
+    pub fn end_turn(
+        &mut self,
+        answer: Option<Message>,
+        ending: &str,
+        stats: &SessionStats,
+    ) -> Result<()> {
+        if answer.is_some() {
+            self.failing_turns.clear();
+        }
+        let answer = answer.map(|answer| self.prepare_push(answer));
+        let (aged, ratio) = (self.window.shortened_before, self.window.token_ratio);
+        let (origin, rejected, failing) = (&self.origin, &self.rejected_turns, &self.failing_turns);
+        let told = std::mem::take(&mut self.told_undo_notes);
+        let closing = ClosingLine { turn: &self.turn, ending, summary: None };
+        match &mut self.log {
+            Some(log) if answer.is_some() || log.file.is_some() => {
+                let now = log.clock.local_timestamp();
+                let format = |it: &Message| line::format_message(it, &self.turn, &now);
+                let line: Vec<String> = answer.iter().map(format).collect();
+                log.write_closing_line(&self.key, &line, &closing, &|metadata, _| {
+                    metadata.update_session_metadata(|kept| {
+                        kept.stats.add(stats);
+                        kept.origin.clone_from(origin);
+                        (kept.shortened_before, kept.token_ratio) = (aged, ratio);
+                        kept.rejected_turns.clone_from(rejected);
+                        // Others may have been added during the turn.
+                        kept.undo_notes.drain(..told.min(kept.undo_notes.len()));
+                        kept.failing_turns.clone_from(failing);
+                    });
+                })?;
+            }
+            Some(_) => {}
+            None => self.window.count += usize::from(answer.is_some()),
+        }
+        answer.into_iter().for_each(|it| self.add_logged(it));
+        Ok(())
+    }
+
+    /// The messages of others to this chat that the log has.
+    pub fn known_deliveries(&self) -> &KnownDeliveries {
+        &self.known_deliveries
+    }
+
+    /// Appends messages that others have sent to this chat, with their origin and `known`, in one write. They have the
+    /// form of replies, since the user has seen them as such.
+    ///
+    /// # Errors
+    /// The log cannot be written; it is then as before.
+    pub fn append_delivered(
+        &mut self,
+        delivered: &[DeliveredMessage],
+        known: KnownDeliveries,
+    ) -> Result<()> {
+        // Without a recorded origin, that of the earlier messages is still unknown.
+        let is_closed = self.is_origin_complete() && self.origin.is_some();
+        let added = delivered::to_messages(delivered, &self.messages, self.is_interrupted());
+        for message in delivered.iter().filter(|it| it.origin > Origin::User) {
+            self.record_origin(message.origin, &format!("a message of {}", message.source));
+        }
+        self.known_deliveries = known;
+        let (origin, known) = (&self.origin, &self.known_deliveries);
+        match &mut self.log {
+            Some(log) => {
+                let now = log.clock.local_timestamp();
+                let lines = added.iter().map(|it| line::format_message(it, "", &now));
+                let lines: Vec<String> = lines.collect();
+                let ending = if is_closed { line::DELIVERED } else { line::OPEN };
+                let closing = ClosingLine { turn: "", ending, summary: None };
+                log.write_closing_line(&self.key, &lines, &closing, &|metadata, _| {
+                    metadata.update_session_metadata(|kept| {
+                        kept.origin.clone_from(origin);
+                        kept.known_deliveries.clone_from(known);
+                    });
+                })?;
+            }
+            None => self.window.count += added.len(),
+        }
+        self.is_closed = is_closed;
+        self.left_out.clear();
+        self.messages.extend(added);
+        self.prepare_messages();
+        Ok(())
+    }
+
+    /// Starts a new conversation: earlier messages are no longer sent, but stay in the log.
+    pub fn start_new_conversation(&mut self) -> Result<()> {
+        self.messages.clear();
+        self.left_out.clear();
+        self.undo_notes.clear();
+        (self.estimated_tokens, self.summary) = (0, None);
+        self.origin = Some(RecordedOrigin::default());
+        let count = self.history_window().count;
+        (self.window.consolidated, self.window.start) = (count, count);
+        let closing = ClosingLine { turn: &self.turn, ending: "new", summary: None };
+        match &mut self.log {
+            Some(log) if log.file.is_some() => {
+                log.write_closing_line(&self.key, &[], &closing, &|metadata, count| {
+                    let from = metadata.last_consolidated;
+                    metadata.update_session_metadata(|kept| kept.begin_conversation(from, count));
+                    metadata.set_consolidated(count);
+                    metadata.summary_offset = None;
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps only the last turn in what is sent. Earlier messages stay in the log and are never consolidated.
+    pub fn drop_earlier_turns(&mut self) -> Result<()> {
+        let Some(at) = self.messages.iter().rposition(Message::begins_turn) else {
+            return Ok(());
+        };
+        if at == 0 {
+            return Ok(());
+        }
+        self.messages.drain(..at);
+        self.estimated_tokens = token_estimate::for_messages(&self.messages);
+        self.summary = None;
+        let from = self.log_index(0);
+        (self.window.consolidated, self.window.start) = (from, from);
+        let closing = ClosingLine { turn: &self.turn, ending: "new", summary: None };
+        match &mut self.log {
+            Some(log) if log.file.is_some() => {
+                log.write_closing_line(&self.key, &[], &closing, &|metadata, _| {
+                    metadata.set_consolidated(from);
+                    metadata.summary_offset = None;
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The last text of the user, with that of its attachments.
+    pub fn last_user_text(&self) -> Option<String> {
+        self.messages.iter().rev().find_map(Message::user_text)
+    }
+
+    /// The last answer of a turn.
+    pub fn last_answer(&self) -> Option<&str> {
+        self.messages.iter().rev().find_map(Message::answer_text)
+    }
+
+    /// True if the last turn was interrupted before any part of its answer.
+    pub fn is_unanswered(&self) -> bool {
+        history::no_answer(&self.messages).is_some()
+    }
+
+    /// True if its last turn was interrupted.
+    pub fn is_interrupted(&self) -> bool {
+        let is_summary = self.messages.len() == 1 && self.summary.is_some();
+        if is_summary { !self.is_closed } else { history::is_interrupted(&self.messages) }
+    }
+}

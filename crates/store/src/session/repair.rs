@@ -1,0 +1,302 @@
+//! Diagnosis and repair of session files. No message is changed: an incomplete last line is moved to a side file as in
+//! every turn, wrong counts are corrected by an appended line, and the file mode is restricted to the owner.
+
+use super::integrity::{end_of_last_line, is_newer, stat};
+use super::layout::{SessionStore, key_from_name, read_key};
+use super::line::{self, ClosingLine, MetadataLine, SessionLine};
+use super::lock::{lock_path, try_lock, with_retry_hint};
+use super::log::SessionLog;
+use super::{files, tail_reader};
+use anyhow::{Context, Result};
+use nanobot_base::message::Message;
+use nanobot_os::durable_file;
+use nanobot_os::entry_mode::EntryMode;
+use std::fs::{File, Permissions};
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A problem in a session file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepairFinding {
+    pub problem: String,
+    /// The repair, such as `moved to a side file`; `None` if there is nothing to do, or nothing that is safe to do.
+    pub repair: Option<String>,
+}
+
+/// The repair of a file mode that grants access to other users.
+const MODE_REPAIR: &str = "set to 0600";
+
+impl RepairFinding {
+    /// True if the problem is the file's mode, not its content.
+    pub fn is_file_mode(&self) -> bool {
+        self.repair.as_deref() == Some(MODE_REPAIR)
+    }
+
+    fn new(problem: impl Into<String>) -> Self {
+        Self { problem: problem.into(), repair: None }
+    }
+
+    fn with_repair(problem: impl Into<String>, repair: impl Into<String>) -> Self {
+        Self { problem: problem.into(), repair: Some(repair.into()) }
+    }
+}
+
+/// Maximum number of places listed per kind of problem.
+const MAX_LISTED_POSITIONS: usize = 5;
+
+/// Lists the session files of all directories, each with its key.
+pub fn list_files(store: &SessionStore) -> Result<Vec<(String, PathBuf)>> {
+    let mut all = Vec::new();
+    for dir in store.directories() {
+        for path in files::list_logs(dir)? {
+            // An unreadable file is reported when it is examined.
+            let key = read_key(&path).ok().flatten();
+            all.push((key.unwrap_or_else(|| key_from_name(&path)), path));
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// Examines the session `key` at `path`, and repairs it if `apply` is set. The findings name the repairs in either
+/// case.
+///
+/// # Errors
+/// Status 75 if the session is in use.
+pub fn repair(
+    store: &SessionStore,
+    key: &str,
+    path: &Path,
+    apply: bool,
+) -> Result<Vec<RepairFinding>> {
+    if is_newer(path)? {
+        let what = "written by a newer nanobot, read-only for this one";
+        return Ok(vec![RepairFinding::new(what)]);
+    }
+    let used = store.find_path(key)?;
+    if used != path {
+        // Opening it as the session `key` would move the file in use over it.
+        let what = if used.exists() {
+            format!("not in use: session `{key}` is in `{}`", used.display())
+        } else {
+            format!(
+                "not found by its key: the file of session `{key}` would be `{}`",
+                used.display()
+            )
+        };
+        return Ok(vec![RepairFinding::new(what)]);
+    }
+    let was_locked_once = lock_path(path).exists();
+    let lock = try_lock(store, key, path)?;
+    let file = durable_file::open_existing(path)?
+        .with_context(|| format!("`{}` no longer exists", path.display()))?;
+    let mut findings: Vec<RepairFinding> = check_end(&file, path)?.into_iter().collect();
+    let is_torn = !findings.is_empty();
+    let mut examined = examine(&file, path)?;
+    findings.append(&mut examined.findings);
+    let is_written = apply && (is_torn || examined.is_miscounted);
+    match is_written {
+        true => {
+            drop(lock);
+            apply_repair(store, key, path, &examined)?;
+        }
+        // An examination alone leaves no lock file behind.
+        false if !was_locked_once => lock.remove()?,
+        false => drop(lock),
+    }
+    let mode = stat(&file, path)?.permissions().mode() & 0o777;
+    let allowed = EntryMode::of_new(path).file;
+    if mode & 0o077 & !allowed != 0 {
+        let what = format!("other users can access the file (mode {mode:04o})");
+        findings.push(RepairFinding::with_repair(what, MODE_REPAIR));
+        if apply {
+            file.set_permissions(Permissions::from_mode(mode & allowed))
+                .with_context(|| format!("change the mode of `{}`", path.display()))?;
+        }
+    }
+    Ok(findings)
+}
+
+/// Opens the file as a turn does, which repairs its end, and appends a closing line with the right counts if needed.
+fn apply_repair(
+    store: &SessionStore,
+    key: &str,
+    path: &Path,
+    examined: &LogExamination,
+) -> Result<()> {
+    let opened = SessionLog::open(store, key, path.to_owned(), Duration::ZERO, &mut |_| {});
+    let (mut log, _) = opened.map_err(with_retry_hint)?;
+    if !examined.is_miscounted || log.file.is_none() {
+        return Ok(());
+    }
+    log.count = examined.count;
+    let closing = ClosingLine { turn: "", ending: "repaired", summary: None };
+    log.write_closing_line(key, &[], &closing, &|metadata, count| {
+        if metadata.last_consolidated > count {
+            metadata.set_consolidated(0);
+        }
+        metadata.update_session_metadata(|kept| kept.truncate(count));
+    })
+}
+
+/// Finds a problem at the end of a file.
+fn check_end(file: &File, path: &Path) -> Result<Option<RepairFinding>> {
+    let (end, size) = (end_of_last_line(file, path)?, stat(file, path)?.len());
+    if end == size {
+        return Ok(None);
+    }
+    let length = size - end;
+    let mut last = Vec::new();
+    if length <= tail_reader::MAX_LINE_BYTES {
+        let mut reader = BufReader::new(file);
+        reader
+            .seek(SeekFrom::Start(end))
+            .and_then(|_| reader.take(length).read_to_end(&mut last))
+            .with_context(|| format!("read `{}`", path.display()))?;
+    }
+    Ok(Some(match line::parse(&last) {
+        SessionLine::Invalid => {
+            let what = format!("the last line is incomplete ({length} bytes at byte {end})");
+            RepairFinding::with_repair(what, "moved to a side file")
+        }
+        _ => RepairFinding::with_repair("the last line has no newline", "ended with one"),
+    }))
+}
+
+/// The result of reading all lines of a file.
+#[derive(Debug, Default)]
+struct LogExamination {
+    findings: Vec<RepairFinding>,
+    count: usize,
+    /// True if a closing line with the right counts must be appended.
+    is_miscounted: bool,
+}
+
+/// State while the lines are read.
+#[derive(Debug, Default)]
+struct LogExaminer {
+    count: usize,
+    unreadable: Vec<String>,
+    orphans: Vec<String>,
+    unanswered: Vec<String>,
+    /// Calls whose results may still follow: the message's number and the call id.
+    open: Vec<(usize, String)>,
+    last: Option<MetadataLine>,
+    /// The message count stated by the last closing line at its stated offset, and the actual count there.
+    stated_and_actual: Option<(usize, usize)>,
+    has_first_metadata: bool,
+}
+
+fn examine(file: &File, path: &Path) -> Result<LogExamination> {
+    let size = end_of_last_line(file, path)?;
+    let mut reader = BufReader::with_capacity(256 << 10, file);
+    reader.rewind().with_context(|| format!("read `{}`", path.display()))?;
+    let mut reader = reader.take(size);
+    let (mut met, mut text, mut at) = (LogExaminer::default(), Vec::new(), 0);
+    loop {
+        let length = tail_reader::next_line(&mut reader, &mut text);
+        let length = length.with_context(|| format!("read `{}`", path.display()))?;
+        if length == 0 {
+            break;
+        }
+        met.add_line(&text, at);
+        at += length;
+    }
+    Ok(met.finish(size))
+}
+
+impl LogExaminer {
+    fn add_line(&mut self, text: &[u8], at: u64) {
+        match line::parse(text) {
+            SessionLine::Message(message) => {
+                self.count += 1;
+                self.add_message(message.as_ref());
+            }
+            SessionLine::Metadata(metadata) => {
+                self.has_first_metadata |= at == 0;
+                if let (Some(stated), true) = (metadata.message_count, metadata.offset == Some(at))
+                {
+                    self.stated_and_actual = Some((stated, self.count));
+                }
+                self.last = Some(metadata);
+            }
+            SessionLine::Invalid if !text.is_empty() => self.unreadable.push(at.to_string()),
+            _ => {}
+        }
+    }
+
+    fn add_message(&mut self, message: Option<&Message>) {
+        if let Some(Message::Tool(result)) = message {
+            match self.open.iter().position(|(_, id)| *id == result.call_id) {
+                Some(place) => drop(self.open.remove(place)),
+                None => self.orphans.push(self.count.to_string()),
+            }
+            return;
+        }
+        self.close_calls();
+        if let Some(Message::Assistant(reply)) = message {
+            let calls = reply.tool_calls.iter().map(|call| (self.count, call.id.clone()));
+            self.open = calls.collect();
+        }
+    }
+
+    /// Marks the open calls as unanswered: no result can follow any more.
+    fn close_calls(&mut self) {
+        let left = std::mem::take(&mut self.open);
+        self.unanswered.extend(left.iter().map(|(number, _)| number.to_string()));
+    }
+
+    fn finish(mut self, size: u64) -> LogExamination {
+        self.close_calls();
+        let mut findings = Vec::new();
+        let mut is_miscounted = false;
+        let mut add = |what: &str, places: &[String], then: &str| {
+            if !places.is_empty() {
+                findings
+                    .push(RepairFinding::new(format!("{what} {}; {then}", join_positions(places))));
+            }
+        };
+        add("unreadable line at byte", &self.unreadable, "skipped");
+        add("tool result without its call: message", &self.orphans, "not sent");
+        add("tool call without its result: message", &self.unanswered, "sent as interrupted");
+        if size > 0 && !self.has_first_metadata {
+            let what = "the first line is not metadata: other releases do not list the session";
+            findings.push(RepairFinding::new(what));
+        }
+        if let Some((stated, actual)) =
+            self.stated_and_actual.filter(|(stated, actual)| stated != actual)
+        {
+            let what = format!("the closing line counts {stated} messages, but there are {actual}");
+            findings.push(RepairFinding::with_repair(what, "recounted"));
+            is_miscounted = true;
+        }
+        if let Some(last) = &self.last {
+            if last.last_consolidated > self.count {
+                let (pointer, count) = (last.last_consolidated, self.count);
+                let what = format!("{pointer} of {count} messages are marked as consolidated");
+                findings.push(RepairFinding::with_repair(what, "reset to 0, so that all are sent"));
+                is_miscounted = true;
+            }
+            let mut kept = last.session_metadata();
+            let before = kept.clone();
+            kept.truncate(self.count);
+            if kept != before {
+                let what = "the metadata refers to messages that do not exist";
+                findings.push(RepairFinding::with_repair(what, "limited to those that do"));
+                is_miscounted = true;
+            }
+        }
+        LogExamination { findings, count: self.count, is_miscounted }
+    }
+}
+
+/// Joins the first places, and the number of the others.
+fn join_positions(positions: &[String]) -> String {
+    let first = positions[..positions.len().min(MAX_LISTED_POSITIONS)].join(", ");
+    match positions.len() - positions.len().min(MAX_LISTED_POSITIONS) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}

@@ -1,0 +1,319 @@
+//! Deletion of sessions. They are moved to a trash directory beside the sessions, under names that no release reads as
+//! a session, and can be restored for a while.
+
+use super::files::{list_logs, not_found_error};
+use super::integrity::{is_newer, list_side_files, side_files};
+use super::layout::{SessionStore, encoded_name, key_from_name, read_key};
+use super::list::{SessionSummary, summarize};
+use super::lock::try_lock;
+use anyhow::{Context, Result};
+use jiff::ToSpan;
+use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_os::durable_file;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Days for which the trash keeps a session.
+pub const TRASH_DAYS: i64 = 30;
+/// The trash directory beside the sessions; below, the suffix of its files.
+const TRASH_DIR: &str = ".trash";
+const TRASH_SUFFIX: &str = ".gone";
+
+/// A session in the trash.
+#[derive(Clone, Debug)]
+pub struct TrashedSession {
+    pub key: String,
+    pub path: PathBuf,
+    /// The time of deletion: the digits of a local time.
+    pub deleted_at: String,
+    /// Its original file name.
+    original_name: String,
+}
+
+/// Moves a session and its side files to the trash, if `confirm` agrees once the lock is held. Returns true if it
+/// was moved.
+///
+/// # Errors
+/// Status 66 if there is no such session, 75 if it is in use.
+pub fn move_to_trash(
+    store: &SessionStore,
+    key: &str,
+    confirm: &dyn Fn(&SessionSummary) -> bool,
+) -> Result<bool> {
+    let mut batch = TrashBatch::new(store);
+    let is_moved = batch.add(key, confirm)?;
+    batch.sync()?;
+    Ok(is_moved)
+}
+
+/// Moves a session whose file has more than `max_bytes` bytes to the trash. Returns true if it was moved.
+///
+/// # Errors
+/// As [`move_to_trash`].
+pub fn move_to_trash_if_larger(store: &SessionStore, key: &str, max_bytes: u64) -> Result<bool> {
+    let path = store.find_path(key)?;
+    let size = path.symlink_metadata().map_or(0, |about| about.len());
+    Ok(size > max_bytes && move_to_trash(store, key, &|_| true)?)
+}
+
+/// Moves many sessions to the trash: each directory is listed once, and synced once at the end.
+pub struct TrashBatch<'s> {
+    store: &'s SessionStore,
+    /// The side files of each directory that was listed.
+    side_files: BTreeMap<PathBuf, BTreeMap<String, Vec<PathBuf>>>,
+}
+
+impl<'s> TrashBatch<'s> {
+    pub fn new(store: &'s SessionStore) -> Self {
+        Self { store, side_files: BTreeMap::new() }
+    }
+
+    /// Moves a session; see [`move_to_trash`].
+    ///
+    /// # Errors
+    /// As [`move_to_trash`].
+    pub fn add(&mut self, key: &str, confirm: &dyn Fn(&SessionSummary) -> bool) -> Result<bool> {
+        let store = self.store;
+        let path = store.find_path(key)?;
+        durable_file::open_existing(&path)?.ok_or_else(|| not_found_error(store, key))?;
+        let lock = try_lock(store, key, &path)?;
+        if !confirm(&summarize(store, key)?) {
+            return Ok(false);
+        }
+        let stamp = digits(&store.clock.local_timestamp());
+        // A copy in another release's directory would reappear as this session.
+        for copy in store.find_copies(key)? {
+            self.move_files(&copy, &stamp)?;
+        }
+        lock.remove()?;
+        Ok(true)
+    }
+
+    /// Syncs the directories. Before that, a crash can undo the moves.
+    ///
+    /// # Errors
+    /// A directory cannot be synced.
+    pub fn sync(self) -> Result<()> {
+        for dir in self.side_files.keys() {
+            durable_file::sync_dir(&dir.join(TRASH_DIR))?;
+            durable_file::sync_dir(dir)?;
+        }
+        Ok(())
+    }
+
+    /// Moves a session's file and side files to the trash beside it.
+    fn move_files(&mut self, path: &Path, stamp: &str) -> Result<()> {
+        let trash = path.with_file_name(TRASH_DIR);
+        durable_file::create_dir(&trash)?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let place = |stamp: &str, name: &str| trash.join(format!("{stamp}-{name}{TRASH_SUFFIX}"));
+        let mut stamp = stamp.to_owned();
+        // The same name was deleted at the same moment. No race: this process holds the lock of that name.
+        while place(&stamp, &name).exists() {
+            let next = stamp.parse::<u128>().unwrap_or_default() + 1;
+            stamp = next.to_string();
+        }
+        for aside in self.take_side_files(path)? {
+            let name = aside.file_name().unwrap_or_default().to_string_lossy();
+            durable_file::rename_noreplace_unsynced(&aside, &place(&stamp, &name))?;
+        }
+        durable_file::rename_noreplace_unsynced(path, &place(&stamp, &name)).map(drop)
+    }
+
+    fn take_side_files(&mut self, path: &Path) -> Result<Vec<PathBuf>> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        if !self.side_files.contains_key(dir) {
+            self.side_files.insert(dir.to_owned(), list_side_files(dir)?);
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let listed = self.side_files.get_mut(dir);
+        Ok(listed.and_then(|listed| listed.remove(&*name)).unwrap_or_default())
+    }
+}
+
+/// Deletes a session permanently, including its copies in the trash.
+///
+/// # Errors
+/// Status 66 if there is no such session, 75 if it is in use.
+pub fn remove(store: &SessionStore, key: &str) -> Result<()> {
+    let path = store.find_path(key)?;
+    let mut found = false;
+    if path.exists() {
+        let lock = try_lock(store, key, &path)?;
+        for copy in store.find_copies(key)? {
+            remove_files(&copy)?;
+        }
+        lock.remove()?;
+        found = true;
+    }
+    for discarded in list_trash(store)? {
+        if discarded.key == key {
+            for (path, _) in discarded.files()? {
+                std::fs::remove_file(&path)
+                    .with_context(|| format!("remove `{}`", path.display()))?;
+            }
+            found = true;
+        }
+    }
+    if found { Ok(()) } else { Err(not_found_error(store, key)) }
+}
+
+/// Lists the trash, newest first.
+pub fn list_trash(store: &SessionStore) -> Result<Vec<TrashedSession>> {
+    let mut found = Vec::new();
+    for dir in store.directories() {
+        for (path, stamp, name) in list_trash_files(&dir.join(TRASH_DIR))? {
+            if !name.ends_with(".jsonl") {
+                continue;
+            }
+            let key = read_key(&path)?.unwrap_or_else(|| key_from_name(Path::new(&name)));
+            found.push(TrashedSession { key, path, deleted_at: stamp, original_name: name });
+        }
+    }
+    found.sort_by(|one, other| other.deleted_at.cmp(&one.deleted_at));
+    Ok(found)
+}
+
+/// Restores the most recently deleted session `key`.
+///
+/// # Errors
+/// Status 66 if the trash has none, 2 if another session has that key now.
+pub fn restore(store: &SessionStore, key: &str) -> Result<()> {
+    let found = list_trash(store)?.into_iter().find(|discarded| discarded.key == key);
+    let Some(found) = found else {
+        let cause = format!("there is no session `{key}` in the trash");
+        return Err(fail_with_hint(Exit::NoInput, cause, "nanobot session restore"));
+    };
+    let dir = found.path.parent().and_then(Path::parent);
+    let dir = dir.context("the trash path has no parent directory")?;
+    let mut home = dir.join(&found.original_name);
+    if home.exists() {
+        // Another key that maps to the same file name uses it now.
+        home = dir.join(encoded_name(key));
+    }
+    let is_free = || {
+        if !store.find_path(key)?.exists() {
+            Ok(())
+        } else {
+            Err(fail_with_hint(
+                Exit::Usage,
+                format!("session `{key}` already exists"),
+                format!("nanobot session rename {key} NEW"),
+            ))
+        }
+    };
+    is_free()?;
+    let lock = try_lock(store, key, &home)?;
+    is_free()?;
+    let name = home.file_name().unwrap_or_default().to_string_lossy();
+    for (path, rest) in found.files()? {
+        durable_file::rename_noreplace(&path, &dir.join(format!("{name}{rest}")))?;
+    }
+    drop(lock);
+    Ok(())
+}
+
+/// Removes files that have been in the trash for more than [`TRASH_DAYS`]. Returns their number.
+pub fn empty_trash(store: &SessionStore) -> Result<usize> {
+    let limit = store.clock.now().saturating_sub(TRASH_DAYS.days());
+    let limit = limit.strftime("%Y%m%d%H%M%S%6f").to_string();
+    let mut count = 0;
+    for dir in store.directories() {
+        for (path, stamp, _) in list_trash_files(&dir.join(TRASH_DIR))? {
+            if stamp < limit {
+                std::fs::remove_file(&path)
+                    .with_context(|| format!("remove `{}`", path.display()))?;
+                count += 1;
+            }
+        }
+    }
+    Ok(count)
+}
+
+impl TrashedSession {
+    /// Its file and side files, each with the suffix that its name adds to the session's file name.
+    fn files(&self) -> Result<Vec<(PathBuf, String)>> {
+        let dir = self.path.parent().unwrap_or(Path::new("."));
+        let mut files = vec![(self.path.clone(), String::new())];
+        for (path, stamp, name) in list_trash_files(dir)? {
+            let rest = name.strip_prefix(&self.original_name);
+            if let Some(rest) = rest.filter(|rest| stamp == self.deleted_at && !rest.is_empty()) {
+                files.push((path, rest.to_owned()));
+            }
+        }
+        Ok(files)
+    }
+}
+
+/// Lists the files of a trash directory: path, deletion time and original name.
+fn list_trash_files(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
+    let entries = match std::fs::read_dir(trash) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error).with_context(|| format!("read `{}`", trash.display())),
+    };
+    let parse = |path: PathBuf| {
+        let name = path.file_name()?.to_str()?.strip_suffix(TRASH_SUFFIX)?.to_owned();
+        let (stamp, name) = name.split_once('-')?;
+        let is_stamp = stamp.bytes().all(|byte| byte.is_ascii_digit());
+        is_stamp.then(|| (path.clone(), stamp.to_owned(), name.to_owned()))
+    };
+    Ok(entries.flatten().filter_map(|entry| parse(entry.path())).collect())
+}
+
+fn remove_files(path: &Path) -> Result<()> {
+    for path in side_files(path)?.into_iter().chain([path.to_owned()]) {
+        std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The digits of a time.
+fn digits(stamp: &str) -> String {
+    stamp.chars().filter(char::is_ascii_digit).collect()
+}
+
+/// Retention time of sessions created for piped input.
+const PIPE_RETENTION_PERIOD: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Maximum number removed at a time, so that a run is not slowed down noticeably.
+const MAX_PRUNED_SESSIONS: usize = 8;
+
+/// Removes old sessions of piped input. A session that is in use or cannot be removed is left alone.
+pub fn prune_pipe_sessions(store: &SessionStore) -> Result<()> {
+    let Some(limit) = SystemTime::from(store.clock.timestamp()).checked_sub(PIPE_RETENTION_PERIOD)
+    else {
+        return Ok(());
+    };
+    let is_pipe = |path: &PathBuf| {
+        path.file_name()
+            .map(|name| name.to_string_lossy())
+            // The second prefix is the base64 form of `pipe:` in the file names of newer releases.
+            .is_some_and(|name| name.starts_with("pipe_") || name.starts_with("cGlwZT"))
+    };
+    // The name is only a hint: a user's own key may look like it.
+    let of_a_pipe = |path: &PathBuf| {
+        read_key(path).is_ok_and(|key| key.is_some_and(|key| key.starts_with("pipe:")))
+    };
+    let is_old = |path: &PathBuf| {
+        std::fs::metadata(path)
+            .and_then(|about| about.modified())
+            .is_ok_and(|modified| modified < limit)
+    };
+    for path in list_logs(store.new_session_dir())?
+        .into_iter()
+        .filter(is_pipe)
+        .filter(is_old)
+        .filter(of_a_pipe)
+        .filter(|path| is_newer(path).is_ok_and(|is_newer| !is_newer))
+        .take(MAX_PRUNED_SESSIONS)
+    {
+        if let Ok(lock) = try_lock(store, "", &path)
+            && is_old(&path)
+            && remove_files(&path).is_ok()
+        {
+            drop(lock.remove());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! The contents of a skill's folder: files, links and other entries. Only regular files are opened.
+
+use anyhow::{Context, Result, bail};
+use nanobot_base::error::{Exit, fail};
+use nanobot_os::rooted_fs::RootDir;
+use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
+
+/// Maximum number of entries, and maximum depth. A larger folder is not a skill, and too large to review.
+const MAX_ENTRIES: usize = 1_000;
+const MAX_DEPTH: usize = 12;
+/// Maximum of bytes of all files.
+const MAX_TOTAL_BYTES: u64 = 16 << 20;
+
+/// The contents of a folder.
+#[derive(Debug)]
+pub struct SkillFolder {
+    /// The path of the folder as the user gave it.
+    pub root: PathBuf,
+    /// The entries, sorted by path.
+    pub entries: Vec<FolderEntry>,
+    /// The entries that are left out, each with the reason.
+    pub skipped: Vec<String>,
+}
+
+/// An entry of the folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderEntry {
+    /// The path relative to the folder.
+    pub path: PathBuf,
+    /// The type of the entry.
+    pub entry_type: EntryType,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+/// The type of an entry.
+pub enum EntryType {
+    Folder,
+    File {
+        size: u64,
+        is_executable: bool,
+    },
+    /// A link: its target as written, and the reason if it must not be followed.
+    Link {
+        target: PathBuf,
+        problem: Option<&'static str>,
+    },
+    /// A pipe, a socket or a device.
+    Other(&'static str),
+}
+
+impl SkillFolder {
+    /// Lists the contents of the folder `root`.
+    ///
+    /// # Errors
+    /// The folder cannot be read, has no SKILL.md, or exceeds the limits.
+    pub fn scan(root: &Path) -> Result<Self> {
+        let real =
+            std::fs::canonicalize(root).with_context(|| format!("open `{}`", root.display()))?;
+        let mut folder = Self { root: root.to_owned(), entries: Vec::new(), skipped: Vec::new() };
+        // Checked first, so that a folder which is not a skill is not walked.
+        if real.join("SKILL.md").symlink_metadata().is_err() {
+            let cause = format!("no SKILL.md in `{}`", root.display());
+            return Err(fail(Exit::BadInput, cause));
+        }
+        folder.walk(&real, Path::new(""), 0)?;
+        folder.entries.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(folder)
+    }
+
+    fn walk(&mut self, real: &Path, below: &Path, depth: usize) -> Result<()> {
+        let dir = real.join(below);
+        let named = self.root.join(below);
+        let what = || format!("read directory `{}`", named.display());
+        if depth > MAX_DEPTH {
+            bail!("`{}` is nested more than {MAX_DEPTH} directories deep", below.display());
+        }
+        for entry in std::fs::read_dir(&dir).with_context(what)? {
+            let entry = entry.with_context(what)?;
+            let path = below.join(entry.file_name());
+            let about = entry.metadata().with_context(what)?;
+            // The data of version control systems also holds deleted files.
+            if about.is_dir()
+                && [".git", ".hg", ".svn"].iter().any(|name| entry.file_name() == *name)
+            {
+                self.skipped.push(format!("{}/ (version control data)", path.display()));
+                continue;
+            }
+            if self.entries.len() >= MAX_ENTRIES {
+                bail!(
+                    "`{}` has more than {MAX_ENTRIES} files and directories",
+                    self.root.display()
+                );
+            }
+            let file_type = about.file_type();
+            let kind = match file_type {
+                _ if file_type.is_dir() => EntryType::Folder,
+                _ if file_type.is_file() => {
+                    EntryType::File { size: about.len(), is_executable: about.mode() & 0o111 != 0 }
+                }
+                _ if file_type.is_symlink() => {
+                    let target =
+                        std::fs::read_link(dir.join(entry.file_name())).with_context(what)?;
+                    let trouble = link_problem(real, &real.join(&path), &target);
+                    EntryType::Link { target, problem: trouble }
+                }
+                _ if file_type.is_fifo() => EntryType::Other("a named pipe"),
+                _ if file_type.is_socket() => EntryType::Other("a socket"),
+                _ => EntryType::Other("a device"),
+            };
+            let is_folder = kind == EntryType::Folder;
+            self.entries.push(FolderEntry { path: path.clone(), entry_type: kind });
+            if is_folder {
+                self.walk(real, &path, depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of all files.
+    pub fn total_bytes(&self) -> u64 {
+        let sizes = self.entries.iter().map(|entry| match entry.entry_type {
+            EntryType::File { size, .. } => size,
+            _ => 0,
+        });
+        sizes.sum()
+    }
+
+    /// Lists the reasons why the folder cannot be installed unchanged; empty if it can.
+    pub fn problems(&self) -> Vec<String> {
+        let trouble = |entry: &FolderEntry| {
+            let path = entry.path.display();
+            match &entry.entry_type {
+                EntryType::Link { target, problem: Some(trouble) } => {
+                    Some(format!("`{path}` is a link to `{}`, which {trouble}", target.display()))
+                }
+                EntryType::Other(what) => Some(format!("`{path}` is {what}")),
+                _ => None,
+            }
+        };
+        let mut troubles: Vec<String> = self.entries.iter().filter_map(trouble).collect();
+        if self.total_bytes() > MAX_TOTAL_BYTES {
+            troubles
+                .push(format!("its files are larger than {} MiB in total", MAX_TOTAL_BYTES >> 20));
+        }
+        troubles
+    }
+
+    /// Reads the bytes of each file, in the order of [`Self::entries`]; empty for other entries. No links are followed.
+    ///
+    /// # Errors
+    /// A file cannot be read, or has grown since the folder was listed.
+    pub fn read_files(&self) -> Result<Vec<Vec<u8>>> {
+        let open = || format!("open `{}`", self.root.display());
+        let root = RootDir::open(&std::fs::canonicalize(&self.root).with_context(open)?)
+            .with_context(open)?;
+        let bytes = |entry: &FolderEntry| {
+            let EntryType::File { size, .. } = entry.entry_type else {
+                return Ok(Vec::new());
+            };
+            let what = || format!("read `{}`", self.root.join(&entry.path).display());
+            let file = root.open_for_reading(&entry.path).with_context(what)?;
+            let mut bytes = Vec::new();
+            file.take(size + 1).read_to_end(&mut bytes).with_context(what)?;
+            if bytes.len() as u64 != size {
+                bail!("`{}` changed while it was read", self.root.join(&entry.path).display());
+            }
+            Ok(bytes)
+        };
+        self.entries.iter().map(bytes).collect()
+    }
+}
+
+/// Returns the reason why the link at `path` must not be installed, if there is one.
+fn link_problem(root: &Path, path: &Path, target: &Path) -> Option<&'static str> {
+    if target.is_absolute() {
+        return Some("is outside the skill's directory");
+    }
+    // A path out of the folder and back in breaks when the folder is installed elsewhere.
+    let Ok(below) = path.strip_prefix(root) else {
+        return Some("is outside the skill's directory");
+    };
+    let mut depth = below.components().count().saturating_sub(1);
+    for step in target.components() {
+        depth = match step {
+            Component::ParentDir if depth == 0 => return Some("is outside the skill's directory"),
+            Component::ParentDir => depth - 1,
+            Component::Normal(_) => depth + 1,
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => depth,
+        };
+    }
+    match std::fs::canonicalize(path) {
+        Ok(end) if end.starts_with(root) => None,
+        Ok(_) => Some("is outside the skill's directory"),
+        Err(_) => Some("does not exist"),
+    }
+}

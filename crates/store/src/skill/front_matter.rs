@@ -1,0 +1,377 @@
+//! Front matter: `key: value` lines between two `---` lines, followed by the body. Skills and profiles have the same
+//! format.
+//!
+//! The front matter of a profile is parsed strictly, because it decides what a run may do. That of a skill is parsed
+//! leniently, because many published skills are not quite valid YAML.
+
+use serde_json::{Map, Value};
+
+/// The longest front matter, in bytes. Longer text is not treated as front matter.
+const MAX_BYTES: usize = 64 << 10;
+
+/// Front matter, as far as it could be read, and the body below it.
+#[derive(Debug)]
+pub(super) struct FrontMatter<'a> {
+    pub(super) fields: Map<String, Value>,
+    /// The body, byte for byte.
+    pub(super) body: &'a str,
+    pub(super) warnings: Vec<String>,
+    /// A part of the front matter could not be read.
+    pub(super) is_broken: bool,
+}
+
+/// The words that YAML parsing accepts as booleans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BooleanSyntax {
+    /// Also `yes`, `on`, `y` and similar, as in YAML 1.1.
+    Yaml11,
+    /// Only `true` and `false`: a name may be `y`.
+    TrueFalseOnly,
+}
+
+/// Parses front matter as YAML. Front matter needs few nodes; the small budget prevents exponential growth by nested
+/// aliases.
+fn parse_yaml(head: &str, booleans: BooleanSyntax) -> Result<Value, serde_saphyr::Error> {
+    let budget = serde_saphyr::budget! {
+        max_nodes: 2_000,
+        max_events: 10_000,
+        max_aliases: 20,
+        max_anchors: 20,
+        max_depth: 20,
+    };
+    serde_saphyr::from_str_with_options(
+        head,
+        serde_saphyr::options! { budget: budget, strict_booleans: booleans == BooleanSyntax::TrueFalseOnly },
+    )
+}
+
+fn parse_parts(text: &str) -> Result<(Value, String), String> {
+    let (head, body) = split_front_matter(text).unwrap_or(("", text));
+    let head = if head.trim().is_empty() {
+        Value::Object(Map::new())
+    } else {
+        parse_fields_or_yaml(head, BooleanSyntax::Yaml11)
+            .map_err(|error| format!("its front matter is not valid YAML: {error}"))?
+    };
+    Ok((head, body.to_owned()))
+}
+
+/// Parses a file into its front matter, as a map, and its body. If the file has any `---` line, it must begin with
+/// complete front matter, so that a damaged one is never missed.
+///
+/// # Errors
+/// A message for the user: the front matter has no start or no end, is too long, or is invalid YAML.
+pub fn parse_strict(text: &str) -> Result<(Value, String), String> {
+    let plain = text.replace("\r\n", "\n");
+    let plain = plain.trim_start_matches('\u{feff}');
+    let is_mark = |line: &str| line.trim() == "---";
+    let marks = plain.lines().filter(|line| is_mark(line)).count();
+    let begins = plain.starts_with("---\n") || plain == "---";
+    match (marks, begins) {
+        (0, _) => return Ok((Value::Object(Map::new()), plain.to_owned())),
+        (_, false) => {
+            return Err(
+                "it has a line `---` but does not begin with one; front matter is enclosed by two lines `---`, the first of which must be the first line of the file, without spaces"
+                    .into(),
+            );
+        }
+        (1, true) => return Err("its front matter has no closing line `---`".into()),
+        _ => {}
+    }
+    // Complete front matter is never treated as body text.
+    if split_front_matter(plain).is_none() {
+        return Err(format!(
+            "its front matter is longer than {MAX_BYTES} bytes, or its closing line `---` is indented"
+        ));
+    }
+    parse_parts(plain)
+}
+
+/// Parses the front matter of `text` as far as possible.
+pub(super) fn parse_lenient(text: &str) -> FrontMatter<'_> {
+    let mut warnings = Vec::new();
+    let unmarked = text.trim_start_matches('\u{feff}');
+    if unmarked.len() < text.len() {
+        warnings
+            .push("it begins with a byte order mark, which other programs may not accept".into());
+    }
+    let begin = unmarked.trim_start();
+    let (head, body) = match (split_front_matter(unmarked), split_front_matter(begin)) {
+        (Some(found), _) => found,
+        (None, Some(found)) => {
+            warnings.push(
+                "the opening line `---` of its front matter is not the first line, or has trailing spaces"
+                    .into(),
+            );
+            found
+        }
+        (None, None) => {
+            let is_begun = begin.lines().next().is_some_and(|line| line.trim_end() == "---");
+            warnings.push(if is_begun { format!("its front matter has no closing line `---`, or is longer than {MAX_BYTES} bytes") } else { "it has no front matter: `name: …` and `description: …` between two lines `---`".into() });
+            return FrontMatter {
+                fields: Map::new(),
+                body: unmarked,
+                warnings,
+                is_broken: is_begun,
+            };
+        }
+    };
+    if head.contains('\r') {
+        warnings.push("its lines end in CRLF, which other programs may not accept".into());
+    }
+    let head = head.replace("\r\n", "\n");
+    let mut lenient = FrontMatter { fields: Map::new(), body, warnings, is_broken: false };
+    match parse_fields_or_yaml(&head, BooleanSyntax::TrueFalseOnly) {
+        Ok(Value::Object(fields)) => lenient.fields = fields,
+        Ok(Value::Null) => {}
+        Ok(_) => {
+            lenient.warnings.push("its front matter is not a list of `key: value` lines".into());
+        }
+        Err(_) => lenient.parse_fields(&head),
+    }
+    lenient
+}
+
+impl FrontMatter<'_> {
+    /// Parses invalid YAML key by key. A malformed value does not affect the other keys.
+    fn parse_fields(&mut self, head: &str) {
+        let head = if head.contains('\t') {
+            self.warnings
+                .push("its front matter is indented with tabs, which YAML does not allow".into());
+            head.replace('\t', "  ")
+        } else {
+            head.to_owned()
+        };
+        for part in RawField::split(&head) {
+            let RawField { key, text, source: whole } = part;
+            let known = match parse_fields_or_yaml(whole, BooleanSyntax::TrueFalseOnly) {
+                Ok(Value::Object(fields)) => fields.into_iter().next().map(|(_, value)| value),
+                _ => None,
+            };
+            let value = known.or_else(|| {
+                let value = to_plain_text(text);
+                self.warnings.push(if value.is_some() { format!("the value of `{key}` is not valid YAML and was read as plain text: put it in quotes") } else { format!("the value of `{key}` is not valid YAML and is ignored") });
+                self.is_broken |= value.is_none();
+                value
+            });
+            if let Some(value) = value
+                && self.fields.insert(key.to_owned(), value).is_some()
+            {
+                self.warnings.push(format!("duplicate key `{key}`; the last value is used"));
+            }
+        }
+    }
+}
+
+/// A top-level key of the front matter, with the lines that belong to it.
+struct RawField<'a> {
+    key: &'a str,
+    /// The text after the key, including the following lines.
+    text: &'a str,
+    source: &'a str,
+}
+
+impl<'a> RawField<'a> {
+    fn split(head: &'a str) -> Vec<Self> {
+        let mut starts = Vec::new();
+        let mut at = 0;
+        for line in head.split_inclusive('\n') {
+            if leading_key(line).is_some() {
+                starts.push(at);
+            }
+            at += line.len();
+        }
+        let ends = starts.iter().skip(1).copied().chain([head.len()]);
+        let part = |(start, end): (&usize, usize)| {
+            let whole = &head[*start..end];
+            let key = leading_key(whole)?;
+            let text = &whole[key.len() + 1..];
+            Some(Self { key, text, source: whole })
+        };
+        starts.iter().zip(ends).filter_map(part).collect()
+    }
+}
+
+/// Returns the top-level key at the start of a line, if there is one.
+fn leading_key(line: &str) -> Option<&str> {
+    let (key, rest) = line.split_once(':')?;
+    let is_key = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let ends = rest.is_empty() || rest.starts_with([' ', '\n']);
+    (ends && !key.is_empty() && key.bytes().all(is_key)).then_some(key)
+}
+
+/// Treats invalid YAML as plain text and joins its lines; `None` if it appears to be some other YAML construct.
+fn to_plain_text(text: &str) -> Option<Value> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let text = words.join(" ");
+    let is_more = text.starts_with(['|', '>', '[', '&', '*', '!']);
+    let whole = |quote: char| {
+        let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
+        Some(inner.to_owned())
+    };
+    let text = whole('"').or_else(|| whole('\'')).unwrap_or(text.clone());
+    (!is_more && !text.is_empty()).then_some(Value::String(text))
+}
+
+/// Parses front matter. Most front matter consists of a few plain lines, for which the YAML parser is not needed.
+fn parse_fields_or_yaml(head: &str, booleans: BooleanSyntax) -> Result<Value, serde_saphyr::Error> {
+    if head.lines().all(is_plain_field) && !head.is_empty() {
+        Ok(parse_plain_fields(head))
+    } else {
+        parse_yaml(head, booleans)
+    }
+}
+
+/// True if a line is a key with a plain text that YAML would read unchanged.
+fn is_plain_field(line: &str) -> bool {
+    let Some((key, text)) = line.split_once(": ") else {
+        return false;
+    };
+    let typed = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" ,.;()/_-".contains(&byte);
+    (1..=64).contains(&key.len())
+        && key.bytes().all(|byte| byte.is_ascii_lowercase())
+        && text.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        && text.bytes().all(plain)
+        && !text.ends_with(' ')
+        && (key == "always" || !typed.contains(&text.to_lowercase().as_str()))
+}
+
+/// Splits a text into the front matter between `---` lines and the rest.
+fn split_front_matter(text: &str) -> Option<(&str, &str)> {
+    let (first, rest) = text.split_once('\n')?;
+    if first.trim_end() != "---" {
+        return None;
+    }
+    let mut at = 0;
+    for line in rest.split_inclusive('\n') {
+        if at > MAX_BYTES {
+            return None;
+        }
+        let end = line.strip_prefix("---").filter(|after| after.trim().is_empty());
+        if end.is_some() {
+            return Some((&rest[..at], &rest[at + line.len()..]));
+        }
+        at += line.len();
+    }
+    None
+}
+
+fn parse_plain_fields(head: &str) -> Value {
+    let pair = |line: &str| {
+        let (key, value) = line.split_once(':')?;
+        let value = value.trim().trim_matches(['"', '\'']);
+        Some((key.trim().to_owned(), Value::String(value.to_owned())))
+    };
+    Value::Object(head.lines().filter_map(pair).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_lenient, parse_strict};
+    use crate::skill::parse::is_true;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn strict_front_matter_is_complete_or_rejected() {
+        let check = |text: &str, expect: Result<&str, &str>| match (parse_strict(text), expect) {
+            (Ok((head, _)), Ok(shown)) => assert_eq!(head.to_string(), shown, "{text:?}"),
+            (Err(words), Err(part)) => assert!(words.contains(part), "{text:?}: {words}"),
+            (found, _) => panic!("{text:?}: {found:?}"),
+        };
+        check("", Ok("{}"));
+        check("Be brief.\n", Ok("{}"));
+        check("---\n---\nBe brief.\n", Ok("{}"));
+        check("---\na: b\n---\n", Ok(r#"{"a":"b"}"#));
+        check("\u{feff}---\r\na: b\r\n---\r\n", Ok(r#"{"a":"b"}"#));
+        check("---\na: b\n--- \nx", Ok(r#"{"a":"b"}"#));
+        check("\n---\na: b\n---\n", Err("does not begin"));
+        check("--- \na: b\n---\n", Err("does not begin"));
+        check(" ---\na: b\n---\n", Err("does not begin"));
+        check("a: b\n---\n", Err("does not begin"));
+        check("---\na: b\n", Err("no closing line"));
+        check("---", Err("no closing line"));
+        check("---\na: b\n ---\n", Err("indented"));
+        check("---\na: [\n---\n", Err("not valid YAML"));
+    }
+
+    #[test]
+    fn invalid_yaml_is_read_key_by_key() {
+        let check = |head: &str, expect: Value, warning: &str, is_broken: bool| {
+            let text = format!("---\n{head}\n---\nbody\n");
+            let found = parse_lenient(&text);
+            let told = found.warnings.join("; ");
+            assert_eq!(Value::Object(found.fields), expect, "{head:?}: {told}");
+            assert!(told.contains(warning), "{head:?}: {told}");
+            assert_eq!(told.is_empty(), warning.is_empty(), "{head:?}: {told}");
+            assert_eq!((found.body, found.is_broken), ("body\n", is_broken));
+        };
+        check("a: b", json!({ "a": "b" }), "", false);
+        check("a: 'b: c'\nd: 1.0", json!({ "a": "b: c", "d": 1.0 }), "", false);
+        check("a: >\n  one\n  two", json!({ "a": "one two\n" }), "", false);
+        check(
+            "a: Use when: asked\nb: [x]",
+            json!({ "a": "Use when: asked", "b": ["x"] }),
+            "`a` is not valid YAML",
+            false,
+        );
+        check(
+            "a: one: two\n  three: four\nb: c",
+            json!({ "a": "one: two three: four", "b": "c" }),
+            "`a`",
+            false,
+        );
+        check(
+            "a: b\nm:\n\tnanobot: {}",
+            json!({ "a": "b", "m": { "nanobot": {} } }),
+            "tabs",
+            false,
+        );
+        check("a: 1\na: 2", json!({ "a": 2 }), "duplicate", false);
+        check("a: b\nc: [x", json!({ "a": "b" }), "`c` is not valid YAML and is ignored", true);
+        check("- a\n- b", json!({}), "not a list of", false);
+    }
+
+    #[test]
+    fn line_ending_and_delimiter_problems_are_reported() {
+        let check = |text: &str, warning: &str, body: &str| {
+            let found = parse_lenient(text);
+            let told = found.warnings.join("; ");
+            assert!(told.contains(warning) && !told.is_empty(), "{text:?}: {told}");
+            assert_eq!(found.body, body, "{text:?}");
+        };
+        check("\u{feff}---\na: b\n---\nx", "byte order mark", "x");
+        check("---\r\na: b\r\n---\r\nx\r\n", "CRLF", "x\r\n");
+        check("\n---\na: b\n---\nx", "not the first", "x");
+        check("---\na: b\n", "no closing line", "---\na: b\n");
+        check("x\n", "no front matter", "x\n");
+    }
+
+    #[test]
+    fn fuzz_plain_lines_are_read_as_yaml_reads_them() {
+        let seeds: &[&[u8]] = &[
+            b"name: x\ndescription: Does things, and more",
+            b"name: x\nalways: true\ndescription: it's \"quoted\" - [a] {b} *c &d !e %f @g `h`",
+        ];
+        nanobot_base::fuzz::check(seeds, |input, _| {
+            let head = nanobot_base::fuzz::lossy_text(input);
+            let mut names: Vec<&str> =
+                head.lines().filter_map(|line| Some(line.split_once(": ")?.0)).collect();
+            names.sort_unstable();
+            let count = names.len();
+            names.dedup();
+            // A duplicate key is an error in YAML; here, the last one counts.
+            if !head.is_empty() && count == names.len() && head.lines().all(super::is_plain_field) {
+                let mut expect = super::parse_yaml(&head, super::BooleanSyntax::Yaml11).unwrap();
+                if let Some(always) = expect.get_mut("always") {
+                    *always = is_true(always).into();
+                }
+                let mut found = super::parse_plain_fields(&head);
+                if let Some(always) = found.get_mut("always") {
+                    *always = is_true(always).into();
+                }
+                assert_eq!(found, expect);
+            }
+        });
+    }
+}

@@ -1,0 +1,254 @@
+//! Skills: folders with a SKILL.md that teach the agent about the user's programs and habits. This module finds, parses
+//! and summarizes them, and checks their requirements.
+//!
+//! The format covers both that of nanobot and the public Agent Skills format. Parsing is lenient: problems become
+//! warnings, and an unreadable skill does not affect the others.
+
+mod built_in;
+mod definition;
+pub mod folder;
+mod front_matter;
+pub mod install;
+mod parse;
+mod requirements;
+mod skill_files;
+mod summary;
+mod template;
+mod written_skills;
+
+pub use built_in::{BUILT_IN_SKILLS, BuiltInSkill, built_in_at};
+pub use definition::{InertFields, Skill, SkillSource, UnreadableSkill};
+pub use front_matter::parse_strict;
+pub use parse::{
+    MAX_DESCRIPTION_CHARS, count_hidden_chars, is_displayable_name, is_valid_name, parse,
+};
+pub use requirements::{RequirementChecker, SkillRequirements, is_on_path};
+pub use skill_files::MAX_TEXT_BYTES;
+pub use summary::{ListDetail, SkillList, active_bodies, render_list};
+pub use template::skill_template;
+pub use written_skills::WrittenSkills;
+
+use nanobot_os::env::Env;
+use std::path::{Component, Path, PathBuf};
+
+/// The search path for skills, in order of precedence.
+#[derive(Clone, Copy)]
+pub struct SearchPaths<'a> {
+    /// The agent's workspace, which has a folder of skills.
+    pub workspace: &'a Path,
+    /// Folders of skills in trusted directories.
+    pub trusted_dirs: &'a [PathBuf],
+    /// SKILL.md files in them that are not read.
+    pub ignored_files: &'a [PathBuf],
+    /// Names of skills that the config disables.
+    pub disabled: &'a [String],
+    /// The environment, for checking requirements.
+    pub env: &'a Env,
+}
+
+/// The result of a search for skills.
+#[derive(Debug, Default)]
+pub struct FoundSkills {
+    /// The skills in force, sorted by name.
+    pub skills: Vec<Skill>,
+    /// The skills that are not in force, sorted by name.
+    pub inactive: Vec<InactiveSkill>,
+    /// The skills that cannot be read.
+    pub unreadable: Vec<UnreadableSkill>,
+}
+
+/// A skill that is not in force, and the reason.
+#[derive(Debug)]
+pub struct InactiveSkill {
+    /// The skill.
+    pub skill: Skill,
+    /// The source of the skill that takes precedence; `None` if the config disables the skill.
+    pub superseded_by: Option<SkillSource>,
+}
+
+impl FoundSkills {
+    /// Returns the notices that every run prints: skills that cannot be read, in whole or in part.
+    pub fn notices(&self) -> Vec<String> {
+        let unreadable = self.unreadable.iter().map(UnreadableSkill::message);
+        let broken = self.skills.iter().filter(|skill| skill.is_broken);
+        let broken = broken.map(|skill| {
+            let name = &skill.name;
+            format!("skill `{name}`: its front matter is partly invalid; see `nanobot skill check {name}`")
+        });
+        unreadable.chain(broken).collect()
+    }
+
+    /// Returns the skill `name`, if it is in force.
+    pub fn by_name(&self, name: &str) -> Option<&Skill> {
+        self.skills.iter().find(|skill| skill.name == name)
+    }
+}
+
+/// Finds all skills: in the workspace, in further folders, and built-in. Of those with the same name, the first takes
+/// precedence.
+pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
+    let SearchPaths { workspace, trusted_dirs: further, ignored_files, disabled, env } =
+        search_paths;
+    let dir = workspace.join("skills");
+    let requirements = RequirementChecker::new(env);
+    let mut found = FoundSkills::default();
+    let mut all: Vec<Skill> = Vec::new();
+    let sources = further.iter().map(|dir| (dir, SkillSource::Directory(dir.clone())));
+    for (dir, source) in std::iter::once((&dir, SkillSource::Workspace)).chain(sources) {
+        for text in skill_files::read_all(dir, &source, &mut found.unreadable) {
+            let location = dir.join(&text.name).join("SKILL.md");
+            if ignored_files.contains(&location) {
+                continue;
+            }
+            let mut skill = parse(&text.name, &text.text, &requirements);
+            skill.location = location;
+            skill.source = source.clone();
+            skill.warnings.extend(text.warning);
+            all.push(skill);
+        }
+    }
+    for built_in in BUILT_IN_SKILLS {
+        let mut skill = built_in.skill(&requirements);
+        skill.location = dir.join(built_in.name).join("SKILL.md");
+        all.push(skill);
+    }
+    // The sort is stable: skills of the same name stay in order of precedence.
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    for skill in all {
+        let before = found.skills.last().filter(|before| before.name == skill.name);
+        let by = before.map(|before| before.source.clone());
+        if by.is_some() || disabled.contains(&skill.name) {
+            found.inactive.push(InactiveSkill { skill, superseded_by: by });
+        } else {
+            found.skills.push(skill);
+        }
+    }
+    found
+}
+
+/// Returns the name of the skill whose SKILL.md is at `path`, given the location of each skill. Pure: the statistics of
+/// a session are the same whenever they are computed.
+pub fn skill_at<'a>(path: &str, locations: &'a [(String, PathBuf)]) -> Option<&'a str> {
+    let path = normalized(Path::new(path));
+    if path.file_name()? != "SKILL.md" {
+        return None;
+    }
+    let exact = locations.iter().find(|(_, place)| normalized(place) == path);
+    // A built-in skill is recognized at any path that ends in its name, since models guess where it is.
+    let built_in = || {
+        let folder = path.parent()?.file_name()?.to_str()?;
+        let name = BuiltInSkill::by_name(folder)?.name;
+        locations.iter().find(|(known, _)| known == name)
+    };
+    let (name, _) = exact.or_else(built_in)?;
+    Some(name)
+}
+
+/// Resolves `.` and `..` in `path` without accessing the file system.
+fn normalized(path: &Path) -> PathBuf {
+    let mut tidy = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(tidy.pop()),
+            other => tidy.push(other),
+        }
+    }
+    tidy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SearchPaths, SkillSource, find_skills, skill_at};
+    use nanobot_os::env::Env;
+    use std::path::{Path, PathBuf};
+
+    fn write(root: &Path, name: &str, text: &str) {
+        let path = root.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn env(root: &Path) -> Env {
+        [("PATH", root.join("bin").to_str().unwrap())].into_iter().collect()
+    }
+
+    #[test]
+    fn skills_are_found_and_problems_reported() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path();
+        let found = |disabled: &[&str]| {
+            let disabled: Vec<String> = disabled.iter().map(|&name| name.to_owned()).collect();
+            let found = find_skills(SearchPaths {
+                workspace: root,
+                trusted_dirs: &[root.join("repo/skills")],
+                ignored_files: &[],
+                disabled: &disabled,
+                env: &env(root),
+            });
+            let own = found.skills.iter();
+            let own = own.filter(|skill| skill.source != SkillSource::BuiltIn);
+            let names: Vec<String> = own
+                .map(|skill| {
+                    format!("{}: {} {:?}", skill.name, skill.description, skill.unmet_requirements)
+                })
+                .collect();
+            let hidden = found.inactive.iter();
+            let hidden: Vec<String> = hidden
+                .map(|hidden| format!("{} {:?}", hidden.skill.name, hidden.superseded_by))
+                .collect();
+            (names, hidden, found.notices())
+        };
+        assert_eq!(found(&[]), (vec![], vec![], vec![]));
+
+        write(root, "bin/plain", "");
+        let needs = "metadata: {nanobot: {requires: {bins: plain}}}";
+        let text = format!("---\ndescription: second\n{needs}\n---\n");
+        write(root, "skills/b/SKILL.md", &text);
+        write(root, "skills/a/SKILL.md", "---\ndescription: first\n---\n");
+        write(root, "skills/memory/SKILL.md", "---\ndescription: mine\n---\n");
+        write(root, "repo/skills/b/SKILL.md", "---\ndescription: b\n---\n");
+        write(root, "repo/skills/c/SKILL.md", "---\ndescription: c\n---\n");
+        write(root, "skills/empty/notes.md", "");
+        write(root, "skills/stray.md", "");
+        write(root, "skills/.kept/SKILL.md", "");
+        std::fs::create_dir_all(root.join("skills/odd/SKILL.md")).unwrap();
+        let (names, hidden, notices) = found(&["a"]);
+        let expect = ["b: second [\"CLI: plain\"]", "c: c []", "memory: mine []"];
+        assert_eq!(names, expect);
+        let expect = ["a None", "b Some(Workspace)", "memory Some(Workspace)"];
+        assert_eq!(hidden, expect);
+        assert_eq!(notices, ["skill `odd`: SKILL.md is not a regular file"]);
+    }
+
+    #[test]
+    fn skills_are_recognized_by_path() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path();
+        write(root, "skills/tea/SKILL.md", "---\ndescription: tea\n---\n");
+        let found = find_skills(SearchPaths {
+            workspace: root,
+            trusted_dirs: &[],
+            ignored_files: &[],
+            disabled: &[],
+            env: &env(root),
+        });
+        let skills = found.skills.into_iter();
+        let places: Vec<(String, PathBuf)> =
+            skills.map(|skill| (skill.name, skill.location)).collect();
+        let check = |path: &str, expect: Option<&str>| {
+            let path = path.replace("ROOT", root.to_str().unwrap());
+            assert_eq!(skill_at(&path, &places), expect, "{path}");
+        };
+        check("ROOT/skills/tea/SKILL.md", Some("tea"));
+        check("ROOT/skills/./x/../tea/SKILL.md", Some("tea"));
+        check("skills/tea/SKILL.md", None);
+        check("/elsewhere/skills/tea/SKILL.md", None);
+        check("ROOT/skills/tea/notes.md", None);
+        check("ROOT/skills/memory/SKILL.md", Some("memory"));
+        check("skills/memory/SKILL.md", Some("memory"));
+        check("/anywhere/memory/SKILL.md", Some("memory"));
+        check("SKILL.md", None);
+        check("", None);
+    }
+}

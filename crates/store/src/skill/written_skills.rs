@@ -1,0 +1,47 @@
+//! The record of the skills that runs wrote while content by others was in their conversation: digests of the SKILL.md
+//! files. The hosts in such a skill are not the user's choice. One that the user changes has another digest.
+
+use anyhow::Result;
+use nanobot_os::digest::digest;
+use nanobot_os::durable_file;
+use std::path::{Path, PathBuf};
+
+/// The record, a file with a digest on each line.
+#[derive(Clone, Debug)]
+pub struct WrittenSkills(PathBuf);
+
+impl WrittenSkills {
+    /// The record in `file`, which may be missing.
+    pub fn new(file: PathBuf) -> Self {
+        Self(file)
+    }
+
+    /// True if a run wrote a SKILL.md with this text.
+    ///
+    /// # Errors
+    /// The record cannot be read.
+    pub fn contains(&self, text: &[u8]) -> Result<bool> {
+        let record = durable_file::read(&self.0)?.unwrap_or_default();
+        let digest = digest(text);
+        let mut lines = record.split(|byte| *byte == b'\n');
+        Ok(lines.any(|line| line == digest.as_bytes()))
+    }
+
+    /// Records that a run replaces the text `old` of a SKILL.md, if there is one, by `new`, before it does so. Content by
+    /// others is in its conversation if `is_untrusted`, or was when `old` was written.
+    ///
+    /// # Errors
+    /// The record cannot be read or written.
+    pub fn record(&self, old: Option<&[u8]>, new: &[u8], is_untrusted: bool) -> Result<()> {
+        let is_tainted = is_untrusted || old.map_or(Ok(false), |old| self.contains(old))?;
+        if !is_tainted || self.contains(new)? {
+            return Ok(());
+        }
+        durable_file::create_dir(self.0.parent().unwrap_or(Path::new("/")))?;
+        let log = durable_file::open_line_log(&self.0)?;
+        let before = durable_file::size(&log, &self.0)?;
+        let line = format!("{}\n", digest(new));
+        durable_file::append_to(&log, &self.0, before, line.as_bytes())?;
+        durable_file::sync(&log, &self.0)
+    }
+}

@@ -1,0 +1,516 @@
+//! The list of trusted directories: those whose AGENTS.md and skills may instruct the agent, as they were when the user
+//! trusted them.
+//!
+//! The list is stored outside of these directories and identifies each by real path and inode, and each instruction file
+//! in it by a digest. A directory that was moved or replaced is therefore not trusted, a file that changed or came later
+//! is not read, and no file inside a directory can declare it trusted. Until a directory is trusted, its files are not
+//! opened; only their names are checked, to report what was ignored.
+
+use anyhow::{Context, Result};
+use instruction_files::{
+    SKILL_DIRS, digest_all, read_agents_file, read_skill, read_tool, skill_files, text_paths,
+    tool_files,
+};
+use jiff::Timestamp;
+use nanobot_os::digest::keyed_digest;
+use nanobot_os::durable_file;
+use nanobot_os::repository::GitPointer;
+use nanobot_os::secret::random_hex;
+use nested::{InstructionTrust, JudgeFile, NestedInstructions};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use instruction_files::{has_instruction_files, instruction_paths, is_own_instruction_file};
+
+mod instruction_files;
+mod nested;
+
+/// The list of trusted directories.
+#[derive(Clone, Debug)]
+pub struct TrustList {
+    path: PathBuf,
+    /// The trusted directories.
+    pub directories: Vec<TrustedDirectory>,
+    /// The pinned prompt files.
+    pub files: Vec<PinnedFile>,
+    /// The key of the digests, 16 bytes in hexadecimal. No tool can read the list, so a model cannot make another file
+    /// with the same digest.
+    key: String,
+    /// The copy of a damaged list, if there was one.
+    set_aside: Option<PathBuf>,
+}
+
+/// A trusted directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrustedDirectory {
+    /// The real path of the directory.
+    pub path: PathBuf,
+    device: u64,
+    inode: u64,
+    /// The time at which it was trusted, in RFC 3339.
+    pub since: String,
+    /// The digests of its instruction files by relative path; `None` in lists of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    files: Option<BTreeMap<String, String>>,
+    /// The pointers of its repository that lead elsewhere: the path of the file, and the place that it names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    git_pointers: BTreeMap<PathBuf, PathBuf>,
+}
+
+/// A prompt file that may widen what its run may do, as long as its content is the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinnedFile {
+    /// The real path of the file.
+    pub path: PathBuf,
+    digest: String,
+    /// The time at which it was pinned, in RFC 3339.
+    pub since: String,
+}
+
+/// The file format of the list.
+#[derive(Default, Serialize, Deserialize)]
+struct TrustFile {
+    #[serde(default)]
+    trusted: Vec<TrustedDirectory>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    files: Vec<PinnedFile>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    key: String,
+}
+
+/// The effect of trusting a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrustChange {
+    /// It was not trusted before.
+    Added,
+    /// Its instruction files have changed since.
+    Updated,
+    Unchanged,
+}
+
+/// The instructions found in the trusted directories.
+#[derive(Default)]
+pub struct DirectoryInstructions {
+    /// Path and text of each AGENTS.md, outermost first.
+    pub texts: Vec<(PathBuf, String)>,
+    /// Folders of skills, innermost first.
+    pub skills: Vec<PathBuf>,
+    /// The SKILL.md files in them that are trusted.
+    pub skill_files: Vec<PathBuf>,
+    /// The programs in them that are trusted as tools.
+    pub programs: Vec<PathBuf>,
+    /// The trusted directories themselves, the outermost first.
+    pub trusted: Vec<PathBuf>,
+    /// Instruction files that exist but were not read: those that are in `stale`, and those of directories that are not
+    /// trusted.
+    pub ignored: Vec<PathBuf>,
+    /// Instruction files of trusted directories that changed or came later.
+    pub stale: Vec<PathBuf>,
+    /// The instructions of the directories beneath; `None` if no directory is trusted.
+    pub nested: Option<Arc<NestedInstructions>>,
+    /// The notice that the list of trusted directories was damaged.
+    damage_notice: Option<String>,
+    /// True if the digests are missing, because an earlier release wrote the list.
+    lacks_digests: bool,
+}
+
+impl DirectoryInstructions {
+    /// Name and text of each AGENTS.md, outermost first.
+    pub fn texts(&self) -> impl Iterator<Item = (String, String)> {
+        let texts = self.texts.iter();
+        texts.map(|(path, text)| (path.display().to_string(), text.clone()))
+    }
+
+    /// The notice about files in trusted directories that were not read, or about a damaged list.
+    pub fn stale_notice(&self) -> Option<String> {
+        if self.damage_notice.is_some() {
+            return self.damage_notice.clone();
+        }
+        let first = self.stale.first()?;
+        let reason = if self.lacks_digests {
+            "an earlier version trusted it without a record of its content"
+        } else {
+            "it changed or was added since its directory was trusted"
+        };
+        let root = self.trusted.first().map_or(first.as_path(), PathBuf::as_path);
+        Some(stale_notice(&self.stale, reason, root))
+    }
+
+    /// The files beneath that were not read in the run, and the notice about them.
+    pub fn nested_stale(&self) -> Option<(Vec<PathBuf>, String)> {
+        let stale = self.nested.as_ref()?.stale();
+        let root = stale.first()?.parent()?;
+        let reason = "it changed or was added since its directory was trusted";
+        let notice = stale_notice(&stale, reason, root);
+        Some((stale, notice))
+    }
+}
+
+/// The notice that the files at `paths` were not read, and that trusting `directory` lets them be read.
+fn stale_notice(paths: &[PathBuf], reason: &str, directory: &Path) -> String {
+    let first = paths.first().map(|path| path.display().to_string());
+    let more = match paths.len() {
+        0 | 1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    format!(
+        "`{}`{more} not read: {reason}; read it, then run `nanobot trust {}` to use it",
+        first.unwrap_or_default(),
+        directory.display()
+    )
+}
+
+impl TrustList {
+    /// The instruction files of the trusted directory `path` and of the directories beneath it, as they were trusted.
+    pub fn instruction_files(&self, path: &Path) -> Vec<PathBuf> {
+        let trusted = self.directories.iter().find(|trusted| trusted.path == path);
+        let names = trusted.and_then(|trusted| trusted.files.as_ref());
+        names.into_iter().flat_map(|files| files.keys().map(|name| path.join(name))).collect()
+    }
+
+    /// Loads the list at `path`; it is empty if the file does not exist.
+    ///
+    /// A damaged list is set aside: nothing is trusted then.
+    ///
+    /// # Errors
+    /// A list that cannot be read or moved.
+    pub fn load(path: &Path) -> Result<Self> {
+        let mut set_aside = None;
+        let written: TrustFile = match durable_file::read(path)? {
+            Some(bytes) => match serde_json::from_slice(&bytes) {
+                Ok(written) => written,
+                Err(_) => {
+                    let copy = path.with_extension("json.damaged");
+                    std::fs::rename(path, &copy)
+                        .with_context(|| format!("set `{}` aside", path.display()))?;
+                    set_aside = Some(copy);
+                    TrustFile::default()
+                }
+            },
+            None => TrustFile::default(),
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            directories: written.trusted,
+            files: written.files,
+            key: written.key,
+            set_aside,
+        })
+    }
+
+    /// Changes the list at `path` under a lock, so that no change of another process is lost.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; the errors of `change`.
+    pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let lock = durable_file::lock_for_change(path, "the trust list")?;
+        let done = Self::load(path).and_then(|mut list| change(&mut list));
+        lock.remove()?;
+        done
+    }
+
+    /// The notice that the list was damaged.
+    pub fn damage_notice(&self) -> Option<String> {
+        let copy = self.set_aside.as_ref()?.display();
+        Some(format!(
+            "the list of trusted directories was damaged and is kept as `{copy}`; none is trusted until `nanobot trust`"
+        ))
+    }
+
+    /// Trusts `directory`, a real path, its instruction files as they are now, and these `pointers` of its repository.
+    pub fn add(
+        &mut self,
+        directory: &Path,
+        pointers: Vec<GitPointer>,
+        now: Timestamp,
+    ) -> Result<TrustChange> {
+        if self.key().is_none() {
+            self.key = random_hex(16);
+        }
+        let key = self.key().context("the key of the trust list is invalid")?;
+        let files = Some(digest_all(directory, &key)?);
+        let pointers = pointers.into_iter().map(|pointer| (pointer.file, pointer.target));
+        let git_pointers: BTreeMap<PathBuf, PathBuf> = pointers.collect();
+        let before = self.find(directory);
+        let change = match before {
+            Some(before) if before.files == files && before.git_pointers == git_pointers => {
+                return Ok(TrustChange::Unchanged);
+            }
+            Some(_) => TrustChange::Updated,
+            None => TrustChange::Added,
+        };
+        let metadata = std::fs::metadata(directory)
+            .with_context(|| format!("stat `{}`", directory.display()))?;
+        self.directories.retain(|known| known.path != directory);
+        self.directories.push(TrustedDirectory {
+            path: directory.to_owned(),
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            since: now.to_string(),
+            files,
+            git_pointers,
+        });
+        self.save()?;
+        Ok(change)
+    }
+
+    /// Pins the file at `path`, a real path, with its content.
+    pub fn pin(&mut self, path: &Path, bytes: &[u8], now: Timestamp) -> Result<TrustChange> {
+        if self.key().is_none() {
+            self.key = random_hex(16);
+        }
+        let key = self.key().context("the key of the trust list is invalid")?;
+        let digest = keyed_digest(&key, bytes);
+        let change = match self.files.iter().find(|file| file.path == path) {
+            Some(before) if before.digest == digest => return Ok(TrustChange::Unchanged),
+            Some(_) => TrustChange::Updated,
+            None => TrustChange::Added,
+        };
+        self.files.retain(|file| file.path != path);
+        self.files.push(PinnedFile { path: path.to_owned(), digest, since: now.to_string() });
+        self.save()?;
+        Ok(change)
+    }
+
+    /// True if the file at `path`, a real path, is pinned with this content.
+    pub fn is_pinned(&self, path: &Path, bytes: &[u8]) -> bool {
+        let Some(key) = self.key() else {
+            return false;
+        };
+        let digest = keyed_digest(&key, bytes);
+        let mut files = self.files.iter();
+        files.any(|file| file.path == path && file.digest == digest)
+    }
+
+    /// True if a trusted directory's repository had this pointer when it was trusted.
+    pub fn is_pointer_pinned(&self, pointer: &GitPointer) -> bool {
+        self.directories.iter().any(|known| {
+            known.git_pointers.get(&pointer.file) == Some(&pointer.target) && known.is_unchanged()
+        })
+    }
+
+    /// Stops trusting the directory or file at `path`. Returns true if it was in the list.
+    pub fn revoke(&mut self, path: &Path) -> Result<bool> {
+        let before = self.directories.len() + self.files.len();
+        self.directories.retain(|known| known.path != path);
+        self.files.retain(|known| known.path != path);
+        let was = self.directories.len() + self.files.len() < before;
+        if was {
+            self.save()?;
+        }
+        Ok(was)
+    }
+
+    /// True if this very directory is in the list and has not been replaced since.
+    pub fn is_trusted(&self, directory: &Path) -> bool {
+        self.find(directory).is_some()
+    }
+
+    /// True if the directory, or one above it in its repository, is trusted.
+    pub fn covers(&self, directory: &Path) -> bool {
+        let mut chain = directory_chain(directory).into_iter();
+        chain.any(|place| self.is_trusted(&place))
+    }
+
+    fn find(&self, directory: &Path) -> Option<&TrustedDirectory> {
+        let known = self.directories.iter();
+        { known }.find(|known| known.path == directory && known.is_unchanged())
+    }
+
+    /// Reads the instructions of `directory` and of its parents up to the root of its repository. Directories below a
+    /// trusted one count as trusted; if none is trusted, nothing is read.
+    pub fn read_instructions(&self, directory: &Path) -> Result<DirectoryInstructions> {
+        let chain = directory_chain(directory);
+        let from = chain.iter().position(|place| self.is_trusted(place));
+        let (ignored, trusted) = chain.split_at(from.unwrap_or(chain.len()));
+        let mut notes = DirectoryInstructions {
+            damage_notice: self.damage_notice(),
+            ..DirectoryInstructions::default()
+        };
+        for place in ignored {
+            let exists = text_paths(place).filter(|path| path.symlink_metadata().is_ok());
+            notes.ignored.extend(exists);
+        }
+        notes.trusted = trusted.to_vec();
+        for place in trusted {
+            if let Some(bytes) = read_agents_file(place)? {
+                let path = place.join("AGENTS.md");
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                match self.has_digest(&path, &bytes) {
+                    _ if text.trim().is_empty() => {}
+                    true => notes.texts.push((path, text)),
+                    false => notes.stale.push(path),
+                }
+            }
+            for path in skill_files(place) {
+                let Some(bytes) = read_skill(&path) else {
+                    continue;
+                };
+                if self.has_digest(&path, &bytes) {
+                    notes.skill_files.push(path);
+                } else {
+                    notes.stale.push(path);
+                }
+            }
+            for path in tool_files(place) {
+                let Some(bytes) = read_tool(&path) else {
+                    continue;
+                };
+                if self.has_digest(&path, &bytes) {
+                    notes.programs.push(path);
+                } else {
+                    notes.stale.push(path);
+                }
+            }
+            let skills = SKILL_DIRS.map(|name| place.join(name));
+            notes.skills.splice(0..0, skills);
+        }
+        notes.skills.retain(|skills| skills.is_dir());
+        notes.ignored.extend(notes.stale.iter().cloned());
+        let around = self.directories.iter();
+        let mut around = around.filter(|known| directory.starts_with(&known.path));
+        notes.lacks_digests = around.all(|known| known.files.is_none());
+        notes.nested = (!self.directories.is_empty())
+            .then(|| Arc::new(NestedInstructions::new(self.clone().into_judge(), directory)));
+        Ok(notes)
+    }
+
+    fn into_judge(self) -> JudgeFile {
+        Box::new(move |path, bytes| {
+            let mut around = path.ancestors().skip(1);
+            match self.has_digest(path, bytes) {
+                true => InstructionTrust::Trusted,
+                false if around.any(|place| self.is_trusted(place)) => InstructionTrust::Stale,
+                false => InstructionTrust::Untrusted,
+            }
+        })
+    }
+
+    /// True if a trusted directory had the file at `path` with this content when it was trusted.
+    fn has_digest(&self, path: &Path, bytes: &[u8]) -> bool {
+        let Some(key) = self.key() else {
+            return false;
+        };
+        let digest = keyed_digest(&key, bytes);
+        self.directories.iter().any(|known| {
+            let relative = path.strip_prefix(&known.path).ok().and_then(Path::to_str);
+            let files = known.files.as_ref().zip(relative);
+            files.is_some_and(|(files, relative)| files.get(relative) == Some(&digest))
+                && known.is_unchanged()
+        })
+    }
+
+    fn key(&self) -> Option<[u8; 16]> {
+        let number = u128::from_str_radix(&self.key, 16).ok()?;
+        Some(number.to_be_bytes())
+    }
+
+    fn save(&self) -> Result<()> {
+        let written = TrustFile {
+            trusted: self.directories.clone(),
+            files: self.files.clone(),
+            key: self.key.clone(),
+        };
+        let mut text =
+            serde_json::to_string_pretty(&written).context("serialize the trust list")?;
+        text.push('\n');
+        durable_file::replace(&self.path, text.as_bytes())
+    }
+}
+
+impl TrustedDirectory {
+    /// True if the path still leads to the directory that was trusted.
+    pub fn is_unchanged(&self) -> bool {
+        let metadata = std::fs::symlink_metadata(&self.path);
+        metadata.is_ok_and(|metadata| {
+            metadata.is_dir() && (metadata.dev(), metadata.ino()) == (self.device, self.inode)
+        })
+    }
+}
+
+/// The root of the repository that contains `directory`, if there is one.
+pub fn repository_root(directory: &Path) -> Option<&Path> {
+    let is_root = |place: &&Path| place.join(".git").symlink_metadata().is_ok();
+    directory.ancestors().find(is_root)
+}
+
+/// The directories from the root of the repository down to `directory`; outside of a repository, only `directory`.
+fn directory_chain(directory: &Path) -> Vec<PathBuf> {
+    let top = repository_root(directory).unwrap_or(directory);
+    let inside = directory.ancestors().take_while(|place| place.starts_with(top));
+    let mut chain: Vec<PathBuf> = inside.map(Path::to_owned).collect();
+    chain.reverse();
+    chain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TrustChange, TrustList};
+    use jiff::Timestamp;
+    use std::path::Path;
+
+    #[test]
+    fn only_trusted_directories_are_read() {
+        let temp = tempfile::tempdir().unwrap();
+        let temp = std::fs::canonicalize(temp.path()).unwrap();
+        let (repo, sub) = (temp.join("repo"), temp.join("repo/sub"));
+        for place in [".git", "skills/x", "sub/deep"] {
+            std::fs::create_dir_all(repo.join(place)).unwrap();
+        }
+        std::fs::write(repo.join("AGENTS.md"), "top").unwrap();
+        std::fs::write(sub.join("AGENTS.md"), "sub").unwrap();
+        let list = temp.join("home/trust.json");
+        std::fs::create_dir(temp.join("home")).unwrap();
+        let mut trust = TrustList::load(&list).unwrap();
+        let found = |trust: &TrustList, place: &Path| {
+            let notes = trust.read_instructions(place).unwrap();
+            let texts: Vec<String> = notes.texts.into_iter().map(|(_, text)| text).collect();
+            (texts.join(" "), notes.skills.len(), notes.ignored.len())
+        };
+        let deep = sub.join("deep");
+        let add = |trust: &mut TrustList, place: &Path| {
+            trust.add(place, Vec::new(), Timestamp::UNIX_EPOCH).unwrap()
+        };
+        assert_eq!(found(&trust, &deep), (String::new(), 0, 3));
+        assert_eq!(add(&mut trust, &sub), TrustChange::Added);
+        assert_eq!(found(&trust, &deep), ("sub".into(), 0, 2));
+        assert_eq!(add(&mut trust, &repo), TrustChange::Added);
+        assert_eq!(add(&mut trust, &repo), TrustChange::Unchanged);
+        let mut trust = TrustList::load(&list).unwrap();
+        assert_eq!(found(&trust, &deep), ("top sub".into(), 1, 0));
+        // Changed and new files are not read until they are trusted.
+        std::fs::write(sub.join("AGENTS.md"), "evil").unwrap();
+        std::fs::write(deep.join("AGENTS.md"), "evil").unwrap();
+        std::fs::write(repo.join("skills/x/SKILL.md"), "evil").unwrap();
+        assert_eq!(found(&trust, &deep), ("top".into(), 1, 3));
+        assert_eq!(add(&mut trust, &sub), TrustChange::Updated);
+        assert_eq!(found(&trust, &deep), ("top evil evil".into(), 1, 1));
+        assert_eq!(add(&mut trust, &repo), TrustChange::Updated);
+        assert_eq!(found(&trust, &deep), ("top evil evil".into(), 1, 0));
+        // A different directory at the same path is not trusted.
+        std::fs::rename(&repo, temp.join("old")).unwrap();
+        std::fs::create_dir_all(repo.join("sub")).unwrap();
+        std::fs::write(repo.join("AGENTS.md"), "evil").unwrap();
+        assert_eq!(found(&trust, &repo), (String::new(), 0, 1));
+        assert!(trust.revoke(&repo).unwrap() && !trust.revoke(&repo).unwrap());
+        std::fs::write(&list, "{").unwrap();
+        let damaged = TrustList::load(&list).unwrap();
+        assert!(damaged.damage_notice().is_some() && damaged.directories.is_empty());
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let temp = std::fs::canonicalize(temp.path()).unwrap();
+        std::fs::write(temp.join("secret"), "s").unwrap();
+        let dir = temp.join("d");
+        std::fs::create_dir(&dir).unwrap();
+        std::os::unix::fs::symlink("../secret", dir.join("AGENTS.md")).unwrap();
+        let mut trust = TrustList::load(&temp.join("trust.json")).unwrap();
+        trust.add(&dir, Vec::new(), Timestamp::UNIX_EPOCH).unwrap();
+        assert!(trust.read_instructions(&dir).unwrap().texts.is_empty());
+    }
+}

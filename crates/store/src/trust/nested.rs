@@ -1,0 +1,74 @@
+//! The instructions of directories beneath the working directory, read when a file there is touched.
+
+use super::instruction_files::read_agents_file;
+use nanobot_os::sync::IgnorePoison;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// The user's word about an instruction file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InstructionTrust {
+    Trusted,
+    /// Its directory is trusted, but the file changed or came later.
+    Stale,
+    Untrusted,
+}
+
+/// Decides about the instruction file at a path with this content.
+pub(super) type JudgeFile = Box<dyn Fn(&Path, &[u8]) -> InstructionTrust + Send + Sync>;
+
+/// The AGENTS.md files beneath a directory, each of which a run reads once.
+pub struct NestedInstructions {
+    judge: JudgeFile,
+    directory: PathBuf,
+    state: Mutex<NestedState>,
+}
+
+#[derive(Debug, Default)]
+struct NestedState {
+    /// The directories that were visited.
+    visited: HashSet<PathBuf>,
+    /// Files of trusted directories that changed or came later.
+    stale: Vec<PathBuf>,
+}
+
+impl NestedInstructions {
+    pub(super) fn new(judge: JudgeFile, directory: &Path) -> Self {
+        Self { judge, directory: directory.to_owned(), state: Mutex::default() }
+    }
+
+    /// Path and text of each AGENTS.md between the working directory and the file at `path`, which a tool has touched. A
+    /// file that was read before, or that is not trusted as it is, is left out.
+    pub fn read(&self, path: &Path) -> Vec<(PathBuf, String)> {
+        let mut state = self.state.lock().ignore_poison();
+        let beneath = |place: &&Path| place.starts_with(&self.directory);
+        let places = path.ancestors().skip(1).take_while(beneath);
+        let mut found = Vec::new();
+        for place in places.filter(|place| *place != self.directory) {
+            if !state.visited.insert(place.to_owned()) {
+                break;
+            }
+            let agents = place.join("AGENTS.md");
+            let Ok(Some(bytes)) = read_agents_file(place) else {
+                continue;
+            };
+            match (self.judge)(&agents, &bytes) {
+                // The tool has returned or written it.
+                _ if agents == path => {}
+                InstructionTrust::Trusted => {
+                    found.push((agents, String::from_utf8_lossy(&bytes).into_owned()));
+                }
+                InstructionTrust::Stale => state.stale.push(agents),
+                InstructionTrust::Untrusted => {}
+            }
+        }
+        found.reverse();
+        found
+    }
+
+    /// The files that were not read although their directory is trusted.
+    pub fn stale(&self) -> Vec<PathBuf> {
+        self.state.lock().ignore_poison().stale.clone()
+    }
+}

@@ -1,0 +1,361 @@
+//! The `apply_patch` tool: changes several files with one patch, in the format that OpenAI's models were trained on. A
+//! patch is applied as a whole or not at all.
+
+use super::files::Files;
+use super::files::change::{ExpectedState, FileChange, LoadedFile, RevertibleChange};
+use super::files::text_file::{TextFile, text_to_change};
+use super::function_tool::FunctionTool;
+use super::masked_text::{edit_masked, restore_keys};
+use super::{CallEffect, ToolError, ToolOutput, make_diff};
+use nanobot_base::message::{ToolSpec, without_blanks};
+use nanobot_base::patch::{self, FilePatch, Hunk};
+use nanobot_config::policy::call_files::files_of_call;
+use nanobot_config::policy::file_scope::{FileAccess, FileScope};
+use nanobot_config::policy::tool_names::APPLY_PATCH;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The families of models that were trained on the format.
+const MODEL_FAMILIES: &[&str] = &["gpt-4.1", "gpt-5", "o3", "o4-mini", "codex", "gpt-oss"];
+
+const DESCRIPTION: &str = "Apply a patch to one or several files, all of it or nothing. Format:\n\
+    *** Begin Patch\n\
+    *** Add File: path (then lines that begin with +)\n\
+    *** Delete File: path\n\
+    *** Update File: path (then optionally *** Move to: path)\n\
+    @@ optional line above the change, such as that of its function\n \
+    context\n\
+    -old\n\
+    +new\n\
+    *** End Patch";
+
+/// True if the model `name` was trained on the format. A vendor before the last slash is ignored.
+pub fn is_trained_model(name: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or(name).to_lowercase();
+    // Names on Bedrock: `openai.gpt-oss-120b-1:0`.
+    let name = name.strip_prefix("openai.").unwrap_or(&name);
+    let ends_family = |rest: &str| !rest.starts_with(|it: char| it.is_alphanumeric());
+    let mut families = MODEL_FAMILIES.iter();
+    families.any(|family| name.strip_prefix(family).is_some_and(ends_family))
+}
+
+/// Builds the `apply_patch` tool.
+pub fn tool(files: Arc<Files>) -> FunctionTool {
+    let spec = ToolSpec {
+        name: APPLY_PATCH.into(),
+        description: DESCRIPTION.into(),
+        parameters: const {
+            &without_blanks(
+                br#"{ "type": "object", "required": ["patch"], "properties": {
+            "patch": { "type": "string", "minLength": 1 }
+        } }"#,
+            )
+        }
+        .into(),
+    };
+    FunctionTool::new(spec, CallEffect::Writes, move |arguments| {
+        apply(&files, arguments).map_err(|error| match error {
+            ToolError::Failed(message) => {
+                format!("the patch was not applied, and no file was changed: {message}").into()
+            }
+            error => error,
+        })
+    })
+}
+
+fn apply(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
+    let text = arguments["patch"].as_str().unwrap_or_default();
+    let sections = patch::parse(text)?;
+    // Check before reading: if a file is read-only, the model should get that error.
+    for file in files_of_call(APPLY_PATCH, arguments) {
+        files.file_scope.decide(file.path, FileAccess::Write)?;
+    }
+    let plan: Vec<PlannedSection<'_>> = sections
+        .iter()
+        .map(|section| PlannedSection::new(files, section))
+        .collect::<Result<_, _>>()?;
+    // A moved file is removed only after it was written at its new path.
+    let writes = plan.iter().filter_map(PlannedSection::write);
+    let removals = plan.iter().filter_map(PlannedSection::removal);
+    let changes: Vec<RevertibleChange<'_>> = writes.chain(removals).collect();
+    let paths = files.change_all(&changes)?;
+    let mut written = paths.iter();
+    let (mut report, mut diff) = (Vec::new(), Some(String::new()));
+    for section in &plan {
+        report.push(section.describe(&files.file_scope, &mut written));
+        let heading = (plan.len() > 1).then(|| format!("{}\n", section.path));
+        let changes = section.diff();
+        diff =
+            diff.zip(changes).map(|(all, changes)| all + &heading.unwrap_or_default() + &changes);
+    }
+    let count = plan.iter().filter(|section| section.new.is_some()).count();
+    let report = paths[..count]
+        .iter()
+        .fold(report.join("\n"), |text, path| files.add_instructions(text, path));
+    Ok(ToolOutput { diff, ..report.into() })
+}
+
+/// A section of a patch, with the contents of its file before and after.
+struct PlannedSection<'a> {
+    path: &'a str,
+    old: Option<LoadedFile>,
+    /// The new path, content and text; `None` if the file is deleted.
+    new: Option<(&'a str, Vec<u8>, String)>,
+}
+
+impl<'a> PlannedSection<'a> {
+    /// Reads the file of `section`, and applies its hunks.
+    fn new(files: &Files, section: &'a FilePatch<'a>) -> Result<Self, ToolError> {
+        let path = section.path();
+        let load = || files.load_for_change(path);
+        let (old, new) = match section {
+            FilePatch::Add { text, .. } => {
+                let text = restore_keys("", text).map_err(|error| format!("`{path}`: {error}"))?;
+                (None, Some((path, text.as_bytes().to_vec(), text.into_owned())))
+            }
+            FilePatch::Delete { .. } => (Some(load()?), None),
+            FilePatch::Update { new_path, hunks, .. } => {
+                let old = load()?;
+                let file = text_to_change(path, &old.bytes)?;
+                let new = update(path, &file.text, hunks)?;
+                let encoded = file.encode(&new, &old.bytes);
+                let bytes = encoded.map_err(|error| format!("`{path}`: {error}"))?;
+                (Some(old), Some((new_path.unwrap_or(path), bytes, new)))
+            }
+        };
+        Ok(Self { path, old, new })
+    }
+
+    /// The file that is written.
+    fn write(&self) -> Option<RevertibleChange<'_>> {
+        let (path, bytes, _) = self.new.as_ref()?;
+        let old = self.old.as_ref();
+        let (replaced, moved) = if *path == self.path { (old, None) } else { (None, old) };
+        Some(RevertibleChange {
+            change: FileChange {
+                path,
+                new: Some(bytes),
+                // As with every change, not the set-user-ID and set-group-ID bits.
+                mode: moved.map(|old| old.mode & 0o1777),
+                expect: replaced.map_or(ExpectedState::Missing, |old| {
+                    ExpectedState::Digest(old.digest.clone())
+                }),
+            },
+            old: replaced.map(|old| (&old.bytes[..], old.mode)),
+        })
+    }
+
+    /// The file that is removed.
+    fn removal(&self) -> Option<RevertibleChange<'_>> {
+        let old = self.old.as_ref()?;
+        let stays = self.new.as_ref().is_some_and(|(path, ..)| *path == self.path);
+        (!stays).then(|| RevertibleChange {
+            change: FileChange {
+                path: self.path,
+                new: None,
+                mode: None,
+                expect: ExpectedState::Digest(old.digest.clone()),
+            },
+            old: Some((&old.bytes, old.mode)),
+        })
+    }
+
+    /// Describes what was done; `written` are the remaining paths of files that were written.
+    fn describe<'p>(
+        &self,
+        file_scope: &FileScope,
+        written: &mut impl Iterator<Item = &'p PathBuf>,
+    ) -> String {
+        let old_path = file_scope.absolute(self.path);
+        let old_path = old_path.display();
+        let path = self.new.as_ref().and_then(|_| written.next());
+        let is_moved = self.new.as_ref().is_some_and(|(path, ..)| *path != self.path);
+        match path.map(|path| path.display()) {
+            None => format!("deleted {old_path}"),
+            Some(path) if self.old.is_none() => format!("added {path}"),
+            Some(path) if is_moved => format!("moved {old_path} to {path}"),
+            Some(path) => format!("updated {path}"),
+        }
+    }
+
+    fn diff(&self) -> Option<String> {
+        let old = self.old.as_ref().map(|old| match TextFile::new(&old.bytes) {
+            Some(file) => file.text,
+            None => String::from_utf8_lossy(&old.bytes).into_owned(),
+        });
+        let new = self.new.as_ref().map(|(.., text)| text.as_str());
+        make_diff(&old.unwrap_or_default(), new.unwrap_or_default())
+    }
+}
+
+/// The content of the file `path` after the `hunks`.
+fn update(path: &str, old: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
+    let new = edit_masked(old, |text| patch::apply(text, hunks))
+        .map_err(|error| format!("`{path}`: {error}"))?;
+    if new == old && !hunks.is_empty() {
+        return Err(format!("`{path}`: the hunks change nothing"));
+    }
+    Ok(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_trained_model, tool};
+    use crate::files::tests::files;
+    use crate::{ToolError, run_alone};
+    use serde_json::json;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    #[test]
+    fn models_that_were_trained_on_the_format() {
+        let check = |name: &str, expect: bool| assert_eq!(is_trained_model(name), expect, "{name}");
+        check("gpt-4.1", true);
+        check("gpt-4.1-mini", true);
+        check("gpt-5", true);
+        check("openai/gpt-5.2-codex", true);
+        check("openrouter/openai/GPT-5-mini", true);
+        check("o3", true);
+        check("o3-pro", true);
+        check("o4-mini", true);
+        check("codex-mini-latest", true);
+        check("gpt-oss:20b", true);
+        check("openai.gpt-oss-120b-1:0", true);
+        check("gpt-4o", false);
+        check("gpt-4.10", false);
+        check("o1", false);
+        check("o3x", false);
+        check("claude-sonnet-4-5", false);
+        check("gpt-5/claude", false);
+        check("my-gpt-5", false);
+        check("", false);
+    }
+
+    /// Applies the sections in `body`; `None` if the policy refused the call, else its text.
+    fn run(dir: &Path, may_write: bool, body: &str) -> Result<String, Option<String>> {
+        let tool = tool(Arc::new(files(dir, may_write)));
+        let patch = format!("*** Begin Patch\n{body}*** End Patch");
+        match run_alone(&tool, &json!({ "patch": patch })) {
+            Ok(output) => {
+                let text = nanobot_base::message::plain_text(&output.parts);
+                Ok(text.replace(dir.to_str().unwrap(), "$DIR"))
+            }
+            Err(ToolError::Failed(message)) => Err(Some(message)),
+            Err(ToolError::Denied(_)) => Err(None),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    /// The files in `dir`, with their contents.
+    fn tree(dir: &Path) -> Vec<(String, String)> {
+        let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
+        let files = entries.filter(|entry| entry.path().is_file());
+        let mut files: Vec<(String, String)> = files
+            .map(|entry| {
+                let bytes = std::fs::read(entry.path()).unwrap();
+                let name = entry.file_name().into_string().unwrap();
+                (name, String::from_utf8_lossy(&bytes).into_owned())
+            })
+            .collect();
+        files.sort();
+        files
+    }
+
+    #[test]
+    fn patches_change_several_files() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).unwrap();
+        write("a", "one\ntwo\n");
+        write("b", "b\n");
+        write("script", "echo 1\n");
+        let mode = std::fs::Permissions::from_mode(0o751);
+        std::fs::set_permissions(dir.join("script"), mode).unwrap();
+        let body = format!(
+            "*** Add File: new/c\n+c\n*** Update File: a\n@@\n-two\n+2\n*** Delete File: {}\n*** Update File: \
+             script\n*** Move to: bin/run\n-echo 1\n+echo 2\n",
+            dir.join("b").display()
+        );
+        let expect =
+            "added $DIR/new/c\nupdated $DIR/a\ndeleted $DIR/b\nmoved $DIR/script to $DIR/bin/run";
+        assert_eq!(run(&dir, true, &body).unwrap(), expect);
+        assert_eq!(tree(&dir), [("a".into(), "one\n2\n".into())]);
+        assert_eq!(std::fs::read(dir.join("new/c")).unwrap(), b"c\n");
+        assert_eq!(std::fs::read(dir.join("bin/run")).unwrap(), b"echo 2\n");
+        let mode = std::fs::metadata(dir.join("bin/run")).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o7777, 0o751);
+        // A move without hunks.
+        run(&dir, true, "*** Update File: a\n*** Move to: z\n").unwrap();
+        assert_eq!(tree(&dir), [("z".into(), "one\n2\n".into())]);
+    }
+
+    #[test]
+    fn a_patch_that_fails_changes_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let parent = std::fs::canonicalize(temp.path()).unwrap();
+        let dir = parent.join("in");
+        std::fs::create_dir_all(dir.join("folder")).unwrap();
+        let write = |name: &str, text: &[u8]| std::fs::write(dir.join(name), text).unwrap();
+        write("a", b"one\ntwo\none\n");
+        write("b", b"b\n");
+        write("binary", &[0xff, 0, b'\n']);
+        write("locked", b"l\n");
+        let mode = std::fs::Permissions::from_mode(0o444);
+        std::fs::set_permissions(dir.join("locked"), mode).unwrap();
+        std::fs::write(parent.join("outside"), "o\n").unwrap();
+        symlink(parent.join("outside"), dir.join("link")).unwrap();
+        symlink("a", dir.join("same")).unwrap();
+        let before = tree(&dir);
+        let good = "*** Add File: new\n+n\n*** Update File: b\n-b\n+c\n";
+        let check = |body: &str, expect: Option<&str>| {
+            // The failing section comes after sections that could be applied, and before them.
+            for body in [format!("{good}{body}"), format!("{body}{good}")] {
+                let error = run(&dir, true, &body).unwrap_err();
+                match (&error, expect) {
+                    (None, None) => {}
+                    (Some(error), Some(expect)) => {
+                        assert!(error.contains(expect), "{body}: {error}");
+                        assert!(error.contains("no file was changed"), "{error}");
+                    }
+                    _ => panic!("{body}: {error:?}"),
+                }
+                assert_eq!(tree(&dir), before, "{body}");
+                assert_eq!(std::fs::read(parent.join("outside")).unwrap(), b"o\n");
+            }
+        };
+        check("*** Update File: missing\n-a\n", Some("there is no `missing`"));
+        check("*** Delete File: missing\n", Some("there is no `missing`"));
+        check("*** Delete File: folder\n", Some("`folder` is a directory"));
+        check("*** Add File: a\n+x\n", Some("`a` exists already"));
+        check("*** Add File: a/x\n+x\n", Some("`a/x`"));
+        check("*** Update File: a\n*** Move to: binary\n", Some("`binary` exists already"));
+        check("*** Update File: a\n-one\n", Some("`a`: hunk 1: its lines occur 2 times"));
+        check(
+            "*** Update File: a\n-zzz\n",
+            Some("`a`: hunk 1: the file does not have these lines:\nzzz"),
+        );
+        check("*** Update File: a\n two\n", Some("`a`: the hunks change nothing"));
+        check("*** Update File: binary\n-a\n", Some("`binary` is a binary file"));
+        check("*** Update File: locked\n-l\n+x\n", Some("`locked`"));
+        check("*** Delete File: b\n", Some("`b` is changed more than once"));
+        check(
+            "*** Update File: a\n-two\n*** Update File: same\n-two\n",
+            Some("`same` is changed more than once"),
+        );
+        check("*** Add File: x\nx\n", Some("expected"));
+        // The policy's refusals.
+        check("*** Add File: ../x\n+x\n", None);
+        check("*** Add File: /etc/x\n+x\n", None);
+        check("*** Update File: link\n-o\n+x\n", None);
+        check("*** Update File: a\n*** Move to: ../x\n", None);
+        check("*** Add File: .git/hooks/pre-commit\n+x\n", None);
+        assert_eq!(run(&dir, false, good), Err(None));
+        assert_eq!(tree(&dir), before);
+        // This fails only when it is done, after the first change.
+        let error = run(&dir, true, "*** Add File: x\n+x\n*** Add File: x/y\n+y\n").unwrap_err();
+        assert!(error.is_some_and(|error| error.contains("`x/y`")));
+        assert_eq!(tree(&dir), before);
+    }
+}

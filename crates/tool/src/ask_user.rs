@@ -1,0 +1,71 @@
+//! The `ask_user` tool: asks the user at the terminal a question. It exists only in interactive conversations; in any
+//! other run the model must decide by itself, since no user can answer.
+
+use super::{Approval, ApprovalRequest, Call, CallEffect, Tool, ToolError, ToolOutput};
+use nanobot_base::message::{ToolSpec, without_blanks};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// The user at the terminal.
+pub trait UserPrompt: Send + Sync {
+    /// Asks `question` and returns the answer: one of `options` if there are any, or free text.
+    ///
+    /// # Errors
+    /// The user did not answer.
+    fn answer(&self, question: &str, options: &[String]) -> Result<String, ToolError>;
+
+    /// Asks the user to approve a call.
+    ///
+    /// # Errors
+    /// The user declined, with their reason if they gave one.
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Result<Approval, ToolError>;
+}
+
+/// The `ask_user` tool.
+pub struct AskUser {
+    spec: ToolSpec,
+    prompt: Arc<dyn UserPrompt>,
+}
+
+impl AskUser {
+    /// Creates the tool.
+    pub fn new(prompt: Arc<dyn UserPrompt>) -> Self {
+        let spec = Self::describe();
+        Self { spec, prompt }
+    }
+
+    /// Returns the definition of the tool.
+    pub fn describe() -> ToolSpec {
+        ToolSpec {
+            name: "ask_user".into(),
+            description:
+                "Ask the user one question and wait for the answer; only for decisions they must make"
+                    .into(),
+            parameters: const { &without_blanks(br#"{ "type": "object", "required": ["question"], "properties": {
+                "question": { "type": "string", "minLength": 1 },
+                "options": { "type": "array", "maxItems": 9, "items": { "type": "string" },
+                             "description": "Suggested answers; another answer is possible" }
+            } }"#) }.into(),
+        }
+    }
+}
+
+impl Tool for AskUser {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    /// Counts as a write, so that two questions are asked one after the other.
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Writes
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
+        let question = arguments["question"].as_str().unwrap_or_default();
+        let options = arguments["options"].as_array().map_or(&[][..], Vec::as_slice);
+        let options: Vec<String> =
+            options.iter().filter_map(|option| option.as_str().map(str::to_owned)).collect();
+        Ok(self.prompt.answer(question, &options)?.into())
+    }
+}

@@ -1,0 +1,137 @@
+//! Converts bytes to a part of the message. Their type is detected from content, not from the extension.
+
+use super::options::AttachOptions;
+use super::origin::AttachmentOrigin;
+use super::{image_scaling, office, pdf};
+use anyhow::Result;
+use nanobot_base::error::{Exit, fail, fail_with_hint, hint_for};
+use nanobot_base::message::{Document, MessagePart};
+use nanobot_os::input;
+use nanobot_sandbox::process::isolated_parser::ParserError;
+use std::fmt::Display;
+
+/// Converts `bytes` to a message part.
+///
+/// # Errors
+/// Status 65 if the content is of no use to the model.
+pub fn part_from_bytes(
+    bytes: Vec<u8>,
+    origin: AttachmentOrigin<'_>,
+    options: &AttachOptions<'_>,
+    on_notice: &mut dyn FnMut(&str),
+) -> Result<MessagePart> {
+    if let Some(part) = media_part(&bytes, origin, options, on_notice)? {
+        return Ok(part);
+    }
+    let text = input::decode(bytes, &origin.to_string())?;
+    text.notice.iter().for_each(|notice| on_notice(notice));
+    text_part(&text.text, origin)
+}
+
+/// Returns `bytes` as an image or a document; `None` if they may be text. A PDF is converted to text if the model
+/// does not accept documents.
+///
+/// # Errors
+/// Status 65 if the content is of no use to the model.
+pub fn media_part(
+    bytes: &[u8],
+    origin: AttachmentOrigin<'_>,
+    options: &AttachOptions<'_>,
+    on_notice: &mut dyn FnMut(&str),
+) -> Result<Option<MessagePart>> {
+    if let Some(media_type) = input::image_type(bytes) {
+        if !options.accepts.images {
+            let cause = format!("{origin} is an image, and the model does not accept images");
+            return Err(fail_with_hint(Exit::BadInput, cause, "another `--model`"));
+        }
+        let image =
+            image_scaling::fit_image(bytes, media_type, origin, options.image_limits, on_notice)?;
+        return Ok(Some(MessagePart::Image(image)));
+    }
+    if !pdf::is_pdf(bytes) {
+        let text = office_text(bytes, origin)?;
+        return text.map(|text| text_part(&text, origin)).transpose();
+    }
+    if !options.accepts.pdf {
+        let text = pdf::extract_text(bytes, origin, options.env.get("PATH"))?;
+        return text_part(&text, origin).map(Some);
+    }
+    Ok(Some(MessagePart::Document(Document {
+        media_type: "application/pdf",
+        bytes: bytes.to_vec(),
+        name: origin.name().into(),
+    })))
+}
+
+/// Extracts the text of a PDF or of an office document. `None` if `bytes` are neither. `path` is the `PATH` of the
+/// program that reads PDFs.
+///
+/// # Errors
+/// The document has no text that can be read, or the program is missing; with the hint, since the caller is a tool.
+pub fn document_text(
+    bytes: &[u8],
+    origin: AttachmentOrigin<'_>,
+    path: Option<&str>,
+) -> Result<Option<String>, String> {
+    let text = if pdf::is_pdf(bytes) {
+        pdf::extract_text(bytes, origin, path).map(Some)
+    } else {
+        office_text(bytes, origin)
+    };
+    text.map_err(|error| match hint_for(&error) {
+        Some(hint) => format!("{error:#}; {hint}"),
+        None => format!("{error:#}"),
+    })
+}
+
+fn office_text(bytes: &[u8], origin: AttachmentOrigin<'_>) -> Result<Option<String>> {
+    let unreadable =
+        |cause: &dyn Display| fail(Exit::BadInput, format!("{origin} cannot be read: {cause}"));
+    match office::read_text(bytes) {
+        Ok(text) => text.map_err(|cause| unreadable(&cause)),
+        Err(ParserError::Stopped(stop)) => Err(stop.into()),
+        Err(error) => Err(unreadable(&error)),
+    }
+}
+
+pub(super) fn text_part(text: &str, origin: AttachmentOrigin<'_>) -> Result<MessagePart> {
+    if text.len() > input::MAX_STDIN_BYTES {
+        let cause = format!("{origin} is longer than {} MiB", input::MAX_STDIN_BYTES >> 20);
+        return Err(fail(Exit::BadInput, cause));
+    }
+    Ok(origin.wrap_text(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AttachOptions, AttachmentOrigin, image_scaling::ImageLimits, part_from_bytes};
+    use crate::attach::options::AcceptedInputs;
+    use nanobot_base::error::{Exit, exit_for};
+    use nanobot_base::message::{Document, MessagePart};
+    use nanobot_os::env::Env;
+
+    #[test]
+    fn content_is_converted_to_what_a_model_accepts() {
+        let env = Env::default();
+        let made = |bytes: &[u8], images, pdf| {
+            let options = AttachOptions {
+                accepts: AcceptedInputs { images, pdf },
+                image_limits: ImageLimits::default(),
+                network: None,
+                env: &env,
+            };
+            part_from_bytes(bytes.to_vec(), AttachmentOrigin::File("a"), &options, &mut |_| {})
+        };
+        let pdf = b"%PDF-1.4";
+        let document =
+            Document { media_type: "application/pdf", bytes: pdf.to_vec(), name: "a".into() };
+        assert_eq!(made(pdf, false, true).unwrap(), MessagePart::Document(document));
+        let gif = b"GIF89a\x01\0\x01\0\0\0\0";
+        assert!(matches!(made(gif, true, true), Ok(MessagePart::Image(_))));
+        let error = made(gif, false, true).unwrap_err();
+        assert_eq!(exit_for(&error), Exit::BadInput);
+        assert_eq!(error.to_string(), "`a` is an image, and the model does not accept images");
+        let text = MessagePart::Text("<file name=\"a\">\nwords\n</file>".into());
+        assert_eq!(made(b"words", false, false).unwrap(), text);
+    }
+}

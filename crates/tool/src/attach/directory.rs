@@ -1,0 +1,194 @@
+//! Converts a directory to one text: the list of its files and the content of its text files. Hidden files and files
+//! ignored by `.gitignore` are left out, and links are not followed. The same directory always gives the same text.
+
+use super::pdf;
+use anyhow::{Context, Result};
+use ignore::{DirEntry, Walk, WalkBuilder};
+use nanobot_base::error::{Exit, fail};
+use nanobot_base::message::{MessagePart, tagged_block};
+use nanobot_os::durable_file::format_size;
+use nanobot_os::input;
+use nanobot_os::rooted_fs::{self, RootDir};
+use nanobot_os::signal;
+use std::fmt::Write;
+use std::io::Read;
+use std::path::Path;
+
+/// Maximum total text in bytes; about a third of a small model's context window.
+const MAX_TEXT_BYTES: usize = 256 << 10;
+/// Maximum number of listed files.
+const MAX_FILES: usize = 2_000;
+/// Bytes read of a file that does not fit, to detect if it is text.
+const PROBE_BYTES: u64 = 8 << 10;
+
+/// Reads the directory at `path`, which the user calls `name`.
+///
+/// # Errors
+/// The directory cannot be read, or the run is cancelled.
+pub(super) fn read(
+    path: &Path,
+    name: &str,
+    on_notice: &mut dyn FnMut(&str),
+) -> Result<MessagePart> {
+    let what = || format!("read `{name}`");
+    let path = std::fs::canonicalize(path).with_context(what)?;
+    let root = RootDir::open(&path).with_context(what)?;
+    std::fs::read_dir(&path).with_context(what)?;
+    let mut list = String::new();
+    let mut blocks = String::new();
+    let mut room = MAX_TEXT_BYTES;
+    let (mut files, mut left_out) = (0, OmittedFiles::default());
+    for entry in walk(&path) {
+        signal::check()?;
+        let Ok(entry) = entry else {
+            left_out.unreadable += 1;
+            continue;
+        };
+        let Some(below) = relative_path(&entry, &path) else {
+            continue;
+        };
+        if files == MAX_FILES {
+            left_out.is_truncated = true;
+            break;
+        }
+        files += 1;
+        // A name with a line break would produce two lines in the list.
+        let display_name = below.to_string_lossy().replace(char::is_control, "?");
+        let found = read_file(&root, below, room);
+        left_out.count(&found);
+        let note = match found {
+            DirectoryFile::Text(text, size) => {
+                room -= text.len();
+                let block = tagged_block("file", Some(&display_name), &text);
+                write!(blocks, "\n{block}\n").expect("writing to a string cannot fail");
+                format_size(size)
+            }
+            DirectoryFile::TooLong(size) => format!("{}, omitted", format_size(size)),
+            DirectoryFile::Binary(size) => format!("{}, binary", format_size(size)),
+            DirectoryFile::Unreadable => "cannot be read".into(),
+            DirectoryFile::Other(what) => what.into(),
+        };
+        writeln!(list, "{display_name}  {note}").expect("writing to a string cannot fail");
+    }
+    if files == 0 {
+        return Err(fail(
+            Exit::NoInput,
+            format!("`{name}` contains only hidden and ignored files"),
+        ));
+    }
+    if let Some(summary) = left_out.describe() {
+        on_notice(&format!("`{name}`: {summary}"));
+        writeln!(list, "({summary})").expect("writing to a string cannot fail");
+    }
+    let text = format!("{list}{blocks}");
+    Ok(MessagePart::Text(tagged_block("directory", Some(name), &text)))
+}
+
+/// Counts of the files whose content is left out.
+#[derive(Default)]
+struct OmittedFiles {
+    too_long: usize,
+    binary: usize,
+    unreadable: usize,
+    /// True if there are more files than [`MAX_FILES`].
+    is_truncated: bool,
+}
+
+impl OmittedFiles {
+    fn count(&mut self, file: &DirectoryFile) {
+        match file {
+            DirectoryFile::TooLong(_) => self.too_long += 1,
+            DirectoryFile::Binary(_) => self.binary += 1,
+            DirectoryFile::Unreadable => self.unreadable += 1,
+            DirectoryFile::Text(..) | DirectoryFile::Other(_) => {}
+        }
+    }
+
+    fn describe(&self) -> Option<String> {
+        let Self { too_long: long, binary, unreadable: unread, is_truncated: is_cut } = self;
+        let mut parts = Vec::new();
+        if *long > 0 {
+            let limit = format_size(MAX_TEXT_BYTES as u64);
+            parts.push(format!("{long} over the total limit of {limit}"));
+        }
+        if *binary > 0 {
+            parts.push(format!("{binary} binary"));
+        }
+        if *unread > 0 {
+            parts.push(format!("{unread} unreadable"));
+        }
+        if *is_cut {
+            parts.push(format!("all after the first {MAX_FILES}, not listed"));
+        }
+        let parts = parts.join("; ");
+        (!parts.is_empty()).then(|| format!("file contents omitted: {parts}"))
+    }
+}
+
+/// Walks the entries below `path`, in the order of their names.
+fn walk(path: &Path) -> Walk {
+    // As in git, ignore files of parent directories apply up to the root of the repository, and only inside one.
+    let in_repository = path.ancestors().any(|above| above.join(".git").exists());
+    let mut walk = WalkBuilder::new(path);
+    walk.standard_filters(false)
+        .hidden(true)
+        .git_ignore(true)
+        .require_git(false)
+        .parents(in_repository)
+        .follow_links(false)
+        .sort_by_file_path(Path::cmp);
+    walk.build()
+}
+
+/// Returns the path of `entry` relative to `path`; `None` for a directory.
+fn relative_path<'a>(entry: &'a DirEntry, path: &Path) -> Option<&'a Path> {
+    let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
+    entry.path().strip_prefix(path).ok().filter(|_| !is_dir)
+}
+
+/// The kind of a file's content.
+enum DirectoryFile {
+    /// Text with the size of the file in bytes, which may differ from that of the text.
+    Text(String, u64),
+    /// Text that exceeds the remaining budget.
+    TooLong(u64),
+    Binary(u64),
+    Unreadable,
+    /// A file without content of its own.
+    Other(&'static str),
+}
+
+/// Reads the file at `below` if it is text of at most `room` bytes.
+fn read_file(root: &RootDir, relative: &Path, max_bytes: usize) -> DirectoryFile {
+    let file = match root.open_for_reading(relative) {
+        Ok(file) => file,
+        Err(error) if rooted_fs::is_link(&error) => {
+            return DirectoryFile::Other("symbolic link, not followed");
+        }
+        Err(_) => return DirectoryFile::Unreadable,
+    };
+    let size = match file.metadata() {
+        Ok(metadata) if metadata.is_file() => metadata.len(),
+        Ok(_) => return DirectoryFile::Other("not a regular file"),
+        Err(_) => return DirectoryFile::Unreadable,
+    };
+    let fits = size <= max_bytes as u64;
+    let mut bytes = Vec::new();
+    // The file may grow while it is read.
+    let most = if fits { size } else { PROBE_BYTES };
+    if file.take(most).read_to_end(&mut bytes).is_err() {
+        return DirectoryFile::Unreadable;
+    }
+    if input::image_type(&bytes).is_some() || pdf::is_pdf(&bytes) {
+        return DirectoryFile::Binary(size);
+    }
+    match input::decode(bytes, "") {
+        Err(_) => DirectoryFile::Binary(size),
+        // The read limit may split a character.
+        Ok(_) if !fits => DirectoryFile::TooLong(size),
+        Ok(text) if text.notice.is_some() => DirectoryFile::Binary(size),
+        // UTF-16 text can be longer in UTF-8 than on disk.
+        Ok(text) if text.text.len() > max_bytes => DirectoryFile::TooLong(size),
+        Ok(text) => DirectoryFile::Text(text.text, size),
+    }
+}

@@ -1,0 +1,181 @@
+//! Prepares images for providers, in a process of its own. An image within the limits is sent unchanged, byte for byte; a
+//! larger one is scaled down.
+
+use super::origin::AttachmentOrigin;
+use anyhow::Result;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use image::codecs::jpeg::JpegEncoder;
+use image::codecs::png::PngEncoder;
+use image::{DynamicImage, ImageDecoder, ImageReader, ImageResult, Limits};
+use nanobot_base::error::{Exit, fail};
+use nanobot_base::message::Image;
+use nanobot_os::durable_file::format_size;
+use nanobot_os::input;
+use nanobot_sandbox::process::isolated_parser::{self, IsolatedParser, ParserError};
+use serde::{Deserialize, Serialize};
+use std::fmt::Display;
+use std::io::Cursor;
+use std::time::Duration;
+
+/// A provider's limits for images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ImageLimits {
+    /// Bytes of the file, before base64 encoding.
+    pub max_bytes: usize,
+    /// Pixels of the longer side.
+    pub max_side: u32,
+}
+
+impl Default for ImageLimits {
+    fn default() -> Self {
+        Self { max_bytes: 5 << 20, max_side: 8000 }
+    }
+}
+
+/// Longer side, in pixels, of a reduced image: models use no more detail.
+const TARGET_SIDE_PIXELS: u32 = 1568;
+/// Longer side, in pixels, below which an image is no longer legible.
+const MIN_SIDE_PIXELS: u32 = 64;
+/// Maximum pixels to decode: the largest cameras produce this many, and a small file can claim any number.
+const MAX_PIXELS: u64 = 100_000_000;
+/// Maximum memory for decoding, in bytes.
+const MAX_DECODE_BYTES: u64 = 512 << 20;
+const JPEG_QUALITY: u8 = 85;
+
+/// The parser of images, in a process of its own.
+pub struct ImageParser;
+
+impl IsolatedParser for ImageParser {
+    const NAME: &'static str = "image";
+    const TIMEOUT: Duration = Duration::from_secs(60);
+    const MEMORY_MIB: u64 = 2048;
+    type Parameters = ImageLimits;
+    type Output = Result<FittedImage, String>;
+
+    fn parse(limits: ImageLimits, document: &[u8]) -> Self::Output {
+        fit(document, limits)
+    }
+}
+
+/// An image that is within the limits.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum FittedImage {
+    /// The image as it was.
+    Unchanged,
+    ScaledDown {
+        /// The file in base64.
+        file: String,
+        /// The width and the height in pixels, before and now, in words.
+        before: String,
+        now: String,
+    },
+}
+
+/// Fits the image to `limits`.
+///
+/// # Errors
+/// Status 65 for a damaged image, and for one whose claimed size is implausible.
+pub(super) fn fit_image(
+    bytes: &[u8],
+    media_type: &'static str,
+    origin: AttachmentOrigin<'_>,
+    limits: ImageLimits,
+    on_notice: &mut dyn FnMut(&str),
+) -> Result<Image> {
+    let unusable = |cause: String| fail(Exit::BadInput, format!("{origin} is an image {cause}"));
+    let image =
+        |media_type, bytes| Image { media_type, bytes, name: origin.name().into(), source: None };
+    let fitted = match isolated_parser::parse::<ImageParser>(limits, bytes) {
+        Ok(fitted) => fitted.map_err(unusable)?,
+        Err(ParserError::Stopped(stop)) => return Err(stop.into()),
+        Err(error) => return Err(unusable(format!("that cannot be read: {error}"))),
+    };
+    let FittedImage::ScaledDown { file, before, now } = fitted else {
+        return Ok(image(media_type, bytes.to_vec()));
+    };
+    let scaled = STANDARD.decode(file).map_err(|error| unusable(damaged(&error)))?;
+    let first = match media_type {
+        "image/gif" | "image/webp" => "; only the first frame of an animation is sent",
+        _ => "",
+    };
+    on_notice(&format!(
+        "{origin} was scaled down from {before} pixels ({}) to {now} ({}){first}",
+        format_size(bytes.len() as u64),
+        format_size(scaled.len() as u64)
+    ));
+    Ok(image(input::image_type(&scaled).unwrap_or(media_type), scaled))
+}
+
+fn damaged(error: &dyn Display) -> String {
+    format!("that cannot be read: {error}")
+}
+
+/// Fits an image to `limits`. It is only decoded if it does not fit already.
+///
+/// # Errors
+/// The image cannot be used; the rest of a sentence that begins with "is an image".
+fn fit(bytes: &[u8], limits: ImageLimits) -> Result<FittedImage, String> {
+    let size = imagesize::blob_size(bytes).map_err(|error| damaged(&error))?;
+    let (width, height) = (size.width as u64, size.height as u64);
+    let longer = width.max(height);
+    if bytes.len() <= limits.max_bytes && longer <= limits.max_side.into() {
+        return Ok(FittedImage::Unchanged);
+    }
+    if width.saturating_mul(height) > MAX_PIXELS {
+        let millions = MAX_PIXELS / 1_000_000;
+        return Err(format!("of {width}×{height} pixels, above the limit of {millions} million"));
+    }
+    let decoded = decode(bytes).map_err(|error| damaged(&error))?;
+    let longer = u32::try_from(longer).unwrap_or(u32::MAX);
+    let mut side = longer.min(TARGET_SIDE_PIXELS).min(limits.max_side);
+    loop {
+        let (small, now) = shrink(&decoded, side).map_err(|error| damaged(&error))?;
+        if small.len() <= limits.max_bytes {
+            let before = format!("{width}×{height}");
+            return Ok(FittedImage::ScaledDown { file: STANDARD.encode(small), before, now });
+        }
+        side /= 2;
+        if side < MIN_SIDE_PIXELS {
+            let limit = format_size(limits.max_bytes as u64);
+            return Err(format!("that cannot be scaled down below {limit}"));
+        }
+    }
+}
+
+/// Decodes the picture and applies its EXIF orientation.
+fn decode(bytes: &[u8]) -> ImageResult<DynamicImage> {
+    let mut limits = Limits::default();
+    limits.max_alloc = Some(MAX_DECODE_BYTES);
+    let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
+    reader.limits(limits.clone());
+    let mut decoder = reader.into_decoder()?;
+    limits.reserve(decoder.total_bytes())?;
+    let orientation = decoder.orientation()?;
+    let mut image = DynamicImage::from_decoder(decoder)?;
+    image.apply_orientation(orientation);
+    Ok(image)
+}
+
+/// Scales `image` to a longer side of `side` pixels; returns the file, and its width and height in words. The result is a
+/// JPEG, unless the image has transparency.
+fn shrink(image: &DynamicImage, side: u32) -> ImageResult<(Vec<u8>, String)> {
+    let (width, height) = (image.width(), image.height());
+    // If only the byte size is too large, `thumbnail` would blur the image without need.
+    let small = if width.max(height) > side {
+        image.thumbnail(side, side).to_rgba8()
+    } else {
+        image.to_rgba8()
+    };
+    let pixels = format!("{}×{}", small.width(), small.height());
+    let clear = small.pixels().any(|pixel| pixel.0[3] < u8::MAX);
+    let small = DynamicImage::from(small);
+    let mut file = Vec::new();
+    if clear {
+        small.write_with_encoder(PngEncoder::new(&mut file))?;
+        return Ok((file, pixels));
+    }
+    let small = small.to_rgb8();
+    small.write_with_encoder(JpegEncoder::new_with_quality(&mut file, JPEG_QUALITY))?;
+    Ok((file, pixels))
+}

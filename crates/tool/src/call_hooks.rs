@@ -1,0 +1,84 @@
+//! The interface of hooks around tool calls. A hook can forbid a call, change its arguments, ask for approval, and add
+//! words to the result. It cannot allow what the policy forbids: the policy decides after it, on the changed arguments.
+
+use super::call_result::{ToolError, ToolOutput};
+use nanobot_base::message::{MessagePart, ToolCall};
+use nanobot_config::policy::Refusal;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Runs the user's hooks around tool calls.
+pub trait CallHooks: Send + Sync {
+    /// Called before the policy decides. `check` casts arguments to the tool's schema and checks them.
+    ///
+    /// # Errors
+    /// A hook forbids the call, or the arguments that it gave do not satisfy the schema.
+    fn before_call(
+        &self,
+        call: &ToolCall,
+        arguments: &Value,
+        check: &dyn Fn(&Value) -> Result<Value, String>,
+    ) -> Result<CallAmendment, ToolError>;
+
+    /// Called after the tool has run, with its result.
+    fn after_call(
+        &self,
+        call: &ToolCall,
+        arguments: &Value,
+        result: &ExecutedCall<'_>,
+    ) -> ResultAmendment;
+}
+
+/// The changes of a call by its hooks.
+#[derive(Debug, Default)]
+pub struct CallAmendment {
+    /// The arguments that take the place of the model's.
+    pub arguments: Option<Value>,
+    /// Words for the model, which follow the result.
+    pub comments: Vec<String>,
+    /// The reason why the user must approve the call.
+    pub approval: Option<Refusal>,
+}
+
+/// A call that was made, as its hooks get it.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecutedCall<'a> {
+    pub text: &'a str,
+    pub failed: bool,
+    pub duration: Duration,
+}
+
+/// The changes of a result by hooks.
+#[derive(Debug, Default)]
+pub struct ResultAmendment {
+    /// The text that takes the place of the result.
+    pub output: Option<String>,
+    /// Words for the model, which follow the result.
+    pub comments: Vec<String>,
+}
+
+impl ResultAmendment {
+    /// Applies the changes to the result of a call.
+    pub(super) fn apply(self, result: &mut Result<ToolOutput, ToolError>) {
+        let Self { output, comments } = self;
+        let replace = |parts: &mut Vec<MessagePart>| {
+            if let Some(text) = output {
+                *parts = vec![MessagePart::Text(text)];
+            }
+            parts.extend(comments.into_iter().map(MessagePart::Text));
+        };
+        match result {
+            Ok(output) => replace(&mut output.parts),
+            Err(
+                ToolError::Failed(text)
+                | ToolError::Declined(text)
+                | ToolError::DeniedDuringCall { refusal: Refusal { message: text, .. }, .. },
+            ) => {
+                let mut parts = vec![MessagePart::Text(std::mem::take(text))];
+                replace(&mut parts);
+                *text = nanobot_base::message::plain_text(&parts);
+            }
+            Err(ToolError::Denied(_) | ToolError::Rejected(_)) => {}
+        }
+    }
+}

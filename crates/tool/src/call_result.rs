@@ -1,0 +1,170 @@
+//! The result of a call: what the tool returns, or the reason why it did not do what was asked for.
+
+use nanobot_base::event::{Event, ToolOutcome};
+use nanobot_base::message::{MessagePart, ResultSource, ToolResult, Usage};
+use nanobot_config::policy::Refusal;
+use nanobot_os::secret::redact_all_spellings;
+use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The reason why a tool did not do what a call asked for.
+#[derive(Debug)]
+pub enum ToolError {
+    /// It could not be done; text for the model.
+    Failed(String),
+    /// The policy refused it, so that nothing was done or read.
+    Denied(Refusal),
+    /// The policy refused it when it was under way: the reason may quote what it had read by then.
+    DeniedDuringCall {
+        refusal: Refusal,
+        /// The changes that it took back, if the user may allow them.
+        withheld: Option<Box<dyn WithheldChanges>>,
+    },
+    /// The user was asked and declined; text for the model.
+    Declined(String),
+    /// A hook of the user's forbids it. The model may try another way.
+    Rejected(Refusal),
+}
+
+impl ToolError {
+    /// The text for the model.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Failed(message) | Self::Declined(message) => message,
+            Self::Denied(refusal)
+            | Self::DeniedDuringCall { refusal, .. }
+            | Self::Rejected(refusal) => &refusal.message,
+        }
+    }
+}
+
+impl From<String> for ToolError {
+    fn from(words: String) -> Self {
+        Self::Failed(words)
+    }
+}
+
+impl From<&str> for ToolError {
+    fn from(words: &str) -> Self {
+        Self::Failed(words.to_owned())
+    }
+}
+
+impl From<Refusal> for ToolError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Denied(refusal)
+    }
+}
+
+/// The effect of a call. Adjacent calls that only read run in parallel; a writing call runs alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallEffect {
+    Reads,
+    Writes,
+}
+
+/// The result of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolOutput {
+    pub parts: Vec<MessagePart>,
+    /// True if the command that was run failed, as `parts` describe. For the model that is a result like any other; a
+    /// call by hand shows it in the exit status.
+    pub command_failed: bool,
+    /// The permission that was probably missing, if the user can grant it.
+    pub missing_grant: Option<Refusal>,
+    /// The change to a file as a unified diff: for people who follow the run, not for the model.
+    pub diff: Option<String>,
+    pub source: ResultSource,
+}
+
+impl From<String> for ToolOutput {
+    fn from(text: String) -> Self {
+        Self {
+            parts: vec![MessagePart::Text(text)],
+            command_failed: false,
+            missing_grant: None,
+            diff: None,
+            source: ResultSource::Unspecified,
+        }
+    }
+}
+
+/// Changes of files by a call that were taken back.
+pub trait WithheldChanges: Send {
+    /// The changes that `flag` would have allowed.
+    fn allowed_by(&self, flag: &str) -> Vec<WithheldFile>;
+
+    /// Makes these changes after all, with the user's consent, and returns the result of the call.
+    ///
+    /// # Errors
+    /// Other changes stay undone, or some could not be made.
+    fn make(self: Box<Self>, flag: &str) -> Result<ToolOutput, ToolError>;
+}
+
+impl fmt::Debug for dyn WithheldChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WithheldChanges")
+    }
+}
+
+/// A change of a file, which was taken back and waits for the user's consent.
+#[derive(Clone, Debug)]
+pub struct WithheldFile {
+    pub path: PathBuf,
+    /// The content as it is, empty if there is no file.
+    pub before: String,
+    /// The content that the call left.
+    pub after: String,
+}
+
+/// A call that has ended.
+#[derive(Debug)]
+pub struct CompletedCall {
+    pub result: ToolResult,
+    pub outcome: ToolOutcome,
+    /// Present with [`ToolOutcome::Denied`], unless the user declined.
+    pub refusal: Option<Refusal>,
+    pub duration: Duration,
+    /// As [`ToolOutput::command_failed`].
+    pub command_failed: bool,
+    /// As [`ToolOutput::diff`].
+    pub diff: Option<String>,
+    /// True if the user was asked about it.
+    pub was_asked: bool,
+    /// The usage of the model's replies to the call, each with its cost in US dollars if that is known.
+    pub charges: Vec<(Usage, Option<f64>)>,
+}
+
+impl CompletedCall {
+    /// The event that reports the call.
+    pub fn event(&self) -> Event<'_> {
+        let denied = self.refusal.as_ref();
+        Event::ToolResult {
+            denied: denied.map(|no| (no.message.as_str(), no.suggested_flag.as_deref())),
+            result: &self.result,
+            outcome: self.outcome,
+            command_failed: self.command_failed,
+            diff: self.diff.as_deref(),
+            was_asked: self.was_asked,
+            duration: self.duration,
+        }
+    }
+}
+
+/// Explains redacted keys to the model, so that it does not write the mask over them.
+const REDACTION_NOTE: &str =
+    "(*** replaces a hidden key: write the line back as it is, with ***, and the key stays)";
+
+/// Redacts the keys in `parts`, and adds a note if there were any.
+pub(super) fn redact_parts(mut parts: Vec<MessagePart>) -> Vec<MessagePart> {
+    for part in &mut parts {
+        if let MessagePart::Text(text) = part
+            && let Cow::Owned(clean) = redact_all_spellings(text)
+        {
+            *text = format!("{clean}\n{REDACTION_NOTE}");
+        }
+    }
+    parts
+}

@@ -1,0 +1,624 @@
+//! The `cron` tool: reminders and recurring tasks. A planned job is the same as one made on the command line, but
+//! contains only a message and a schedule: no command, file, flag, profile or model. The jobs are stored behind
+//! [`JobScheduler`].
+//!
+//! A job outlives its conversation, so untrusted content must not become one: no job is added or removed while the
+//! context holds untrusted content. A job may do no more than the run that made it, and runs may make at most [`MAX_MODEL_JOBS`]
+//! jobs.
+
+use super::message::ChatTarget;
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use nanobot_base::message::{ToolSpec, without_blanks};
+use nanobot_config::policy::provenance::{ChangeGrants, GuardedChange, ProvenanceTracker};
+use nanobot_config::policy::{Policy, Refusal};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Maximum number of jobs made by runs.
+pub const MAX_MODEL_JOBS: usize = 20;
+/// The shortest period, in seconds: cron checks once a minute.
+const MIN_PERIOD_SECS: u64 = 60;
+/// Maximum characters of a name that the model gives, and of one taken from the start of the message.
+const MAX_NAME_CHARS: usize = 60;
+const MAX_DEFAULT_NAME_CHARS: usize = 30;
+/// Maximum characters of a message.
+const MAX_MESSAGE_CHARS: usize = 10_000;
+/// Stores jobs.
+pub trait JobScheduler: Send + Sync {
+    /// Makes a job. An implementation that can lock the jobs must count those made by runs again under the lock, see
+    /// [`job_limit_error`].
+    ///
+    /// # Errors
+    /// Text for the model, never text from another program: what is wrong with the schedule, and how to write it
+    /// correctly.
+    fn add(&self, request: &JobRequest<'_>) -> Result<CreatedJob, ToolError>;
+
+    /// Lists all jobs, by next run.
+    ///
+    /// # Errors
+    /// As for [`Self::add`].
+    fn list(&self) -> Result<Vec<ListedJob>, ToolError>;
+
+    /// Removes the job with that id; false if there is none. The tool has already checked with [`Self::list`] that it
+    /// may be removed.
+    ///
+    /// # Errors
+    /// As for [`Self::add`].
+    fn remove(&self, id: &str) -> Result<bool, ToolError>;
+}
+
+/// A job as the model plans it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRequest<'a> {
+    /// One line.
+    pub name: String,
+    /// The message that the run gets.
+    pub message: &'a str,
+    pub schedule: RequestedSchedule<'a>,
+    /// The chat that the answer is sent to; `None` for the run's default output.
+    pub chat: Option<&'a ChatTarget>,
+    /// The permissions of the run that makes the job, as from [`Policy::snapshot`].
+    pub policy: Value,
+}
+
+/// The schedule, as the model wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestedSchedule<'a> {
+    /// Period in seconds, at least 60.
+    Every(u64),
+    Cron {
+        expression: &'a str,
+        zone: Option<&'a str>,
+    },
+    /// An ISO 8601 time.
+    At(&'a str),
+}
+
+/// A job that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreatedJob {
+    pub id: String,
+    /// The first run, for people.
+    pub next: String,
+}
+
+/// A job as it is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedJob {
+    pub id: String,
+    /// `None` if another program made the job: its name may be untrusted content.
+    pub name: Option<String>,
+    /// Built only from our own text, numbers and time zone names: `every 5m`, `cron: 0 8 * * 1-5 (Europe/Berlin)`.
+    pub schedule: String,
+    /// The next run, for people; `None` for never.
+    pub next: Option<String>,
+    /// True if a run made it, false if a person did.
+    pub by_model: bool,
+    pub chat: Option<ChatTarget>,
+}
+
+/// The failure for a job beyond [`MAX_MODEL_JOBS`].
+pub fn job_limit_error() -> ToolError {
+    format!(
+        "runs have created {MAX_MODEL_JOBS} jobs, which is the maximum; remove one that is no longer needed, or ask the user to add this \
+         with `nanobot cron add`"
+    )
+    .into()
+}
+
+/// The `cron` tool.
+pub struct CronTool {
+    spec: ToolSpec,
+    scheduler: Arc<dyn JobScheduler>,
+    policy: Arc<Policy>,
+    provenance: Arc<ProvenanceTracker>,
+    grants: ChangeGrants,
+    chat: Option<ChatTarget>,
+}
+
+impl CronTool {
+    /// Creates the tool for the session `key`. Its jobs run under `policy` at most. `provenance` and `grants` decide if it
+    /// may change jobs.
+    pub fn new(
+        scheduler: Arc<dyn JobScheduler>,
+        policy: Arc<Policy>,
+        provenance: Arc<ProvenanceTracker>,
+        grants: ChangeGrants,
+        key: &str,
+    ) -> Self {
+        Self {
+            spec: spec(),
+            scheduler,
+            policy,
+            provenance,
+            grants,
+            chat: ChatTarget::from_session_key(key),
+        }
+    }
+
+    /// Refuses to add or remove a job, unless the conversation or the user permits it.
+    fn check_provenance(&self, action: &str) -> Result<(), Refusal> {
+        let what = format!("jobs cannot be {action}");
+        let external = self.provenance.external();
+        self.grants.check(GuardedChange::Jobs, external, &what)
+    }
+
+    fn add(&self, arguments: &Value) -> Result<String, ToolError> {
+        self.check_provenance("added")?;
+        let message = text_argument(arguments, "message").ok_or("message is required for add")?;
+        if message.chars().count() > MAX_MESSAGE_CHARS {
+            return Err(format!(
+                "`message` has more than {MAX_MESSAGE_CHARS} characters; put long text into a file and refer to it"
+            )
+            .into());
+        }
+        let when = parse_schedule(arguments)?;
+        let jobs = self.scheduler.list()?;
+        if jobs.iter().filter(|job| job.by_model).count() >= MAX_MODEL_JOBS {
+            return Err(job_limit_error());
+        }
+        let name = match text_argument(arguments, "name") {
+            Some(name) => single_line(name, MAX_NAME_CHARS),
+            None => single_line(message, MAX_DEFAULT_NAME_CHARS),
+        };
+        let planned = self.scheduler.add(&JobRequest {
+            name: name.clone(),
+            message,
+            schedule: when,
+            chat: self.chat.as_ref(),
+            policy: self.policy.snapshot(),
+        })?;
+        let CreatedJob { id, next } = planned;
+        Ok(format!("Created job '{name}' (id: {id}), first run: {next}"))
+    }
+
+    fn list(&self) -> Result<String, ToolError> {
+        let jobs = self.scheduler.list()?;
+        if jobs.is_empty() {
+            return Ok("No scheduled jobs.".into());
+        }
+        let mut text = "Scheduled jobs:".to_owned();
+        for job in jobs {
+            let name = match &job.name {
+                Some(name) => single_line(name, MAX_NAME_CHARS),
+                None => "(from another program)".into(),
+            };
+            let next = job.next.as_deref().unwrap_or("never");
+            let ListedJob { id, schedule, .. } = &job;
+            text.push_str(&format!("\n- {name} (id: {id}, {schedule}), next run: {next}"));
+        }
+        Ok(text)
+    }
+
+    fn remove(&self, arguments: &Value) -> Result<String, ToolError> {
+        let id = text_argument(arguments, "job_id").ok_or("job_id is required for remove")?;
+        self.check_provenance("removed")?;
+        let jobs = self.scheduler.list()?;
+        let not_found = || ToolError::from(format!("Job {id} not found; `list` shows the ids"));
+        let job = jobs.iter().find(|job| job.id == id).ok_or_else(not_found)?;
+        let why = match job {
+            ListedJob { by_model: false, .. } => Some("was created by the user, not by a run"),
+            ListedJob { chat, .. } if *chat != self.chat => Some("was created in another chat"),
+            ListedJob { .. } => None,
+        };
+        if let Some(why) = why {
+            return Err(Refusal::new(format!(
+                "the job `{id}` {why}; the user can remove it with `nanobot cron remove {id}`"
+            ))
+            .into());
+        }
+        if self.scheduler.remove(id)? { Ok(format!("Removed job {id}")) } else { Err(not_found()) }
+    }
+}
+
+impl Tool for CronTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, arguments: &Value) -> CallEffect {
+        match arguments["action"].as_str() {
+            Some("list") => CallEffect::Reads,
+            _ => CallEffect::Writes,
+        }
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
+        let text = match arguments["action"].as_str() {
+            Some("add") => self.add(arguments),
+            Some("remove") => self.remove(arguments),
+            _ => self.list(),
+        };
+        Ok(text?.into())
+    }
+
+    fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
+        match arguments["action"].as_str() {
+            Some("add") => self.check_provenance("added")?,
+            Some("remove") => self.check_provenance("removed")?,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The tool's description for the model.
+pub fn spec() -> ToolSpec {
+    ToolSpec {
+        name: "cron".into(),
+        description: "Reminders and recurring tasks: at the set time, a separate run gets the message, and its answer goes to \
+                      the user. Use this for reminders: memory alone triggers nothing"
+            .into(),
+        parameters: const { &without_blanks(br#"{ "type": "object", "required": ["action"], "properties": {
+            "action": { "type": "string", "enum": ["add", "list", "remove"] },
+            "message": {
+                "type": "string",
+                "description": "add: the complete task, since its run does not see this conversation"
+            },
+            "name": { "type": "string", "description": "add: a few words" },
+            "every_seconds": { "type": "integer", "description": "add: period, at least 60" },
+            "cron_expr": { "type": "string", "description": "add: five fields, as `0 9 * * 1-5`" },
+            "tz": { "type": "string", "description": "time zone of cron_expr, as `Europe/Berlin`; default: the user's, as in the current time" },
+            "at": { "type": "string", "description": "add: once, as `2026-12-24T18:00`, in the user's time zone" },
+            "job_id": { "type": "string", "description": "remove: id" }
+        } }"#) }.into(),
+    }
+}
+
+/// Reads the schedule from the arguments. Models fill arguments that they do not mean with empty text or zero.
+fn parse_schedule(arguments: &Value) -> Result<RequestedSchedule<'_>, String> {
+    let seconds = arguments["every_seconds"].as_i64().filter(|it| *it != 0);
+    let (expression, zone) =
+        (text_argument(arguments, "cron_expr"), text_argument(arguments, "tz"));
+    let when = match (seconds, expression, text_argument(arguments, "at")) {
+        (Some(seconds), None, None) => match u64::try_from(seconds) {
+            Ok(seconds) if seconds >= MIN_PERIOD_SECS => RequestedSchedule::Every(seconds),
+            _ => {
+                return Err(format!(
+                    "every_seconds must be at least {MIN_PERIOD_SECS}: cron checks once a minute"
+                ));
+            }
+        },
+        (None, Some(expression), None) => return Ok(RequestedSchedule::Cron { expression, zone }),
+        (None, None, Some(time)) => RequestedSchedule::At(time),
+        (None, None, None) => {
+            return Err("either every_seconds, cron_expr, or at is required".into());
+        }
+        _ => return Err("only one of every_seconds, cron_expr and at can be used".into()),
+    };
+    match zone {
+        Some(_) => Err("tz can only be used with cron_expr; for `at`, include the offset, as `2026-12-24T18:00+01:00`"
+            .into()),
+        None => Ok(when),
+    }
+}
+
+/// The text of an argument; `None` if it is empty or blank.
+fn text_argument<'a>(arguments: &'a Value, key: &str) -> Option<&'a str> {
+    let text = arguments[key].as_str().map(str::trim);
+    text.filter(|text| !text.is_empty())
+}
+
+/// Puts `text` on one line of at most `limit` characters.
+fn single_line(text: &str, limit: usize) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(limit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        ChatTarget, CreatedJob, CronTool, JobRequest, JobScheduler, ListedJob, MAX_MODEL_JOBS,
+        RequestedSchedule,
+    };
+    use crate::arguments::cast_and_check;
+    use crate::{CallEffect, Tool, ToolError, run_alone};
+    use nanobot_base::message::Origin;
+    use nanobot_base::message::plain_text;
+    use nanobot_config::policy::Policy;
+    use nanobot_config::policy::file_scope::FileScope;
+    use nanobot_config::policy::provenance::{
+        ChangeGrants, Grant, ProvenanceTracker, TrustContext,
+    };
+    use serde_json::{Value, json};
+    use std::path::Path;
+    use std::sync::{Arc, Mutex};
+
+    /// Stores jobs in memory, and a description of each plan.
+    #[derive(Default)]
+    struct MemoryScheduler {
+        jobs: Mutex<Vec<ListedJob>>,
+        requests: Mutex<Vec<String>>,
+    }
+
+    impl JobScheduler for MemoryScheduler {
+        fn add(&self, plan: &JobRequest<'_>) -> Result<CreatedJob, ToolError> {
+            let JobRequest { name, message, schedule: when, chat, policy } = plan;
+            if matches!(when, RequestedSchedule::Cron { zone: Some("Mars"), .. }) {
+                return Err("unknown timezone 'Mars'".into());
+            }
+            assert!(Policy::from_snapshot(policy).is_ok());
+            let plan = format!("{message:?} {when:?}");
+            self.requests.lock().unwrap().push(plan);
+            let mut jobs = self.jobs.lock().unwrap();
+            let id = format!("job{}", jobs.len());
+            jobs.push(ListedJob {
+                id: id.clone(),
+                name: Some(name.clone()),
+                schedule: "every 5m".into(),
+                next: Some("tomorrow".into()),
+                by_model: true,
+                chat: chat.cloned(),
+            });
+            let next = "tomorrow".into();
+            Ok(CreatedJob { id, next })
+        }
+
+        fn list(&self) -> Result<Vec<ListedJob>, ToolError> {
+            Ok(self.jobs.lock().unwrap().clone())
+        }
+
+        fn remove(&self, id: &str) -> Result<bool, ToolError> {
+            let mut jobs = self.jobs.lock().unwrap();
+            let before = jobs.len();
+            jobs.retain(|job| job.id != id);
+            Ok(jobs.len() < before)
+        }
+    }
+
+    fn provenance_tracker() -> Arc<ProvenanceTracker> {
+        Arc::new(ProvenanceTracker::new(TrustContext {
+            file_scope: FileScope::default(),
+            workspace: "/w".into(),
+            commands_write_anywhere: false,
+            commands_have_network: false,
+            hosts_have_sent: Box::new(|| false),
+            trusted_tools: Vec::new(),
+            skill_hosts: Vec::new(),
+            is_private: |_| false,
+            resolve_real_path: Box::new(Path::to_owned),
+        }))
+    }
+
+    fn tool(list: &Arc<MemoryScheduler>, key: &str) -> (CronTool, Arc<ProvenanceTracker>) {
+        tool_with(list, key, ChangeGrants::default())
+    }
+
+    fn tool_with(
+        list: &Arc<MemoryScheduler>,
+        key: &str,
+        grants: ChangeGrants,
+    ) -> (CronTool, Arc<ProvenanceTracker>) {
+        let seen = provenance_tracker();
+        let planner = Arc::clone(list) as Arc<dyn JobScheduler>;
+        let policy = Arc::new(Policy::default());
+        (CronTool::new(planner, policy, Arc::clone(&seen), grants, key), seen)
+    }
+
+    fn call(cron: &CronTool, sent: &Value) -> Result<String, ToolError> {
+        let arguments = cast_and_check(&cron.spec().parameters, sent)?;
+        let output = run_alone(cron, &arguments)?;
+        Ok(plain_text(&output.parts))
+    }
+
+    #[track_caller]
+    fn check(cron: &CronTool, sent: Value, expect: Result<&str, &str>) {
+        match (call(cron, &sent), expect) {
+            (Ok(text), Ok(expect)) => assert_eq!(text, expect, "{sent}"),
+            (Err(failure), Err(expect)) => {
+                let message = failure.message();
+                assert!(message.contains(expect), "{sent}: {message}");
+            }
+            (found, _) => panic!("{sent}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn jobs_are_added_listed_and_removed() {
+        let list = Arc::new(MemoryScheduler::default());
+        let (cron, _) = tool(&list, "cli:direct");
+        let check = |sent: Value, expect| check(&cron, sent, expect);
+        check(json!({"action": "list"}), Ok("No scheduled jobs."));
+        let tea = "Remind the user:\nthe tea is ready, and the cake too";
+        check(
+            json!({"action": "add", "message": tea, "at": "2026-12-24T18:00"}),
+            Ok("Created job 'Remind the user: the tea is re' (id: job0), first run: tomorrow"),
+        );
+        // Arguments that are not meant are empty or zero.
+        check(
+            json!({"action": "add", "name": " Mail\nnow ", "message": "m", "every_seconds": "300", "cron_expr": "",
+                "tz": "", "at": null}),
+            Ok("Created job 'Mail now' (id: job1), first run: tomorrow"),
+        );
+        check(
+            json!({"action": "add", "message": "m", "cron_expr": "0 9 * * *", "tz": "Europe/Berlin",
+                "every_seconds": 0}),
+            Ok("Created job 'm' (id: job2), first run: tomorrow"),
+        );
+        assert_eq!(
+            *list.requests.lock().unwrap(),
+            [
+                format!("{tea:?} At(\"2026-12-24T18:00\")"),
+                "\"m\" Every(300)".into(),
+                "\"m\" Cron { expression: \"0 9 * * *\", zone: Some(\"Europe/Berlin\") }".into(),
+            ]
+        );
+        check(json!({"action": "remove", "job_id": "job2"}), Ok("Removed job job2"));
+        check(json!({"action": "remove", "job_id": "job2"}), Err("Job job2 not found"));
+        check(
+            json!({"action": "list"}),
+            Ok(
+                "Scheduled jobs:\n- Remind the user: the tea is re (id: job0, every 5m), next run: tomorrow\n- Mail now (id: \
+                 job1, every 5m), next run: tomorrow",
+            ),
+        );
+        assert_eq!(cron.effect(&json!({"action": "list"})), CallEffect::Reads);
+        for action in ["add", "remove", "", "LIST"] {
+            assert_eq!(cron.effect(&json!({ "action": action })), CallEffect::Writes);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_reported() {
+        let list = Arc::new(MemoryScheduler::default());
+        let (cron, _) = tool(&list, "cli:direct");
+        let wrong = |sent: Value, expect: &str| check(&cron, sent, Err(expect));
+        wrong(json!({}), "missing");
+        wrong(json!({"action": "edit"}), "must be one of");
+        wrong(json!({"action": "add", "at": "2026-12-24"}), "message is required for add");
+        wrong(
+            json!({"action": "add", "message": " ", "at": "2026-12-24"}),
+            "message is required for add",
+        );
+        wrong(
+            json!({"action": "add", "message": "m"}),
+            "either every_seconds, cron_expr, or at is required",
+        );
+        wrong(
+            json!({"action": "add", "message": "m", "at": "x", "cron_expr": "* * * * *"}),
+            "only one of",
+        );
+        for seconds in [1, 59, -300] {
+            wrong(
+                json!({"action": "add", "message": "m", "every_seconds": seconds}),
+                "at least 60",
+            );
+        }
+        for when in [json!({"at": "x"}), json!({"every_seconds": 90})] {
+            let mut sent = json!({"action": "add", "message": "m", "tz": "Europe/Berlin"});
+            let fields = sent.as_object_mut().unwrap();
+            fields.extend(when.as_object().unwrap().clone());
+            wrong(sent, "tz can only be used with cron_expr");
+        }
+        wrong(
+            json!({"action": "add", "message": "m", "cron_expr": "* * * * *", "tz": "Mars"}),
+            "unknown timezone 'Mars'",
+        );
+        wrong(
+            json!({"action": "add", "message": "m".repeat(10_001), "every_seconds": 90}),
+            "put long text into a file",
+        );
+        wrong(json!({"action": "remove"}), "job_id is required for remove");
+        wrong(json!({"action": "remove", "job_id": "x"}), "Job x not found");
+        assert!(list.requests.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn content_from_outside_changes_jobs_only_with_permission() {
+        let list = Arc::new(MemoryScheduler::default());
+        let (cron, seen) = tool(&list, "cli:direct");
+        let add = json!({"action": "add", "message": "m", "every_seconds": 90});
+        let remove = json!({"action": "remove", "job_id": "job0"});
+        assert!(call(&cron, &add).is_ok());
+        assert!(cron.precheck(&add).is_ok());
+        seen.raise(Origin::Project, "piped input");
+        assert!(cron.precheck(&add).is_ok());
+        seen.raise(Origin::External, "a web page");
+        for sent in [&add, &remove, &json!({"action": "add"})] {
+            for found in [call(&cron, sent).err(), cron.precheck(sent).err()] {
+                let Some(ToolError::Denied(refusal)) = found else {
+                    panic!("{sent}: {found:?}");
+                };
+                assert!(refusal.message.contains("a web page"), "{}", refusal.message);
+                assert_eq!(refusal.suggested_flag.as_deref(), Some("--allow cron"));
+            }
+        }
+        let jobs = "Scheduled jobs:\n- m (id: job0, every 5m), next run: tomorrow";
+        check(&cron, json!({"action": "list"}), Ok(jobs));
+        assert!(cron.precheck(&json!({"action": "list"})).is_ok());
+        let (granted, seen) = tool_with(
+            &list,
+            "cli:direct",
+            ChangeGrants { jobs: Grant::Allowed, ..ChangeGrants::default() },
+        );
+        seen.raise(Origin::External, "a web page");
+        assert!(granted.precheck(&add).is_ok());
+    }
+
+    #[test]
+    fn only_jobs_of_runs_in_this_chat_are_removed() {
+        let list = Arc::new(MemoryScheduler::default());
+        let add = json!({"action": "add", "message": "m", "every_seconds": 90});
+        let (ours, _) = tool(&list, "telegram:1");
+        let (theirs, _) = tool(&list, "telegram:2");
+        let (here, _) = tool(&list, "cli:direct");
+        for cron in [&ours, &theirs, &here] {
+            assert!(call(cron, &add).is_ok());
+        }
+        let foreign = |id: &str, name: Option<&str>| ListedJob {
+            id: id.into(),
+            name: name.map(str::to_owned),
+            schedule: "at 2026-12-24T18:00".into(),
+            next: None,
+            by_model: false,
+            chat: None,
+        };
+        list.jobs.lock().unwrap().extend([foreign("hers", Some("back\nup")), foreign("its", None)]);
+        let remove = |cron: &CronTool, id: &str, expect: Result<&str, &str>| {
+            check(cron, json!({"action": "remove", "job_id": id}), expect);
+        };
+        remove(&ours, "job1", Err("was created in another chat"));
+        remove(&ours, "job2", Err("was created in another chat"));
+        remove(&here, "job0", Err("was created in another chat"));
+        remove(&here, "hers", Err("nanobot cron remove hers"));
+        remove(&here, "its", Err("was created by the user, not by a run"));
+        // Another session on this machine does not count as another chat.
+        let (there, _) = tool(&list, "work");
+        remove(&there, "job2", Ok("Removed job job2"));
+        remove(&ours, "job0", Ok("Removed job job0"));
+        check(
+            &ours,
+            json!({"action": "list"}),
+            Ok(
+                "Scheduled jobs:\n- m (id: job1, every 5m), next run: tomorrow\n- back up (id: hers, at 2026-12-24T18:00), next \
+                 run: never\n- (from another program) (id: its, at 2026-12-24T18:00), next run: never",
+            ),
+        );
+    }
+
+    #[test]
+    fn the_number_of_jobs_is_limited() {
+        let list = Arc::new(MemoryScheduler::default());
+        let (cron, _) = tool(&list, "cli:direct");
+        let add = json!({"action": "add", "message": "m", "every_seconds": 90});
+        for _ in 0..MAX_MODEL_JOBS {
+            assert!(call(&cron, &add).is_ok());
+        }
+        check(&cron, add.clone(), Err("which is the maximum"));
+        // Jobs made by the user do not count.
+        list.jobs.lock().unwrap()[0].by_model = false;
+        assert!(call(&cron, &add).is_ok());
+    }
+
+    #[test]
+    fn chats_of_sessions() {
+        let check = |key: &str, expect: Option<(&str, &str)>| {
+            let chat = ChatTarget::from_session_key(key);
+            let found = chat.as_ref().map(|it| (it.channel.as_str(), it.recipient.as_str()));
+            assert_eq!(found, expect, "{key}");
+        };
+        check("telegram:123", Some(("telegram", "123")));
+        check("slack:C1:173.4", Some(("slack", "C1:173.4")));
+        check("cli:direct", None);
+        check("work", None);
+        check("pipe:0af3", None);
+        check("fork:0af3", None);
+        check("file:/etc/passwd", None);
+        check("command:rm -r x", None);
+        check("cron:ab12cd34", None);
+        check(" File:/etc/passwd", None);
+        check(":x", None);
+        check("telegram:", None);
+    }
+
+    /// A job consists only of a message and a schedule.
+    #[test]
+    fn a_job_has_no_other_arguments() {
+        let (cron, _) = tool(&Arc::default(), "cli:direct");
+        let fields = cron.spec().parameters["properties"].as_object().unwrap();
+        let names: Vec<&str> = fields.keys().map(String::as_str).collect();
+        let all = ["action", "message", "name", "every_seconds", "cron_expr", "tz", "at", "job_id"];
+        assert_eq!(names, all);
+    }
+}

@@ -1,0 +1,35 @@
+//! The `delete_file` tool: removes a file, a link or an empty directory.
+//!
+//! It is a separate tool, not an argument of another one, so that a forgotten argument can never delete anything.
+
+use super::files::Files;
+use super::function_tool::FunctionTool;
+use super::{CallEffect, ToolError, ToolOutput, make_diff};
+use nanobot_base::message::{ToolSpec, without_blanks};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Builds the `delete_file` tool.
+pub fn tool(files: Arc<Files>) -> FunctionTool {
+    let spec = ToolSpec {
+        name: "delete_file".into(),
+        description: "Delete a file or an empty directory".into(),
+        parameters: const {
+            &without_blanks(
+                br#"{ "type": "object", "required": ["path"], "properties": {
+            "path": { "type": "string", "minLength": 1 }
+        } }"#,
+            )
+        }
+        .into(),
+    };
+    FunctionTool::new(spec, CallEffect::Writes, move |arguments| delete(&files, arguments))
+}
+
+fn delete(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
+    let given = arguments["path"].as_str().unwrap_or_default();
+    let old = files.load(given).ok();
+    let path = files.remove(given)?;
+    let diff = |(old, _): (Vec<u8>, _)| make_diff(&String::from_utf8_lossy(&old), "");
+    Ok(ToolOutput { diff: old.and_then(diff), ..format!("deleted {}", path.display()).into() })
+}

@@ -1,0 +1,746 @@
+//! The `exec` tool: runs a shell command in its own process group, with a deadline and without our keys in its
+//! environment. Unless the user has turned it off, the kernel sandbox limits the command to what the policy allows.
+
+pub mod background_commands;
+mod failures;
+mod git_environment;
+mod git_guard;
+pub mod hook_call;
+mod output;
+pub mod process_tool;
+pub mod program_call;
+mod signed_object;
+pub mod signer;
+mod signing;
+mod stash;
+mod withheld;
+
+use super::files::Files;
+use super::host_proxy::{CommandHosts, HostTraffic};
+use super::sandbox_spec::{self, InstalledTools};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput, dangerous_command};
+use background_commands::BackgroundCommands;
+use nanobot_base::message::{ToolSpec, without_blanks};
+use nanobot_config::policy::{Refusal, startup_files};
+use nanobot_os::clock;
+use nanobot_os::env::{Env, INSIDE_SANDBOX};
+use nanobot_os::secret::random_hex;
+use nanobot_sandbox::process::{self, CapturedText, CommandShell, CommandSpec};
+use nanobot_sandbox::project_file_rules::{Callback, ProjectFileAccess};
+use nanobot_sandbox::{
+    self as sandbox, NetworkAccess, SandboxError, SandboxSpec, namespaces, private_tmp,
+    system_paths,
+};
+use output::format_output;
+use serde_json::Value;
+use signer::Signer;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use withheld::{UndoneResult, explain_undone};
+
+/// The size in bytes from which on Linux takes no argument of a program.
+const MAX_ARGUMENT_BYTES: usize = 128 << 10;
+/// Maximum length of the note on the omitted middle of an output, in characters.
+const MAX_NOTE_CHARS: usize = 256;
+/// Environment variables that are passed on to a command if they are set.
+const PASSED_VARIABLES: &[&str] = &["HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR"];
+/// Variables that point tools into the command's private directory, and the path within it.
+const PRIVATE_DIR_VARIABLES: &[(&str, &str)] = &[
+    ("TMPDIR", ""),
+    ("XDG_CACHE_HOME", "cache"),
+    ("XDG_STATE_HOME", "state"),
+    ("npm_config_cache", "npm"),
+    // The user's own .npmrc may hold tokens, and npm exits if it cannot read the file.
+    ("npm_config_userconfig", "npmrc"),
+    ("GOMODCACHE", "go"),
+];
+
+/// Variables that turn off retries and online checks, set if there is no network: without them tools would retry until
+/// the timeout.
+const FAIL_FAST_ENV: &[(&str, &str)] = &[
+    ("npm_config_fetch_retries", "0"),
+    ("PIP_RETRIES", "0"),
+    ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
+    ("CARGO_NET_RETRY", "0"),
+];
+
+/// Settings for commands.
+#[derive(Clone, Debug)]
+pub struct ExecLimits {
+    pub timeout: Duration,
+    /// The memory of a command, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Maximum characters of a result.
+    pub max_result_chars: usize,
+    /// Prepended to PATH, as `path_append` is appended.
+    pub path_prepend: String,
+    pub path_append: String,
+    /// Further variables that are passed on to a command.
+    pub allowed_env_keys: Vec<String>,
+}
+
+/// The confinement of commands.
+#[derive(Clone, Debug)]
+pub struct ExecContainment {
+    /// True if commands run in the sandbox. If it is unavailable, they are refused.
+    pub is_sandboxed: bool,
+    /// True if commands may use the network of the machine.
+    pub has_network: bool,
+}
+
+/// The `exec` tool.
+pub struct ExecTool {
+    spec: ToolSpec,
+    shell: CommandShell,
+    files: Arc<Files>,
+    timeout: Duration,
+    memory_bytes: Option<u64>,
+    /// Bytes kept of the start of the output, and as many of its end.
+    capture_bytes: usize,
+    env: Vec<(String, String)>,
+    containment: ExecContainment,
+    /// Candidate parents of the run's private directory.
+    temp_parents: Vec<PathBuf>,
+    tools: InstalledTools,
+    /// Programs that commands may read and run in addition.
+    programs: Vec<PathBuf>,
+    before_first_run: Option<Box<BeforeFirstRun>>,
+    /// The directory of the locks by which commands of several runs take turns.
+    lock_directory: Option<PathBuf>,
+    /// `None` if nothing is signed for commands.
+    signer: Option<Arc<Signer>>,
+    /// `None` if no commands can be started in the background.
+    background: Option<Arc<BackgroundCommands>>,
+    /// The hosts that commands reach through a proxy, and what it has carried.
+    hosts: CommandHosts,
+    host_traffic: Arc<HostTraffic>,
+    sandbox_spec: OnceLock<SandboxSpec>,
+}
+
+/// Creates missing paths that a mount is to protect. Returns true if there were any.
+pub type BeforeFirstRun = dyn Fn() -> anyhow::Result<bool> + Send + Sync;
+
+impl ExecTool {
+    /// Creates the tool. Of `env`, only the variables on the allow list are passed on to commands.
+    pub fn new(
+        files: Arc<Files>,
+        limits: &ExecLimits,
+        env: &Env,
+        containment: ExecContainment,
+    ) -> Self {
+        let shell = CommandShell::find();
+        let spec = ToolSpec {
+            name: "exec".into(),
+            description: format!(
+                "Run a command with {} in the working directory; no stdin; timeout {} s",
+                shell.name(),
+                limits.timeout.as_secs()
+            ),
+            parameters: const { &without_blanks(br#"{ "type": "object", "required": ["command"], "properties": {
+                "command": { "type": "string", "minLength": 1 },
+                "working_dir": { "type": "string" },
+                "timeout": { "type": "integer", "minimum": 1, "maximum": 600, "description": "seconds" }
+            } }"#) }.into(),
+        };
+        let mut variables = command_environment(limits, env, shell);
+        variables.extend(git_environment::variables(env, &files.file_scope));
+        let path = variables.iter().find(|(name, _)| name == "PATH");
+        let note_chars = MAX_NOTE_CHARS.min(limits.max_result_chars / 4);
+        let tools = InstalledTools::new(path.map_or("", |(_, path)| path), env);
+        Self {
+            spec,
+            shell,
+            files,
+            timeout: limits.timeout,
+            memory_bytes: limits.memory_bytes,
+            // Leave space for the text added below, so that the result is not cut again: only the first cut knows the
+            // full size.
+            capture_bytes: (limits.max_result_chars - note_chars) / 32 * 15,
+            env: variables,
+            containment,
+            temp_parents: private_tmp::candidate_parents(env.get("TMPDIR")),
+            tools,
+            programs: Vec::new(),
+            before_first_run: None,
+            lock_directory: None,
+            signer: None,
+            background: None,
+            hosts: CommandHosts::default(),
+            host_traffic: Arc::default(),
+            sandbox_spec: OnceLock::new(),
+        }
+    }
+
+    /// Sets a function that runs before the first command if mounts protect read-only paths. Mounts can protect only
+    /// paths that exist: a missing one could be created, and give instructions to other runs until it is removed again.
+    pub fn with_before_first_run(mut self, action: Box<BeforeFirstRun>) -> Self {
+        self.before_first_run = Some(action);
+        self
+    }
+
+    /// Lets commands take turns with those of other runs, by locks in `directory`, which is closed to them.
+    pub fn with_locks(mut self, directory: PathBuf) -> Self {
+        self.lock_directory = Some(directory);
+        self
+    }
+
+    /// Lets commands reach `hosts`, where they have a network of their own.
+    pub fn with_hosts(mut self, hosts: CommandHosts, traffic: &Arc<HostTraffic>) -> Self {
+        if self.containment.is_sandboxed && !self.containment.has_network {
+            self.hosts = hosts;
+            self.host_traffic = Arc::clone(traffic);
+        }
+        self
+    }
+
+    /// Lets the model start commands in the background, for a [`ProcessTool`] with the same `commands`.
+    pub fn with_background(mut self, commands: Arc<BackgroundCommands>) -> Self {
+        self.spec.parameters = const { &without_blanks(br#"{ "type": "object", "required": ["command"], "properties": {
+            "command": { "type": "string", "minLength": 1 },
+            "working_dir": { "type": "string" },
+            "timeout": { "type": "integer", "minimum": 1, "maximum": 600, "description": "seconds" },
+            "background": {
+                "type": "boolean",
+                "description": "return at once, with an id for `process`; the command ends with your turn"
+            }
+        } }"#) }.into();
+        self.background = Some(commands);
+        self
+    }
+
+    /// The paths that commands may change, apart from their private directory.
+    fn writable_roots(&self) -> Vec<PathBuf> {
+        self.files.file_scope.command_writable_places()
+    }
+
+    /// The sandbox rules for the next command.
+    ///
+    /// # Errors
+    /// The private directory cannot be made, or there are too many home directories to close.
+    pub fn sandbox_spec(&self) -> std::io::Result<SandboxSpec> {
+        if let Some(fence) = self.sandbox_spec.get() {
+            return Ok(fence.clone());
+        }
+        let private = private_tmp::run_directory(&self.temp_parents)?;
+        let reach = &self.files.file_scope;
+        let mut fence = sandbox_spec::for_scope(
+            reach,
+            &self.tools,
+            &self.programs,
+            if self.containment.has_network {
+                NetworkAccess::Machine
+            } else {
+                let network = self.host_traffic.network(self.hosts.clone());
+                NetworkAccess::Loopback { shared: Arc::new(network) }
+            },
+            startup_files::always_protected_from_commands(),
+        )?;
+        fence.memory = self.memory_bytes.map(process::memory_limit);
+        fence.project_files.names = startup_files::project_files();
+        fence.project_files.skipped = vec![private.clone()];
+        fence.project_files.changed = self.files.changed_startup_files();
+        fence.project_files.git = self.files.git_history();
+        git_guard::install(reach, &private, &self.tools.path)?;
+        fence.mask_configs(&sandbox_spec::git_configs(reach), &private)?;
+        fence.add_private(private);
+        fence.lock_directory.clone_from(&self.lock_directory);
+        for (_, value) in &self.env {
+            fence.add_links(Path::new(value));
+        }
+        if let Some(signer) = &self.signer {
+            signer.prepare(&fence);
+        }
+        let tmp = private_tmp::tmp_directory(&self.temp_parents)?;
+        fence.project_files.skipped.push(tmp.clone());
+        fence.tmp = Some(tmp);
+        if let Some(make) = &self.before_first_run
+            && !self.writable_roots().is_empty()
+            && process::require_namespaces(&fence).is_ok()
+            && make().map_err(std::io::Error::other)?
+        {
+            // Files that are made here are not changes of the command.
+            clock::wait_for_later_file_time().map_err(std::io::Error::other)?;
+        }
+        Ok(self.sandbox_spec.get_or_init(|| fence).clone())
+    }
+
+    /// The changes of project files that commands may make now.
+    fn project_file_access(&self) -> ProjectFileAccess {
+        let has_network = self.containment.has_network || self.host_traffic.may_have_carried();
+        self.files.project_file_access(false, has_network)
+    }
+
+    /// The environment of a command in the sandbox, with the variables that point tools into the private directory.
+    fn sandbox_environment(&self, private: &Path) -> Vec<(String, String)> {
+        let ours = PRIVATE_DIR_VARIABLES.iter().map(|(name, part)| {
+            let path = match *part {
+                "" => private.to_owned(),
+                part => private.join(part),
+            };
+            ((*name).to_owned(), path.to_string_lossy().into_owned())
+        });
+        let mut env: Vec<(String, String)> = self
+            .env
+            .iter()
+            .filter(|(name, _)| !PRIVATE_DIR_VARIABLES.iter().any(|(ours, _)| ours == name))
+            .cloned()
+            .chain(ours)
+            .collect();
+        for (_, value) in env.iter_mut().filter(|(name, _)| name == "PATH") {
+            let guarded = git_guard::extend_path(&self.files.file_scope, private, value);
+            guarded.into_iter().for_each(|path| *value = path);
+        }
+        env.push((INSIDE_SANDBOX.into(), "1".into()));
+        env.extend(self.hosts.variables());
+        // Without this, git does maintenance in a background process, which would be killed with the command and
+        // reported as left running.
+        let attached = [
+            ("GIT_CONFIG_COUNT", "2"),
+            ("GIT_CONFIG_KEY_0", "gc.autoDetach"),
+            ("GIT_CONFIG_VALUE_0", "false"),
+            ("GIT_CONFIG_KEY_1", "maintenance.autoDetach"),
+            ("GIT_CONFIG_VALUE_1", "false"),
+        ];
+        env.extend(attached.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        // As root, tar gives files the owners that an archive names, which no command may do here.
+        let is_set = env.iter().any(|(name, _)| name == "TAR_OPTIONS");
+        if rustix::process::geteuid().is_root() && !is_set {
+            env.push(("TAR_OPTIONS".into(), "--no-same-owner".into()));
+        }
+        if !self.containment.has_network {
+            let set = |(name, _): &&(&str, &str)| !self.env.iter().any(|(other, _)| other == name);
+            let ours = FAIL_FAST_ENV.iter().filter(set);
+            env.extend(ours.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        }
+        env
+    }
+}
+
+impl Tool for ExecTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> CallEffect {
+        // The commands of a run share `$TMPDIR` and `/tmp`, so the next one may need what this one leaves there.
+        CallEffect::Writes
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
+        let command = arguments["command"].as_str().unwrap_or_default();
+        self.check(command)?;
+        let given = arguments["working_dir"].as_str().unwrap_or(".");
+        // Keep the directory open: the command starts in it even if its path leads elsewhere by then.
+        let (directory, _) = self.files.open_directory(given)?;
+        let timeout = arguments["timeout"].as_u64().map_or(self.timeout, Duration::from_secs);
+        let is_background = arguments["background"] == true;
+        let fence = self.configured_sandbox_spec(is_background)?;
+        let private = fence.as_ref().and_then(SandboxSpec::private);
+        let (script, input) = if command.len() < MAX_ARGUMENT_BYTES {
+            (command.to_owned(), None)
+        } else {
+            (script_from_input(command, is_background), Some(command.into()))
+        };
+        let mut env =
+            private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path));
+        let signing = match &fence {
+            Some(fence) if !is_background => self.start_signing(fence, &mut env),
+            _ => Ok(None),
+        };
+        let signing = signing.map_err(|error| format!("cannot listen for signatures: {error}"))?;
+        let spec = CommandSpec {
+            program: self.shell.path().into(),
+            arguments: self.shell.arguments(script),
+            directory: format!("/proc/self/fd/{}", directory.as_raw_fd()).into(),
+            env,
+            timeout,
+            capture_bytes: self.capture_bytes,
+            sandbox: fence,
+            input,
+        };
+        if is_background {
+            return self.start_in_background(command, &spec);
+        }
+        self.run_to_end(command, spec, signing, call.on_output)
+    }
+
+    fn precheck(&self, arguments: &Value) -> Result<(), ToolError> {
+        let command = arguments["command"].as_str().unwrap_or_default();
+        Ok(dangerous_command::check(command, "not run")?)
+    }
+}
+
+impl ExecTool {
+    /// Refuses probable accidents, and every command while a required sandbox is unavailable.
+    fn check(&self, command: &str) -> Result<(), Refusal> {
+        dangerous_command::check(command, "not run")?;
+        self.check_sandbox()
+    }
+
+    /// Refuses every command while a required sandbox is unavailable.
+    fn check_sandbox(&self) -> Result<(), Refusal> {
+        if !self.containment.is_sandboxed {
+            return Ok(());
+        }
+        let may_change = self.writable_roots().iter().any(|path| path.is_dir());
+        if may_change
+            && let Ok(fence) = self.sandbox_spec()
+            && let Err(reason) = process::require_namespaces(&fence)
+        {
+            sandbox::check_available().map_err(sandbox_missing)?;
+            return Err(without_sandbox(format!(
+                "not run: commands that may change files need user namespaces, which this system does not allow ({reason}), so \
+                 that git hooks and start-up files stay protected; the file tools work, and so do commands without `--write`; \
+                 the user can allow them ({}), or run commands without a sandbox with `--sandbox off`",
+                namespaces::explain_refusal()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The sandbox of a command; `None` if it is turned off.
+    fn configured_sandbox_spec(&self, is_background: bool) -> Result<Option<SandboxSpec>, String> {
+        if !self.containment.is_sandboxed {
+            log::info!(target: "sandbox", "the command is not sandboxed: `--sandbox off`");
+            return Ok(None);
+        }
+        let fence = self.sandbox_spec();
+        let fence = fence.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
+        let mut fence = fence.without_mounts_in_removable_git_dirs();
+        let denied = sandbox_spec::denied_files(&self.files.file_scope, &fence);
+        fence.cover(denied.map_err(|error| format!("cannot set up the sandbox: {error}"))?);
+        fence.project_files.access = self.project_file_access();
+        if is_background || !self.hosts.is_empty() {
+            let (files, traffic) = (Arc::clone(&self.files), Arc::clone(&self.host_traffic));
+            let has_network = self.containment.has_network;
+            let decide =
+                move || files.project_file_access(false, has_network || traffic.may_have_carried());
+            fence.project_files.access_now = Some(Callback(Arc::new(decide)));
+        }
+        fence.project_files.stash = Some(self.stash_reader(&fence));
+        // Its name is new: a command in the background has its own.
+        let config_copies = |private: &Path| private.join(format!("git-{}", random_hex(8)));
+        fence.config_copies = fence.private().map(config_copies);
+        let (net, count) = (self.containment.has_network, fence.writable.len());
+        log::info!(target: "sandbox", "the command is sandboxed: {count} writable paths, {} network", if net { "with" } else { "no" });
+        Ok(Some(fence))
+    }
+
+    /// The result of `command` for the model.
+    fn to_output(
+        &self,
+        command: &str,
+        finished: process::CommandResult,
+        output: &CapturedText,
+        timeout: Duration,
+    ) -> Result<ToolOutput, ToolError> {
+        let mut text = format_output(output, self.capture_bytes);
+        let line = |text: String| format!("\n{text}");
+        let signed = self.report_signed().into_iter().map(|signed| line(format!("({signed})")));
+        let signed: String = signed.collect();
+        match (finished.status.and_then(|status| status.code()), finished.signal()) {
+            (Some(0), _) => {}
+            (Some(code), _) => text.push_str(&line(format!("Exit code: {code}"))),
+            (None, Some(signal)) => text.push_str(&line(format!("Killed by signal {signal}"))),
+            (None, None) if finished.stop.is_some() => {
+                text.push_str(
+                    "\nInterrupted because the run was ended; all its processes were killed",
+                );
+                text.push_str(&signed);
+                return Err(text.trim_start().into());
+            }
+            (None, None) => {
+                text.push_str(&line(format!(
+                    "Timed out after {} seconds; all its processes were killed",
+                    timeout.as_secs()
+                )));
+                text.push_str(&signed);
+                let explained = self
+                    .explain_refused_hosts()
+                    .or_else(|| self.explain_failure(command, &text, CommandEnd::Timeout));
+                if let Some((message, _)) = explained {
+                    text.push_str(&line(message));
+                }
+                return Err(text.trim_start().into());
+            }
+        }
+        text.push_str(&signed);
+        if finished.had_leftovers {
+            text.push_str("\n(its background processes were killed)");
+        }
+        let end = match finished.status.and_then(|status| status.code()) {
+            Some(0) => CommandEnd::Success,
+            Some(126) => CommandEnd::NotExecutable,
+            _ => CommandEnd::Failure,
+        };
+        let unsuccessful = end != CommandEnd::Success;
+        let mut lacking = None;
+        let explained =
+            self.explain_refused_hosts().or_else(|| self.explain_failure(command, &text, end));
+        if let Some((message, grant)) = explained {
+            lacking = grant.filter(|_| unsuccessful).map(|flag| Refusal {
+                message: message.trim_matches(['(', ')']).to_owned(),
+                suggested_flag: Some(flag),
+            });
+            text.push_str(&line(message));
+        }
+        if !finished.undone_in_background.is_empty() {
+            text.push_str("\n(a background command changed protected files:)");
+            let undone = explain_undone(&self.files.file_scope, &finished.undone_in_background);
+            for reason in undone.message.lines() {
+                text.push_str(&format!("\n({reason})"));
+            }
+        }
+        let undone = finished.undone;
+        if !undone.is_empty() {
+            let files = Arc::clone(&self.files);
+            let result = UndoneResult { files, text, command_failed: unsuccessful, undone };
+            return Err(result.into_error());
+        }
+        Ok(ToolOutput {
+            command_failed: unsuccessful,
+            missing_grant: lacking,
+            ..text.trim_start_matches('\n').to_owned().into()
+        })
+    }
+}
+
+/// A script that runs `command`, which is too long for an argument, from the beginning of standard input. A command in the
+/// background gets the rest of the input.
+fn script_from_input(command: &str, is_background: bool) -> String {
+    let input = if is_background { "" } else { " </dev/null" };
+    format!("eval \"$(head -c {})\"{input}", command.len())
+}
+
+/// The end of a command, as far as it matters to an explanation of its failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CommandEnd {
+    Success,
+    Failure,
+    /// The shell found no program that it may run: exit status 126.
+    NotExecutable,
+    Timeout,
+}
+
+/// The refusal of a command that runs only without a sandbox.
+fn without_sandbox(message: String) -> Refusal {
+    Refusal { message, suggested_flag: Some("--sandbox off".into()) }
+}
+
+fn sandbox_missing(reason: SandboxError) -> Refusal {
+    without_sandbox(format!(
+        "not run: commands require a sandbox, and it is unavailable ({reason}); the user can run them without one with \
+         `--sandbox off`"
+    ))
+}
+
+/// The error for a command that could not be started.
+fn start_error(error: &std::io::Error, timeout: Duration) -> ToolError {
+    let missing = error.get_ref().and_then(|inner| inner.downcast_ref::<SandboxError>());
+    if let Some(reason) = missing {
+        return sandbox_missing(*reason).into();
+    }
+    match error.kind() {
+        std::io::ErrorKind::ResourceBusy => format!(
+            "not run: timed out after {} s waiting for another command that may change the same files; try again",
+            timeout.as_secs()
+        ),
+        std::io::ErrorKind::OutOfMemory => format!(
+            "cannot start the shell: {}; the user can allow more with `tools.exec.memory`",
+            process::describe_start_error(error)
+        ),
+        _ => format!(
+            "cannot start the shell: {}",
+            process::describe_start_error(error)
+        ),
+    }
+    .into()
+}
+
+/// The complete environment of a command. Variables are passed by an allow list, so that no key is passed on by
+/// oversight.
+fn command_environment(
+    limits: &ExecLimits,
+    env: &Env,
+    shell: CommandShell,
+) -> Vec<(String, String)> {
+    let own = env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    let parts = [limits.path_prepend.as_str(), own, limits.path_append.as_str()];
+    let path = parts.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(":");
+    let fixed = [("PATH", path.as_str()), ("SHELL", shell.path()), ("TERM", "dumb")];
+    let passed = |name: &str| {
+        PASSED_VARIABLES.contains(&name)
+            || system_paths::RELOCATED_TOOLS.iter().any(|(moved, ..)| *moved == name)
+            || name.starts_with("LC_")
+            || limits.allowed_env_keys.iter().any(|allowed| allowed == name)
+    };
+    let ours = env
+        .iter()
+        .filter(|(name, _)| passed(name) && !CommandShell::is_removed_variable(name))
+        .filter(|(name, _)| !fixed.iter().any(|(fixed, _)| fixed == name));
+    fixed.into_iter().chain(ours).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CommandShell, ExecContainment, ExecLimits, ExecTool, command_environment};
+    use crate::files::{Files, tests::files};
+    use crate::{Tool, ToolError, run_alone};
+    use nanobot_base::message::plain_text;
+    use nanobot_config::policy::file_scope::{FileScope, ScopeRoot};
+    use nanobot_os::env::Env;
+    use nanobot_sandbox::SandboxSpec;
+    use serde_json::{Value, json};
+    use std::path::PathBuf;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    fn limits() -> ExecLimits {
+        let (path_prepend, path_append) = ("/first".into(), "/last".into());
+        ExecLimits {
+            timeout: Duration::from_secs(10),
+            memory_bytes: None,
+            max_result_chars: 16_000,
+            path_prepend,
+            path_append,
+            allowed_env_keys: ["EXTRA", "BASH_ENV"].map(str::to_owned).into(),
+        }
+    }
+
+    #[test]
+    fn only_named_variables_are_passed() {
+        let env: Env = [
+            ("PATH", "/bin"),
+            ("HOME", "/h"),
+            ("LC_ALL", "C"),
+            ("OPENAI_API_KEY", "k"),
+            ("EXTRA", "e"),
+            ("LD_PRELOAD", "x"),
+            ("SHELL", "/evil"),
+            ("BASH_ENV", "/evil"),
+        ]
+        .into_iter()
+        .collect();
+        let shell = CommandShell::find();
+        let mut found = command_environment(&limits(), &env, shell);
+        found.sort();
+        let found: Vec<String> =
+            found.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(
+            found,
+            [
+                "EXTRA=e",
+                "HOME=/h",
+                "LC_ALL=C",
+                "PATH=/first:/bin:/last",
+                &format!("SHELL={}", shell.path()),
+                "TERM=dumb"
+            ]
+        );
+    }
+
+    #[test]
+    fn results_as_the_model_sees_them() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        let containment = ExecContainment { is_sandboxed: true, has_network: false };
+        let exec =
+            ExecTool::new(Arc::new(files(&dir, false)), &limits(), &Env::default(), containment);
+        let _alone = nanobot_os::children::serialize_tests();
+        let check = |command: &str, expect: Result<&str, &str>| {
+            let found = run_alone(&exec, &json!({ "command": command, "timeout": 1 }));
+            let found = found.map(|output| plain_text(&output.parts));
+            assert_eq!(found.as_deref().map_err(ToolError::message), expect, "{command}");
+        };
+        check("echo out; echo err >&2", Ok("out\nerr"));
+        check("true", Ok("(no output)"));
+        check("echo no; exit 3", Ok("no\nExit code: 3"));
+        check("kill -9 $$", Ok("(no output)\nKilled by signal 9"));
+        check("printf 'a\\377b'", Ok("a\u{fffd}b"));
+        check("pwd", Ok(dir.to_str().unwrap()));
+        check("cat", Ok("(no output)"));
+        check(
+            "echo on; sleep 9",
+            Err("on\nTimed out after 1 seconds; all its processes were killed"),
+        );
+        check("sleep 30 & echo on", Ok("on\n(its background processes were killed)"));
+        let long = run_alone(&exec, &json!({ "command": "seq 1 100000" })).unwrap();
+        let long = plain_text(&long.parts);
+        assert!(
+            long.starts_with("1\n2\n")
+                && long.ends_with("99999\n100000")
+                && long.contains("bytes left out")
+        );
+        assert!(long.len() < 16_000);
+        assert!(run_alone(&exec, &json!({ "command": "pwd", "working_dir": "/etc" })).is_err());
+        check(
+            "touch here",
+            Ok(
+                "touch: cannot touch 'here': Permission denied\nExit code: 1\n(in this run commands can read the \
+                system, the working directory and little else, and write only in $TMPDIR; the user can grant more with `--read=PATH` \
+                or `--write`, where PATH exists)",
+            ),
+        );
+        nanobot_sandbox::private_tmp::remove_all();
+    }
+
+    #[test]
+    fn an_intersection_keeps_the_denials_of_both() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = std::fs::canonicalize(temp.path()).unwrap();
+        for name in ["d/.config/nvim", ".aws", "w"] {
+            std::fs::create_dir_all(home.join(name)).unwrap();
+        }
+        let _alone = nanobot_os::children::serialize_tests();
+        let reach = |directory: &str, roots: &[(&str, bool)]| FileScope {
+            directory: home.join(directory),
+            workspace: home.join("w"),
+            home: home.clone(),
+            roots: roots
+                .iter()
+                .map(|(path, may_write)| ScopeRoot { path: home.join(path), may_write: *may_write })
+                .collect(),
+            ..FileScope::default()
+        };
+        let ours = reach("w", &[("d", true), ("w", true), ("", false)]);
+        let theirs = reach("d", &[("d/.config", true), ("w", true), (".aws", false)]);
+        let fence = |reach: FileScope| {
+            let containment = ExecContainment { is_sandboxed: true, has_network: false };
+            let files = Arc::new(Files::new(reach).unwrap());
+            let exec = ExecTool::new(files, &limits(), &Env::default(), containment);
+            exec.sandbox_spec().unwrap()
+        };
+        let of = |fence: &SandboxSpec, name: &str| {
+            let path = &home.join(name);
+            let is_in = |places: &[PathBuf]| places.iter().any(|place| path.starts_with(place));
+            let changes = is_in(&fence.writable) && !is_in(&fence.protected);
+            (is_in(&fence.readable) && !is_in(&fence.denied), changes)
+        };
+        let places = ["d/x", "d/.config/x", "d/.config/nvim/x", "w/x", ".aws/x"];
+        let both = fence(ours.intersection(&theirs));
+        for name in places {
+            let (one, other) = (of(&fence(ours.clone()), name), of(&fence(theirs.clone()), name));
+            assert_eq!(of(&both, name), (one.0 && other.0, one.1 && other.1), "{name}");
+        }
+        assert_eq!(of(&both, "d/.config/x"), (true, true));
+        nanobot_sandbox::private_tmp::remove_all();
+    }
+
+    #[test]
+    fn a_command_in_the_background_has_one_more_argument() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = || {
+            let containment = ExecContainment { is_sandboxed: false, has_network: false };
+            let files = Arc::new(files(dir.path(), false));
+            ExecTool::new(files, &limits(), &Env::default(), containment)
+        };
+        let mut expect = Value::clone(&new().spec().parameters);
+        let tool = new().with_background(Arc::default());
+        let found = &tool.spec().parameters;
+        expect["properties"]["background"] = found["properties"]["background"].clone();
+        assert_eq!(**found, expect);
+    }
+}

@@ -1,0 +1,324 @@
+//! The explanations that follow a failed command: what of it the sandbox refused, and which flag grants it.
+
+use super::{CommandEnd, ExecTool, git_guard};
+use nanobot_base::shell_quote::quote;
+use nanobot_sandbox::SandboxSpec;
+use nanobot_sandbox::process;
+use std::path::{Component, Path, PathBuf};
+
+/// The path in the git directory that git cannot change, as it says in `line`.
+fn protected_git_path(line: &str) -> &str {
+    let named = line.split_once("config file ");
+    let path = named.and_then(|(_, rest)| rest.split_once(": "));
+    path.map_or(".git/config", |(path, _)| path.trim_matches(['\'', '"']))
+}
+
+impl ExecTool {
+    /// Names the hosts that the proxy has refused since the last command, and the flag that permits the first.
+    pub(super) fn explain_refused_hosts(&self) -> Option<(String, Option<String>)> {
+        let refused = self.host_traffic.take_refused();
+        let first = refused.first()?;
+        let usual = [":443", ":80"].iter().find_map(|port| first.strip_suffix(port));
+        let flag = format!("--net={}", usual.unwrap_or(first));
+        let message = format!(
+            "(not reached, because not granted to commands: {}; the user can grant it with `{flag}`)",
+            refused.join(", ")
+        );
+        Some((message, Some(flag)))
+    }
+
+    /// Explains what went wrong in `command`, as its output tells, if the sandbox was the cause: the explanation, and the
+    /// flag that permits it. A command that timed out may have printed nothing.
+    pub(super) fn explain_failure(
+        &self,
+        command: &str,
+        text: &str,
+        end: CommandEnd,
+    ) -> Option<(String, Option<String>)> {
+        if !self.containment.is_sandboxed {
+            return None;
+        }
+        let scope = &self.files.file_scope;
+        let sandbox = self.sandbox_spec().ok();
+        let private = sandbox.as_ref().and_then(SandboxSpec::private);
+        if let Some(top) = private.and_then(|private| git_guard::take_stopped(scope, private)) {
+            let flag = format!("--write={}", quote(&top.to_string_lossy()));
+            let message = format!(
+                "(git would have changed files outside of `{}`, so it changed nothing; the user can grant the whole working tree with \
+                 `{flag}`)",
+                scope.directory.display()
+            );
+            return Some((message, Some(flag)));
+        }
+        // A command that succeeded may have printed what is not about itself. Messages of programs have a colon.
+        let find = |signs: &[&str]| {
+            let mut lines = text.lines();
+            lines.find(|line| {
+                (end != CommandEnd::Success || line.contains(": "))
+                    && signs.iter().any(|sign| line.contains(sign))
+            })
+        };
+        let wants_network = || {
+            let is_word = |letter: char| letter.is_alphanumeric() || letter == '-';
+            let mut words = command.split(|letter| !is_word(letter));
+            words.any(|word| NETWORK_PROGRAMS.contains(&word))
+        };
+        let waited = end == CommandEnd::Timeout && wants_network();
+        let network_line = find(NETWORK_SIGNS);
+        if !self.containment.has_network && (waited || network_line.is_some()) {
+            let has_loopback = self
+                .sandbox_spec()
+                .is_ok_and(|sandbox| process::require_namespaces(&sandbox).is_ok());
+            let is_loopback = |line: &str| LOOPBACK_NAMES.iter().any(|name| line.contains(name));
+            if has_loopback && network_line.is_some_and(is_loopback) {
+                let message = "(commands have a loopback of their own in this run: only servers that they start listen there, as with \
+                               `background`; the user can grant the machine's network with `--net`)";
+                return Some((message.into(), None));
+            }
+            let hosts = self.hosts.hosts.join(", ");
+            if has_loopback && !self.hosts.is_empty() {
+                let message = format!(
+                    "(commands reach only {hosts} in this run, through the proxy that `http_proxy` and `https_proxy` name; the user \
+                     can grant another host with `--net=HOST`)"
+                );
+                return Some((message, None));
+            }
+            // A proxy, which lets single hosts through, needs a network of the run's own.
+            let (reach, grant) = if has_loopback {
+                (
+                    "no network but loopback of their own in this run",
+                    "hosts with `--net=HOSTS`, or all with `--net`",
+                )
+            } else {
+                (
+                    "no network in this run, and without user namespaces not even loopback",
+                    "it with `--net`",
+                )
+            };
+            let message = format!("(commands have {reach}; the user can grant {grant})");
+            return Some((message, Some("--net".into())));
+        }
+        if find(SIGNING_SIGNS).is_some() {
+            let message = "(not signed: commands have no access to the user's keys in this run; the user can allow signatures of commits \
+                           and tags with `--allow signing`)";
+            return Some((message.into(), Some("--allow signing".into())))
+                .filter(|_| self.signer.is_none());
+        }
+        if let Some(line) = find(BUSY_SIGNS)
+            && !self.writable_roots().is_empty()
+        {
+            let file = protected_git_path(line);
+            let message = format!(
+                "(in this run `.git/config`, as remotes and submodules need it, git hooks and start-up files cannot be \
+                 replaced, nor the directories that contain them moved or removed; the user can also grant \
+                 one of them, as with `--write --write={file}`)"
+            );
+            let exists = self.files.file_scope.directory.join(file).exists();
+            return Some((message, exists.then(|| format!("--write={file}"))));
+        }
+        if let Some(message) = find(REPOSITORY_SIGNS).and_then(|_| self.explain_repository()) {
+            return Some((message, None));
+        }
+        if let Some(path) = find(ABSENT_SIGNS).and_then(|line| self.invisible_path(line)) {
+            let message = if path.starts_with("/tmp") {
+                "(commands have a /tmp of their own in this run; the user can grant a path in the system's with `--read=PATH`)".into()
+            } else {
+                format!(
+                    "(commands cannot see `{path}` in this run, whether it exists or not; the user can grant it with `--read={path}`)",
+                    path = path.display()
+                )
+            };
+            return Some((message, None));
+        }
+        if find(RIGHTS_SIGNS).is_some() {
+            let message = "(in the sandbox no command can change owners, mount, trace other processes, change the system, or take the right to read from the owner of a file; the user can run such a command)";
+            return Some((message.into(), None));
+        }
+        // The file itself is no program.
+        let line = find(FILE_SIGNS).filter(|_| end != CommandEnd::NotExecutable)?;
+        if find(LIST_SIGNS).is_some()
+            && let Some(message) = self.explain_unlisted_directory()
+        {
+            return Some((message, None));
+        }
+        Some(self.explain_file_access(line))
+    }
+
+    /// Tells which files commands can access, and the flag that grants more: what a `line` of output names, if it is known.
+    fn explain_file_access(&self, line: &str) -> (String, Option<String>) {
+        let roots = self.writable_roots();
+        let directory = &self.files.file_scope.directory;
+        let may_write = roots.contains(directory);
+        if let Some(path) = self.unwritable_path(line)
+            && (may_write || !path.starts_with(directory))
+        {
+            // An entry of a protected directory can be replaced only if the directory is granted. A whole `.git` is never
+            // proposed.
+            let protected = self.sandbox_spec().map_or(Vec::new(), |sandbox| sandbox.protected);
+            let is_of = |kept: &PathBuf| path.starts_with(kept) && !kept.ends_with(".git");
+            let path = protected.into_iter().find(is_of).unwrap_or(path);
+            let shown = path.strip_prefix(directory).unwrap_or(&path).display();
+            let also = if may_write { "--write " } else { "" };
+            let message = format!(
+                "(commands cannot change `{shown}` in this run; the user can grant it with `{also}--write={shown}`)"
+            );
+            return (message, Some(format!("--write={shown}")));
+        }
+        let mut places: Vec<String> = roots
+            .iter()
+            .map(|path| {
+                format!("{} (except start-up files and git's config and hooks)", path.display())
+            })
+            .collect();
+        places.push("$TMPDIR".into());
+        let also = if may_write { "--write=PATH" } else { "--write" };
+        let message = format!(
+            "(in this run commands can read the system, the working directory and little else, and write only in {}; the user \
+             can grant more with `--read=PATH` or `{also}`, where PATH exists)",
+            places.join(", ")
+        );
+        (message, (!may_write).then(|| "--write".into()))
+    }
+
+    /// Explains why git does not find the repository that the working directory is in.
+    fn explain_repository(&self) -> Option<String> {
+        let scope = &self.files.file_scope;
+        if let Some(pointer) = scope.repository.as_ref().and_then(|it| it.unpinned.first()) {
+            return Some(format!(
+                "(`{}` leads to `{}`, which commands do not see in this run; the user can allow it with `nanobot trust {}`)",
+                pointer.file.display(),
+                pointer.target.display(),
+                quote(&scope.directory.to_string_lossy())
+            ));
+        }
+        let mut around = scope.directory.ancestors();
+        let is_top = |place: &&Path| place.join(".git").symlink_metadata().is_ok();
+        let top = around.find(is_top).filter(|top| *top != scope.directory)?;
+        Some(format!(
+            "(the repository begins at `{0}`, which commands do not use in this run; the user can grant it with `--read={0}`)",
+            top.display()
+        ))
+    }
+
+    /// The path that a line of output names, or the nearest directory around it, if commands see it and cannot change it. Only
+    /// within the home directory or a granted one: the rest of the system is not for a run to change.
+    fn unwritable_path(&self, line: &str) -> Option<PathBuf> {
+        let sandbox = self.sandbox_spec().ok()?;
+        let scope = &self.files.file_scope;
+        let can_change = |path: &Path| {
+            let is_protected = sandbox.protected.iter().any(|kept| path.starts_with(kept));
+            !is_protected && sandbox.writable.iter().any(|root| path.starts_with(root))
+        };
+        let granted = scope.roots.iter().map(|root| &root.path);
+        let places: Vec<&PathBuf> = granted.chain([&scope.home]).collect();
+        let named = words_of(line).filter(|word| word.contains('/') || word.starts_with('.'));
+        let mut paths = named.filter_map(|word| {
+            let path = scope.directory.join(word);
+            let mut around = path.ancestors();
+            around.find(|path| path.symlink_metadata().is_ok()).map(Path::to_owned)
+        });
+        paths.find(|path| {
+            path.components().all(|part| part != Component::ParentDir)
+                && is_visible(&sandbox, path)
+                && !can_change(path)
+                && places.iter().any(|place| path.starts_with(place))
+                && ![&scope.directory, &scope.home].contains(&path)
+        })
+    }
+
+    /// The absolute path that a line of output names, if commands do not see it. Its existence is not checked: that would
+    /// tell the model about it.
+    fn invisible_path<'a>(&self, line: &'a str) -> Option<&'a Path> {
+        let sandbox = self.sandbox_spec().ok()?;
+        let mut paths = words_of(line).map(Path::new);
+        paths.find(|path| path.is_absolute() && !is_visible(&sandbox, path))
+    }
+
+    /// True if the directory contains a closed path. Without mounts, access to the directory is then granted entry by
+    /// entry.
+    fn contains_denied_path(&self, closed: &[PathBuf]) -> bool {
+        let directory = &self.files.file_scope.directory;
+        let mut inside = closed.iter().filter(|path| path.starts_with(directory));
+        inside.any(|path| path.exists())
+    }
+
+    /// The explanation if commands cannot list the directory.
+    fn explain_unlisted_directory(&self) -> Option<String> {
+        let fence = self.sandbox_spec().ok()?;
+        self.contains_denied_path(&fence.denied).then(|| {
+            "(commands cannot list this directory because it contains denied paths; use `list_dir`, or access its entries by \
+             name)"
+                .to_owned()
+        })
+    }
+}
+
+/// The words of a line of output that may be paths.
+fn words_of(line: &str) -> impl Iterator<Item = &str> {
+    let is_part =
+        |letter: char| !letter.is_whitespace() && !"'\"`:;,()\u{2018}\u{2019}".contains(letter);
+    let words = line.split(move |letter| !is_part(letter));
+    words.filter(|word| word.len() > 1)
+}
+
+/// True if commands see `path`, or what is in it.
+fn is_visible(sandbox: &SandboxSpec, path: &Path) -> bool {
+    let mut granted = sandbox.readable.iter().chain(&sandbox.writable);
+    let is_own = ["/proc", "/dev"].iter().any(|own| path.starts_with(own));
+    is_own || granted.any(|place| path.starts_with(place) || place.starts_with(path))
+}
+
+/// Messages of git if it cannot sign.
+const SIGNING_SIGNS: &[&str] = &[
+    "failed to sign the data",
+    "unable to sign the tag",
+    "user.signingKey needs to be set for ssh signing",
+    "Couldn't load public key",
+    "failed to write commit object",
+];
+
+/// Messages that programs print if a directory contains a path protected by a mount, or is such a path itself.
+const BUSY_SIGNS: &[&str] = &["Device or resource busy", "EBUSY", "resource busy or locked"];
+
+/// Messages that programs print if a directory cannot be listed.
+const LIST_SIGNS: &[&str] = &["cannot open directory", "scandir", "opendir", "listdir"];
+
+/// Programs that wait silently for a missing network.
+const NETWORK_PROGRAMS: &[&str] = &[
+    "npm", "npx", "pnpm", "yarn", "pip", "pip3", "uv", "poetry", "cargo", "go", "gem", "bundle",
+    "composer", "mvn", "gradle", "git", "apt", "apt-get", "curl", "wget", "ssh", "scp", "rsync",
+];
+
+/// Messages that programs print if access to a file is denied.
+const FILE_SIGNS: &[&str] =
+    &["Permission denied", "permission denied", "Read-only file system", "EACCES", "EROFS"];
+
+/// Messages that programs print if they lack a right that no command has in the sandbox.
+const RIGHTS_SIGNS: &[&str] = &["Operation not permitted", "operation not permitted", "EPERM"];
+
+/// Messages that programs print if a path does not exist.
+const ABSENT_SIGNS: &[&str] = &["No such file or directory", "ENOENT", "not a git repository: "];
+
+/// The messages of git outside of a repository, and without objects that it borrows.
+const REPOSITORY_SIGNS: &[&str] = &["not a git repository", "objects/info/alternates"];
+
+/// The names of this machine on its own network.
+const LOOPBACK_NAMES: &[&str] = &["localhost", "127.0.0.1", "::1"];
+
+/// Messages that programs print if there is no network.
+const NETWORK_SIGNS: &[&str] = &[
+    "Address family not supported",
+    "EAFNOSUPPORT",
+    "Could not resolve host",
+    "Couldn't connect to server",
+    "Could not connect to server",
+    "Failed to connect to",
+    "Network is unreachable",
+    "could not resolve",
+    "Name or service not known",
+    "Temporary failure in name resolution",
+    "Temporary failure resolving",
+    "getaddrinfo",
+    "ENOTFOUND",
+    "EAI_AGAIN",
+];

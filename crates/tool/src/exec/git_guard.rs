@@ -1,0 +1,57 @@
+//! Stops git where it would change files outside of what commands may change. A run in a subdirectory may change that alone,
+//! while git changes the whole working tree, file by file, and would stop in the middle. So a script of the same name
+//! stands before git in PATH. It protects work, not the files: these the sandbox protects.
+
+use nanobot_base::shell_quote::quote;
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_os::paths::find_program;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const SCRIPT: &str = include_str!("git_guard.sh");
+/// The directory of the script, in the private directory of the run.
+const DIRECTORY: &str = "git-guard";
+/// The file that tells that something was stopped.
+const MARK: &str = "git-stopped";
+
+/// The working tree of which commands may change only the part in the working directory.
+pub(super) fn partial_tree(scope: &FileScope) -> Option<&Path> {
+    let top = scope.repository.as_ref()?.top.as_path();
+    let mut roots = scope.command_writable_roots();
+    let is_writing = scope.command_writable_git_dirs().next().is_some();
+    (is_writing && top != scope.directory && !roots.any(|root| top.starts_with(root)))
+        .then_some(top)
+}
+
+/// Writes the script into the directory `private`, if commands need it. `path` is a PATH.
+///
+/// # Errors
+/// It cannot be written.
+pub(super) fn install(scope: &FileScope, private: &Path, path: &str) -> io::Result<()> {
+    let (Some(top), Some(git)) = (partial_tree(scope), find_program("git", path)) else {
+        return Ok(());
+    };
+    let part = scope.directory.strip_prefix(top).unwrap_or(top);
+    let mark = private.join(MARK);
+    let [git, top, part, mark] =
+        [&git, top, part, &mark].map(|path: &Path| quote(&path.to_string_lossy()));
+    let script = format!("#!/bin/sh\ngit={git} top={top} part={part} mark={mark}\n{SCRIPT}");
+    let directory = private.join(DIRECTORY);
+    std::fs::create_dir_all(&directory)?;
+    let file = directory.join("git");
+    std::fs::write(&file, script)?;
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755))
+}
+
+/// The PATH for commands: `path` behind the script, if they need it.
+pub(super) fn extend_path(scope: &FileScope, private: &Path, path: &str) -> Option<String> {
+    partial_tree(scope)?;
+    Some(format!("{}:{path}", private.join(DIRECTORY).display()))
+}
+
+/// The working tree, if the last command of git in `private` was stopped for it.
+pub(super) fn take_stopped<'s>(scope: &'s FileScope, private: &Path) -> Option<&'s Path> {
+    let top = partial_tree(scope)?;
+    std::fs::remove_file(private.join(MARK)).is_ok().then_some(top)
+}

@@ -1,0 +1,210 @@
+//! Signing of commits and tags outside of the sandbox, with the key of the user's own git config, where the user allows it.
+
+use super::signed_object::SignedObject;
+use nanobot_os::durable_file;
+use nanobot_os::env::Env;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_sandbox::process::{self, CommandSpec};
+use nanobot_sandbox::{HiddenPlaces, SandboxSpec, private_tmp};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+/// The time for a signature: a person may have to enter a passphrase.
+const SIGN_TIMEOUT: Duration = Duration::from_secs(120);
+/// The most bytes of a program's output.
+const CAPTURE_BYTES: usize = 1 << 20;
+
+/// The signer for the commands of a run.
+#[derive(Debug)]
+pub struct Signer {
+    /// The environment of the user's own programs.
+    env: Vec<(String, String)>,
+    home: PathBuf,
+    /// This program, which git in the sandbox calls.
+    program: PathBuf,
+    /// The places that the run may change. `None` if it may change everything.
+    changeable: Option<HiddenPlaces>,
+    /// The parts of the home that are seen all the same.
+    visible_in_home: OnceLock<Vec<PathBuf>>,
+    /// The objects that were signed, one line each.
+    signed: Mutex<Vec<String>>,
+}
+
+impl Signer {
+    /// Creates a signer with the environment of the user. `program` is this program, and `changeable` the places that the run may
+    /// change, if it may not change everything.
+    pub fn new(env: &Env, home: &Path, program: PathBuf, changeable: Option<HiddenPlaces>) -> Self {
+        let own = env.iter().filter(|(name, _)| !name.starts_with("GIT_"));
+        let env = own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Self {
+            env,
+            home: home.to_owned(),
+            program,
+            changeable,
+            visible_in_home: OnceLock::new(),
+            signed: Mutex::default(),
+        }
+    }
+
+    /// This program.
+    pub(super) fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// Finds out what the user's programs see of a home that the run may change, before the first command in the sandbox of
+    /// `spec`: what is closed to commands, or read-only, and is there. A command may make what is not.
+    pub(super) fn prepare(&self, spec: &SandboxSpec) {
+        let Some(places) = &self.changeable else {
+            return;
+        };
+        let is_home_changeable = places.covered.iter().any(|place| self.home.starts_with(place));
+        let kept = spec.denied.iter().chain(&spec.protected).filter(|path| {
+            is_home_changeable
+                && path.starts_with(&self.home)
+                && path.iter().all(|part| part != ".git")
+                && path.symlink_metadata().is_ok()
+        });
+        self.visible_in_home.get_or_init(|| kept.cloned().collect());
+    }
+
+    /// The places that the user's programs do not see, beside commands in the sandbox of `spec`. `PATH`, the user's git config and
+    /// what it names could lead there.
+    pub(super) fn hidden_places(&self, spec: &SandboxSpec) -> Option<HiddenPlaces> {
+        let mut places = self.changeable.clone()?;
+        places.visible.extend(self.visible_in_home.get().into_iter().flatten().cloned());
+        places.covered.extend(spec.writable.iter().cloned());
+        places.covered.extend(private_tmp::existing_directories());
+        Some(places)
+    }
+
+    /// Signs `payload` for `caller`, the program that git has called, by programs that do not see the `hidden` places. Returns the
+    /// signature.
+    pub(super) fn sign(
+        &self,
+        caller: &str,
+        payload: &[u8],
+        hidden: Option<&HiddenPlaces>,
+    ) -> Result<Vec<u8>, String> {
+        let object = SignedObject::parse(payload)
+            .ok_or("only one commit or tag object can be signed in this run")?;
+        let config = self.git_config(hidden)?;
+        let format = config.get("gpg.format").map_or("openpgp", String::as_str);
+        if (format == "ssh") != (caller == "ssh") {
+            return Err(format!(
+                "the user's git config signs with {format}, the repository's does not"
+            ));
+        }
+        let key = config.get("user.signingkey").or_else(|| config.get("user.email"));
+        let key = key.ok_or("the user's git config has no `user.signingkey`")?;
+        let signature = match format {
+            "ssh" => self.sign_with_ssh(&config, key, payload, hidden)?,
+            _ => self.sign_with_gpg(&config, format, key, payload, hidden)?,
+        };
+        let SignedObject { kind, title } = object;
+        let title = title.replace(char::is_control, "?");
+        let line = format!("signed the {kind} `{title}` with {format} key `{key}`");
+        self.signed.lock().ignore_poison().push(line);
+        Ok(signature)
+    }
+
+    /// The lines about what was signed since the last call.
+    pub(super) fn take_signed(&self) -> Vec<String> {
+        std::mem::take(&mut *self.signed.lock().ignore_poison())
+    }
+
+    /// The user's own git config: that of no repository.
+    fn git_config(
+        &self,
+        hidden: Option<&HiddenPlaces>,
+    ) -> Result<BTreeMap<String, String>, String> {
+        let arguments = ["config", "--global", "--includes", "--null", "--list"];
+        let output = self.run("git", &arguments.map(Into::into), Vec::new(), hidden)?;
+        let entries = output.split('\0').filter_map(|entry| entry.split_once('\n'));
+        Ok(entries.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+    }
+
+    fn sign_with_gpg(
+        &self,
+        config: &BTreeMap<String, String>,
+        format: &str,
+        key: &str,
+        payload: &[u8],
+        hidden: Option<&HiddenPlaces>,
+    ) -> Result<Vec<u8>, String> {
+        let named = config.get(&format!("gpg.{format}.program"));
+        let general = || config.get("gpg.program").filter(|_| format == "openpgp");
+        let usual = if format == "x509" { "gpgsm" } else { "gpg" };
+        let program = named.or_else(general).map_or(usual, String::as_str);
+        let arguments = ["-bsau", key].map(Into::into);
+        self.run(program, &arguments, payload.to_vec(), hidden).map(String::into_bytes)
+    }
+
+    fn sign_with_ssh(
+        &self,
+        config: &BTreeMap<String, String>,
+        key: &str,
+        payload: &[u8],
+        hidden: Option<&HiddenPlaces>,
+    ) -> Result<Vec<u8>, String> {
+        let failed = |error: std::io::Error| error.to_string();
+        let program = config.get("gpg.ssh.program").map_or("ssh-keygen", String::as_str);
+        let file = durable_file::create_temp(payload).map_err(failed)?;
+        let literal = key.strip_prefix("key::").or_else(|| key.starts_with("ssh-").then_some(key));
+        let literal = literal.map(|key| durable_file::create_temp(key.as_bytes()));
+        let literal = literal.transpose().map_err(failed)?;
+        let key_file = match (&literal, key.strip_prefix("~/")) {
+            (Some(file), _) => file.path().to_owned(),
+            (None, Some(rest)) => self.home.join(rest),
+            (None, None) => key.into(),
+        };
+        let mut arguments: Vec<OsString> = ["-Y", "sign", "-n", "git", "-f"].map(Into::into).into();
+        arguments.push(key_file.into_os_string());
+        // A key that is given as text is in an agent.
+        arguments.extend(literal.as_ref().map(|_| "-U".into()));
+        arguments.push(file.path().as_os_str().to_owned());
+        self.run(program, &arguments, Vec::new(), hidden)?;
+        let mut signature = file.path().as_os_str().to_owned();
+        signature.push(".sig");
+        let bytes = std::fs::read(&signature).map_err(failed)?;
+        // What is left in the temporary directory is a signature.
+        drop(std::fs::remove_file(&signature));
+        Ok(bytes)
+    }
+
+    /// Runs a program of the user that does not see the `hidden` places, and returns its output.
+    fn run(
+        &self,
+        program: &str,
+        arguments: &[OsString],
+        input: Vec<u8>,
+        hidden: Option<&HiddenPlaces>,
+    ) -> Result<String, String> {
+        let text = |argument: &OsString| argument.to_string_lossy().into_owned();
+        let spec = CommandSpec {
+            program: program.into(),
+            arguments: arguments.iter().map(text).collect(),
+            // Not in the repository, whose config does not count.
+            directory: "/".into(),
+            env: self.env.clone(),
+            timeout: SIGN_TIMEOUT,
+            capture_bytes: CAPTURE_BYTES,
+            sandbox: None,
+            input: Some(input),
+        };
+        let done = match hidden {
+            Some(places) => process::run_split_stderr_hiding(&spec, places),
+            None => process::run_split_stderr(&spec),
+        };
+        let (done, errors) = done.map_err(|error| format!("{program}: {error}"))?;
+        if done.status.is_some_and(|status| status.success()) {
+            Ok(String::from_utf8_lossy(&[done.head, done.tail].concat()).into_owned())
+        } else {
+            let errors = String::from_utf8_lossy(&errors);
+            let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+            Err(format!("{program} failed: {}", last.unwrap_or("no reason given")))
+        }
+    }
+}

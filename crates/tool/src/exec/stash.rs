@@ -1,0 +1,41 @@
+//! Instruction files that `git stash` takes away because git does not know them. They may go, since `git stash pop` brings them
+//! back.
+
+use super::ExecTool;
+use nanobot_sandbox::SandboxSpec;
+use nanobot_sandbox::process::{self, CommandSpec};
+use nanobot_sandbox::project_file_rules::{Callback, StashReader};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Prints the version of the file `$NAME` that the newest stash has of what git did not know.
+const COMMAND: &str = "exec git cat-file blob \"refs/stash^3:./$NAME\"";
+/// The time that git may take. Without an answer by then, the stash does not have the file.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The most bytes of a file that are read.
+const MAX_FILE_BYTES: usize = 4 << 20;
+
+impl ExecTool {
+    /// Reads what the newest stash has of a file, in the sandbox of commands without write access.
+    pub(super) fn stash_reader(&self, sandbox: &SandboxSpec) -> StashReader {
+        let sandbox = sandbox.clone().read_only();
+        let private = sandbox.private();
+        let env = private.map_or_else(Vec::new, |path| self.sandbox_environment(path));
+        Callback(Arc::new(move |path: &Path| {
+            let name = path.file_name()?.to_string_lossy().into_owned();
+            let spec = CommandSpec {
+                program: "/bin/sh".into(),
+                arguments: vec!["-c".into(), COMMAND.into()],
+                directory: path.parent()?.to_owned(),
+                env: env.iter().cloned().chain([("NAME".into(), name)]).collect(),
+                timeout: TIMEOUT,
+                capture_bytes: MAX_FILE_BYTES,
+                sandbox: Some(sandbox.clone()),
+                input: None,
+            };
+            let (result, _) = process::run_split_stderr(&spec).ok()?;
+            (result.omitted_bytes == 0).then(|| [result.head, result.tail].concat())
+        }))
+    }
+}

@@ -1,0 +1,186 @@
+//! Changes of a command that were undone: what became of them, and how they are made after all if the user consents.
+
+use crate::files::Files;
+use crate::{ToolError, ToolOutput, WithheldChanges, WithheldFile};
+use nanobot_config::policy::Refusal;
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_sandbox::{Remedy, UndoneChange};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The flag that permits changes of what programs and agents read on their own.
+const STARTUP_FLAG: &str = "--allow startup";
+
+/// The result of a command of which changes were taken back.
+pub(super) struct UndoneResult {
+    pub(super) files: Arc<Files>,
+    /// The output of the command.
+    pub(super) text: String,
+    pub(super) command_failed: bool,
+    /// The changes that were taken back, also those that no consent permits.
+    pub(super) undone: Vec<UndoneChange>,
+}
+
+impl WithheldChanges for UndoneResult {
+    fn allowed_by(&self, flag: &str) -> Vec<WithheldFile> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let allowed = self.undone.iter().filter(|change| self.is_allowed(flag, change));
+        allowed
+            .map(|change| WithheldFile {
+                path: change.path.clone(),
+                before: text(&std::fs::read(&change.path).unwrap_or_default()),
+                after: text(change.withheld_content().unwrap_or_default()),
+            })
+            .collect()
+    }
+
+    fn make(mut self: Box<Self>, flag: &str) -> Result<ToolOutput, ToolError> {
+        let allowed = self.allowed_by(flag);
+        let files = Arc::clone(&self.files);
+        let made = files.record_command(|| self.make_allowed(flag));
+        let contents = allowed.iter().map(|change| change.after.as_bytes());
+        let granted = files.git_history().grant(contents);
+        granted.map_err(|error| format!("record what the user allowed: {error}"))?;
+        let changed = files.changed_startup_files();
+        changed.lock().ignore_poison().extend(made.into_iter().map(|path| {
+            let change = allowed.iter().find(|change| change.path == path);
+            let content = change.map(|change| change.after.clone().into_bytes());
+            (path, content)
+        }));
+        if !self.undone.is_empty() {
+            let refusal = undone_refusal(&files.file_scope, &self.text, &self.undone);
+            return Err(ToolError::DeniedDuringCall { refusal, withheld: None });
+        }
+        Ok(ToolOutput {
+            command_failed: self.command_failed,
+            ..self.text.trim_start_matches('\n').to_owned().into()
+        })
+    }
+}
+
+impl UndoneResult {
+    /// The error that the call ends with.
+    pub(super) fn into_error(self) -> ToolError {
+        let refusal = undone_refusal(&self.files.file_scope, &self.text, &self.undone);
+        ToolError::DeniedDuringCall { refusal, withheld: Some(Box::new(self)) }
+    }
+
+    /// Makes the changes that `flag` allows, and returns their paths. The others stay, with those that cannot be made.
+    fn make_allowed(&mut self, flag: &str) -> Vec<PathBuf> {
+        let mut made = Vec::new();
+        for change in std::mem::take(&mut self.undone) {
+            match self.is_allowed(flag, &change).then(|| change.make()) {
+                Some(Ok(())) => made.push(change.path),
+                Some(Err(error)) => {
+                    let path = change.path.display();
+                    self.text.push_str(&format!("\n(`{path}` could not be changed: {error})"));
+                    self.undone.push(change);
+                }
+                None => self.undone.push(change),
+            }
+        }
+        made
+    }
+
+    fn is_allowed(&self, flag: &str, change: &UndoneChange) -> bool {
+        change.is_withheld() && is_allowed_by(&self.files.file_scope, flag, &change.path)
+    }
+}
+
+/// True if the user, who grants `flag`, allows that commands change `path`.
+pub(super) fn is_allowed_by(scope: &FileScope, flag: &str, path: &Path) -> bool {
+    match flag.strip_prefix("--write=") {
+        Some(granted) => scope.directory.join(granted) == path,
+        None => flag == STARTUP_FLAG && scope.is_project_file(path),
+    }
+}
+
+/// The refusal for a command that changed protected files, and whose output is `text`. The reason comes first: the output
+/// may be long.
+pub(super) fn undone_refusal(scope: &FileScope, text: &str, undone: &[UndoneChange]) -> Refusal {
+    let mut refusal = explain_undone(scope, undone);
+    let text = text.trim_start_matches('\n');
+    if !text.is_empty() {
+        refusal.message.push_str(&format!("\n\n{text}"));
+    }
+    refusal
+}
+
+/// Explains, line by line, what became of changes of protected files.
+pub(super) fn explain_undone(scope: &FileScope, undone: &[UndoneChange]) -> Refusal {
+    let show = |path: &Path| {
+        let shown = path.strip_prefix(&scope.directory).unwrap_or(path);
+        format!("`{}`", shown.display())
+    };
+    let mut lines: Vec<String> = Vec::new();
+    let mut say = |line: String| lines.push(line);
+    let is_project_file = |path: &Path| scope.is_project_file(path);
+    let (mut restored, mut kept_files) = (Vec::new(), Vec::new());
+    let mut undone_paths = undone.iter().filter(|change| change.remedy.is_ok());
+    let mut suggested_flag =
+        undone_paths.any(|change| is_project_file(&change.path)).then(|| STARTUP_FLAG.to_owned());
+    for change in undone {
+        let path = show(&change.path);
+        match &change.remedy {
+            Ok(Remedy::Restored(kept)) => {
+                restored.push(change.path.as_path());
+                kept_files.extend(kept.as_deref().map(show));
+            }
+            Ok(Remedy::SetAside(other)) if is_project_file(&change.path) => say(format!(
+                "{path} is read by programs and agents on their own, so it was renamed to {}; the user can allow it with \
+                 `{STARTUP_FLAG}`",
+                show(other)
+            )),
+            Ok(Remedy::SetAside(other)) => say(format!(
+                "{path} would start programs outside of this sandbox, so it was renamed to {}; the user can rename it back \
+                 after reading it",
+                show(other)
+            )),
+            Ok(Remedy::LinesRemoved { lines: removed, whole }) => say(format!(
+                "{} in {path} could make git start programs outside of this sandbox, so it was taken out; the whole file is \
+                 {}; the user can set it with `git config`",
+                removed
+                    .iter()
+                    .map(|line| format!("`{}`", shorten(line)))
+                    .collect::<Vec<_>>()
+                    .join(", "),
+                show(whole)
+            )),
+            Err(error) => say(format!(
+                "commands may not change {path}, and it could not be restored ({error}): tell the user"
+            )),
+        }
+    }
+    if !restored.is_empty() {
+        // Only an existing path can be granted, and no path of our own.
+        let is_own = |path: &Path| {
+            let mut own = scope.hidden.iter().chain(scope.read_only.iter());
+            own.any(|place| path.starts_with(place))
+        };
+        let existing = restored.iter().find(|path| path.exists() && !is_own(path));
+        suggested_flag = suggested_flag
+            .or_else(|| existing.map(|path| format!("--write={}", show(path).trim_matches('`'))));
+        let or_granted = suggested_flag.as_ref();
+        let or_granted = or_granted.map(|flag| format!("; the user can grant it with `{flag}`"));
+        let paths: Vec<String> = restored.iter().map(|path| show(path)).collect();
+        say(format!(
+            "commands may not change {}, so it was restored; tell the user what to change in it{}",
+            paths.join(", "),
+            or_granted.unwrap_or_default()
+        ));
+        if !kept_files.is_empty() {
+            say(format!("what was written there is in {}", kept_files.join(", ")));
+        }
+        let of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
+        if !restored.iter().all(|path| of_git(path)) {
+            say("if git tracks such a file, it now shows it as changed or deleted: do not commit that, nor a file that was kept".into());
+        }
+    }
+    Refusal { message: lines.join("\n"), suggested_flag }
+}
+
+/// The beginning of `line`, as much as a message can take.
+fn shorten(line: &str) -> String {
+    line.chars().take(80).collect()
+}

@@ -1,0 +1,716 @@
+//! File access for tools. The policy decides first, then the kernel confines each operation. Errors are text for the
+//! model.
+//!
+//! A digest of each file's content is stored when it is read or written. A file that a person or a command has changed
+//! since then cannot be changed without reading it again. A file that was never read may be replaced, since its old
+//! content is kept, as before every change. Requiring a read first would cost a step for each report that is written
+//! anew, and would protect only content that `nanobot undo` restores anyway.
+
+use super::ToolError;
+use super::hidden_files::HiddenFiles;
+use crate::undo::ChangeRecorder;
+use nanobot_base::message::tagged_block;
+use nanobot_config::policy::file_scope::{FileAccess, FileScope, ResolvedPath};
+use nanobot_config::policy::provenance::{ChangeGrants, Grant, GuardedChange, ProvenanceTracker};
+use nanobot_config::policy::{Policy, Refusal};
+use nanobot_os::digest::digest;
+use nanobot_os::rooted_fs::{self, RootDir};
+use nanobot_os::sync::IgnorePoison;
+use nanobot_sandbox::private_tmp;
+use nanobot_sandbox::project_file_rules::ChangedPaths;
+use nanobot_sandbox::{GitHistory, ProjectFileAccess, is_in_git_dir};
+use nanobot_store::skill::WrittenSkills;
+use std::collections::{BTreeSet, HashMap};
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+pub mod change;
+pub mod text_file;
+
+/// The largest file that a tool reads into memory, in bytes, and so the largest that it changes.
+const READ_LIMIT_BYTES: u64 = 64 << 20;
+/// Maximum number of links followed for one path.
+const MAX_LINKS: usize = 8;
+
+/// The directories that a run may use, kept open as file descriptors.
+pub struct Files {
+    pub file_scope: FileScope,
+    roots: Vec<RootDir>,
+    /// The directory of kept outputs, opened when one is read.
+    outputs: OnceLock<Option<RootDir>>,
+    /// The provenance of the conversation's content.
+    provenance: Option<Arc<ProvenanceTracker>>,
+    grants: ChangeGrants,
+    changes: Arc<Mutex<ChangeState>>,
+    instructions: Option<FindInstructions>,
+    /// The record of skills that are not the user's.
+    written_skills: Option<WrittenSkills>,
+}
+
+/// Finds path and text of the instructions, not given so far, that apply to a file.
+pub type FindInstructions = Arc<dyn Fn(&Path) -> Vec<(PathBuf, String)> + Send + Sync>;
+
+/// The decision about changes of files that start or instruct something later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StartupGrant {
+    Allowed,
+    /// The conversation has content from outside.
+    NeedsPermission,
+    /// A rule of the user denies them.
+    Denied,
+}
+
+/// State about files that may change.
+#[derive(Default)]
+struct ChangeState {
+    /// The digest at the last read or write of each file; `None` if it was removed.
+    digests: HashMap<PathBuf, Option<String>>,
+    recorder: Option<ChangeRecorder>,
+    /// Those that were changed and start or instruct something later.
+    startup_files: ChangedPaths,
+    /// The objects that commands had signed, one line each.
+    signatures: Vec<String>,
+    /// The git objects that were there before the turn.
+    git: Arc<GitHistory>,
+    /// Why changes of commands could not be recorded.
+    failures: BTreeSet<String>,
+}
+
+impl ChangeState {
+    /// Lets the recorder do its part for a command, and keeps its failure.
+    fn with_recorder(&mut self, act: impl FnOnce(&mut ChangeRecorder) -> anyhow::Result<()>) {
+        if let Some(Err(error)) = self.recorder.as_mut().map(act) {
+            self.failures.insert(format!("{error:#}"));
+        }
+    }
+}
+
+impl Files {
+    /// Opens the roots of `reach`. Old content is not kept until [`Self::record_changes`] is called.
+    pub fn new(file_scope: FileScope) -> io::Result<Self> {
+        let roots = file_scope
+            .roots
+            .iter()
+            .map(|root| RootDir::open(&root.path))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            file_scope,
+            roots,
+            outputs: OnceLock::new(),
+            provenance: None,
+            grants: ChangeGrants::default(),
+            changes: Arc::default(),
+            instructions: None,
+            written_skills: None,
+        })
+    }
+
+    /// Makes path resolution go step by step, as on a kernel that cannot confine paths itself. For tests.
+    #[must_use]
+    pub fn without_openat2(self) -> Self {
+        Self { roots: self.roots.into_iter().map(RootDir::without_openat2).collect(), ..self }
+    }
+
+    /// The files of a sub-agent, with the roots of `policy`. The two share the state of changed files, and changes by
+    /// both are kept as those of one turn.
+    pub fn with_policy(&self, policy: &Policy) -> std::io::Result<Self> {
+        let files = Self::new(policy.file_scope.clone())?;
+        Ok(Self {
+            provenance: self.provenance.clone(),
+            grants: policy.change_grants(),
+            changes: Arc::clone(&self.changes),
+            instructions: self.instructions.clone(),
+            written_skills: self.written_skills.clone(),
+            ..files
+        })
+    }
+
+    /// Adds the provenance of the conversation's content, which limits what may be written under `policy`, and the record of
+    /// the skills that are written after content by others.
+    #[must_use]
+    pub fn with_provenance(
+        self,
+        provenance: Arc<ProvenanceTracker>,
+        policy: &Policy,
+        written_skills: WrittenSkills,
+    ) -> Self {
+        Self {
+            provenance: Some(provenance),
+            grants: policy.change_grants(),
+            written_skills: Some(written_skills),
+            ..self
+        }
+    }
+
+    /// Adds the instructions of directories, given with the first result about a file beneath.
+    #[must_use]
+    pub fn with_instructions(self, instructions: FindInstructions) -> Self {
+        Self { instructions: Some(instructions), ..self }
+    }
+
+    /// `text`, the result of a tool about the file at `path`, with the instructions that apply to the file.
+    pub(super) fn add_instructions(&self, mut text: String, path: &Path) -> String {
+        for (agents, instructions) in self.instructions.iter().flat_map(|find| find(path)) {
+            let name = agents.display().to_string();
+            let block = tagged_block("instructions", Some(&name), &instructions);
+            text.push_str(&format!("\n\nThe user's instructions for this directory:\n{block}"));
+        }
+        text
+    }
+
+    /// Sets the `keeper` that stores the old content before changes. Each turn has its own.
+    pub fn record_changes(&self, recorder: ChangeRecorder) {
+        self.lock_changes().recorder = Some(recorder);
+    }
+
+    /// Runs a command that may change files, and records its changes for undo. Failures are reported at the end
+    /// of the turn.
+    pub(super) fn record_command<T>(&self, run: impl FnOnce() -> T) -> T {
+        self.begin_command();
+        let result = run();
+        self.end_command();
+        result
+    }
+
+    /// Prepares to record the changes of a command until the end of the turn.
+    pub(super) fn begin_command(&self) {
+        let reach = &self.file_scope;
+        let writable: Vec<PathBuf> = if reach.is_unrestricted {
+            // Such a command can write everywhere.
+            vec![reach.directory.clone()]
+        } else {
+            reach.command_writable_roots().map(Path::to_owned).collect()
+        };
+        if writable.is_empty() {
+            return;
+        }
+        self.lock_changes().with_recorder(|recorder| recorder.begin_command(&writable));
+    }
+
+    /// Records the changes of commands since the last look.
+    fn end_command(&self) {
+        self.lock_changes().with_recorder(ChangeRecorder::end_command);
+    }
+
+    /// Records the changes of commands in the background, which have ended. Returns what commands changed that cannot be
+    /// taken back, each path with its reason.
+    pub fn end_commands(&self) -> Vec<String> {
+        let mut changes = self.lock_changes();
+        changes.with_recorder(ChangeRecorder::end_command);
+        let gaps = changes.recorder.as_mut().map(ChangeRecorder::take_gaps);
+        let failures = std::mem::take(&mut changes.failures);
+        failures.into_iter().chain(gaps.into_iter().flatten()).collect()
+    }
+
+    /// Locks the state.
+    fn lock_changes(&self) -> MutexGuard<'_, ChangeState> {
+        self.changes.lock().ignore_poison()
+    }
+
+    /// Reads the file `given`. Returns its content and path, and records the content as seen by the model.
+    pub fn read(&self, given: &str) -> Result<(Vec<u8>, PathBuf), ToolError> {
+        let (bytes, path) = self.load(given)?;
+        let mark = Some(digest(&bytes));
+        self.lock_changes().digests.insert(path.clone(), mark);
+        Ok((bytes, path))
+    }
+
+    /// As [`Self::read`], for internal use: the content is not recorded as seen.
+    pub(super) fn load(&self, given: &str) -> Result<(Vec<u8>, PathBuf), ToolError> {
+        let (file, _, path) = self.open_regular(given)?;
+        let bytes =
+            read_content(&file).map_err(|error| format!("`{given}` cannot be read: {error}"))?;
+        Ok((bytes, path))
+    }
+
+    /// Opens the regular file `given` for reading, if it is not too large.
+    fn open_regular(&self, given: &str) -> Result<(File, Metadata, PathBuf), ToolError> {
+        let (file, metadata, path) = self.open(given)?;
+        if metadata.is_dir() {
+            return Err(format!("`{given}` is a directory; use list_dir").into());
+        }
+        if !metadata.is_file() {
+            return Err(format!("`{given}` is not a regular file").into());
+        }
+        if metadata.len() > READ_LIMIT_BYTES {
+            return Err(format!(
+                "`{given}` is too large ({} bytes); use exec with head, tail or grep",
+                metadata.len()
+            )
+            .into());
+        }
+        Ok((file, metadata, path))
+    }
+
+    /// The path of the directory `given`, once it is checked that it may be listed.
+    pub fn directory(&self, given: &str) -> Result<PathBuf, ToolError> {
+        Ok(self.open_directory(given)?.1)
+    }
+
+    /// As [`Self::directory`]; `None` if `given` is not a directory.
+    pub(super) fn find_directory(&self, given: &str) -> Result<Option<PathBuf>, ToolError> {
+        match self.try_open_directory(given) {
+            Ok((_, path)) => Ok(Some(path)),
+            Err(FileError::Io(error)) if error.kind() == ErrorKind::NotADirectory => Ok(None),
+            Err(error) => Err(self.explain_directory_error(given, error)),
+        }
+    }
+
+    /// Opens the directory `given`. Returns its file descriptor and path.
+    pub fn open_directory(&self, given: &str) -> Result<(File, PathBuf), ToolError> {
+        self.try_open_directory(given).map_err(|error| self.explain_directory_error(given, error))
+    }
+
+    fn try_open_directory(&self, given: &str) -> Result<(File, PathBuf), FileError> {
+        self.follow(given, FileAccess::Read, FinalLink::Follow, |root, _, relative| {
+            Ok(root.open_dir(relative)?)
+        })
+    }
+
+    fn explain_directory_error(&self, given: &str, error: FileError) -> ToolError {
+        match error {
+            FileError::Tool(failure) => failure,
+            FileError::Io(error) if error.kind() == ErrorKind::NotADirectory => {
+                format!("`{given}` is not a directory").into()
+            }
+            FileError::Io(error) => self.explain_open_error(given, &error).into(),
+        }
+    }
+
+    /// The path of `given`, a regular file that may be read.
+    pub fn file(&self, given: &str) -> Result<PathBuf, ToolError> {
+        match self.open(given)? {
+            (_, metadata, path) if metadata.is_file() => Ok(path),
+            _ => Err(format!("`{given}` is not a regular file").into()),
+        }
+    }
+
+    /// The current metadata of `path`, which a walk found beneath one of the roots; links are not followed. `None` if
+    /// it is out of reach or gone: a walk works with names, and a name can be made to lead elsewhere in the meantime.
+    pub fn metadata(&self, path: &Path) -> Option<Metadata> {
+        let (root, relative) = self.resolve_entry(path)?;
+        root.metadata(&relative).ok()
+    }
+
+    /// Opens for reading the file at `path`, which a walk found. `None` if it is not a file, hidden or out of reach.
+    pub fn open_entry(&self, path: &Path, hidden: &HiddenFiles<'_>) -> Option<(File, Metadata)> {
+        let (root, relative) = self.resolve_entry(path)?;
+        let file = root.open_for_reading(&relative).ok()?;
+        let metadata = file.metadata().ok()?;
+        (metadata.is_file() && !hidden.contains(&file, &metadata, path)).then_some((file, metadata))
+    }
+
+    fn resolve_entry(&self, path: &Path) -> Option<(&RootDir, PathBuf)> {
+        // A walk's paths are absolute and without `..`. Their names need not be UTF-8.
+        let located = self.locate_absolute(path.to_owned(), FileAccess::Read);
+        let (root, place) = located.ok()?;
+        Some((root, place.relative))
+    }
+
+    fn open(&self, given: &str) -> Result<(File, Metadata, PathBuf), ToolError> {
+        let (file, path) = self
+            .follow(given, FileAccess::Read, FinalLink::Follow, |root, _, relative| {
+                Ok(root.open_for_reading(relative)?)
+            })
+            .map_err(|error| match error {
+                FileError::Tool(failure) => failure,
+                FileError::Io(error) => self.explain_open_error(given, &error).into(),
+            })?;
+        let metadata =
+            file.metadata().map_err(|error| format!("cannot stat `{given}`: {error}"))?;
+        if self.hidden_files().contains(&file, &metadata, &path) {
+            return Err(format!(
+                "`{given}` is another name of a file that is not accessible to tools"
+            )
+            .into());
+        }
+        Ok((file, metadata, path))
+    }
+
+    /// The hidden files, identified by inode.
+    pub fn hidden_files(&self) -> HiddenFiles<'_> {
+        HiddenFiles::new(&self.file_scope)
+    }
+
+    /// Asks the policy about a path, and runs `work` beneath the root that it chose, with the absolute path and the
+    /// path relative to the root. If there is a link on the way, it is resolved here and the policy decides about the
+    /// target again, so the kernel never needs to follow one.
+    fn follow<T>(
+        &self,
+        given: &str,
+        access: FileAccess,
+        last: FinalLink,
+        mut work: impl FnMut(&RootDir, &Path, &Path) -> Result<T, FileError>,
+    ) -> Result<(T, PathBuf), FileError> {
+        let tool = |message: String| FileError::Tool(message.into());
+        if given.contains('\0') {
+            return Err(tool("the path contains a NUL character".into()));
+        }
+        let mut name = given.to_owned();
+        for _ in 0..MAX_LINKS {
+            let (root, ResolvedPath { relative, path, .. }) =
+                self.locate(&name, access).map_err(|refusal| FileError::Tool(refusal.into()))?;
+            if access == FileAccess::Write && self.file_scope.is_instruction_file(&path) {
+                self.check_provenance(&path)?;
+            }
+            if access == FileAccess::Write
+                && !self.file_scope.is_unrestricted
+                && is_in_git_dir(&path)
+            {
+                let cause = format!(
+                    "`{}` would belong to a git directory, whose config and hooks git runs",
+                    path.display()
+                );
+                return Err(FileError::Tool(Refusal::new(cause).into()));
+            }
+            match work(root, &path, &relative) {
+                Ok(done) => return Ok((done, path)),
+                Err(FileError::Io(error)) if rooted_fs::is_link(&error) => {
+                    let target = match (last, path.parent(), path.file_name()) {
+                        (FinalLink::NoFollow, Some(parent), Some(name)) => {
+                            resolve(parent).map(|parent| parent.join(name))
+                        }
+                        _ => resolve(&path),
+                    };
+                    let target = target.map_err(FileError::Io)?;
+                    name = target
+                        .to_str()
+                        .map(str::to_owned)
+                        .ok_or_else(|| FileError::Io(ErrorKind::InvalidInput.into()))?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(tool(format!("`{given}`: too many levels of symbolic links")))
+    }
+
+    /// The root that contains `given`, and the place in it. The policy decides, except about the outputs that this run
+    /// keeps: they are results of its own.
+    fn locate(&self, given: &str, access: FileAccess) -> Result<(&RootDir, ResolvedPath), Refusal> {
+        self.locate_absolute(self.file_scope.absolute(given), access)
+    }
+
+    fn locate_absolute(
+        &self,
+        path: PathBuf,
+        access: FileAccess,
+    ) -> Result<(&RootDir, ResolvedPath), Refusal> {
+        if access == FileAccess::Read
+            && let Some(dir) = private_tmp::existing_output_directory()
+            && let Ok(relative) = path.strip_prefix(&dir)
+            && let Some(root) = self.outputs.get_or_init(|| RootDir::open(&dir).ok())
+        {
+            let place =
+                ResolvedPath { root: self.roots.len(), relative: relative.to_owned(), path };
+            return Ok((root, place));
+        }
+        let place = self.file_scope.decide_absolute(path, access)?;
+        Ok((&self.roots[place.root], place))
+    }
+
+    /// Refuses changes to files that instruct later runs, unless the conversation or the user permits them.
+    fn check_provenance(&self, path: &Path) -> Result<(), FileError> {
+        let change = if path.starts_with(&self.file_scope.workspace) {
+            GuardedChange::Notes
+        } else {
+            GuardedChange::Startup
+        };
+        let external = self.provenance.as_ref().and_then(|it| it.external());
+        let path = path.display();
+        let what = format!("`{path}` instructs later runs and cannot be changed");
+        let checked = self.grants.check(change, external, &what);
+        checked.map_err(|refusal| FileError::Tool(refusal.into()))
+    }
+
+    /// Tells if files that start or instruct something later may be changed.
+    pub(super) fn startup_grant(&self) -> StartupGrant {
+        let is_external = || self.provenance.as_ref().is_some_and(|it| it.external().is_some());
+        match self.grants.startup {
+            Grant::Denied => StartupGrant::Denied,
+            Grant::Unset if is_external() => StartupGrant::NeedsPermission,
+            Grant::Allowed | Grant::Unset => StartupGrant::Allowed,
+        }
+    }
+
+    /// The changes of project files that a command or server may make, which has network or brings content from outside.
+    pub(super) fn project_file_access(
+        &self,
+        is_external: bool,
+        has_network: bool,
+    ) -> ProjectFileAccess {
+        let needs_permission =
+            if has_network { ProjectFileAccess::FromGit } else { ProjectFileAccess::FromHistory };
+        match self.startup_grant() {
+            StartupGrant::Denied => ProjectFileAccess::Closed,
+            StartupGrant::NeedsPermission => needs_permission,
+            StartupGrant::Allowed if is_external && self.grants.startup == Grant::Unset => {
+                needs_permission
+            }
+            StartupGrant::Allowed => ProjectFileAccess::Free,
+        }
+    }
+
+    /// Keeps what commands write into git repositories, while it may come from outside, in this file.
+    pub fn keep_git_history(&self, file: PathBuf) {
+        self.lock_changes().git = Arc::new(GitHistory::new(Some(file)));
+    }
+
+    pub(super) fn git_history(&self) -> Arc<GitHistory> {
+        Arc::clone(&self.lock_changes().git)
+    }
+
+    /// The files that start or instruct something later and were changed in this turn, by tools and by commands.
+    pub(super) fn changed_startup_files(&self) -> ChangedPaths {
+        Arc::clone(&self.lock_changes().startup_files)
+    }
+
+    /// Records what a command had signed.
+    pub(super) fn record_signature(&self, line: &str) {
+        self.lock_changes().signatures.push(line.to_owned());
+    }
+
+    /// Takes the list of what commands had signed in this turn.
+    pub fn take_signatures(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock_changes().signatures)
+    }
+
+    /// Takes the list of the files that start or instruct something later and were changed in this turn.
+    pub fn take_changed_startup_files(&self) -> BTreeSet<PathBuf> {
+        let changed = std::mem::take(&mut *self.changed_startup_files().lock().ignore_poison());
+        changed.into_keys().collect()
+    }
+
+    /// Explains why a file cannot be opened; for a missing file, suggests similar names.
+    fn explain_open_error(&self, given: &str, error: &io::Error) -> String {
+        if error.kind() != ErrorKind::NotFound {
+            return format!("`{given}` cannot be opened: {error}");
+        }
+        let path = self.file_scope.absolute(given);
+        if let Ok(target) = std::fs::read_link(&path) {
+            return format!("`{given}` is a link to `{}`, which does not exist", target.display());
+        }
+        let wanted = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let parent = path.parent().unwrap_or(Path::new("/"));
+        let mut near: Vec<(f64, String)> = std::fs::read_dir(parent)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| self.file_scope.is_visible(&entry.path()))
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .map(|name| (strsim::jaro_winkler(&name.to_lowercase(), &wanted), name))
+            .filter(|(likeness, _)| *likeness > 0.8)
+            .collect();
+        near.sort_by(|one, other| other.0.total_cmp(&one.0));
+        let names: Vec<String> =
+            near.into_iter().take(3).map(|(_, name)| format!("`{name}`")).collect();
+        let hint = if !names.is_empty() {
+            format!("; did you mean {}?", names.join(", "))
+        } else {
+            self.find_in_other_roots(given).unwrap_or_default()
+        };
+        format!("there is no `{given}` in {}{hint}", parent.display())
+    }
+
+    /// Finds a relative path, missing in the working directory, beneath one of the other roots.
+    fn find_in_other_roots(&self, given: &str) -> Option<String> {
+        let others = self.file_scope.roots.iter().filter(|root| {
+            !given.starts_with(['/', '~']) && root.path != self.file_scope.directory
+        });
+        let found = others
+            .map(|root| root.path.join(given))
+            .find(|path| path.exists() && self.file_scope.is_visible(path))?;
+        Some(format!("; did you mean `{}`?", found.display()))
+    }
+}
+
+/// Resolves the links in `path`. Missing components at the end are kept.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    match (std::fs::canonicalize(path), path.parent(), path.file_name()) {
+        (Err(error), Some(parent), Some(name)) if error.kind() == ErrorKind::NotFound => {
+            // Do not write through a dangling link.
+            match std::fs::symlink_metadata(path) {
+                Ok(_) => Err(error),
+                Err(_) => Ok(resolve(parent)?.join(name)),
+            }
+        }
+        (found, ..) => found,
+    }
+}
+
+/// The treatment of a link at the end of a path.
+#[derive(Clone, Copy)]
+enum FinalLink {
+    Follow,
+    NoFollow,
+}
+
+enum FileError {
+    /// A failure or a refusal, for the model.
+    Tool(ToolError),
+    Io(io::Error),
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Reads the whole file, up to the limit for tools.
+fn read_content(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(READ_LIMIT_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::Files;
+    use nanobot_config::policy::file_scope::{FileScope, ScopeRoot};
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    /// The files of a run in `dir`, which must be canonical.
+    pub(crate) fn files(dir: &Path, may_write: bool) -> Files {
+        let root = ScopeRoot { path: dir.to_owned(), may_write };
+        Files::new(FileScope {
+            directory: dir.to_owned(),
+            home: "/home/u".into(),
+            roots: vec![root],
+            ..FileScope::default()
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn link_targets_are_checked_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let temp = std::fs::canonicalize(temp.path()).unwrap();
+        let dir = temp.join("in");
+        std::fs::create_dir_all(dir.join("real")).unwrap();
+        std::fs::write(dir.join("real/a"), "inside").unwrap();
+        std::fs::write(temp.join("secret"), "outside").unwrap();
+        symlink("real", dir.join("link")).unwrap();
+        symlink(dir.join("real/a"), dir.join("absolute")).unwrap();
+        symlink(temp.join("secret"), dir.join("out")).unwrap();
+        symlink("loop", dir.join("loop")).unwrap();
+        symlink(temp.join("nothing"), dir.join("dangling")).unwrap();
+        let both = [files(&dir, true), files(&dir, true).without_openat2()];
+        // Use files of the test's own, so that a bug in the tested code cannot damage the machine.
+        let secret = temp.join("secret");
+        let secret = secret.to_str().unwrap();
+        let magic = format!("/proc/self/root{secret}");
+        for files in both {
+            for name in ["real/a", "link/a", "absolute", dir.join("link/a").to_str().unwrap()] {
+                assert_eq!(files.read(name).unwrap().0, b"inside", "{name}");
+            }
+            for name in ["out", "loop", "dangling", "../secret", &magic, secret] {
+                assert!(files.read(name).is_err(), "{name}");
+                assert!(files.write(name, b"x").is_err(), "{name}");
+            }
+            assert_eq!(std::fs::read(secret).unwrap(), b"outside");
+            assert!(!temp.join("nothing").exists());
+            files.write("link/new", b"x").unwrap();
+            assert!(dir.join("real/new").exists());
+            files.write("absolute", b"changed").unwrap();
+            assert_eq!(std::fs::read(dir.join("real/a")).unwrap(), b"changed");
+            assert!(dir.join("absolute").is_symlink());
+            files.write("absolute", b"inside").unwrap();
+            files.remove("link/new").unwrap();
+            assert!(!dir.join("real/new").exists());
+            symlink("real/a", dir.join("gone")).unwrap();
+            files.remove("gone").unwrap();
+            assert!(!dir.join("gone").is_symlink() && dir.join("real/a").exists());
+            for name in ["real", "../secret", "up/secret", ".", "", "/"] {
+                assert!(files.remove(name).is_err(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn files_changed_by_others_must_be_read_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        let files = files(&dir, true);
+        let theirs = |text: &str| std::fs::write(dir.join("a"), text).unwrap();
+        let edit = |files: &Files| files.edit("a", |text| Ok(format!("{text}!"))).map(|_| ());
+        let assert_stale = |result: Result<(), crate::ToolError>| {
+            let message = result.unwrap_err().message().to_owned();
+            assert!(message.contains("read_file"), "{message}");
+        };
+        theirs("one");
+        // The file was never read: an edit knows what it replaces, and a replaced file is kept.
+        edit(&files).unwrap();
+        edit(&files).unwrap();
+        theirs("two");
+        // The error repeats on every attempt: the tool having read the file does not mean that the model has.
+        assert_stale(edit(&files));
+        assert_stale(edit(&files));
+        assert_stale(files.write("a", b"x").map(drop));
+        assert_stale(files.remove("a").map(drop));
+        assert_eq!(std::fs::read(dir.join("a")).unwrap(), b"two");
+        files.read("a").unwrap();
+        edit(&files).unwrap();
+        assert_eq!(std::fs::read(dir.join("a")).unwrap(), b"two!");
+        // Writing the same content again is not a change.
+        theirs("two!");
+        files.write("a", b"three").unwrap();
+        std::fs::remove_file(dir.join("a")).unwrap();
+        let written = files.write("a", b"four").unwrap();
+        assert_eq!(written.old_size, None);
+        files.remove("a").unwrap();
+        theirs("five");
+        assert_stale(files.write("a", b"x").map(drop));
+    }
+
+    #[test]
+    fn hidden_files_are_recognized_by_inode() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        std::fs::create_dir_all(dir.join("in")).unwrap();
+        std::fs::create_dir_all(dir.join("own/deep")).unwrap();
+        std::fs::create_dir_all(dir.join(".ssh")).unwrap();
+        std::fs::write(dir.join("own/deep/key"), "k").unwrap();
+        std::fs::write(dir.join(".ssh/id"), "k").unwrap();
+        std::fs::write(dir.join("in/fine"), "f").unwrap();
+        for (from, to) in [("own/deep/key", "a"), (".ssh/id", "b"), ("in/fine", "c")] {
+            std::fs::hard_link(dir.join(from), dir.join("in").join(to)).unwrap();
+        }
+        let root = ScopeRoot { path: dir.join("in"), may_write: false };
+        let files = Files::new(FileScope {
+            directory: dir.join("in"),
+            home: dir.clone(),
+            roots: vec![root],
+            hidden: vec![dir.join("own")].into(),
+            ..FileScope::default()
+        })
+        .unwrap();
+        let hidden = files.hidden_files();
+        for (name, expect) in [("a", false), ("b", false), ("c", true), ("fine", true)] {
+            assert_eq!(files.read(name).is_ok(), expect, "{name}");
+            let found = files.open_entry(&dir.join("in").join(name), &hidden);
+            assert_eq!(found.is_some(), expect, "{name}");
+        }
+    }
+
+    #[test]
+    fn special_files_are_refused_and_similar_names_suggested() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        std::fs::write(dir.join("notes.md"), "x").unwrap();
+        rustix::fs::mkfifoat(
+            rustix::fs::CWD,
+            dir.join("fifo"),
+            rustix::fs::Mode::from_raw_mode(0o600),
+        )
+        .unwrap();
+        let files = files(&dir, true);
+        assert!(files.read("fifo").unwrap_err().message().contains("is not a regular file"));
+        assert!(files.write("fifo", b"x").is_err());
+        assert!(files.read(".").unwrap_err().message().contains("list_dir"));
+        assert!(files.read("note.md").unwrap_err().message().contains("`notes.md`"));
+        assert!(files.directory("notes.md").unwrap_err().message().contains("is not a directory"));
+    }
+}

@@ -1,0 +1,371 @@
+//! Changes of files by tools. Each is recorded for undo before it is made.
+
+use super::text_file::text_to_change;
+use super::{ChangeState, FileError, Files, FinalLink, READ_LIMIT_BYTES, read_content};
+use crate::ToolError;
+use crate::undo::ChangeRecorder;
+use crate::undo::journal::PreviousState;
+use nanobot_config::policy::Refusal;
+use nanobot_config::policy::file_scope::FileAccess;
+use nanobot_os::digest::digest;
+use nanobot_os::durable_file::format_size;
+use nanobot_os::rooted_fs::{self, ExistingEntry, PendingChange};
+use nanobot_os::sync::IgnorePoison;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// A file that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenFile {
+    pub path: PathBuf,
+    /// Size of the old content in bytes; `None` if the file is new.
+    pub old_size: Option<u64>,
+    /// True if this run knew the old content.
+    pub was_read: bool,
+}
+
+/// A change of one file.
+pub(crate) struct FileChange<'a> {
+    /// The path as the model wrote it.
+    pub(crate) path: &'a str,
+    /// The new content; `None` to remove the file.
+    pub(crate) new: Option<&'a [u8]>,
+    /// The mode of the file, if it changes or the file is new.
+    pub(crate) mode: Option<u32>,
+    pub(crate) expect: ExpectedState,
+}
+
+/// A change, and the content and the mode that the file had before; `None` if it did not exist.
+pub(crate) struct RevertibleChange<'a> {
+    pub(crate) change: FileChange<'a>,
+    pub(crate) old: Option<(&'a [u8], u32)>,
+}
+
+/// The state that a file must have before it is changed.
+pub(crate) enum ExpectedState {
+    /// That of the last read or write in this run; any if there was none.
+    Unchanged,
+    Missing,
+    Digest(String),
+}
+
+/// A file that is about to be changed.
+pub(crate) struct LoadedFile {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) digest: String,
+    pub(crate) mode: u32,
+}
+
+/// The extent to which a change is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ChangeStep {
+    Check,
+    Make,
+}
+
+impl<'a> FileChange<'a> {
+    /// A change from the state that this run knows.
+    fn new(path: &'a str, new: Option<&'a [u8]>) -> Self {
+        Self { path, new, mode: None, expect: ExpectedState::Unchanged }
+    }
+
+    /// Checks that the existing entry is the expected one. `current` is its content if it is a file, and `known` the
+    /// digest at the last read or write of this run.
+    fn check_current(
+        &self,
+        old: &ExistingEntry,
+        current: Option<&(Vec<u8>, u32)>,
+        known: Option<&Option<String>>,
+    ) -> Result<(), FileError> {
+        let given = self.path;
+        let mark = current.map(|(bytes, _)| digest(bytes));
+        let is_expected = match (&self.expect, old) {
+            (ExpectedState::Missing, ExistingEntry::Missing) => true,
+            (ExpectedState::Missing, _) => {
+                return Err(FileError::Tool(format!("`{given}` exists already").into()));
+            }
+            (ExpectedState::Digest(_), ExistingEntry::Missing) => false,
+            (ExpectedState::Digest(expect), ExistingEntry::File(_)) => {
+                mark.as_ref() == Some(expect)
+            }
+            (ExpectedState::Unchanged, ExistingEntry::File(_)) => {
+                known.is_none_or(|known| *known == mark)
+            }
+            (_, _) => true,
+        };
+        if is_expected { Ok(()) } else { Err(FileError::Tool(changed_error(given))) }
+    }
+}
+
+impl Files {
+    /// Replaces the content of the file `given` with `bytes`, or creates it.
+    pub fn write(&self, given: &str, bytes: &[u8]) -> Result<WrittenFile, ToolError> {
+        self.change(&FileChange::new(given, Some(bytes)), ChangeStep::Make)
+    }
+
+    /// Replaces the content of a file with the result of `edit`. Returns its path, the old content and the new one.
+    pub fn edit(
+        &self,
+        given: &str,
+        edit: impl FnOnce(&str) -> Result<String, String>,
+    ) -> Result<(PathBuf, String, String), ToolError> {
+        let allowed = self.file_scope.decide(given, FileAccess::Write);
+        let is_final = |refusal: &Refusal| refusal.suggested_flag.is_none();
+        if let Err(refusal) = &allowed
+            && is_final(refusal)
+        {
+            return Err(refusal.clone().into());
+        }
+        let loaded = match (self.load_for_change(given), &allowed) {
+            (Err(ToolError::Denied(_)), Err(refusal)) => return Err(refusal.clone().into()),
+            (loaded, _) => loaded?,
+        };
+        let LoadedFile { bytes, digest, .. } = loaded;
+        let file = text_to_change(given, &bytes)?;
+        let name_file = |error: String| format!("`{given}`: {error}");
+        let after = edit(&file.text).map_err(name_file)?;
+        let new = file.encode(&after, &bytes).map_err(name_file)?;
+        // The user should not be asked to permit an edit that cannot be made.
+        allowed?;
+        let change = FileChange {
+            expect: ExpectedState::Digest(digest),
+            ..FileChange::new(given, Some(&new))
+        };
+        let written = self.change(&change, ChangeStep::Make)?;
+        Ok((written.path, file.text, after))
+    }
+
+    /// Removes the file, link or empty directory `given`. Returns its path.
+    pub fn remove(&self, given: &str) -> Result<PathBuf, ToolError> {
+        let change = FileChange::new(given, None);
+        Ok(self.change(&change, ChangeStep::Make)?.path)
+    }
+
+    /// Reads the file `given`, which is about to be changed.
+    ///
+    /// # Errors
+    /// It cannot be read, or it was changed since this run last read it.
+    pub(crate) fn load_for_change(&self, given: &str) -> Result<LoadedFile, ToolError> {
+        let (file, metadata, path) = self.open_regular(given)?;
+        let bytes =
+            read_content(&file).map_err(|error| format!("`{given}` cannot be read: {error}"))?;
+        let digest = digest(&bytes);
+        let last = self.lock_changes().digests.get(&path).cloned();
+        if last.is_some_and(|last| last.as_ref() != Some(&digest)) {
+            return Err(changed_error(given));
+        }
+        let mode = metadata.permissions().mode() & 0o7777;
+        Ok(LoadedFile { bytes, digest, mode })
+    }
+
+    /// Makes all of `changes`, or none: each is checked first, and if one fails nevertheless, those made before it are
+    /// taken back. Returns the paths.
+    ///
+    /// # Errors
+    /// A change is refused or fails, or two of them have the same path.
+    pub(crate) fn change_all(
+        &self,
+        changes: &[RevertibleChange<'_>],
+    ) -> Result<Vec<PathBuf>, ToolError> {
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for RevertibleChange { change, .. } in changes {
+            let path = self.change(change, ChangeStep::Check)?.path;
+            if paths.contains(&path) {
+                let given = change.path;
+                return Err(format!("`{given}` is changed more than once").into());
+            }
+            paths.push(path);
+        }
+        for (count, RevertibleChange { change, .. }) in changes.iter().enumerate() {
+            if let Err(error) = self.change(change, ChangeStep::Make) {
+                return Err(match self.revert(&changes[..count]) {
+                    Ok(()) => error,
+                    Err(undone) => format!(
+                        "{}; and `{}` could not be restored: {}",
+                        error.message(),
+                        undone.0,
+                        undone.1.message()
+                    )
+                    .into(),
+                });
+            }
+        }
+        Ok(paths)
+    }
+
+    /// Takes back `changes`, the last one first. The error has the path of the file that could not be restored.
+    fn revert<'a>(&self, changes: &[RevertibleChange<'a>]) -> Result<(), (&'a str, ToolError)> {
+        for RevertibleChange { change, old } in changes.iter().rev() {
+            let given = change.path;
+            let old = old.as_ref();
+            let back = FileChange {
+                mode: old.map(|(_, mode)| *mode),
+                ..FileChange::new(given, old.map(|(bytes, _)| *bytes))
+            };
+            self.change(&back, ChangeStep::Make).map_err(|error| (given, error))?;
+        }
+        Ok(())
+    }
+
+    /// Makes a change, or only checks if it can be made.
+    fn change(&self, change: &FileChange<'_>, step: ChangeStep) -> Result<WrittenFile, ToolError> {
+        let FileChange { path: given, new, mode, .. } = *change;
+        // Keep the lock to the end, so that concurrent writers of this run wait for each other.
+        let mut changes = self.lock_changes();
+        let ChangeState { digests, recorder, .. } = &mut *changes;
+        let (mut old_size, mut was_read) = (None, false);
+        let last = match new {
+            Some(_) => FinalLink::Follow,
+            // Remove the link itself, not its target.
+            None => FinalLink::NoFollow,
+        };
+        let done = self.follow(given, FileAccess::Write, last, |root, path, relative| {
+            let mut is_checked = false;
+            // An error prevents the change.
+            let mut end_check = || {
+                is_checked = step == ChangeStep::Check;
+                if is_checked { Err(FileError::Io(ErrorKind::Interrupted.into())) } else { Ok(()) }
+            };
+            let mut approve = |pending: PendingChange<'_>| {
+                let (old, temp) = match pending {
+                    PendingChange::Directory(made) => {
+                        end_check()?;
+                        let top = path.ancestors().nth(relative.components().count());
+                        let made = top.unwrap_or(path).join(made);
+                        return recorder
+                            .as_mut()
+                            .map_or(Ok(()), |recorder| recorder.record_directory(&made))
+                            .map_err(|error| unsaved_error(&error));
+                    }
+                    PendingChange::File { old, temp } => (old, temp),
+                };
+                let current = read_entry(given, &old)?;
+                let known = digests.get(path);
+                if let Some((bytes, _)) = &current {
+                    (old_size, was_read) = (Some(bytes.len() as u64), known.is_some());
+                }
+                change.check_current(&old, current.as_ref(), known)?;
+                end_check()?;
+                self.record_skill(path, current.as_ref(), new)?;
+                let state = previous_state(&old, current.as_ref());
+                let record =
+                    |recorder: &mut ChangeRecorder| recorder.record_change(path, &state, new, temp);
+                let recorded = recorder.as_mut().map_or(Ok(()), record);
+                recorded.map_err(|error| unsaved_error(&error))
+            };
+            let done = match new {
+                Some(bytes) => root.write(relative, bytes, mode, &mut approve).map(drop),
+                None => root.remove(relative, &mut approve),
+            };
+            if is_checked { Ok(()) } else { done }
+        });
+        let verb = if new.is_some() { "written" } else { "removed" };
+        let ((), path) = done.map_err(|error| self.to_failure(given, verb, error))?;
+        if step == ChangeStep::Make {
+            digests.insert(path.clone(), new.map(digest));
+            if self.file_scope.is_project_file(&path) {
+                let content = new.map(<[u8]>::to_vec);
+                changes.startup_files.lock().ignore_poison().insert(path.clone(), content);
+            }
+        }
+        Ok(WrittenFile {
+            path,
+            old_size,
+            was_read: was_read || matches!(change.expect, ExpectedState::Digest(_)),
+        })
+    }
+
+    /// Records a skill of the workspace that is about to be changed, if it is not the user's from then on. `old` is its
+    /// content and its mode.
+    fn record_skill(
+        &self,
+        path: &Path,
+        old: Option<&(Vec<u8>, u32)>,
+        new: Option<&[u8]>,
+    ) -> Result<(), FileError> {
+        let skills = self.file_scope.workspace.join("skills");
+        let (Some(written), Some(new)) = (&self.written_skills, new) else {
+            return Ok(());
+        };
+        if !path.starts_with(skills) || !path.ends_with("SKILL.md") {
+            return Ok(());
+        }
+        let old = old.map(|(bytes, _)| bytes.as_slice());
+        let provenance = self.provenance.as_ref();
+        let untrusted = provenance.and_then(|it| it.untrusted());
+        written.record(old, new, untrusted.is_some()).map_err(|error| {
+            let message =
+                format!("nothing was done because the skill could not be recorded: {error:#}");
+            FileError::Tool(message.into())
+        })
+    }
+
+    /// The failure of a change to the file `given`; `verb` is `written` or `removed`.
+    fn to_failure(&self, given: &str, verb: &str, error: FileError) -> ToolError {
+        match error {
+            FileError::Tool(failure) => failure,
+            FileError::Io(error) if rooted_fs::is_race(&error) => format!(
+                "`{given}` was changed at the same time by another process, and nothing was done; read it again, then \
+                 repeat the change"
+            )
+            .into(),
+            FileError::Io(error) if error.kind() == ErrorKind::NotFound => {
+                self.explain_open_error(given, &error).into()
+            }
+            FileError::Io(error) if error.kind() == ErrorKind::DirectoryNotEmpty => format!(
+                "`{given}` is a directory that is not empty; delete its contents first"
+            )
+            .into(),
+            FileError::Io(error) => format!("`{given}` cannot be {verb}: {error}").into(),
+        }
+    }
+}
+
+/// The content and the mode of an existing file; `None` for any other entry.
+fn read_entry(given: &str, entry: &ExistingEntry) -> Result<Option<(Vec<u8>, u32)>, FileError> {
+    let ExistingEntry::File(file) = entry else {
+        return Ok(None);
+    };
+    let metadata = file.metadata()?;
+    if metadata.len() > READ_LIMIT_BYTES {
+        return Err(FileError::Tool(too_large_error(given, metadata.len())));
+    }
+    let mode = metadata.permissions().mode() & 0o7777;
+    Ok(Some((read_content(file)?, mode)))
+}
+
+/// The state before a change, as it is recorded.
+fn previous_state<'a>(
+    entry: &'a ExistingEntry,
+    current: Option<&'a (Vec<u8>, u32)>,
+) -> PreviousState<'a> {
+    match (entry, current) {
+        (_, Some((bytes, mode))) => PreviousState::File { bytes: bytes.into(), mode: *mode },
+        (ExistingEntry::Symlink(target), _) => PreviousState::Link(target.into()),
+        (ExistingEntry::Directory(mode), _) => PreviousState::Directory { mode: *mode },
+        (ExistingEntry::Missing | ExistingEntry::File(_), None) => PreviousState::Nothing,
+    }
+}
+
+fn changed_error(given: &str) -> ToolError {
+    format!(
+        "`{given}` was changed by a command or another process since it was last read, and nothing was done; read it again \
+         with read_file, then adapt and repeat the change"
+    )
+    .into()
+}
+
+fn too_large_error(given: &str, size: u64) -> ToolError {
+    format!(
+        "`{given}` is too large to be saved for undo ({}), and nothing was done; write to another name, or use exec",
+        format_size(size)
+    )
+    .into()
+}
+
+fn unsaved_error(error: &anyhow::Error) -> FileError {
+    let message =
+        format!("nothing was done because the old content could not be saved for undo: {error:#}");
+    FileError::Tool(message.into())
+}

@@ -1,0 +1,268 @@
+//! The `glob` tool: finds files by a pattern of their names, newest first.
+
+use super::files::Files;
+use super::walk::{self, MAX_ENTRIES, WalkOptions};
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use globset::{GlobBuilder, GlobMatcher};
+use nanobot_base::message::{ToolSpec, without_blanks};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Files shown by default.
+const DEFAULT_FILES: u64 = 200;
+
+/// Maximum number of files shown.
+const MAX_FILES: usize = 5_000;
+
+/// The `glob` tool.
+pub struct Glob {
+    spec: ToolSpec,
+    files: Arc<Files>,
+}
+
+impl Glob {
+    /// Creates the tool.
+    pub fn new(files: Arc<Files>) -> Self {
+        let spec = ToolSpec {
+            name: "glob".into(),
+            description: "Find files by name, as src/**/*.rs or *.{md,txt}; newest first".into(),
+            parameters: const {
+                &without_blanks(
+                    br#"{ "type": "object", "required": ["pattern"], "properties": {
+                "pattern": { "type": "string", "minLength": 1 },
+                "path": { "type": "string", "description": "default: working directory" },
+                "all": { "type": "boolean", "description": "hidden and ignored files too" },
+                "head_limit": { "type": "integer" },
+                "offset": { "type": "integer" }
+            } }"#,
+                )
+            }
+            .into(),
+        };
+        Self { spec, files }
+    }
+}
+
+impl Tool for Glob {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Reads
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
+        let pattern = arguments["pattern"].as_str().unwrap_or_default();
+        let (base, rest) = split_base(pattern);
+        let given = Path::new(arguments["path"].as_str().unwrap_or(".")).join(base);
+        let matcher = build_matcher(rest)?;
+        let dir = self.files.directory(&given.to_string_lossy())?;
+        let all = arguments["all"] == true;
+        let names_hidden = names_hidden_files(rest);
+        let search = |hidden: bool| {
+            let options = WalkOptions { hidden, ignored: all || names_hidden, types: None };
+            let mut looked_at = 0;
+            let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+            for entry in walk::entries(&self.files.file_scope, &dir, options) {
+                looked_at += 1;
+                let relative = entry.path().strip_prefix(&dir).unwrap_or(entry.path());
+                if !matcher.is_match(relative) {
+                    continue;
+                }
+                if let Some(metadata) = self.files.metadata(entry.path())
+                    && !metadata.is_dir()
+                {
+                    let time = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+                    found.push((time, entry.into_path()));
+                }
+            }
+            (found, looked_at)
+        };
+        let (mut found, looked_at) = search(all || names_hidden);
+        found.sort_by(|(time, path), (other, other_path)| {
+            other.cmp(time).then_with(|| path.cmp(other_path))
+        });
+        let shown = |path: &Path| {
+            let here = &self.files.file_scope.directory;
+            path.strip_prefix(here).unwrap_or(path).display().to_string()
+        };
+        let names: Vec<String> = found.iter().map(|(_, path)| shown(path)).collect();
+        let mut text = page(&names, arguments, DEFAULT_FILES, "files")?;
+        if names.is_empty() && !all && !names_hidden {
+            let (hidden, _) = search(true);
+            let hidden: Vec<PathBuf> = hidden.into_iter().map(|(_, path)| path).collect();
+            let what = "hidden files match";
+            text.push_str(&walk::hidden_files_note(&self.files.file_scope, &hidden, what));
+        }
+        if looked_at >= MAX_ENTRIES {
+            text.push_str(&format!(
+                "\n(only the first {MAX_ENTRIES} entries below {} were searched)",
+                dir.display()
+            ));
+        }
+        Ok(text.into())
+    }
+}
+
+/// Returns at most `head_limit` lines from `offset` on, with a note on those not shown. `what` is the noun for them in
+/// the note.
+///
+/// # Errors
+/// Text for the model: the offset is beyond the end.
+pub(super) fn page(
+    lines: &[String],
+    arguments: &Value,
+    limit: u64,
+    noun: &str,
+) -> Result<String, String> {
+    let number = |key: &str, default| {
+        let number = arguments[key].as_u64().unwrap_or(default);
+        usize::try_from(number).unwrap_or(usize::MAX)
+    };
+    let (offset, limit) = (number("offset", 0), number("head_limit", limit).clamp(1, MAX_FILES));
+    let total = lines.len();
+    if total == 0 {
+        return Ok(format!("no {noun} found"));
+    }
+    if offset >= total {
+        return Err(format!("offset {offset} is beyond the end: there are {total} {noun}"));
+    }
+    let end = offset.saturating_add(limit).min(total);
+    let mut text = lines[offset..end].join("\n");
+    if end < total {
+        text.push_str(&format!(
+            "\n({} to {end} of {total} {noun}; continue at offset {end})",
+            offset + 1
+        ));
+    }
+    Ok(text)
+}
+
+/// Splits a pattern into the directory that it begins with, and the rest.
+fn split_base(pattern: &str) -> (&str, &str) {
+    let special = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
+    match pattern[..special].rfind('/') {
+        None => ("", pattern),
+        Some(0) => ("/", &pattern[1..]),
+        Some(at) => (&pattern[..at], &pattern[at + 1..]),
+    }
+}
+
+/// True if the pattern itself names hidden files.
+pub(super) fn names_hidden_files(pattern: &str) -> bool {
+    ["/.", "{.", ",."].iter().any(|start| pattern.contains(start)) || pattern.starts_with('.')
+}
+
+/// Builds the matcher for paths relative to a directory. A pattern without a slash matches names at any depth.
+///
+/// # Errors
+/// Text for the model: the pattern is invalid.
+pub(super) fn build_matcher(pattern: &str) -> Result<GlobMatcher, String> {
+    let whole = match pattern.trim_end_matches('/') {
+        "" => "**".to_owned(),
+        pattern if pattern.contains('/') => pattern.to_owned(),
+        pattern => format!("**/{pattern}"),
+    };
+    let glob = GlobBuilder::new(&whole).literal_separator(true).empty_alternates(true).build();
+    let glob =
+        glob.map_err(|error| format!("`{pattern}` is not a valid pattern: {}", error.kind()))?;
+    Ok(glob.compile_matcher())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Glob, build_matcher, split_base};
+    use crate::{files::tests::files, run_alone};
+    use nanobot_base::message::plain_text;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+    use std::time::{Duration, SystemTime};
+
+    #[test]
+    fn patterns() {
+        let check = |pattern: &str, path: &str, expect: bool| {
+            let matcher = build_matcher(pattern).unwrap();
+            assert_eq!(matcher.is_match(path), expect, "{pattern} {path}");
+        };
+        check("*.rs", "a.rs", true);
+        check("*.rs", "src/deep/a.rs", true);
+        check("src/*.rs", "src/a.rs", true);
+        check("src/*.rs", "src/deep/a.rs", false);
+        check("src/**/*.rs", "src/a.rs", true);
+        check("src/**/*.rs", "src/deep/a.rs", true);
+        check("*.{md,txt}", "a.txt", true);
+        check("[ab].c", "b.c", true);
+        check("Makefile", "sub/Makefile", true);
+        check("", "anything/at/all", true);
+        assert!(build_matcher("[").unwrap_err().contains("is not a valid pattern"));
+    }
+
+    #[test]
+    fn patterns_begin_with_a_directory() {
+        let check = |pattern: &str, base: &str, rest: &str| {
+            assert_eq!(split_base(pattern), (base, rest), "{pattern}");
+        };
+        check("*.rs", "", "*.rs");
+        check("src/**/*.rs", "src", "**/*.rs");
+        check("src/deep/a.rs", "src/deep", "a.rs");
+        check("/etc/*.conf", "/etc", "*.conf");
+        check("/*", "/", "*");
+        check("../*", "..", "*");
+        check("~/x/*", "~/x", "*");
+        check("a.rs", "", "a.rs");
+    }
+
+    #[test]
+    fn listings() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let names = ["old.rs", "src/mid.rs", "src/new.rs", "x.log", ".hid.rs", ".git/a.rs"];
+        for (age, name) in names.iter().enumerate() {
+            std::fs::create_dir_all(dir.join(name).parent().unwrap()).unwrap();
+            std::fs::write(dir.join(name), "x").unwrap();
+            let file = std::fs::File::options().write(true).open(dir.join(name));
+            let time = start + Duration::from_secs(age as u64);
+            file.unwrap().set_modified(time).unwrap();
+        }
+        std::fs::write(dir.join(".gitignore"), "*.log\n").unwrap();
+        std::os::unix::fs::symlink("/etc", dir.join("link")).unwrap();
+        let glob = Glob::new(Arc::new(files(&dir, false)));
+        let check = |arguments: Value, expect: Result<&str, &str>| {
+            let result = run_alone(&glob, &arguments);
+            match (result, expect) {
+                (Ok(output), Ok(text)) => {
+                    assert_eq!(plain_text(&output.parts), text, "{arguments}");
+                }
+                (Err(error), Err(words)) => {
+                    assert!(error.message().contains(words), "{}", error.message());
+                }
+                (result, _) => panic!("{arguments}: {result:?}"),
+            }
+        };
+        check(json!({ "pattern": "*.rs" }), Ok("src/new.rs\nsrc/mid.rs\nold.rs"));
+        check(json!({ "pattern": "src/*" }), Ok("src/new.rs\nsrc/mid.rs"));
+        check(json!({ "pattern": "*.rs", "path": "src" }), Ok("src/new.rs\nsrc/mid.rs"));
+        check(json!({ "pattern": "*.log" }), Ok("no files found"));
+        check(json!({ "pattern": "*.log", "all": true }), Ok("x.log"));
+        check(json!({ "pattern": ".h*" }), Ok(".hid.rs"));
+        check(json!({ "pattern": "{.h*,x}.rs" }), Ok(".hid.rs"));
+        let note = "no files found\n(hidden files match: `.hid.rs`; `all` includes them)";
+        check(json!({ "pattern": "h?d.rs" }), Ok("no files found"));
+        check(json!({ "pattern": "?hid.rs" }), Ok(note));
+        check(json!({ "pattern": ".git/*" }), Ok(".git/a.rs"));
+        check(
+            json!({ "pattern": "*.rs", "head_limit": 1, "offset": 1 }),
+            Ok("src/mid.rs\n(2 to 2 of 3 files; continue at offset 2)"),
+        );
+        check(json!({ "pattern": "*.rs", "offset": 9 }), Err("beyond the end"));
+        check(json!({ "pattern": "/etc/*" }), Err("outside the paths"));
+        check(json!({ "pattern": "../*" }), Err("outside"));
+        check(json!({ "pattern": "link/*" }), Err("outside the paths"));
+        check(json!({ "pattern": "none/*" }), Err("there is no"));
+    }
+}

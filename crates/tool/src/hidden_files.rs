@@ -1,0 +1,67 @@
+//! The files that the policy hides, recognized under other names.
+
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::policy::secrets;
+use nanobot_os::rooted_fs;
+use std::cell::OnceCell;
+use std::collections::HashSet;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Maximum number of files searched beneath the hidden paths to identify them by inode, and the maximum depth.
+const MAX_HIDDEN_FILES: usize = 10_000;
+const MAX_HIDDEN_DEPTH: usize = 4;
+
+/// The hidden files, identified by inode, so that other names for them are recognised. Searched on first use, once for
+/// each tool call.
+pub struct HiddenFiles<'a> {
+    file_scope: &'a FileScope,
+    /// Device and inode numbers.
+    inodes: OnceCell<HashSet<(u64, u64)>>,
+}
+
+impl<'a> HiddenFiles<'a> {
+    /// The files that `file_scope` hides. Nothing is searched yet.
+    pub(super) fn new(file_scope: &'a FileScope) -> Self {
+        Self { file_scope, inodes: OnceCell::new() }
+    }
+
+    /// True if `file`, opened as `path`, is a hidden file under another name: a hard link, or procfs mounted in another
+    /// place.
+    pub fn contains(&self, file: &File, metadata: &Metadata, path: &Path) -> bool {
+        if secrets::is_process_secret(path)
+            && !path.starts_with("/proc")
+            && rooted_fs::is_procfs(file)
+        {
+            return true;
+        }
+        metadata.is_file()
+            && metadata.nlink() > 1
+            && self.inodes.get_or_init(|| self.scan()).contains(&(metadata.dev(), metadata.ino()))
+    }
+
+    /// Finds the hidden files with more than one hard link. There are usually none.
+    fn scan(&self) -> HashSet<(u64, u64)> {
+        let mut found = HashSet::new();
+        let closed = |place: &PathBuf| !self.file_scope.is_visible(place);
+        let places = secrets::home_secrets(&self.file_scope.home).filter(closed);
+        let mut left: Vec<(PathBuf, usize)> =
+            self.file_scope.hidden.iter().cloned().chain(places).map(|place| (place, 0)).collect();
+        let mut looked_at = 0;
+        while let Some((path, depth)) = left.pop() {
+            let Ok(metadata) = std::fs::symlink_metadata(&path) else {
+                continue;
+            };
+            looked_at += 1;
+            if metadata.is_file() && metadata.nlink() > 1 {
+                found.insert((metadata.dev(), metadata.ino()));
+            } else if metadata.is_dir() && depth < MAX_HIDDEN_DEPTH && looked_at < MAX_HIDDEN_FILES
+            {
+                let inner = std::fs::read_dir(&path).into_iter().flatten().flatten();
+                left.extend(inner.map(|entry| (entry.path(), depth + 1)));
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,119 @@
+//! The way of commands to the hosts that the user has named for them: a proxy, in a process of its own outside of their
+//! network namespace, which listens inside it and connects to these hosts only.
+//!
+//! The sockets that it listens with are made in the namespace, and handed out of it. It sends nothing
+//! on that it has not checked: the host of an address, of a TLS client's first message, and of each plain request.
+//! What it has carried is counted before it reaches a command, so that the origin of an output is known with it.
+
+mod client_hello;
+mod grants;
+mod request;
+mod server;
+mod task;
+
+pub use grants::CommandHosts;
+pub use server::become_proxy;
+pub use task::HostUsage;
+
+use nanobot_os::signal::{self, Deadline};
+use nanobot_os::sync::IgnorePoison;
+use nanobot_sandbox::process::helper::Helper;
+use nanobot_sandbox::{NetworkListeners, SharedNetwork};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use task::{PROXY_ARG0, ProxyTask};
+
+/// The time that a proxy may take to tell what it has carried. It normally takes much less than a millisecond.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The counts of the proxies of a run, by `HOST:PORT`.
+#[derive(Debug, Default)]
+pub struct HostTraffic {
+    proxies: Mutex<Vec<Helper>>,
+    /// The refused hosts that were reported before.
+    reported: Mutex<BTreeSet<String>>,
+}
+
+impl HostTraffic {
+    /// The counts of each host. `None` if a proxy does not answer.
+    fn usage(&self) -> Option<BTreeMap<String, HostUsage>> {
+        let mut total: BTreeMap<String, HostUsage> = BTreeMap::new();
+        for proxy in self.proxies.lock().ignore_poison().iter_mut() {
+            for (host, usage) in ask(proxy)? {
+                let sum = total.entry(host).or_default();
+                sum.connections += usage.connections;
+                sum.sent_bytes += usage.sent_bytes;
+                sum.received_bytes += usage.received_bytes;
+                sum.refused += usage.refused;
+            }
+        }
+        Some(total)
+    }
+
+    /// The counts of each host that was connected to.
+    pub fn connected(&self) -> Vec<(String, HostUsage)> {
+        let all = self.usage().unwrap_or_default().into_iter();
+        all.filter(|(_, usage)| usage.connections > 0).collect()
+    }
+
+    /// True if the output of commands may hold what another machine has sent, or if that cannot be known.
+    pub fn may_have_carried(&self) -> bool {
+        let has_bytes = |usage: &HostUsage| usage.sent_bytes + usage.received_bytes > 0;
+        self.usage().is_none_or(|usage| usage.values().any(has_bytes))
+    }
+
+    /// The hosts that were refused since this was called last.
+    pub fn take_refused(&self) -> Vec<String> {
+        let mut reported = self.reported.lock().ignore_poison();
+        let all = self.usage().unwrap_or_default().into_iter();
+        let refused = all.filter(|(_, usage)| usage.refused > 0).map(|(host, _)| host);
+        refused.filter(|host| reported.insert(host.clone())).collect()
+    }
+
+    /// The network of commands that may reach `hosts`, with a proxy as soon as it is made.
+    pub fn network(self: &Arc<Self>, hosts: CommandHosts) -> SharedNetwork {
+        if hosts.is_empty() {
+            return SharedNetwork::default();
+        }
+        let traffic = Arc::clone(self);
+        let mut addresses = vec![hosts.proxy_address()];
+        addresses.extend(hosts.forwarded());
+        SharedNetwork::with_listeners(NetworkListeners {
+            addresses,
+            on_open: Box::new(move |listeners| traffic.start_proxy(&hosts, &listeners)),
+        })
+    }
+
+    fn start_proxy(&self, hosts: &CommandHosts, listeners: &[OwnedFd]) {
+        let task = ProxyTask { hosts: hosts.clone(), proxy: hosts.proxy_address() };
+        let started = serde_json::to_vec(&task)
+            .map_err(std::io::Error::other)
+            .and_then(|message| Helper::start(PROXY_ARG0, &message, listeners));
+        match started {
+            Ok(proxy) => self.proxies.lock().ignore_poison().push(proxy),
+            // The connections of commands are refused then.
+            Err(error) => log::warn!(target: "sandbox", "no proxy for commands: {error}"),
+        }
+    }
+}
+
+/// Asks a proxy for its counts: any byte is the question, and a line of JSON the answer.
+fn ask(proxy: &mut Helper) -> Option<BTreeMap<String, HostUsage>> {
+    proxy.connection.write_all(b"?").ok()?;
+    let mut line = Vec::new();
+    let mut deadline = Deadline::after(ANSWER_TIMEOUT);
+    let mut block = [0; 4096];
+    while line.last() != Some(&b'\n') {
+        if !signal::wait_readable(&proxy.connection, &mut deadline).ok()? {
+            return None;
+        }
+        match proxy.connection.read(&mut block) {
+            Ok(0) | Err(_) => return None,
+            Ok(count) => line.extend_from_slice(&block[..count]),
+        }
+    }
+    serde_json::from_slice(&line).ok()
+}

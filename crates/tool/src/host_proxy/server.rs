@@ -1,0 +1,374 @@
+//! The process of the proxy: accepts the connections of commands, and carries what is granted. A thread for each.
+
+use super::client_hello::{self, ClientHello};
+use super::grants::{CommandHosts, HostGrant};
+use super::request::{self, ProxyRequest, RefusedRequest, Target};
+use super::task::{HostUsage, PROXY_ARG0, ProxyTask};
+use nanobot_net::http::{SsrfFilter, connect_filtered};
+use nanobot_net::ip_ranges::IpRange;
+use nanobot_net::test_dns::TestHosts;
+use nanobot_os::sync::IgnorePoison;
+use nanobot_sandbox::process::helper::{HelperTask, receive_task};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The time that a client may take to say what it wants.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// The time that a host may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The most bytes of a request's head.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// The most bytes that are read until a TLS client has named its host.
+const MAX_FIRST_BYTES: usize = 128 << 10;
+/// The most connections at a time. Others wait until one ends.
+const MAX_CONNECTIONS: usize = 128;
+/// Interval of the check whether one of the most connections has ended.
+const FULL_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// The most hosts that are counted. The others are not reached: their names could be made up.
+const MAX_HOSTS: usize = 1000;
+
+/// Runs as a proxy if this program was started as one, and returns `None` otherwise. Returns true if the run has ended it.
+pub fn become_proxy() -> Option<bool> {
+    let task = receive_task(PROXY_ARG0)?;
+    nanobot_sandbox::process::harden();
+    // Only the run could receive an error, and it sees the end of the socket.
+    Some(
+        task.and_then(|HelperTask { connection, message, descriptors }| {
+            let task = serde_json::from_slice(&message).map_err(io::Error::other)?;
+            let listeners: Vec<_> = descriptors.into_iter().map(TcpListener::from).collect();
+            serve(connection, &task, &listeners)
+        })
+        .is_ok(),
+    )
+}
+
+/// The state that the threads share.
+struct Proxy {
+    hosts: CommandHosts,
+    test_hosts: TestHosts,
+    usage: Mutex<BTreeMap<String, HostUsage>>,
+    open: AtomicUsize,
+}
+
+fn serve(mut run: UnixStream, task: &ProxyTask, listeners: &[TcpListener]) -> io::Result<()> {
+    let proxy = Arc::new(Proxy {
+        hosts: task.hosts.clone(),
+        test_hosts: TestHosts::from_text(task.hosts.test_hosts.as_deref().unwrap_or_default()),
+        usage: Mutex::default(),
+        open: AtomicUsize::new(0),
+    });
+    for listener in listeners {
+        listener.set_nonblocking(true)?;
+    }
+    loop {
+        let is_full = proxy.open.load(Ordering::SeqCst) >= MAX_CONNECTIONS;
+        let accepting = if is_full { &[] } else { listeners };
+        let mut fds = vec![PollFd::new(&run, PollFlags::IN)];
+        fds.extend(accepting.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
+        match poll(&mut fds, is_full.then_some(&FULL_CHECK_INTERVAL)) {
+            Err(rustix::io::Errno::INTR) => continue,
+            other => other?,
+        };
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        if ready[0] {
+            if run.read(&mut [0; 1])? == 0 {
+                return Ok(());
+            }
+            let mut line = serde_json::to_vec(&*proxy.usage.lock().ignore_poison())
+                .map_err(io::Error::other)?;
+            line.push(b'\n');
+            run.write_all(&line)?;
+        }
+        for (listener, _) in accepting.iter().zip(&ready[1..]).filter(|(_, is_ready)| **is_ready) {
+            let own = listener.local_addr()?;
+            // The client may be gone again.
+            let Ok((client, _)) = listener.accept() else {
+                continue;
+            };
+            proxy.open.fetch_add(1, Ordering::SeqCst);
+            let shared = Arc::clone(&proxy);
+            let is_forwarded = own != task.proxy;
+            let started = std::thread::Builder::new().spawn(move || {
+                // Whatever goes wrong, both sides see the end of their connection.
+                drop(if is_forwarded {
+                    shared.forward(client, own)
+                } else {
+                    shared.answer(client)
+                });
+                shared.open.fetch_sub(1, Ordering::SeqCst);
+            });
+            if started.is_err() {
+                proxy.open.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+impl Proxy {
+    /// Carries a connection to an address of the machine's own loopback.
+    fn forward(&self, client: TcpStream, address: SocketAddr) -> io::Result<()> {
+        client.set_nonblocking(false)?;
+        let name = address.to_string();
+        let host = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
+        self.count(&name, |usage| usage.connections += 1);
+        self.relay(&name, client, &host, |_| Ok(Some(Vec::new())))
+    }
+
+    /// Answers the request of a client.
+    fn answer(&self, mut client: TcpStream) -> io::Result<()> {
+        client.set_nonblocking(false)?;
+        let deadline = Instant::now() + REQUEST_TIMEOUT;
+        let mut head = Vec::new();
+        let end = loop {
+            if let Some(at) = head.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            if head.len() > MAX_HEAD_BYTES || !read_some(&mut client, &mut head, Some(deadline))? {
+                return Ok(());
+            }
+        };
+        let rest = head.split_off(end);
+        let done = match request::parse(&head) {
+            Ok(ProxyRequest::Tunnel(target)) => self.tunnel(&mut client, &target, rest, deadline),
+            Ok(ProxyRequest::Plain { target, head, body_bytes }) => {
+                self.send_plain(&mut client, &target, &head, &rest, body_bytes)
+            }
+            Err(refused) => Err(refused),
+        };
+        match done {
+            Ok(()) => Ok(()),
+            Err(RefusedRequest { status, reason }) => {
+                let body = format!("nanobot: {reason}\n");
+                let length = body.len();
+                let head = format!(
+                    "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+                );
+                client.write_all(format!("{head}{body}").as_bytes())
+            }
+        }
+    }
+
+    /// Carries a connection whose protocol is TLS for this host, or whatever the port is for that was named.
+    fn tunnel(
+        &self,
+        client: &mut TcpStream,
+        target: &Target,
+        mut first: Vec<u8>,
+        deadline: Instant,
+    ) -> Result<(), RefusedRequest> {
+        let (host, grant) = self.connect(target)?;
+        let accepted = client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n");
+        // From here on no answer can be sent: the end of the connection is one.
+        let carried = accepted.and_then(|()| {
+            let deadline = (grant == HostGrant::Web).then_some(deadline);
+            let begin = |client: &mut TcpStream| {
+                let is_granted = match read_first(client, &mut first, deadline)? {
+                    FirstMessage::Tls(name) => target.is_named(name.as_deref()),
+                    FirstMessage::Other => grant == HostGrant::Port,
+                };
+                Ok(is_granted.then_some(first))
+            };
+            self.relay(&name_of(target), client.try_clone()?, &host, begin)
+        });
+        // The client or the host has ended it.
+        drop(carried);
+        Ok(())
+    }
+
+    /// Sends one plain request, with its body, and returns the answer. The connection ends with it.
+    fn send_plain(
+        &self,
+        client: &mut TcpStream,
+        target: &Target,
+        head: &[u8],
+        first: &[u8],
+        body_bytes: u64,
+    ) -> Result<(), RefusedRequest> {
+        let (mut host, _) = self.connect(target)?;
+        let name = name_of(target);
+        self.count(&name, |usage| usage.sent_bytes += head.len() as u64);
+        let mut carry = || -> io::Result<()> {
+            client.set_read_timeout(None)?;
+            host.write_all(head)?;
+            // No more than this one request.
+            let body = first.chain(client.try_clone()?).take(body_bytes);
+            self.copy(body, &mut host, |usage, count| usage.sent_bytes += count, &name)?;
+            self.copy(&host, client, |usage, count| usage.received_bytes += count, &name)?;
+            client.shutdown(Shutdown::Both)
+        };
+        // The client or the host has ended it.
+        drop(carry());
+        Ok(())
+    }
+
+    /// Connects to a host that is granted.
+    fn connect(&self, target: &Target) -> Result<(TcpStream, HostGrant), RefusedRequest> {
+        let name = name_of(target);
+        let is_known = |usage: &BTreeMap<String, HostUsage>| {
+            usage.len() < MAX_HOSTS || usage.contains_key(&name)
+        };
+        let may_count = is_known(&self.usage.lock().ignore_poison());
+        let Some(grant) = self.hosts.find_grant(target).filter(|_| may_count) else {
+            if may_count {
+                self.count(&name, |usage| usage.refused += 1);
+            }
+            return Err(RefusedRequest {
+                status: "403 Forbidden",
+                reason: format!(
+                    "`{name}` is not granted to commands in this run; the user can grant it with `--net={}`",
+                    flag_value(target)
+                ),
+            });
+        };
+        let mut allowed_ranges = self.hosts.allowed_ranges.clone();
+        // The exception is for this literal address only; it does not extend to names that resolve to it.
+        let address = target.host.trim_matches(['[', ']']);
+        let is_named =
+            address.parse().is_ok_and(|address: IpAddr| self.hosts.names_address(address));
+        allowed_ranges.extend(address.parse::<IpRange>().ok().filter(|_| is_named));
+        let filter = SsrfFilter {
+            allowed_ranges,
+            allowed_ports: vec![(target.host.clone(), target.port)],
+            offline: false,
+        };
+        let connected = connect_filtered(
+            (&target.host, target.port),
+            filter,
+            &self.test_hosts,
+            CONNECT_TIMEOUT,
+        );
+        let host = connected.map_err(|error| RefusedRequest {
+            status: "502 Bad Gateway",
+            reason: format!("`{name}` cannot be reached: {error:#}"),
+        })?;
+        self.count(&name, |usage| usage.connections += 1);
+        Ok((host, grant))
+    }
+
+    fn count(&self, name: &str, change: impl FnOnce(&mut HostUsage)) {
+        change(self.usage.lock().ignore_poison().entry(name.to_owned()).or_default());
+    }
+
+    /// Carries both directions until both have ended. `begin` reads the beginning of what the client says, and returns it
+    /// if it may be sent.
+    fn relay(
+        &self,
+        name: &str,
+        mut client: TcpStream,
+        host: &TcpStream,
+        begin: impl FnOnce(&mut TcpStream) -> io::Result<Option<Vec<u8>>> + Send,
+    ) -> io::Result<()> {
+        let (mut from_client, mut to_host) = (client.try_clone()?, host.try_clone()?);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let sent = |usage: &mut HostUsage, count| usage.sent_bytes += count;
+                let send = || -> io::Result<()> {
+                    let Some(first) = begin(&mut from_client)? else {
+                        return to_host.shutdown(Shutdown::Both);
+                    };
+                    from_client.set_read_timeout(None)?;
+                    self.count(name, |usage| sent(usage, first.len() as u64));
+                    to_host.write_all(&first)?;
+                    self.copy(&from_client, &mut to_host, sent, name)?;
+                    to_host.shutdown(Shutdown::Write)
+                };
+                if send().is_err() {
+                    drop(to_host.shutdown(Shutdown::Both));
+                }
+            });
+            let received = |usage: &mut HostUsage, count| usage.received_bytes += count;
+            let done = self.copy(host, &mut client, received, name);
+            // What the host no longer answers need not be sent to it.
+            drop(client.shutdown(Shutdown::Both));
+            drop(host.shutdown(Shutdown::Both));
+            done
+        })
+    }
+
+    /// Copies to the end of `from`. What is counted is counted before it is passed on.
+    fn copy(
+        &self,
+        mut from: impl Read,
+        to: &mut TcpStream,
+        add: impl Fn(&mut HostUsage, u64),
+        name: &str,
+    ) -> io::Result<()> {
+        let mut block = [0; 16 << 10];
+        loop {
+            let count = match from.read(&mut block) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                other => other?,
+            };
+            if count == 0 {
+                return Ok(());
+            }
+            self.count(name, |usage| add(usage, count as u64));
+            to.write_all(&block[..count])?;
+        }
+    }
+}
+
+/// The beginning of what a client says.
+enum FirstMessage {
+    /// A TLS client, with the host that it names.
+    Tls(Option<String>),
+    Other,
+}
+
+/// Reads the beginning of what a client says into `first`.
+fn read_first(
+    client: &mut TcpStream,
+    first: &mut Vec<u8>,
+    deadline: Option<Instant>,
+) -> io::Result<FirstMessage> {
+    loop {
+        // Other records could go on for ever.
+        if first.len() > MAX_FIRST_BYTES {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        if !first.is_empty() && !client_hello::may_be_tls(first) {
+            return Ok(FirstMessage::Other);
+        }
+        match client_hello::parse(first) {
+            ClientHello::Complete(name) => return Ok(FirstMessage::Tls(name)),
+            ClientHello::Invalid => return Err(ErrorKind::InvalidData.into()),
+            ClientHello::Incomplete if read_some(client, first, deadline)? => {}
+            ClientHello::Incomplete => return Ok(FirstMessage::Other),
+        }
+    }
+}
+
+/// Reads what has arrived. Returns false at the end of the stream, and at the deadline.
+fn read_some(
+    client: &mut TcpStream,
+    into: &mut Vec<u8>,
+    deadline: Option<Instant>,
+) -> io::Result<bool> {
+    let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+    if left == Some(Duration::ZERO) {
+        return Ok(false);
+    }
+    client.set_read_timeout(left)?;
+    let mut block = [0; 4096];
+    let count = client.read(&mut block)?;
+    into.extend_from_slice(&block[..count]);
+    Ok(count > 0)
+}
+
+fn name_of(target: &Target) -> String {
+    format!("{}:{}", target.host, target.port)
+}
+
+/// The host as the user would name it.
+fn flag_value(target: &Target) -> String {
+    match target.port {
+        80 | 443 => target.host.clone(),
+        _ => name_of(target),
+    }
+}

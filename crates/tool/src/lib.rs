@@ -1,0 +1,686 @@
+//! The tools that a model can call: the trait, and the collection of tools of a run.
+//!
+//! A tool is constructed with everything it needs (paths, limits, deadline), so there is no shared context object. A
+//! failing tool is a result for the model, not an error of the program. A new tool is one file, and one line in the
+//! list that a command builds.
+
+#![cfg_attr(
+    test,
+    allow(clippy::needless_pass_by_value, reason = "cases of a table read best as values")
+)]
+
+pub mod attach;
+pub mod undo;
+
+use nanobot_base::diff::Diff;
+use nanobot_base::event::ToolOutcome;
+use nanobot_base::message::{
+    Message, MessagePart, Origin, ResultSource, ToolCall, ToolResult, ToolSpec, Usage, plain_text,
+};
+use nanobot_config::policy::file_scope::FileScope;
+use nanobot_config::policy::provenance::{MessageCursor, ProvenanceTracker};
+use nanobot_config::policy::refusal::DENIED;
+use nanobot_config::policy::{Policy, PolicyDecision, Refusal};
+use nanobot_os::cancel;
+use nanobot_os::secret::{self, redact_all};
+use nanobot_os::sync::IgnorePoison;
+use serde_json::Value;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Instant;
+
+pub mod apply_patch;
+pub mod arguments;
+pub mod ask_user;
+pub mod call_hooks;
+mod call_result;
+pub mod cron;
+mod dangerous_command;
+pub mod delete_file;
+pub mod edit_file;
+pub mod exec;
+pub mod files;
+pub mod function_tool;
+pub mod glob;
+pub mod grep;
+mod hidden_files;
+pub mod host_proxy;
+pub mod list_dir;
+pub mod masked_text;
+pub mod mcp;
+pub mod message;
+pub mod program;
+pub mod read_file;
+pub mod sandbox_spec;
+pub mod sessions;
+pub mod spawn;
+pub mod todo;
+mod walk;
+pub mod web;
+pub mod web_fetch;
+pub mod web_search;
+pub mod write_file;
+
+use call_hooks::{CallHooks, ExecutedCall};
+use call_result::redact_parts;
+
+pub use call_result::{
+    CallEffect, CompletedCall, ToolError, ToolOutput, WithheldChanges, WithheldFile,
+};
+
+/// The end of every refusal, so that the model does not try another way.
+const DENIAL_SUFFIX: &str = "This is final; continue without it.";
+
+/// A tool that a model can call.
+pub trait Tool: Send + Sync {
+    /// The name, a description in one sentence, and the schema of the arguments.
+    fn spec(&self) -> &ToolSpec;
+
+    /// The effect of a call with these arguments, exactly as the model gave them.
+    fn effect(&self, arguments: &Value) -> CallEffect;
+
+    /// Runs the tool. The error is text for the model and says what to do next.
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError>;
+
+    /// Converts the arguments that a model sent to those that the tool takes.
+    ///
+    /// # Errors
+    /// Text for the model: what is wrong with them.
+    fn parse_arguments(&self, arguments: &Value) -> Result<Value, String> {
+        arguments::cast_and_check(&self.spec().parameters, arguments)
+    }
+
+    /// Checks a call without making it, for reasons that the policy cannot know.
+    fn precheck(&self, _arguments: &Value) -> Result<(), ToolError> {
+        Ok(())
+    }
+
+    /// True if the tool has given the answer of this turn to the user, so that no final text is needed.
+    fn has_answered(&self) -> bool {
+        false
+    }
+}
+
+/// A call that a tool is to make.
+pub struct Call<'a> {
+    /// The id of the model's tool call, for later messages about work that outlasts the call.
+    pub id: &'a str,
+    /// An object already cast to and checked against the schema.
+    pub arguments: &'a Value,
+    /// Receives live output.
+    pub on_output: &'a mut dyn FnMut(&str),
+    /// Receives the usage of each reply of a model that the call leads to, with its cost in US dollars if that is known: also
+    /// that of a call that fails.
+    pub charges: &'a mut Vec<(Usage, Option<f64>)>,
+}
+
+/// Makes a call that no model has asked for, without live output.
+///
+/// # Errors
+/// As [`Tool::run`].
+pub fn run_alone(tool: &dyn Tool, arguments: &Value) -> Result<ToolOutput, ToolError> {
+    let (on_output, charges) = (&mut |_: &str| {}, &mut Vec::new());
+    tool.run(&mut Call { id: "", arguments, on_output, charges })
+}
+
+/// Asks the user about calls that the policy does not allow by itself. A run without a user has none.
+pub trait ApprovalHandler: Send + Sync {
+    /// Asks for consent to a call that the policy leaves to the user.
+    ///
+    /// # Errors
+    /// The user declined.
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Result<Approval, ToolError>;
+
+    /// Asks the user to grant what the call was refused for, and returns the tools with that permission.
+    ///
+    /// # Errors
+    /// The user declined.
+    fn with_grant(&self, request: &ApprovalRequest<'_>) -> Result<(Toolbox, Approval), ToolError>;
+}
+
+/// The way in which a call was approved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Approval {
+    /// The user was asked.
+    Asked,
+    /// An earlier answer covers it.
+    Earlier,
+}
+
+/// A call that needs approval, and the reason.
+pub struct ApprovalRequest<'a> {
+    pub tool: &'a str,
+    pub arguments: &'a Value,
+    pub refusal: &'a Refusal,
+    /// True if the call was made and failed for lack of this permission, so it would be repeated.
+    pub is_retry: bool,
+    /// The changes of files by the call that wait for consent. If there are any, the call has been made.
+    pub withheld: &'a [WithheldFile],
+    /// The paths that the run may use.
+    pub file_scope: &'a FileScope,
+}
+
+/// The progress of a call, as far as its report needs it.
+struct CallAttempt {
+    /// The time at which it was made; the user's time for thinking does not count.
+    started: Instant,
+    was_asked: bool,
+    /// True if it was carried out although it counts as denied, so that the text about it may quote what it returned.
+    was_carried_out: bool,
+    /// As [`Call::charges`].
+    charges: Vec<(Usage, Option<f64>)>,
+}
+
+impl CallAttempt {
+    /// Records that the call is made now, since it was approved.
+    fn record_approval(&mut self, approval: Approval) {
+        self.started = Instant::now();
+        self.was_asked |= approval == Approval::Asked;
+    }
+}
+
+/// The tools of a run, in the order in which the model gets them.
+pub struct Toolbox {
+    tools: Vec<Arc<dyn Tool>>,
+    specs: Vec<ToolSpec>,
+    parallel: usize,
+    policy: Arc<Policy>,
+    provenance: Option<(Arc<ProvenanceTracker>, Mutex<MessageCursor>)>,
+    approval_handler: Option<Arc<dyn ApprovalHandler>>,
+    hooks: Option<Arc<dyn CallHooks>>,
+}
+
+impl Toolbox {
+    /// Creates a toolbox that runs at most `parallel` tools at a time, under `policy`.
+    pub fn new(tools: Vec<Arc<dyn Tool>>, parallel: usize, policy: Arc<Policy>) -> Self {
+        let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
+        Self {
+            tools,
+            specs,
+            parallel: parallel.max(1),
+            policy,
+            provenance: None,
+            approval_handler: None,
+            hooks: None,
+        }
+    }
+
+    /// Adds the user's hooks around calls.
+    pub fn with_hooks(self, hooks: Option<Arc<dyn CallHooks>>) -> Self {
+        Self { hooks, ..self }
+    }
+
+    /// Adds a way to ask the user for approval.
+    pub fn with_approval(self, approval_handler: Option<Arc<dyn ApprovalHandler>>) -> Self {
+        Self { approval_handler, ..self }
+    }
+
+    /// Adds the provenance of the conversation's content, on which the decisions of some tools depend.
+    pub fn with_provenance(self, provenance: Arc<ProvenanceTracker>) -> Self {
+        let seen = Some((provenance, Mutex::default()));
+        Self { provenance: seen, ..self }
+    }
+
+    /// Records the provenance of new messages. Called before a batch of their calls runs.
+    pub fn observe(&self, messages: &[Message]) {
+        if let Some((seen, heeded)) = &self.provenance {
+            let mut heeded = heeded.lock().ignore_poison();
+            seen.observe_all(&mut heeded, messages);
+        }
+    }
+
+    /// True if a tool has given the answer of this turn to the user.
+    pub fn has_answered(&self) -> bool {
+        self.tools.iter().any(|tool| tool.has_answered())
+    }
+
+    /// The origin of the conversation, and its first content of that origin as a phrase; `None` if it is not tracked.
+    /// `messages` is the full list to be sent, and `of_turn` the part of it that belongs to this turn.
+    pub fn origin(&self, messages: &[Message], of_turn: &[Message]) -> Option<(Origin, String)> {
+        let (provenance, cursor) = self.provenance.as_ref()?;
+        let mut cursor = cursor.lock().ignore_poison();
+        // Earlier turns count already, and most turns have no calls: nothing else needs to know what they hold.
+        if provenance.is_complete() && cursor.is_at_start() {
+            of_turn.iter().for_each(|message| provenance.observe(message));
+        } else {
+            provenance.observe_all(&mut cursor, messages);
+        }
+        Some(provenance.origin())
+    }
+
+    /// The descriptions of all tools for the model.
+    pub fn specs(&self) -> &[ToolSpec] {
+        &self.specs
+    }
+
+    /// The names of all tools.
+    pub fn names(&self) -> Vec<&str> {
+        self.specs.iter().map(|spec| spec.name.as_str()).collect()
+    }
+
+    /// Finds a tool by name.
+    pub fn find(&self, name: &str) -> Option<&dyn Tool> {
+        self.tools.iter().find(|tool| tool.spec().name == name).map(AsRef::as_ref)
+    }
+
+    /// Splits `calls` into groups that run one after another: adjacent reading calls together, a writing call alone.
+    pub fn batches<'c>(&self, calls: &'c [ToolCall]) -> impl Iterator<Item = &'c [ToolCall]> {
+        let reads = |call: &ToolCall| {
+            self.find(&call.name)
+                .is_none_or(|tool| tool.effect(&call.arguments) == CallEffect::Reads)
+        };
+        calls
+            .chunk_by(move |one, next| reads(one) && reads(next))
+            .flat_map(|group| group.chunks(self.parallel))
+    }
+
+    /// Runs the calls of a batch in parallel; the results are in call order. `cut` is true if the output limit ended
+    /// the reply, which explains arguments that are not JSON. `say` is called on this thread; if it fails, the running
+    /// tools are waited for and its error is returned beside their results.
+    pub fn run(
+        &self,
+        batch: &[ToolCall],
+        cut: bool,
+        on_output: &mut dyn FnMut(&ToolCall, &str) -> anyhow::Result<()>,
+    ) -> (Vec<CompletedCall>, anyhow::Result<()>) {
+        self.policy.file_scope.settle();
+        if let [call] = batch {
+            let mut reported = Ok(());
+            let done = self.run_one(call, cut, &mut |text| {
+                if reported.is_ok() {
+                    reported = on_output(call, text);
+                }
+            });
+            return (vec![done], reported);
+        }
+        std::thread::scope(|scope| {
+            let (send, receive) = mpsc::channel::<(usize, String)>();
+            let running: Vec<_> = batch
+                .iter()
+                .enumerate()
+                .map(|(number, call)| {
+                    let send = send.clone();
+                    // The receiver outlives the threads, so sending cannot fail.
+                    let mut say = move |text: &str| drop(send.send((number, text.to_owned())));
+                    let leash = cancel::current();
+                    scope.spawn(move || cancel::scope(leash, || self.run_one(call, cut, &mut say)))
+                })
+                .collect();
+            drop(send);
+            let mut reported = Ok(());
+            for (number, text) in &receive {
+                reported = reported.and_then(|()| on_output(&batch[number], &text));
+            }
+            let done =
+                running.into_iter().map(|thread| thread.join().expect("a panic ends the process"));
+            (done.collect(), reported)
+        })
+    }
+
+    fn run_one(
+        &self,
+        call: &ToolCall,
+        cut: bool,
+        on_output: &mut dyn FnMut(&str),
+    ) -> CompletedCall {
+        let mut attempt = CallAttempt {
+            started: Instant::now(),
+            was_asked: false,
+            was_carried_out: false,
+            charges: Vec::new(),
+        };
+        let mut refused = None;
+        let mut unsuccessful = false;
+        let mut changes = None;
+        let mut source = ResultSource::Program;
+        // Redact keys in all output, wherever the tool found them.
+        let mut stream = secret::StreamRedactor::for_all_keys();
+        let mut pass = |text: &str| {
+            if !text.is_empty() {
+                on_output(text);
+            }
+        };
+        let hiding = &mut |text: &str| pass(&stream.feed(text));
+        let mut deny = |refusal, suffix: &str| {
+            let (refusal, text) = hide_keys(refusal, &call.name, suffix);
+            refused = Some(refusal);
+            (ToolOutcome::Denied, vec![MessagePart::Text(text)])
+        };
+        let (outcome, parts) = match self.prepare(call, cut) {
+            Err(message) => (ToolOutcome::Skipped, vec![MessagePart::Text(message)]),
+            Ok((tool, arguments)) => {
+                match self.execute(call, &mut attempt, tool, &arguments, hiding) {
+                    Ok(output) => {
+                        unsuccessful = output.command_failed;
+                        changes = output.diff.map(|diff| redact_all(&diff).into_owned());
+                        source = output.source;
+                        (ToolOutcome::Ok, output.parts)
+                    }
+                    Err(ToolError::Failed(message)) => {
+                        source = ResultSource::Unspecified;
+                        (ToolOutcome::Failed, vec![MessagePart::Text(message)])
+                    }
+                    Err(ToolError::Denied(refusal)) => deny(refusal, &format!(". {DENIAL_SUFFIX}")),
+                    Err(ToolError::DeniedDuringCall { refusal, .. }) => {
+                        source = ResultSource::Unspecified;
+                        deny(refusal, &format!(". {DENIAL_SUFFIX}"))
+                    }
+                    Err(ToolError::Rejected(refusal)) => deny(refusal, ""),
+                    // The user who declined does not need a report of it.
+                    Err(ToolError::Declined(message)) => {
+                        (ToolOutcome::Denied, vec![MessagePart::Text(message)])
+                    }
+                }
+            }
+        };
+        if attempt.was_carried_out {
+            source = ResultSource::Unspecified;
+        }
+        pass(&stream.finish());
+        let failed = outcome != ToolOutcome::Ok;
+        let duration = attempt.started.elapsed();
+        log::info!(target: "tool", "`{}` ended after {} ms: {outcome:?}", call.name, duration.as_millis());
+        let result = ToolResult {
+            call_id: call.id.clone(),
+            name: call.name.clone(),
+            parts: redact_parts(parts),
+            failed,
+            source,
+        };
+        CompletedCall {
+            result,
+            outcome,
+            refusal: refused,
+            duration,
+            command_failed: unsuccessful,
+            diff: changes,
+            was_asked: attempt.was_asked,
+            charges: attempt.charges,
+        }
+    }
+
+    /// Makes the call if the policy allows it, or if the user approves, with the hooks before and after it.
+    fn execute(
+        &self,
+        call: &ToolCall,
+        attempt: &mut CallAttempt,
+        tool: &dyn Tool,
+        arguments: &Value,
+        on_output: &mut dyn FnMut(&str),
+    ) -> Result<ToolOutput, ToolError> {
+        let Some(hooks) = &self.hooks else {
+            return self.execute_decided(call, attempt, tool, arguments, None, on_output);
+        };
+        let check = |arguments: &Value| tool.parse_arguments(arguments);
+        let before = hooks.before_call(call, arguments, &check)?;
+        let arguments = before.arguments.as_ref().unwrap_or(arguments);
+        let mut result =
+            self.execute_decided(call, attempt, tool, arguments, before.approval, on_output);
+        let (text, failed) = match &result {
+            Ok(output) => (plain_text(&output.parts), output.command_failed),
+            Err(ToolError::Failed(text)) => (text.clone(), true),
+            // It was made all the same.
+            Err(ToolError::DeniedDuringCall { refusal, .. }) => (refusal.message.clone(), true),
+            Err(ToolError::Declined(text)) if attempt.was_carried_out => (text.clone(), true),
+            Err(_) => return result,
+        };
+        let duration = attempt.started.elapsed();
+        let executed = ExecutedCall { text: &text, failed, duration };
+        let mut after = hooks.after_call(call, arguments, &executed);
+        after.comments.splice(0..0, before.comments);
+        after.apply(&mut result);
+        result
+    }
+
+    /// Makes the call as [`Self::execute`] does, without hooks. `hook_question` is the reason of a hook why the user must
+    /// approve it.
+    fn execute_decided(
+        &self,
+        call: &ToolCall,
+        attempt: &mut CallAttempt,
+        tool: &dyn Tool,
+        arguments: &Value,
+        hook_question: Option<Refusal>,
+        on_output: &mut dyn FnMut(&str),
+    ) -> Result<ToolOutput, ToolError> {
+        let case = ApprovalRequest {
+            tool: &call.name,
+            arguments,
+            refusal: &Refusal::new(""),
+            is_retry: false,
+            withheld: &[],
+            file_scope: &self.policy.file_scope,
+        };
+        self.permit(attempt, &case, hook_question)?;
+        let mut done = tool.run(&mut Call {
+            id: &call.id,
+            arguments,
+            on_output,
+            charges: &mut attempt.charges,
+        });
+        let Some(appeals) = &self.approval_handler else {
+            return done;
+        };
+        let changes = match &mut done {
+            Err(ToolError::DeniedDuringCall { withheld, .. }) => withheld.take(),
+            _ => None,
+        };
+        match &done {
+            Err(
+                ToolError::Denied(refusal @ Refusal { suggested_flag: Some(flag), .. })
+                | ToolError::DeniedDuringCall {
+                    refusal: refusal @ Refusal { suggested_flag: Some(flag), .. },
+                    ..
+                },
+            ) => {
+                let withheld =
+                    changes.as_ref().map_or_else(Vec::new, |changes| changes.allowed_by(flag));
+                let asked = Instant::now();
+                let granted =
+                    appeals.with_grant(&ApprovalRequest { refusal, withheld: &withheld, ..case });
+                let (wider, approval) = match granted {
+                    Ok(granted) => granted,
+                    Err(declined) if withheld.is_empty() => return Err(declined),
+                    // The call was made, and its result tells what was taken back.
+                    Err(ToolError::Declined(answer)) => {
+                        attempt.started += asked.elapsed();
+                        attempt.was_carried_out = true;
+                        let result = &refusal.message;
+                        return Err(ToolError::Declined(format!("{result}\n({answer})")));
+                    }
+                    // The user cannot be asked about it.
+                    Err(_) => return done,
+                };
+                attempt.record_approval(approval);
+                match changes.filter(|_| !withheld.is_empty()) {
+                    Some(changes) => changes.make(flag),
+                    None => wider.retry(call, attempt, arguments, on_output),
+                }
+            }
+            Ok(ToolOutput { missing_grant: Some(refusal), command_failed: true, .. }) => {
+                let asked = Instant::now();
+                match appeals.with_grant(&ApprovalRequest { refusal, is_retry: true, ..case }) {
+                    Ok((wider, approval)) => {
+                        attempt.record_approval(approval);
+                        wider.retry(call, attempt, arguments, on_output)
+                    }
+                    // The call was made, so its result stands. The time of the question is not the call's.
+                    Err(_) => {
+                        attempt.started += asked.elapsed();
+                        done
+                    }
+                }
+            }
+            _ => done,
+        }
+    }
+
+    /// Decides on a call by the policy, or asks the user.
+    fn permit(
+        &self,
+        attempt: &mut CallAttempt,
+        case: &ApprovalRequest<'_>,
+        hook_question: Option<Refusal>,
+    ) -> Result<(), ToolError> {
+        let decision = match (self.policy.decide(case.tool, case.arguments), hook_question) {
+            (PolicyDecision::Allow(_), Some(question)) => PolicyDecision::Ask(question),
+            (decision, _) => decision,
+        };
+        match (decision, &self.approval_handler) {
+            (PolicyDecision::Allow(why), _) => {
+                log::info!(target: "policy", "`{}` is allowed: {why}", case.tool);
+            }
+            (PolicyDecision::Ask(refusal), Some(appeals)) => {
+                attempt.record_approval(
+                    appeals.approve(&ApprovalRequest { refusal: &refusal, ..*case })?,
+                );
+            }
+            // Without a user to ask, a call that needs approval is refused.
+            (PolicyDecision::Ask(refusal) | PolicyDecision::Deny(refusal), _) => {
+                log::info!(target: "policy", "`{}` is refused: {}", case.tool, refusal.message);
+                return Err(refusal.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Repeats a refused call with the tools of this toolbox.
+    fn retry(
+        &self,
+        call: &ToolCall,
+        attempt: &mut CallAttempt,
+        arguments: &Value,
+        on_output: &mut dyn FnMut(&str),
+    ) -> Result<ToolOutput, ToolError> {
+        match self.find(&call.name) {
+            Some(tool) => tool.run(&mut Call {
+                id: &call.id,
+                arguments,
+                on_output,
+                charges: &mut attempt.charges,
+            }),
+            None => Err(format!("`{}` is no longer available", call.name).into()),
+        }
+    }
+
+    /// Finds the tool that `call` names, and casts and checks its arguments. The error is text for the model.
+    fn prepare(&self, call: &ToolCall, cut: bool) -> Result<(&dyn Tool, Value), String> {
+        let Some(tool) = self.find(&call.name) else {
+            let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
+            return Err(if names.is_empty() {
+                format!(
+                    "there is no tool `{}`; this run has no tools, so answer without them",
+                    call.name
+                )
+            } else {
+                format!("there is no tool `{}`; the tools are: {}", call.name, names.join(", "))
+            });
+        };
+        if cut && !call.arguments.is_object() {
+            return Err(
+                "the output limit cut this call before it was complete; split it into smaller parts"
+                    .into(),
+            );
+        }
+        Ok((tool, tool.parse_arguments(&call.arguments)?))
+    }
+}
+
+/// The refusal of a call of `tool` without keys, and the text about it for the model, which ends in `suffix`.
+fn hide_keys(refusal: Refusal, tool: &str, suffix: &str) -> (Refusal, String) {
+    let text = refusal.for_model(tool);
+    let text = format!("{DENIED}{}{suffix}", redact_all(&text));
+    let message = redact_all(&refusal.message).into_owned();
+    (Refusal { message, ..refusal }, text)
+}
+
+/// Maximum size in bytes of a text for which a diff is made.
+const MAX_DIFF_BYTES: usize = 256 << 10;
+
+/// The change to a file as a diff, for people who follow the run.
+fn make_diff(old: &str, new: &str) -> Option<String> {
+    let is_short = old.len().max(new.len()) <= MAX_DIFF_BYTES;
+    is_short.then(|| Diff::new(old, new).unified(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Call, CallEffect, Tool, ToolError, ToolOutput, Toolbox};
+    use nanobot_base::message::ToolCall;
+    use nanobot_base::message::ToolSpec;
+    use nanobot_config::policy::Policy;
+    use nanobot_os::sync::Deferred;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    struct Named(ToolSpec, CallEffect);
+
+    impl Tool for Named {
+        fn spec(&self) -> &ToolSpec {
+            &self.0
+        }
+        fn effect(&self, _: &Value) -> CallEffect {
+            self.1
+        }
+        fn run(&self, _: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+            Ok(self.0.name.clone().into())
+        }
+    }
+
+    fn named(name: &str, effect: CallEffect) -> Arc<dyn Tool> {
+        let spec = ToolSpec {
+            name: name.into(),
+            description: String::new(),
+            parameters: json!({"type": "object"}).into(),
+        };
+        Arc::new(Named(spec, effect))
+    }
+
+    #[test]
+    fn protected_paths_are_found_out_before_the_first_call() {
+        let was_settled = Arc::new(AtomicBool::new(false));
+        let paths = || {
+            let was_settled = Arc::clone(&was_settled);
+            Deferred::new(move || {
+                was_settled.store(true, Ordering::Relaxed);
+                Vec::new()
+            })
+        };
+        let mut policy = Policy::default();
+        policy.file_scope.read_only = paths();
+        policy.file_scope.hidden = paths();
+        let toolbox = Toolbox::new(Vec::new(), 1, Arc::new(policy));
+        assert!(!was_settled.load(Ordering::Relaxed));
+        let call = ToolCall { id: String::new(), name: "read_file".into(), arguments: Value::Null };
+        toolbox.run(&[call], false, &mut |_, _| Ok(())).1.unwrap();
+        assert!(was_settled.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn readers_run_together_and_writers_alone() {
+        let toolbox = Toolbox::new(
+            vec![named("r", CallEffect::Reads), named("w", CallEffect::Writes)],
+            3,
+            Arc::default(),
+        );
+        let check = |calls: &str, expect: &str| {
+            let call = |name: char| ToolCall {
+                id: String::new(),
+                name: name.into(),
+                arguments: Value::Null,
+            };
+            let calls: Vec<ToolCall> = calls.chars().map(call).collect();
+            let name = |call: &ToolCall| call.name.clone();
+            let batches: Vec<String> =
+                toolbox.batches(&calls).map(|batch| batch.iter().map(name).collect()).collect();
+            assert_eq!(batches.join(" "), expect);
+        };
+        check("", "");
+        check("r", "r");
+        check("rr", "rr");
+        check("rrwrr", "rr w rr");
+        check("ww", "w w");
+        check("rrrrr", "rrr rr");
+        check("rxw", "rx w");
+    }
+}

@@ -1,0 +1,86 @@
+//! The state that a call to an MCP server needs, and the conversion of its result for the model.
+
+use super::result::{self, ResultLimits};
+use crate::files::Files;
+use crate::{ToolError, ToolOutput};
+use nanobot_base::message::Usage;
+use nanobot_base::shell_quote::quote;
+use nanobot_config::policy::Refusal;
+use nanobot_config::policy::provenance::{AllowedHosts, ProvenanceTracker};
+use nanobot_mcp::catalog::{CallError, ToolCatalog};
+use nanobot_mcp::client::sampling::Sampler;
+use nanobot_mcp::protocol::{McpError, ServerAnswer};
+use nanobot_mcp::sanitize;
+use nanobot_os::env::Env;
+use std::sync::Arc;
+
+/// The servers of a run and the limits of their tools.
+#[derive(Clone)]
+pub struct McpToolContext {
+    pub catalog: ToolCatalog,
+    pub limits: ResultLimits,
+    /// Answers requests of servers for the model; `None` if no server may make any.
+    pub sampler: Option<Arc<dyn ChargedSampler>>,
+    pub env: Env,
+    /// The provenance of the run's content. `free` are the hosts that stay reachable despite untrusted content.
+    pub provenance: Arc<ProvenanceTracker>,
+    pub allowed_hosts: AllowedHosts,
+    pub files: Arc<Files>,
+}
+
+/// A sampler whose replies cost something.
+pub trait ChargedSampler: Sampler {
+    /// Returns the usage of the replies since this was last called, each with its cost in US dollars if that is known.
+    fn take_charges(&self) -> Vec<(Usage, Option<f64>)>;
+}
+
+/// Converts the outcome of a call for the model.
+pub(super) fn to_output(
+    context: &McpToolContext,
+    server: &str,
+    tool: Option<&str>,
+    answer: Result<ServerAnswer, CallError>,
+) -> Result<ToolOutput, ToolError> {
+    let name = sanitize::single_line(server, 64);
+    let log = || match context.catalog.log(server) {
+        Some(log) => format!("\n(for the user: the log of the server is `{log}`)"),
+        None => String::new(),
+    };
+    let failed = match answer {
+        Ok(answer) => {
+            let converted = result::convert_answer(&name, answer, context.limits, &context.env);
+            return converted.map_err(|failure| format!("{failure}{}", log()).into());
+        }
+        Err(CallError::Changed) => {
+            return Err(changed_refusal(server, tool.unwrap_or_default()).into());
+        }
+        Err(CallError::NotOffered) => {
+            return Err(
+                format!("server `{name}` no longer has this tool; continue without it").into()
+            );
+        }
+        Err(CallError::Failed(failed)) => failed,
+    };
+    let message = sanitize::single_line(&failed.to_string(), 1_000);
+    let next = match failed {
+        McpError::TimedOut(_) => "; the call may have taken effect",
+        McpError::Unusable(_) | McpError::Unreachable(_) | McpError::Login(_) => {
+            "; continue without it"
+        }
+        _ => "",
+    };
+    Err(format!("server `{name}`: {message}{next}{}", log()).into())
+}
+
+/// The refusal to call a tool whose description has changed.
+pub(super) fn changed_refusal(server: &str, tool: &str) -> Refusal {
+    let tool = sanitize::single_line(tool, 64);
+    let accept = format!("nanobot mcp accept {}", quote(server));
+    Refusal {
+        message: format!(
+            "MCP server `{}` changed the description of its tool `{tool}`; `{accept}` shows the difference",
+            sanitize::single_line(server, 64)
+        ),
+        suggested_flag: Some(accept),
+    }
+}

@@ -1,0 +1,75 @@
+//! Calls of servers that may change files of the user. They leave no start-up or instruction file that a command could not
+//! leave there: what a server returns is content from outside, so such a change needs permission unless it is trusted.
+
+use super::call::McpToolContext;
+use crate::{ToolError, ToolOutput, sandbox_spec};
+use nanobot_base::message::plain_text;
+use nanobot_config::policy::Refusal;
+use nanobot_mcp::sanitize;
+use nanobot_sandbox::process;
+use nanobot_sandbox::{Remedy, UndoneChange};
+use std::time::Duration;
+
+/// The longest wait for commands that may change the same files.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Makes a call of `server`, and undoes what it may not change.
+pub(super) fn guard_changes(
+    context: &McpToolContext,
+    server: &str,
+    call: impl FnOnce() -> Result<ToolOutput, ToolError>,
+) -> Result<ToolOutput, ToolError> {
+    let paths = context.catalog.changeable_paths(server);
+    let Some(paths) = paths.filter(|paths| !paths.shared.is_empty()) else {
+        return call();
+    };
+    let mut sandbox = sandbox_spec::for_changes_of_server(paths);
+    let is_external = !context.catalog.is_trusted(server);
+    sandbox.project_files.changed = context.files.changed_startup_files();
+    sandbox.project_files.access = context.files.project_file_access(is_external, true);
+    let name = sanitize::single_line(server, 64);
+    let guarded = process::guard_changes(&sandbox, LOCK_TIMEOUT, call);
+    let (result, undone) = guarded.map_err(|error| match error.kind() {
+        std::io::ErrorKind::ResourceBusy => {
+            format!("server `{name}` was not called: a command that may change the same files still runs; try again")
+        }
+        _ => format!("server `{name}` was not called: {error}"),
+    })?;
+    if undone.is_empty() {
+        return result;
+    }
+    let mut refusal = explain(&name, &undone);
+    let text = match &result {
+        Ok(output) => plain_text(&output.parts),
+        Err(error) => error.message().to_owned(),
+    };
+    refusal.message.push_str(&format!("\n\n{text}"));
+    Err(ToolError::DeniedDuringCall { refusal, withheld: None })
+}
+
+/// Tells what became of the changes.
+fn explain(server: &str, undone: &[UndoneChange]) -> Refusal {
+    let lines = undone.iter().map(|change| {
+        let path = change.path.display();
+        let remedy = match &change.remedy {
+            Ok(Remedy::Restored(None)) => "so it was put back".to_owned(),
+            Ok(Remedy::Restored(Some(kept))) => {
+                format!("so it was put back; what was written there is in `{}`", kept.display())
+            }
+            Ok(Remedy::SetAside(other)) => format!("so it was renamed to `{}`", other.display()),
+            Ok(Remedy::LinesRemoved { whole, .. }) => {
+                format!("so parts of it were taken out; the whole file is `{}`", whole.display())
+            }
+            Err(error) => format!("and it could not be put back ({error}): tell the user"),
+        };
+        format!(
+            "MCP server `{server}` changed `{path}`, which programs and agents read on their own, {remedy}"
+        )
+    });
+    let flag = "--allow startup";
+    let lines = lines.collect::<Vec<_>>().join("\n");
+    Refusal {
+        message: format!("{lines}; the user can allow such changes with `{flag}`"),
+        suggested_flag: Some(flag.into()),
+    }
+}

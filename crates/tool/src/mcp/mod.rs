@@ -1,0 +1,31 @@
+//! Offers the tools of MCP servers to the model. Each has the name and the schema that [`nanobot_mcp::tool_list`] made
+//! for it, and the first call starts its server. Two tools of our own are added, for the resources and the prompts of
+//! servers. All results are untrusted content, see [`result`].
+
+use super::Tool;
+pub use call::{ChargedSampler, McpToolContext};
+use nanobot_mcp::tool_list::ToolList;
+use server_tool::ServerTool;
+use std::sync::Arc;
+
+mod call;
+mod guarded_call;
+mod resources_and_prompts;
+pub mod result;
+mod server_tool;
+
+/// Builds the tools for everything that the servers offer.
+pub fn build_tools(context: &McpToolContext, offers: &ToolList) -> Vec<Arc<dyn Tool>> {
+    let means = Arc::new(context.clone());
+    let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+    for shown in &offers.tools {
+        tools.push(Arc::new(ServerTool::new(&means, shown)));
+    }
+    if !offers.resources.is_empty() {
+        tools.push(Arc::new(resources_and_prompts::resource_tool(&means, &offers.resources)));
+    }
+    if !offers.prompts.is_empty() {
+        tools.push(Arc::new(resources_and_prompts::prompt_tool(&means, &offers.prompts)));
+    }
+    tools
+}

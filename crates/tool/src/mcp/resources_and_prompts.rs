@@ -1,0 +1,202 @@
+//! Our own two tools for MCP servers: one reads resources, one fills in prompts. Both list what is available if the
+//! call names nothing.
+
+use super::call::{McpToolContext, to_output};
+use crate::function_tool::FunctionTool;
+use crate::{CallEffect, ToolError, ToolOutput};
+use nanobot_base::message::ToolSpec;
+use nanobot_config::policy::Refusal;
+use nanobot_mcp::protocol::{PromptInfo, ResourceInfo};
+use nanobot_mcp::sanitize::{single_line, truncate};
+use nanobot_mcp::tool_name::{GET_PROMPT, READ_RESOURCE};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Builds the tool that reads the resources of servers.
+pub(super) fn resource_tool(context: &Arc<McpToolContext>, servers: &[String]) -> FunctionTool {
+    let properties = json!({
+        "server": { "type": "string", "enum": servers },
+        "uri": { "type": "string", "description": "omit to list the resources" },
+    });
+    let description = "Read a resource of an MCP server, or list them";
+    let spec = spec(READ_RESOURCE, description, &properties);
+    for_servers(spec, context, servers, read_resource)
+}
+
+/// Builds the tool that fills in the prompts of servers.
+pub(super) fn prompt_tool(context: &Arc<McpToolContext>, servers: &[String]) -> FunctionTool {
+    let properties = json!({
+        "server": { "type": "string", "enum": servers },
+        "name": { "type": "string", "description": "omit to list the prompts" },
+        "arguments": { "type": "object", "description": "texts by argument name" },
+    });
+    let description = "Get a filled-in prompt of an MCP server, or list them";
+    let spec = spec(GET_PROMPT, description, &properties);
+    for_servers(spec, context, servers, get_prompt)
+}
+
+fn spec(name: &str, description: &str, properties: &Value) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        description: description.into(),
+        parameters: json!({ "type": "object", "required": ["server"], "properties": properties })
+            .into(),
+    }
+}
+
+/// Builds a tool whose calls name one of `servers`; `run` answers them.
+fn for_servers(
+    spec: ToolSpec,
+    context: &Arc<McpToolContext>,
+    servers: &[String],
+    run: fn(&McpToolContext, &str, &Value) -> Result<ToolOutput, ToolError>,
+) -> FunctionTool {
+    let (means, servers) = (Arc::clone(context), servers.to_vec());
+    FunctionTool::new(spec, CallEffect::Reads, move |arguments| {
+        run(&means, find_server(&servers, arguments)?, arguments)
+    })
+}
+
+fn read_resource(
+    context: &McpToolContext,
+    server: &str,
+    arguments: &Value,
+) -> Result<ToolOutput, ToolError> {
+    match arguments["uri"].as_str().filter(|uri| !uri.is_empty()) {
+        Some(uri) => {
+            check_uri(context, server, uri)?;
+            to_output(context, server, None, context.catalog.read_resource(server, uri))
+        }
+        None => {
+            let offer = context.catalog.features(server);
+            let all = offer.resources.iter().chain(&offer.templates);
+            Ok(format_list(context, server, all.map(format_resource)).into())
+        }
+    }
+}
+
+fn get_prompt(
+    context: &McpToolContext,
+    server: &str,
+    arguments: &Value,
+) -> Result<ToolOutput, ToolError> {
+    match arguments["name"].as_str().filter(|name| !name.is_empty()) {
+        Some(name) => {
+            let none = Map::new();
+            let filled = arguments["arguments"].as_object().unwrap_or(&none);
+            context.provenance.admit_arguments(&arguments["arguments"], &context.allowed_hosts)?;
+            let answer = context.catalog.get_prompt(server, name, filled);
+            to_output(context, server, None, answer)
+        }
+        None => {
+            let offer = context.catalog.features(server);
+            Ok(format_list(context, server, offer.prompts.iter().map(format_prompt)).into())
+        }
+    }
+}
+
+/// The server that the arguments name.
+fn find_server<'a>(servers: &[String], arguments: &'a Value) -> Result<&'a str, ToolError> {
+    let name = arguments["server"].as_str().unwrap_or_default();
+    if servers.iter().any(|server| server == name) {
+        Ok(name)
+    } else {
+        Err(format!("there is no server `{name}`").into())
+    }
+}
+
+/// Checks that `uri` of `server` may be read. Once the context holds untrusted content, the URI must be one that the
+/// server lists, or match one of its templates and contain nothing that must not be sent out.
+fn check_uri(context: &McpToolContext, server: &str, uri: &str) -> Result<(), Refusal> {
+    let Some(what) = context.provenance.untrusted() else {
+        return Ok(());
+    };
+    let offer = context.catalog.features(server);
+    if offer.resources.iter().any(|listed| listed.uri == uri) {
+        return Ok(());
+    }
+    if offer.templates.iter().any(|it| matches_template(&it.uri, uri)) {
+        return context.provenance.admit_arguments(&json!(uri), &context.allowed_hosts);
+    }
+    Err(Refusal::new(format!(
+        "the conversation contains untrusted content ({what}), so only resources that `{}` lists may be read",
+        single_line(server, 64)
+    )))
+}
+
+/// True if `uri` is `template` with its placeholders filled in.
+fn matches_template(template: &str, uri: &str) -> bool {
+    let mut parts = template.split('{');
+    let Some(mut rest) = uri.strip_prefix(parts.next().unwrap_or_default()) else {
+        return false;
+    };
+    let mut is_open = false;
+    for part in parts {
+        let Some((_, plain)) = part.split_once('}') else {
+            return false;
+        };
+        is_open = plain.is_empty();
+        match rest.find(plain) {
+            Some(at) => rest = &rest[at + plain.len()..],
+            None => return false,
+        }
+    }
+    is_open || rest.is_empty()
+}
+
+/// The `lines` of `server`, cut to the limit for a result.
+fn format_list(
+    context: &McpToolContext,
+    server: &str,
+    lines: impl Iterator<Item = String>,
+) -> String {
+    let lines: Vec<String> = lines.collect();
+    if lines.is_empty() {
+        format!("server `{}` lists nothing", single_line(server, 64))
+    } else {
+        truncate(&lines.join("\n"), context.limits.max_result_chars / 16 * 15)
+    }
+}
+
+fn format_resource(resource: &ResourceInfo) -> String {
+    let ResourceInfo { uri, name, description, kind } = resource;
+    let kind = kind.as_ref().map(|kind| format!(" ({})", single_line(kind, 40)));
+    let words =
+        if description.is_empty() { single_line(name, 200) } else { single_line(description, 200) };
+    format!("{}{}: {words}", single_line(uri, 500), kind.unwrap_or_default())
+}
+
+fn format_prompt(prompt: &PromptInfo) -> String {
+    let PromptInfo { name, description, arguments } = prompt;
+    let argument = |argument: &nanobot_mcp::protocol::PromptArgument| {
+        if argument.required {
+            single_line(&argument.name, 60)
+        } else {
+            format!("{}?", single_line(&argument.name, 60))
+        }
+    };
+    let arguments: Vec<String> = arguments.iter().take(50).map(argument).collect();
+    let name = single_line(name, 100);
+    format!("{name}({}): {}", arguments.join(", "), single_line(description, 200))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches_template;
+
+    #[test]
+    fn uris_match_templates() {
+        for (template, uri, expect) in [
+            ("x://a", "x://a", true),
+            ("x://a", "x://ab", false),
+            ("x://{name}", "x://ab/c", true),
+            ("x://{name}/log", "x://ab/log", true),
+            ("x://{name}/log", "x://ab/log/more", false),
+            ("x://{a}/{b}", "x://ab", false),
+            ("x://{name}", "https://evil.example", false),
+            ("x://{name", "x://ab", false),
+        ] {
+            assert_eq!(matches_template(template, uri), expect, "{template} {uri}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The `read_file` tool: returns a text, or the text of a document, with line numbers, or an image.
+
+use super::files::Files;
+use super::files::text_file::TextFile;
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use crate::attach::{self, AttachmentOrigin};
+use nanobot_base::message::{Image, MessagePart};
+use nanobot_base::message::{ToolSpec, without_blanks};
+use nanobot_os::input::image_type;
+use nanobot_store::skill;
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Maximum lines shown at a time.
+const MAX_LINES: usize = 2_000;
+/// Maximum characters shown at a time; chosen to fit into what the session keeps of a result.
+const MAX_OUTPUT_CHARS: usize = 15_000;
+/// Maximum characters of one line.
+const MAX_LINE_CHARS: usize = 2_000;
+/// Maximum size of an image in bytes; providers accept about this much.
+const MAX_IMAGE_BYTES: usize = 5 << 20;
+
+/// The `read_file` tool.
+pub struct ReadFile {
+    spec: ToolSpec,
+    files: Arc<Files>,
+    /// The `PATH` of the program that reads PDFs.
+    path: Option<String>,
+}
+
+impl ReadFile {
+    /// Creates the tool. `path` is the `PATH` of the program that reads PDFs.
+    pub fn new(files: Arc<Files>, path: Option<&str>) -> Self {
+        let spec = ToolSpec {
+            name: "read_file".into(),
+            description:
+                "Read a text file, PDF or office document with line numbers, or view an image"
+                    .into(),
+            parameters: const {
+                &without_blanks(
+                    br#"{ "type": "object", "required": ["path"], "properties": {
+                "path": { "type": "string", "minLength": 1 },
+                "offset": { "type": "integer", "minimum": 1, "description": "first line" },
+                "limit": { "type": "integer", "minimum": 1, "description": "number of lines" }
+            } }"#,
+                )
+            }
+            .into(),
+        };
+        Self { spec, files, path: path.map(str::to_owned) }
+    }
+}
+
+impl Tool for ReadFile {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Reads
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
+        let path = arguments["path"].as_str().unwrap_or_default();
+        let number =
+            |key: &str| arguments[key].as_u64().and_then(|number| usize::try_from(number).ok());
+        let (offset, limit) =
+            (number("offset").unwrap_or(1), number("limit").unwrap_or(MAX_LINES).min(MAX_LINES));
+        let (bytes, place) = match (self.files.read(path), skill::built_in_at(path)) {
+            (Ok(found), _) => found,
+            (Err(_), Some(text)) => (text.as_bytes().to_vec(), PathBuf::new()),
+            (Err(error), None) => return Err(error),
+        };
+        if let Some(media_type) = image_type(&bytes) {
+            if bytes.len() > MAX_IMAGE_BYTES {
+                return Err(format!(
+                    "`{path}` is an image larger than {} MiB",
+                    MAX_IMAGE_BYTES >> 20
+                )
+                .into());
+            }
+            let name =
+                Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let image = MessagePart::Image(Image { media_type, bytes, name, source: None });
+            return Ok(ToolOutput { parts: vec![image], ..String::new().into() });
+        }
+        if bytes.is_empty() {
+            return Ok(format!("({path} is empty)").into());
+        }
+        let origin = AttachmentOrigin::File(path);
+        let document = attach::document_text(&bytes, origin, self.path.as_deref());
+        if let Some(text) = document? {
+            let page = format_page(&text, offset, limit, None)?;
+            return Ok(
+                format!("{page}\n(text of a document; it cannot be edited with edit_file)").into()
+            );
+        }
+        let file = TextFile::new(&bytes)
+            .filter(|file| !file.text.contains('\0'))
+            .ok_or_else(|| format!("`{path}` is a binary file ({} bytes)", bytes.len()))?;
+        let page = format_page(&file.text, offset, limit, file.describe_encoding().as_deref())?;
+        Ok(self.files.add_instructions(page, &place).into())
+    }
+}
+
+/// The lines from `offset` to `offset + limit`, numbered, with a note on those not shown.
+fn format_page(
+    text: &str,
+    offset: usize,
+    limit: usize,
+    encoding: Option<&str>,
+) -> Result<String, String> {
+    let total = text.lines().count();
+    if offset > total {
+        return Err(format!("line {offset} is beyond the end: there are {total} lines"));
+    }
+    let mut out = String::new();
+    let mut last = offset - 1;
+    for (index, line) in text.lines().enumerate().skip(offset - 1).take(limit) {
+        let cut = line.char_indices().nth(MAX_LINE_CHARS).map(|(at, _)| at);
+        let more = cut.map(|at| format!("… ({} more bytes)", line.len() - at)).unwrap_or_default();
+        let shown = format!("{}| {}{more}\n", index + 1, &line[..cut.unwrap_or(line.len())]);
+        if !out.is_empty() && out.len() + shown.len() > MAX_OUTPUT_CHARS {
+            break;
+        }
+        out.push_str(&shown);
+        last = index + 1;
+    }
+    if offset > 1 || last < total {
+        write!(out, "(lines {offset} to {last} of {total}")
+            .expect("writing to a string cannot fail");
+        out.push_str(&if last < total {
+            format!("; continue at offset {})\n", last + 1)
+        } else {
+            ")\n".into()
+        });
+    }
+    if let Some(encoding) = encoding {
+        writeln!(out, "(decoded from {encoding})").expect("writing to a string cannot fail");
+    }
+    out.truncate(out.trim_end_matches('\n').len());
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::format_page;
+
+    #[test]
+    fn pages_are_numbered_and_note_omitted_lines() {
+        let check = |text: &str, offset, limit, expect: &str| {
+            assert_eq!(
+                format_page(text, offset, limit, None).unwrap_or_else(|error| error),
+                expect
+            );
+        };
+        check("a\nb\n", 1, 9, "1| a\n2| b");
+        check("a\r\nb", 1, 9, "1| a\n2| b");
+        check("a\n\nb\n", 2, 1, "2| \n(lines 2 to 2 of 3; continue at offset 3)");
+        check("a\nb\n", 2, 9, "2| b\n(lines 2 to 2 of 2)");
+        check("a\n", 2, 9, "line 2 is beyond the end: there are 1 lines");
+        let long = format_page(&"é".repeat(2_010), 1, 9, None).unwrap();
+        assert!(long.ends_with("é… (20 more bytes)"));
+        let many = format_page(&"0123456789\n".repeat(5_000), 1, 2_000, None).unwrap();
+        assert!(many.len() < 15_100 && many.contains("of 5000; continue at offset "));
+    }
+}

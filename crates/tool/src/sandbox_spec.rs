@@ -1,0 +1,510 @@
+//! Builds sandbox rules from the policy: for commands, and for MCP servers.
+
+use nanobot_config::policy::file_scope::{FileAccess, FileScope, ScopeRoot};
+use nanobot_config::policy::rule::Pattern;
+use nanobot_config::policy::secrets;
+use nanobot_config::policy::startup_files::{
+    always_protected_from_commands, project_files, protected_from_servers, protected_in_home,
+};
+use nanobot_mcp::client::ChangeablePaths;
+use nanobot_os::env::Env;
+use nanobot_sandbox::{NetworkAccess, ProjectFileAccess, SandboxSpec, git_paths, system_paths};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The locations of the tools installed on this machine.
+#[derive(Clone, Debug, Default)]
+pub struct InstalledTools {
+    /// The directories of programs, in the format of PATH.
+    pub path: String,
+    /// Tool directories that the user set by environment variables. `logins` are the paths in them that stay closed.
+    relocated_dirs: Vec<PathBuf>,
+    credential_paths: Vec<PathBuf>,
+}
+
+impl InstalledTools {
+    /// Finds the tools, from a value of PATH and the environment.
+    pub fn new(path: &str, env: &Env) -> Self {
+        let (relocated_dirs, credential_paths) =
+            system_paths::relocated_tools(|name| env.get(name));
+        Self { path: path.to_owned(), relocated_dirs, credential_paths }
+    }
+}
+
+/// The sandbox rules for a process with the access that `reach` grants, and for `programs`, which may lie in closed
+/// directories, without a private directory. It cannot change the files of these `startup_names` at the top of a writable directory.
+///
+/// # Errors
+/// There are too many home directories to close.
+pub fn for_scope(
+    file_scope: &FileScope,
+    tools: &InstalledTools,
+    programs: &[PathBuf],
+    network: NetworkAccess,
+    startup_names: &[&str],
+) -> io::Result<SandboxSpec> {
+    let (mut reads, links) =
+        system_paths::readable_paths(&tools.path, &tools.relocated_dirs, &file_scope.home);
+    reads.extend(file_scope.roots.iter().map(|root| root.path.clone()));
+    reads.extend(programs.iter().cloned());
+    let mut closed = file_scope.hidden.to_vec();
+    closed.retain(|path| !programs.contains(path));
+    let writes = file_scope.command_writable_places();
+    let git_dirs: Vec<PathBuf> =
+        file_scope.command_writable_git_dirs().map(Path::to_owned).collect();
+    let granted: Vec<&Path> = file_scope.roots.iter().map(|root| root.path.as_path()).collect();
+    let root_home = Path::new(secrets::ROOT_HOME);
+    let homes =
+        system_paths::find_homes(&[&file_scope.home, root_home], secrets::HOME_PARENTS, &granted)?;
+    // Close the secrets in other users' homes too, since root may read them all. Their missing paths need no rule
+    // unless commands may write there.
+    let others = homes.iter().filter(|home| **home != file_scope.home);
+    let others = others.flat_map(|home| secrets::home_secrets(home)).filter(|place| {
+        place.is_symlink() || place.exists() || writes.iter().any(|root| place.starts_with(root))
+    });
+    let of_homes = secrets::home_secrets(&file_scope.home).chain(others);
+    // Paths that the user grants by name stay open.
+    let is_closed = |secret: &PathBuf| !file_scope.grants_secret(secret);
+    closed.extend(
+        system_paths::resolve_secrets(of_homes)
+            .chain(tools.credential_paths.iter().cloned())
+            .filter(is_closed),
+    );
+    let of_system = secrets::system_secrets().filter(|path| system_paths::is_readable_secret(path));
+    let covered = system_paths::resolve_secrets(of_system).filter(is_closed).collect();
+    let is_granted =
+        |home: &&PathBuf| file_scope.roots.iter().any(|root| home.starts_with(&root.path));
+    let granted_homes: Vec<PathBuf> = if file_scope.is_unrestricted {
+        Vec::new()
+    } else {
+        homes.iter().filter(is_granted).cloned().collect()
+    };
+    closed.extend(hidden_entries(file_scope, &granted_homes, &reads));
+    // If the reach combines those of several agents, each keeps its own read-only paths.
+    let bound = file_scope.self_and_operands().into_iter();
+    let of_writes = bound.filter(|one| !one.is_unrestricted || file_scope.is_unrestricted);
+    let of_writes = of_writes.flat_map(|one| {
+        let writes = one.command_writable_places();
+        // Start-up files of the home directories are protected too, if any directory around or within a home is
+        // writable.
+        let of_homes =
+            homes.iter().flat_map(|home| git_paths::protected_paths(home, &protected_in_home()));
+        let list = |root: &Path| {
+            if git_dirs.iter().any(|git_dir| git_dir == root) {
+                git_paths::git_dir_paths(root)
+            } else {
+                git_paths::protected_paths(root, startup_names)
+            }
+        };
+        let mut kept = collect_protected(&writes, &list);
+        kept.extend(of_homes);
+        kept.retain(|place| !writes.contains(place));
+        kept
+    });
+    let only_read = file_scope.roots.iter().filter(|root| !root.may_write);
+    let only_read = only_read.map(|root| root.path.clone());
+    let kept: BTreeSet<PathBuf> = of_writes
+        .chain(only_read.filter(|path| !writes.contains(path)))
+        .chain(file_scope.read_only.iter().cloned())
+        // Always protect notes that instruct later runs: the output of a command counts as untrusted content.
+        .chain(file_scope.instruction_files.iter().cloned())
+        .filter(|place| writes.iter().any(|root| place.starts_with(root)))
+        .collect();
+    let kept = kept.into_iter().collect();
+    reads.extend(unseen_worktree_links(&writes, &reads));
+    let mut fence = SandboxSpec::new(reads, writes, closed, kept, network);
+    fence.covered = covered;
+    fence.homes = granted_homes;
+    links.iter().for_each(|path| fence.add_links(path));
+    fence.project_files.git_dirs = git_dirs;
+    Ok(fence)
+}
+
+/// The configs of git that commands see: those of the repository around the working directory, or in it, and what they include.
+pub fn git_configs(file_scope: &FileScope) -> Vec<PathBuf> {
+    let own = file_scope.directory.join(".git");
+    let known = file_scope.repository.as_ref().map(|repository| repository.git_dirs.as_slice());
+    let git_dirs = known.unwrap_or(std::slice::from_ref(&own));
+    let mut configs = git_paths::repository_configs(git_dirs, &file_scope.home);
+    // An included file that is granted by name is changed itself.
+    configs.retain(|path| {
+        git_dirs.iter().any(|git_dir| path.starts_with(git_dir))
+            || file_scope.roots.iter().all(|root| root.path != *path)
+    });
+    configs
+}
+
+/// The most entries that are looked at for files that rules deny.
+const MAX_SEARCH_ENTRIES: usize = 1_000_000;
+
+/// The existing files and directories beneath the places of `sandbox` that a rule of the user about reading denies: the sandbox
+/// covers them.
+///
+/// # Errors
+/// There are too many entries to look at.
+pub fn denied_files(file_scope: &FileScope, sandbox: &SandboxSpec) -> io::Result<Vec<PathBuf>> {
+    let scopes = file_scope.self_and_operands();
+    let rules: Vec<(&FileScope, &Pattern)> = scopes
+        .iter()
+        .flat_map(|scope| scope.denied.iter().map(move |rule| (*scope, rule)))
+        .filter(|(_, rule)| rule.access == FileAccess::Read)
+        .map(|(scope, rule)| (scope, &rule.pattern))
+        .collect();
+    if rules.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_denied = |path: &Path| rules.iter().any(|(scope, pattern)| scope.matches(pattern, path));
+    let granted =
+        |path: &PathBuf| sandbox.readable.contains(path) || sandbox.writable.contains(path);
+    let mut directories: Vec<PathBuf> =
+        file_scope.roots.iter().map(|root| root.path.clone()).filter(granted).collect();
+    let mut denied: Vec<PathBuf> =
+        directories.iter().filter(|path| is_denied(path)).cloned().collect();
+    let mut entries_left = MAX_SEARCH_ENTRIES;
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            entries_left = entries_left.checked_sub(1).ok_or_else(|| {
+                io::Error::other(
+                    "there are too many files to find those that a rule denies to read",
+                )
+            })?;
+            let path = entry.path();
+            if is_denied(&path) {
+                // A link is read through its target.
+                denied.push(std::fs::canonicalize(&path).unwrap_or(path));
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                directories.push(path);
+            }
+        }
+    }
+    Ok(denied)
+}
+
+/// The links of git worktrees whose repositories commands may change, and which they do not see.
+fn unseen_worktree_links(writes: &[PathBuf], reads: &[PathBuf]) -> Vec<PathBuf> {
+    let links = writes.iter().flat_map(|root| git_paths::worktree_links(root));
+    let is_seen = |link: &PathBuf| reads.iter().any(|root| link.starts_with(root));
+    links.filter(|link| !is_seen(link)).collect()
+}
+
+/// Collects the paths that `of` names beneath each of `writes`. Of nested directories the innermost decides, as for the
+/// file tools: granting a start-up file by name makes that file writable.
+fn collect_protected(writes: &[PathBuf], list: &dyn Fn(&Path) -> Vec<PathBuf>) -> Vec<PathBuf> {
+    let is_innermost = |root: &Path, path: &Path| {
+        let inner = |other: &&PathBuf| *other != root && other.starts_with(root);
+        !writes.iter().filter(inner).any(|other| path.starts_with(other))
+    };
+    let of_one = |root: &PathBuf| {
+        let mut places = list(root);
+        places.retain(|path| is_innermost(root, path));
+        places
+    };
+    writes.iter().flat_map(of_one).collect()
+}
+
+/// The paths that an MCP server may use, from the config. Paths are absolute and without links; missing paths are
+/// ignored.
+#[derive(Clone, Debug, Default)]
+pub struct ServerScope {
+    pub home: PathBuf,
+    /// Our own directory. Everything in it that is not granted by name stays closed, even if a directory around it is
+    /// granted.
+    pub nanobot_home: PathBuf,
+    /// The agent's workspace: closed as `ours` is, and never writable for a server, wherever it is.
+    pub workspace: PathBuf,
+    /// Further closed paths of ours: config, keys, sessions.
+    pub hidden: Vec<PathBuf>,
+    /// Paths that stay read-only, even within writable directories.
+    pub read_only: Vec<PathBuf>,
+    pub reads: Vec<PathBuf>,
+    pub writes: Vec<PathBuf>,
+    /// The server's own persistent directory. It exists already.
+    pub state_dir: PathBuf,
+    /// The server's temporary directory, removed at the end of the run. It exists already.
+    pub temp_dir: PathBuf,
+}
+
+/// The sandbox rules for an MCP server. It may read the system and the installed tools, change its two own directories
+/// and the paths that the user grants, and use the internet. The rules stay in force while the server runs, so changes
+/// are not reverted as after a command: mounts protect the read-only paths instead.
+///
+/// # Errors
+/// There are too many home directories to close; [`io::ErrorKind::InvalidInput`] if the server is to change a path of
+/// ours.
+pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<SandboxSpec> {
+    let mut changed = scope.writes.iter();
+    if let Some(place) = changed.find(|place| is_own_path(place, scope)) {
+        let message = format!(
+            "it requests write access to `{}` (by its `write`, `cwd`, `args` or `env`), which belongs to nanobot and controls later \
+             runs: no sandboxed server may have it; `sandbox: \"off\"` in its entry runs it without a sandbox",
+            place.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+    }
+    let root = |may_write: bool| move |path: &PathBuf| ScopeRoot { path: path.clone(), may_write };
+    // Start-up files in the server's own directory need no protection, since only the server runs them.
+    let writes = scope.writes.iter();
+    let writes = writes.filter(|path| !path.starts_with(&scope.state_dir));
+    let writes = writes.map(root(true));
+    // A path granted for both reading and writing is writable.
+    let only_read = scope.reads.iter();
+    let only_read = only_read.filter(|path| !scope.writes.contains(path));
+    let reads = only_read.map(root(false));
+    let mut named: Vec<&Path> = scope.reads.iter().map(PathBuf::as_path).collect();
+    named.extend(scope.writes.iter().map(PathBuf::as_path));
+    named.extend([scope.state_dir.as_path(), scope.temp_dir.as_path()]);
+    // A directory around the server's own one also contains those of other servers.
+    named.retain(|path| {
+        let is_around = scope.state_dir.starts_with(path) && **path != scope.state_dir;
+        !(is_around && path.starts_with(&scope.nanobot_home))
+    });
+    let mut hidden = scope.hidden.clone();
+    hidden.extend(ungranted_paths(&scope.nanobot_home, &named));
+    if has_separate_workspace(scope) {
+        hidden.extend(ungranted_paths(&scope.workspace, &named));
+    }
+    let reach = FileScope {
+        directory: scope.state_dir.clone(),
+        home: scope.home.clone(),
+        roots: writes.chain(reads).collect(),
+        hidden: hidden.into(),
+        read_only: scope.read_only.clone().into(),
+        ..FileScope::default()
+    };
+    let mut fence =
+        for_scope(&reach, tools, &[], NetworkAccess::Machine, &protected_from_servers())?;
+    // Changes are not reverted afterwards, so mounts must protect these too.
+    fence.protected.extend(collect_protected(&fence.writable, &git_paths::nested_protected_paths));
+    let own = [scope.state_dir.clone(), scope.temp_dir.clone()];
+    fence.writable.extend(own.clone());
+    // Changes of these are undone after a call, and reported at the end.
+    fence.project_files.names = project_files();
+    fence.project_files.skipped = own.into();
+    fence.project_files.access = ProjectFileAccess::Closed;
+    Ok(fence)
+}
+
+/// The rules by which changes during a call of a server are undone: those for commands.
+pub fn for_changes_of_server(paths: ChangeablePaths) -> SandboxSpec {
+    let list = |root: &Path| git_paths::protected_paths(root, always_protected_from_commands());
+    let ChangeablePaths { shared, own } = paths;
+    let protected = collect_protected(&shared, &list);
+    let network = NetworkAccess::Machine;
+    let mut sandbox = SandboxSpec::new(Vec::new(), shared, Vec::new(), protected, network);
+    sandbox.project_files.names = project_files();
+    sandbox.project_files.skipped.push(own.clone());
+    sandbox.add_private(own);
+    sandbox
+}
+
+/// True if `place` is ours, and not in the server's own directory.
+fn is_own_path(place: &Path, scope: &ServerScope) -> bool {
+    let is_in = |ours: &Path| place.starts_with(ours);
+    let is_in_workspace = has_separate_workspace(scope) && is_in(&scope.workspace);
+    (is_in(&scope.nanobot_home) || is_in_workspace) && !place.starts_with(&scope.state_dir)
+}
+
+/// True if there is a workspace that contains neither our own directory nor the home directory.
+fn has_separate_workspace(scope: &ServerScope) -> bool {
+    let workspace = &scope.workspace;
+    !workspace.as_os_str().is_empty()
+        && !scope.nanobot_home.starts_with(workspace)
+        && !scope.home.starts_with(workspace)
+}
+
+/// The paths in the hidden entries of `homes`, which are granted whole, except what is granted by name.
+fn hidden_entries(file_scope: &FileScope, homes: &[PathBuf], reads: &[PathBuf]) -> Vec<PathBuf> {
+    let mut named: Vec<&Path> = reads.iter().map(PathBuf::as_path).collect();
+    named.push(&file_scope.directory);
+    let homes = homes.iter();
+    let entries = homes.flat_map(|home| std::fs::read_dir(home).into_iter().flatten().flatten());
+    entries
+        .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."))
+        .flat_map(|entry| ungranted_paths(&entry.path(), &named))
+        .collect()
+}
+
+/// The paths in `place` that are neither granted nor around a granted one.
+fn ungranted_paths(place: &Path, named: &[&Path]) -> Vec<PathBuf> {
+    if named.contains(&place) {
+        return Vec::new();
+    }
+    if !named.iter().any(|path| path.starts_with(place)) {
+        return vec![place.to_owned()];
+    }
+    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+    entries.flat_map(|entry| ungranted_paths(&entry.path(), named)).collect()
+}
+
+/// Variables that point launchers and servers into the server's own directory, and the path within it. Servers must not
+/// write to the user's own caches, since their contents are later run without a sandbox.
+const SERVER_DIR_VARIABLES: &[(&str, &str)] = &[
+    ("XDG_CACHE_HOME", "cache"),
+    ("XDG_STATE_HOME", "state"),
+    ("npm_config_cache", "npm"),
+    ("UV_CACHE_DIR", "cache/uv"),
+    ("UV_TOOL_DIR", "tools"),
+    ("UV_PYTHON_INSTALL_DIR", "python"),
+    ("PIP_CACHE_DIR", "cache/pip"),
+    ("PIPX_HOME", "pipx"),
+    ("DENO_DIR", "cache/deno"),
+    ("BUN_INSTALL_CACHE_DIR", "cache/bun"),
+    ("GOMODCACHE", "go"),
+    ("GOCACHE", "cache/go"),
+];
+
+/// The environment variables that a server in the sandbox needs in addition to those from its config.
+pub fn tool_env(scope: &ServerScope) -> Vec<(String, String)> {
+    let within = |(name, part): &(&str, &str)| {
+        let path = scope.state_dir.join(part);
+        ((*name).to_owned(), path.to_string_lossy().into_owned())
+    };
+    let mut led: Vec<(String, String)> = SERVER_DIR_VARIABLES.iter().map(within).collect();
+    let temporary = scope.temp_dir.to_string_lossy().into_owned();
+    led.push(("TMPDIR".into(), temporary));
+    // The user's own .npmrc may hold tokens, and npm exits if it cannot read the file. Granting the file by name keeps
+    // it in use.
+    let own = scope.home.join(".npmrc");
+    let mut named = scope.reads.iter().chain(&scope.writes);
+    if !named.any(|path| *path == own) {
+        led.push(within(&("npm_config_userconfig", "npmrc")));
+    }
+    led
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{InstalledTools, ServerScope, for_server, tool_env};
+    use nanobot_sandbox::SandboxSpec;
+    use std::path::{Path, PathBuf};
+
+    /// The depth of the deepest of `places` around `path`.
+    fn depth(places: &[PathBuf], path: &Path) -> Option<usize> {
+        let around = places.iter().filter(|place| path.starts_with(place));
+        around.map(|place| place.components().count()).max()
+    }
+
+    /// Returns if `path` is readable, and if it is writable.
+    fn access(fence: &SandboxSpec, path: &Path) -> (bool, bool) {
+        let is_open = depth(&fence.denied, path).is_none();
+        let writes = depth(&fence.writable, path).filter(|_| is_open);
+        let reads = depth(&fence.readable, path).filter(|_| is_open);
+        // The paths within `.git` have rules of their own.
+        let kept = fence.protected.iter().filter(|place| !place.ends_with(".git"));
+        let is_free = writes > depth(&kept.cloned().collect::<Vec<_>>(), path);
+        (writes.or(reads).is_some(), is_free)
+    }
+
+    #[test]
+    fn a_server_gets_its_own_directories_and_granted_paths() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = std::fs::canonicalize(temp.path()).unwrap();
+        for name in [
+            ".nanobot/workspace/sessions",
+            "notes/skills",
+            ".nanobot/mcp/state/one",
+            ".nanobot/mcp/state/two",
+            ".nanobot/auth",
+            ".ssh",
+            "project/.git",
+            "project/inner/.git/hooks",
+            "tmp",
+        ] {
+            std::fs::create_dir_all(home.join(name)).unwrap();
+        }
+        let station = ServerScope {
+            home: home.clone(),
+            nanobot_home: home.join(".nanobot"),
+            workspace: home.join("notes"),
+            hidden: vec![home.join(".nanobot/config.json")],
+            state_dir: home.join(".nanobot/mcp/state/one"),
+            temp_dir: home.join("tmp"),
+            ..ServerScope::default()
+        };
+        let named = |reads: &[&str], writes: &[&str]| ServerScope {
+            reads: reads.iter().map(|name| home.join(name)).collect(),
+            writes: writes.iter().map(|name| home.join(name)).collect(),
+            ..station.clone()
+        };
+        let (none, reads, changes) = ((false, false), (true, false), (true, true));
+        let check = |station: &ServerScope, expect: &[(&str, (bool, bool))]| {
+            let fence = for_server(station, &InstalledTools::default()).unwrap();
+            assert!(fence.network.is_machine());
+            for (name, expect) in expect {
+                assert_eq!(access(&fence, &home.join(name)), *expect, "{name}");
+            }
+        };
+        let own = [
+            (".nanobot/mcp/state/one/x", changes),
+            ("tmp/x", changes),
+            (".nanobot/mcp/state/two/x", none),
+            (".nanobot/mcp/pins.json", none),
+            (".nanobot/auth/x", none),
+            (".nanobot/config.json", none),
+            (".nanobot/workspace/AGENTS.md", none),
+            ("notes/AGENTS.md", none),
+            (".ssh/id", none),
+            ("/usr/bin/env", reads),
+        ];
+        check(&station, &own);
+        check(&station, &[("project/x", none)]);
+        // These stay closed, whatever is granted around them.
+        let around = named(&[], &[""]);
+        std::fs::write(home.join(".nanobot/mcp/pins.json"), "").unwrap();
+        check(&around, &own);
+        check(&around, &[("project/x", changes), (".bashrc", reads), (".config/nvim/x", reads)]);
+        check(
+            &named(&["project", "store.db"], &["store.db"]),
+            &[("project/x", reads), ("store.db", changes)],
+        );
+        check(
+            &named(&[".ssh", ".nanobot/workspace", "notes"], &["project"]),
+            &[
+                ("project/x", changes),
+                ("project/.git/hooks/x", reads),
+                ("project/.envrc", reads),
+                ("project/inner/.git/hooks/x", reads),
+                ("project/inner/.git/index", changes),
+                (".ssh/id", reads),
+                (".nanobot/workspace/x", reads),
+                ("notes/x", reads),
+                (".nanobot/auth/x", none),
+            ],
+        );
+        check(
+            &named(&[".nanobot", ".nanobot/mcp"], &[]),
+            &[
+                (".nanobot/mcp/state/one/x", changes),
+                (".nanobot/mcp/state/two/x", none),
+                (".nanobot/mcp/pins.json", none),
+            ],
+        );
+        for ours in
+            [".nanobot", ".nanobot/workspace", ".nanobot/mcp/state/two", "notes", "notes/skills"]
+        {
+            let refused = for_server(&named(&[], &[ours]), &InstalledTools::default()).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput, "{ours}");
+            assert!(refused.to_string().contains("sandbox: \"off\""), "{ours}");
+        }
+    }
+
+    #[test]
+    fn launchers_use_the_servers_directory() {
+        let station = ServerScope {
+            home: "/h".into(),
+            state_dir: "/s".into(),
+            temp_dir: "/t".into(),
+            ..ServerScope::default()
+        };
+        let get = |station: &ServerScope, name: &str| {
+            let mut led = tool_env(station).into_iter();
+            led.find_map(|(other, value)| (other == name).then_some(value))
+        };
+        assert_eq!(get(&station, "npm_config_cache").as_deref(), Some("/s/npm"));
+        assert_eq!(get(&station, "TMPDIR").as_deref(), Some("/t"));
+        let named = ServerScope { reads: vec!["/h/.npmrc".into()], ..station.clone() };
+        let of = |station: &ServerScope| get(station, "npm_config_userconfig");
+        assert_eq!((of(&station).as_deref(), of(&named)), (Some("/s/npmrc"), None));
+    }
+}

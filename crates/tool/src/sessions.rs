@@ -1,0 +1,105 @@
+//! The `sessions` tool: lists, searches and reads the conversations of the workspace. It is the only way into their
+//! files, which no other tool reads.
+//!
+//! A conversation may hold content from outside, and reading it brings that content here. So the first line of each
+//! result states its origin, and the provenance of this conversation rises to it.
+
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use nanobot_base::message::{Origin, ToolSpec, without_blanks};
+use nanobot_config::policy::tool_names::SESSIONS;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Number of messages in a result unless the model says otherwise.
+const DEFAULT_MESSAGES: usize = 20;
+
+/// Conversations, as text for the model. Errors are text for the model, too.
+pub trait SessionLibrary: Send + Sync {
+    /// The sessions, newest first, one on each line.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    fn list(&self) -> Result<SessionText, String>;
+
+    /// The lines that contain `text`, in any case, with the key of their session and the number of their message.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    fn search(&self, text: &str) -> Result<SessionText, String>;
+
+    /// At most `count` messages of a session from number `from` on; without it the last ones.
+    ///
+    /// # Errors
+    /// There is no such session, or it cannot be read.
+    fn read(&self, key: &str, from: Option<usize>, count: usize) -> Result<SessionText, String>;
+}
+
+/// Text of conversations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionText {
+    pub text: String,
+    /// The highest origin of the conversations it is from.
+    pub origin: Origin,
+}
+
+/// The `sessions` tool.
+pub struct SessionsTool {
+    spec: ToolSpec,
+    library: Arc<dyn SessionLibrary>,
+}
+
+impl SessionsTool {
+    /// Creates the tool.
+    pub fn new(library: Arc<dyn SessionLibrary>) -> Self {
+        let spec = ToolSpec {
+            name: SESSIONS.into(),
+            description: "Other conversations with the user: list them, search their text, read their messages".into(),
+            parameters: const { &without_blanks(br#"{ "type": "object", "required": ["action"], "properties": {
+                "action": { "type": "string", "enum": ["list", "search", "read"] },
+                "text": { "type": "string", "description": "search: literal text, in any case" },
+                "key": { "type": "string", "description": "read: key of the session" },
+                "from": { "type": "integer", "minimum": 1, "description": "read: number of the first message" },
+                "count": { "type": "integer", "minimum": 1, "maximum": 50 }
+            } }"#) }.into(),
+        };
+        Self { spec, library }
+    }
+}
+
+impl Tool for SessionsTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Reads
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
+        let argument = |name: &str| arguments[name].as_str().filter(|text| !text.is_empty());
+        let number = |name: &str| {
+            let value = arguments[name].as_u64();
+            value.and_then(|value| usize::try_from(value).ok())
+        };
+        let SessionText { text, origin } = match arguments["action"].as_str() {
+            Some("search") => {
+                let text = argument("text").ok_or("`text` is required for search")?;
+                self.library.search(text)?
+            }
+            Some("read") => {
+                let key =
+                    argument("key").ok_or("`key` is required for read; `list` shows the keys")?;
+                let count = number("count").unwrap_or(DEFAULT_MESSAGES);
+                self.library.read(key, number("from"), count)?
+            }
+            _ => self.library.list()?,
+        };
+        Ok(format!("{}\n{text}", origin_line(origin)).into())
+    }
+}
+
+/// The first line of a result.
+fn origin_line(origin: Origin) -> String {
+    format!("[origin: {}]", origin.name())
+}

@@ -1,0 +1,349 @@
+//! The changes that commands make, found by comparison.
+//!
+//! A command does not announce its changes. So the files of its writable directories are copied before it starts, and
+//! those that differ when it has ended are recorded in the turn's journal. Within the limits below that costs
+//! milliseconds; what is beyond them is reported as a gap. Not covered are `.git`, which has its own history, and the
+//! folders of dependencies and build results. Changes of a command that runs while nanobot itself is killed are lost to
+//! undo, unlike those of the file tools.
+
+use super::journal::PreviousState;
+use nanobot_os::digest::digest;
+use nanobot_os::paths::is_generated_dir;
+use nanobot_os::rooted_fs::RootDir;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Maximum number of entries of a directory that is copied, all levels included.
+const MAX_ENTRIES: usize = 5_000;
+/// The largest file that is copied, in bytes.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+/// Maximum size of all copies of a turn, in bytes.
+const MAX_COPIED_BYTES: u64 = 64 << 20;
+/// The largest new file whose content is compared before it is removed again, in bytes.
+const MAX_NEW_FILE_BYTES: u64 = 64 << 20;
+
+/// A change that a command made.
+#[derive(Debug)]
+pub(super) enum CommandChange {
+    CreatedDirectory,
+    /// A file or link that was created or changed.
+    Changed {
+        before: PreviousState<'static>,
+        /// The digest of the new content. The content itself may be large.
+        digest: String,
+    },
+    Removed {
+        before: PreviousState<'static>,
+    },
+}
+
+/// The state of the writable places when it was last looked at.
+#[derive(Debug)]
+pub(super) struct DirectorySnapshot {
+    /// The root of the file system: paths are opened without following links.
+    root: RootDir,
+    /// The places that commands may change.
+    writable: Vec<PathBuf>,
+    /// The places in them that are not looked at.
+    excluded: Vec<PathBuf>,
+    entries: BTreeMap<PathBuf, ScannedEntry>,
+    /// The copied contents, one after the other, in a file without a name.
+    copies: File,
+    copied_bytes: u64,
+    /// Number of commands that run.
+    pub(super) running: usize,
+    /// Paths with changes that cannot be taken back, each with its reason.
+    pub(super) gaps: BTreeSet<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct ScannedEntry {
+    kind: EntryKind,
+    mode: u32,
+    copy: ContentCopy,
+}
+
+/// The copy of a file's content.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum ContentCopy {
+    /// There is none: the file is too large, or no regular file.
+    None,
+    /// At this position.
+    At(u64),
+    /// None is needed: the journal has the state before the turn.
+    Recorded,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum EntryKind {
+    /// A regular file, with the metadata that changes when its content does.
+    File {
+        inode: (u64, u64),
+        size: u64,
+        modified: (i64, i64),
+        status_changed: (i64, i64),
+    },
+    Link(PathBuf),
+    Directory,
+}
+
+impl DirectorySnapshot {
+    /// Creates an empty snapshot, with its copies on the file system of `dir`. What is in `excluded` is left out.
+    pub(super) fn new(dir: &Path, excluded: Vec<PathBuf>) -> io::Result<Self> {
+        Ok(Self {
+            root: RootDir::open(Path::new("/"))?,
+            writable: Vec::new(),
+            excluded,
+            entries: BTreeMap::new(),
+            copies: tempfile::tempfile_in(dir)?,
+            copied_bytes: 0,
+            running: 0,
+            gaps: BTreeSet::new(),
+        })
+    }
+
+    /// Adds the `writable` places of a command that is about to start, and copies what changed since the last look. While
+    /// another command runs, what changed in the known places is its work, and left for [`Self::take_changes`].
+    pub(super) fn refresh(&mut self, writable: &[PathBuf]) -> io::Result<()> {
+        let known_places = self.writable.clone();
+        let is_known = |path: &Path| known_places.iter().any(|known| path.starts_with(known));
+        self.writable.extend(writable.iter().filter(|path| !is_known(path)).cloned());
+        if self.running > 0 && self.writable.len() == known_places.len() {
+            return Ok(());
+        }
+        let mut entries = self.scan();
+        if self.running > 0 {
+            entries.retain(|path, _| !is_known(path));
+            entries.extend(self.entries.clone());
+        }
+        for (path, entry) in &mut entries {
+            match self.entries.get(path) {
+                Some(known) if known.kind == entry.kind => entry.copy = known.copy,
+                _ => entry.copy = self.copy(path, &entry.kind)?,
+            }
+        }
+        self.entries = entries;
+        Ok(())
+    }
+
+    /// The changes since the last look: what was created or changed from the top down, then what was removed, contents
+    /// before their directory.
+    pub(super) fn take_changes(&mut self) -> Vec<(PathBuf, CommandChange)> {
+        let mut entries = self.scan();
+        let mut changes = Vec::new();
+        for (path, entry) in &mut entries {
+            match self.entries.get(path) {
+                Some(known) if known.kind == entry.kind => entry.copy = known.copy,
+                known => match self.change(path, known, entry) {
+                    Ok(Some(change)) => {
+                        entry.copy = ContentCopy::Recorded;
+                        changes.push((path.clone(), change));
+                    }
+                    Ok(None) => entry.copy = known.map_or(ContentCopy::None, |known| known.copy),
+                    Err(reason) => add_gap(&mut self.gaps, path, &reason),
+                },
+            }
+        }
+        for (path, known) in self.entries.iter().rev() {
+            // Of an excluded directory it is unknown what was removed.
+            if entries.contains_key(path) || self.is_excluded(path) {
+                continue;
+            }
+            match self.saved_state(known) {
+                Ok(before) => changes.push((path.clone(), CommandChange::Removed { before })),
+                Err(reason) => add_gap(&mut self.gaps, path, &reason),
+            }
+        }
+        self.entries = entries;
+        changes
+    }
+
+    /// The change of `path` from `known` to `entry`; `None` if only its times differ.
+    ///
+    /// # Errors
+    /// It cannot be taken back, for this reason.
+    fn change(
+        &self,
+        path: &Path,
+        known: Option<&ScannedEntry>,
+        entry: &ScannedEntry,
+    ) -> Result<Option<CommandChange>, String> {
+        let before = known.map_or(Ok(PreviousState::Nothing), |known| self.saved_state(known))?;
+        let content = match (&entry.kind, &before) {
+            (EntryKind::Directory, PreviousState::Nothing) => {
+                return Ok(Some(CommandChange::CreatedDirectory));
+            }
+            (EntryKind::Directory, _) | (_, PreviousState::Directory { .. }) => {
+                return Err(
+                    "a directory took the place of a file, or a file that of a directory".into()
+                );
+            }
+            (EntryKind::Link(target), _) => target.as_os_str().as_encoded_bytes().to_owned(),
+            (EntryKind::File { size, .. }, _) if *size > MAX_NEW_FILE_BYTES => {
+                return Err("it is too large".into());
+            }
+            (EntryKind::File { size, .. }, _) => {
+                self.read(path, *size).map_err(|error| error.to_string())?
+            }
+        };
+        let is_same = matches!(&entry.kind, EntryKind::File { .. })
+            && matches!(&before, PreviousState::File { bytes, .. } if **bytes == content);
+        let digest = digest(&content);
+        Ok((!is_same).then_some(CommandChange::Changed { before, digest }))
+    }
+
+    /// The state that an entry stands for; any state if it is recorded already.
+    ///
+    /// # Errors
+    /// Its content was not copied.
+    fn saved_state(&self, entry: &ScannedEntry) -> Result<PreviousState<'static>, String> {
+        let mode = entry.mode;
+        match &entry.kind {
+            EntryKind::Directory => Ok(PreviousState::Directory { mode }),
+            EntryKind::Link(target) => Ok(PreviousState::Link(target.clone().into())),
+            EntryKind::File { size, .. } => {
+                let position = match entry.copy {
+                    ContentCopy::None => return Err("it is too large to be copied".into()),
+                    ContentCopy::At(position) => position,
+                    ContentCopy::Recorded => return Ok(PreviousState::Nothing),
+                };
+                let mut bytes = vec![0; usize::try_from(*size).map_err(|error| error.to_string())?];
+                let read = self.copies.read_exact_at(&mut bytes, position);
+                read.map_err(|error| format!("its copy cannot be read: {error}"))?;
+                Ok(PreviousState::File { bytes: bytes.into(), mode })
+            }
+        }
+    }
+
+    /// Copies the content of a file. There is no copy if it is beyond the limits, or if the file changes
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// The copy cannot be written.
+    fn copy(&mut self, path: &Path, kind: &EntryKind) -> io::Result<ContentCopy> {
+        let EntryKind::File { size, .. } = *kind else {
+            return Ok(ContentCopy::None);
+        };
+        if size > MAX_FILE_BYTES || self.copied_bytes + size > MAX_COPIED_BYTES {
+            return Ok(ContentCopy::None);
+        }
+        let Ok(bytes) = self.read(path, size) else {
+            return Ok(ContentCopy::None);
+        };
+        if bytes.len() as u64 != size {
+            return Ok(ContentCopy::None);
+        }
+        let position = self.copied_bytes;
+        self.copies.write_all_at(&bytes, position)?;
+        self.copied_bytes += size;
+        Ok(ContentCopy::At(position))
+    }
+
+    /// Reads a file of about `size` bytes, up to the limit for new files.
+    fn read(&self, path: &Path, size: u64) -> io::Result<Vec<u8>> {
+        // One byte more, so that the end is found without another buffer.
+        let capacity = usize::try_from(size).unwrap_or_default().saturating_add(1);
+        let mut bytes = Vec::with_capacity(capacity);
+        let file = self.root.open_for_reading(path.strip_prefix("/").unwrap_or(path))?;
+        file.take(MAX_NEW_FILE_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The entries of the writable places as they are now. A place with too many of them is excluded from now on.
+    fn scan(&mut self) -> BTreeMap<PathBuf, ScannedEntry> {
+        let mut entries = BTreeMap::new();
+        for place in self.writable.clone() {
+            if self.is_excluded(&place) {
+                continue;
+            }
+            match self.scan_place(&place) {
+                Some(found) => entries.extend(found),
+                None => {
+                    add_gap(
+                        &mut self.gaps,
+                        &place,
+                        &format!("it has more than {MAX_ENTRIES} entries"),
+                    );
+                    self.exclude(place);
+                }
+            }
+        }
+        entries
+    }
+
+    /// The entries at and beneath `place`; `None` if there are too many.
+    fn scan_place(&self, place: &Path) -> Option<BTreeMap<PathBuf, ScannedEntry>> {
+        let scanned = self.list_place(place)?.into_iter().filter_map(|path| {
+            let metadata = std::fs::symlink_metadata(&path).ok()?;
+            ScannedEntry::new(&path, &metadata).map(|entry| (path, entry))
+        });
+        Some(scanned.collect())
+    }
+
+    /// The paths beneath `place`, or `place` itself if it is no directory; `None` if there are too many. Names cost much
+    /// less than metadata.
+    fn list_place(&self, place: &Path) -> Option<Vec<PathBuf>> {
+        if !std::fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
+            return Some(vec![place.to_owned()]);
+        }
+        let mut paths = Vec::new();
+        let mut pending = vec![place.to_owned()];
+        while let Some(directory) = pending.pop() {
+            // A command cannot change a directory that cannot be read, and one that was removed has nothing to record.
+            let entries = std::fs::read_dir(&directory).into_iter().flatten();
+            for found in entries.flatten() {
+                let path = found.path();
+                let is_directory = found.file_type().is_ok_and(|kind| kind.is_dir());
+                if self.is_excluded(&path) || is_directory && is_generated_dir(&path) {
+                    continue;
+                }
+                if is_directory {
+                    pending.push(path.clone());
+                }
+                paths.push(path);
+                if paths.len() > MAX_ENTRIES {
+                    return None;
+                }
+            }
+        }
+        Some(paths)
+    }
+
+    fn is_excluded(&self, path: &Path) -> bool {
+        let mut excluded = self.excluded.iter();
+        excluded.any(|place| path.starts_with(place))
+    }
+
+    fn exclude(&mut self, place: PathBuf) {
+        self.entries.retain(|path, _| !path.starts_with(&place));
+        self.excluded.push(place);
+    }
+}
+
+impl ScannedEntry {
+    /// The entry at `path`; `None` if it is neither a file, a link nor a directory.
+    fn new(path: &Path, metadata: &Metadata) -> Option<Self> {
+        let kind = if metadata.is_dir() {
+            EntryKind::Directory
+        } else if metadata.is_symlink() {
+            EntryKind::Link(std::fs::read_link(path).ok()?)
+        } else if metadata.is_file() {
+            EntryKind::File {
+                inode: (metadata.dev(), metadata.ino()),
+                size: metadata.size(),
+                modified: (metadata.mtime(), metadata.mtime_nsec()),
+                status_changed: (metadata.ctime(), metadata.ctime_nsec()),
+            }
+        } else {
+            return None;
+        };
+        Some(Self { kind, mode: metadata.mode() & 0o7777, copy: ContentCopy::None })
+    }
+}
+
+fn add_gap(gaps: &mut BTreeSet<String>, path: &Path, reason: &str) {
+    gaps.insert(format!("`{}`: {reason}", path.display()));
+}

@@ -1,0 +1,379 @@
+//! Undo for the changes that a turn makes.
+//!
+//! Each turn that changes files gets a folder with a journal and the content of each file before its first change. For
+//! the file tools, both are on disk before the change is made; [`command_changes`] are recorded once the command has
+//! ended. The folders are numbered; the newest has the highest number.
+
+use anyhow::{Context, Result, anyhow};
+use journal::{JournalLine, PreviousState};
+use nanobot_os::digest::digest;
+use nanobot_os::durable_file;
+use nanobot_os::sync::Deferred;
+use std::collections::{HashMap, HashSet};
+use std::fs::{DirBuilder, File};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub mod command_changes;
+pub mod journal;
+pub mod restore;
+
+use command_changes::{CommandChange, DirectorySnapshot};
+use journal::{RestorableState, TurnInfo, UndoTurn};
+
+/// Maximum of bytes saved in one turn. A change that would exceed it is refused.
+const MAX_TURN_BYTES: u64 = 256 << 20;
+/// Maximum of bytes kept for all turns, not counting the current one.
+const MAX_TOTAL_BYTES: u64 = 1 << 30;
+/// Maximum number of turns kept.
+const MAX_TURNS: usize = 100;
+/// Turns older than this are removed. Users who want something back mostly notice within a day.
+const MAX_AGE: Duration = Duration::from_secs(7 * 86_400);
+
+/// The folder that holds the undo data of all turns.
+#[derive(Clone, Debug)]
+pub struct UndoStore {
+    dir: PathBuf,
+}
+
+impl UndoStore {
+    /// Opens the folder `dir`, which need not exist.
+    pub fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    /// Lists the numbers of the turns, newest first.
+    fn ids(&self) -> Result<Vec<u64>> {
+        let entries = match std::fs::read_dir(&self.dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => {
+                return Err(error).with_context(|| format!("read `{}`", self.dir.display()));
+            }
+        };
+        let number = |name: &str| name.parse::<u64>().ok();
+        let mut ids: Vec<u64> = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str().and_then(number))
+            .collect();
+        ids.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(ids)
+    }
+
+    fn turn_dir(&self, id: u64) -> PathBuf {
+        self.dir.join(id.to_string())
+    }
+
+    /// Reads the turns that changed something, newest first. Unreadable ones are reported to `odd` and skipped.
+    pub fn turns(
+        &self,
+        on_unreadable: &mut dyn FnMut(u64, &anyhow::Error),
+    ) -> Result<Vec<UndoTurn>> {
+        let mut turns = Vec::new();
+        for id in self.ids()? {
+            match UndoTurn::read(&self.turn_dir(id), id) {
+                Ok(turn) => turns.extend(turn.filter(|turn| !turn.changed_paths.is_empty())),
+                Err(error) => on_unreadable(id, &error),
+            }
+        }
+        Ok(turns)
+    }
+
+    /// Creates the folder of a new turn, removes old ones, and returns the new number.
+    fn create_turn_dir(&self) -> Result<u64> {
+        durable_file::create_dir(&self.dir)?;
+        let mut id = self.ids()?.first().map_or(1, |id| id + 1);
+        loop {
+            let path = self.turn_dir(id);
+            match DirBuilder::new().mode(0o700).create(&path) {
+                Ok(()) => break,
+                // Another run took this number first.
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => id += 1,
+                Err(error) => {
+                    return Err(error).with_context(|| format!("create `{}`", path.display()));
+                }
+            }
+        }
+        self.prune(id)?;
+        Ok(id)
+    }
+
+    /// Removes turns that exceed the limits on age, number and size, except for `newest`.
+    fn prune(&self, newest: u64) -> Result<()> {
+        let changed = |folder: &Path| {
+            std::fs::metadata(folder.join(journal::JOURNAL_FILE))
+                .or_else(|_| std::fs::metadata(folder))
+                .and_then(|metadata| metadata.modified())
+        };
+        // The folder was created just now, so its time is the current one.
+        let now = changed(&self.turn_dir(newest)).context("stat the new undo folder")?;
+        let mut bytes = 0;
+        for (number, id) in self.ids()?.into_iter().filter(|id| *id < newest).enumerate() {
+            let folder = self.turn_dir(id);
+            bytes += dir_bytes(&folder);
+            let age = changed(&folder).map(|then| now.duration_since(then).unwrap_or_default());
+            let is_old = age.is_ok_and(|age| age > MAX_AGE);
+            if (is_old || number + 1 >= MAX_TURNS || bytes > MAX_TOTAL_BYTES)
+                && !is_running(&folder)
+            {
+                // Another run may be pruning too; what remains is removed next time.
+                drop(std::fs::remove_dir_all(&folder));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The number of bytes in a folder.
+fn dir_bytes(folder: &Path) -> u64 {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+/// True if a live run is still writing this journal.
+fn is_running(folder: &Path) -> bool {
+    let file = File::open(folder.join(journal::JOURNAL_FILE));
+    file.is_ok_and(|file| matches!(file.try_lock(), Err(std::fs::TryLockError::WouldBlock)))
+}
+
+/// Saves the state of each path before a turn changes it.
+#[derive(Debug)]
+pub struct ChangeRecorder {
+    undo: UndoStore,
+    info: Deferred<TurnInfo>,
+    /// Our own state, which changes during a run: no change of a command.
+    own_state: Deferred<Vec<PathBuf>>,
+    /// Present from the first change on.
+    journal: Option<OpenJournal>,
+    /// Present from the first command on that may change files.
+    snapshot: Option<DirectorySnapshot>,
+}
+
+#[derive(Debug)]
+struct OpenJournal {
+    dir: PathBuf,
+    /// Locked while the turn is running.
+    file: File,
+    /// The entry numbers of the changed paths.
+    entry_numbers: HashMap<PathBuf, usize>,
+    /// The directories that the turn created.
+    created_dirs: HashSet<PathBuf>,
+    /// Bytes saved so far.
+    saved_bytes: u64,
+}
+
+impl ChangeRecorder {
+    /// Creates a recorder. No folder is created before the first change. Changes of commands in `own_state` are not
+    /// recorded: these places hold the sessions, the ledger and the like.
+    pub fn new(
+        undo: UndoStore,
+        info: Deferred<TurnInfo>,
+        own_state: Deferred<Vec<PathBuf>>,
+    ) -> Self {
+        Self { undo, info, own_state, journal: None, snapshot: None }
+    }
+
+    /// Prepares for a command that may change what is in `writable`, absolute paths that are free of links.
+    ///
+    /// # Errors
+    /// The files cannot be copied, so that the command's changes cannot be taken back.
+    pub fn begin_command(&mut self, writable: &[PathBuf]) -> Result<()> {
+        if self.snapshot.as_ref().is_some_and(|it| it.running > 0) {
+            self.record_command_changes()?;
+        }
+        if self.snapshot.is_none() {
+            durable_file::create_dir(&self.undo.dir)?;
+            let snapshot = DirectorySnapshot::new(&self.undo.dir, self.own_state.to_vec())
+                .context("create a temporary file")?;
+            self.snapshot = Some(snapshot);
+        }
+        let snapshot = self.snapshot.as_mut().expect("it was created just now");
+        let refreshed = snapshot.refresh(writable);
+        snapshot.running += 1;
+        refreshed.context("copy the files that a command may change")
+    }
+
+    /// Records the changes of a command that has ended.
+    ///
+    /// # Errors
+    /// They cannot be saved, so that they cannot be taken back.
+    pub fn end_command(&mut self) -> Result<()> {
+        let recorded = self.record_command_changes();
+        if let Some(snapshot) = &mut self.snapshot {
+            snapshot.running = snapshot.running.saturating_sub(1);
+        }
+        recorded
+    }
+
+    /// The changes of commands that cannot be taken back: paths, each with its reason.
+    pub fn take_gaps(&mut self) -> Vec<String> {
+        let snapshot = self.snapshot.as_mut();
+        let gaps = snapshot.map(|snapshot| std::mem::take(&mut snapshot.gaps));
+        gaps.into_iter().flatten().collect()
+    }
+
+    fn record_command_changes(&mut self) -> Result<()> {
+        let snapshot = self.snapshot.as_mut();
+        let changes = snapshot.map(DirectorySnapshot::take_changes).unwrap_or_default();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        for (path, change) in &changes {
+            let (before, new) = match change {
+                CommandChange::CreatedDirectory => {
+                    self.record_directory(path)?;
+                    continue;
+                }
+                CommandChange::Changed { before, digest } => (before, Some(digest.clone())),
+                CommandChange::Removed { before } => (before, None),
+            };
+            self.append_change(path, before, new, None)?;
+        }
+        self.open_journal()?.sync()
+    }
+
+    /// Records that the directory `path` is about to be created.
+    pub fn record_directory(&mut self, path: &Path) -> Result<()> {
+        let open = self.open_journal()?;
+        open.append(&JournalLine::CreatedDirectory(path.to_owned()))?;
+        open.created_dirs.insert(path.to_owned());
+        Ok(())
+    }
+
+    /// Records that `path` is about to become `becomes`, or to be removed if that is `None`, through the file `temp`
+    /// beside it.
+    ///
+    /// # Errors
+    /// The current state cannot be saved. The caller must not make the change then.
+    pub fn record_change(
+        &mut self,
+        path: &Path,
+        before: &PreviousState<'_>,
+        new: Option<&[u8]>,
+        temp: &str,
+    ) -> Result<()> {
+        let is_unknown = |open: &OpenJournal| !open.entry_numbers.contains_key(path);
+        if let (PreviousState::File { bytes, .. }, Some(new)) = (before, new)
+            && **bytes == *new
+            && self.journal.as_ref().is_none_or(is_unknown)
+        {
+            // The file stays as it is, so there is nothing to take back.
+            return Ok(());
+        }
+        let is_first = self.append_change(path, before, new.map(digest), Some(temp))?;
+        if is_first {
+            self.open_journal()?.sync()
+        } else {
+            // Later lines about a path only serve to tell who changed a file last.
+            Ok(())
+        }
+    }
+
+    /// As [`Self::record_change`], but without syncing the journal; `temp` is `None` for a change while a command ran. True if
+    /// this is the first change of `path`.
+    fn append_change(
+        &mut self,
+        path: &Path,
+        before: &PreviousState<'_>,
+        new_digest: Option<String>,
+        temp: Option<&str>,
+    ) -> Result<bool> {
+        let open = self.open_journal()?;
+        let is_first = !open.entry_numbers.contains_key(path);
+        let mut line = JournalLine::Change {
+            path: path.to_owned(),
+            before: None,
+            new_digest,
+            temp: temp.unwrap_or_default().to_owned(),
+            during_command: temp.is_none(),
+        };
+        if is_first {
+            let number = open.entry_numbers.len();
+            let state = match before {
+                // A directory that this turn created did not exist before it.
+                PreviousState::Directory { .. } if open.created_dirs.contains(path) => {
+                    RestorableState::Nothing
+                }
+                was => open.save_state(number, was)?,
+            };
+            open.entry_numbers.insert(path.to_owned(), number);
+            if let JournalLine::Change { before: was, .. } = &mut line {
+                *was = Some(state);
+            }
+        }
+        open.append(&line)?;
+        Ok(is_first)
+    }
+
+    fn open_journal(&mut self) -> Result<&mut OpenJournal> {
+        if self.journal.is_none() {
+            let id = self.undo.create_turn_dir()?;
+            let dir = self.undo.turn_dir(id);
+            let path = dir.join(journal::JOURNAL_FILE);
+            let journal = durable_file::open_append(&path)?;
+            // The file is new, so the lock cannot be contended. On file systems without locks, the turn merely looks
+            // finished.
+            drop(journal.try_lock());
+            let mut open = OpenJournal {
+                dir,
+                file: journal,
+                entry_numbers: HashMap::new(),
+                created_dirs: HashSet::new(),
+                saved_bytes: 0,
+            };
+            open.append(&JournalLine::Turn(TurnInfo::clone(&self.info)))?;
+            self.journal = Some(open);
+        }
+        Ok(self.journal.as_mut().expect("it was opened just now"))
+    }
+}
+
+impl OpenJournal {
+    /// Saves the current state as entry `number`.
+    fn save_state(&mut self, number: usize, before: &PreviousState<'_>) -> Result<RestorableState> {
+        Ok(match before {
+            PreviousState::Nothing => RestorableState::Nothing,
+            PreviousState::Link(target) => RestorableState::Link { target: target.to_path_buf() },
+            PreviousState::Directory { mode } => RestorableState::Directory { mode: *mode },
+            PreviousState::File { bytes, mode } => {
+                let size = bytes.len() as u64;
+                if self.saved_bytes + size > MAX_TURN_BYTES {
+                    return Err(anyhow!(
+                        "this turn has already saved {} for `nanobot undo`, and this file would exceed the limit",
+                        durable_file::format_size(self.saved_bytes)
+                    ));
+                }
+                write_copy(&self.dir.join(format!("{number}.old")), bytes)?;
+                self.saved_bytes += size;
+                RestorableState::File { hash: digest(bytes), mode: *mode }
+            }
+        })
+    }
+
+    fn append(&mut self, line: &JournalLine) -> Result<()> {
+        append_line(&self.file, &self.dir.join(journal::JOURNAL_FILE), line)
+    }
+
+    fn sync(&self) -> Result<()> {
+        durable_file::sync(&self.file, &self.dir)
+    }
+}
+
+fn append_line(journal: &File, path: &Path, line: &JournalLine) -> Result<()> {
+    let mut text = serde_json::to_vec(line).context("serialize a line of the journal")?;
+    text.push(b'\n');
+    durable_file::append_to(journal, path, durable_file::size(journal, path)?, &text)
+}
+
+/// Writes a copy of `bytes` to `path`.
+fn write_copy(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut options = File::options();
+    let opened = options.write(true).create_new(true).mode(0o600).open(path);
+    let written = opened.and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_data()
+    });
+    written.with_context(|| format!("write `{}`", path.display()))
+}

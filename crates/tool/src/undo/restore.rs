@@ -1,0 +1,343 @@
+//! Undoes a turn, and redoes it.
+//!
+//! All paths are checked first: if any file was changed by others since, nothing is done. Then the current contents are
+//! saved, to allow the opposite operation later, and the changes are made. An interruption leaves a journal from which
+//! the operation can be repeated. File times are not restored: programs that rely on them, such as `make`, must notice
+//! the change.
+
+use super::append_line;
+use super::journal::{self, ChangedPath, JournalLine, RestorableState, UndoTurn};
+use anyhow::{Context, Result};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_os::digest::digest;
+use nanobot_os::durable_file;
+use nanobot_os::rooted_fs::{PendingChange, RootDir, is_link};
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// The largest file that is read back, in bytes; no saved file is larger.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// The direction of a restore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoreDirection {
+    /// Undo: to the state before the turn.
+    Undo,
+    /// Redo: to the state at the time of the undo.
+    Redo,
+}
+
+/// A change that will be made to a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RestoreStep {
+    Restore(PathBuf),
+    Remove(PathBuf),
+}
+
+impl RestoreStep {
+    /// The path that changes.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Restore(path) | Self::Remove(path) => path,
+        }
+    }
+}
+
+/// A checked plan of changes, not yet carried out.
+#[derive(Debug)]
+pub struct RestorePlan<'a> {
+    turn: &'a UndoTurn,
+    direction: RestoreDirection,
+    root: RootDir,
+    /// The journal, locked.
+    journal: File,
+    /// The entries that change: index, current state, wanted state.
+    changes: Vec<(usize, RestorableState, RestorableState)>,
+    /// Paths that were changed by others since the turn, and their current state.
+    pub conflicts: Vec<(PathBuf, &'static str)>,
+    /// Paths that cannot be changed because of what is there now, and its kind.
+    pub blocked: Vec<(PathBuf, &'static str)>,
+}
+
+impl<'a> RestorePlan<'a> {
+    /// Checks the current state of everything that `turn` changed.
+    ///
+    /// # Errors
+    /// Status 75 while the turn is running; a file that cannot be read.
+    pub fn new(turn: &'a UndoTurn, direction: RestoreDirection) -> Result<Self> {
+        let path = turn.dir.join(journal::JOURNAL_FILE);
+        let journal = durable_file::open_append(&path)?;
+        if let Err(TryLockError::WouldBlock) = journal.try_lock() {
+            return Err(fail_with_hint(
+                Exit::TryAgain,
+                format!("turn {} is still running", turn.id),
+                "again when it has ended",
+            ));
+        }
+        let mut plan = Self {
+            turn,
+            direction,
+            root: RootDir::open(Path::new("/")).context("open `/`")?,
+            journal,
+            changes: Vec::new(),
+            conflicts: Vec::new(),
+            blocked: Vec::new(),
+        };
+        for (number, entry) in turn.changed_paths.iter().enumerate() {
+            let wanted = match (direction, &entry.at_undo) {
+                (RestoreDirection::Undo, _) => &entry.before,
+                (RestoreDirection::Redo, Some(after)) => after,
+                // The path already had its earlier state when the turn was undone.
+                (RestoreDirection::Redo, None) => continue,
+            };
+            let now = match read_state(&plan.root, &entry.path) {
+                Ok(now) => now,
+                // A link that will be replaced by a directory, or was already restored.
+                Err(error) if is_link(&error) && plan.is_below_own_link(&entry.path) => {
+                    RestorableState::Nothing
+                }
+                Err(error) => {
+                    let there = if is_link(&error) {
+                        "its path contains a link"
+                    } else if error.kind() == ErrorKind::InvalidData {
+                        "another type of file is there"
+                    } else {
+                        return Err(error)
+                            .with_context(|| format!("read `{}`", entry.path.display()));
+                    };
+                    plan.blocked.push((entry.path.clone(), there));
+                    continue;
+                }
+            };
+            if now == *wanted {
+                continue;
+            }
+            if !plan.is_recorded_state(entry, &now) {
+                let there = match now {
+                    RestorableState::Nothing => "it was removed",
+                    _ => "it was changed",
+                };
+                plan.conflicts.push((entry.path.clone(), there));
+            }
+            plan.changes.push((number, now, wanted.clone()));
+        }
+        Ok(plan)
+    }
+
+    /// True if `path` is reached only through a link that is itself an entry of the turn.
+    fn is_below_own_link(&self, path: &Path) -> bool {
+        let above = |entry: &&ChangedPath| entry.path != path && path.starts_with(&entry.path);
+        let is_known = |entry: &ChangedPath| {
+            read_state(&self.root, &entry.path).is_ok_and(|now| {
+                matches!(now, RestorableState::Link { .. }) && self.is_recorded_state(entry, &now)
+            })
+        };
+        self.turn.changed_paths.iter().filter(above).any(is_known)
+    }
+
+    /// True if the current state is a recorded one: from before the turn, from the turn itself, or from its undo.
+    fn is_recorded_state(&self, entry: &ChangedPath, now: &RestorableState) -> bool {
+        if entry.before.has_same_content(now)
+            || entry.at_undo.as_ref().is_some_and(|after| after.has_same_content(now))
+        {
+            return true;
+        }
+        match (now, self.direction) {
+            (_, RestoreDirection::Redo) => false,
+            (RestorableState::File { hash, .. }, _) => entry.has_written(hash),
+            (RestorableState::Nothing, _) => entry.written_digests.contains(&None),
+            (RestorableState::Directory { .. }, _) => self.turn.created_dirs.contains(&entry.path),
+            (RestorableState::Link { target }, _) => {
+                entry.has_written(&digest(target.as_os_str().as_encoded_bytes()))
+            }
+        }
+    }
+
+    /// Lists the planned changes, in the order of the turn.
+    pub fn steps(&self) -> Vec<RestoreStep> {
+        let step = |(number, _, wanted): &(usize, RestorableState, RestorableState)| {
+            let path = self.turn.changed_paths[*number].path.clone();
+            match wanted {
+                RestorableState::Nothing => RestoreStep::Remove(path),
+                _ => RestoreStep::Restore(path),
+            }
+        };
+        self.changes.iter().map(step).collect()
+    }
+
+    /// Carries out the plan. `time` is recorded in the journal.
+    ///
+    /// # Errors
+    /// A change that failed. The operation can be repeated and continues from there.
+    pub fn execute(self, time: &str) -> Result<()> {
+        let path = self.turn.dir.join(journal::JOURNAL_FILE);
+        if self.direction == RestoreDirection::Undo {
+            self.save_current(&path)?;
+        }
+        for (number, now, wanted) in &self.changes {
+            let path = self.relative_path(*number);
+            let stays = match (now, wanted) {
+                (RestorableState::Nothing, _)
+                | (RestorableState::File { .. }, RestorableState::File { .. }) => true,
+                (RestorableState::Directory { .. }, _) => {
+                    // Directories that the turn created are removed later, if they are empty.
+                    matches!(wanted, RestorableState::Directory { .. })
+                        || self.turn.created_dirs.contains(&self.turn.changed_paths[*number].path)
+                }
+                _ => false,
+            };
+            if !stays {
+                let removed = self.root.remove(path, &mut allow);
+                removed.with_context(|| format!("remove `/{}`", path.display()))?;
+            }
+        }
+        match self.direction {
+            RestoreDirection::Undo => self.remove_leftovers(),
+            RestoreDirection::Redo => self.create_removed_dirs()?,
+        }
+        for (number, _, wanted) in &self.changes {
+            let path = self.relative_path(*number);
+            self.restore_path(*number, path, wanted)
+                .with_context(|| format!("restore `/{}`", path.display()))?;
+        }
+        let line = match self.direction {
+            RestoreDirection::Undo => JournalLine::Undone(time.to_owned()),
+            RestoreDirection::Redo => JournalLine::Redone(time.to_owned()),
+        };
+        append_line(&self.journal, &path, &line)?;
+        durable_file::sync(&self.journal, &path)
+    }
+
+    /// Saves the current contents and records them in the journal.
+    fn save_current(&self, path: &Path) -> Result<()> {
+        for (number, now, _) in &self.changes {
+            if let RestorableState::File { .. } = now {
+                let place = self.relative_path(*number);
+                let bytes = read_file(&self.root, place)
+                    .with_context(|| format!("read `/{}`", place.display()))?;
+                durable_file::replace(&self.copy_path(*number, RestoreDirection::Redo), &bytes)?;
+            }
+        }
+        let states = self.changes.iter();
+        let states = states.map(|(number, now, _)| (*number, now.clone()));
+        append_line(&self.journal, path, &JournalLine::Undoing(states.collect()))?;
+        let dirs = self.turn.created_dirs.iter().enumerate();
+        let dirs = dirs.filter_map(|(number, dir)| match read_state(&self.root, dir) {
+            Ok(RestorableState::Directory { mode }) => Some((number, mode)),
+            // Anything but a directory stays when the turn is undone.
+            _ => None,
+        });
+        let line = JournalLine::RemovingDirectories(dirs.collect());
+        append_line(&self.journal, path, &line)?;
+        durable_file::sync(&self.journal, path)
+    }
+
+    /// Removes temporary files left by a killed run, and the directories that the turn created, deepest first.
+    /// Directories that hold other files stay.
+    fn remove_leftovers(&self) {
+        for temp in &self.turn.temp_files {
+            let is_file = |metadata: std::fs::Metadata| metadata.is_file();
+            if self.root.metadata(relative_to_root(temp)).is_ok_and(is_file) {
+                drop(self.root.remove(relative_to_root(temp), &mut allow));
+            }
+        }
+        for dir in self.turn.created_dirs.iter().rev() {
+            let is_dir = |metadata: std::fs::Metadata| metadata.is_dir();
+            if self.root.metadata(relative_to_root(dir)).is_ok_and(is_dir) {
+                drop(self.root.remove(relative_to_root(dir), &mut allow));
+            }
+        }
+    }
+
+    /// Creates the directories again that the undo removed, parents first. Those with files would come back with these.
+    fn create_removed_dirs(&self) -> Result<()> {
+        for (number, mode) in &self.turn.removed_dirs {
+            let Some(dir) = self.turn.created_dirs.get(*number) else {
+                continue;
+            };
+            let restored = match read_state(&self.root, dir) {
+                Ok(RestorableState::Nothing) => self.root.create_dir(relative_to_root(dir), *mode),
+                other => other.map(drop),
+            };
+            restored.with_context(|| format!("restore `{}`", dir.display()))?;
+        }
+        Ok(())
+    }
+
+    fn restore_path(&self, number: usize, path: &Path, wanted: &RestorableState) -> Result<()> {
+        match wanted {
+            RestorableState::Nothing => {}
+            RestorableState::Link { target } => self.root.create_link(path, target)?,
+            RestorableState::Directory { mode } => self.root.create_dir(path, *mode)?,
+            RestorableState::File { hash, mode } => {
+                let copy = self.copy_path(number, self.direction);
+                let bytes = durable_file::read(&copy)?.unwrap_or_default();
+                if digest(&bytes) != *hash {
+                    return Err(fail(
+                        Exit::Io,
+                        format!("the copy `{}` is damaged", copy.display()),
+                    ));
+                }
+                self.root.write(path, &bytes, Some(*mode), &mut allow)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The path of the saved content of an entry.
+    fn copy_path(&self, number: usize, direction: RestoreDirection) -> PathBuf {
+        let kind = match direction {
+            RestoreDirection::Undo => "old",
+            RestoreDirection::Redo => "new",
+        };
+        self.turn.dir.join(format!("{number}.{kind}"))
+    }
+
+    fn relative_path(&self, number: usize) -> &Path {
+        relative_to_root(&self.turn.changed_paths[number].path)
+    }
+}
+
+fn allow(_: PendingChange<'_>) -> io::Result<()> {
+    Ok(())
+}
+
+/// Returns `path`, which is absolute, relative to the root.
+fn relative_to_root(path: &Path) -> &Path {
+    path.strip_prefix("/").unwrap_or(path)
+}
+
+/// Reads the current state of `path`.
+///
+/// # Errors
+/// Also kind `InvalidData` if the path is of a type that cannot be saved.
+fn read_state(root: &RootDir, path: &Path) -> io::Result<RestorableState> {
+    use std::os::unix::fs::PermissionsExt;
+    let path = relative_to_root(path);
+    let metadata = match root.metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return if is_link(&error) { Err(error) } else { Ok(RestorableState::Nothing) };
+        }
+        Err(error) => return Err(error),
+    };
+    let mode = metadata.permissions().mode() & 0o7777;
+    if metadata.is_symlink() {
+        let target = root.read_link(path)?;
+        Ok(RestorableState::Link { target })
+    } else if metadata.is_dir() {
+        Ok(RestorableState::Directory { mode })
+    } else if metadata.is_file() && metadata.len() <= MAX_FILE_BYTES {
+        let hash = digest(&read_file(root, path)?);
+        Ok(RestorableState::File { hash, mode })
+    } else {
+        Err(ErrorKind::InvalidData.into())
+    }
+}
+
+fn read_file(root: &RootDir, path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    root.open_for_reading(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,199 @@
+//! The `web_search` tool: queries a search engine and returns a numbered list of titles, addresses and short
+//! descriptions.
+
+use super::web::WebAccess;
+use super::web::engine::{SearchEngine, SearchResult};
+use super::web_fetch::UNTRUSTED_NOTICE;
+use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
+use nanobot_base::error::Stop;
+use nanobot_base::message::tagged_block;
+use nanobot_base::message::{ToolSpec, without_blanks};
+use nanobot_net::http::HttpMethod;
+use nanobot_os::secret::LazySecret;
+use serde_json::Value;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Maximum bytes read of an answer.
+const MAX_ANSWER_BYTES: u64 = 2 << 20;
+/// Maximum number of results.
+const MAX_RESULTS: u64 = 10;
+/// Maximum characters of a query once the context holds untrusted content: enough to search with, too little to leak
+/// much.
+const MAX_UNTRUSTED_QUERY_CHARS: usize = 300;
+
+/// The search engine and its settings.
+#[derive(Clone, Debug)]
+pub struct SearchSettings {
+    /// The engine's name in the config.
+    pub provider: String,
+    pub key: Option<LazySecret>,
+    /// The base address, if not the engine's default. The user chose it, so it may be on any network.
+    pub base: Option<String>,
+    pub count: usize,
+    pub timeout: Duration,
+}
+
+/// The `web_search` tool.
+pub struct WebSearch {
+    spec: ToolSpec,
+    web: Arc<WebAccess>,
+    settings: SearchSettings,
+}
+
+impl WebSearch {
+    /// Creates the tool.
+    pub fn new(web: Arc<WebAccess>, settings: SearchSettings) -> Self {
+        let spec = ToolSpec {
+            name: "web_search".into(),
+            description: "Search the web: titles, addresses, short excerpts".into(),
+            parameters: const {
+                &without_blanks(
+                    br#"{ "type": "object", "required": ["query"], "properties": {
+                "query": { "type": "string", "minLength": 1 },
+                "count": { "type": "integer", "minimum": 1, "maximum": 10 }
+            } }"#,
+                )
+            }
+            .into(),
+        };
+        Self { spec, web, settings }
+    }
+
+    /// Queries `engine`.
+    fn query_engine(
+        &self,
+        engine: SearchEngine,
+        query: &str,
+        count: usize,
+    ) -> Result<Vec<SearchResult>, ToolError> {
+        let SearchSettings { key, base, timeout, .. } = &self.settings;
+        let name = engine.name();
+        let Some(base) = base.as_deref().or(engine.default_base()) else {
+            return Err(format!(
+                "{name} requires an address in `tools.web.search.baseUrl`; tell the user"
+            )
+            .into());
+        };
+        let mut headers = vec![("accept".to_owned(), "application/json, text/html".to_owned())];
+        if let (SearchEngine::Brave, Some(key)) = (engine, key) {
+            let key = key.resolve().map_err(|error| format!("{error:#}; tell the user"))?;
+            headers.push(("x-subscription-token".into(), key.expose().into()));
+        }
+        let http = self.web.configured_client(*timeout)?;
+        let answer =
+            http.request(&engine.request_url(base, query, count), &headers, HttpMethod::Get);
+        let answer = answer.map_err(|error| {
+            if error.is::<Stop>() {
+                "interrupted: the run is ending".to_owned()
+            } else {
+                format!("the request to {name} failed: {error:#}")
+            }
+        })?;
+        match answer.status {
+            200 => {}
+            401 | 403 if key.is_some() => {
+                return Err(format!(
+                    "{name} rejects the key in `tools.web.search.apiKey`; tell the user"
+                )
+                .into());
+            }
+            403 if engine == SearchEngine::Searxng => {
+                return Err("SearXNG does not answer as JSON; tell the user that its settings must allow the format `json`".into());
+            }
+            202 | 429 => {
+                return Err(format!(
+                    "{name}: rate limit exceeded; continue without it, or search again later"
+                )
+                .into());
+            }
+            status => {
+                return Err(format!(
+                    "{name} returned {status}; continue without it, or try other words"
+                )
+                .into());
+            }
+        }
+        let body = answer.read_body(MAX_ANSWER_BYTES, None);
+        let body = body.map_err(|error| format!("{name}: {error:#}"))?;
+        Ok(engine.parse_answer(&String::from_utf8_lossy(&body))?)
+    }
+}
+
+impl Tool for WebSearch {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn effect(&self, _: &Value) -> CallEffect {
+        CallEffect::Reads
+    }
+
+    fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
+        let arguments = call.arguments;
+        let query = arguments["query"].as_str().unwrap_or_default().trim();
+        let count = arguments["count"].as_u64().map_or(self.settings.count, |count| count as usize);
+        let provider = &self.settings.provider;
+        let Some(engine) = SearchEngine::from_name(provider) else {
+            return Err(format!(
+                "`tools.web.search.provider` is `{provider}`, expected brave, searxng or duckduckgo; tell the user"
+            )
+            .into());
+        };
+        WebAccess::check_secrets(query)?;
+        let cut = self
+            .web
+            .provenance
+            .untrusted()
+            .and_then(|_| query.char_indices().nth(MAX_UNTRUSTED_QUERY_CHARS));
+        let query = cut.map_or(query, |(at, _)| &query[..at]);
+        let mut found = self.query_engine(engine, query, count)?;
+        found.truncate(count.clamp(1, MAX_RESULTS as usize));
+        if found.is_empty() {
+            return Ok("No results; try other words.".to_owned().into());
+        }
+        let mut text = format!(
+            "{UNTRUSTED_NOTICE}\n{}",
+            tagged_block("results", None, &format_results(&found))
+        );
+        if cut.is_some() {
+            text.push_str(&format!(
+                "\n(the query was truncated to {MAX_UNTRUSTED_QUERY_CHARS} characters)"
+            ));
+        }
+        Ok(text.into())
+    }
+}
+
+/// Formats `found` as a list. Only the addresses are on lines of their own.
+fn format_results(found: &[SearchResult]) -> String {
+    let mut list = String::new();
+    for (number, SearchResult { title, url, snippet: about }) in found.iter().enumerate() {
+        writeln!(list, "{}. {title}\n   {url}", number + 1)
+            .expect("writing to a string cannot fail");
+        if about.contains(' ') {
+            writeln!(list, "   {about}").expect("writing to a string cannot fail");
+        }
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SearchResult, format_results};
+    use url::Url;
+
+    #[test]
+    fn lists() {
+        let found = |about: &str| SearchResult {
+            title: "A".into(),
+            url: Url::parse("https://a.example").unwrap(),
+            snippet: about.into(),
+        };
+        assert_eq!(
+            format_results(&[found("some words"), found("https://evil.example/")]),
+            "1. A\n   https://a.example/\n   some words\n2. A\n   https://a.example/\n"
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! Questions amid a turn. What was typed before a question was shown belongs to the draft, as does text that is typed
+//! on without a pause.
+
+use super::choice::{Choice, ChoiceInput, ChoiceOutcome};
+use super::line::InputLine;
+use super::prompt::Prompt;
+use super::type_ahead::TypeAhead;
+use anyhow::{Context, Result};
+use nanobot_os::signal::{self, Deadline};
+use nanobot_os::sync::IgnorePoison;
+use nanobot_os::terminal::termios::{ENABLE_BRACKETED_PASTE, TerminalModes};
+use nanobot_os::terminal::{sanitize, stderr_width};
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Time during which a new question accepts no input: keys typed at that moment are kept for the draft.
+const ANSWER_DELAY: Duration = Duration::from_millis(300);
+/// A pause in typing after which a key can be an answer.
+const TYPING_PAUSE: Duration = Duration::from_millis(800);
+/// The note after a draft that is being typed before a question.
+const DRAFT_NOTE: &str = "  the question waits for a pause";
+
+/// Reads what is typed around a question.
+pub(super) struct QuestionReader<'e> {
+    pub(super) modes: &'e TerminalModes,
+    pub(super) resume_rx: &'e UnixStream,
+    pub(super) type_ahead: Arc<Mutex<TypeAhead>>,
+    /// True if the terminal can redraw a row.
+    pub(super) redraws: bool,
+}
+
+/// The event that ended a wait.
+enum QuestionEvent {
+    Keys(Vec<u8>),
+    /// The process continues after a stop.
+    Resumed,
+    TimedOut,
+    /// The terminal is gone.
+    Disconnected,
+}
+
+impl QuestionReader<'_> {
+    /// Adds what is typed to the draft until nothing is typed. A new question, unlike a later part of it, first takes
+    /// time to be read.
+    pub(super) fn wait_for_pause(&self, is_new: bool) -> Result<()> {
+        let shown_since = Instant::now();
+        loop {
+            let delay = if is_new { ANSWER_DELAY } else { Duration::ZERO };
+            let last_key = self.lock_draft().last_key;
+            let end = last_key.map_or(shown_since, |last| last + TYPING_PAUSE);
+            let left = end.max(shown_since + delay).saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            match self.wait(Some(left))? {
+                QuestionEvent::Keys(typed) => self.add_to_draft(&typed)?,
+                QuestionEvent::Resumed | QuestionEvent::TimedOut => {}
+                QuestionEvent::Disconnected => break,
+            }
+        }
+        self.lock_draft().feed(&[], true);
+        self.draw("")
+    }
+
+    /// Reads the choice; returns its word. Enter alone is the choice `default`.
+    pub(super) fn read_choice(
+        &self,
+        question: &str,
+        choices: &[Choice],
+        default: Option<usize>,
+    ) -> Result<InputLine> {
+        let line = self.read_choice_in_row(question, choices, default);
+        // The row of the question ends, also if a signal ends the question.
+        self.write("\n")?;
+        line
+    }
+
+    fn read_choice_in_row(
+        &self,
+        question: &str,
+        choices: &[Choice],
+        default: Option<usize>,
+    ) -> Result<InputLine> {
+        self.modes.set_no_echo().context("set up the terminal")?;
+        let mut input = ChoiceInput::new(choices, default);
+        let prompt = Prompt::from(question).styled();
+        loop {
+            let (text, note) = input.display_text();
+            // The row must not wrap, since it is drawn again.
+            let used = console::measure_text_width(question) + text.len();
+            let room = stderr_width().saturating_sub(used + 1);
+            let note = sanitize(&note);
+            let note = console::style(console::truncate_str(&note, room, "…")).dim();
+            self.draw(&format!("{prompt}{}{note}", sanitize(text)))?;
+            let outcome = match self.wait(input.timeout())? {
+                QuestionEvent::Keys(typed) => input.feed(&typed),
+                QuestionEvent::TimedOut => input.pause(),
+                QuestionEvent::Resumed => None,
+                QuestionEvent::Disconnected => Some(ChoiceOutcome::End),
+            };
+            let line = match outcome {
+                None => continue,
+                Some(ChoiceOutcome::Draft(typed)) => {
+                    self.add_to_draft(&typed)?;
+                    self.wait_for_pause(false)?;
+                    continue;
+                }
+                Some(ChoiceOutcome::Chosen(index)) => {
+                    let word = choices[index].word;
+                    self.draw(&format!("{prompt}{word}"))?;
+                    InputLine::Text(word.to_owned())
+                }
+                Some(ChoiceOutcome::End) => InputLine::End,
+            };
+            let rest = input.take_rest();
+            if !rest.is_empty() {
+                self.lock_draft().add_keys(&rest);
+            }
+            return Ok(line);
+        }
+    }
+
+    fn lock_draft(&self) -> std::sync::MutexGuard<'_, TypeAhead> {
+        self.type_ahead.lock().ignore_poison()
+    }
+
+    fn add_to_draft(&self, typed: &[u8]) -> Result<()> {
+        let mut draft = self.lock_draft();
+        draft.add_keys(typed);
+        let width = stderr_width().saturating_sub(DRAFT_NOTE.len() + 6).max(20);
+        let shown = draft.describe_partial(width);
+        drop(draft);
+        let row = shown.map(|shown| {
+            let note = console::style(DRAFT_NOTE).dim();
+            format!("  > {}▏{note}", sanitize(&shown))
+        });
+        self.draw(&row.unwrap_or_default())
+    }
+
+    /// Replaces the row of the question.
+    fn draw(&self, row: &str) -> Result<()> {
+        if self.redraws { self.write(&format!("\r\x1b[J{row}")) } else { Ok(()) }
+    }
+
+    fn write(&self, text: &str) -> Result<()> {
+        let written = self.modes.write(text.as_bytes());
+        written.context("write to the terminal")
+    }
+
+    /// Waits for keys, at most for `limit`.
+    fn wait(&self, limit: Option<Duration>) -> Result<QuestionEvent> {
+        let fds = [(self.modes.tty(), PollFlags::IN), (self.resume_rx.as_fd(), PollFlags::IN)];
+        let mut deadline = limit.map_or(Deadline::never(), Deadline::after);
+        match signal::wait(&fds, &mut deadline)? {
+            Some(0) => self.read(),
+            Some(_) => {
+                // One read is enough for several stops.
+                drop((&*self.resume_rx).read(&mut [0; 64]));
+                if self.modes.is_foreground() {
+                    let what = || "set up the terminal";
+                    self.modes.set_no_echo().with_context(what)?;
+                    let enable = ENABLE_BRACKETED_PASTE.as_bytes();
+                    self.modes.write_sequence(enable).with_context(what)?;
+                }
+                Ok(QuestionEvent::Resumed)
+            }
+            None => Ok(QuestionEvent::TimedOut),
+        }
+    }
+
+    fn read(&self) -> Result<QuestionEvent> {
+        let mut block = [0; 4096];
+        match rustix::io::read(self.modes.tty(), &mut block) {
+            Ok(0) | Err(Errno::IO) => Ok(QuestionEvent::Disconnected),
+            Ok(count) => Ok(QuestionEvent::Keys(block[..count].to_vec())),
+            Err(Errno::INTR | Errno::AGAIN) => Ok(QuestionEvent::Keys(Vec::new())),
+            Err(error) => Err(std::io::Error::from(error)).context("read an answer"),
+        }
+    }
+}
