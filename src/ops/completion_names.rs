@@ -6,7 +6,7 @@ use crate::ops::jobs::workspace_jobs;
 use crate::ops::profiles;
 use crate::ops::skills;
 use nanobot_config::policy::profile;
-use nanobot_config::policy::tool_names::TOOLS;
+use nanobot_config::policy::tool_names::BUILT_IN_TOOLS;
 use nanobot_config::settings::config_file;
 use nanobot_config::settings::key_node::KeyNode;
 use nanobot_config::settings::key_spelling::format_path;
@@ -185,7 +185,8 @@ impl NameSource {
 
     /// Our own tools, and those of servers as far as they are stored.
     fn tools(&self) -> Candidates {
-        let mut found: Candidates = TOOLS.iter().map(|name| candidate(*name, "")).collect();
+        let mut found: Candidates =
+            BUILT_IN_TOOLS.iter().map(|tool| candidate(tool.name, "")).collect();
         let servers = self.settings().map(|settings| settings.servers);
         for server in servers.into_iter().flatten().filter(|it| !it.is_disabled) {
             let tools = self.cached_catalog(&server).map(|offer| offer.tools);

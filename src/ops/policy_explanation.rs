@@ -142,7 +142,7 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
 /// # Errors
 /// There is no such tool at all.
 fn decide_absent_tool(policy: &Policy, grants: &Grants, tool: &str) -> Result<PolicyDecision> {
-    if !tool_names::TOOLS.contains(&tool) {
+    if tool_names::find_built_in(tool).is_none() {
         if let Some(refusal) = policy.withheld_reason(tool).filter(|_| tool.starts_with("mcp_")) {
             return Ok(PolicyDecision::Deny(refusal));
         }

@@ -4,6 +4,7 @@ use crate::screen::Key;
 use crate::server::{Ending, Response, calls, says, sends};
 use crate::story::{Story, write};
 use crate::web::{PageServer, page_response};
+use nanobot_config::policy::tool_names::BUILT_IN_TOOLS;
 use serde_json::{Value, json};
 
 fn with_tools(story: Story, tools: Value) -> Story {
@@ -200,7 +201,7 @@ fn every_tool_of_a_run_is_known_by_name() {
         .iter()
         .map(|tool| tool["function"]["name"].as_str().unwrap())
         .collect();
-    let mut known = nanobot_config::policy::tool_names::TOOLS.to_vec();
+    let mut known: Vec<&str> = BUILT_IN_TOOLS.iter().map(|tool| tool.name).collect();
     offered.sort_unstable();
     known.sort_unstable();
     assert_eq!(offered, known);

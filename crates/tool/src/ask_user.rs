@@ -3,6 +3,7 @@
 
 use super::{Approval, ApprovalRequest, Call, CallEffect, Tool, ToolError, ToolOutput};
 use nanobot_base::message::{ToolSpec, without_blanks};
+use nanobot_config::policy::tool_names::ASK_USER;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ impl AskUser {
     /// Returns the definition of the tool.
     pub fn describe() -> ToolSpec {
         ToolSpec {
-            name: "ask_user".into(),
+            name: ASK_USER.into(),
             description:
                 "Ask the user one question and wait for the answer; only for decisions they must make"
                     .into(),

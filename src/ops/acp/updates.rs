@@ -6,7 +6,7 @@ use nanobot_agent::report::short_text::truncate_line;
 use nanobot_base::event::{Event, ToolOutcome};
 use nanobot_base::message::{Message, ToolCall, plain_text};
 use nanobot_config::policy::call_files::files_of_call;
-use nanobot_config::policy::tool_names::WRITE_TOOLS;
+use nanobot_config::policy::tool_names::{WRITE_TOOLS, find_built_in};
 use nanobot_os::durable_file;
 use nanobot_os::sync::IgnorePoison;
 use serde_json::{Value, json};
@@ -178,16 +178,7 @@ pub(super) fn call_title(tool: &str, arguments: &Value) -> String {
 
 /// The kind of a tool, by which an editor chooses an icon.
 pub(super) fn tool_kind(tool: &str) -> &'static str {
-    match tool {
-        "read_file" | "list_dir" | "sessions" => "read",
-        "write_file" | "edit_file" | "apply_patch" => "edit",
-        "delete_file" => "delete",
-        "grep" | "glob" => "search",
-        "exec" | "process" => "execute",
-        "web_fetch" | "web_search" => "fetch",
-        "todo" => "think",
-        _ => "other",
-    }
+    find_built_in(tool).map_or("other", |tool| tool.kind)
 }
 
 /// The plan of a call of `todo` that writes one.

@@ -3,29 +3,10 @@
 use jiff::Timestamp;
 use nanobot_base::message::{MessagePart, plain_text};
 use nanobot_base::patch::{self, FilePatch};
+use nanobot_config::policy::tool_names::{APPLY_PATCH, find_built_in};
 use nanobot_os::durable_file::format_size;
 use serde_json::Value;
 use std::time::Duration;
-
-/// The arguments that identify a call, per tool; the first one present is used. Calls of other tools are identified
-/// by their first text argument.
-const IDENTIFYING_ARGUMENTS: &[(&str, &[&[&str]])] = &[
-    ("read_file", &[&["path"]]),
-    ("write_file", &[&["path"]]),
-    ("edit_file", &[&["path"]]),
-    ("delete_file", &[&["path"]]),
-    ("list_dir", &[&["path"]]),
-    ("glob", &[&["pattern", "path"]]),
-    ("grep", &[&["pattern", "path"]]),
-    ("exec", &[&["command"]]),
-    ("process", &[&["id", "input"], &["id"]]),
-    ("web_search", &[&["query"]]),
-    ("web_fetch", &[&["url"]]),
-    ("spawn", &[&["label"], &["task"]]),
-    ("cron", &[&["action", "name"], &["action", "job"], &["action"]]),
-    ("message", &[&["content"]]),
-    ("todo", &[]),
-];
 
 /// Maximum characters of the lines that are joined; no window is wider.
 const MAX_JOINED_CHARS: usize = 400;
@@ -60,17 +41,17 @@ pub fn truncate_line(text: &str, limit: usize) -> String {
     }
 }
 
-/// Returns the identifying arguments of a call.
+/// Returns the identifying arguments of a call: of tools that are not built in, the first text.
 pub(super) fn identifying_arguments(name: &str, arguments: &Value) -> String {
     let text = |key: &&str| arguments[*key].as_str().map(str::to_owned);
-    if name == "apply_patch" {
+    if name == APPLY_PATCH {
         let patch = text(&"patch").unwrap_or_default();
         let sections = patch::parse(&patch).unwrap_or_default();
         let paths: Vec<&str> = sections.iter().map(FilePatch::path).collect();
         return paths.join(" ");
     }
-    let line = match IDENTIFYING_ARGUMENTS.iter().find(|(tool, _)| *tool == name) {
-        Some((_, choices)) => choices.iter().find_map(|keys| {
+    let line = match find_built_in(name) {
+        Some(tool) => tool.identified_by.iter().find_map(|keys| {
             let found: Vec<String> = keys.iter().filter_map(text).collect();
             (!found.is_empty()).then(|| found.join(" "))
         }),
@@ -172,8 +153,8 @@ pub(super) fn abbreviate_count(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        IDENTIFYING_ARGUMENTS, abbreviate_count, call_hint, count_noun, describe_size, format_age,
-        format_elapsed, format_running_time, group_thousands, identifying_arguments,
+        abbreviate_count, call_hint, count_noun, describe_size, format_age, format_elapsed,
+        format_running_time, group_thousands, identifying_arguments,
     };
     use nanobot_base::message::MessagePart;
     use serde_json::{Value, json};
@@ -208,6 +189,7 @@ mod tests {
         check("spawn", json!({ "task": "look around", "label": "look" }), "look");
         check("spawn", json!({ "task": "look around" }), "look around");
         check("cron", json!({ "action": "list" }), "list");
+        check("cron", json!({ "action": "remove", "job": "tea" }), "remove tea");
         check("todo", json!({ "items": "x" }), "");
         let patch = "*** Begin Patch\n*** Delete File: a\n*** Update File: b\n-x\n*** End Patch";
         check("apply_patch", json!({ "patch": patch }), "a b");
@@ -216,10 +198,6 @@ mod tests {
         check("mcp_thing", json!({}), "");
         check("mcp_thing", Value::Null, "");
         check("read_file", json!({ "path": 7 }), "");
-        let mut names: Vec<&str> = IDENTIFYING_ARGUMENTS.iter().map(|(name, _)| *name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), IDENTIFYING_ARGUMENTS.len());
     }
 
     #[test]

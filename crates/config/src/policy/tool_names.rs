@@ -1,27 +1,72 @@
-//! The names of the tools that a run can offer. A misspelled name in a rule would silently forbid or allow nothing, so
-//! names are checked here. Patterns may use `*` and `?`.
+//! The built-in tools by name, with what others than the tool itself need to know of each. A misspelled name in a rule would
+//! silently forbid or allow nothing, so names are checked here. Patterns may use `*` and `?`.
 
-/// All built-in tools, offered or not. Tools of MCP servers and programs of the user are not listed; their names
-/// begin with `mcp_` and `tool_`.
-pub const TOOLS: &[&str] = &[
-    "read_file",
-    "write_file",
-    "edit_file",
-    "delete_file",
-    APPLY_PATCH,
-    "list_dir",
-    "glob",
-    "grep",
-    EXEC,
-    PROCESS,
-    SESSIONS,
-    "todo",
-    "web_search",
-    "web_fetch",
-    MESSAGE,
-    "spawn",
-    "cron",
+/// A built-in tool.
+#[derive(Debug)]
+pub struct BuiltInTool {
+    pub name: &'static str,
+    /// Its kind in the words of the Agent Client Protocol, by which an editor chooses an icon.
+    pub kind: &'static str,
+    pub results: ToolResultContent,
+    /// The arguments that identify a call in one line about it: those present of the first group that has one.
+    pub identified_by: &'static [&'static [&'static str]],
+}
+
+/// The content of a tool's results, by which the origin of a conversation rises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolResultContent {
+    /// Our own text only.
+    Own,
+    /// Content or names of files.
+    Files,
+    /// Content of files, verbatim.
+    FileQuotes,
+    /// Content from outside, unless the call shows another origin.
+    Outside,
+}
+
+use ToolResultContent::{FileQuotes, Files, Outside, Own};
+
+const fn built_in(
+    name: &'static str,
+    kind: &'static str,
+    results: ToolResultContent,
+    identified_by: &'static [&'static [&'static str]],
+) -> BuiltInTool {
+    BuiltInTool { name, kind, results, identified_by }
+}
+
+// Skipped by rustfmt, to keep one row for each tool.
+#[rustfmt::skip]
+/// All built-in tools that rules can name, offered or not. Tools of MCP servers and programs of the user are not listed; their
+/// names begin with `mcp_` and `tool_`.
+pub const BUILT_IN_TOOLS: &[BuiltInTool] = &[
+    built_in("read_file", "read", FileQuotes, &[&["path"]]),
+    built_in("write_file", "edit", Own, &[&["path"]]),
+    built_in("edit_file", "edit", Files, &[&["path"]]),
+    built_in("delete_file", "delete", Own, &[&["path"]]),
+    built_in(APPLY_PATCH, "edit", Files, &[]),
+    built_in("list_dir", "read", Files, &[&["path"]]),
+    built_in("glob", "search", Files, &[&["pattern", "path"]]),
+    built_in("grep", "search", FileQuotes, &[&["pattern", "path"]]),
+    built_in(EXEC, "execute", Outside, &[&["command"]]),
+    built_in(PROCESS, "execute", Outside, &[&["id", "input"]]),
+    built_in(SESSIONS, "read", Outside, &[&["action", "key", "text"]]),
+    built_in("todo", "think", Own, &[]),
+    built_in("web_search", "fetch", Outside, &[&["query"]]),
+    built_in("web_fetch", "fetch", Outside, &[&["url"]]),
+    built_in(MESSAGE, "other", Own, &[&["content"]]),
+    built_in("spawn", "other", Own, &[&["label"], &["task"]]),
+    built_in("cron", "other", Own, &[&["action", "name", "job"]]),
 ];
+
+/// The built-in tool of this name.
+pub fn find_built_in(name: &str) -> Option<&'static BuiltInTool> {
+    BUILT_IN_TOOLS.iter().find(|tool| tool.name == name)
+}
+
+/// The tool that asks the user. Only the REPL and editors have it, and no rule names it.
+pub const ASK_USER: &str = "ask_user";
 
 /// The beginning of the names of tools that are programs of the user.
 pub const PROGRAM_PREFIX: &str = "tool_";
@@ -74,26 +119,29 @@ pub fn tools_within(tool: &str) -> Vec<&str> {
 /// If it cannot: a phrase to append to the name, with the closest known name.
 pub fn check(name: &str) -> Result<(), String> {
     let is_external = ["mcp_", PROGRAM_PREFIX].iter().any(|prefix| name.starts_with(prefix));
-    if TOOLS.contains(&name) || is_external || name.contains(['*', '?']) {
+    if find_built_in(name).is_some() || is_external || name.contains(['*', '?']) {
         return Ok(());
     }
     let small = name.to_lowercase();
-    let near = TOOLS
-        .iter()
+    let names = BUILT_IN_TOOLS.iter().map(|tool| tool.name);
+    let near = names
+        .clone()
         .map(|tool| (strsim::jaro_winkler(&small, tool), tool))
         .filter(|(score, _)| *score >= 0.8)
         .max_by(|(a, _), (b, _)| a.total_cmp(b));
     Err(match near {
         Some((_, tool)) => format!("is not a tool; did you mean `{tool}`?"),
-        None => format!("is not a tool; the tools are {}", TOOLS.join(", ")),
+        None => {
+            format!("is not a tool; the tools are {}", names.collect::<Vec<_>>().join(", "))
+        }
     })
 }
 
 /// The tool's own spelling of `name` if only the case differs (environment variable names are often upper case), else
 /// `name`.
 pub fn canonical_name(name: &str) -> &str {
-    let same = |tool: &&&str| tool.eq_ignore_ascii_case(name);
-    TOOLS.iter().find(same).copied().unwrap_or(name)
+    let same = |tool: &&BuiltInTool| tool.name.eq_ignore_ascii_case(name);
+    BUILT_IN_TOOLS.iter().find(same).map_or(name, |tool| tool.name)
 }
 
 #[cfg(test)]

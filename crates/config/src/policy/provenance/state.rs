@@ -4,7 +4,9 @@
 use super::stored_text;
 use super::trust_context::TrustContext;
 use crate::policy::call_files::files_of_call;
-use crate::policy::tool_names::{APPLY_PATCH, SESSIONS, runs_commands};
+use crate::policy::tool_names::{
+    ASK_USER, SESSIONS, ToolResultContent, find_built_in, runs_commands,
+};
 use nanobot_base::message::addresses::{
     comparison_key, find_whole_addresses, is_bare_address, normalize,
 };
@@ -20,13 +22,6 @@ use url::Url;
 
 /// Suffixes of the ids of injected user messages that hold our own text (the guards' messages), not untrusted content.
 const OWN_MESSAGE_SUFFIXES: &[&str] = &["lost", "opening", "plan", "task", "warning"];
-/// Tools whose results hold only our own text.
-const OWN_TEXT_TOOLS: &[&str] =
-    &["ask_user", "write_file", "delete_file", "todo", "message", "cron", "spawn"];
-/// Tools that reveal file content or names.
-const FILE_TOOLS: &[&str] = &["read_file", "grep", "list_dir", "glob", "edit_file", APPLY_PATCH];
-/// Tools among [`FILE_TOOLS`] whose results quote file content verbatim.
-const VERBATIM_TOOLS: &[&str] = &["read_file", "grep"];
 /// Maximum length of the path and the query of an address that the model composed for a built-in skill, in bytes.
 pub(super) const MAX_SKILL_REQUEST_BYTES: usize = 200;
 /// Maximum number of requests to hosts that only untrusted content names, per domain and per run.
@@ -153,12 +148,16 @@ impl ProvenanceState {
         }
         // The arguments are the model's own text, and a copy of them in the result vouches for nothing.
         let asked = called.as_ref().map(|called| normalize(&called.arguments.to_string()));
+        let content = find_built_in(name).map(|tool| tool.results);
+        let reveals_files =
+            matches!(content, Some(ToolResultContent::Files | ToolResultContent::FileQuotes));
         let vouches = match (name.as_str(), &called) {
             (_, Some(called)) if called.name != *name => {
                 self.raise(Origin::External, || format!("the result of `{name}`"));
                 false
             }
-            (name, _) if OWN_TEXT_TOOLS.contains(&name) => return,
+            (ASK_USER, _) => return,
+            _ if content == Some(ToolResultContent::Own) => return,
             // Failures count too: the message may quote the server, or name the address that it redirected to.
             ("web_search" | "web_fetch", _) if *failed => {
                 self.raise(Origin::External, || format!("the result of `{name}`"));
@@ -177,7 +176,7 @@ impl ProvenanceState {
                 self.raise(Origin::External, || "a web page".into());
                 *source == ResultSource::SafeAddress
             }
-            (name, Some(called)) if FILE_TOOLS.contains(&name) => {
+            (name, Some(called)) if reveals_files => {
                 let mut is_others_text = true;
                 for file in files_of_call(name, &called.arguments) {
                     let place = context.resolve(file.path);
@@ -189,11 +188,11 @@ impl ProvenanceState {
                     self.raise(context.origin_of_file(&place), || format!("`{path}`"));
                     is_others_text &= !self.may_contain_model_text(&place, context);
                 }
-                VERBATIM_TOOLS.contains(&name) && !failed && is_others_text
+                content == Some(ToolResultContent::FileQuotes) && !failed && is_others_text
             }
             (name, _) => {
                 let is_local = runs_commands(name) && !context.commands_have_network
-                    || FILE_TOOLS.contains(&name)
+                    || reveals_files
                     || context.trusted_tools.iter().any(|tool| tool == name);
                 let origin = if is_local { Origin::Project } else { Origin::External };
                 self.raise(origin, || format!("the result of `{name}`"));
