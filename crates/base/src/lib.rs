@@ -1,9 +1,18 @@
-//! Plain data and text to text: messages, events, errors with their exit statuses, and formats. No I/O, and nothing of the other crates.
+//! Data and text: messages, events, exit statuses, and functions from text to text (diffs, patches, Markdown, JSON-RPC, quoting).
+//!
+//! There is no I/O here, and nothing of the other crates; all of them depend on this one. Start with [`message`], the parts of a
+//! conversation, and [`error`], the statuses.
 
 #![cfg_attr(
     test,
     allow(clippy::needless_pass_by_value, reason = "cases of a table read best as values")
 )]
+
+// In the crate that all others depend on, so that this is the only error.
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "nanobot runs on Linux only: commands are contained by its namespaces, Landlock and seccomp; a port begins with crates/sandbox"
+);
 
 pub mod diff;
 pub mod error;
