@@ -1,4 +1,7 @@
-//! The turn: ask, run tools, repeat; what may stop it, the system prompt, and reports for persons and programs.
+//! The turn: ask a model, run the tools that it calls, repeat; what may stop a turn, its system prompt, and how its events are shown.
+//!
+//! The loop knows providers, tools, guards and sinks by their traits alone. Which of them a run has is decided by the program.
+//! Start with [`turn`], then [`guard`] and [`report`].
 
 #![cfg_attr(
     test,

@@ -1,8 +1,11 @@
 //! Chat channels: inbound and outbound messages, and one file for each service.
 //!
 //! [`Channel`] is the interface of a service: it hands over new messages, and sends one part of an answer. The order of
-//! writes is that of `ops::inbound`. A process that ends asks the service, so nothing here keeps a connection open or a
+//! writes is that of the program's `ops::inbound`. A process that ends asks the service, so nothing here keeps a connection open or a
 //! state in memory.
+//!
+//! Which messages are answered, and by which turn, is decided by the program. Start with [`Channel`] and [`table`]; a small
+//! service is `ntfy`.
 
 #![cfg_attr(
     test,

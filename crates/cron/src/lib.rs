@@ -4,6 +4,8 @@
 //! text is returned. [`job_store`] reads and writes the job file, which is shared with the Python program.
 //! [`run_record`] holds what only this program stores of a job, in a separate directory: its options, the runs that
 //! were started, and their outcomes.
+//!
+//! Jobs are run and delivered by the program. Start with [`job`] and [`schedule`].
 
 #![cfg_attr(
     test,

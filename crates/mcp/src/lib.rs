@@ -8,6 +8,8 @@
 //!
 //! Everything that a server sends is untrusted content: it is cut to size ([`limits`]), cleaned ([`sanitize`]) and
 //! adapted to the limits of providers ([`tool_name`], [`schema`]) before a model or a person sees it.
+//!
+//! How the tools of servers are called in a turn is the subject of `nanobot-tool`. Start with [`catalog`] and [`client`].
 
 #![cfg_attr(
     test,

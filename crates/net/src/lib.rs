@@ -1,4 +1,7 @@
-//! Connections: the HTTP client, event streams, WebSockets, which addresses may be reached, and logins.
+//! Connections to other machines: the HTTP client, event streams, WebSockets, the check of addresses, and logins.
+//!
+//! What is sent, and which hosts a run may reach, is decided by the callers; that no special address is reached unless it is
+//! allowed is held here (`http/ssrf.rs`). Start with [`http`].
 
 #![cfg_attr(
     test,

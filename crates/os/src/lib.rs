@@ -1,4 +1,8 @@
-//! The operating system: files, locks, paths, variables, the clock, secrets, signals, the terminal. Processes are the subject of `nanobot-sandbox`, connections that of `nanobot-net`.
+//! The operating system: paths, variables, the clock, files, locks, secrets, signals, and the terminal.
+//!
+//! Nothing else of the program reads a variable or a clock, or writes to a terminal. Processes are the subject of
+//! `nanobot-sandbox`, connections that of `nanobot-net`; agents, models and configs are unknown here. Start with
+//! [`durable_file`], through which files are written, [`paths`] and [`env`].
 
 #![cfg_attr(
     test,

@@ -1,4 +1,7 @@
-//! State in files: sessions, memory, skills, trust, the workspace. One module for each format.
+//! Files that outlast a run: sessions, memory, skills, trust, and the workspace. There is one module for each format.
+//!
+//! When they are read and written is decided by the turn and the program. [`history`] is pure: it selects which messages of a
+//! session are sent. Start with [`session`].
 
 #![cfg_attr(
     test,

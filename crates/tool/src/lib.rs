@@ -1,8 +1,11 @@
 //! The tools that a model can call: the trait, and the collection of tools of a run.
 //!
 //! A tool is constructed with everything it needs (paths, limits, deadline), so there is no shared context object. A
-//! failing tool is a result for the model, not an error of the program. A new tool is one file, and one line in the
-//! list that a command builds.
+//! failing tool is a result for the model, not an error of the program. A new tool is one file, a row in the table
+//! of built-in tools, and a line in the list that a turn builds.
+//!
+//! What is allowed is decided by `nanobot-config`, and commands are contained by `nanobot-sandbox`. Start with [`Tool`] and
+//! [`Toolbox`]; a small tool is [`list_dir`].
 
 #![cfg_attr(
     test,
