@@ -1,35 +1,26 @@
-//! `nanobot`: a personal AI agent that behaves like a Unix program. The library exists for `main` and for the tests; it is
-//! not published.
+//! `nanobot`: a personal AI agent that behaves like a Unix program. The library exists for `main` and for the tests.
 //!
-//! # Where to start
+//! The subjects that stand alone are crates in `crates`; ARCHITECTURE.md has their map, the paths of calls, jobs and chat messages,
+//! the invariants, and the glossary. Here is the program: the command line, and the use cases that put the crates together.
 //!
-//! Read [`cli`], [`command::agent`], [`ops::agent_turn`], [`turn`] and [`message`], in this order. One run of
-//! `nanobot agent -m TEXT` goes through these files, and its answer comes back through them:
+//! # A turn
+//!
+//! One run of `nanobot agent -m TEXT` goes through these files, and its answer comes back through them. Read them in this order:
 //!
 //! ```text
-//! main.rs                      arguments and environment in, exit status out
-//!  └ lib.rs                    run: parse, dispatch, report
-//!     └ command/agent.rs       flags → options::turn, the output form
-//!        └ ops/agent_turn.rs   request → conversation → prepare → execute → finish
+//! src/main.rs                      arguments and environment in, exit status out
+//!  └ lib.rs                        run: parse, dispatch, report
+//!     └ command/agent.rs           flags → options::turn, the output form
+//!        └ ops/agent_turn.rs       request → conversation → prepare → execute → finish
 //!           ├ ops/agent_turn/request.rs       settings, standard input, attachments
 //!           ├ ops/agent_turn/conversation.rs  session: lock, repair
 //!           ├ ops/turn_setup.rs               policy, tools, system prompt
 //!           ├ ops/model.rs                    provider with retries, budget, fallbacks
-//!           └ turn.rs          push message → ask → push reply → run tool calls → push results → ask …
-//!              ├ turn/request.rs → provider/chat, anthropic or responses → sys/http     to the wire and back
-//!              ├ tool/mod.rs → tool/…                                              one file per tool
-//!              └ event.rs → report.rs → sys/terminal                               what a person or a program sees
+//!           └ crates/agent/src/turn.rs        push message → ask → push reply → run tool calls → push results → ask …
+//!              ├ turn/request.rs → crates/model: provider/chat, anthropic or responses → crates/net: http
+//!              ├ crates/tool/src/lib.rs (Toolbox) → one file per tool → crates/sandbox, for commands
+//!              └ crates/base/src/event.rs → report.rs → crates/os: terminal
 //! ```
-//!
-//! A line of the crontab goes `main → lib → command/parse (without clap) → command/cron/run → ops/job_runs/trigger →
-//! scheduled_run → job_run → ops/agent_turn`; `ops/jobs/delivery` sends the answer, `job_runner` keeps the record.
-//!
-//! A message of a chat goes `ops/inbound/poll → channel (a service) → intake (access, inbox) → work_queue → answer →
-//! ops/agent_turn`, and its answer back through `ops/channel/delivery`; messages that answer none go through `outbox`. `ops/pipe` does
-//! the same with lines, and `ops/acp` with the requests of an editor.
-//!
-//! A tool call goes `turn → tool/mod (Toolbox) → policy (a decision) → tool/exec, say → sys/process/run → sys/sandbox`;
-//! its result goes back to the turn as data for the model, whether it succeeded or not.
 //!
 //! # Modules
 //!
@@ -40,101 +31,7 @@
 //! | [`repl`] | the terminal UI: line editor, slash commands, approval prompts |
 //! | [`ops`] | the use cases: agent turn, jobs, channels, the pipe, consolidation, doctor, sub-agents; plain options in, results out |
 //! | [`options`] | the options that commands share, as clap reads them and `ops` uses them |
-//! | [`guard`] | what may stop or change a turn: limits, loop detection, compaction, plan; one file each |
-//! | [`report`] | event sinks: answer, progress, JSON, markdown; tables for terminals |
-//! | [`answer_schema`] | the JSON schema that an answer must satisfy |
-//! | [`turn`] | the loop: ask, run tools, repeat; knows interfaces, never features |
-//! | [`provider`] | one trait, one folder per wire format, wrappers (retry, fallback, budget …), the table of providers |
-//! | [`tool`] | one trait, the toolbox, one file per tool |
-//! | [`mcp`] | the MCP client: servers, their tools, pins and cached offers |
-//! | [`auth`] | logins: requests to login servers, the device flow, token files that are renewed under a lock |
-//! | [`session`] | the conversation log: open, lock, repair, append |
-//! | [`memory`] | what outlasts a conversation: the memory, its history, its versions |
-//! | [`channel`] | chat channels: inbound and outbound messages, the inbox, access; one file per service |
-//! | [`cron`] | jobs: schedules, the job file, crontab lines |
-//! | [`attach`] | `--attach`: files, directories and pages as parts of a message |
-//! | [`undo`] | the journal of file changes, and how it is undone |
-//! | [`skill`] | skills: found, checked, listed within a budget |
-//! | [`trust`] | which directories may give instructions |
-//! | [`ledger`] | what calls of models cost, and budgets |
-//! | [`workspace`] | the agent's home: its notes and templates |
-//! | [`settings`] | the config as written, and the settings as used |
-//! | [`policy`] | what a run may do: rules, profiles, provenance; pure |
-//! | [`history`] | what is sent of a conversation; pure |
-//! | [`prompt`] | the system prompt; pure |
-//! | [`event`] | what happens in a turn, as sinks receive it; plain data |
-//! | [`message`] | user message, reply, tool call, tool result, usage; plain data |
-//! | [`markdown`] | the grammar of Markdown: lines, inline marks, tables; pure |
-//! | [`diff`], [`format`], [`json_rpc`], [`line_search`], [`patch`], [`shell_quote`], [`terminal_text`] | text to text; pure |
-//! | [`error`] | exit statuses, and errors with a hint |
-//! | [`sys`] | every contact with the operating system, one file or folder per kind |
-//!
-//! # Layers
-//!
-//! ```text
-//! main → lib → command → repl → ops → { guard, report, answer_schema } → turn → { session, provider, tool → mcp } → event → message
-//!
-//! ops also uses               options, memory, channel, cron, attach, undo, skill, trust, ledger, workspace, settings, policy, history, prompt
-//! tools use                   attach, skill, undo and policy; the MCP client uses settings and auth; providers use the ledger and auth
-//! everything may use          sys, error, diff, format, json_rpc, line_search, markdown, patch, shell_quote, terminal_text
-//! ```
-//!
-//! Imports go in one direction, between files and between folders: there is no cycle. `ops` knows neither `command` nor `repl` nor clap:
-//! what prints or prompts is passed in as a trait object. Guards import the turn, never the other way round. `message`, `event`,
-//! `policy`, `prompt`, `history` and `guard` do no I/O; nothing outside `sys` reads a variable, a clock or the home
-//! directory; nothing outside `sys::terminal` prints; nothing ends the process except `main` and a signal.
-//! `tests/cli/tidy` parses the sources and holds them to this.
-//!
-//! # Glossary
-//!
-//! One concept, one word. The source of each word is in parentheses.
-//!
-//! | word | meaning |
-//! |---|---|
-//! | answer | The text of the final reply; the only thing that goes to stdout (POSIX filters). |
-//! | approval | A person's yes to one call that the policy does not allow by itself (MCP, Vibe). |
-//! | backoff | The growing delay between retries (RFC 9110 `Retry-After`). |
-//! | budget | Upper bound on the cost of a run or a day. |
-//! | cancellation token | A flag that ends the waits of a group of threads (`tokio_util::CancellationToken`). |
-//! | channel | A chat service that carries messages (the Python program). |
-//! | compaction | Replacing old messages of a session by a summary, to fit the context window (model APIs). |
-//! | consolidation | Moving facts from a session into `MEMORY.md` and `HISTORY.md` (the Python program). |
-//! | context window | Maximum number of tokens of one request and its reply (model APIs). |
-//! | crontab line | One scheduled line of the user's crontab (crontab(5)). |
-//! | denial | The policy's no to a tool call; the model gets it as the result (MCP). |
-//! | endpoint | The address and the wire format of a provider (model APIs). |
-//! | event | One line of `--json`: what happened in the turn, in order (DESIGN §4). |
-//! | fallback | The model that is used when the configured one is unavailable. |
-//! | finish reason | Why the provider ended a reply (`finish_reason` of the chat API). |
-//! | front matter | The YAML block at the top of a Markdown file (Jekyll, agent skills). |
-//! | grant | A permission that a flag adds to the profile. |
-//! | guard | A check before each request: it can stop the turn, inject a message or compact. |
-//! | heartbeat | A scheduled look at the tasks in `HEARTBEAT.md` (the Python program). |
-//! | hint | The line after an error that says what to do next (git, cargo). |
-//! | inbox | The journal of the messages and answers of a channel or a named pipe (mail, Erlang). |
-//! | job | A message with a schedule, run by cron (cron(8)). |
-//! | ledger | The log of tokens and costs of all runs. |
-//! | MCP server | A program or an address that adds tools (Model Context Protocol). |
-//! | outbox | The messages of an inbox that answer none: those of jobs, scripts and the `message` tool (mail). |
-//! | pairing | Allowing a sender by a code that was sent to it (the Python program, Bluetooth). |
-//! | policy | The value that decides for each tool call: allowed, denied, or needs approval. |
-//! | profile | A named set of permissions: `plan`, `default`, `full` (Vibe's agents). |
-//! | provenance | Where the text in a request comes from; it decides what addresses may be reached. |
-//! | provider | A service that runs models, through one of three wire formats (model APIs). |
-//! | redaction | Replacing secrets in text by `***`. |
-//! | sandbox | The kernel's limits on a command: Landlock, seccomp, namespaces (their man pages). |
-//! | session | The messages of one conversation, in one JSONL file (the Python program). |
-//! | sink | The receiver of events. |
-//! | skill | A directory with instructions for one kind of task (agent skills). |
-//! | slot | One instant that a job's schedule names; each slot runs once. |
-//! | stop reason | Why a turn ended; it decides the exit status. |
-//! | sub-agent | A turn that the model starts with the `spawn` tool. |
-//! | tool call, tool result | The model's request to run a tool, and the output (model APIs, MCP). |
-//! | tool choice | Whether the model may, must or must not call tools (`tool_choice` of the chat API). |
-//! | turn | One question and everything up to its answer. |
-//! | untrusted content | Text from outside: pages, commands, files, servers. It is data, never instructions (OWASP). |
-//! | usage | Numbers of tokens that a provider reports for a reply (`usage` of the chat API). |
-//! | workspace | The agent's own files: memory, skills, instructions (the Python program). |
+//! | [`name_service`] | names that a static program has resolved by getent(1) |
 
 #![cfg_attr(
     test,

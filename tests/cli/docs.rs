@@ -12,6 +12,7 @@ use nanobot::cli::topics::{HelpTopic, TOPICS, find_topic};
 use nanobot_os::input::STDIN_KINDS;
 use nanobot_os::paths::DOCUMENTED_PATHS;
 use serde_json::json;
+use std::process::Command;
 
 #[test]
 fn man_pages_match_the_code() {
@@ -28,12 +29,31 @@ fn man_pages_match_the_code() {
 }
 
 #[test]
+fn the_crates_in_architecture_are_those_of_cargo() {
+    if !require("python3") {
+        return;
+    }
+    let root = env!("CARGO_MANIFEST_DIR");
+    let path = format!("{root}/ARCHITECTURE.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once("<!-- crates, printed by .ci/crates -->\n").unwrap();
+    let (_, after) = rest.split_once("<!-- end of the crates -->\n").unwrap();
+    let output = Command::new(format!("{root}/.ci/crates")).output().unwrap();
+    let crates = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let expect = format!(
+        "{before}<!-- crates, printed by .ci/crates -->\n```text\n{crates}```\n<!-- end of the crates -->\n{after}"
+    );
+    expect_file![path].assert_eq(&expect);
+}
+
+#[test]
 fn man_pages_pass_mandoc_lint() {
     if !crate::requirements::require("mandoc") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let mut lint = std::process::Command::new("mandoc");
+    let mut lint = Command::new("mandoc");
     lint.arg("-Tlint");
     for (name, page) in crate::man::pages() {
         let path = folder.path().join(name);

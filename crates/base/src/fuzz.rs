@@ -88,7 +88,7 @@ impl Random {
 }
 
 /// Returns `default`, or `thorough` if `NANOBOT_FUZZ` is set: the number of a test's repetitions, or the stride of its sample.
-pub(crate) fn by_depth(default: usize, thorough: usize) -> usize {
+pub fn by_depth(default: usize, thorough: usize) -> usize {
     if std::env::var_os("NANOBOT_FUZZ").is_some() { thorough } else { default }
 }
 
