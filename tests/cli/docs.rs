@@ -34,8 +34,7 @@ fn the_crates_in_architecture_are_those_of_cargo() {
         return;
     }
     let root = env!("CARGO_MANIFEST_DIR");
-    let path = format!("{root}/ARCHITECTURE.md");
-    let page = std::fs::read_to_string(&path).unwrap();
+    let page = std::fs::read_to_string(format!("{root}/ARCHITECTURE.md")).unwrap();
     let (before, rest) = page.split_once("<!-- crates, printed by .ci/crates -->\n").unwrap();
     let (_, after) = rest.split_once("<!-- end of the crates -->\n").unwrap();
     let output = Command::new(format!("{root}/.ci/crates")).output().unwrap();
@@ -44,7 +43,7 @@ fn the_crates_in_architecture_are_those_of_cargo() {
     let expect = format!(
         "{before}<!-- crates, printed by .ci/crates -->\n```text\n{crates}```\n<!-- end of the crates -->\n{after}"
     );
-    expect_file![path].assert_eq(&expect);
+    assert_recorded("ARCHITECTURE.md", &expect);
 }
 
 #[test]

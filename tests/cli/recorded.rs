@@ -1,7 +1,7 @@
 //! Texts that are kept in the repository and made from the code: man pages, completions, screens and their pictures. A test
 //! compares them; with `UPDATE_EXPECT=1` it writes them instead.
 
-use nanobot::diff::Diff;
+use nanobot_base::diff::Diff;
 use std::path::Path;
 
 /// Lines of a difference that are shown.

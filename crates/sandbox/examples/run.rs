@@ -14,10 +14,7 @@ const SEARCH_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 fn main() -> Result<ExitCode> {
     // The sandbox starts this program again, as a supervisor of the command.
-    let helper = process::become_supervisor()
-        .or_else(process::become_namespace_parent)
-        .or_else(process::become_hiding_program);
-    if let Some(is_clean) = helper {
+    if let Some(is_clean) = process::become_helper() {
         return Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     process::harden();
