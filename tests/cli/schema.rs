@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 fn read_schema() -> Value {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/report/events.v1.json");
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    serde_json::from_str(nanobot_agent::report::json::SCHEMA).unwrap()
 }
 
 /// The violations of `schema` by `value`, each with its path.

@@ -5,7 +5,7 @@ use crate::story::NANOBOT;
 
 #[test]
 fn the_tested_program_contains_each_hook() {
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/sys/test_hooks.rs");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/crates/os/src/test_hooks.rs");
     let source = std::fs::read_to_string(source).unwrap();
     let names: Vec<&str> =
         source.split('"').filter(|text| text.starts_with("NANOBOT_TEST_")).collect();

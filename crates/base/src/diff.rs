@@ -101,7 +101,7 @@ impl<'a> Diff<'a> {
 }
 
 /// The words, blanks and signs that `old` and `new` have in common: ranges of both, in order.
-pub fn common_words(old: &str, new: &str) -> Vec<(Range<usize>, Range<usize>)> {
+pub(crate) fn common_words(old: &str, new: &str) -> Vec<(Range<usize>, Range<usize>)> {
     let (old_words, new_words) = (split_words(old), split_words(new));
     let texts = |text, words: &[Range<usize>]| -> Vec<&str> {
         let text: &str = text;

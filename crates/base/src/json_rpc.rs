@@ -142,7 +142,7 @@ pub fn response(id: &Value, result: Result<Value, ErrorObject>) -> Vec<u8> {
 }
 
 /// True if JSON text has too many values. The result for other text does not matter.
-pub fn has_too_many_values(bytes: &[u8]) -> bool {
+pub(crate) fn has_too_many_values(bytes: &[u8]) -> bool {
     // Each value takes at least two bytes.
     if bytes.len() < MAX_VALUES {
         return false;

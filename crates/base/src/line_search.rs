@@ -183,7 +183,7 @@ pub fn without_line_number(line: &str) -> &str {
 }
 
 /// The number and the rest of a line like `2| two`.
-pub fn split_line_number(line: &str) -> Option<(u64, &str)> {
+pub(crate) fn split_line_number(line: &str) -> Option<(u64, &str)> {
     let (number, rest) = line.split_once('|')?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
     let rest = match rest.strip_prefix(' ') {

@@ -81,7 +81,7 @@ impl AccessRules {
     }
 
     /// The ids in the list for direct messages, and the paired ones.
-    pub fn direct_ids(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn direct_ids(&self) -> impl Iterator<Item = &str> {
         let list = match &self.direct {
             DirectRule::AllowFrom => self.allow_from.as_slice(),
             DirectRule::Listed(list) => list.as_slice(),

@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Seconds for which a code is valid.
-pub const CODE_LIFETIME_SECS: i64 = 600;
+pub(crate) const CODE_LIFETIME_SECS: i64 = 600;
 /// Maximum number of valid codes of one channel: more would let unknown senders fill the file.
-pub const MAX_OPEN_CODES: usize = 3;
+pub(crate) const MAX_OPEN_CODES: usize = 3;
 /// Length of a code without its hyphen.
 const CODE_CHARS: usize = 8;
 

@@ -31,7 +31,7 @@ pub struct ChannelKind {
     pub login: &'static [LoginQuestion],
     /// The text between a chat and its thread in keys of sessions, and in recipients. `None` if the threads of a chat are one
     /// conversation.
-    pub thread_mark: Option<&'static str>,
+    pub(crate) thread_mark: Option<&'static str>,
     /// The chat of a recipient: an id, or the rest of a session's key after the channel's name.
     parse_chat: fn(&str, Option<&str>) -> Chat,
     /// Creates the channel from its config.

@@ -7,7 +7,7 @@
 use std::path::Path;
 
 /// Maximum command length in bytes: Debian's cron rejects a table with a longer one.
-pub const MAX_COMMAND_BYTES: usize = 998;
+pub(crate) const MAX_COMMAND_BYTES: usize = 998;
 
 /// The PATH used if none is set.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";

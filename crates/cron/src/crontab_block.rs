@@ -13,7 +13,7 @@ const BEGIN_SUFFIX_WITH_NEWLINE: &str =
     " (made by `nanobot cron`; changes here are lost; the end of the line above, too)";
 const END_PREFIX: &str = "# <<< nanobot cron: ";
 /// Prefix of the comments that a block may contain.
-pub const NOTE_PREFIX: &str = "# nanobot: ";
+pub(crate) const NOTE_PREFIX: &str = "# nanobot: ";
 
 /// Returns `table` with `lines` as the block of `name`, in its existing position or at the end. Without lines, the
 /// block is removed.

@@ -349,7 +349,7 @@ impl JobDir {
     }
 
     /// Returns the path of the record file.
-    pub fn record_path(&self) -> PathBuf {
+    pub(crate) fn record_path(&self) -> PathBuf {
         self.path.join("runs.jsonl")
     }
 

@@ -57,10 +57,10 @@ pub enum DueState {
 }
 
 /// Maximum delay of a run that is not caught up: cron itself starts late with many jobs or after a clock change.
-pub const START_GRACE: SignedDuration = SignedDuration::from_mins(10);
+pub(crate) const START_GRACE: SignedDuration = SignedDuration::from_mins(10);
 /// Maximum distance of the last slot into the future. Within it, the clock was merely set back, and slots are not
 /// repeated.
-pub const MAX_CLOCK_AHEAD: SignedDuration = SignedDuration::from_hours(24);
+pub(crate) const MAX_CLOCK_AHEAD: SignedDuration = SignedDuration::from_hours(24);
 
 const MINUTE_SECS: i64 = 60;
 const NANOS_PER_SEC: i128 = 1_000_000_000;
@@ -320,13 +320,13 @@ fn period_grid(period: Duration, created: Timestamp) -> Option<(i128, i128)> {
 }
 
 /// Returns the minute that contains `time`.
-pub fn floor_minute(time: Timestamp) -> Timestamp {
+pub(crate) fn floor_minute(time: Timestamp) -> Timestamp {
     let seconds = time.as_nanosecond().div_euclid(NANOS_PER_SEC) as i64;
     Timestamp::from_second(seconds - seconds.rem_euclid(MINUTE_SECS)).unwrap_or(Timestamp::MIN)
 }
 
 /// Returns the first whole minute at or after `time`.
-pub fn ceil_minute(time: Timestamp) -> Option<Timestamp> {
+pub(crate) fn ceil_minute(time: Timestamp) -> Option<Timestamp> {
     match floor_minute(time) {
         whole if whole == time => Some(time),
         _ => next_minute(time),

@@ -72,7 +72,7 @@ impl McpCache {
     }
 
     /// Selects the offers that servers make when they may ask the user, if `with_elicitation` is true.
-    pub fn with_elicitation(self, with_elicitation: bool) -> Self {
+    pub(crate) fn with_elicitation(self, with_elicitation: bool) -> Self {
         Self { with_elicitation, ..self }
     }
 
@@ -102,7 +102,7 @@ impl McpCache {
     }
 
     /// Caches the reason why `server` could not be reached.
-    pub fn store_failure(&self, server: &McpServer, message: &str) {
+    pub(crate) fn store_failure(&self, server: &McpServer, message: &str) {
         self.write(server, None, Some(message.to_owned()));
     }
 

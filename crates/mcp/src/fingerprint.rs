@@ -10,14 +10,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Fingerprint of what is reached: the program with its arguments, or the address.
-pub fn of_endpoint(server: &McpServer) -> String {
+pub(crate) fn of_endpoint(server: &McpServer) -> String {
     let mut mark = FingerprintHasher::default();
     mark.add_endpoint(&server.transport);
     mark.finish()
 }
 
 /// Returns eight hexadecimal digits for a name, which may contain any characters.
-pub fn short_hash(name: &str) -> String {
+pub(crate) fn short_hash(name: &str) -> String {
     let mut mark = FingerprintHasher::default();
     mark.add(name);
     mark.finish()[..8].to_owned()

@@ -14,7 +14,7 @@ const MAX_OTHER_BYTES: usize = 8 << 10;
 const MAX_SERVER_CHARS: usize = 200;
 
 /// Cuts `features` to the limits, and returns messages about what was left out.
-pub fn apply_limits(mut features: ServerFeatures) -> (ServerFeatures, Vec<String>) {
+pub(crate) fn apply_limits(mut features: ServerFeatures) -> (ServerFeatures, Vec<String>) {
     let mut notes = Vec::new();
     let mut left = MAX_ALL_TOOLS_BYTES;
     let mut large = Vec::new();

@@ -48,9 +48,9 @@ pub struct PinCheck {
     pub unaccepted: BTreeSet<String>,
     /// Unaccepted tools that appeared after the others. A server whose tools are pinned could use them to introduce new
     /// text.
-    pub added_later: BTreeSet<String>,
+    pub(crate) added_later: BTreeSet<String>,
     /// Unaccepted tools that had not been seen before.
-    pub first_seen: Vec<String>,
+    pub(crate) first_seen: Vec<String>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -96,7 +96,7 @@ impl PinFile {
     ///
     /// # Errors
     /// The file cannot be read or written.
-    pub fn check_and_pin(
+    pub(crate) fn check_and_pin(
         &self,
         features: &[(&McpServer, &ServerFeatures)],
     ) -> Result<Vec<PinCheck>> {
@@ -162,19 +162,6 @@ impl PinFile {
         } else {
             Ok(false)
         }
-    }
-
-    /// Returns the pinned tools of `server` by name.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub fn pinned_tools(&self, server: &McpServer) -> Result<BTreeMap<String, ToolInfo>> {
-        let pinned = self.read()?.servers.remove(&server.name);
-        let place = fingerprint::of_endpoint(server);
-        Ok(pinned
-            .filter(|pinned| pinned.endpoint == place)
-            .map(|pinned| pinned.tools)
-            .unwrap_or_default())
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut PinData) -> T) -> Result<T> {
@@ -355,7 +342,7 @@ mod tests {
         let one = pins.accept(&server, &two, Some(&["b".into()])).unwrap();
         assert_eq!((one.len(), &*one[0].name), (1, "b"));
         assert_eq!(hold(&two), ["a"]);
-        assert_eq!(pins.pinned_tools(&server).unwrap()["a"].description, "one.");
+        assert_eq!(pins.read().unwrap().servers["s"].tools["a"].description, "one.");
         let file = temp.path().join("mcp/pins.json");
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -382,7 +369,6 @@ mod tests {
         assert_eq!(held.unaccepted.len(), 1, "what was accepted was another's");
         let held = hold("http://b/", "three");
         assert!(!held.replaced_server && held.changed.len() == 1);
-        assert!(pins.pinned_tools(&server("http://c/")).unwrap().is_empty());
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub struct ToolHints {
     /// A repeated call has no further effect.
     pub idempotent: Option<bool>,
     /// The tool interacts with systems outside of the server.
-    pub open_world: Option<bool>,
+    pub(crate) open_world: Option<bool>,
 }
 
 /// A resource, or a resource template.

@@ -41,7 +41,7 @@ impl TestHosts {
     }
 
     /// Returns the addresses of `host`; `None` if the system's resolver is to be used. The last answer repeats.
-    pub fn next_addresses(&self, host: &str) -> Option<Vec<IpAddr>> {
+    pub(crate) fn next_addresses(&self, host: &str) -> Option<Vec<IpAddr>> {
         let answers = self.0.get(host).or_else(|| self.0.get("*"))?;
         let number = answers.query_count.fetch_add(1, Ordering::Relaxed);
         answers.answers.get(number.min(answers.answers.len() - 1)).cloned()

@@ -66,7 +66,7 @@ pub fn parse(text: &str) -> Result<Url, String> {
 }
 
 /// True if the host name `host` belongs to this machine or to a local network, and so to no public page.
-pub fn is_local_name(host: &str) -> bool {
+pub(crate) fn is_local_name(host: &str) -> bool {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     LOCAL_SUFFIXES.iter().any(|end| {
         host.strip_suffix(end).is_some_and(|before| before.is_empty() || before.ends_with('.'))
@@ -74,7 +74,7 @@ pub fn is_local_name(host: &str) -> bool {
 }
 
 /// Converts `url` for the HTTP client; `None` if the client would find another host or port in it.
-pub fn to_uri(url: &Url) -> Option<Uri> {
+pub(crate) fn to_uri(url: &Url) -> Option<Uri> {
     let mut bare = url.clone();
     bare.set_fragment(None);
     let uri: Uri = bare.as_str().parse().ok()?;
@@ -86,7 +86,7 @@ pub fn to_uri(url: &Url) -> Option<Uri> {
 }
 
 /// Returns the port of `uri`, explicit or the default of its scheme.
-pub fn port_or_default(uri: &Uri) -> u16 {
+pub(crate) fn port_or_default(uri: &Uri) -> u16 {
     let default = match uri.scheme_str() {
         Some("https") => 443,
         _ => 80,
@@ -125,7 +125,7 @@ pub fn redirect_within_origin(url: &str, location: &str) -> Option<String> {
 }
 
 /// Removes the brackets around an IPv6 address in a URL.
-pub fn without_brackets(host: &str) -> &str {
+pub(crate) fn without_brackets(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 

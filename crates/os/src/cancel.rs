@@ -62,7 +62,7 @@ pub fn current() -> Option<Arc<CancelToken>> {
 }
 
 /// True if signals do not end the work of this thread.
-pub fn is_shielded() -> bool {
+pub(crate) fn is_shielded() -> bool {
     CURRENT.with_borrow(|token| token.as_ref().is_some_and(|token| token.is_shielded))
 }
 

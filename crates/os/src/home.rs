@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// The path needs the home directory, and the user has none.
-pub fn expand_home(path: &Path, home: Option<PathBuf>) -> Result<PathBuf, NoHomeError> {
+pub(crate) fn expand_home(path: &Path, home: Option<PathBuf>) -> Result<PathBuf, NoHomeError> {
     match (path.strip_prefix("~"), home) {
         (Err(_), _) => Ok(path.to_owned()),
         (Ok(rest), Some(home)) if rest.as_os_str().is_empty() => Ok(home),

@@ -330,7 +330,7 @@ static BEFORE_WAIT: OnceLock<fn() -> Option<Duration>> = OnceLock::new();
 
 /// Sets a hook that is called before each wait of this process; the wait lasts at most the returned duration. The first
 /// hook stays.
-pub fn set_before_wait(hook: fn() -> Option<Duration>) {
+pub(crate) fn set_before_wait(hook: fn() -> Option<Duration>) {
     BEFORE_WAIT.get_or_init(|| hook);
 }
 

@@ -183,19 +183,14 @@ impl Terminal {
         self.write_stderr_line(row.render(self.stderr_is_tty.then(stderr_width)));
     }
 
-    /// Like [`Self::eprint_styled`], for text on which the user bases a decision: only known keys are redacted, and
+    /// Like [`Self::eprint_truncated`], but never truncated, for text on which the user bases a decision: only known keys are redacted, and
     /// nothing that merely looks like one.
     pub fn eprint_exact(self, row: &StyledLine) {
         self.write_stderr_line(row.render_exact());
     }
 
-    /// Like [`Self::eprint_truncated`], but never truncated.
-    pub fn eprint_styled(self, row: &StyledLine) {
-        self.write_stderr_line(row.render(None));
-    }
-
-    /// Like [`Self::eprint_styled`], for a line of the log, which waits for the end of a line of the answer.
-    pub fn eprint_log(self, row: &StyledLine) {
+    /// Like [`Self::eprint_truncated`], but never truncated, for a line of the log, which waits for the end of a line of the answer.
+    pub(crate) fn eprint_log(self, row: &StyledLine) {
         let line = row.render(None) + "\n";
         write_buffer::flush_deferring_error();
         status_area::eprint_between_lines(&line, self.stdout_is_tty && self.stderr_is_tty);
@@ -224,13 +219,13 @@ pub fn eprint_notice(line: &str) {
 }
 
 /// Writes `line` to standard output while the process panics.
-pub fn print_panic_result(line: &str) {
+pub(crate) fn print_panic_result(line: &str) {
     // A failure to write is the smaller trouble.
     drop(std::io::stdout().write_all(format!("{line}\n").as_bytes()));
 }
 
 /// Writes `text` to standard error, escaped and redacted, even while the process panics.
-pub fn eprint_panic(text: &str) {
+pub(crate) fn eprint_panic(text: &str) {
     status_area::clear_if_unlocked();
     let stderr = std::io::stderr();
     // A failure to write to standard error cannot be reported anywhere.

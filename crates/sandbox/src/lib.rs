@@ -125,7 +125,7 @@ impl SandboxSpec {
     ///
     /// # Errors
     /// Errors of `work`; also if any part of the sandbox cannot be applied, in which case `work` is not run.
-    pub fn run_inside<T: Send>(
+    pub(crate) fn run_inside<T: Send>(
         &self,
         protected: &ProtectedPids,
         work: impl FnOnce() -> io::Result<T> + Send,
@@ -176,7 +176,7 @@ impl SandboxSpec {
     ///
     /// # Errors
     /// The system refuses any part of it. The process must then not continue.
-    pub fn fill_root(
+    pub(crate) fn fill_root(
         mut self,
         root: EmptyRoot,
         directory: Option<&StartDirectory>,
@@ -199,7 +199,7 @@ impl SandboxSpec {
     /// ones, the sockets of other processes are closed too, since a command in namespaces may open local sockets, and
     /// their modes do not tell whether they are its own. Those in the private directory, where only commands of the run
     /// bind them, and those that are bound later stay open to it.
-    pub fn for_own_root(mut self) -> Self {
+    pub(crate) fn for_own_root(mut self) -> Self {
         let all = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
         // The last field is a path, which may contain blanks.
         let paths = all.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
@@ -217,7 +217,7 @@ impl SandboxSpec {
     }
 
     /// The restrictions of a long-running child without namespaces: write access to protected paths is not granted.
-    pub fn without_root(mut self) -> Self {
+    pub(crate) fn without_root(mut self) -> Self {
         self.split_parents = true;
         self.cache = Arc::default();
         self
@@ -252,7 +252,7 @@ impl SandboxSpec {
     }
 
     /// True if project files are looked for in the writable places.
-    pub fn has_project_files(&self) -> bool {
+    pub(crate) fn has_project_files(&self) -> bool {
         let mut places = self.writable.iter();
         !self.project_files.names.is_empty()
             && places.any(|place| !self.project_files.skipped.contains(place))

@@ -40,7 +40,7 @@ const MAPPING_CALLS: &[i64] = &[libc::SYS_mmap, libc::SYS_mprotect];
 ///
 /// # Errors
 /// A limit cannot be set.
-pub fn limit_parser(memory_bytes: u64) -> io::Result<()> {
+pub(crate) fn limit_parser(memory_bytes: u64) -> io::Result<()> {
     let limit = |resource, value| {
         let limit = Rlimit { current: Some(value), maximum: Some(value) };
         rustix::process::setrlimit(resource, limit)
@@ -58,7 +58,7 @@ pub fn limit_parser(memory_bytes: u64) -> io::Result<()> {
 ///
 /// # Errors
 /// The system has no seccomp.
-pub fn restrict_parser_calls() -> io::Result<()> {
+pub(crate) fn restrict_parser_calls() -> io::Result<()> {
     let architecture = ARCHITECTURE.ok_or(io::ErrorKind::Unsupported)?;
     let not_executable = SeccompCondition::new(
         2,

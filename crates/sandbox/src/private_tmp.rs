@@ -66,7 +66,7 @@ pub fn tmp_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
 ///
 /// # Errors
 /// Like [`run_directory`].
-pub fn output_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
+pub(crate) fn output_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
     get_or_create(&OUTPUT_DIR, parents)
 }
 

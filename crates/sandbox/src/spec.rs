@@ -131,13 +131,13 @@ impl SandboxSpec {
     }
 
     /// The writable places that other programs use too: all but the private directory.
-    pub fn shared_writable(&self) -> impl Iterator<Item = &Path> {
+    pub(crate) fn shared_writable(&self) -> impl Iterator<Item = &Path> {
         let all = self.writable.iter().map(PathBuf::as_path);
         all.filter(|place| Some(*place) != self.private())
     }
 
     /// True if the process may change places that other programs use too.
-    pub fn may_change_shared(&self) -> bool {
+    pub(crate) fn may_change_shared(&self) -> bool {
         self.shared_writable().next().is_some()
     }
 }

@@ -73,7 +73,7 @@ pub struct ToolOutput {
     /// call by hand shows it in the exit status.
     pub command_failed: bool,
     /// The permission that was probably missing, if the user can grant it.
-    pub missing_grant: Option<Refusal>,
+    pub(crate) missing_grant: Option<Refusal>,
     /// The change to a file as a unified diff: for people who follow the run, not for the model.
     pub diff: Option<String>,
     pub source: ResultSource,

@@ -259,7 +259,7 @@ impl Files {
     }
 
     /// Opens the directory `given`. Returns its file descriptor and path.
-    pub fn open_directory(&self, given: &str) -> Result<(File, PathBuf), ToolError> {
+    pub(crate) fn open_directory(&self, given: &str) -> Result<(File, PathBuf), ToolError> {
         self.try_open_directory(given).map_err(|error| self.explain_directory_error(given, error))
     }
 
@@ -295,7 +295,11 @@ impl Files {
     }
 
     /// Opens for reading the file at `path`, which a walk found. `None` if it is not a file, hidden or out of reach.
-    pub fn open_entry(&self, path: &Path, hidden: &HiddenFiles<'_>) -> Option<(File, Metadata)> {
+    pub(crate) fn open_entry(
+        &self,
+        path: &Path,
+        hidden: &HiddenFiles<'_>,
+    ) -> Option<(File, Metadata)> {
         let (root, relative) = self.resolve_entry(path)?;
         let file = root.open_for_reading(&relative).ok()?;
         let metadata = file.metadata().ok()?;
@@ -330,7 +334,7 @@ impl Files {
     }
 
     /// The hidden files, identified by inode.
-    pub fn hidden_files(&self) -> HiddenFiles<'_> {
+    pub(crate) fn hidden_files(&self) -> HiddenFiles<'_> {
         HiddenFiles::new(&self.file_scope)
     }
 

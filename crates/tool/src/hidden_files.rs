@@ -15,7 +15,7 @@ const MAX_HIDDEN_DEPTH: usize = 4;
 
 /// The hidden files, identified by inode, so that other names for them are recognised. Searched on first use, once for
 /// each tool call.
-pub struct HiddenFiles<'a> {
+pub(crate) struct HiddenFiles<'a> {
     file_scope: &'a FileScope,
     /// Device and inode numbers.
     inodes: OnceCell<HashSet<(u64, u64)>>,
@@ -29,7 +29,7 @@ impl<'a> HiddenFiles<'a> {
 
     /// True if `file`, opened as `path`, is a hidden file under another name: a hard link, or procfs mounted in another
     /// place.
-    pub fn contains(&self, file: &File, metadata: &Metadata, path: &Path) -> bool {
+    pub(crate) fn contains(&self, file: &File, metadata: &Metadata, path: &Path) -> bool {
         if secrets::is_process_secret(path)
             && !path.starts_with("/proc")
             && rooted_fs::is_procfs(file)

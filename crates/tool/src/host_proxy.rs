@@ -66,7 +66,7 @@ impl HostTraffic {
     }
 
     /// The hosts that were refused since this was called last.
-    pub fn take_refused(&self) -> Vec<String> {
+    pub(crate) fn take_refused(&self) -> Vec<String> {
         let mut reported = self.reported.lock().ignore_poison();
         let all = self.usage().unwrap_or_default().into_iter();
         let refused = all.filter(|(_, usage)| usage.refused > 0).map(|(host, _)| host);

@@ -16,7 +16,7 @@ const NOT_IN_FILE: &str = "nothing was written: `***` stands for a key that is h
 ///
 /// # Errors
 /// Text for the model: that of `edit`, or why a mask cannot be replaced.
-pub fn edit_masked(
+pub(crate) fn edit_masked(
     old: &str,
     edit: impl Fn(&str) -> Result<String, String>,
 ) -> Result<String, String> {

@@ -30,7 +30,7 @@ pub struct ChatTarget {
 
 impl ChatTarget {
     /// The chat of the session `key`; `None` if the session is not a channel.
-    pub fn from_session_key(key: &str) -> Option<Self> {
+    pub(crate) fn from_session_key(key: &str) -> Option<Self> {
         let (channel, to) = key.split_once(':')?;
         let is_it = |name: &&str| name.eq_ignore_ascii_case(channel.trim());
         let is_none =

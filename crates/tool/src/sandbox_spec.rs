@@ -37,7 +37,7 @@ impl InstalledTools {
 ///
 /// # Errors
 /// There are too many home directories to close.
-pub fn for_scope(
+pub(crate) fn for_scope(
     file_scope: &FileScope,
     tools: &InstalledTools,
     programs: &[PathBuf],
@@ -122,7 +122,7 @@ pub fn for_scope(
 }
 
 /// The configs of git that commands see: those of the repository around the working directory, or in it, and what they include.
-pub fn git_configs(file_scope: &FileScope) -> Vec<PathBuf> {
+pub(crate) fn git_configs(file_scope: &FileScope) -> Vec<PathBuf> {
     let own = file_scope.directory.join(".git");
     let known = file_scope.repository.as_ref().map(|repository| repository.git_dirs.as_slice());
     let git_dirs = known.unwrap_or(std::slice::from_ref(&own));
@@ -286,7 +286,7 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
 }
 
 /// The rules by which changes during a call of a server are undone: those for commands.
-pub fn for_changes_of_server(paths: ChangeablePaths) -> SandboxSpec {
+pub(crate) fn for_changes_of_server(paths: ChangeablePaths) -> SandboxSpec {
     let list = |root: &Path| git_paths::protected_paths(root, always_protected_from_commands());
     let ChangeablePaths { shared, own } = paths;
     let protected = collect_protected(&shared, &list);

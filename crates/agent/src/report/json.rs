@@ -26,7 +26,7 @@ pub struct EventEnvelope {
 }
 
 /// Converts `event` to a JSON object.
-pub fn event_json(event: &Event<'_>, envelope: &EventEnvelope) -> Value {
+pub(crate) fn event_json(event: &Event<'_>, envelope: &EventEnvelope) -> Value {
     let (event_type, fields) = match event {
         Event::User(user) => ("user", json!({ "id": user.id, "text": plain_text(&user.parts) })),
         Event::Reasoning { message_id, text } => {

@@ -68,7 +68,7 @@ pub fn tool_tokens(spec: &ToolSpec) -> u64 {
 
 impl Agent<'_> {
     /// Estimates the tokens of a request apart from its messages.
-    pub fn overhead_tokens(&self) -> u64 {
+    pub(crate) fn overhead_tokens(&self) -> u64 {
         let tools: u64 = self.toolbox.specs().iter().map(tool_tokens).sum();
         token_estimate::for_text(self.system) + tools
     }
@@ -82,7 +82,7 @@ impl Agent<'_> {
     }
 
     /// Builds the request without sending it, so that it can also be inspected.
-    pub fn build_request<'a>(
+    pub(crate) fn build_request<'a>(
         &'a self,
         messages: &'a [Message],
         may_call: bool,

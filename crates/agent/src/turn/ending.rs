@@ -37,7 +37,7 @@ pub struct TurnStats {
     /// Tokens of the last request and its reply: the current context size.
     pub context_tokens: u64,
     /// Time spent in model requests, without tools.
-    pub request_time: Duration,
+    pub(crate) request_time: Duration,
     /// Counts by tool name.
     pub tools: BTreeMap<String, ToolCallCounts>,
     pub denials: Vec<Denial>,
@@ -60,7 +60,7 @@ pub struct ToolCallCounts {
 
 impl TurnStats {
     /// The tally in the form that the session stores.
-    pub fn to_session_stats(&self) -> SessionStats {
+    pub(crate) fn to_session_stats(&self) -> SessionStats {
         let mut stats = SessionStats {
             turns: 1,
             steps: self.iterations.into(),

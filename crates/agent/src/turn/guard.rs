@@ -17,7 +17,7 @@ pub struct TurnState<'a> {
     /// Estimated tokens of the next request.
     pub context_tokens: u64,
     /// The part of `context_tokens` that belongs to messages, not to the system prompt and the tools.
-    pub message_tokens: u64,
+    pub(crate) message_tokens: u64,
     /// All messages of the next request.
     pub messages: &'a [Message],
     /// The messages of this turn, starting with the user's.

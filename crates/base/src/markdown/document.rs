@@ -100,7 +100,7 @@ fn parse_lines(text: &str) -> DocumentParser<'_> {
 }
 
 /// Parses the text of one line.
-pub fn parse_runs(text: &str) -> Vec<TextRun> {
+pub(crate) fn parse_runs(text: &str) -> Vec<TextRun> {
     let mut runs: Vec<TextRun> = Vec::new();
     let mut address: Option<String> = None;
     inline::parse(text, TextStyle::PLAIN, &mut |event| match event {

@@ -60,7 +60,7 @@ pub fn comparison_key(url: &Url) -> String {
 }
 
 /// The addresses in `text`. Each is yielded once for every plausible end of it.
-pub fn find_addresses(text: &str) -> impl Iterator<Item = Url> {
+pub(crate) fn find_addresses(text: &str) -> impl Iterator<Item = Url> {
     find_words(text).flat_map(|(word, _)| parse_word(word))
 }
 

@@ -55,7 +55,7 @@ fn escape_control_chars(json: &str) -> String {
 }
 
 /// Replaces every lone surrogate escape in `json` with `\uFFFD`.
-pub fn without_lone_surrogates(json: &str) -> String {
+pub(crate) fn without_lone_surrogates(json: &str) -> String {
     replace_lone_surrogates(json, |_| "\\ufffd".into())
 }
 

@@ -37,7 +37,7 @@ impl TypedText {
 
     /// The hosts that the words name. Others choose the names of files, so words within the name of an existing file name
     /// none; `is_file` tells if a path is one.
-    pub fn named_hosts(&self, is_file: &dyn Fn(&str) -> bool) -> NamedHosts {
+    pub(crate) fn named_hosts(&self, is_file: &dyn Fn(&str) -> bool) -> NamedHosts {
         let text = self.0.as_str();
         let mut search = FileNameSearch { text, is_file, lookups: 0 };
         let mut without_names = String::with_capacity(text.len());

@@ -331,7 +331,7 @@ impl FileScope {
 
     /// True if the file at `path` holds the user's own instructions, or ones that the user trusts. In an intersection
     /// all operands must agree: a note of only one operand cannot be changed, but is not trusted either.
-    pub fn is_user_instruction(&self, path: &Path) -> bool {
+    pub(crate) fn is_user_instruction(&self, path: &Path) -> bool {
         let mut notes = self.instruction_files.iter();
         let is_note = path.starts_with(&self.workspace)
             && notes.any(|note| path.starts_with(note) && note.starts_with(&self.workspace));

@@ -143,7 +143,7 @@ impl Policy {
     }
 
     /// The user's decision about a change that takes effect in later runs. No glob matches the word for it.
-    pub fn grant_for(&self, change: GuardedChange) -> Grant {
+    pub(crate) fn grant_for(&self, change: GuardedChange) -> Grant {
         let is_about =
             |rule: &&PolicyRule| rule.argument.is_none() && rule.tool.text() == change.word();
         let has = |effect| self.rules.iter().filter(is_about).any(|rule| rule.effect == effect);

@@ -151,7 +151,7 @@ impl Pattern {
     }
 
     /// True if the pattern, as one for paths, matches the whole of `path`.
-    pub fn matches_path(&self, path: &str) -> bool {
+    pub(crate) fn matches_path(&self, path: &str) -> bool {
         // A name may contain the characters of the glob.
         self.matches(path) || {
             let compile = || compile_path_glob(&self.text).ok().flatten();

@@ -72,7 +72,7 @@ pub const ASK_USER: &str = "ask_user";
 pub const PROGRAM_PREFIX: &str = "tool_";
 
 /// Words that name in a rule what no tool is: changes of files that instruct later runs, and signatures. No tool has such a name.
-pub const RESERVED_WORDS: &[&str] = &["notes", SIGNING, "startup"];
+pub(crate) const RESERVED_WORDS: &[&str] = &["notes", SIGNING, "startup"];
 
 /// The reserved word for signatures of git, which only a rule of its own allows.
 pub const SIGNING: &str = "signing";
@@ -105,7 +105,7 @@ pub fn runs_commands(tool: &str) -> bool {
 }
 
 /// The tools whose changes a call of `tool` can make, itself included.
-pub fn tools_within(tool: &str) -> Vec<&str> {
+pub(crate) fn tools_within(tool: &str) -> Vec<&str> {
     match tool {
         APPLY_PATCH => WRITE_TOOLS.to_vec(),
         PROCESS => vec![PROCESS, EXEC],
@@ -139,7 +139,7 @@ pub fn check(name: &str) -> Result<(), String> {
 
 /// The tool's own spelling of `name` if only the case differs (environment variable names are often upper case), else
 /// `name`.
-pub fn canonical_name(name: &str) -> &str {
+pub(crate) fn canonical_name(name: &str) -> &str {
     let same = |tool: &&BuiltInTool| tool.name.eq_ignore_ascii_case(name);
     BUILT_IN_TOOLS.iter().find(same).map_or(name, |tool| tool.name)
 }

@@ -66,7 +66,7 @@ pub struct ChannelSettings {
     /// Maximum number of turns at once.
     pub max_parallel: usize,
     /// Age in hours above which a message is not answered any more.
-    pub max_age_hours: u64,
+    pub(crate) max_age_hours: u64,
     /// Turns that one sender may start in an hour.
     pub per_sender_per_hour: usize,
     /// Maximum cost per day of a channel, in US dollars.

@@ -177,7 +177,7 @@ impl ConfigFile {
     }
 
     /// Remarks about how keys are written.
-    pub fn remarks(&self) -> &[Remark] {
+    pub(crate) fn remarks(&self) -> &[Remark] {
         &self.remarks
     }
 

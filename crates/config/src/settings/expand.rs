@@ -30,7 +30,7 @@ pub fn expand(text: &str, env: &Env) -> Result<String, UnsetVariable> {
 }
 
 /// Applies [`expand`] to every string inside `value`.
-pub fn expand_all(value: &Value, env: &Env) -> Result<Value, UnsetVariable> {
+pub(crate) fn expand_all(value: &Value, env: &Env) -> Result<Value, UnsetVariable> {
     Ok(match value {
         Value::String(text) => Value::String(expand(text, env)?),
         Value::Array(items) => {

@@ -168,7 +168,7 @@ impl HookMatcher {
 #[derive(Clone, Debug, Default)]
 pub struct HookSettings {
     pub commands: Vec<HookCommand>,
-    pub remarks: Vec<String>,
+    pub(crate) remarks: Vec<String>,
 }
 
 impl HookSettings {
@@ -411,7 +411,7 @@ fn find_key(name: &str) -> Result<NamedEvent, String> {
 }
 
 /// True if `value` names an event, in the object notation or in the list notation.
-pub fn has_events(value: &Value) -> bool {
+pub(crate) fn has_events(value: &Value) -> bool {
     match value {
         Value::Object(members) => members.keys().any(|name| find_key(name).is_ok()),
         Value::Array(items) => items.iter().any(|item| item.get("command").is_some()),

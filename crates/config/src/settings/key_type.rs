@@ -162,7 +162,7 @@ fn secret_schema(texts: &[&str]) -> Value {
 }
 
 /// Returns the name of a JSON value's type.
-pub fn type_name(value: &Value) -> &'static str {
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(true) => "true",

@@ -103,7 +103,7 @@ pub struct UnknownKey {
     /// True if a known name is similar, which the message then suggests.
     pub is_misspelt: bool,
     /// True if a limit is lost in case that the name is misspelt.
-    pub may_be_limit: bool,
+    pub(crate) may_be_limit: bool,
 }
 
 impl UnknownKey {
@@ -217,7 +217,7 @@ impl<'a> LayeredConfig<'a> {
     }
 
     /// Variables that match no key.
-    pub fn unknown_variables(&self) -> &[UnknownVariable] {
+    pub(crate) fn unknown_variables(&self) -> &[UnknownVariable] {
         &self.unknown_variables
     }
 
@@ -405,7 +405,7 @@ impl<'a> LayeredConfig<'a> {
     }
 
     /// Builds the error for a value at `path` that is `found` instead of `expected`.
-    pub fn type_error(&self, path: &[String], found: &str, expected: &str) -> anyhow::Error {
+    pub(crate) fn type_error(&self, path: &[String], found: &str, expected: &str) -> anyhow::Error {
         let cause = format!(
             "{}`{}` is {found}, expected {expected}",
             self.position_prefix(path),

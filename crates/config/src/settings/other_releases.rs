@@ -1,7 +1,7 @@
 //! The names of keys in other releases.
 
 /// Obsolete keys and their replacements, as `(old, new)`.
-pub const RENAMED_KEYS: &[(&str, &str)] = &[
+pub(crate) const RENAMED_KEYS: &[(&str, &str)] = &[
     ("agents.defaults.maxIterations", "agents.defaults.maxToolIterations"),
     ("agents.defaults.sessionTtlMinutes", "agents.defaults.idleCompactAfterMinutes"),
     ("tools.exec.restrictToWorkspace", "tools.restrictToWorkspace"),
@@ -11,4 +11,5 @@ pub const RENAMED_KEYS: &[(&str, &str)] = &[
 ];
 
 /// The top-level keys that nanobot 0.1.4 knows. It rejects the whole file if there is any other.
-pub const TOP_LEVEL_KEYS_0_1_4: &[&str] = &["agents", "channels", "providers", "gateway", "tools"];
+pub(crate) const TOP_LEVEL_KEYS_0_1_4: &[&str] =
+    &["agents", "channels", "providers", "gateway", "tools"];

@@ -39,7 +39,7 @@ const SECRET_ENDS: [&str; 7] =
 
 /// True if `name`, that of a variable, a header, a flag or a key of the config, is that of a secret: one of its whole words
 /// tells so. `GIT_AUTHOR_NAME` and `PROJECT_PATH` have no such word.
-pub fn names_secret(name: &str) -> bool {
+pub(crate) fn names_secret(name: &str) -> bool {
     words_of_name(name).any(|word| {
         SECRET_WORDS.contains(&word.as_str()) || SECRET_ENDS.iter().any(|end| word.ends_with(end))
     })
@@ -85,7 +85,7 @@ pub fn is_secret(path: &[impl AsRef<str>]) -> bool {
 
 /// Registers every secret that the config contains or refers to, the files of keys that are read only when a request is
 /// searched for them, and every environment variable that looks like a secret.
-pub fn register_secrets(config: &Config, variables: &Env, paths: &Paths) {
+pub(crate) fn register_secrets(config: &Config, variables: &Env, paths: &Paths) {
     collect_secrets(config, variables).iter().for_each(secret::register);
     for file in config.files() {
         register_files(file.value(), &mut Vec::new(), variables, paths);

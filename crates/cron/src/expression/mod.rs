@@ -69,7 +69,7 @@ impl Expression {
 
     /// Returns the five fields in a form that every cron accepts, unchanged where possible. A field that begins
     /// with `*` still does, because cron gives the `*` a meaning.
-    pub fn as_plain_cron(&self) -> &[String; 5] {
+    pub(crate) fn as_plain_cron(&self) -> &[String; 5] {
         &self.plain_cron
     }
 
@@ -79,7 +79,7 @@ impl Expression {
     }
 
     /// True if the expression names times of day. Cron runs those that the clock skips right after the gap.
-    pub fn is_time_of_day(&self) -> bool {
+    pub(crate) fn is_time_of_day(&self) -> bool {
         self.is_time_of_day
     }
 
@@ -284,7 +284,7 @@ fn nearest_working_day(date: Date) -> Date {
 
 /// Returns the instant at which a clock in `zone` shows `time`: the end of the gap if it never does, the first
 /// occurrence if it does twice.
-pub fn to_instant(time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
+pub(crate) fn to_instant(time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
     let shown = zone.to_ambiguous_timestamp(time);
     match shown.offset() {
         AmbiguousOffset::Gap { after, .. } => {
@@ -315,12 +315,12 @@ fn datetime_at(date: Date, hour: u32, minute: u32) -> DateTime {
 }
 
 /// True if the bit is set.
-pub fn has_bit(bits: u64, bit: u32) -> bool {
+pub(crate) fn has_bit(bits: u64, bit: u32) -> bool {
     bits >> bit & 1 == 1
 }
 
 /// Returns the set bits.
-pub fn set_bits(bits: u64) -> impl Iterator<Item = u32> {
+pub(crate) fn set_bits(bits: u64) -> impl Iterator<Item = u32> {
     (0..64).filter(move |bit| has_bit(bits, *bit))
 }
 

@@ -26,7 +26,7 @@ enum MonthDays {
 impl Expression {
     /// Returns lines for systemd's `OnCalendar`, without a time zone, that cover all minutes of the expression.
     /// Together they may cover more: days that systemd cannot express, and minutes that a clock shows twice.
-    pub fn to_systemd_calendar(&self) -> Vec<String> {
+    pub(crate) fn to_systemd_calendar(&self) -> Vec<String> {
         let time = format!(
             "{}:{}:00",
             format_values(self.hours, 0..=23),

@@ -115,7 +115,7 @@ impl ClientPool {
 
     /// Returns the path that the sandbox of `server` refused since this was last called, as far as its standard error
     /// tells.
-    pub fn take_refused_path(&self, server: &str) -> Option<String> {
+    pub(crate) fn take_refused_path(&self, server: &str) -> Option<String> {
         self.0.slot(server).ok()?.take_refused_path()
     }
 

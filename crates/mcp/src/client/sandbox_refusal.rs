@@ -17,12 +17,12 @@ const PERMISSION_ERRORS: &[&str] = &[
 const MAX_PATH_BYTES: usize = 300;
 
 /// True if `text` reports that a path was refused.
-pub fn reports_refusal(text: &str) -> bool {
+pub(crate) fn reports_refusal(text: &str) -> bool {
     PERMISSION_ERRORS.iter().any(|name| text.contains(name))
 }
 
 /// The first absolute path in a line of `text` that reports a refusal.
-pub fn refused_path(text: &str) -> Option<&str> {
+pub(crate) fn refused_path(text: &str) -> Option<&str> {
     text.lines().filter(|line| reports_refusal(line)).find_map(|line| {
         let quoted = line.split(['\'', '"', '`']).skip(1).step_by(2);
         let words = line.split(|c: char| c.is_whitespace() || "'\"`()[],;".contains(c));

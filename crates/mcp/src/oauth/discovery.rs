@@ -20,17 +20,17 @@ pub struct AuthorizationServer {
     /// `None` if no person can log in there.
     pub authorization_endpoint: Option<String>,
     /// True if it supports PKCE with S256.
-    pub supports_pkce: bool,
+    pub(crate) supports_pkce: bool,
     pub token_endpoint: String,
     pub registration_endpoint: Option<String>,
     /// The ways in which a client may authenticate at the token endpoint.
-    pub token_auth_methods: Vec<String>,
+    pub(crate) token_auth_methods: Vec<String>,
     /// The resource that tokens are for.
     pub resource: String,
     /// The scopes to ask for, separated by blanks; `None` for the server's default.
     pub scope: Option<String>,
     /// True if its answers name it (RFC 9207).
-    pub names_itself: bool,
+    pub(crate) names_itself: bool,
 }
 
 impl AuthorizationServer {
@@ -38,7 +38,7 @@ impl AuthorizationServer {
     ///
     /// # Errors
     /// Status 78 if there is none, or it does not support PKCE.
-    pub fn browser_endpoint(&self) -> Result<&str> {
+    pub(crate) fn browser_endpoint(&self) -> Result<&str> {
         let issuer = &self.issuer;
         match &self.authorization_endpoint {
             None => Err(unusable(&format!(

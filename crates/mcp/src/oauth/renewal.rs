@@ -55,7 +55,7 @@ impl ServerTokens {
     ///
     /// # Errors
     /// As [`Self::token`].
-    pub fn renew_refused(&self, http: &Http, token: &str) -> Result<()> {
+    pub(crate) fn renew_refused(&self, http: &Http, token: &str) -> Result<()> {
         let login = self.renew(http, token)?;
         *self.current.lock().ignore_poison() = Some(login);
         Ok(())

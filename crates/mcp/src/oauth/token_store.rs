@@ -22,7 +22,7 @@ pub struct ServerLogin {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_secret: Option<LoginSecret>,
     /// The way in which the client authenticates at the token endpoint.
-    pub token_auth_method: String,
+    pub(crate) token_auth_method: String,
     /// The authorization server's name for itself.
     #[serde(default)]
     pub issuer: String,

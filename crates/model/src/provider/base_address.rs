@@ -28,7 +28,7 @@ impl BaseAddress {
         self.current.lock().ignore_poison().clone()
     }
 
-    pub fn set_current(&self, base: String) {
+    pub(crate) fn set_current(&self, base: String) {
         *self.current.lock().ignore_poison() = base;
     }
 

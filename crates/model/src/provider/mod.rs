@@ -147,7 +147,7 @@ pub enum Delta<'a> {
 
 impl<'a> Delta<'a> {
     /// True if it is a piece of the reply.
-    pub fn is_piece(&self) -> bool {
+    pub(crate) fn is_piece(&self) -> bool {
         matches!(self, Self::Text(_) | Self::Reasoning(_))
     }
 

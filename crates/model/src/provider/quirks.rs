@@ -6,22 +6,22 @@ pub struct Quirks {
     /// The output limit is named `max_completion_tokens`.
     pub max_completion_tokens: bool,
     /// No output limit can be set.
-    pub no_output_limit: bool,
+    pub(crate) no_output_limit: bool,
     /// The model has a temperature of its own and refuses others.
     pub no_temperature: bool,
     pub thinking: ThinkingStyle,
     /// Each reply has its reasoning in `reasoning_content`, even if it is empty or from elsewhere: these servers refuse
     /// replies without the key. Others get reasoning back as they sent it.
-    pub requires_reasoning: bool,
+    pub(crate) requires_reasoning: bool,
     /// `stream_options` is refused.
-    pub no_stream_options: bool,
-    pub tool_call_ids: ToolCallIdFormat,
+    pub(crate) no_stream_options: bool,
+    pub(crate) tool_call_ids: ToolCallIdFormat,
     /// A user message cannot follow a tool result: an assistant message must come between.
-    pub assistant_after_tools: bool,
+    pub(crate) assistant_after_tools: bool,
     /// There is no system role: the system prompt is placed at the beginning of the first user message.
-    pub no_system: bool,
+    pub(crate) no_system: bool,
     /// Cache marks are supported, in the form of Anthropic's models.
-    pub cache_marks: bool,
+    pub(crate) cache_marks: bool,
     /// Only streaming requests are supported.
     pub streaming_only: bool,
     /// Images are refused: their names are sent instead.
@@ -29,7 +29,7 @@ pub struct Quirks {
     /// Replies to a JSON schema are known to be supported.
     pub json_schemas: bool,
     /// The server reports the cost of a reply, in US dollars.
-    pub reports_cost: bool,
+    pub(crate) reports_cost: bool,
 }
 
 /// The way to express a reasoning effort.
@@ -83,30 +83,30 @@ pub const NONE: Quirks = Quirks {
 };
 
 /// A server without quirks that supports JSON schemas.
-pub const JSON_SCHEMAS: Quirks = Quirks { json_schemas: true, ..NONE };
+pub(crate) const JSON_SCHEMAS: Quirks = Quirks { json_schemas: true, ..NONE };
 
 /// OpenAI's API, and services with the same one.
-pub const OPENAI: Quirks = Quirks { max_completion_tokens: true, ..JSON_SCHEMAS };
+pub(crate) const OPENAI: Quirks = Quirks { max_completion_tokens: true, ..JSON_SCHEMAS };
 /// OpenAI's Codex backend, used with a ChatGPT account.
-pub const CODEX: Quirks =
+pub(crate) const CODEX: Quirks =
     Quirks { no_output_limit: true, no_temperature: true, streaming_only: true, ..JSON_SCHEMAS };
 /// OpenRouter.
 pub const OPENROUTER: Quirks =
     Quirks { thinking: ThinkingStyle::Object, reports_cost: true, ..JSON_SCHEMAS };
 /// Volcengine.
-pub const VOLCENGINE: Quirks = Quirks { max_completion_tokens: true, ..THINKING_TYPE };
+pub(crate) const VOLCENGINE: Quirks = Quirks { max_completion_tokens: true, ..THINKING_TYPE };
 /// Servers that take `thinking: {type: …}`.
-pub const THINKING_TYPE: Quirks = Quirks { thinking: ThinkingStyle::Type, ..NONE };
+pub(crate) const THINKING_TYPE: Quirks = Quirks { thinking: ThinkingStyle::Type, ..NONE };
 /// DeepSeek.
-pub const DEEPSEEK: Quirks = Quirks { requires_reasoning: true, ..THINKING_TYPE };
+pub(crate) const DEEPSEEK: Quirks = Quirks { requires_reasoning: true, ..THINKING_TYPE };
 /// Moonshot's Kimi.
-pub const KIMI: Quirks = Quirks { requires_reasoning: true, ..THINKING_TYPE };
+pub(crate) const KIMI: Quirks = Quirks { requires_reasoning: true, ..THINKING_TYPE };
 /// Servers that take `enable_thinking`.
-pub const ENABLE_THINKING: Quirks = Quirks { thinking: ThinkingStyle::Enable, ..NONE };
+pub(crate) const ENABLE_THINKING: Quirks = Quirks { thinking: ThinkingStyle::Enable, ..NONE };
 /// Servers that take `reasoning_split`.
-pub const REASONING_SPLIT: Quirks = Quirks { thinking: ThinkingStyle::Split, ..NONE };
+pub(crate) const REASONING_SPLIT: Quirks = Quirks { thinking: ThinkingStyle::Split, ..NONE };
 /// Mistral.
-pub const MISTRAL: Quirks = Quirks {
+pub(crate) const MISTRAL: Quirks = Quirks {
     thinking: ThinkingStyle::NoneOrHigh,
     no_stream_options: true,
     tool_call_ids: ToolCallIdFormat::NineAlphanumerics,
@@ -234,7 +234,7 @@ const OLDER_CLAUDES: &[(&str, ThinkingStyle)] = &[
 
 impl Quirks {
     /// Adds the quirks of `model`. `anthropic` is true if requests use Anthropic's own format.
-    pub fn with_model(mut self, model: &str, anthropic: bool) -> Self {
+    pub(crate) fn with_model(mut self, model: &str, anthropic: bool) -> Self {
         let name = normalize_model(model);
         for (_, change) in MODEL_QUIRKS.iter().filter(|(start, _)| name.starts_with(start)) {
             change(&mut self);

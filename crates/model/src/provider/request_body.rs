@@ -13,9 +13,9 @@ const CAPACITY_BYTES: usize = 64 << 10;
 
 /// The JSON of a tool in a wire format, around its name, its description and its schema.
 pub struct ToolForm {
-    pub before_name: &'static str,
-    pub before_description: &'static str,
-    pub before_schema: &'static str,
+    pub(crate) before_name: &'static str,
+    pub(crate) before_description: &'static str,
+    pub(crate) before_schema: &'static str,
     pub end: &'static str,
     /// The end of the last tool.
     pub end_of_last: &'static str,
@@ -53,7 +53,7 @@ impl<'a> BodyWriter<'a> {
     }
 
     /// Writes the field `tools`. Schemas are JSON already, so they are neither parsed nor serialized.
-    pub fn put_tools(&mut self, tools: &[ToolSpec], form: &ToolForm) {
+    pub(crate) fn put_tools(&mut self, tools: &[ToolSpec], form: &ToolForm) {
         self.put_with("tools", |body| {
             let mut mark = "[";
             for (place, tool) in tools.iter().enumerate() {

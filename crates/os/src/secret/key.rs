@@ -26,15 +26,6 @@ impl Secret {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// Replaces each literal occurrence of this key in `text` by `***`, unless the key is too short to search for.
-    pub fn redact_in(&self, text: String) -> String {
-        if self.0.len() >= MIN_KEY_BYTES && text.contains(&self.0) {
-            text.replace(&self.0, REDACTED)
-        } else {
-            text
-        }
-    }
 }
 
 impl fmt::Debug for Secret {

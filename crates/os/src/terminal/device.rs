@@ -14,8 +14,6 @@ pub struct Terminal {
     pub stderr_is_plain_tty: bool,
     /// True if standard output is a terminal that can show more than plain text.
     pub stdout_is_rich: bool,
-    /// True if colour may be used on standard error.
-    pub stderr_color: bool,
 }
 
 impl Terminal {
@@ -41,7 +39,6 @@ impl Terminal {
             stderr_is_tty,
             stderr_is_plain_tty: stderr_is_any_tty && dumb,
             stdout_is_rich: stdout_is_tty && !dumb,
-            stderr_color,
         }
     }
 

@@ -37,7 +37,7 @@ use nanobot_base::message::{
 use std::collections::{HashMap, HashSet};
 
 /// Result text for a call whose outcome is unknown.
-pub const INTERRUPTED: &str =
+pub(crate) const INTERRUPTED: &str =
     "interrupted: this call may or may not have happened; check before repeating it";
 
 /// The end of a stored reply that was interrupted.
@@ -55,7 +55,7 @@ const ROOM_FOR_TURN: usize = 16;
 
 /// Repairs `messages`: they begin with a user message, each call is followed by exactly one result in call order, and
 /// there are no orphaned results or empty messages.
-pub fn to_sendable(messages: Vec<Message>) -> Vec<Message> {
+pub(crate) fn to_sendable(messages: Vec<Message>) -> Vec<Message> {
     let mut sent: Vec<Message> = Vec::with_capacity(messages.len() + ROOM_FOR_TURN);
     let mut ids = UniqueCallIds::default();
     let mut rest = messages
@@ -96,7 +96,7 @@ pub fn to_sendable(messages: Vec<Message>) -> Vec<Message> {
 
 /// The reply to send before a new turn if the last of `messages`, which are sent, has no answer. The summary of a
 /// compaction needs none.
-pub fn no_answer(messages: &[Message]) -> Option<Message> {
+pub(crate) fn no_answer(messages: &[Message]) -> Option<Message> {
     let is_open = match messages {
         [] | [.., Message::Assistant(_)] => false,
         [first] => first.begins_turn(),
@@ -112,7 +112,7 @@ pub fn no_answer(messages: &[Message]) -> Option<Message> {
 }
 
 /// True if `message` is that of [`no_answer`].
-pub fn is_no_answer(message: &Message) -> bool {
+pub(crate) fn is_no_answer(message: &Message) -> bool {
     matches!(message, Message::Assistant(reply) if reply.finish_reason == FinishReason::Interrupted && reply.text == NO_ANSWER)
 }
 
@@ -200,7 +200,7 @@ fn interrupted_result(call: &ToolCall) -> ToolResult {
 }
 
 /// Creates results for the calls at the end of a log that have none.
-pub fn interrupted_results(messages: &[Message]) -> Vec<ToolResult> {
+pub(crate) fn interrupted_results(messages: &[Message]) -> Vec<ToolResult> {
     let results =
         messages.iter().rev().take_while(|message| matches!(message, Message::Tool(_))).count();
     let (before, results) = messages.split_at(messages.len() - results);

@@ -19,7 +19,7 @@ pub fn note() -> Message {
 /// Splits `messages` into those that are sent, and those that the rejected `turns` leave out at their end. Left out is
 /// everything between the last answer before such a turn and the next turn: any of these messages may be the cause. A
 /// note stands for what is left out before the end.
-pub fn leave_out(messages: Vec<Message>, turns: &[String]) -> (Vec<Message>, Vec<Message>) {
+pub(crate) fn leave_out(messages: Vec<Message>, turns: &[String]) -> (Vec<Message>, Vec<Message>) {
     if turns.is_empty() {
         return (messages, Vec::new());
     }
@@ -46,7 +46,7 @@ pub fn leave_out(messages: Vec<Message>, turns: &[String]) -> (Vec<Message>, Vec
 
 /// The turns at the end of `messages` that have no reply, oldest first: the ids of each. A turn that was resumed has
 /// those of all its runs.
-pub fn unanswered_turns(messages: &[Message]) -> Vec<Vec<&str>> {
+pub(crate) fn unanswered_turns(messages: &[Message]) -> Vec<Vec<&str>> {
     let is_reply = |message: &Message| matches!(message, Message::Assistant(reply) if reply.tool_calls.is_empty() && !is_no_answer(message));
     let start = messages.iter().rposition(is_reply).map_or(0, |at| at + 1);
     let mut turns: Vec<Vec<&str>> = Vec::new();

@@ -9,7 +9,7 @@ const HEAD_CHARS: usize = 1500;
 const TAIL_CHARS: usize = 500;
 
 /// Shortens `message` if it is a long tool result. True if it was shortened.
-pub fn truncate_result(message: &mut Message) -> bool {
+pub(crate) fn truncate_result(message: &mut Message) -> bool {
     let Message::Tool(result) = message else {
         return false;
     };
@@ -39,7 +39,7 @@ fn truncated_text(result: &ToolResult) -> Option<String> {
 }
 
 /// Keeps the beginning and the end of a new result that is longer than `limit` characters.
-pub fn limit_result(result: &mut ToolResult, limit: usize) {
+pub(crate) fn limit_result(result: &mut ToolResult, limit: usize) {
     let text_only = result.parts.iter().all(|part| matches!(part, MessagePart::Text(_)));
     if !text_only {
         return;

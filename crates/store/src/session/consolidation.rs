@@ -39,7 +39,7 @@ pub struct ConsolidationRange {
     /// Upper limit of its end (exclusive): the start of a turn, or the end of a range left by `/new`.
     pub limit: usize,
     /// True for a range left by `/new`, of which no message is held back.
-    pub is_left_by_new: bool,
+    pub(crate) is_left_by_new: bool,
     /// Number of attempts so far.
     pub attempts: u32,
 }

@@ -31,7 +31,7 @@ pub struct Skill {
     /// Problems of the SKILL.md, in words.
     pub warnings: Vec<String>,
     /// Its front matter could only be read in part.
-    pub is_broken: bool,
+    pub(crate) is_broken: bool,
 }
 
 impl Skill {

@@ -16,7 +16,7 @@ pub struct SkillRequirements {
     /// Programs, all of which are required.
     pub programs: Vec<String>,
     /// Programs, one of which is required.
-    pub any_program: Vec<String>,
+    pub(crate) any_program: Vec<String>,
     /// Environment variables, all of which are required.
     pub variables: Vec<String>,
     /// Operating systems, one of which is required, as `linux` or `darwin`.

@@ -41,7 +41,7 @@ const BLOCK_ELEMENTS: &[&str] = &[
 const LINE_ELEMENTS: &[&str] =
     &["br", "caption", "dd", "div", "dt", "figcaption", "li", "option", "tr"];
 /// Extracts the text of `page`.
-pub fn extract_text(page: &str) -> String {
+pub(crate) fn extract_text(page: &str) -> String {
     let mut text = PageText::default();
     let mut rest = page;
     while let Some(at) = rest.find('<') {

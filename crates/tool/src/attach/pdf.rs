@@ -16,7 +16,7 @@ use std::time::Duration;
 const PDFTOTEXT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// True if `bytes` are a PDF.
-pub fn is_pdf(bytes: &[u8]) -> bool {
+pub(crate) fn is_pdf(bytes: &[u8]) -> bool {
     bytes.starts_with(b"%PDF-")
 }
 
@@ -24,7 +24,7 @@ pub fn is_pdf(bytes: &[u8]) -> bool {
 ///
 /// # Errors
 /// Status 65 if the program is missing or the PDF has no text.
-pub fn extract_text(
+pub(crate) fn extract_text(
     bytes: &[u8],
     origin: AttachmentOrigin<'_>,
     path: Option<&str>,

@@ -20,9 +20,9 @@ use std::path::{Path, PathBuf};
 pub struct WrittenFile {
     pub path: PathBuf,
     /// Size of the old content in bytes; `None` if the file is new.
-    pub old_size: Option<u64>,
+    pub(crate) old_size: Option<u64>,
     /// True if this run knew the old content.
-    pub was_read: bool,
+    pub(crate) was_read: bool,
 }
 
 /// A change of one file.

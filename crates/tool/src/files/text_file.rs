@@ -34,7 +34,7 @@ impl TextFile {
     }
 
     /// Describes the encoding for a model; `None` for UTF-8.
-    pub fn describe_encoding(&self) -> Option<String> {
+    pub(crate) fn describe_encoding(&self) -> Option<String> {
         let name = self.encoding.name();
         if self.has_invalid_bytes {
             return Some(format!("{name}; bytes that are not valid are shown as U+FFFD"));

@@ -95,7 +95,7 @@ impl CommandHosts {
     }
 
     /// The address of the proxy in the network of commands.
-    pub fn proxy_address(&self) -> SocketAddr {
+    pub(crate) fn proxy_address(&self) -> SocketAddr {
         let forwarded = self.forwarded();
         let is_taken = |port: &u16| forwarded.iter().any(|address| address.port() == *port);
         let port = (PROXY_PORT..).find(|port| !is_taken(port)).unwrap_or(PROXY_PORT);

@@ -30,7 +30,7 @@ pub struct ResultLimits {
 ///
 /// # Errors
 /// The server reports a failure; the text for the model quotes it.
-pub fn convert_answer(
+pub(crate) fn convert_answer(
     server: &str,
     answer: ServerAnswer,
     limits: ResultLimits,

@@ -111,11 +111,11 @@ pub struct ChangedPath {
     /// The state before the turn's first change.
     pub before: RestorableState,
     /// The digests of the contents that the turn left, in order; `None` for a removal.
-    pub written_digests: Vec<Option<String>>,
+    pub(crate) written_digests: Vec<Option<String>>,
     /// True if it changed while a command ran, so that somebody else may have changed it.
     pub during_command: bool,
     /// The state of the path when the turn was undone.
-    pub at_undo: Option<RestorableState>,
+    pub(crate) at_undo: Option<RestorableState>,
 }
 
 impl ChangedPath {
@@ -136,13 +136,13 @@ pub struct UndoTurn {
     /// The origin of the turn.
     pub info: TurnInfo,
     /// Directories that the turn created, parents first.
-    pub created_dirs: Vec<PathBuf>,
+    pub(crate) created_dirs: Vec<PathBuf>,
     /// The number and the mode of each created directory that was there when the turn was undone.
-    pub removed_dirs: Vec<(usize, u32)>,
+    pub(crate) removed_dirs: Vec<(usize, u32)>,
     /// The changed paths, in the order of their first change.
     pub changed_paths: Vec<ChangedPath>,
     /// Temporary files of the turn's writes. They no longer exist unless the run was killed.
-    pub temp_files: Vec<PathBuf>,
+    pub(crate) temp_files: Vec<PathBuf>,
     /// The time at which the turn was undone, if it was.
     pub undone_at: Option<String>,
 }

@@ -179,7 +179,7 @@ impl ChangeRecorder {
     ///
     /// # Errors
     /// The files cannot be copied, so that the command's changes cannot be taken back.
-    pub fn begin_command(&mut self, writable: &[PathBuf]) -> Result<()> {
+    pub(crate) fn begin_command(&mut self, writable: &[PathBuf]) -> Result<()> {
         if self.snapshot.as_ref().is_some_and(|it| it.running > 0) {
             self.record_command_changes()?;
         }
@@ -199,7 +199,7 @@ impl ChangeRecorder {
     ///
     /// # Errors
     /// They cannot be saved, so that they cannot be taken back.
-    pub fn end_command(&mut self) -> Result<()> {
+    pub(crate) fn end_command(&mut self) -> Result<()> {
         let recorded = self.record_command_changes();
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.running = snapshot.running.saturating_sub(1);
@@ -208,7 +208,7 @@ impl ChangeRecorder {
     }
 
     /// The changes of commands that cannot be taken back: paths, each with its reason.
-    pub fn take_gaps(&mut self) -> Vec<String> {
+    pub(crate) fn take_gaps(&mut self) -> Vec<String> {
         let snapshot = self.snapshot.as_mut();
         let gaps = snapshot.map(|snapshot| std::mem::take(&mut snapshot.gaps));
         gaps.into_iter().flatten().collect()
@@ -235,7 +235,7 @@ impl ChangeRecorder {
     }
 
     /// Records that the directory `path` is about to be created.
-    pub fn record_directory(&mut self, path: &Path) -> Result<()> {
+    pub(crate) fn record_directory(&mut self, path: &Path) -> Result<()> {
         let open = self.open_journal()?;
         open.append(&JournalLine::CreatedDirectory(path.to_owned()))?;
         open.created_dirs.insert(path.to_owned());
@@ -247,7 +247,7 @@ impl ChangeRecorder {
     ///
     /// # Errors
     /// The current state cannot be saved. The caller must not make the change then.
-    pub fn record_change(
+    pub(crate) fn record_change(
         &mut self,
         path: &Path,
         before: &PreviousState<'_>,

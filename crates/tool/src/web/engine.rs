@@ -22,7 +22,7 @@ pub enum SearchEngine {
 pub struct SearchResult {
     pub title: String,
     pub url: Url,
-    pub snippet: String,
+    pub(crate) snippet: String,
 }
 
 impl SearchEngine {
@@ -46,7 +46,7 @@ impl SearchEngine {
     }
 
     /// The default base address, for engines that have one.
-    pub fn default_base(self) -> Option<&'static str> {
+    pub(crate) fn default_base(self) -> Option<&'static str> {
         match self {
             Self::Brave => Some("https://api.search.brave.com"),
             Self::DuckDuckGo => Some("https://html.duckduckgo.com"),
@@ -55,7 +55,7 @@ impl SearchEngine {
     }
 
     /// The address that requests `query` from the engine at `base`.
-    pub fn request_url(self, base: &str, query: &str, count: usize) -> String {
+    pub(crate) fn request_url(self, base: &str, query: &str, count: usize) -> String {
         let (base, query) = (base.trim_end_matches('/'), percent_encode(query));
         // Some users configure the whole address, including the path.
         let at = |path: &str| {
@@ -72,7 +72,7 @@ impl SearchEngine {
     ///
     /// # Errors
     /// The answer has another format; text for the model.
-    pub fn parse_answer(self, answer: &str) -> Result<Vec<SearchResult>, String> {
+    pub(crate) fn parse_answer(self, answer: &str) -> Result<Vec<SearchResult>, String> {
         let odd = || format!("{} did not return a list of results", self.name());
         if self == Self::DuckDuckGo {
             let page = isolated_parser::parse::<ResultPageParser>((), answer.as_bytes());

@@ -198,7 +198,7 @@ impl WebAccess {
     }
 
     /// A client for an address that the user has configured, wherever it is.
-    pub fn configured_client(&self, total: Duration) -> Result<Http, ToolError> {
+    pub(crate) fn configured_client(&self, total: Duration) -> Result<Http, ToolError> {
         let timeouts = HttpTimeouts { total, ..TIMEOUTS };
         self.with_client_settings(Http::new(timeouts, self.offline, &self.network).without_proxy())
     }

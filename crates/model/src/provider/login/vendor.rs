@@ -84,7 +84,7 @@ impl Vendor {
 pub struct LoginEndpoints {
     pub openai: String,
     pub github: String,
-    pub github_api: String,
+    pub(crate) github_api: String,
 }
 
 impl Default for LoginEndpoints {

@@ -81,7 +81,7 @@ impl Prices {
 }
 
 /// The price of models that are not charged by the token.
-pub const FREE: TokenPrice = price(0.0, 0.0, 0.0, 0.0);
+pub(crate) const FREE: TokenPrice = price(0.0, 0.0, 0.0, 0.0);
 
 const fn price(input: f64, cached: f64, cache_write: f64, output: f64) -> TokenPrice {
     TokenPrice { input, cached, cache_write, output }

@@ -15,23 +15,23 @@ pub struct ProviderInfo {
     /// The header of the key; in `authorization` it is sent as a bearer token.
     pub key_header: &'static str,
     /// The prefix of the provider's keys; empty if they have no fixed form.
-    pub key_prefix: &'static str,
+    pub(crate) key_prefix: &'static str,
     /// The base URL without a trailing slash; empty if it must be configured.
     pub base_url: &'static str,
     /// A word that identifies the provider's addresses.
-    pub url_keyword: &'static str,
+    pub(crate) url_keyword: &'static str,
     /// The suffix of the provider's base URLs, added if the user omits it.
-    pub url_suffix: &'static str,
+    pub(crate) url_suffix: &'static str,
     /// The default model.
     pub default_model: &'static str,
     /// Keywords in a model's name that select this provider, with `_` for `-`. With a leading `^`, a keyword matches
     /// only at the beginning of the name or after a slash.
     pub keywords: &'static [&'static str],
     /// Alternative names of the provider in model prefixes.
-    pub model_prefixes: &'static [&'static str],
+    pub(crate) model_prefixes: &'static [&'static str],
     pub strip: PrefixStripping,
     /// True if a vendor also serves models of others, whose names have prefixes. Gateways all do.
-    pub serves_others: bool,
+    pub(crate) serves_others: bool,
     pub quirks: Quirks,
 }
 
@@ -47,7 +47,7 @@ impl ProviderInfo {
     }
 
     /// True if it takes names of other vendors' models. `is_prefixed` tells if the name has the form `vendor/model`.
-    pub fn takes_foreign_models(&self, is_prefixed: bool) -> bool {
+    pub(crate) fn takes_foreign_models(&self, is_prefixed: bool) -> bool {
         match self.kind {
             ProviderKind::Standard => self.serves_others && is_prefixed,
             ProviderKind::Gateway => is_prefixed || self.strip == PrefixStripping::All,
