@@ -5,7 +5,7 @@ use crate::requirements::skip;
 use crate::server::{Request, Responder, calls, says};
 use crate::story::{NANOBOT, Story};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// A model that lists the directory once and then answers.
@@ -77,12 +77,26 @@ pub(crate) fn run_with_fault<'a>(
     let child = story.start(command.arg(NANOBOT).args(arguments));
     let ran = story.wait(child);
     let traced = std::fs::read_to_string(&trace);
-    let injected = traced
-        .unwrap_or_else(|error| panic!("{error}: {}", ran.error_text()))
-        .lines()
-        .any(|line| line.contains("INJECTED") || line.contains("+++ killed by"));
+    let traced = traced.unwrap_or_else(|error| panic!("{error}: {}", ran.error_text()));
+    let injected = traced.contains("INJECTED") || was_killed_at(&traced, n);
     std::fs::remove_file(trace).unwrap();
     (ran, injected)
+}
+
+/// True if a process or a thread was killed at its `n`-th call. Others are killed by the program, such as a helper that it no longer
+/// needs.
+fn was_killed_at(trace: &str, n: usize) -> bool {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (id, event) in trace.lines().filter_map(|line| line.split_once(' ')) {
+        let event = event.trim_start();
+        if event.starts_with("+++ killed by") && counts.get(id).is_some_and(|count| *count >= n) {
+            return true;
+        }
+        if event.starts_with(char::is_alphabetic) {
+            *counts.entry(id).or_default() += 1;
+        }
+    }
+    false
 }
 
 /// A story after one turn, and the files that a turn touches.

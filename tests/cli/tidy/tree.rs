@@ -181,10 +181,11 @@ impl SourceTree {
 fn list_rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => list_rust_files(&path, files),
-            false if path.extension().is_some_and(|kind| kind == "rs") => files.push(path),
-            false => {}
+        // An example is a program of its own.
+        if path.is_dir() && !path.ends_with("examples") {
+            list_rust_files(&path, files);
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            files.push(path);
         }
     }
 }
