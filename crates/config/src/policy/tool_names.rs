@@ -146,7 +146,9 @@ pub(crate) fn canonical_name(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{canonical_name, check};
+    use super::{
+        BUILT_IN_TOOLS, FileQuotes, Files, READ_TOOLS, WRITE_TOOLS, canonical_name, check,
+    };
 
     #[test]
     fn names() {
@@ -168,5 +170,18 @@ mod tests {
         check("", Err("is not a tool"));
         assert_eq!(canonical_name("WEB_FETCH"), "web_fetch");
         assert_eq!(canonical_name("MCP_X"), "MCP_X");
+    }
+
+    /// A rule about paths would not hold for one that is in neither list.
+    #[test]
+    fn tools_of_files_are_known_to_the_rules_of_paths() {
+        for tool in BUILT_IN_TOOLS {
+            let takes_path = tool.identified_by.iter().any(|group| group.contains(&"path"));
+            let is_of_files = takes_path
+                || matches!(tool.results, Files | FileQuotes)
+                || ["edit", "delete"].contains(&tool.kind);
+            let is_listed = READ_TOOLS.contains(&tool.name) || WRITE_TOOLS.contains(&tool.name);
+            assert_eq!(is_of_files, is_listed, "{}: READ_TOOLS or WRITE_TOOLS", tool.name);
+        }
     }
 }
