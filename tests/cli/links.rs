@@ -113,12 +113,12 @@ fn files_that_the_pages_for_developers_name_exist() {
         let named = path.captures_iter(&text).map(|found| found.get(1).unwrap().as_str());
         let mut count = 0;
         for name in named {
-            let place = match name.split_once("NAME") {
+            let path = match name.split_once("NAME") {
                 Some((before, _)) => before.rsplit_once('/').unwrap().0,
                 None => name,
             };
-            let is_end = all.iter().any(|path| path.ends_with(place));
-            assert!(root().join(place).exists() || is_end, "{page}: {name}");
+            let is_end = all.iter().any(|known| known.ends_with(path));
+            assert!(root().join(path).exists() || is_end, "{page}: {name}");
             count += 1;
         }
         assert!(count > 15, "{page}: {count}");

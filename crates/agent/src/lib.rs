@@ -1,6 +1,6 @@
 //! The turn: ask a model, run the tools that it calls, repeat; what may stop a turn, its system prompt, and how its events are shown.
 //!
-//! The loop knows providers, tools, guards and sinks by their traits alone. Which of them a run has is decided by the program.
+//! The loop knows providers, tools, guards and sinks by their traits alone. The program decides which of them a run has.
 //! Start with [`turn`], then [`guard`] and [`report`].
 
 #![cfg_attr(

@@ -4,7 +4,7 @@
 //! writes is that of the program's `ops::inbound`. A process that ends asks the service, so nothing here keeps a connection open or a
 //! state in memory.
 //!
-//! Which messages are answered, and by which turn, is decided by the program. Start with [`Channel`] and [`table`]; a small
+//! The program decides which messages are answered, and by which turn. Start with [`Channel`] and [`table`]; a small
 //! service is `ntfy`.
 
 #![cfg_attr(

@@ -1,7 +1,7 @@
 //! Connections to other machines: the HTTP client, event streams, WebSockets, the check of addresses, and logins.
 //!
-//! What is sent, and which hosts a run may reach, is decided by the callers; that no special address is reached unless it is
-//! allowed is held here (`http/ssrf.rs`). Start with [`http`].
+//! Callers decide what is sent and which hosts a run may reach. This crate refuses special addresses that are not allowed
+//! (`http/ssrf.rs`). Start with [`http`].
 
 #![cfg_attr(
     test,

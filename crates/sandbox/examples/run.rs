@@ -18,9 +18,9 @@ fn main() -> Result<ExitCode> {
         return Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     process::harden();
-    let mut words = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1);
     let usage = || Error::new(ErrorKind::InvalidInput, "usage: run PROGRAM [ARGUMENT]…");
-    let program = words.next().ok_or_else(usage)?;
+    let program = arguments.next().ok_or_else(usage)?;
     let directory = std::env::current_dir()?.canonicalize()?;
     let parents = private_tmp::candidate_parents(None);
     let private = private_tmp::run_directory(&parents)?;
@@ -39,7 +39,7 @@ fn main() -> Result<ExitCode> {
     sandbox.tmp = Some(private_tmp::tmp_directory(&parents)?);
     let command = CommandSpec {
         program: program.into(),
-        arguments: words.collect(),
+        arguments: arguments.collect(),
         directory,
         env: vec![
             ("PATH".into(), SEARCH_PATH.into()),

@@ -1,6 +1,6 @@
 //! Files that outlast a run: sessions, memory, skills, trust, and the workspace. There is one module for each format.
 //!
-//! When they are read and written is decided by the turn and the program. [`history`] is pure: it selects which messages of a
+//! The turn and the program decide when they are read and written. [`history`] is pure: it selects which messages of a
 //! session are sent. Start with [`session`].
 
 #![cfg_attr(

@@ -4,8 +4,8 @@
 //! failing tool is a result for the model, not an error of the program. A new tool is one file, a row in the table
 //! of built-in tools, and a line in the list that a turn builds.
 //!
-//! What is allowed is decided by `nanobot-config`, and commands are contained by `nanobot-sandbox`. Start with [`Tool`] and
-//! [`Toolbox`]; a small tool is [`list_dir`].
+//! `nanobot-config` decides what is allowed, and `nanobot-sandbox` contains commands. Start with [`Tool`] and [`Toolbox`]; a
+//! small tool is [`delete_file`].
 
 #![cfg_attr(
     test,

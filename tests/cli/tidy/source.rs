@@ -78,8 +78,8 @@ fn module_of(name: &str) -> Vec<String> {
         Some((package, stem)) => (Some(format!("nanobot_{package}")), stem),
         None => (None, stem),
     };
-    let words = stem.split('/').filter(|word| *word != "lib").map(str::to_owned);
-    root.into_iter().chain(words).collect()
+    let segments = stem.split('/').filter(|segment| *segment != "lib").map(str::to_owned);
+    root.into_iter().chain(segments).collect()
 }
 
 struct SourceVisitor {

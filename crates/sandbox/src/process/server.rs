@@ -123,7 +123,11 @@ pub fn use_test_as_supervisor(name: &'static str) {
 #[cfg(feature = "test-hooks")]
 pub fn supervise_in_test() {
     let is_one = rustix::net::sockopt::socket_type(rustix::stdio::stdin()).is_ok();
-    assert!(!is_one || supervisor::supervise(false).expect("a supervisor is told what to launch"));
+    assert!(
+        !is_one
+            || supervisor::supervise(false)
+                .expect("a supervisor gets a description of what to launch")
+    );
 }
 
 /// Prepares a command that starts this program as a supervisor.
