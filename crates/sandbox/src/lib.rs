@@ -31,7 +31,7 @@ mod git_object_list;
 mod git_objects;
 pub mod git_paths;
 mod git_repository;
-mod hidden_places;
+mod hidden_paths;
 mod landlock_rules;
 mod links;
 mod mounts;
@@ -60,7 +60,7 @@ mod writable_roots;
 
 pub use git_history::GitHistory;
 pub use git_repository::is_in_git_dir;
-pub use hidden_places::HiddenPlaces;
+pub use hidden_paths::HiddenPaths;
 pub use mounts::EmptyRoot;
 pub use network::{NetworkAccess, NetworkListeners, NetworkNamespace, SharedNetwork};
 pub use project_file_rules::{ProjectFileAccess, ProjectFiles};

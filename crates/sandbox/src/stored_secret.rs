@@ -18,35 +18,35 @@ const MAX_SECRET_BYTES: usize = 16 << 10;
 /// The time after which the user learns that a command is waited for.
 const SLOW_COMMAND_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The place of a secret outside of the config.
+/// The source of a secret outside of the config.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SecretPlace {
+pub enum SecretSource {
     File(PathBuf),
     /// A command of the shell that prints the secret.
     Command(String),
 }
 
 /// The secrets that were read. A lock is held while a command runs, so that none runs twice at a time.
-static READ_SECRETS: Mutex<BTreeMap<SecretPlace, Secret>> = Mutex::new(BTreeMap::new());
+static READ_SECRETS: Mutex<BTreeMap<SecretSource, Secret>> = Mutex::new(BTreeMap::new());
 
-/// Reads the secret at `place`, which is masked from then on. A command gets the variables `env`; `label` names the secret if
+/// Reads the secret of `source`, which is masked from then on. A command gets the variables `env`; `label` names the secret if
 /// it takes long.
 ///
 /// # Errors
 /// Status 78 if the file cannot be read or is empty, or the command fails, takes longer than a minute or prints nothing.
-pub fn read(place: &SecretPlace, env: &[(String, String)], label: &str) -> Result<Secret> {
-    let mut known = READ_SECRETS.lock().ignore_poison();
-    if let Some(secret) = known.get(place) {
+pub fn read(source: &SecretSource, env: &[(String, String)], label: &str) -> Result<Secret> {
+    let mut secrets = READ_SECRETS.lock().ignore_poison();
+    if let Some(secret) = secrets.get(source) {
         return Ok(secret.clone());
     }
-    let secret = match place {
-        SecretPlace::File(path) => read_file(path)?,
-        SecretPlace::Command(command) => {
+    let secret = match source {
+        SecretSource::File(path) => read_file(path)?,
+        SecretSource::Command(command) => {
             announce_if_slow(label, || run_secret_command(command, env))?
         }
     };
     secret::register(&secret);
-    known.insert(place.clone(), secret.clone());
+    secrets.insert(source.clone(), secret.clone());
     Ok(secret)
 }
 

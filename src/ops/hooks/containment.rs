@@ -11,7 +11,7 @@ use nanobot_config::policy::{Policy, Sandbox, tool_names};
 use nanobot_config::settings::Settings;
 use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::process;
-use nanobot_sandbox::{HiddenPlaces, private_tmp};
+use nanobot_sandbox::{HiddenPaths, private_tmp};
 use nanobot_tool::exec::ExecTool;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ pub(crate) struct HookContainment {
     /// The provenance of the run, and the origin of the output of a hook in the sandbox.
     provenance: Option<(Arc<ProvenanceTracker>, Origin)>,
     /// `None` if commands run outside of the sandbox: they may change everything.
-    places: Option<Arc<Mutex<HiddenPlaces>>>,
+    places: Option<Arc<Mutex<HiddenPaths>>>,
     /// False if the run changes nothing, not even temporary files, so that nothing needs to be hidden.
     may_change: bool,
 }
@@ -60,7 +60,7 @@ impl HookContainment {
     /// Holds the hooks around a run that could not begin, which had at most the `written` places.
     pub(crate) fn of_unknown_run(written: Vec<PathBuf>) -> Self {
         let covered = written.into_iter().filter_map(|path| path.canonicalize().ok()).collect();
-        let places = HiddenPlaces { covered, visible: Vec::new() };
+        let places = HiddenPaths { covered, visible: Vec::new() };
         Self {
             exec: None,
             provenance: None,
@@ -70,7 +70,7 @@ impl HookContainment {
     }
 
     /// The places that a hook outside of the sandbox does not see. `None` if it sees all.
-    pub(super) fn hidden_places(&self) -> Option<HiddenPlaces> {
+    pub(super) fn hidden_paths(&self) -> Option<HiddenPaths> {
         let mut places = self.places.as_ref()?.lock().ignore_poison().clone();
         places.covered.extend(private_tmp::existing_directories());
         Some(places)
@@ -81,7 +81,7 @@ impl HookContainment {
     /// # Errors
     /// The reason that they cannot.
     pub(super) fn require_hiding(&mut self) -> Result<(), String> {
-        let hidden = self.hidden_places();
+        let hidden = self.hidden_paths();
         match hidden.map_or(Ok(()), |places| process::check_hiding(&places)) {
             Err(_) if !self.may_change => {
                 self.places = None;

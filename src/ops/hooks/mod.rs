@@ -230,7 +230,7 @@ impl Hooks {
             sandbox: None,
             input: Some(input),
         };
-        let done = match self.containment.hidden_places() {
+        let done = match self.containment.hidden_paths() {
             Some(places) => process::run_split_stderr_hiding(&spec, &places),
             None => process::run_split_stderr(&spec),
         };

@@ -6,7 +6,7 @@ use nanobot_base::error::{Exit, fail};
 use nanobot_os::env::{CREDENTIALS_DIRECTORY, Env};
 use nanobot_os::paths::Paths;
 use nanobot_os::secret::LazySecret;
-use nanobot_sandbox::stored_secret::{self, SecretPlace};
+use nanobot_sandbox::stored_secret::{self, SecretSource};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -51,9 +51,9 @@ pub(super) fn secret_from(env: &Env, key: &str, value: &Value) -> Option<LazySec
     let env = env.clone();
     Some(LazySecret::stored(identity, move || {
         let place = match name.as_str() {
-            "command" => SecretPlace::Command(text.clone()),
-            "file" => SecretPlace::File(Paths::resolve(&env, None)?.expand(&text)),
-            _ => SecretPlace::File(credential_path(&text, &env).ok_or_else(|| {
+            "command" => SecretSource::Command(text.clone()),
+            "file" => SecretSource::File(Paths::resolve(&env, None)?.expand(&text)),
+            _ => SecretSource::File(credential_path(&text, &env).ok_or_else(|| {
                 let cause = format!(
                     "there is no credential `{text}`: `{CREDENTIALS_DIRECTORY}` is not set"
                 );
@@ -62,8 +62,8 @@ pub(super) fn secret_from(env: &Env, key: &str, value: &Value) -> Option<LazySec
         };
         let variables = env.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let variables = match place {
-            SecretPlace::Command(_) => variables.collect(),
-            SecretPlace::File(_) => Vec::new(),
+            SecretSource::Command(_) => variables.collect(),
+            SecretSource::File(_) => Vec::new(),
         };
         stored_secret::read(&place, &variables, &label).with_context(|| format!("read {label}"))
     }))

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use nanobot_net::http::Http;
 use nanobot_os::clock::Clock;
 use nanobot_os::secret::{self, Secret};
-use nanobot_sandbox::stored_secret::{self, SecretPlace};
+use nanobot_sandbox::stored_secret::{self, SecretSource};
 use std::path::PathBuf;
 
 /// A key that is resolved on first use.
@@ -57,14 +57,14 @@ impl LazyCredentials {
                 return login::credentials(name, folder, http, clock, endpoints).map(Some);
             }
             KeySource::Secret(key) => key.resolve()?.clone(),
-            KeySource::File(path) => self.read(&SecretPlace::File(path.clone()))?,
-            KeySource::Command(command) => self.read(&SecretPlace::Command(command.clone()))?,
+            KeySource::File(path) => self.read(&SecretSource::File(path.clone()))?,
+            KeySource::Command(command) => self.read(&SecretSource::Command(command.clone()))?,
         };
         secret::register(&token);
         Ok(Some(RequestCredentials { token, base_url: None, headers: Vec::new() }))
     }
 
-    fn read(&self, place: &SecretPlace) -> Result<Secret> {
+    fn read(&self, place: &SecretSource) -> Result<Secret> {
         let label = &self.source_label;
         stored_secret::read(place, &self.env, &label.to_string())
             .with_context(|| format!("read the key from {label}"))

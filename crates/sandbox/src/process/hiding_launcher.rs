@@ -2,7 +2,7 @@
 //! hides them, and executes the other program in its place. If they cannot be hidden, nothing is executed.
 
 use super::own_program::helper_executable;
-use crate::HiddenPlaces;
+use crate::HiddenPaths;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -17,7 +17,7 @@ const HIDING_ARG0: &str = "nanobot-hiding";
 pub(super) fn hiding_command(
     program: &Path,
     directory: &Path,
-    places: &HiddenPlaces,
+    places: &HiddenPaths,
 ) -> io::Result<Command> {
     let mut command = Command::new(helper_executable()?);
     command.arg0(HIDING_ARG0);
@@ -36,7 +36,7 @@ pub(super) fn become_hiding_program() -> Option<bool> {
     let mut execute = || -> io::Result<()> {
         close_fds::set_fds_cloexec(3, &[]);
         let places = arguments.next().unwrap_or_default();
-        let places: HiddenPlaces =
+        let places: HiddenPaths =
             serde_json::from_slice(places.as_encoded_bytes()).map_err(io::Error::other)?;
         let directory = arguments.next().unwrap_or_default();
         let program = arguments.next().unwrap_or_default();

@@ -9,7 +9,7 @@ use super::standby;
 use super::supervisor::{LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
 use super::supervisor_connection::SupervisorConnection;
 use super::write_lock::{LockError, WriteLock};
-use crate::{HiddenPlaces, PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory, UndoneChange};
+use crate::{HiddenPaths, PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory, UndoneChange};
 use nanobot_base::error::Stop;
 use nanobot_os::children::{
     KILL_TIMEOUT, TERM_GRACE, groups, is_group_alive, kill_leftovers, leave_to_end, prepare,
@@ -136,7 +136,7 @@ struct Launch<'a> {
     /// The pipe for standard error, if it is apart from standard output.
     errors: Option<io::PipeWriter>,
     /// Places that a command without a sandbox does not see.
-    hidden: Option<&'a HiddenPlaces>,
+    hidden: Option<&'a HiddenPaths>,
 }
 
 /// The most bytes that are kept of separate standard error.
@@ -152,7 +152,7 @@ pub fn run_split_stderr(spec: &CommandSpec) -> io::Result<(CommandResult, Vec<u8
 /// is not run, and standard error tells why.
 pub fn run_split_stderr_hiding(
     spec: &CommandSpec,
-    places: &HiddenPlaces,
+    places: &HiddenPaths,
 ) -> io::Result<(CommandResult, Vec<u8>)> {
     run_split(spec, Some(places))
 }
@@ -161,7 +161,7 @@ pub fn run_split_stderr_hiding(
 ///
 /// # Errors
 /// The reason that they cannot.
-pub fn check_hiding(places: &HiddenPlaces) -> Result<(), String> {
+pub fn check_hiding(places: &HiddenPaths) -> Result<(), String> {
     let spec = CommandSpec {
         program: PathBuf::new(),
         arguments: Vec::new(),
@@ -183,7 +183,7 @@ pub fn check_hiding(places: &HiddenPlaces) -> Result<(), String> {
 
 fn run_split(
     spec: &CommandSpec,
-    hidden: Option<&HiddenPlaces>,
+    hidden: Option<&HiddenPaths>,
 ) -> io::Result<(CommandResult, Vec<u8>)> {
     let (mut pipe, errors) = io::pipe()?;
     let (sender, receiver) = mpsc::channel();
@@ -405,7 +405,7 @@ fn spawn_supervised(
 
 fn spawn_unsupervised(
     spec: &CommandSpec,
-    hidden: Option<&HiddenPlaces>,
+    hidden: Option<&HiddenPaths>,
     (output, errors): (io::PipeWriter, io::PipeWriter),
 ) -> io::Result<Child> {
     let mut command = match (hidden, &spec.sandbox) {

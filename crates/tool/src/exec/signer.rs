@@ -5,7 +5,7 @@ use nanobot_os::durable_file;
 use nanobot_os::env::Env;
 use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::process::{self, CommandSpec};
-use nanobot_sandbox::{HiddenPlaces, SandboxSpec, private_tmp};
+use nanobot_sandbox::{HiddenPaths, SandboxSpec, private_tmp};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub struct Signer {
     /// This program, which git in the sandbox calls.
     program: PathBuf,
     /// The places that the run may change. `None` if it may change everything.
-    changeable: Option<HiddenPlaces>,
+    changeable: Option<HiddenPaths>,
     /// The parts of the home that are seen all the same.
     visible_in_home: OnceLock<Vec<PathBuf>>,
     /// The objects that were signed, one line each.
@@ -36,7 +36,7 @@ pub struct Signer {
 impl Signer {
     /// Creates a signer with the environment of the user. `program` is this program, and `changeable` the places that the run may
     /// change, if it may not change everything.
-    pub fn new(env: &Env, home: &Path, program: PathBuf, changeable: Option<HiddenPlaces>) -> Self {
+    pub fn new(env: &Env, home: &Path, program: PathBuf, changeable: Option<HiddenPaths>) -> Self {
         let own = env.iter().filter(|(name, _)| !name.starts_with("GIT_"));
         let env = own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         Self {
@@ -72,7 +72,7 @@ impl Signer {
 
     /// The places that the user's programs do not see, beside commands in the sandbox of `spec`. `PATH`, the user's git config and
     /// what it names could lead there.
-    pub(super) fn hidden_places(&self, spec: &SandboxSpec) -> Option<HiddenPlaces> {
+    pub(super) fn hidden_paths(&self, spec: &SandboxSpec) -> Option<HiddenPaths> {
         let mut places = self.changeable.clone()?;
         places.visible.extend(self.visible_in_home.get().into_iter().flatten().cloned());
         places.covered.extend(spec.writable.iter().cloned());
@@ -86,7 +86,7 @@ impl Signer {
         &self,
         caller: &str,
         payload: &[u8],
-        hidden: Option<&HiddenPlaces>,
+        hidden: Option<&HiddenPaths>,
     ) -> Result<Vec<u8>, String> {
         let object = SignedObject::parse(payload)
             .ok_or("only one commit or tag object can be signed in this run")?;
@@ -116,10 +116,7 @@ impl Signer {
     }
 
     /// The user's own git config: that of no repository.
-    fn git_config(
-        &self,
-        hidden: Option<&HiddenPlaces>,
-    ) -> Result<BTreeMap<String, String>, String> {
+    fn git_config(&self, hidden: Option<&HiddenPaths>) -> Result<BTreeMap<String, String>, String> {
         let arguments = ["config", "--global", "--includes", "--null", "--list"];
         let output = self.run("git", &arguments.map(Into::into), Vec::new(), hidden)?;
         let entries = output.split('\0').filter_map(|entry| entry.split_once('\n'));
@@ -132,7 +129,7 @@ impl Signer {
         format: &str,
         key: &str,
         payload: &[u8],
-        hidden: Option<&HiddenPlaces>,
+        hidden: Option<&HiddenPaths>,
     ) -> Result<Vec<u8>, String> {
         let named = config.get(&format!("gpg.{format}.program"));
         let general = || config.get("gpg.program").filter(|_| format == "openpgp");
@@ -147,7 +144,7 @@ impl Signer {
         config: &BTreeMap<String, String>,
         key: &str,
         payload: &[u8],
-        hidden: Option<&HiddenPlaces>,
+        hidden: Option<&HiddenPaths>,
     ) -> Result<Vec<u8>, String> {
         let failed = |error: std::io::Error| error.to_string();
         let program = config.get("gpg.ssh.program").map_or("ssh-keygen", String::as_str);
@@ -180,7 +177,7 @@ impl Signer {
         program: &str,
         arguments: &[OsString],
         input: Vec<u8>,
-        hidden: Option<&HiddenPlaces>,
+        hidden: Option<&HiddenPaths>,
     ) -> Result<String, String> {
         let text = |argument: &OsString| argument.to_string_lossy().into_owned();
         let spec = CommandSpec {

@@ -29,7 +29,7 @@ impl ExecTool {
         let (Some(signer), Some(private)) = (&self.signer, spec.private()) else {
             return Ok(None);
         };
-        let hidden = signer.hidden_places(spec);
+        let hidden = signer.hidden_paths(spec);
         let socket = private.join(format!("sign-{}", random_hex(8)));
         let ours = Arc::clone(signer);
         let sign = move |caller: &str, payload: &[u8]| ours.sign(caller, payload, hidden.as_ref());

@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 /// Places that a program does not see. All paths are absolute and free of symbolic links. A place that does not exist needs no
 /// cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HiddenPlaces {
+pub struct HiddenPaths {
     /// Files and directories that are covered.
     pub covered: Vec<PathBuf>,
     /// Places within the covered ones that the program sees all the same.
     pub visible: Vec<PathBuf>,
 }
 
-impl HiddenPlaces {
+impl HiddenPaths {
     /// Hides them from this process, which must have a single thread, and from those that it starts.
     ///
     /// # Errors
