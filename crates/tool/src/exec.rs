@@ -212,7 +212,7 @@ impl ExecTool {
 
     /// The paths that commands may change, apart from their private directory.
     fn writable_roots(&self) -> Vec<PathBuf> {
-        self.files.file_scope.command_writable_places()
+        self.files.file_scope.command_writable_paths()
     }
 
     /// The sandbox rules for the next command.

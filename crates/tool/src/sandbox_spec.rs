@@ -50,7 +50,7 @@ pub(crate) fn for_scope(
     reads.extend(programs.iter().cloned());
     let mut closed = file_scope.hidden.to_vec();
     closed.retain(|path| !programs.contains(path));
-    let writes = file_scope.command_writable_places();
+    let writes = file_scope.command_writable_paths();
     let git_dirs: Vec<PathBuf> =
         file_scope.command_writable_git_dirs().map(Path::to_owned).collect();
     let granted: Vec<&Path> = file_scope.roots.iter().map(|root| root.path.as_path()).collect();
@@ -85,7 +85,7 @@ pub(crate) fn for_scope(
     let bound = file_scope.self_and_operands().into_iter();
     let of_writes = bound.filter(|one| !one.is_unrestricted || file_scope.is_unrestricted);
     let of_writes = of_writes.flat_map(|one| {
-        let writes = one.command_writable_places();
+        let writes = one.command_writable_paths();
         // Start-up files of the home directories are protected too, if any directory around or within a home is
         // writable.
         let of_homes =

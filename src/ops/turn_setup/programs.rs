@@ -146,7 +146,7 @@ pub(crate) fn load(
 /// True if a run under `policy` may change the program at the real path `path`.
 fn may_change(policy: &Policy, path: &Path) -> bool {
     let scope = &policy.file_scope;
-    let places = scope.command_writable_places();
+    let places = scope.command_writable_paths();
     let is_kept = scope.read_only.iter().any(|kept| path.starts_with(kept));
     !is_kept
         && !scope.is_unrestricted

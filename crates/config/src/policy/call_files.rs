@@ -28,8 +28,8 @@ pub fn file_access(tool: &str) -> Option<FileAccess> {
 pub fn files_of_call<'a>(tool: &'a str, arguments: &'a Value) -> Vec<CallFile<'a>> {
     let text = |key: &str| arguments[key].as_str();
     if tool == APPLY_PATCH {
-        let sections = patch::parse(text("patch").unwrap_or_default()).unwrap_or_default();
-        return sections.iter().flat_map(files_of_section).collect();
+        let file_patches = patch::parse(text("patch").unwrap_or_default()).unwrap_or_default();
+        return file_patches.iter().flat_map(files_of_file_patch).collect();
     }
     match file_access(tool) {
         Some(_) => vec![CallFile { path: text("path").unwrap_or("."), tool }],
@@ -37,9 +37,9 @@ pub fn files_of_call<'a>(tool: &'a str, arguments: &'a Value) -> Vec<CallFile<'a
     }
 }
 
-fn files_of_section<'a>(section: &FilePatch<'a>) -> Vec<CallFile<'a>> {
+fn files_of_file_patch<'a>(file_patch: &FilePatch<'a>) -> Vec<CallFile<'a>> {
     let file = |path, tool| CallFile { path, tool };
-    match *section {
+    match *file_patch {
         FilePatch::Add { path, .. } => vec![file(path, "write_file")],
         FilePatch::Delete { path } => vec![file(path, "delete_file")],
         FilePatch::Update { path, new_path: None, .. } => vec![file(path, "edit_file")],

@@ -56,17 +56,18 @@ impl TryFrom<String> for CommandPattern {
 }
 
 impl CommandPatterns {
-    /// The refusal of a command, the first of `subjects`, if these forbid it.
-    pub(super) fn check(&self, subjects: &[String]) -> Option<Refusal> {
-        let command = subjects.first()?.to_lowercase();
-        if let Some(denied) = self.denied.iter().find(|denied| denied.0.is_match(&command)) {
+    /// The refusal of `command`, if these patterns forbid it.
+    pub(super) fn check(&self, command: &str) -> Option<Refusal> {
+        let command = command.to_lowercase();
+        if let Some(pattern) = self.denied.iter().find(|pattern| pattern.0.is_match(&command)) {
             return Some(Refusal::new(format!(
-                "the command matches `{denied}` of `tools.exec.denyPatterns`"
+                "the command matches `{pattern}` of `tools.exec.denyPatterns`"
             )));
         }
         let matches =
-            |list: &Vec<CommandPattern>| list.iter().any(|allowed| allowed.0.is_match(&command));
-        let may = self.allowed.iter().all(matches);
-        (!may).then(|| Refusal::new("the command matches none of `tools.exec.allowPatterns`"))
+            |list: &Vec<CommandPattern>| list.iter().any(|pattern| pattern.0.is_match(&command));
+        let is_allowed = self.allowed.iter().all(matches);
+        (!is_allowed)
+            .then(|| Refusal::new("the command matches none of `tools.exec.allowPatterns`"))
     }
 }

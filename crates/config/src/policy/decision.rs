@@ -2,9 +2,8 @@
 
 use super::call_files::{CallFile, files_of_call};
 use super::file_scope::{FileAccess, FileScope};
-use super::permission::Permission;
 use super::refusal::Refusal;
-use super::rule::{PolicyRule, RuleEffect};
+use super::rule::{Permission, PolicyRule, RuleEffect};
 use super::tool_names::{APPLY_PATCH, EXEC, PROCESS, READ_TOOLS, WRITE_TOOLS, tools_within};
 use super::{Policy, PolicyDecision};
 use nanobot_base::shell_quote::quote;
@@ -27,29 +26,32 @@ impl RuleSubject<'_> {
 impl Policy {
     /// Decides about a call of `tool`. Paths are checked again when they are opened, see [`FileScope::decide`].
     pub fn decide(&self, tool: &str, arguments: &Value) -> PolicyDecision {
-        let plans = tool == "cron" && arguments["action"] != "list";
-        if self.reads_only && (plans || WRITE_TOOLS.contains(&tool)) {
+        let changes_jobs = tool == "cron" && arguments["action"] != "list";
+        if self.reads_only && (changes_jobs || WRITE_TOOLS.contains(&tool)) {
             return PolicyDecision::Deny(self.read_only_refusal(tool));
         }
         let subjects = self.rule_subjects(tool, arguments);
-        let with = |effect: RuleEffect| self.rules.iter().filter(move |rule| rule.effect == effect);
-        // Denied paths are checked by `reach`, which also checks the targets of links.
-        let of_paths = READ_TOOLS.contains(&tool) || WRITE_TOOLS.contains(&tool);
-        let here = |rule: &&PolicyRule| !(of_paths && rule.argument.is_some());
-        let covers_any = |rule: &&PolicyRule| subjects.iter().any(|it| it.is_covered(rule));
-        if let Some(rule) = with(RuleEffect::Deny).filter(here).find(covers_any) {
+        let rules_with =
+            |effect: RuleEffect| self.rules.iter().filter(move |rule| rule.effect == effect);
+        // The file scope checks denied paths, because it also checks the targets of links.
+        let is_file_tool = READ_TOOLS.contains(&tool) || WRITE_TOOLS.contains(&tool);
+        let denies_call = |rule: &&PolicyRule| {
+            let is_about_path = is_file_tool && rule.argument.is_some();
+            !is_about_path && subjects.iter().any(|subject| subject.is_covered(rule))
+        };
+        if let Some(rule) = rules_with(RuleEffect::Deny).find(denies_call) {
             return PolicyDecision::Deny(Refusal::new(format!(
                 "`{tool}` is denied by the rule `{rule}` ({})",
                 rule.origin
             )));
         }
-        let mut commands = subjects.iter().filter(|it| it.tools.contains(&EXEC));
-        if let Some(command) = commands.next()
-            && let Some(refusal) = self.command_patterns.check(&command.forms)
+        let mut commands = subjects.iter().filter(|subject| subject.tools.contains(&EXEC));
+        if let Some(command) = commands.next().and_then(|subject| subject.forms.first())
+            && let Some(refusal) = self.command_patterns.check(command)
         {
             return PolicyDecision::Deny(refusal);
         }
-        let mut verdict = PolicyDecision::Allow("permission: always".into());
+        let mut decision = PolicyDecision::Allow("permission: always".into());
         for subject in &subjects {
             for name in &subject.tools {
                 match self.permission(name) {
@@ -63,21 +65,19 @@ impl Policy {
                         let covers = |rule: &&PolicyRule| {
                             [*name, tool].iter().any(|it| rule.covers(it, &subject.forms))
                         };
-                        match with(RuleEffect::Allow).find(covers) {
-                            Some(_) if matches!(verdict, PolicyDecision::Ask(_)) => {}
-                            Some(rule) => verdict = PolicyDecision::Allow(rule.reason()),
-                            None => verdict = self.ask(tool),
+                        match rules_with(RuleEffect::Allow).find(covers) {
+                            Some(_) if matches!(decision, PolicyDecision::Ask(_)) => {}
+                            Some(rule) => decision = PolicyDecision::Allow(rule.reason()),
+                            None => decision = self.ask(tool),
                         }
                     }
                 }
             }
         }
-        match verdict {
-            PolicyDecision::Allow(why) => {
-                self.decide_by_path_rule(tool, arguments).unwrap_or(PolicyDecision::Allow(why))
-            }
-            verdict => verdict,
+        if matches!(decision, PolicyDecision::Allow(_)) {
+            return self.decide_by_path_rule(tool, arguments).unwrap_or(decision);
         }
+        decision
     }
 
     /// The decision about changes that only a rule about their path allows. It must be a rule about this tool: one about
@@ -91,17 +91,19 @@ impl Policy {
         for file in files_of_call(tool, arguments) {
             let allowed = self.file_scope.decide(file.path, FileAccess::Write);
             let refused = without_rules.decide(file.path, FileAccess::Write);
-            let (Ok(place), Err(refusal)) = (allowed, refused) else {
+            let (Ok(resolved_path), Err(refusal)) = (allowed, refused) else {
                 continue;
             };
-            let is_about = |rule: &&PolicyRule| {
+            let path = &resolved_path.path;
+            let root = &self.file_scope.roots[resolved_path.root].path;
+            let allows_change = |rule: &&PolicyRule| {
                 let is_tool = rule.tool.matches(tool) || rule.tool.matches(file.tool);
-                let pattern = rule.argument.as_ref();
-                let root = &self.file_scope.roots[place.root].path;
-                let covers = |pattern| self.file_scope.matches_beneath(pattern, &place.path, root);
-                rule.effect == RuleEffect::Allow && is_tool && pattern.is_some_and(covers)
+                let covers = |pattern| self.file_scope.matches_beneath(pattern, path, root);
+                rule.effect == RuleEffect::Allow
+                    && is_tool
+                    && rule.argument.as_ref().is_some_and(covers)
             };
-            match self.rules.iter().find(is_about) {
+            match self.rules.iter().find(allows_change) {
                 Some(rule) => decision = Some(PolicyDecision::Allow(rule.reason())),
                 None => return Some(PolicyDecision::Ask(refusal)),
             }
@@ -109,7 +111,7 @@ impl Policy {
         decision
     }
 
-    /// The decision about a call of `tool` that needs approval, and that no rule allows.
+    /// The decision about a call of `tool` that needs approval and that no rule allows.
     fn ask(&self, tool: &str) -> PolicyDecision {
         if self.auto_approve {
             return PolicyDecision::Allow(format!(
@@ -132,7 +134,7 @@ impl Policy {
         let text = |key: &str| arguments[key].as_str();
         let files = files_of_call(tool, arguments);
         if !files.is_empty() {
-            return files.iter().map(|it| self.file_subject(tool, it)).collect();
+            return files.iter().map(|file| self.file_subject(tool, file)).collect();
         }
         let forms = match (tool, text("command"), text("url"), text("query")) {
             (APPLY_PATCH, ..) => Vec::new(),
@@ -158,13 +160,16 @@ impl Policy {
     /// The subject of rules about a file of a call of `tool`.
     fn file_subject<'a>(&self, tool: &'a str, file: &CallFile<'a>) -> RuleSubject<'a> {
         let path = self.file_scope.absolute(file.path);
-        let beneath = path.strip_prefix(&self.file_scope.directory).ok();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-        let beneath = beneath.map(|beneath| beneath.to_string_lossy().into_owned());
-        let whole = path.to_string_lossy().into_owned();
+        let mut forms = vec![path.to_string_lossy().into_owned()];
+        if let Ok(relative) = path.strip_prefix(&self.file_scope.directory) {
+            forms.push(relative.to_string_lossy().into_owned());
+        }
+        if let Some(name) = path.file_name() {
+            forms.push(name.to_string_lossy().into_owned());
+        }
         let mut tools = vec![tool, file.tool];
         tools.dedup();
-        RuleSubject { tools, forms: [Some(whole), beneath, name].into_iter().flatten().collect() }
+        RuleSubject { tools, forms }
     }
 }
 

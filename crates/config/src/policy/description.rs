@@ -40,13 +40,13 @@ impl Policy {
                  user's permission.",
             );
         }
-        let asked: Vec<&str> = tools
+        let approval_tools: Vec<&str> = tools
             .iter()
             .filter(|tool| self.permission(tool) == Permission::Ask && !self.auto_approve)
             .copied()
             .collect();
-        if !asked.is_empty() {
-            let names = asked.join(", ");
+        if !approval_tools.is_empty() {
+            let names = approval_tools.join(", ");
             line(&if attended {
                 format!("{names}: the user must approve, unless a rule allows the call.")
             } else {
@@ -112,8 +112,8 @@ impl Policy {
                 "Commands run with {shell} and are not sandboxed: they can change and access whatever the user can."
             );
         }
-        let writes = match self.command_places() {
-            Some(places) => format!("may write to {places} and a private $TMPDIR"),
+        let writes = match self.join_command_writable_paths() {
+            Some(paths) => format!("may write to {paths} and a private $TMPDIR"),
             None => "may write only a private $TMPDIR".to_owned(),
         };
         let net = if self.net == Net::Any {
@@ -140,8 +140,8 @@ impl Policy {
         if self.sandbox == Sandbox::Off {
             return "not sandboxed: it can change and access whatever you can".into();
         }
-        let writes = match self.command_places() {
-            Some(places) => format!("{places} and a private $TMPDIR"),
+        let writes = match self.join_command_writable_paths() {
+            Some(paths) => format!("{paths} and a private $TMPDIR"),
             None => "only a private $TMPDIR".to_owned(),
         };
         let net = if self.net == Net::Any {
@@ -154,40 +154,42 @@ impl Policy {
         format!("in the sandbox: writes {writes}, {net}")
     }
 
-    /// The paths that commands may change, but for their private directory; `None` if there are none.
-    fn command_places(&self) -> Option<String> {
-        let written = self.file_scope.command_writable_places();
-        let is_any = !written.is_empty() && !self.reads_only;
-        is_any.then(|| written.iter().map(|path| on_one_line(path)).collect::<Vec<_>>().join(", "))
+    /// The paths that commands may change, apart from their private directory; `None` if there are none.
+    fn join_command_writable_paths(&self) -> Option<String> {
+        let paths = self.file_scope.command_writable_paths();
+        if paths.is_empty() || self.reads_only {
+            return None;
+        }
+        Some(paths.iter().map(|path| on_one_line(path)).collect::<Vec<_>>().join(", "))
     }
 
     /// The policy for people, as pairs of label and value.
     pub fn for_people(&self, display: &dyn Fn(&Path) -> String) -> Vec<(&'static str, String)> {
-        let mut lines = vec![("profile", self.profile.clone())];
-        lines.extend(self.path_rows(display));
+        let mut rows = vec![("profile", self.profile.clone())];
+        rows.extend(self.path_rows(display));
         let sandbox = match self.sandbox {
             Sandbox::Strict => "required",
             Sandbox::Auto => "kernel sandbox; without it commands are denied",
             Sandbox::Off => "off: commands are not sandboxed",
         };
-        lines.push(("sandbox", sandbox.into()));
-        lines.push(("network", self.describe_network()));
-        lines.extend(self.tool_filters.iter().map(|only| ("tools", join_patterns(only))));
+        rows.push(("sandbox", sandbox.into()));
+        rows.push(("network", self.describe_network()));
+        rows.extend(self.tool_filters.iter().map(|only| ("tools", join_patterns(only))));
         for (tool, permission) in &self.permissions {
             let word = match permission {
                 Permission::Always => "always",
                 Permission::Ask => "ask",
                 Permission::Never => "never",
             };
-            lines.push(("permission", format!("{} {word}", tool.text())));
+            rows.push(("permission", format!("{} {word}", tool.text())));
         }
-        lines.extend(self.rule_rows());
+        rows.extend(self.rule_rows());
         for (name, change) in [
             ("jobs", GuardedChange::Jobs),
             ("notes", GuardedChange::Notes),
             ("startup", GuardedChange::Startup),
         ] {
-            lines.push((
+            rows.push((
                 name,
                 match self.grant_for(change) {
                     _ if self.forbids_change(change) => "may not be changed".into(),
@@ -201,14 +203,14 @@ impl Policy {
             ));
         }
         if self.allows_signing() {
-            lines.push(("signing", "commits and tags, with the key of your git config".into()));
+            rows.push(("signing", "commits and tags, with the key of your git config".into()));
         }
         let approval = if self.auto_approve { "yes" } else { "no: `agent` never prompts" };
-        lines.push(("ask means", approval.into()));
+        rows.push(("ask means", approval.into()));
         let mut unique: Vec<(&'static str, String)> = Vec::new();
-        for line in lines {
-            if !unique.contains(&line) {
-                unique.push(line);
+        for row in rows {
+            if !unique.contains(&row) {
+                unique.push(row);
             }
         }
         unique
@@ -225,18 +227,18 @@ impl Policy {
 
     /// The paths that may be read or changed, and those that may not.
     fn path_rows(&self, display: &dyn Fn(&Path) -> String) -> Vec<(&'static str, String)> {
-        let mut lines = vec![("directory", display(&self.file_scope.directory))];
+        let mut rows = vec![("directory", display(&self.file_scope.directory))];
         for root in &self.file_scope.roots {
             let may_write = root.may_write && !self.reads_only;
             let name = if may_write { "change" } else { "read" };
-            lines.push((name, display(&root.path)));
+            rows.push((name, display(&root.path)));
         }
-        for (name, places) in
+        for (name, paths) in
             [("closed", &self.file_scope.hidden), ("unchanged", &self.file_scope.read_only)]
         {
-            lines.extend(places.iter().map(|place| (name, display(place))));
+            rows.extend(paths.iter().map(|path| (name, display(path))));
         }
-        lines
+        rows
     }
 
     fn describe_network(&self) -> String {
@@ -259,7 +261,7 @@ impl Policy {
 
     /// The rules and the command patterns.
     fn rule_rows(&self) -> Vec<(&'static str, String)> {
-        let mut lines = Vec::new();
+        let mut rows = Vec::new();
         for rule in &self.rules {
             let name = match rule.effect {
                 RuleEffect::Allow => "allow",
@@ -277,20 +279,20 @@ impl Policy {
             } else {
                 ""
             };
-            lines.push((name, format!("{rule} ({}){note}", rule.origin)));
+            rows.push((name, format!("{rule} ({}){note}", rule.origin)));
         }
-        for (name, what) in [
+        for (name, patterns) in [
             ("deny", self.command_patterns.denied.iter().collect::<Vec<_>>()),
             ("allow", self.command_patterns.allowed.iter().flatten().collect()),
         ] {
-            let line = |expression| {
-                format!(
-                    "commands like `{expression}` (tools.exec.{name}Patterns): not a security boundary"
-                )
-            };
-            lines.extend(what.into_iter().map(|expression| (name, line(expression))));
+            for pattern in patterns {
+                let text = format!(
+                    "commands like `{pattern}` (tools.exec.{name}Patterns): not a security boundary"
+                );
+                rows.push((name, text));
+            }
         }
-        lines
+        rows
     }
 }
 

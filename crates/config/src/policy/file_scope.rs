@@ -28,8 +28,8 @@ pub struct ScopeRoot {
     pub may_write: bool,
 }
 
-/// The file permissions of a run. What reads the disk, and only matters to tools, is found out when it is first used; see
-/// [`FileScope::settle`].
+/// The file permissions of a run. Fields that only matter to tools, and that need the disk, are computed when they are first
+/// used; see [`FileScope::settle`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct FileScope {
@@ -43,8 +43,8 @@ pub struct FileScope {
     #[serde(with = "wire_paths::path")]
     pub home: PathBuf,
     pub roots: Vec<ScopeRoot>,
-    /// The repository that contains the working directory. What is outside of that is among the roots, to be read. A stored
-    /// policy may lack it: then git changes nothing outside of the roots.
+    /// The repository that contains the working directory. Its parts outside of that directory are among the roots, to be
+    /// read. A stored policy may lack it: then git changes nothing outside of the roots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<Repository>,
     /// Paths beneath the roots that no tool reads or changes: sessions, config.
@@ -93,19 +93,19 @@ pub struct ResolvedPath {
 }
 
 impl FileScope {
-    /// Finds out the protected paths. It is called before the first tool call of a run, so that no call can change what
-    /// protects against the next one.
+    /// Computes the protected paths. This happens before the first tool call of a run, so that no call can change the
+    /// protection against the next one.
     pub fn settle(&self) {
         self.hidden.settle();
         self.read_only.settle();
     }
 
-    /// Decides about `given`, a path as the model wrote it.
+    /// Decides about `path` as the model wrote it.
     ///
     /// # Errors
     /// A refusal for the model, with the flag that would grant the access.
-    pub fn decide(&self, given: &str, access: FileAccess) -> Result<ResolvedPath, Refusal> {
-        self.decide_absolute(self.absolute(given), access)
+    pub fn decide(&self, path: &str, access: FileAccess) -> Result<ResolvedPath, Refusal> {
+        self.decide_absolute(self.absolute(path), access)
     }
 
     /// Decides about `path`, which is absolute and has no `.` and `..`.
@@ -117,10 +117,10 @@ impl FileScope {
         path: PathBuf,
         access: FileAccess,
     ) -> Result<ResolvedPath, Refusal> {
-        let shown = path.display();
+        let path_text = path.display();
         if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
             return Err(Refusal::new(format!(
-                "`{shown}` is internal to nanobot and not accessible to tools"
+                "`{path_text}` is internal to nanobot and not accessible to tools"
             )));
         }
         if let Some(denied) = self
@@ -128,27 +128,31 @@ impl FileScope {
             .iter()
             .find(|denied| denied.access == access && self.matches(&denied.pattern, &path))
         {
-            return Err(Refusal::new(format!("`{shown}` is denied by the rule `{}`", denied.rule)));
+            return Err(Refusal::new(format!(
+                "`{path_text}` is denied by the rule `{}`",
+                denied.rule
+            )));
         }
         let Some((index, root)) = self.root_for(&path) else {
             return Err(Refusal {
                 message: format!(
-                    "`{shown}` is outside the paths of this run ({})",
+                    "`{path_text}` is outside the paths of this run ({})",
                     self.root_list()
                 ),
                 suggested_flag: Some(grant_flag(access, &path)),
             });
         };
         self.check_closed_in_homes(&path, &root.path, access)?;
-        if access == FileAccess::Write && self.read_only.iter().any(|place| path.starts_with(place))
+        if access == FileAccess::Write
+            && self.read_only.iter().any(|read_only| path.starts_with(read_only))
         {
-            return Err(Refusal::new(format!("`{shown}` is read-only")));
+            return Err(Refusal::new(format!("`{path_text}` is read-only")));
         }
         let allowed = |pattern: &Pattern| self.matches_beneath(pattern, &path, &root.path);
         if access == FileAccess::Write && !root.may_write && !self.allowed.iter().any(allowed) {
             return Err(Refusal {
                 message: format!(
-                    "`{shown}` is read-only, like all of `{}` in this run",
+                    "`{path_text}` is read-only, like all of `{}` in this run",
                     root.path.display()
                 ),
                 suggested_flag: Some(if root.path == self.directory {
@@ -165,13 +169,13 @@ impl FileScope {
         {
             return Err(Refusal {
                 message: format!(
-                    "`{shown}` is a protected start-up file: it is run later, or decides what is run"
+                    "`{path_text}` is a protected start-up file: it is run later, or decides what is run"
                 ),
                 suggested_flag: Some(grant_flag(access, &path)),
             });
         }
-        for one in &self.operands {
-            one.decide_absolute(path.clone(), access)?;
+        for operand in &self.operands {
+            operand.decide_absolute(path.clone(), access)?;
         }
         Ok(ResolvedPath { root: index, relative, path })
     }
@@ -183,10 +187,10 @@ impl FileScope {
         root: &Path,
         access: FileAccess,
     ) -> Result<(), Refusal> {
-        let is_closed = |place: &PathBuf| !self.is_unrestricted && !root.starts_with(place);
+        let is_closed = |entry: &PathBuf| !self.is_unrestricted && !root.starts_with(entry);
         let secret = secrets::secret_containing(path, &self.home).filter(is_closed);
         let hidden = secrets::hidden_home_entry(path, &self.home).filter(is_closed);
-        let (message, grant) = match (secret, hidden) {
+        let (message, granted_path) = match (secret, hidden) {
             (Some(secret), _) => (
                 format!("`{}` holds secrets and is not accessible to tools", secret.display()),
                 secret,
@@ -200,7 +204,7 @@ impl FileScope {
             ),
             (None, None) => return Ok(()),
         };
-        Err(Refusal { message, suggested_flag: Some(grant_flag(access, &grant)) })
+        Err(Refusal { message, suggested_flag: Some(grant_flag(access, &granted_path)) })
     }
 
     /// True if a directory listing may show `path`.
@@ -216,7 +220,7 @@ impl FileScope {
             && (self.is_unrestricted
                 || secrets::secret_containing(path, &self.home).is_none_or(is_granted)
                     && secrets::hidden_home_entry(path, &self.home).is_none_or(is_granted))
-            && self.operands.iter().all(|one| one.is_visible(path))
+            && self.operands.iter().all(|operand| operand.is_visible(path))
     }
 
     /// The deepest root that contains `path`.
@@ -231,33 +235,34 @@ impl FileScope {
     /// whole path, one without a slash the file name, any other the path relative to the working directory.
     pub fn matches(&self, pattern: &Pattern, path: &Path) -> bool {
         // A pattern that matches a directory covers its contents.
-        let mut places = path.ancestors().take_while(|place| !place.as_os_str().is_empty());
-        places.any(|place| self.matches_exactly(pattern, place))
+        let mut ancestors = path.ancestors().take_while(|path| !path.as_os_str().is_empty());
+        ancestors.any(|path| self.matches_exactly(pattern, path))
     }
 
-    /// As [`Self::matches`], but without the directories around `root`: an allow rule for a name is not about these.
+    /// As [`Self::matches`], but without `root` and the directories above it: an allow rule for a name is not about these.
     pub(super) fn matches_beneath(&self, pattern: &Pattern, path: &Path, root: &Path) -> bool {
-        let mut places = path.ancestors().take_while(|place| *place != root);
-        places.any(|place| self.matches_exactly(pattern, place))
+        let mut ancestors = path.ancestors().take_while(|path| *path != root);
+        ancestors.any(|path| self.matches_exactly(pattern, path))
     }
 
     fn matches_exactly(&self, pattern: &Pattern, path: &Path) -> bool {
-        let written = pattern.text();
-        let text = written.strip_suffix('/').filter(|text| !text.is_empty()).unwrap_or(written);
+        let whole_text = pattern.text();
+        let text = whole_text.strip_suffix('/').filter(|text| !text.is_empty());
+        let text = text.unwrap_or(whole_text);
         // The path, in the form in which the pattern is written.
-        let (start, place) = if text.starts_with('/') {
+        let (prefix, path) = if text.starts_with('/') {
             ("", Some(path))
         } else if text.starts_with("~/") {
             ("~/", path.strip_prefix(&self.home).ok())
         } else if !text.contains('/') {
             ("", Some(Path::new(path.file_name().unwrap_or_default())))
         } else {
-            let start = if text.starts_with("./") { "./" } else { "" };
-            (start, path.strip_prefix(&self.directory).ok())
+            let prefix = if text.starts_with("./") { "./" } else { "" };
+            (prefix, path.strip_prefix(&self.directory).ok())
         };
-        let end = &written[text.len()..];
-        place.is_some_and(|place| {
-            pattern.matches_path(&format!("{start}{}{end}", place.to_string_lossy()))
+        let suffix = &whole_text[text.len()..];
+        path.is_some_and(|path| {
+            pattern.matches_path(&format!("{prefix}{}{suffix}", path.to_string_lossy()))
         })
     }
 
@@ -273,12 +278,12 @@ impl FileScope {
         is_plain.then(|| Pattern::new(format!("{}/{text}", base.trim_end_matches('/'))))
     }
 
-    /// Makes `given` absolute: expands `~` and resolves `.` and `..` by name, without following links.
-    pub fn absolute(&self, given: &str) -> PathBuf {
-        let expanded = match given.strip_prefix('~') {
+    /// Makes `path` absolute: expands `~` and resolves `.` and `..` by name, without following links.
+    pub fn absolute(&self, path: &str) -> PathBuf {
+        let expanded = match path.strip_prefix('~') {
             Some("") => self.home.clone(),
             Some(rest) if rest.starts_with('/') => self.home.join(rest.trim_start_matches('/')),
-            _ => self.directory.join(given),
+            _ => self.directory.join(path),
         };
         let mut path = PathBuf::new();
         for component in expanded.components() {
@@ -311,15 +316,16 @@ impl FileScope {
         let Some(home) = secrets::home_containing(path, &self.home) else {
             return false;
         };
-        let is_beneath = |path: &Path, place: &Path| startup_files::begins_with(path, place);
-        let names = startup_files::protected_in_home().into_iter();
-        let mut places = names.map(|name| home.join(name));
-        places.any(|place| is_beneath(path, &place) && !is_beneath(root, &place))
+        startup_files::protected_in_home().into_iter().any(|name| {
+            let protected = home.join(name);
+            startup_files::begins_with(path, &protected)
+                && !startup_files::begins_with(root, &protected)
+        })
     }
 
     /// True if `path` is an instruction file for later runs.
     pub fn is_instruction_file(&self, path: &Path) -> bool {
-        self.instruction_files.iter().any(|note| path.starts_with(note))
+        self.instruction_files.iter().any(|file| path.starts_with(file))
             || startup_files::is_project_file(self.beneath_root(path))
     }
 
@@ -330,13 +336,13 @@ impl FileScope {
     }
 
     /// True if the file at `path` holds the user's own instructions, or ones that the user trusts. In an intersection
-    /// all operands must agree: a note of only one operand cannot be changed, but is not trusted either.
+    /// all operands must agree: an instruction file of only one of them cannot be changed, but is not trusted either.
     pub(crate) fn is_user_instruction(&self, path: &Path) -> bool {
-        let mut notes = self.instruction_files.iter();
-        let is_note = path.starts_with(&self.workspace)
-            && notes.any(|note| path.starts_with(note) && note.starts_with(&self.workspace));
-        (is_note || self.trusted.iter().any(|file| path == file))
-            && self.operands.iter().all(|one| one.is_user_instruction(path))
+        let mut files = self.instruction_files.iter();
+        let is_own = path.starts_with(&self.workspace)
+            && files.any(|file| path.starts_with(file) && file.starts_with(&self.workspace));
+        (is_own || self.trusted.iter().any(|file| path == file))
+            && self.operands.iter().all(|operand| operand.is_user_instruction(path))
     }
 
     /// `path` relative to the root that contains it, or unchanged if there is none.
@@ -353,33 +359,33 @@ impl FileScope {
             .filter(|path| self.is_command_writable(path))
     }
 
-    /// The git directories outside of these roots that git may change in commands: those of the repository around the working
-    /// directory, where commands may change that.
+    /// The git directories outside of these roots that git may change in commands: those of the repository that contains the
+    /// working directory, if commands may change that directory.
     pub fn command_writable_git_dirs(&self) -> impl Iterator<Item = &Path> {
-        let is_writing = self.is_command_writable(&self.directory);
-        let git_dirs = self.repository.iter().filter(move |_| is_writing);
-        let git_dirs = git_dirs.flat_map(|repository| &repository.git_dirs);
+        let is_writable = self.is_command_writable(&self.directory);
+        let repository = self.repository.iter().filter(move |_| is_writable);
+        let git_dirs = repository.flat_map(|repository| &repository.git_dirs);
         git_dirs.map(PathBuf::as_path).filter(|path| !self.is_command_writable(path))
     }
 
-    /// All places that commands may change, apart from their private directory.
-    pub fn command_writable_places(&self) -> Vec<PathBuf> {
+    /// All paths that commands may change, apart from their private directory.
+    pub fn command_writable_paths(&self) -> Vec<PathBuf> {
         let roots = self.command_writable_roots().chain(self.command_writable_git_dirs());
         roots.map(Path::to_owned).collect()
     }
 
     fn is_command_writable(&self, path: &Path) -> bool {
-        let written = self.root_for(path).is_some_and(|(_, root)| {
+        let is_in_root = self.root_for(path).is_some_and(|(_, root)| {
             root.may_write && (root.path != self.workspace || self.directory == self.workspace)
         });
-        written && self.operands.iter().all(|one| one.is_command_writable(path))
+        is_in_root && self.operands.iter().all(|operand| operand.is_command_writable(path))
     }
 
     /// True if the secret location `secret` is open to commands: a root was granted at or beneath it.
     pub fn grants_secret(&self, secret: &Path) -> bool {
-        let is_in_it = |root: &ScopeRoot| root.path.starts_with(secret);
-        self.roots.iter().any(is_in_it)
-            && self.operands.iter().all(|one| one.is_unrestricted || one.grants_secret(secret))
+        self.roots.iter().any(|root| root.path.starts_with(secret))
+            && (self.operands.iter())
+                .all(|operand| operand.is_unrestricted || operand.grants_secret(secret))
     }
 
     /// This value and all operands that it was built from, recursively.
@@ -388,42 +394,46 @@ impl FileScope {
         std::iter::once(self).chain(inner).collect()
     }
 
-    /// The access to `place`, a root of the other operand that lies beneath one of ours: (readable, writable). A path
-    /// that is closed within our root stays closed when the other's root starts there.
-    fn access_to(&self, place: &Path) -> (bool, bool) {
-        let Some((_, root)) = self.root_for(place) else {
-            return (false, false);
-        };
-        let is_named = |secret: PathBuf| root.path.starts_with(secret);
-        let is_open = secrets::secret_containing(place, &self.home).is_none_or(is_named)
-            && secrets::hidden_home_entry(place, &self.home).is_none_or(is_named);
-        let is_kept = self.is_startup_file(place, &root.path);
-        (self.is_unrestricted || is_open, root.may_write && (self.is_unrestricted || !is_kept))
+    /// The access to `path`, which is a root of one operand of an intersection; `None` if this operand does not allow to read
+    /// it. A path that is closed within a root of this operand stays closed if the other has a root there.
+    fn access_to(&self, path: &Path) -> Option<FileAccess> {
+        let (_, root) = self.root_for(path)?;
+        let is_named = |entry: PathBuf| root.path.starts_with(entry);
+        let is_open = secrets::secret_containing(path, &self.home).is_none_or(is_named)
+            && secrets::hidden_home_entry(path, &self.home).is_none_or(is_named);
+        if !self.is_unrestricted && !is_open {
+            return None;
+        }
+        let may_change = self.is_unrestricted || !self.is_startup_file(path, &root.path);
+        Some(if root.may_write && may_change { FileAccess::Write } else { FileAccess::Read })
     }
 
     /// The intersection: allows what both allow. Relative paths start from our working directory.
     pub fn intersection(&self, other: &Self) -> Self {
         let mut roots = Vec::new();
-        for ours in &self.roots {
-            for theirs in &other.roots {
-                let deeper = if ours.path.starts_with(&theirs.path) {
-                    &ours.path
-                } else if theirs.path.starts_with(&ours.path) {
-                    &theirs.path
+        for root in &self.roots {
+            for other_root in &other.roots {
+                let path = if root.path.starts_with(&other_root.path) {
+                    &root.path
+                } else if other_root.path.starts_with(&root.path) {
+                    &other_root.path
                 } else {
                     continue;
                 };
-                if roots.iter().any(|root: &ScopeRoot| root.path == *deeper) {
+                if roots.iter().any(|root: &ScopeRoot| root.path == *path) {
                     continue;
                 }
-                // On either side, the deepest root that contains a path decides about it.
-                let (here, there) = (self.access_to(deeper), other.access_to(deeper));
-                if here.0 && there.0 {
-                    roots.push(ScopeRoot { path: deeper.clone(), may_write: here.1 && there.1 });
-                }
+                // In either operand, the deepest root that contains a path decides about it.
+                let (Some(access), Some(other_access)) =
+                    (self.access_to(path), other.access_to(path))
+                else {
+                    continue;
+                };
+                let may_write = access == FileAccess::Write && other_access == FileAccess::Write;
+                roots.push(ScopeRoot { path: path.clone(), may_write });
             }
         }
-        let joined = |ours: &[PathBuf], theirs: &[PathBuf]| [ours, theirs].concat();
+        let joined = |paths: &[PathBuf], other_paths: &[PathBuf]| [paths, other_paths].concat();
         // Allow rules permit changes within read-only roots. A side that may write the whole root needs none.
         let allowed = self.allowed.iter().filter(|rule| other.allowed.contains(rule));
         Self {
@@ -436,7 +446,7 @@ impl FileScope {
             read_only: joined(&self.read_only, &other.read_only).into(),
             instruction_files: joined(&self.instruction_files, &other.instruction_files),
             trusted: joined(&self.trusted, &other.trusted),
-            // The other's rules may be relative to another directory; they apply through `of`.
+            // The other's rules may be relative to another directory; they apply through `operands`.
             denied: self.denied.clone(),
             is_unrestricted: self.is_unrestricted && other.is_unrestricted,
             allowed: allowed.cloned().collect(),
@@ -446,9 +456,10 @@ impl FileScope {
 
     /// Our repository, with the git directories that the other may use too.
     fn common_repository(&self, other: &Self) -> Option<Repository> {
-        let (mut ours, theirs) = (self.repository.clone()?, other.repository.as_ref()?);
-        ours.git_dirs.retain(|git_dir| theirs.git_dirs.contains(git_dir));
-        Some(ours)
+        let mut repository = self.repository.clone()?;
+        let other_repository = other.repository.as_ref()?;
+        repository.git_dirs.retain(|git_dir| other_repository.git_dirs.contains(git_dir));
+        Some(repository)
     }
 
     fn root_list(&self) -> String {

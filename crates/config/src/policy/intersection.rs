@@ -3,35 +3,16 @@
 use super::Policy;
 use super::command_patterns::CommandPatterns;
 use super::file_scope::FileScope;
-use super::permission::Permission;
-use super::rule::{PolicyRule, RuleEffect};
+use super::rule::{Permission, PolicyRule, RuleEffect};
 use super::tool_names::{SIGNING, tools_within};
 
 impl Policy {
     /// The intersection: allows what both this policy and `other` allow. Used for sub-agents and scheduled jobs.
     pub fn intersection(&self, other: &Self) -> Self {
-        // Grants must be in both; denials from either apply.
-        let mut rules: Vec<PolicyRule> = Vec::new();
-        let theirs: Vec<PolicyRule> = other.rules_relative_to(&self.file_scope).collect();
-        for (mine, yours, others) in [(&self.rules, other, &theirs), (&theirs, self, &self.rules)] {
-            let holds = |rule: &&PolicyRule| {
-                let same = |other: &PolicyRule| {
-                    other.effect == RuleEffect::Allow
-                        && other.tool == rule.tool
-                        && other.argument == rule.argument
-                };
-                // A policy that allows the tool without approval grants as much as any allow rule.
-                let names_one = !rule.tool.text().contains(['*', '?']);
-                let is_always = |tool: &&str| yours.permission(tool) == Permission::Always;
-                let is_signing = rule.tool.text() == SIGNING;
-                let is_free = !is_signing && yours.auto_approve
-                    || !is_signing
-                        && names_one
-                        && tools_within(rule.tool.text()).iter().all(is_always);
-                rule.effect == RuleEffect::Deny || is_free || others.iter().any(same)
-            };
-            rules.extend(mine.iter().filter(holds).cloned());
-        }
+        let other_rules: Vec<PolicyRule> = other.rules_relative_to(&self.file_scope).collect();
+        let mut rules = self.rules.clone();
+        rules.retain(|rule| other.upholds(rule, &other_rules));
+        rules.extend(other_rules.iter().filter(|rule| self.upholds(rule, &self.rules)).cloned());
         Self {
             profile: self.profile.clone(),
             file_scope: self.file_scope.intersection(&other.file_scope),
@@ -58,22 +39,42 @@ impl Policy {
         }
     }
 
-    /// The rules, rewritten to apply from the directory of `reach`. Allow rules about paths are anchored to the
+    /// True if a rule of the other policy is one of the intersection too. `rules` are those of this policy. Denials of either
+    /// policy apply; grants must be in both.
+    fn upholds(&self, rule: &PolicyRule, rules: &[PolicyRule]) -> bool {
+        let is_same = |own: &PolicyRule| {
+            own.effect == RuleEffect::Allow
+                && own.tool == rule.tool
+                && own.argument == rule.argument
+        };
+        if rule.effect == RuleEffect::Deny || rules.iter().any(is_same) {
+            return true;
+        }
+        // Nothing but a rule allows signatures.
+        if rule.tool.text() == SIGNING {
+            return false;
+        }
+        // A policy that allows the tool without approval grants as much as any allow rule.
+        let is_always = |tool: &&str| self.permission(tool) == Permission::Always;
+        self.auto_approve
+            || !rule.tool.has_wildcard() && tools_within(rule.tool.text()).iter().all(is_always)
+    }
+
+    /// The rules, rewritten to apply from the directory of `file_scope`. Allow rules about paths are anchored to the
     /// directory that they were written for.
     fn rules_relative_to(&self, file_scope: &FileScope) -> impl Iterator<Item = PolicyRule> {
-        let ours = &self.file_scope;
-        let moves = ours.directory != file_scope.directory;
-        let moved = move |rule: &PolicyRule| {
+        let is_moved = self.file_scope.directory != file_scope.directory;
+        let anchored = move |rule: &PolicyRule| {
             let Some(argument) = &rule.argument else {
                 return Some(rule.clone());
             };
-            if !moves || rule.effect == RuleEffect::Deny || !rule.tool.matches_file_tool() {
+            if !is_moved || rule.effect == RuleEffect::Deny || !rule.tool.matches_file_tool() {
                 return Some(rule.clone());
             }
-            let argument = Some(ours.anchored(argument)?);
+            let argument = Some(self.file_scope.anchored(argument)?);
             Some(PolicyRule { argument, ..rule.clone() })
         };
-        self.rules.iter().filter_map(moved)
+        self.rules.iter().filter_map(anchored)
     }
 }
 

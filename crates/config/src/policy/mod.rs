@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use tool_names::{READ_TOOLS, SIGNING, WRITE_TOOLS};
 
 pub use command_patterns::{CommandPattern, CommandPatterns};
-pub use permission::Permission;
 pub use refusal::Refusal;
+pub use rule::Permission;
 
 pub mod call_files;
 mod command_patterns;
@@ -22,7 +22,6 @@ pub mod file_scope;
 mod intersection;
 pub mod net;
 mod offered_tools;
-mod permission;
 pub mod profile;
 pub mod provenance;
 pub mod refusal;
@@ -91,29 +90,27 @@ pub enum PolicyDecision {
 }
 
 impl Policy {
-    /// Adds `rule`. A rule about paths is added to `reach`, which also checks the targets of links.
+    /// Adds `rule`. A rule about paths is added to the file scope too, which also checks the targets of links.
     pub fn add(&mut self, rule: PolicyRule) {
         let Some(argument) = &rule.argument else {
             return self.rules.push(rule);
         };
-        let about = |tools: &[&str]| tools.iter().any(|tool| rule.tool.matches(tool));
-        let mut bind = |access: FileAccess| match rule.effect {
-            RuleEffect::Deny => self.file_scope.denied.push(PathRule {
-                access,
-                pattern: argument.clone(),
-                rule: rule.to_string(),
-            }),
-            // Read access depends on the roots alone, so an allow rule adds nothing.
-            RuleEffect::Allow if access == FileAccess::Write => {
-                self.file_scope.allowed.push(argument.clone());
+        for (tools, access) in [(READ_TOOLS, FileAccess::Read), (WRITE_TOOLS, FileAccess::Write)] {
+            if !tools.iter().any(|tool| rule.tool.matches(tool)) {
+                continue;
             }
-            RuleEffect::Allow => {}
-        };
-        if about(READ_TOOLS) {
-            bind(FileAccess::Read);
-        }
-        if about(WRITE_TOOLS) {
-            bind(FileAccess::Write);
+            match rule.effect {
+                RuleEffect::Deny => self.file_scope.denied.push(PathRule {
+                    access,
+                    pattern: argument.clone(),
+                    rule: rule.to_string(),
+                }),
+                RuleEffect::Allow if access == FileAccess::Write => {
+                    self.file_scope.allowed.push(argument.clone());
+                }
+                // Read access depends on the roots alone, so an allow rule adds nothing.
+                RuleEffect::Allow => {}
+            }
         }
         self.rules.push(rule);
     }
@@ -123,10 +120,12 @@ impl Policy {
     /// it from either operand.
     pub fn require_approval(&mut self, tool: &str) {
         let is_set = |(name, _): &(Pattern, Permission)| name.matches(tool);
-        let permission = match self.reads_only {
-            true => Permission::Never,
-            false if self.permissions.iter().any(is_set) => return,
-            false => Permission::Ask,
+        let permission = if self.reads_only {
+            Permission::Never
+        } else if self.permissions.iter().any(is_set) {
+            return;
+        } else {
+            Permission::Ask
         };
         self.permissions.push((Pattern::new(tool), permission));
     }
@@ -142,14 +141,19 @@ impl Policy {
         }
     }
 
-    /// The user's decision about a change that takes effect in later runs. No glob matches the word for it.
+    /// True if a rule with this effect names `word`, which no glob matches, and has no argument.
+    fn has_rule(&self, word: &str, effect: RuleEffect) -> bool {
+        self.rules.iter().any(|rule| {
+            rule.effect == effect && rule.argument.is_none() && rule.tool.text() == word
+        })
+    }
+
+    /// The user's decision about a change that takes effect in later runs.
     pub(crate) fn grant_for(&self, change: GuardedChange) -> Grant {
-        let is_about =
-            |rule: &&PolicyRule| rule.argument.is_none() && rule.tool.text() == change.word();
-        let has = |effect| self.rules.iter().filter(is_about).any(|rule| rule.effect == effect);
-        if has(RuleEffect::Deny) {
+        let allows_all = self.auto_approve || self.file_scope.is_unrestricted;
+        if self.has_rule(change.word(), RuleEffect::Deny) {
             Grant::Denied
-        } else if self.auto_approve || self.file_scope.is_unrestricted || has(RuleEffect::Allow) {
+        } else if allows_all || self.has_rule(change.word(), RuleEffect::Allow) {
             Grant::Allowed
         } else {
             Grant::Unset
@@ -159,9 +163,7 @@ impl Policy {
     /// True if git in commands may sign with the user's key. Only a rule of that name allows it: no profile that approves, no
     /// glob, and no missing sandbox does.
     pub fn allows_signing(&self) -> bool {
-        let is_about = |rule: &&PolicyRule| rule.argument.is_none() && rule.tool.text() == SIGNING;
-        let has = |effect| self.rules.iter().filter(is_about).any(|rule| rule.effect == effect);
-        has(RuleEffect::Allow) && !has(RuleEffect::Deny)
+        self.has_rule(SIGNING, RuleEffect::Allow) && !self.has_rule(SIGNING, RuleEffect::Deny)
     }
 
     /// The user's decisions about all changes that take effect in later runs.
@@ -180,12 +182,12 @@ impl Policy {
         matching.map(|(_, permission)| *permission).min().unwrap_or(Permission::Always)
     }
 
-    /// True if the user typed exactly this address. An address typed without a port covers the `usual` ports.
-    pub fn is_explicit_address(&self, address: IpAddr, port: u16, usual: &[u16]) -> bool {
-        let is_it = |(typed, at): &(IpAddr, Option<u16>)| {
-            *typed == address && at.map_or(usual.contains(&port), |at| at == port)
-        };
-        self.explicit_addresses.iter().any(is_it)
+    /// True if the user typed exactly this address. An address typed without a port covers the `default_ports`.
+    pub fn is_explicit_address(&self, address: IpAddr, port: u16, default_ports: &[u16]) -> bool {
+        self.explicit_addresses.iter().any(|(typed_address, typed_port)| {
+            let is_port = typed_port.map_or(default_ports.contains(&port), |typed| typed == port);
+            *typed_address == address && is_port
+        })
     }
 }
 

@@ -29,10 +29,11 @@ impl Net {
             Self::Default => false,
             Self::Any => true,
             Self::Hosts { hosts, .. } => {
-                let whole = |port| format!("{host}:{port}");
-                hosts.iter().any(|granted| {
-                    let granted = Pattern::new(granted.text().to_ascii_lowercase());
-                    granted.matches(host) || port.is_some_and(|port| granted.matches(&whole(port)))
+                let host_and_port = port.map(|port| format!("{host}:{port}"));
+                hosts.iter().any(|pattern| {
+                    let pattern = Pattern::new(pattern.text().to_ascii_lowercase());
+                    pattern.matches(host)
+                        || host_and_port.as_ref().is_some_and(|text| pattern.matches(text))
                 })
             }
         }
@@ -40,12 +41,12 @@ impl Net {
 
     /// True if the user granted this port explicitly.
     pub fn grants_port(&self, host: &str, port: u16) -> bool {
-        let ends = |granted: &Pattern| {
-            granted.text().ends_with(&format!(":{port}"))
-                && Pattern::new(granted.text().to_ascii_lowercase())
+        let names_port = |pattern: &Pattern| {
+            pattern.text().ends_with(&format!(":{port}"))
+                && Pattern::new(pattern.text().to_ascii_lowercase())
                     .matches(&format!("{host}:{port}"))
         };
-        matches!(self, Self::Hosts { hosts, .. } if hosts.iter().any(ends))
+        matches!(self, Self::Hosts { hosts, .. } if hosts.iter().any(names_port))
     }
 
     /// The hosts that commands reach through a proxy.
@@ -62,12 +63,12 @@ impl Net {
             (Self::Any, Self::Hosts { hosts, commands })
             | (Self::Hosts { hosts, commands }, Self::Any) => {
                 // `Any` covers public hosts at the web ports only. Hosts at other ports must be named on both sides.
-                let is_usual = |host: &&Pattern| {
+                let is_at_web_port = |host: &&Pattern| {
                     let port = host.text().rsplit_once(':').map(|(_, port)| port);
                     port.is_none_or(|port| port.parse::<u16>().is_err())
                 };
                 Self::Hosts {
-                    hosts: hosts.iter().filter(is_usual).cloned().collect(),
+                    hosts: hosts.iter().filter(is_at_web_port).cloned().collect(),
                     commands: commands.clone(),
                 }
             }
@@ -76,8 +77,8 @@ impl Net {
                 Self::Hosts { hosts, commands },
                 Self::Hosts { hosts: other_hosts, commands: other_commands },
             ) => {
-                let common = |ours: &[Pattern], theirs: &[Pattern]| {
-                    ours.iter().filter(|host| theirs.contains(host)).cloned().collect()
+                let common = |hosts: &[Pattern], other_hosts: &[Pattern]| {
+                    hosts.iter().filter(|host| other_hosts.contains(host)).cloned().collect()
                 };
                 Self::Hosts {
                     hosts: common(hosts, other_hosts),
@@ -89,7 +90,7 @@ impl Net {
     }
 }
 
-/// A grant as it is stored. Hosts of which commands reach none have a form of their own, which is the older one.
+/// A grant as it is stored. A list of hosts of which commands reach none is stored in the older form, `hosts`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 enum StoredNet {
@@ -153,30 +154,33 @@ pub fn parse_host(text: &str) -> Result<Pattern, String> {
     let bare = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let is_address = bare.is_some_and(|bare| bare.parse::<Ipv6Addr>().is_ok())
         || name.parse::<Ipv4Addr>().is_ok();
-    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_*?".contains(letter);
-    let labels = || name.split('.');
-    let is_label = |label: &str| !label.is_empty() && label.chars().all(plain);
+    let is_label = |label: &str| {
+        let mut letters = label.chars();
+        !label.is_empty()
+            && letters.all(|letter| letter.is_ascii_alphanumeric() || "-_*?".contains(letter))
+    };
     // A name that ends in a number would be parsed as an address, and this one is not a valid address.
-    let numeric = |label: &str| label.bytes().all(|digit| digit.is_ascii_digit());
-    let is_name = labels().all(is_label) && !labels().next_back().is_some_and(numeric);
-    match is_address || is_name {
-        true => Ok(Pattern::new(text)),
-        false if !name.is_ascii() => {
-            Err("is not a host; write its name in ASCII, as `xn--…`".into())
-        }
-        false => Err(FORM.into()),
+    let is_number = |label: &str| label.bytes().all(|digit| digit.is_ascii_digit());
+    let is_name =
+        name.split('.').all(is_label) && !name.split('.').next_back().is_some_and(is_number);
+    if is_address || is_name {
+        Ok(Pattern::new(text))
+    } else if !name.is_ascii() {
+        Err("is not a host; write its name in ASCII, as `xn--…`".into())
+    } else {
+        Err(FORM.into())
     }
 }
 
-/// The address and port if `host` is an address and not a name.
-pub fn literal_address(host: &Pattern) -> Option<(IpAddr, Option<u16>)> {
-    let text = host.text();
-    let bare = |name: &str| name.trim_matches(['[', ']']).parse().ok();
-    if let Some(address) = bare(text) {
+/// The address and the port, if `host_pattern` is an address and not a name.
+pub fn literal_address(host_pattern: &Pattern) -> Option<(IpAddr, Option<u16>)> {
+    let text = host_pattern.text();
+    let parse = |address: &str| address.trim_matches(['[', ']']).parse().ok();
+    if let Some(address) = parse(text) {
         return Some((address, None));
     }
-    let (name, port) = text.rsplit_once(':')?;
-    Some((bare(name)?, Some(port.parse().ok()?)))
+    let (address, port) = text.rsplit_once(':')?;
+    Some((parse(address)?, Some(port.parse().ok()?)))
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! The tools that a run offers to its model, by rules, permissions and lists.
 
 use super::Policy;
-use super::permission::Permission;
 use super::refusal::Refusal;
-use super::rule::{Pattern, PolicyRule, RuleEffect};
+use super::rule::{Pattern, Permission, PolicyRule, RuleEffect};
 use super::tool_names::{APPLY_PATCH, EXEC, PROCESS, WRITE_TOOLS};
 
 impl Policy {
@@ -34,8 +33,8 @@ impl Policy {
         if let Some(refusal) = names.find_map(|name| self.forbidden_reason(name)) {
             return Some(refusal);
         }
-        let is_offered = |only: &Vec<Pattern>| only.iter().any(|name| name.lists(tool));
-        (!self.tool_filters.iter().all(is_offered)).then(|| {
+        let is_listed = |list: &Vec<Pattern>| list.iter().any(|name| name.lists(tool));
+        (!self.tool_filters.iter().all(is_listed)).then(|| {
             let message = format!("`{tool}` is not a tool of the profile `{}`", self.profile);
             Refusal::new(message)
         })
@@ -65,22 +64,20 @@ impl Policy {
         })
     }
 
-    /// True if a tool whose name begins with `beginning` may be offered. Errs on the side of true.
-    pub fn can_offer(&self, beginning: &str) -> bool {
-        let plain = |name: &Pattern| name.text().split(['*', '?']).next().map(str::len);
-        let is_all = |name: &Pattern| {
+    /// True if a tool whose name begins with `prefix` may be offered. Errs on the side of true.
+    pub fn can_offer(&self, prefix: &str) -> bool {
+        let covers_all = |name: &Pattern| {
             let stem = name.text().strip_suffix('*');
-            stem.is_some_and(|stem| plain(name) == Some(stem.len()) && beginning.starts_with(stem))
+            stem.is_some_and(|stem| !stem.contains(['*', '?']) && prefix.starts_with(stem))
         };
-        let mut denied = self.rules.iter();
-        let mut never = self.permissions.iter();
-        !denied.any(|rule| {
-            rule.effect == RuleEffect::Deny && rule.argument.is_none() && is_all(&rule.tool)
-        }) && !never.any(|(name, permission)| *permission == Permission::Never && is_all(name))
-            && self
-                .tool_filters
-                .iter()
-                .all(|only| only.iter().any(|name| name.may_match_prefix(beginning)))
+        let is_denied = self.rules.iter().any(|rule| {
+            rule.effect == RuleEffect::Deny && rule.argument.is_none() && covers_all(&rule.tool)
+        });
+        let is_never = (self.permissions.iter())
+            .any(|(name, permission)| *permission == Permission::Never && covers_all(name));
+        let may_be_listed =
+            |list: &Vec<Pattern>| list.iter().any(|name| name.may_match_prefix(prefix));
+        !is_denied && !is_never && self.tool_filters.iter().all(may_be_listed)
     }
 }
 

@@ -59,13 +59,12 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 impl Profile {
     /// Returns the built-in profile `name`.
     pub fn built_in(name: &str) -> Option<Self> {
-        let (name, about) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
+        let (name, description) = BUILT_IN.iter().find(|(built_in, _)| *built_in == name)?;
         let profile =
-            Self { name: (*name).into(), description: (*about).into(), ..Self::default() };
+            Self { name: (*name).into(), description: (*description).into(), ..Self::default() };
         let write = vec![".".to_owned()];
-        let never = |names: &[&str]| {
-            let never = |name: &&str| (Pattern::new(*name), Permission::Never);
-            names.iter().map(never).collect()
+        let never = |tools: &[&str]| {
+            tools.iter().map(|tool| (Pattern::new(*tool), Permission::Never)).collect()
         };
         Some(match *name {
             "plan" => Self { reads_only: true, ..profile },
@@ -157,7 +156,7 @@ impl ProfileField<'_> {
         format!("`{}` must be {expected}", self.key)
     }
 
-    /// An error about one item of the field; `words` follow the item.
+    /// An error about one item of the field; `message` follows the item.
     fn item_error(&self, item: &str, message: &str) -> String {
         format!("`{}`: `{item}` {message}", self.key)
     }

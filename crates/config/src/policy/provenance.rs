@@ -34,7 +34,6 @@ pub use trust_context::{ResolveRealPath, TrustContext};
 mod egress;
 mod guarded_change;
 mod state;
-mod stored_text;
 mod trust_context;
 
 /// Hosts that may always be requested.
@@ -69,14 +68,19 @@ impl AddressTrust {
     }
 }
 
-/// The processed part of a conversation: number of messages, and the id of the last one.
+/// The processed part of a conversation.
 #[derive(Debug, Default)]
-pub struct MessageCursor(usize, String);
+pub struct MessageCursor {
+    /// The number of messages.
+    count: usize,
+    /// The id of the last one.
+    last_id: String,
+}
 
 impl MessageCursor {
     /// True if no message has been processed.
     pub fn is_at_start(&self) -> bool {
-        self.0 == 0
+        self.count == 0
     }
 }
 
@@ -95,13 +99,14 @@ impl ProvenanceTracker {
     /// Processes the new messages in `messages`, the full list to be sent. If the beginning has changed, as after a
     /// compaction, all of it is processed again. State is only ever added.
     pub fn observe_all(&self, cursor: &mut MessageCursor, messages: &[Message]) {
-        let MessageCursor(count, last) = cursor;
-        let is_last = |message: &Message| message.id() == last;
-        let goes_on = *count > 0 && messages.get(*count - 1).is_some_and(is_last);
-        let from = if goes_on { *count } else { 0 };
-        messages[from..].iter().for_each(|it| self.observe(it));
-        let last = messages.last().map(|it| it.id().to_owned());
-        *cursor = MessageCursor(messages.len(), last.unwrap_or_default());
+        let last_processed = cursor.count.checked_sub(1).and_then(|index| messages.get(index));
+        let is_continued = last_processed.is_some_and(|message| message.id() == cursor.last_id);
+        let start = if is_continued { cursor.count } else { 0 };
+        for message in &messages[start..] {
+            self.observe(message);
+        }
+        let last_id = messages.last().map(|message| message.id().to_owned()).unwrap_or_default();
+        *cursor = MessageCursor { count: messages.len(), last_id };
     }
 
     /// Processes one message.
@@ -195,7 +200,8 @@ impl ProvenanceTracker {
         Ok(trust)
     }
 
-    /// The state, with what named hosts have sent to commands by now: one in the background needs no call for that.
+    /// The state, raised if named hosts have sent something to commands by now. A command in the background receives it without
+    /// a further call.
     fn lock_state(&self) -> MutexGuard<'_, ProvenanceState> {
         let mut state = self.state.lock().ignore_poison();
         if state.origin < Origin::External && (self.context.hosts_have_sent)() {
@@ -217,14 +223,14 @@ impl ProvenanceState {
         if is_verbatim() {
             return self.check_limits(url).map(|()| AddressTrust::Verbatim);
         }
-        let (what, host) = (&self.content, url.host_str().unwrap_or_default());
+        let (content, host) = (&self.content, url.host_str().unwrap_or_default());
         let is_short = url[Position::BeforePath..].len() <= MAX_SKILL_REQUEST_BYTES;
         if contains_host(&self.skill_hosts, host) && is_short {
             return self.check_limits(url).map(|()| AddressTrust::SkillHost);
         }
         Err(Refusal {
             message: format!(
-                "the conversation contains untrusted content ({what}), so `{host}` may be requested only at addresses that \
+                "the conversation contains untrusted content ({content}), so `{host}` may be requested only at addresses that \
                  appear verbatim in search results or in content that was read, unless the user writes `https://{host}` \
                  in a message"
             ),

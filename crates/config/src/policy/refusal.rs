@@ -22,14 +22,14 @@ impl Refusal {
 
     /// The message to the model after a refused call of `tool`: the reason, and the flag to suggest to the user.
     pub fn for_model(&self, tool: &str) -> String {
-        let Self { message: words, suggested_flag: grant } = self;
-        match grant {
-            Some(flag) if words.contains(flag.as_str()) => words.clone(),
+        let Self { message, suggested_flag } = self;
+        match suggested_flag {
+            Some(flag) if message.contains(flag.as_str()) => message.clone(),
             Some(flag) if WRITE_TOOLS.contains(&tool) => {
-                format!("{words}; show the change instead, and say that `{flag}` would allow it")
+                format!("{message}; show the change instead, and say that `{flag}` would allow it")
             }
-            Some(flag) => format!("{words}; the user can grant it with `{flag}`"),
-            None => words.clone(),
+            Some(flag) => format!("{message}; the user can grant it with `{flag}`"),
+            None => message.clone(),
         }
     }
 }

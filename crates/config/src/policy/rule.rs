@@ -29,13 +29,47 @@ pub struct PolicyRule {
     pub origin: String,
 }
 
+/// The permission to use a tool, from strictest to weakest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Permission {
+    Never,
+    /// Requires approval. Means no if the run cannot prompt.
+    Ask,
+    Always,
+}
+
+impl Permission {
+    /// Parses `never`, `ask` or `always`.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "always" => Some(Self::Always),
+            "ask" => Some(Self::Ask),
+            "never" => Some(Self::Never),
+            _ => None,
+        }
+    }
+
+    /// Parses one entry of the config map `permissions`.
+    ///
+    /// # Errors
+    /// A phrase to append to `name`: it refers to no tool, or `permission` is not one.
+    pub fn parse_entry(name: &str, permission: &str) -> Result<(Pattern, Self), String> {
+        let name = tool_names::canonical_name(name);
+        tool_names::check(name)?;
+        let permission = Self::parse(permission)
+            .ok_or_else(|| format!("is `{permission}`, expected `always`, `ask` or `never`"))?;
+        Ok((Pattern::new(name), permission))
+    }
+}
+
 /// A glob in which `*` matches any text, including `/`, and `?` matches one character. In a pattern for paths, `**/` matches
 /// any number of directories, also none, `{a,b}` one of several texts, and `[ab]` one of several characters.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pattern {
     text: String,
-    /// The matcher for what only patterns for paths have, once it was needed; `None` if this one has none of it.
+    /// The matcher of a pattern for paths, compiled at first use; `None` if the pattern has none of their syntax.
     #[serde(skip)]
     path_matcher: OnceLock<Option<GlobMatcher>>,
 }
@@ -66,10 +100,10 @@ impl PolicyRule {
         if tool.is_empty() || !tool.chars().all(is_name) {
             return Err("is neither `TOOL` nor `TOOL(glob)`".into());
         }
-        match RESERVED_WORDS.contains(&tool) {
-            true if argument.is_some() => return Err("takes no argument".into()),
-            true => {}
-            false => tool_names::check(tool)?,
+        if !RESERVED_WORDS.contains(&tool) {
+            tool_names::check(tool)?;
+        } else if argument.is_some() {
+            return Err("takes no argument".into());
         }
         let tool = Pattern::new(tool);
         if let Some(argument) = argument.as_ref().filter(|_| tool.matches_file_tool()) {
@@ -78,7 +112,7 @@ impl PolicyRule {
         }
         if effect == RuleEffect::Allow
             && argument.is_some()
-            && [EXEC, PROCESS].iter().any(|it| tool.matches(it))
+            && [EXEC, PROCESS].iter().any(|name| tool.matches(name))
         {
             return Err(
                 "cannot be enforced: commands are confined by the sandbox, not by their text, so `exec` is allowed as a whole or not at all"
@@ -93,17 +127,13 @@ impl PolicyRule {
         format!("rule `{self}` ({})", self.origin)
     }
 
-    /// True if the rule applies to a call of `tool` whose argument can be written as any of `subjects`.
-    pub fn covers(&self, tool: &str, subjects: &[String]) -> bool {
-        let matches = |argument: &Pattern, subject: &String| {
-            if is_file_tool(tool) {
-                argument.matches_path(subject)
-            } else {
-                argument.matches(subject)
-            }
+    /// True if the rule applies to a call of `tool` whose argument can be written as any of `forms`.
+    pub fn covers(&self, tool: &str, forms: &[String]) -> bool {
+        let matches = |argument: &Pattern, form: &String| {
+            if is_file_tool(tool) { argument.matches_path(form) } else { argument.matches(form) }
         };
-        let covers_any = |argument| subjects.iter().any(|subject| matches(argument, subject));
-        self.tool.matches(tool) && self.argument.as_ref().is_none_or(covers_any)
+        let matches_any = |argument| forms.iter().any(|form| matches(argument, form));
+        self.tool.matches(tool) && self.argument.as_ref().is_none_or(matches_any)
     }
 }
 
@@ -133,13 +163,13 @@ impl Pattern {
         self.text.contains(['*', '?'])
     }
 
-    /// True if the pattern may match a text that begins with `beginning`. Errs on the side of true.
-    pub fn may_match_prefix(&self, beginning: &str) -> bool {
+    /// True if the pattern may match a text that begins with `prefix`. Errs on the side of true.
+    pub fn may_match_prefix(&self, prefix: &str) -> bool {
         let stem = self.text.split(['*', '?']).next().unwrap_or_default();
-        stem.starts_with(beginning) || self.has_wildcard() && beginning.starts_with(stem)
+        stem.starts_with(prefix) || self.has_wildcard() && prefix.starts_with(stem)
     }
 
-    /// True if `tool` is in a list of tools with this entry. What lists `exec` lists `process`, and nothing else does.
+    /// True if `tool` is in a list of tools with this entry. An entry for `exec` includes `process`, and no other entry does.
     pub fn lists(&self, tool: &str) -> bool {
         self.matches(if tool == PROCESS { EXEC } else { tool })
     }
@@ -164,30 +194,30 @@ impl Pattern {
     pub fn matches(&self, text: &str) -> bool {
         let pattern: Vec<char> = self.text.chars().collect();
         let text: Vec<char> = text.chars().collect();
-        let (mut at, mut read) = (0, 0);
-        // Position of the latest star and the amount it has matched so far. Only the latest star ever needs to
-        // backtrack.
+        let (mut pattern_index, mut text_index) = (0, 0);
+        // The index of the latest star, and the end of the text that it matches so far. Only the latest star ever needs
+        // to backtrack.
         let mut star: Option<(usize, usize)> = None;
-        while read < text.len() {
-            match pattern.get(at) {
+        while text_index < text.len() {
+            match pattern.get(pattern_index) {
                 Some('*') => {
-                    star = Some((at, read));
-                    at += 1;
+                    star = Some((pattern_index, text_index));
+                    pattern_index += 1;
                 }
-                Some(wanted) if *wanted == '?' || *wanted == text[read] => {
-                    at += 1;
-                    read += 1;
+                Some(letter) if *letter == '?' || *letter == text[text_index] => {
+                    pattern_index += 1;
+                    text_index += 1;
                 }
                 _ => match &mut star {
-                    Some((place, swallowed)) => {
-                        *swallowed += 1;
-                        (at, read) = (*place + 1, *swallowed);
+                    Some((star_index, match_end)) => {
+                        *match_end += 1;
+                        (pattern_index, text_index) = (*star_index + 1, *match_end);
                     }
                     None => return false,
                 },
             }
         }
-        pattern[at..].iter().all(|letter| *letter == '*')
+        pattern[pattern_index..].iter().all(|letter| *letter == '*')
     }
 }
 
@@ -195,7 +225,7 @@ fn is_file_tool(tool: &str) -> bool {
     READ_TOOLS.contains(&tool) || WRITE_TOOLS.contains(&tool)
 }
 
-/// Compiles a glob for paths; `None` if it has nothing that [`Pattern::matches`] does not know.
+/// Compiles a glob for paths; `None` if [`Pattern::matches`] handles all of its syntax.
 fn compile_path_glob(text: &str) -> Result<Option<GlobMatcher>, globset::Error> {
     if !text.contains("**/") && !text.contains(['{', '}', '[']) {
         return Ok(None);

@@ -238,14 +238,16 @@ pub fn secret_containing(path: &Path, home: &Path) -> Option<PathBuf> {
     let in_homes = || {
         let home = home_containing(path, home)?;
         let rest = path.strip_prefix(&home).ok()?;
-        let found = HOME_SECRETS.iter().find_map(|name| {
+        let secret = HOME_SECRETS.iter().find_map(|name| {
             leading_part(rest, name.len()).filter(|part| part.eq_ignore_ascii_case(name))
         })?;
-        Some(home.join(found))
+        Some(home.join(secret))
     };
     let in_system = || {
-        let is_in = |place: &&&str| leading_part(path, place.len()).is_some_and(|it| it == **place);
-        SYSTEM_SECRETS.iter().find(is_in).map(PathBuf::from)
+        let mut secrets = SYSTEM_SECRETS.iter();
+        let secret = secrets
+            .find(|secret| leading_part(path, secret.len()).is_some_and(|part| part == **secret));
+        secret.map(PathBuf::from)
     };
     let in_proc = || {
         let is_secret = path.starts_with("/proc") && is_process_secret(path);

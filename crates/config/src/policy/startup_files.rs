@@ -146,8 +146,8 @@ const HOME_FILES: &[&str] = &[
 ];
 
 /// Names at any depth of a directory: files that tools and agents read when they enter or open the directory around
-/// them. They are work as much as they are start-up files, so file tools and commands change them unless content from
-/// outside is in the conversation. A name may have the directory around it in front.
+/// them. They are part of the work as much as they are start-up files, so file tools and commands change them unless content from
+/// outside is in the conversation. A name may begin with that of its directory.
 const PROJECT_FILES: &[&str] = &[
     "AGENTS.md",
     "AGENT.md",
@@ -233,15 +233,14 @@ pub fn is_project_file(relative: &Path) -> bool {
     let is_at = |parts: &[&OsStr], name: &str| {
         let mut parts = parts.iter();
         name.split('/')
-            .all(|wanted| parts.next().is_some_and(|part| part.eq_ignore_ascii_case(wanted)))
+            .all(|component| parts.next().is_some_and(|part| part.eq_ignore_ascii_case(component)))
     };
     (0..parts.len()).any(|at| names.clone().any(|name| is_at(&parts[at..], name)))
 }
 
 /// True if `relative`, a path within a writable directory, is a start-up file or belongs to git.
 pub fn is_protected(relative: &Path) -> bool {
-    let of_git = |part: &OsStr| part.eq_ignore_ascii_case(".git");
-    relative.iter().any(of_git)
+    relative.iter().any(|part| part.eq_ignore_ascii_case(".git"))
         || STARTUP_FILES.iter().any(|name| begins_with(relative, Path::new(name)))
 }
 
@@ -249,7 +248,7 @@ pub fn is_protected(relative: &Path) -> bool {
 pub fn begins_with(path: &Path, start: &Path) -> bool {
     let mut parts = path.iter();
     let mut starts = start.iter();
-    starts.all(|wanted| parts.next().is_some_and(|part| part.eq_ignore_ascii_case(wanted)))
+    starts.all(|start| parts.next().is_some_and(|part| part.eq_ignore_ascii_case(start)))
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use super::file_scope::{FileAccess, FileScope, ScopeRoot};
 use super::net::Net;
-use super::permission::Permission;
-use super::rule::{Pattern, PolicyRule, RuleEffect};
+use super::rule::{Pattern, Permission, PolicyRule, RuleEffect};
 use super::{Policy, PolicyDecision, Sandbox};
 use nanobot_os::sync::Deferred;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! The built-in tools by name, with what others than the tool itself need to know of each. A misspelled name in a rule would
+//! The built-in tools by name, with the facts about each that other parts of the program need. A misspelled name in a rule would
 //! silently forbid or allow nothing, so names are checked here. Patterns may use `*` and `?`.
 
 /// A built-in tool.
@@ -8,7 +8,8 @@ pub struct BuiltInTool {
     /// Its kind in the words of the Agent Client Protocol, by which an editor chooses an icon.
     pub kind: &'static str,
     pub results: ToolResultContent,
-    /// The arguments that identify a call in one line about it: those present of the first group that has one.
+    /// The arguments that identify a call in a line about it, in groups. The first group is used of which the call has an
+    /// argument.
     pub identified_by: &'static [&'static [&'static str]],
 }
 
@@ -71,7 +72,7 @@ pub const ASK_USER: &str = "ask_user";
 /// The beginning of the names of tools that are programs of the user.
 pub const PROGRAM_PREFIX: &str = "tool_";
 
-/// Words that name in a rule what no tool is: changes of files that instruct later runs, and signatures. No tool has such a name.
+/// Words of rules that are not names of tools: changes of files that instruct later runs, and signatures.
 pub(crate) const RESERVED_WORDS: &[&str] = &["notes", SIGNING, "startup"];
 
 /// The reserved word for signatures of git, which only a rule of its own allows.
@@ -122,14 +123,14 @@ pub fn check(name: &str) -> Result<(), String> {
     if find_built_in(name).is_some() || is_external || name.contains(['*', '?']) {
         return Ok(());
     }
-    let small = name.to_lowercase();
+    let lower = name.to_lowercase();
     let names = BUILT_IN_TOOLS.iter().map(|tool| tool.name);
-    let near = names
+    let closest = names
         .clone()
-        .map(|tool| (strsim::jaro_winkler(&small, tool), tool))
+        .map(|tool| (strsim::jaro_winkler(&lower, tool), tool))
         .filter(|(score, _)| *score >= 0.8)
         .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    Err(match near {
+    Err(match closest {
         Some((_, tool)) => format!("is not a tool; did you mean `{tool}`?"),
         None => {
             format!("is not a tool; the tools are {}", names.collect::<Vec<_>>().join(", "))

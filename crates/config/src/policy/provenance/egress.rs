@@ -34,60 +34,66 @@ impl ProvenanceTracker {
     }
 
     fn admit_text(&self, text: &str, allowed: &AllowedHosts) -> Result<(), Refusal> {
-        for ways in find_sent_addresses(text) {
-            let mut no = None;
-            for url in &ways {
-                no = self.admit_request(url, allowed).err();
-                if no.is_none() {
+        for candidates in find_sent_addresses(text) {
+            let mut refusal = None;
+            for url in &candidates {
+                refusal = self.admit_request(url, allowed).err();
+                if refusal.is_none() {
                     break;
                 }
             }
-            if let Some(no) = no {
-                return Err(no);
+            if let Some(refusal) = refusal {
+                return Err(refusal);
             }
         }
         Ok(())
     }
 }
 
-/// The addresses that `text` names, each with every plausible end of it: all that begin with a scheme, and the whole
-/// text if it is a host, with or without a path or query, as people write addresses.
+/// The addresses that `text` names, each with every plausible end of it.
 fn find_sent_addresses(text: &str) -> Vec<Vec<Url>> {
-    let mut all: Vec<Vec<Url>> = text
-        .match_indices("://")
-        .map(|(at, _)| {
-            let is_scheme = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
-            let scheme = text[..at].trim_end_matches(is_scheme).len();
-            let rest = &text[scheme..];
-            let ends = |letter: char| {
-                letter.is_whitespace() || letter.is_control() || "<>\"`".contains(letter)
-            };
-            let whole = &rest[..rest.find(ends).unwrap_or(rest.len())];
-            let ways = [whole, trim_punctuation(whole)];
-            ways.iter().filter_map(|way| parse_remote_address(way)).collect()
-        })
-        .collect();
-    let whole = strip_delimiters(text);
-    if all.is_empty() && !whole.contains(char::is_whitespace) {
-        // Some programs accept `//host/x` and `https:/host` as addresses.
-        let is_web = |scheme: &&&str| {
-            let start = whole.get(..scheme.len());
-            start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-        };
-        let rest = ["https:", "http:"].iter().find(is_web);
-        let is_relative = whole.starts_with("//");
-        let rest = &whole[rest.map_or(0, |scheme| scheme.len())..];
-        let is_marked = is_relative || rest.len() < whole.len();
-        let rest = rest.trim_start_matches(['/', '\\']);
-        let host = &rest[..rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())];
-        let host = host.rsplit('@').next().unwrap_or_default();
-        let is_local = !is_marked && (whole.starts_with(['/', '.', '~']) || whole.contains('@'));
-        if !is_local && !host.is_empty() && (is_marked || !find_hosts(host).is_empty()) {
-            all.push(parse_remote_address(&format!("https://{rest}")).into_iter().collect());
-        }
+    let mut addresses: Vec<Vec<Url>> =
+        text.match_indices("://").map(|(at, _)| parse_candidates(text, at)).collect();
+    if addresses.is_empty() {
+        addresses.extend(parse_host_address(text).map(|url| vec![url]));
     }
-    all.retain(|ways| !ways.is_empty());
-    all
+    addresses.retain(|candidates| !candidates.is_empty());
+    addresses
+}
+
+/// The address whose scheme ends at `scheme_end`, with and without the punctuation after it.
+fn parse_candidates(text: &str, scheme_end: usize) -> Vec<Url> {
+    let is_in_scheme = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+    let start = text[..scheme_end].trim_end_matches(is_in_scheme).len();
+    let rest = &text[start..];
+    let is_end =
+        |letter: char| letter.is_whitespace() || letter.is_control() || "<>\"`".contains(letter);
+    let address = &rest[..rest.find(is_end).unwrap_or(rest.len())];
+    [address, trim_punctuation(address)].into_iter().filter_map(parse_remote_address).collect()
+}
+
+/// The address that the whole text is, if it is a host, with or without a path or query, as people write addresses.
+fn parse_host_address(text: &str) -> Option<Url> {
+    let text = strip_delimiters(text);
+    if text.contains(char::is_whitespace) {
+        return None;
+    }
+    // Some programs accept `//host/x` and `https:/host` as addresses.
+    let is_scheme = |scheme: &&str| {
+        let start = text.get(..scheme.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    let scheme = ["https:", "http:"].into_iter().find(is_scheme).unwrap_or_default();
+    let is_marked = !scheme.is_empty() || text.starts_with("//");
+    let rest = text[scheme.len()..].trim_start_matches(['/', '\\']);
+    let authority = &rest[..rest.find(['/', '?', '#', '\\']).unwrap_or(rest.len())];
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    let is_local = !is_marked && (text.starts_with(['/', '.', '~']) || text.contains('@'));
+    let is_host = !host.is_empty() && (is_marked || !find_hosts(host).is_empty());
+    if is_local || !is_host {
+        return None;
+    }
+    parse_remote_address(&format!("https://{rest}"))
 }
 
 /// Parses `text` as the address of a host that could receive data through it.

@@ -1,7 +1,6 @@
 //! Content that a conversation has read so far, message by message: its origin, the hosts that the user named, and the addresses
 //! that the model cannot have written. Pure.
 
-use super::stored_text;
 use super::trust_context::TrustContext;
 use crate::policy::call_files::files_of_call;
 use crate::policy::tool_names::{
@@ -20,7 +19,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use url::Url;
 
-/// Suffixes of the ids of injected user messages that hold our own text (the guards' messages), not untrusted content.
+/// Suffixes of the ids of injected user messages that hold our own text (messages of guards), not untrusted content.
 const OWN_MESSAGE_SUFFIXES: &[&str] = &["lost", "opening", "plan", "task", "warning"];
 /// Maximum length of the path and the query of an address that the model composed for a built-in skill, in bytes.
 pub(super) const MAX_SKILL_REQUEST_BYTES: usize = 200;
@@ -89,9 +88,9 @@ impl ProvenanceState {
             self.hosts.extend(sources.hosts.iter().cloned());
         }
         if user.injected {
-            let mark = user.id.rsplit('-').next().unwrap_or_default();
-            let repair = mark.strip_prefix('r').is_some_and(is_number);
-            let is_own = repair || OWN_MESSAGE_SUFFIXES.contains(&mark);
+            let suffix = user.id.rsplit('-').next().unwrap_or_default();
+            let is_repair = suffix.strip_prefix('r').is_some_and(is_number);
+            let is_own = is_repair || OWN_MESSAGE_SUFFIXES.contains(&suffix);
             if !is_own && !self.is_complete {
                 self.raise(Origin::Project, || match user.id.as_str() {
                     "summary" => "a summary of the earlier conversation".into(),
@@ -105,17 +104,18 @@ impl ProvenanceState {
                 if let Some(content) = others {
                     self.raise(content.origin, || content.name.clone());
                 }
-                let texts = user.parts.iter().filter(|_| !has_model_text);
-                for part in texts {
-                    if let MessagePart::Text(text) = part {
-                        let found = find_whole_addresses(text);
-                        self.addresses.extend(found.map(|url| comparison_key(&url)));
+                for part in &user.parts {
+                    if let MessagePart::Text(text) = part
+                        && !has_model_text
+                    {
+                        let addresses = find_whole_addresses(text);
+                        self.addresses.extend(addresses.map(|url| comparison_key(&url)));
                     }
                 }
             }
             None if self.is_complete => {}
             None => {
-                if let Some((origin, content)) = stored_text::content_of_others(user) {
+                if let Some((origin, content)) = content_of_others(user) {
                     self.raise(origin, || content.to_owned());
                 }
             }
@@ -135,24 +135,26 @@ impl ProvenanceState {
             let files = files_of_call(&call.name, &call.arguments).into_iter();
             let written = files.filter(|file| ["write_file", "edit_file"].contains(&file.tool));
             self.written_files.extend(written.map(|file| context.resolve(file.path)));
-            let called = PendingCall { name: call.name.clone(), arguments: call.arguments.clone() };
-            self.pending_calls.insert(call.id.clone(), called);
+            let pending_call =
+                PendingCall { name: call.name.clone(), arguments: call.arguments.clone() };
+            self.pending_calls.insert(call.id.clone(), pending_call);
         }
     }
 
     fn observe_result(&mut self, result: &ToolResult, context: &TrustContext) {
-        let ToolResult { call_id: call, name, parts, failed, source } = result;
-        let called = self.pending_calls.remove(call);
+        let ToolResult { call_id, name, parts, failed, source } = result;
+        let pending_call = self.pending_calls.remove(call_id);
         if *source == ResultSource::Program {
             return;
         }
         // The arguments are the model's own text, and a copy of them in the result vouches for nothing.
-        let asked = called.as_ref().map(|called| normalize(&called.arguments.to_string()));
+        let arguments = pending_call.as_ref().map(|call| normalize(&call.arguments.to_string()));
+        let arguments = arguments.unwrap_or_default();
         let content = find_built_in(name).map(|tool| tool.results);
         let reveals_files =
             matches!(content, Some(ToolResultContent::Files | ToolResultContent::FileQuotes));
-        let vouches = match (name.as_str(), &called) {
-            (_, Some(called)) if called.name != *name => {
+        let vouches = match (name.as_str(), &pending_call) {
+            (_, Some(call)) if call.name != *name => {
                 self.raise(Origin::External, || format!("the result of `{name}`"));
                 false
             }
@@ -176,17 +178,17 @@ impl ProvenanceState {
                 self.raise(Origin::External, || "a web page".into());
                 *source == ResultSource::SafeAddress
             }
-            (name, Some(called)) if reveals_files => {
+            (name, Some(call)) if reveals_files => {
                 let mut is_others_text = true;
-                for file in files_of_call(name, &called.arguments) {
-                    let place = context.resolve(file.path);
+                for file in files_of_call(name, &call.arguments) {
                     let path = file.path;
+                    let real_path = context.resolve(path);
                     if name == "read_file" && !failed {
-                        let hosts = context.hosts_of_skill(&place).iter();
+                        let hosts = context.hosts_of_skill(&real_path).iter();
                         self.skill_hosts.extend(hosts.map(|host| (*host).to_owned()));
                     }
-                    self.raise(context.origin_of_file(&place), || format!("`{path}`"));
-                    is_others_text &= !self.may_contain_model_text(&place, context);
+                    self.raise(context.origin_of_file(&real_path), || format!("`{path}`"));
+                    is_others_text &= !self.may_contain_model_text(&real_path, context);
                 }
                 content == Some(ToolResultContent::FileQuotes) && !failed && is_others_text
             }
@@ -202,7 +204,6 @@ impl ProvenanceState {
         if !vouches {
             return;
         }
-        let asked = asked.unwrap_or_default();
         for part in parts {
             let MessagePart::Text(text) = part else {
                 continue;
@@ -211,26 +212,23 @@ impl ProvenanceState {
                 "web_search" => Cow::Owned(keep_address_lines(text)),
                 _ => Cow::Borrowed(text),
             };
-            let others =
-                find_whole_addresses(&text).filter(|url| !asked.contains(&normalize(url.as_str())));
-            self.addresses.extend(others.map(|url| comparison_key(&url)));
+            let is_own = |url: &Url| arguments.contains(&normalize(url.as_str()));
+            let addresses = find_whole_addresses(&text).filter(|url| !is_own(url));
+            self.addresses.extend(addresses.map(|url| comparison_key(&url)));
         }
     }
 
-    /// True if the file at `place` may hold content that the model wrote.
-    fn may_contain_model_text(&self, place: &Path, context: &TrustContext) -> bool {
+    /// True if the file at `path` may hold content that the model wrote.
+    fn may_contain_model_text(&self, path: &Path, context: &TrustContext) -> bool {
         context.commands_write_anywhere
-            // Kept output of commands, which the model composed.
-            || (context.is_private)(place)
-            || self
-                .written_files
-                .iter()
-                .any(|path| path.starts_with(place))
-            || context.may_write(place)
+            // A private directory has the output of commands, which the model composed.
+            || (context.is_private)(path)
+            || self.written_files.iter().any(|file| file.starts_with(path))
+            || context.may_write(path)
     }
 }
 
-/// Of search results, only the lines that are an address and nothing else, and the marks of cuts: a page or the query can
+/// Keeps of search results only the lines that are an address and nothing else, and the marks of cuts. A page or the query can
 /// influence the other text.
 fn keep_address_lines(text: &str) -> String {
     let keep = |line| match line {
@@ -239,6 +237,34 @@ fn keep_address_lines(text: &str) -> String {
         _ => "",
     };
     text.lines().map(keep).collect::<Vec<&str>>().join("\n")
+}
+
+/// Beginnings of lines that mark content of others, in user messages that were stored without their sources: by another
+/// program, or by an older version. Nothing in such a message counts as typed.
+const LINE_PREFIXES_OF_OTHERS: [(&str, Origin); 4] = [
+    ("<page", Origin::External),
+    ("<quote", Origin::External),
+    // Another block, and the placeholder of an attachment.
+    ("<", Origin::Project),
+    ("[", Origin::Project),
+];
+
+/// The origin of a message without sources, with a phrase for it, if it has content of others.
+fn content_of_others(user: &UserMessage) -> Option<(Origin, &'static str)> {
+    // Older versions marked a message that was piped in by this id.
+    let is_piped = user.id.ends_with("-stdin");
+    let mut origin = is_piped.then_some(Origin::Project);
+    for part in &user.parts {
+        let MessagePart::Text(text) = part else {
+            continue;
+        };
+        for line in text.lines() {
+            let mut prefixes = LINE_PREFIXES_OF_OTHERS.iter();
+            let prefix = prefixes.find(|(prefix, _)| line.starts_with(prefix));
+            origin = origin.max(prefix.map(|(_, origin)| *origin));
+        }
+    }
+    origin.map(|origin| (origin, "a message with content of others"))
 }
 
 fn is_number(text: &str) -> bool {

@@ -20,7 +20,7 @@ pub struct TrustContext {
     pub hosts_have_sent: Box<dyn Fn() -> bool + Send + Sync>,
     /// Tools of MCP servers whose results the user answers for.
     pub trusted_tools: Vec<String>,
-    /// The places at which built-in skills are read, with the hosts that they work with.
+    /// The paths of the built-in skills, with the hosts that they work with.
     pub skill_hosts: Vec<(PathBuf, &'static [&'static str])>,
     /// True for paths in the private directories of runs.
     pub is_private: fn(&Path) -> bool,
@@ -32,29 +32,28 @@ impl TrustContext {
         (self.resolve_real_path)(&self.file_scope.absolute(path))
     }
 
-    /// The origin of what the file at `place` holds: the user's for instruction files, which no run changes after content
-    /// from outside without permission, and for the memory, whose label was heeded when the run began. An earlier run
+    /// The origin of the content of the file at `path`. It is the user for instruction files, which no run changes after
+    /// content from outside without permission, and for the memory, whose label counted when the run began. An earlier run
     /// may have written any other file in the workspace on behalf of such content.
-    pub(super) fn origin_of_file(&self, place: &Path) -> Origin {
-        let is_own = self.file_scope.is_user_instruction(place)
-            || place == self.workspace.join("memory/MEMORY.md");
+    pub(super) fn origin_of_file(&self, path: &Path) -> Origin {
+        let is_own = self.file_scope.is_user_instruction(path)
+            || path == self.workspace.join("memory/MEMORY.md");
         if is_own { Origin::User } else { Origin::Project }
     }
 
-    /// The hosts of the built-in skill that is read at `place`.
-    pub(super) fn hosts_of_skill(&self, place: &Path) -> &'static [&'static str] {
+    /// The hosts of the built-in skill at `path`.
+    pub(super) fn hosts_of_skill(&self, path: &Path) -> &'static [&'static str] {
         let mut skills = self.skill_hosts.iter();
-        skills.find(|(path, _)| path == place).map_or(&[], |(_, hosts)| hosts)
+        skills.find(|(skill, _)| skill == path).map_or(&[], |(_, hosts)| hosts)
     }
 
-    /// True if this run can change `place`, or something beneath it.
-    pub(super) fn may_write(&self, place: &Path) -> bool {
-        let in_root = self.file_scope.roots.iter().filter(|root| root.may_write);
-        let mut roots = in_root.map(|root| &root.path);
-        roots.any(|root| place.starts_with(root) || root.starts_with(place))
+    /// True if this run can change `path`, or something beneath it.
+    pub(super) fn may_write(&self, path: &Path) -> bool {
+        let mut roots = self.file_scope.roots.iter().filter(|root| root.may_write);
+        roots.any(|root| path.starts_with(&root.path) || root.path.starts_with(path))
             || !self.file_scope.allowed.is_empty()
-            || place
+            || path
                 .to_str()
-                .is_none_or(|place| self.file_scope.decide(place, FileAccess::Write).is_ok())
+                .is_none_or(|path| self.file_scope.decide(path, FileAccess::Write).is_ok())
     }
 }
