@@ -35,14 +35,14 @@ fn enable(ctx: &Context, arguments: &HeartbeatEnableArgs) -> Result<Exit> {
 }
 
 fn disable(ctx: &Context) -> Result<Exit> {
-    let Some(change) = heartbeat_job::disable(ctx)? else {
+    let Some(disabled) = heartbeat_job::disable(ctx)? else {
         ctx.notice("the heartbeat was not enabled");
         return Ok(Exit::Answered);
     };
     ctx.terminal.print("✓ Heartbeat disabled\n")?;
     Ok(crontab_sync::report_change(
         ctx,
-        change,
+        disabled.crontab,
         "the heartbeat is disabled anyway: a crontab line that is left starts nothing",
     ))
 }

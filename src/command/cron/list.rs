@@ -133,7 +133,7 @@ pub(super) fn describe_last_run(known: &JobStatus, now: &Zoned) -> String {
         Ok(time) => time_format::format_time(time, now),
         Err(_) => text.to_owned(),
     };
-    if let Some(time) = known.stamps.started.and_then(|started| started.started_at()) {
+    if let Some(time) = known.run_state.started.and_then(|started| started.started_at()) {
         return format!(
             "{}, {}",
             describe_unfinished(known.is_running),
@@ -232,7 +232,7 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus, local: &TimeZone) -> Va
             "last_run": state.last_run.map(format_utc), "last_status": state.last_status,
             "last_error": state.last_error,
         },
-        "begun": known.stamps.started.and_then(|started| started.started_at()).map(format_utc), "running": known.is_running,
+        "begun": known.run_state.started.and_then(|started| started.started_at()).map(format_utc), "running": known.is_running,
     });
     line["terms"] = match &job.options {
         Some(terms) => json!({

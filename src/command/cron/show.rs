@@ -238,7 +238,7 @@ fn run_rows(
         return rows;
     };
     // If another run has begun since, the record is not that of the last run.
-    if known.stamps.started.is_none()
+    if known.run_state.started.is_none()
         && let Some(words) = &record.error
     {
         rows.push(("cause", words.clone()));

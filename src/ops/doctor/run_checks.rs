@@ -73,7 +73,7 @@ pub(crate) fn check_config(input: &CheckContext) -> Vec<CheckResult> {
 pub(crate) fn check_directories(input: &CheckContext) -> Vec<CheckResult> {
     let CheckContext { ctx, settings, .. } = input;
     let workspace = &settings.workspace;
-    let messages = scheduler_problems::unwritable_places(ctx, settings).into_iter();
+    let messages = scheduler_problems::unwritable_directories(ctx, settings).into_iter();
     let failed = |message| CheckResult::failed(message).with_exit(Exit::Io);
     let mut findings: Vec<CheckResult> = messages.map(failed).collect();
     let display = ctx.paths.display(workspace);

@@ -1,14 +1,14 @@
-//! A job's run: its condition, its turn, the delivery of the answer, and the record.
+//! A job's run: its `--when` condition, its turn, the delivery of the answer, and the record.
 //!
-//! The order makes crashes detectable: the stamp is on disk before anything is paid for, the record is written before
-//! the stamp is removed, and the job file is updated last. The next start detects a crash at any point in between.
+//! The order of writes makes crashes detectable. The run state says that a run has started before anything is paid for,
+//! the record is written before the run state says that the run has ended, and the job file is updated last. The next
+//! start detects a crash at any point in between.
 
 use crate::ops::agent_turn::{self, TurnOutcome, origin::JobTurn};
 use crate::ops::hooks::{HookContainment, HookedRun, Hooks};
 use crate::ops::job_runs::job_runner::{JobRunner, redact_and_shorten};
-use crate::ops::job_runs::run_condition::ConditionResult;
 use crate::ops::jobs::delivery::{self, DeliveryResult};
-use crate::ops::jobs::heartbeat::{self, HeartbeatCheck};
+use crate::ops::jobs::heartbeat::{self, HeartbeatDecision};
 use crate::ops::jobs::job_grants::stored_grants;
 use crate::ops::jobs::job_status::JOB_TAMPERED;
 use crate::ops::jobs::retry;
@@ -22,7 +22,7 @@ use crate::options::model::ModelOptions;
 use crate::options::turn::{RecordingOptions, TurnInput, TurnLimits, TurnOptions};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use nanobot_base::error::{Exit, exit_for, fail_with_hint};
+use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
 use nanobot_base::message::Origin;
 use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_channel::MessageSource;
@@ -33,6 +33,7 @@ use nanobot_cron::run_record::{
     PendingRetry, RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger,
 };
 use nanobot_os::signal;
+use nanobot_sandbox::process::{self, CommandSpec};
 use nanobot_store::session as sessions;
 use nanobot_tool::message::ChatTarget;
 use serde_json::json;
@@ -41,13 +42,26 @@ use std::time::Duration;
 
 /// The last line of an answer that has nothing to report.
 pub(crate) const NOTHING_TO_REPORT: &str = "NOTHING_TO_REPORT";
-/// The last line, and the whole answer, of a heartbeat that says the same.
+/// The last line of a heartbeat's answer that says the same. The Python program asks models for it.
 const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
+/// A whole answer of a heartbeat that says the same.
 const ALL_CLEAR: &str = "all clear";
 /// Size of a job's own session above which its next run begins a new one: some thousand short runs.
 const MAX_SESSION_BYTES: u64 = 2 << 20;
 /// Maximum length of a job's name in the prompt, in characters.
 const MAX_NAME_CHARS: usize = 80;
+/// Bytes of the output of `--when` that are kept, from its beginning and from its end.
+const CONDITION_OUTPUT_LIMIT_BYTES: usize = 256 << 10;
+/// Exit statuses of a shell for a program that it cannot execute, or cannot find (POSIX, `sh`).
+const NOT_EXECUTABLE_STATUS: i32 = 126;
+const NOT_FOUND_STATUS: i32 = 127;
+
+/// The result of a `--when` condition.
+enum ConditionResult {
+    /// Run the job, with this output as its input.
+    Met(Vec<u8>),
+    NotMet,
+}
 
 /// The result of a run's work.
 #[derive(Default)]
@@ -57,7 +71,7 @@ struct RunResult {
     text: String,
     error: Option<anyhow::Error>,
     exit: Option<Exit>,
-    spent: RunUsage,
+    usage: RunUsage,
     turn: Option<TurnOutcome>,
     kind: JobKind,
     /// The origin of what the turn has read.
@@ -66,16 +80,16 @@ struct RunResult {
 
 impl RunResult {
     fn from_turn(session: String, mut turn: TurnOutcome) -> Self {
-        let tally = &turn.ending.stats;
-        let spent = RunUsage {
+        let stats = &turn.ending.stats;
+        let usage = RunUsage {
             session,
             turn: turn.turn_id.clone(),
-            model: tally.model.clone(),
-            iterations: tally.iterations,
-            input_tokens: tally.usage.input,
-            output_tokens: tally.usage.output,
-            cost_usd: tally.cost,
-            denied: tally.denials.iter().map(|denial| denial.tool_name.clone()).collect(),
+            model: stats.model.clone(),
+            iterations: stats.iterations,
+            input_tokens: stats.usage.input,
+            output_tokens: stats.usage.output,
+            cost_usd: stats.cost,
+            denied: stats.denials.iter().map(|denial| denial.tool_name.clone()).collect(),
         };
         Self {
             outcome: None,
@@ -83,7 +97,7 @@ impl RunResult {
             text: turn.ending.text.clone(),
             error: turn.ending.error.take(),
             exit: Some(turn.exit),
-            spent,
+            usage,
             origin: turn.run_metadata.origin,
             turn: Some(turn),
         }
@@ -110,26 +124,26 @@ impl JobRunner<'_> {
         job: &Job,
         trigger: Trigger,
         slot: Option<Timestamp>,
-        mut stamps: RunState,
+        mut state: RunState,
     ) -> Result<Exit> {
         let ctx = self.ctx;
         let start = ctx.clock.timestamp();
-        let terms = job.options.clone().unwrap_or_default();
+        let options = job.options.clone().unwrap_or_default();
         let limit = job.deadline_secs();
         signal::install((limit > 0).then(|| Duration::from_secs(limit)))
             .context("wait for signals")?;
-        stamps.started = Some(StartedRun {
+        state.started = Some(StartedRun {
             at_ms: start.as_millisecond(),
             slot_ms: slot.map(Timestamp::as_millisecond),
             pid: std::process::id(),
         });
-        let retry_before = stamps.retry;
+        let retry_before = state.retry;
         if trigger == Trigger::Schedule {
-            stamps.retry = None;
+            state.retry = None;
         }
-        self.job_dir.write_state(&stamps)?;
+        self.job_dir.write_state(&state)?;
         let mut result = self
-            .execute(job, &terms, slot)
+            .execute(job, &options, slot)
             .unwrap_or_else(|error| RunResult { error: Some(error), ..RunResult::default() });
         if result.error.is_some() {
             signal::begin_shutdown();
@@ -137,37 +151,36 @@ impl JobRunner<'_> {
         let mut record = self.new_record(job, trigger, slot, result.outcome(), start);
         let is_retry_of = |retry: &PendingRetry| Some(retry.slot()) == slot;
         record.retry = retry_before.filter(is_retry_of).map_or(0, |retry| retry.number);
-        record.usage = std::mem::take(&mut result.spent);
-        let exit = result.exit();
-        let mut errors = self.deliver(job, &terms, start, &mut result, &mut record);
-        let exit = combined_exit(exit, &errors);
+        record.usage = std::mem::take(&mut result.usage);
+        let turn_exit = result.exit();
+        let mut errors = self.deliver(job, &options, start, &mut result, &mut record);
+        let exit = combined_exit(turn_exit, &errors);
         if exit == Exit::Timeout || !errors.is_empty() {
             signal::begin_shutdown();
         }
         set_end(&mut record, exit, &errors);
         record.end = ctx.clock.timestamp().to_string();
-        stamps.started = None;
-        stamps.retry = match trigger {
+        state.started = None;
+        state.retry = match trigger {
             Trigger::Schedule => retry::plan(ctx, job, &record),
-            Trigger::Manual => stamps.retry.filter(|_| record.outcome.is_failure()),
+            Trigger::Manual => state.retry.filter(|_| record.outcome.is_failure()),
         };
-        let is_retried = trigger == Trigger::Schedule && stamps.retry.is_some();
+        let is_retried = trigger == Trigger::Schedule && state.retry.is_some();
         let has_answer = record.outcome == RunOutcome::Ok;
         if has_answer && self.is_stored {
-            let remembered = unseen_answers::remember(ctx, self.settings, job, &record);
-            errors.extend(remembered.err());
+            errors.extend(unseen_answers::remember(ctx, self.settings, job, &record).err());
         }
-        let recorded = self.job_dir.append_record(&record);
-        // If the record cannot be written, the stamp stays, so the next start detects that there was a run.
-        let stamped = recorded.and_then(|()| self.job_dir.write_state(&stamps));
-        errors.extend(stamped.err());
+        // If the record cannot be written, the run state is not updated, so the next start detects that there was a run.
+        let record_result =
+            self.job_dir.append_record(&record).and_then(|()| self.job_dir.write_state(&state));
+        errors.extend(record_result.err());
         errors.extend(self.update_job_file(job, &record, start, is_retried).err());
-        if retry_before != stamps.retry {
+        if retry_before != state.retry {
             errors.extend(self.update_retry_line(job).err());
         }
         // A failure that is retried is only recorded.
         if !is_retried || ctx.terminal.stderr_is_tty {
-            self.report_end(job, &terms, &record, &errors, result.text.trim_end());
+            self.report_end(job, &options, &record, &errors, result.text.trim_end());
         }
         if let Some(turn) = &result.turn {
             turn.finish(ctx);
@@ -182,18 +195,18 @@ impl JobRunner<'_> {
 
     /// Runs the hooks for the end of a job. A hook that fails is reported; it does not change how the job ended.
     fn run_end_hooks(&self, job: &Job, record: &RunRecord, answer: &str) -> Result<()> {
-        let terms = job.options.clone().unwrap_or_default();
+        let options = job.options.clone().unwrap_or_default();
         let containment = || {
-            self.hook_containment(job, &terms).unwrap_or_else(|error| {
+            self.hook_containment(job, &options).unwrap_or_else(|error| {
                 log::warn!(target: "hook", "the permissions of {}: {error:#}", job.id);
-                let written = stored_grants(&terms).map_or_else(|_| Vec::new(), |it| it.write);
-                let workspace = self.settings.workspace.clone();
-                HookContainment::of_unknown_run(written.into_iter().chain([workspace]).collect())
+                let mut writable = stored_grants(&options).unwrap_or_default().write;
+                writable.push(self.settings.workspace.clone());
+                HookContainment::of_unknown_run(writable)
             })
         };
         let run = || HookedRun {
             session_key: record.usage.session.clone(),
-            directory: workspace_jobs::job_directory(self.settings, &terms),
+            directory: workspace_jobs::job_directory(self.settings, &options),
             ..HookedRun::default()
         };
         let Some(hooks) = Hooks::for_run(self.ctx, self.settings, containment, run)? else {
@@ -215,10 +228,10 @@ impl JobRunner<'_> {
     }
 
     /// Builds the containment of the hooks at the end of the job.
-    fn hook_containment(&self, job: &Job, terms: &JobOptions) -> Result<HookContainment> {
-        let mut grants = stored_grants(terms)?;
-        grants.directory = Some(workspace_jobs::job_directory(self.settings, terms));
-        let limit = policy_limit(job, terms)?;
+    fn hook_containment(&self, job: &Job, options: &JobOptions) -> Result<HookContainment> {
+        let mut grants = stored_grants(options)?;
+        grants.directory = Some(workspace_jobs::job_directory(self.settings, options));
+        let limit = policy_limit(job, options)?;
         containment_of_job(self.ctx, self.settings, &grants, limit.as_ref())
     }
 
@@ -226,16 +239,16 @@ impl JobRunner<'_> {
     fn report_end(
         &self,
         job: &Job,
-        terms: &JobOptions,
+        options: &JobOptions,
         record: &RunRecord,
         errors: &[anyhow::Error],
         answer: &str,
     ) {
-        let is_notified = self.is_notified(terms, record).unwrap_or_else(|error| {
+        let is_notified = self.is_notified(options, record).unwrap_or_else(|error| {
             self.report_error(job, &error);
             true
         });
-        // A run by hand tells its errors in any case.
+        // The errors of a run by hand are reported in any case.
         if is_notified || record.trigger == Trigger::Manual {
             for error in errors {
                 self.report_error(job, error);
@@ -245,7 +258,7 @@ impl JobRunner<'_> {
             if record.status == Exit::Timeout.code() {
                 signal::grant_extra_time(delivery::COMMAND_TIMEOUT);
             }
-            self.notify(job, terms, record, answer);
+            self.notify(job, options, record, answer);
         }
     }
 
@@ -253,36 +266,35 @@ impl JobRunner<'_> {
     fn deliver(
         &self,
         job: &Job,
-        terms: &JobOptions,
+        options: &JobOptions,
         start: Timestamp,
         result: &mut RunResult,
         record: &mut RunRecord,
     ) -> Vec<anyhow::Error> {
         let text = result.text.trim_end();
-        let is_answered = result.turn.as_ref().is_some_and(|turn| turn.ending.is_delivered);
+        let is_delivered = result.turn.as_ref().is_some_and(|turn| turn.ending.is_delivered);
         let is_answer = !text.is_empty()
-            && !is_answered
+            && !is_delivered
             && matches!(result.exit(), Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget);
-        let delivered = match is_answer && !has_nothing_to_report(text, terms.kind) {
-            true if self.prints_answer || terms.sink.is_some() => {
-                let source = MessageSource {
-                    name: match terms.kind {
-                        JobKind::Heartbeat => "the heartbeat".to_owned(),
-                        JobKind::Turn => format!("job `{}`", sanitized_name(&job.name)),
-                    },
-                    // Of a run that failed before its answer, it is unknown what it has read.
-                    origin: result.origin.unwrap_or(Origin::External),
-                };
-                delivery::deliver(self.ctx, self.settings, job, terms, text, source)
-            }
-            true => DeliveryResult::default(),
-            false => DeliveryResult::default(),
-        };
-        record.delivered = delivered.destination;
         let mut errors: Vec<anyhow::Error> = Vec::new();
-        // A closed pipe is no failure.
-        let is_failure = |error: &anyhow::Error| exit_for(error) != Exit::Answered;
-        errors.extend(delivered.error.filter(is_failure));
+        if is_answer
+            && !has_nothing_to_report(text, options.kind)
+            && (self.prints_answer || options.sink.is_some())
+        {
+            let source = MessageSource {
+                name: match options.kind {
+                    JobKind::Heartbeat => "the heartbeat".to_owned(),
+                    JobKind::Turn => format!("job `{}`", sanitized_name(&job.name)),
+                },
+                // It is unknown what a run has read that failed before its answer.
+                origin: result.origin.unwrap_or(Origin::External),
+            };
+            let DeliveryResult { destination, error } =
+                delivery::deliver(self.ctx, self.settings, job, options, text, source);
+            record.delivered = destination;
+            // A closed pipe is not a failure.
+            errors.extend(error.filter(|error| exit_for(error) != Exit::Answered));
+        }
         errors.extend(result.error.take());
         if !text.is_empty() {
             // The answer is delivered already: a full disk is reported, but does not stop the run.
@@ -294,7 +306,8 @@ impl JobRunner<'_> {
         errors
     }
 
-    /// Tells a user who started the run by hand why there is no answer. Not printed under cron, which would mail it.
+    /// Notifies a user who started the run by hand of the reason why there is no answer. Under cron nothing is printed,
+    /// because cron would mail it.
     fn explain_silence(&self, trigger: Trigger, outcome: RunOutcome) {
         let reason = match outcome {
             RunOutcome::Nothing => "nothing to report",
@@ -307,12 +320,17 @@ impl JobRunner<'_> {
     }
 
     /// Does the work of the run: the condition, the check of HEARTBEAT.md, the turn.
-    fn execute(&self, job: &Job, terms: &JobOptions, slot: Option<Timestamp>) -> Result<RunResult> {
-        check_runnable(job, terms)?;
+    fn execute(
+        &self,
+        job: &Job,
+        options: &JobOptions,
+        slot: Option<Timestamp>,
+    ) -> Result<RunResult> {
+        check_runnable(job, options)?;
         let mut ctx = self.ctx.clone();
         // Without a terminal, cron would mail every notice, so only failures are printed.
         ctx.quiet |= !ctx.terminal.stderr_is_tty;
-        let input = match &terms.when {
+        let input = match &options.when {
             None => None,
             Some(command) => match self.check_condition(job, command, slot)? {
                 ConditionResult::Met(output) => (!output.trim_ascii().is_empty()).then_some(output),
@@ -324,36 +342,45 @@ impl JobRunner<'_> {
                 }
             },
         };
-        let mut options = self.turn_options(job, terms)?;
-        let mut check_cost = None;
-        if terms.kind == JobKind::Heartbeat {
-            let HeartbeatCheck { spent, tasks } =
-                heartbeat::check(&ctx, self.settings, job, &options)?;
-            let without_turn =
-                |spent, outcome, error| RunResult { outcome, error, spent, ..RunResult::default() };
-            match tasks {
-                Ok(Some((message, left))) => {
-                    options.input.set_typed_message(&message);
-                    options.model.max_cost = left;
+        let mut turn_options = self.turn_options(job, options)?;
+        let mut check_usage = RunUsage::default();
+        if options.kind == JobKind::Heartbeat {
+            let check = heartbeat::check(&ctx, self.settings, job, &turn_options)?;
+            match check.decision {
+                HeartbeatDecision::Run { tasks, max_cost } => {
+                    turn_options.input.set_typed_message(&tasks);
+                    turn_options.model.max_cost = max_cost;
+                    check_usage = check.usage;
                 }
-                Ok(None) => return Ok(without_turn(spent, Some(RunOutcome::Nothing), None)),
-                Err(error) => return Ok(without_turn(spent, None, Some(error))),
+                HeartbeatDecision::Skip => {
+                    return Ok(RunResult {
+                        outcome: Some(RunOutcome::Nothing),
+                        usage: check.usage,
+                        ..RunResult::default()
+                    });
+                }
+                HeartbeatDecision::OverBudget(error) => {
+                    return Ok(RunResult {
+                        error: Some(error),
+                        usage: check.usage,
+                        ..RunResult::default()
+                    });
+                }
             }
-            check_cost = Some(spent);
         }
-        let policy_limit = policy_limit(job, terms)?;
+        let policy_limit = policy_limit(job, options)?;
         let (session, is_own) = job.session_key();
         if is_own && let Err(error) = self.begin_session_anew_if_large(&session) {
-            // What is left of it does not concern this run.
+            // A large session costs more, but the run can still use it.
             ctx.notice(&format!("the session `{session}` stays large: {error:#}"));
         }
-        options.session.key = Some(session.clone());
+        turn_options.session.key = Some(session.clone());
         let turn = agent_turn::run_job_turn(
             &ctx,
-            &options,
+            &turn_options,
             JobTurn {
                 id: &job.id,
-                job_prompt: &self.job_prompt(job, terms),
+                job_prompt: &self.job_prompt(job, options),
                 policy_limit: policy_limit.as_ref(),
                 input,
                 last_turn_only: is_own,
@@ -365,11 +392,48 @@ impl JobRunner<'_> {
                 },
             },
         );
-        let mut result = RunResult { kind: terms.kind, ..RunResult::from_turn(session, turn) };
-        if let Some(spent) = check_cost {
-            result.spent.add(&spent);
-        }
+        let mut result = RunResult { kind: options.kind, ..RunResult::from_turn(session, turn) };
+        result.usage.add(&check_usage);
         Ok(result)
+    }
+
+    /// Runs the command of the condition.
+    fn check_condition(
+        &self,
+        job: &Job,
+        command: &str,
+        slot: Option<Timestamp>,
+    ) -> Result<ConditionResult> {
+        let spec = CommandSpec {
+            capture_bytes: CONDITION_OUTPUT_LIMIT_BYTES,
+            ..delivery::shell_spec(self.ctx, self.settings, job, slot, command, None)
+        };
+        let finished = process::run(&spec, &mut |_| {}).context("run `--when`")?;
+        if let Some(stop) = finished.stop {
+            return Err(stop.into());
+        }
+        let failure = match finished.status.and_then(|status| status.code()) {
+            Some(0) => {
+                let mut output = finished.head;
+                if finished.omitted_bytes > 0 {
+                    let gap = format!("\n[… {} bytes left out …]\n", finished.omitted_bytes);
+                    output.extend(gap.as_bytes());
+                }
+                output.extend(finished.tail);
+                return Ok(ConditionResult::Met(output));
+            }
+            Some(code @ (NOT_EXECUTABLE_STATUS | NOT_FOUND_STATUS)) => {
+                format!("cannot be run (exit status {code})")
+            }
+            Some(_) => return Ok(ConditionResult::NotMet),
+            None => match finished.signal() {
+                Some(number) => format!("was killed by signal {number}"),
+                None => "timed out".into(),
+            },
+        };
+        let output = redact_and_shorten(String::from_utf8_lossy(&finished.head).trim());
+        let colon = if output.is_empty() { "" } else { ": " };
+        Err(fail(Exit::Failed, format!("`--when` {failure}{colon}{output}")))
     }
 
     /// Moves a large session of the job to the trash, which keeps it for a while: only the last run is sent again.
@@ -382,9 +446,9 @@ impl JobRunner<'_> {
     }
 
     /// The options of the turn.
-    fn turn_options(&self, job: &Job, terms: &JobOptions) -> Result<TurnOptions> {
-        let mut grants = stored_grants(terms)?;
-        grants.directory = Some(workspace_jobs::job_directory(self.settings, terms));
+    fn turn_options(&self, job: &Job, options: &JobOptions) -> Result<TurnOptions> {
+        let mut grants = stored_grants(options)?;
+        grants.directory = Some(workspace_jobs::job_directory(self.settings, options));
         let text = job.message.as_str();
         let message = match job.options {
             Some(_) => UserText::typed(text),
@@ -396,8 +460,8 @@ impl JobRunner<'_> {
         Ok(TurnOptions {
             input: TurnInput { message: Some(message), ..TurnInput::default() },
             model: ModelOptions {
-                name: terms.model.clone(),
-                max_cost: terms.max_cost,
+                name: options.model.clone(),
+                max_cost: options.max_cost,
                 ..ModelOptions::default()
             },
             grants,
@@ -411,12 +475,12 @@ impl JobRunner<'_> {
     }
 
     /// The section of the system prompt about the job. It is the same in each run.
-    fn job_prompt(&self, job: &Job, terms: &JobOptions) -> String {
+    fn job_prompt(&self, job: &Job, options: &JobOptions) -> String {
         let local = time_zone::local_zone(self.ctx, self.settings);
-        let when = timing::describe_schedule(self.ctx, job, &local);
-        let destination = delivery::describe_destination(terms);
+        let schedule = timing::describe_schedule(self.ctx, job, &local);
+        let destination = delivery::describe_destination(options);
         format!(
-            "This run is the scheduled job `{}` (id {}): {when}. It is unattended, and you cannot ask questions. Your answer \
+            "This run is the scheduled job `{}` (id {}): {schedule}. It is unattended, and you cannot ask questions. Your answer \
              {destination}. You see at most the last of its earlier runs. If there is nothing worth reporting, answer with \
              {NOTHING_TO_REPORT} only; no answer is then delivered.",
             sanitized_name(&job.name),
@@ -429,7 +493,7 @@ impl JobRunner<'_> {
 ///
 /// # Errors
 /// Status 78.
-fn check_runnable(job: &Job, terms: &JobOptions) -> Result<()> {
+fn check_runnable(job: &Job, options: &JobOptions) -> Result<()> {
     if job.is_altered() {
         return Err(fail_with_hint(
             Exit::Config,
@@ -437,7 +501,7 @@ fn check_runnable(job: &Job, terms: &JobOptions) -> Result<()> {
             format!("`nanobot cron edit {}` accepts it as it is now", job.id),
         ));
     }
-    if job.options.is_some() && terms.kind == JobKind::Turn && terms.policy.is_none() {
+    if job.options.is_some() && options.kind == JobKind::Turn && options.policy.is_none() {
         return Err(fail_with_hint(
             Exit::Config,
             "the job has no stored permissions",
@@ -448,12 +512,12 @@ fn check_runnable(job: &Job, terms: &JobOptions) -> Result<()> {
 }
 
 /// The permissions of the job's creator, which are the upper bound for the job.
-fn policy_limit(job: &Job, terms: &JobOptions) -> Result<Option<Policy>> {
-    let limit = terms.policy.as_ref().map(Policy::from_snapshot).transpose();
-    limit.map_err(|words| {
+fn policy_limit(job: &Job, options: &JobOptions) -> Result<Option<Policy>> {
+    let limit = options.policy.as_ref().map(Policy::from_snapshot).transpose();
+    limit.map_err(|error| {
         fail_with_hint(
             Exit::Config,
-            format!("cannot parse the job's permissions: {words}"),
+            format!("cannot parse the job's permissions: {error}"),
             format!("`nanobot cron edit {}`, which stores them again", job.id),
         )
     })
@@ -471,8 +535,8 @@ fn combined_exit(exit: Exit, errors: &[anyhow::Error]) -> Exit {
 fn set_end(record: &mut RunRecord, exit: Exit, errors: &[anyhow::Error]) {
     if !errors.is_empty() {
         record.outcome = RunOutcome::Failed;
-        let words: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
-        record.error = Some(redact_and_shorten(&words.join("; ")));
+        let messages: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
+        record.error = Some(redact_and_shorten(&messages.join("; ")));
     }
     record.status = exit.code();
     record.cause = exit.name().to_owned();
@@ -481,22 +545,22 @@ fn set_end(record: &mut RunRecord, exit: Exit, errors: &[anyhow::Error]) {
 /// The job's name as it appears in the prompt: other programs write the job file too, so control characters are
 /// removed.
 fn sanitized_name(name: &str) -> String {
-    let plain = |letter: char| if letter.is_control() { ' ' } else { letter };
-    let name: String = name.chars().map(plain).collect();
+    let name = name.replace(char::is_control, " ");
     time_format::to_one_line(&name).chars().take(MAX_NAME_CHARS).collect()
 }
 
-/// True if the last line of an answer says that there is nothing to report. That of a heartbeat may say so in the words
-/// that models know from other programs.
+/// True if the last line of an answer says that there is nothing to report. The answer of a heartbeat may also use the
+/// phrases that models know from other programs.
 fn has_nothing_to_report(text: &str, kind: JobKind) -> bool {
-    let bare = |line: &str| {
-        let is_mark = |letter: char| letter.is_whitespace() || "`*_.!\"'".contains(letter);
-        line.trim_matches(is_mark).to_owned()
-    };
-    let last = bare(text.trim_end().lines().next_back().unwrap_or_default());
-    let is_heartbeat = kind == JobKind::Heartbeat;
+    let last = without_markup(text.trim_end().lines().next_back().unwrap_or_default());
     last == NOTHING_TO_REPORT
-        || is_heartbeat && (last == HEARTBEAT_OK || bare(text).eq_ignore_ascii_case(ALL_CLEAR))
+        || kind == JobKind::Heartbeat
+            && (last == HEARTBEAT_OK || without_markup(text).eq_ignore_ascii_case(ALL_CLEAR))
+}
+
+/// `text` without the Markdown and punctuation around it.
+fn without_markup(text: &str) -> &str {
+    text.trim_matches(|letter: char| letter.is_whitespace() || "`*_.!\"'".contains(letter))
 }
 
 #[cfg(test)]

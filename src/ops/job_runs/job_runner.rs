@@ -1,8 +1,9 @@
-//! The runner of jobs: the inputs of a run, and its outputs other than the answer: the record, the job file, and errors
-//! that cron mails.
+//! The runner of jobs: the inputs of a run, and its outputs other than the answer: the record, the job file, the errors
+//! that cron mails, and the commands of `--on-failure` and `--on-success`.
 
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
+use crate::ops::jobs::delivery::{run_command, shell_spec};
 use crate::ops::jobs::lifecycle;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
@@ -11,7 +12,7 @@ use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, NextStep, exit_for, fail, fail_with_hint, hint_for, next_step};
 use nanobot_config::settings::{JobStarter, Settings};
-use nanobot_cron::job::Job;
+use nanobot_cron::job::{Job, JobOptions, NotifyPolicy};
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{JobDir, RunOutcome, RunRecord, RunUsage, Trigger};
 use nanobot_os::host;
@@ -26,7 +27,7 @@ pub(crate) struct JobRunner<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
     pub(crate) store: &'a JobStore,
-    /// The job's folder, with its records and stamps.
+    /// The job's directory, with its records and its run state.
     pub(crate) job_dir: &'a JobDir,
     /// True if the job is in the store; false for a temporary job.
     pub(crate) is_stored: bool,
@@ -34,6 +35,24 @@ pub(crate) struct JobRunner<'a> {
     pub(crate) prints_answer: bool,
     /// A replay file used instead of the model.
     pub(crate) replay: Option<&'a Path>,
+}
+
+/// The result of a run that the user is notified of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotifiedResult {
+    Success,
+    Failure,
+}
+
+impl NotifiedResult {
+    /// The result that `outcome` stands for; `None` if nothing ran.
+    fn new(outcome: RunOutcome) -> Option<Self> {
+        match outcome {
+            RunOutcome::Ok | RunOutcome::Nothing => Some(Self::Success),
+            outcome if outcome.is_failure() => Some(Self::Failure),
+            _ => None,
+        }
+    }
 }
 
 impl JobRunner<'_> {
@@ -79,21 +98,22 @@ impl JobRunner<'_> {
         if !self.is_stored {
             return Ok(());
         }
-        let mut is_same = false;
-        let found = self.store.update(&job.id, now, |there| {
-            is_same = there.schedule == job.schedule;
-            there.state.last_run = Timestamp::from_millisecond(start.as_millisecond()).ok();
-            there.state.last_status = Some(match record.outcome {
+        // The schedule may have been edited during the run.
+        let mut is_same_schedule = false;
+        let is_stored = self.store.update(&job.id, now, |stored| {
+            is_same_schedule = stored.schedule == job.schedule;
+            stored.state.last_run = Timestamp::from_millisecond(start.as_millisecond()).ok();
+            stored.state.last_status = Some(match record.outcome {
                 RunOutcome::Failed => "error".into(),
                 _ => "ok".into(),
             });
-            there.state.last_error.clone_from(&record.error);
-            timing::update_next_run(self.ctx, there, now);
+            stored.state.last_error.clone_from(&record.error);
+            timing::update_next_run(self.ctx, stored, now);
             false
         })?;
-        if !found {
-            // A job removed by our own command has no terms any more; then its remaining data is removed. A job that
-            // still has terms stays: another program may have written an older copy of the job file.
+        if !is_stored {
+            // A job that our own command removed has no options any more; then its remaining data is removed. The data of
+            // a job with options stays: another program may have written an older copy of the job file.
             if job.options.is_none() || self.store.has_options(&job.id)? {
                 return Ok(());
             }
@@ -101,7 +121,7 @@ impl JobRunner<'_> {
             return lifecycle::discard_session(self.ctx, self.settings, job);
         }
         let is_scheduled = record.trigger == Trigger::Schedule;
-        if is_same && job.is_once() && is_scheduled && !is_retried {
+        if is_same_schedule && job.is_once() && is_scheduled && !is_retried {
             self.retire(job, Some(record.outcome))
         } else {
             Ok(())
@@ -145,8 +165,8 @@ impl JobRunner<'_> {
 
     /// Prints an error on standard error, which cron mails.
     pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
-        let repeated = self.describe_repetition();
-        let cause = format!("job `{}` ({}){repeated}: {error:#}", job.name, job.id);
+        let repetition = self.describe_repetition();
+        let cause = format!("job `{}` ({}){repetition}: {error:#}", job.name, job.id);
         // Cron mails this text, and the output of a command may contain keys.
         let cause = secret::redact_all(&cause).into_owned();
         let exit = exit_for(error);
@@ -157,7 +177,7 @@ impl JobRunner<'_> {
         report_error(&job_error, self.ctx.terminal);
     }
 
-    /// Says how often the job has failed and since when, from the second failure on.
+    /// The number of failures in a row and the time of the first, as text; empty before the second failure.
     fn describe_repetition(&self) -> String {
         // Unreadable records do not hide the error.
         let history = self.job_dir.history().unwrap_or_default();
@@ -169,6 +189,68 @@ impl JobRunner<'_> {
             }
             _ => String::new(),
         }
+    }
+
+    /// True if the user is notified of the run in `record`, which need not be stored yet. With `--notify change`, its
+    /// result differs from that of the slot before.
+    pub(super) fn is_notified(&self, options: &JobOptions, record: &RunRecord) -> Result<bool> {
+        let Some(result) = NotifiedResult::new(record.outcome) else {
+            return Ok(false);
+        };
+        if options.notify == NotifyPolicy::Always {
+            return Ok(true);
+        }
+        let records = self.job_dir.last_records(usize::MAX)?;
+        let is_same_slot = |other: &RunRecord| {
+            other.start == record.start || record.slot.is_some() && other.slot == record.slot
+        };
+        let mut earlier = records.iter().rev().filter(|other| !is_same_slot(other));
+        let previous = earlier.find_map(|other| NotifiedResult::new(other.outcome));
+        Ok(previous.unwrap_or(NotifiedResult::Success) != result)
+    }
+
+    /// Runs the user's command for the result in `record`, if there is one: with the error or `answer` on standard input.
+    /// Its output is printed and stored.
+    pub(super) fn notify(&self, job: &Job, options: &JobOptions, record: &RunRecord, answer: &str) {
+        let (flag, command, input) = match NotifiedResult::new(record.outcome) {
+            Some(NotifiedResult::Failure) => {
+                let error = record.error.as_deref().unwrap_or_default();
+                ("on-failure", &options.on_failure, error)
+            }
+            Some(NotifiedResult::Success) => ("on-success", &options.on_success, answer),
+            None => return,
+        };
+        let Some(command) = command else {
+            return;
+        };
+        if let Err(error) = self.run_notification(job, record, flag, command, input) {
+            let error = error.context(format!("`--{flag}` of job `{}` ({})", job.name, job.id));
+            report_error(&error, self.ctx.terminal);
+        }
+    }
+
+    fn run_notification(
+        &self,
+        job: &Job,
+        record: &RunRecord,
+        flag: &str,
+        command: &str,
+        input: &str,
+    ) -> Result<()> {
+        let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
+        let input = Some(format!("{input}\n").into_bytes());
+        let mut spec = shell_spec(self.ctx, self.settings, job, slot, command, input);
+        spec.env.extend([
+            ("NANOBOT_STATUS".to_owned(), record.status.to_string()),
+            ("NANOBOT_CAUSE".to_owned(), record.cause.clone()),
+        ]);
+        let output = run_command(&spec)?;
+        if output.is_empty() {
+            return Ok(());
+        }
+        self.ctx.terminal.eprint(&output);
+        let start = record.start.parse().context("read the start of the run")?;
+        self.job_dir.store_output(start, &format!("-{flag}"), &format!("{output}\n")).map(drop)
     }
 }
 
@@ -189,11 +271,11 @@ fn adapt_hint(error: &anyhow::Error, exit: Exit, id: &str) -> Option<String> {
     }
 }
 
-/// Shortens `text` and hides keys in it, because others can read the place where it is stored.
+/// Shortens `text` and hides keys in it, because other programs can read the files in which it is stored.
 pub(super) fn redact_and_shorten(text: &str) -> String {
     let text = &*secret::redact_all(text);
     match text.char_indices().nth(MAX_ERROR_CHARS) {
-        Some((at, _)) => format!("{} …", &text[..at]),
+        Some((end, _)) => format!("{} …", &text[..end]),
         None => text.to_owned(),
     }
 }

@@ -1,5 +1,5 @@
-//! `cron run NAME --probe`: reports what a job would find when cron starts it. `status --check` runs it the way a
-//! crontab line is run, and parses the JSON object that it prints.
+//! `cron run NAME --probe`: reports the environment of a job that cron starts. `status --check` starts it like a crontab
+//! line, and parses the JSON object that it prints.
 //!
 //! The settings, the key and the sandbox are the real ones. The job is temporary, in a folder that is deleted
 //! afterwards, and takes all steps of a real job. The built-in demo replaces the model, so nothing is sent or paid for.
@@ -31,34 +31,34 @@ const JOB_TIMEOUT_SECS: u64 = 30;
 /// Reports the environment of a job called `name`, part by part.
 pub(crate) fn probe(ctx: &Context, name: &str) -> Result<Value> {
     let settings = &ctx.settings()?;
-    let mut found = json!({
+    let mut report = json!({
         "version": env!("CARGO_PKG_VERSION"), "config": ctx.paths.config, "workspace": settings.workspace,
     });
-    for (part, look) in [
+    for (part, probe) in [
         ("model", probe_model(ctx, settings)),
         ("sandbox", probe_sandbox(ctx)),
         ("run", probe_run(ctx, name)),
     ] {
-        found[part] = look.unwrap_or_else(|error| {
+        report[part] = probe.unwrap_or_else(|error| {
             json!({
                 "error": format!("{error:#}"), "hint": hint_for(&error), "status": exit_for(&error).code(),
             })
         });
     }
-    Ok(found)
+    Ok(report)
 }
 
 /// The provider and model of a run. The key is resolved as before a request, but an expired login is not renewed.
 fn probe_model(ctx: &Context, settings: &Settings) -> Result<Value> {
-    let way = model::resolve_endpoint(ctx, settings, &settings.models[0], true, true)?;
-    let is_renewed = match way.http_provider.key.resolve(&way.http_provider.http) {
+    let endpoint = model::resolve_endpoint(ctx, settings, &settings.models[0], true, true)?;
+    let is_renewed = match endpoint.http_provider.key.resolve(&endpoint.http_provider.http) {
         Ok(_) => false,
         Err(error) if exit_for(&error) == Exit::Unavailable => true,
         Err(error) => return Err(error),
     };
-    let key = way.http_provider.key.is_configured().then_some(&way.choice.key_label);
+    let key = endpoint.http_provider.key.is_configured().then_some(&endpoint.choice.key_label);
     Ok(json!({
-        "provider": way.choice.provider, "model": way.choice.model, "key": key.map(|label| label.to_string().replace('`', "")),
+        "provider": endpoint.choice.provider, "model": endpoint.choice.model, "key": key.map(|label| label.to_string().replace('`', "")),
         "renewed": is_renewed,
     }))
 }
@@ -66,24 +66,28 @@ fn probe_model(ctx: &Context, settings: &Settings) -> Result<Value> {
 /// The state of the sandbox for commands.
 fn probe_sandbox(ctx: &Context) -> Result<Value> {
     let policy = resolve(ctx, &JobOptions::default())?.policy;
-    let lack = match policy.sandbox {
+    let error = match policy.sandbox {
         Sandbox::Off => None,
         _ => sandbox::check_available().err(),
     };
-    Ok(json!({ "off": policy.sandbox == Sandbox::Off, "lack": lack.map(|lack| lack.to_string()) }))
+    Ok(json!({
+        "off": policy.sandbox == Sandbox::Off, "lack": error.map(|error| error.to_string()),
+    }))
 }
 
 /// Creates a temporary job that is due, and runs it.
 fn probe_run(ctx: &Context, name: &str) -> Result<Value> {
-    let place = tempfile::Builder::new().prefix("nanobot-probe-").tempdir();
-    let place = place.context("create a directory for the probe")?;
-    let ctx = redirected_context(ctx, place.path())?;
+    let directory = tempfile::Builder::new()
+        .prefix("nanobot-probe-")
+        .tempdir()
+        .context("create a directory for the probe")?;
+    let ctx = redirected_context(ctx, directory.path())?;
     let settings = ctx.settings()?;
     let jobs = JobStore::new(&settings.workspace, &ctx.paths.root, false);
     let now = ctx.clock.timestamp();
     let created_at = now.checked_sub(5.minutes()).context("compute the probe's start time")?;
     let schedule = Expression::parse("* * * * *")
-        .map_err(|words| anyhow!("parse the probe's schedule: {words}"))?;
+        .map_err(|error| anyhow!("parse the probe's schedule: {error}"))?;
     let job = Job {
         id: name.to_owned(),
         name: name.to_owned(),
@@ -104,7 +108,7 @@ fn probe_run(ctx: &Context, name: &str) -> Result<Value> {
         }),
     };
     jobs.add(&job, created_at, None)?;
-    let folder = JobDir::new(jobs.job_dir(name)?);
+    let job_dir = JobDir::new(jobs.job_dir(name)?);
     let exit = run_if_due(
         &ctx,
         settings,
@@ -113,16 +117,17 @@ fn probe_run(ctx: &Context, name: &str) -> Result<Value> {
         ScheduledStart { replay: Some(Path::new(demo::UNSHADOWED_PATH)), no_jitter: true },
     )?;
     let last: RunRecord =
-        folder.last_records(1)?.pop().ok_or_else(|| fail(exit, "the due job was not run"))?;
+        job_dir.last_records(1)?.pop().ok_or_else(|| fail(exit, "the due job was not run"))?;
     Ok(json!({ "status": last.status, "outcome": last.outcome, "error": last.error }))
 }
 
 /// The context with everything that is written redirected to `directory`.
 fn redirected_context(ctx: &Context, directory: &Path) -> Result<Context> {
     // The config may name the user's own profiles.
-    let own = ctx.paths.profiles();
-    if own.is_dir() {
-        std::os::unix::fs::symlink(own, directory.join("profiles")).context("link the profiles")?;
+    let profiles = ctx.paths.profiles();
+    if profiles.is_dir() {
+        std::os::unix::fs::symlink(profiles, directory.join("profiles"))
+            .context("link the profiles")?;
     }
     let workspace = directory.join("workspace");
     durable_file::create_dir(&workspace)?;

@@ -1,28 +1,32 @@
-//! A job started by a schedule: checks if it is due, and handles the due slot.
+//! A job started by a schedule: checks if it is due, runs the slot that is due, which is an instant that the schedule
+//! names, and records slots that were skipped or whose run was interrupted by a crash.
 
 use crate::ops::context::Context;
 use crate::ops::job_runs::job_runner::JobRunner;
-use crate::ops::job_runs::job_slot::SlotState;
 use crate::ops::jobs::resolved_job::job_context;
 use crate::ops::jobs::retry;
 use crate::ops::jobs::timing::{self, StartCondition};
-use anyhow::{Context as _, Result};
-use jiff::Timestamp;
+use anyhow::{Context as _, Result, anyhow};
+use jiff::{SignedDuration, Timestamp};
 use nanobot_base::error::{Exit, exit_for};
 use nanobot_config::settings::Settings;
-use nanobot_cron::job::Job;
+use nanobot_cron::job::{CrashPolicy, Job};
 use nanobot_cron::job_store::{JobStore, is_valid_id};
-use nanobot_cron::run_record::{JobDir, RunOutcome, RunState, Trigger};
-use nanobot_cron::schedule::{DueState, Schedule};
+use nanobot_cron::run_record::{JobDir, RunOutcome, RunRecord, RunState, Trigger};
+use nanobot_cron::schedule::{CatchUpPolicy, DueState, Schedule};
 use nanobot_os::file_lock::FileLock;
 use nanobot_os::signal::{self, Deadline};
 use std::path::Path;
 use std::time::Duration;
 
-/// The longest wait for a start that holds the job's lock to say which slot it runs.
+/// Maximum wait until the run that holds the job's lock has written its slot.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// Interval between two looks at it.
+/// Interval between two reads of the run state.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Number of recent records that are searched for an earlier report that the job was busy at the same slot.
+const MAX_RECORDS_SEARCHED: usize = 100;
+/// Maximum age of a slot that is run again after a crash.
+const RERUN_PERIOD: SignedDuration = SignedDuration::from_hours(24);
 
 /// A start by a schedule.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,23 +48,23 @@ pub(crate) fn run_if_due(
     if !job.enabled || !is_valid_id(&job.id) {
         return Ok(Exit::Answered);
     }
-    let folder = JobDir::new(store.job_dir(&job.id)?);
-    let stamps = folder.read_state()?;
+    let job_dir = JobDir::new(store.job_dir(&job.id)?);
+    let state = job_dir.read_state()?;
     let mut condition = StartCondition::new(ctx, job);
     if start.no_jitter {
         condition.delay = Duration::ZERO;
     }
-    let is_started = stamps.started.is_some()
-        || is_handled_but_not_retired(job, &stamps)
-        || retry::due(job, &stamps, condition.now).is_some();
-    let due = timing::due_state(ctx, job, &stamps, condition)?;
+    let is_started = state.started.is_some()
+        || is_handled_but_not_retired(job, &state)
+        || retry::due(job, &state, condition.now).is_some();
+    let due = timing::due_state(ctx, job, &state, condition)?;
     let delay_lock = match due {
         DueState::NotYet { next } if !is_started => {
             // The slot has come, and its delay is not over.
             let Some(slot) = next.filter(|slot| *slot <= condition.now) else {
                 return Ok(Exit::Answered);
             };
-            let Some(lock) = wait_for_start(ctx, &folder, job, slot, &mut condition)? else {
+            let Some(lock) = wait_for_start(ctx, &job_dir, job, slot, &mut condition)? else {
                 return Ok(Exit::Answered);
             };
             Some(lock)
@@ -72,12 +76,12 @@ pub(crate) fn run_if_due(
         ctx: &ctx,
         settings: &settings,
         store,
-        job_dir: &folder,
+        job_dir: &job_dir,
         is_stored: true,
         prints_answer: true,
         replay: start.replay,
     };
-    let lock = match folder.lock(&job.name, &ctx.clock.local_timestamp()) {
+    let lock = match job_dir.lock(&job.name, &ctx.clock.local_timestamp()) {
         Ok(lock) => lock,
         Err(error) => return report_locked(&runner, job, condition, error),
     };
@@ -95,12 +99,12 @@ pub(crate) fn run_if_due(
 /// wait; `None` if another process waits already.
 fn wait_for_start(
     ctx: &Context,
-    folder: &JobDir,
+    job_dir: &JobDir,
     job: &Job,
     slot: Timestamp,
     condition: &mut StartCondition,
 ) -> Result<Option<FileLock>> {
-    let lock = match folder.lock_start_delay(&job.name, &ctx.clock.local_timestamp()) {
+    let lock = match job_dir.lock_start_delay(&job.name, &ctx.clock.local_timestamp()) {
         Ok(lock) => lock,
         Err(error) if exit_for(&error) == Exit::TryAgain => return Ok(None),
         Err(error) => return Err(error),
@@ -124,19 +128,19 @@ fn report_locked(
     if exit_for(&error) != Exit::TryAgain {
         return Err(error);
     }
-    let mut wait = Deadline::after(START_TIMEOUT);
+    let mut deadline = Deadline::after(START_TIMEOUT);
     loop {
-        let stamps = runner.job_dir.read_state()?;
-        let since = stamps.started.and_then(|run| run.started_at());
-        match timing::due_state(ctx, job, &stamps, condition)? {
+        let state = runner.job_dir.read_state()?;
+        let since = state.started.and_then(|run| run.started_at());
+        match timing::due_state(ctx, job, &state, condition)? {
             // With a run in progress, this slot is later than that of the run.
             DueState::Due { slot } if since.is_some() => {
                 return runner.report_busy(job, Some(slot), since, error);
             }
             // The run is about to begin, and has not written its slot yet.
-            DueState::Due { .. } if !wait.is_expired() => {
+            DueState::Due { .. } if !deadline.is_expired() => {
                 signal::sleep(POLL_INTERVAL)?;
-                wait.subtract(POLL_INTERVAL);
+                deadline.subtract(POLL_INTERVAL);
             }
             DueState::Due { .. } => return runner.report_busy(job, None, None, error),
             // The job is running, and not due again.
@@ -147,51 +151,48 @@ fn report_locked(
 
 /// Runs the slot or the retry that is due, or records why it is skipped. The lock is held.
 fn run_slot(runner: &JobRunner, job: &Job, condition: StartCondition) -> Result<Exit> {
-    let (ctx, folder) = (runner.ctx, runner.job_dir);
-    let mut stamps = folder.read_state()?;
-    let rerun = runner.recover_interrupted_run(job, &mut stamps)?;
-    let rerun = rerun.or_else(|| {
-        let retry = retry::due(job, &stamps, condition.now);
-        retry.map(|retry| retry.slot())
-    });
-    let mut verdict = timing::due_state(ctx, job, &stamps, condition)?;
-    if let DueState::ClockWasWrong { last_slot: handled } = verdict {
-        stamps.last_slot_ms = Some(handled.as_millisecond());
-        folder.write_state(&stamps)?;
-        verdict = timing::due_state(ctx, job, &stamps, condition)?;
+    let (ctx, job_dir) = (runner.ctx, runner.job_dir);
+    let mut state = job_dir.read_state()?;
+    let rerun = runner.recover_interrupted_run(job, &mut state)?;
+    let rerun = rerun.or_else(|| retry::due(job, &state, condition.now).map(|retry| retry.slot()));
+    let mut due_state = timing::due_state(ctx, job, &state, condition)?;
+    if let DueState::ClockWasWrong { last_slot } = due_state {
+        state.last_slot_ms = Some(last_slot.as_millisecond());
+        job_dir.write_state(&state)?;
+        due_state = timing::due_state(ctx, job, &state, condition)?;
     }
-    match (verdict, rerun) {
+    match (due_state, rerun) {
         (DueState::Due { slot }, _) => {
-            stamps.last_slot_ms = Some(slot.as_millisecond());
+            state.last_slot_ms = Some(slot.as_millisecond());
             match runner.slot_state(job, slot)? {
                 SlotState::AlreadyRun => {
-                    folder.write_state(&stamps)?;
+                    job_dir.write_state(&state)?;
                     Ok(Exit::Answered)
                 }
                 SlotState::RunByOtherProgram => {
-                    runner.record_skipped_slot(job, slot, RunOutcome::Elsewhere, stamps)
+                    runner.record_skipped_slot(job, slot, RunOutcome::Elsewhere, state)
                 }
                 SlotState::NotRun => {
-                    let exit = runner.run(job, Trigger::Schedule, Some(slot), stamps)?;
+                    let exit = runner.run(job, Trigger::Schedule, Some(slot), state)?;
                     finish(runner, job, slot, condition)?;
                     Ok(exit)
                 }
             }
         }
         (_, Some(slot)) => {
-            let exit = runner.run(job, Trigger::Schedule, Some(slot), stamps)?;
+            let exit = runner.run(job, Trigger::Schedule, Some(slot), state)?;
             finish(runner, job, slot, condition)?;
             Ok(exit)
         }
         (DueState::Missed { slot }, None) => {
-            stamps.last_slot_ms = Some(slot.as_millisecond());
-            runner.record_skipped_slot(job, slot, RunOutcome::Missed, stamps)
+            state.last_slot_ms = Some(slot.as_millisecond());
+            runner.record_skipped_slot(job, slot, RunOutcome::Missed, state)
         }
         (DueState::NotYet { .. } | DueState::ClockWasWrong { .. }, None) => {
-            if is_handled_but_not_retired(job, &stamps) {
-                let mut records = folder.last_records(usize::MAX)?.into_iter().rev();
-                let last = records.find(|record| record.outcome.is_run());
-                runner.retire(job, last.map(|last| last.outcome))?;
+            if is_handled_but_not_retired(job, &state) {
+                let records = job_dir.last_records(usize::MAX)?;
+                let last_run = records.iter().rev().find(|record| record.outcome.is_run());
+                runner.retire(job, last_run.map(|record| record.outcome))?;
             }
             Ok(Exit::Answered)
         }
@@ -206,9 +207,172 @@ fn finish(runner: &JobRunner, job: &Job, slot: Timestamp, condition: StartCondit
 
 /// True if the slot of a one-time job was handled but its run did not finish. Such a job would never be due again, yet
 /// stay enabled, so it has to be retired.
-fn is_handled_but_not_retired(job: &Job, stamps: &RunState) -> bool {
-    let (Ok(Schedule::At(time)), Some(handled)) = (&job.schedule, stamps.last_slot()) else {
+fn is_handled_but_not_retired(job: &Job, state: &RunState) -> bool {
+    let (Ok(Schedule::At(time)), Some(last_slot)) = (&job.schedule, state.last_slot()) else {
         return false;
     };
-    *time <= handled && job.earliest_slot() <= handled && stamps.retry.is_none()
+    *time <= last_slot && job.earliest_slot() <= last_slot && state.retry.is_none()
+}
+
+/// The state of a slot.
+enum SlotState {
+    /// The job has not run for this slot.
+    NotRun,
+    /// This program ran the job for this slot. The slot is due a second time if the clock was set back.
+    AlreadyRun,
+    /// Another program ran the job for this slot, according to the job file.
+    RunByOtherProgram,
+}
+
+impl JobRunner<'_> {
+    /// Determines the state of `slot` from the run records and the job file.
+    fn slot_state(&self, job: &Job, slot: Timestamp) -> Result<SlotState> {
+        let records = self.job_dir.last_records(usize::MAX)?;
+        let recorded_slot = Some(slot.to_string());
+        let is_run_of_slot =
+            |record: &RunRecord| record.outcome.is_run() && record.slot == recorded_slot;
+        if records.iter().any(is_run_of_slot) {
+            return Ok(SlotState::AlreadyRun);
+        }
+        let now = self.ctx.clock.timestamp();
+        let Some(last_run) =
+            job.state.last_run.filter(|last_run| slot <= *last_run && *last_run <= now)
+        else {
+            return Ok(SlotState::NotRun);
+        };
+        // A run that this program recorded was started by hand and was not for this slot.
+        let last_run = last_run.to_string();
+        let is_recorded = records.iter().any(|record| record.start == last_run);
+        Ok(if is_recorded { SlotState::NotRun } else { SlotState::RunByOtherProgram })
+    }
+
+    /// Updates the run state after the run for `slot`. A slot that became due during the run is skipped, unless missed
+    /// slots are caught up.
+    fn finish_slot(&self, job: &Job, slot: Timestamp, condition: StartCondition) -> Result<()> {
+        let mut state = self.job_dir.read_state()?;
+        if job.catch_up() == CatchUpPolicy::Once
+            || state.last_slot_ms != Some(slot.as_millisecond())
+        {
+            return Ok(());
+        }
+        if let DueState::Due { slot } | DueState::Missed { slot } =
+            timing::due_state(self.ctx, job, &state, condition)?
+        {
+            state.last_slot_ms = Some(slot.as_millisecond());
+            self.job_dir.write_state(&state)?;
+        }
+        Ok(())
+    }
+
+    /// Detects a run that began and did not end: records it, and reports it on standard error. Returns its slot if it
+    /// is to be run again, and otherwise notifies the user of the failure.
+    pub(super) fn recover_interrupted_run(
+        &self,
+        job: &Job,
+        state: &mut RunState,
+    ) -> Result<Option<Timestamp>> {
+        let Some(started) = state.started.take() else {
+            return Ok(None);
+        };
+        let to_timestamp = |millis: i64| Timestamp::from_millisecond(millis).unwrap_or_default();
+        let slot = started.slot_ms.map(to_timestamp);
+        let trigger = match slot {
+            Some(_) => Trigger::Schedule,
+            None => Trigger::Manual,
+        };
+        // If its record exists, the run ended, and only the run state was not updated.
+        let start_time = to_timestamp(started.at_ms);
+        let start = start_time.to_string();
+        let records = self.job_dir.last_records(usize::MAX)?;
+        let is_end =
+            |record: &&RunRecord| record.start == start && record.outcome != RunOutcome::Busy;
+        if let Some(record) = records.iter().find(is_end) {
+            state.retry = retry::plan(self.ctx, job, record);
+            self.job_dir.write_state(state)?;
+            return Ok(None);
+        }
+        let mut record = self.new_record(job, trigger, slot, RunOutcome::Unknown, start_time);
+        let message = format!(
+            "it began at {start} as process {} and left no result; its work may be complete or partial",
+            started.pid
+        );
+        record.error = Some(message.clone());
+        (record.status, record.cause) = (Exit::Failed.code(), Exit::Failed.name().to_owned());
+        self.job_dir.append_record(&record)?;
+        self.job_dir.write_state(state)?;
+        self.report_error(job, &anyhow!("the last run was interrupted: {message}"));
+        let options = job.options.clone().unwrap_or_default();
+        // A slot whose run crashed before is not run again, to avoid an endless loop.
+        let is_first_crash = |slot: Timestamp| {
+            let slot = Some(slot.to_string());
+            !records
+                .iter()
+                .any(|earlier| earlier.outcome == RunOutcome::Unknown && earlier.slot == slot)
+        };
+        let now = self.ctx.clock.timestamp();
+        let rerun = slot.filter(|slot| {
+            options.after_crash == CrashPolicy::Again
+                && now.duration_since(*slot) < RERUN_PERIOD
+                && is_first_crash(*slot)
+        });
+        if rerun.is_none() {
+            self.notify(job, &options, &record, "");
+            self.store.update(&job.id, now, |job| {
+                job.state.last_status = Some("error".into());
+                job.state.last_error = Some(message.clone());
+                false
+            })?;
+        }
+        Ok(rerun)
+    }
+
+    /// Records that `slot` was skipped because of `outcome`. Retires a one-time job.
+    fn record_skipped_slot(
+        &self,
+        job: &Job,
+        slot: Timestamp,
+        outcome: RunOutcome,
+        state: RunState,
+    ) -> Result<Exit> {
+        let now = self.ctx.clock.timestamp();
+        let record = self.new_record(job, Trigger::Schedule, Some(slot), outcome, now);
+        self.job_dir.append_record(&record)?;
+        self.job_dir.write_state(&state)?;
+        if job.is_once() {
+            self.retire(job, Some(outcome))?;
+        }
+        Ok(Exit::Answered)
+    }
+
+    /// Records that the job is still running and returns `error`, which says so: once for each run, which began at
+    /// `running_since`, so that cron does not mail it every minute. Without that time, every start is reported.
+    fn report_busy(
+        &self,
+        job: &Job,
+        slot: Option<Timestamp>,
+        running_since: Option<Timestamp>,
+        error: anyhow::Error,
+    ) -> Result<Exit> {
+        let now = self.ctx.clock.timestamp();
+        let mut record = self.new_record(job, Trigger::Schedule, slot, RunOutcome::Busy, now);
+        if let Some(since) = running_since {
+            let is_report_of_this_run = |other: &RunRecord| {
+                let start = other.start.parse::<Timestamp>();
+                other.outcome == RunOutcome::Busy && start.is_ok_and(|start| start >= since)
+            };
+            let last_records = self.job_dir.last_records(MAX_RECORDS_SEARCHED)?;
+            if last_records.iter().any(is_report_of_this_run) {
+                return Ok(Exit::Answered);
+            }
+        }
+        let exit = exit_for(&error);
+        record.error = Some(format!("{error:#}"));
+        (record.status, record.cause) = (exit.code(), exit.name().to_owned());
+        Err(match self.job_dir.append_record(&record) {
+            Ok(()) => error,
+            Err(write_error) => {
+                error.context(format!("cannot write the run record: {write_error:#}"))
+            }
+        })
+    }
 }

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Mutex;
 
-/// Maximum number of jobs that [`run_due`] runs at once.
+/// Maximum number of jobs that [`run_due`] runs at the same time.
 const MAX_PARALLEL_JOBS: usize = 8;
 
 /// The way in which a job is started.
@@ -129,33 +129,33 @@ fn run_manually(
     job: &Job,
     run: ManualRun,
 ) -> Result<Exit> {
-    let folder = JobDir::new(store.job_dir(&job.id)?);
-    let lock = folder.lock(&job.name, &ctx.clock.local_timestamp())?;
-    let mut stamps = folder.read_state()?;
+    let job_dir = JobDir::new(store.job_dir(&job.id)?);
+    let lock = job_dir.lock(&job.name, &ctx.clock.local_timestamp())?;
+    let mut state = job_dir.read_state()?;
     let runner = JobRunner {
         ctx,
         settings,
         store,
-        job_dir: &folder,
+        job_dir: &job_dir,
         is_stored: run.is_stored,
         prints_answer: run.prints_answer,
         replay: None,
     };
-    runner.recover_interrupted_run(job, &mut stamps)?;
-    let exit = runner.run(job, Trigger::Manual, None, stamps);
+    runner.recover_interrupted_run(job, &mut state)?;
+    let exit = runner.run(job, Trigger::Manual, None, state);
     drop(lock);
     exit
 }
 
 /// Removes the obsolete crontab line of a job that no longer exists. Returns true on success. Without a job file
-/// nothing is removed, since its folder may be unavailable only temporarily.
+/// nothing is removed, since its directory may be unavailable only temporarily.
 fn remove_stale_line(ctx: &Context, settings: &Settings, store: &JobStore, id: &str) -> bool {
-    let is_there = || {
+    let has_line = || {
         crontab_sync::read_lines(ctx, settings)
             .is_ok_and(|lines| lines.iter().any(|line| crontab_sync::job_id(line) == Some(id)))
     };
     store.job_file().exists()
-        && is_there()
+        && has_line()
         && crontab_sync::write_crontab(ctx, settings, store, JobFilter::Managed).is_ok()
 }
 
@@ -167,17 +167,17 @@ fn remove_stale_line(ctx: &Context, settings: &Settings, store: &JobStore, id: &
 pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
     let store = &workspace_jobs::open(ctx, &ctx.settings()?);
     let (mut exits, mut starts) = (BTreeMap::new(), Vec::new());
-    for (place, job) in store.jobs()?.into_iter().enumerate() {
-        let is_ours = store.has_options(&job.id)? || store.is_taken_over(&job.id);
-        if !job.enabled || !is_ours || !is_valid_id(&job.id) {
+    for (index, job) in store.jobs()?.into_iter().enumerate() {
+        let is_managed = store.has_options(&job.id)? || store.is_taken_over(&job.id);
+        if !job.enabled || !is_managed || !is_valid_id(&job.id) {
             continue;
         }
         match needs_start(ctx, store, &job) {
             Ok(false) => {}
-            Ok(true) => starts.push((place, job)),
+            Ok(true) => starts.push((index, job)),
             // The other jobs still run.
             Err(error) => {
-                exits.insert(place, report_error(&error, ctx.terminal));
+                exits.insert(index, report_error(&error, ctx.terminal));
             }
         }
     }
@@ -185,13 +185,13 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
     let (queue, exits) = (Mutex::new(starts.into_iter()), Mutex::new(exits));
     let next = || queue.lock().ignore_poison().next();
     let work = || {
-        while let Some((place, job)) = next() {
+        while let Some((index, job)) = next() {
             let exit = start_process(ctx, &job).unwrap_or_else(|error| {
                 let error = error.context(format!("job `{}` ({})", job.name, job.id));
                 report_error(&error, ctx.terminal)
             });
             let mut exits = exits.lock().ignore_poison();
-            exits.insert(place, exit);
+            exits.insert(index, exit);
         }
     };
     std::thread::scope(|scope| {
@@ -200,18 +200,19 @@ pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
         }
     });
     let exits = exits.into_inner().ignore_poison();
-    let mut failed = exits.into_values().filter(|exit| *exit != Exit::Answered);
-    Ok(failed.next().unwrap_or(Exit::Answered))
+    let first_failure = exits.into_values().find(|exit| *exit != Exit::Answered);
+    Ok(first_failure.unwrap_or(Exit::Answered))
 }
 
 /// True if a job needs a start: it is due, or its last run did not end.
 fn needs_start(ctx: &Context, store: &JobStore, job: &Job) -> Result<bool> {
-    let stamps = JobDir::new(store.job_dir(&job.id)?).read_state();
-    let stamps = stamps.with_context(|| format!("job `{}` cannot run", job.name))?;
+    let state = JobDir::new(store.job_dir(&job.id)?)
+        .read_state()
+        .with_context(|| format!("job `{}` cannot run", job.name))?;
     let condition = StartCondition::new(ctx, job);
-    Ok(stamps.started.is_some()
-        || retry::due(job, &stamps, condition.now).is_some()
-        || !matches!(timing::due_state(ctx, job, &stamps, condition)?, DueState::NotYet { .. }))
+    Ok(state.started.is_some()
+        || retry::due(job, &state, condition.now).is_some()
+        || !matches!(timing::due_state(ctx, job, &state, condition)?, DueState::NotYet { .. }))
 }
 
 /// Starts a job like a crontab line does, and waits for its end.

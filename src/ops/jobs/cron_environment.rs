@@ -27,8 +27,8 @@ const RELEVANT_VARIABLES: &[(&[&str], &ConfigKey)] = &[
 
 /// The environment of a job that cron starts.
 pub(crate) fn simulated_env(env: &Env) -> Env {
-    let handed = PASSED_VARIABLES.iter().filter_map(|name| Some((*name, env.get(name)?)));
-    handed.chain([("SHELL", "/bin/sh")]).collect()
+    let passed = PASSED_VARIABLES.iter().filter_map(|name| Some((*name, env.get(name)?)));
+    passed.chain([("SHELL", "/bin/sh")]).collect()
 }
 
 /// The real path of the workspace that cron finds without `--workspace`: that of the config file at `path`. `None` if
@@ -47,10 +47,10 @@ pub(crate) fn real_path(workspace: &Path) -> PathBuf {
 
 /// Describes what is available here but will be missing in a run of `job` under cron.
 pub(crate) fn missing_in_cron(ctx: &Context, job: &Job, resolved: &ResolvedJob) -> Vec<String> {
-    let mut message = Vec::new();
-    message.extend(missing_variables(ctx));
-    message.extend(endpoint_mismatch(ctx, job, resolved).map(|mismatch| mismatch.describe()));
-    message
+    let mut messages = Vec::new();
+    messages.extend(missing_variables(ctx));
+    messages.extend(endpoint_mismatch(ctx, job, resolved).map(EndpointMismatch::describe));
+    messages
 }
 
 /// A message about variables that change a run here and that cron does not have. A variable whose config key is set is
@@ -60,10 +60,11 @@ pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
     let layers = LayeredConfig::new(&config, &ctx.env);
     let mut names: Vec<&str> = layers.variables().collect();
     let mut keys: Vec<&str> = Vec::new();
-    let under_cron = Env::default();
-    let file = LayeredConfig::new(&config, &under_cron);
+    // Cron has none of these variables, so only the config file counts.
+    let cron_env = Env::default();
+    let cron_layers = LayeredConfig::new(&config, &cron_env);
     let mut report = |variables: &[&'static str], key: &'static ConfigKey| {
-        let is_missing = !matches!(file.read_key(key), Ok(Some(_)));
+        let is_missing = !matches!(cron_layers.read_key(key), Ok(Some(_)));
         if is_missing && !variables.is_empty() {
             names.extend(variables);
             keys.push(key.path);
@@ -112,25 +113,22 @@ pub(crate) fn endpoint_mismatch(
     job: &Job,
     resolved: &ResolvedJob,
 ) -> Option<EndpointMismatch> {
-    let asked = |ctx: &Context, settings: &Settings| -> Result<Endpoint> {
+    let resolve_endpoint = |ctx: &Context, settings: &Settings| -> Result<Endpoint> {
         model::resolve_endpoint(ctx, settings, &settings.models[0], false, true)
     };
-    let here = asked(ctx, &resolved.settings);
-    let under_cron = Context { env: simulated_env(&ctx.env), ..ctx.clone() };
-    let settings = || {
-        let terms = job.options.clone().unwrap_or_default();
-        Ok(resolve(&under_cron, &terms)?.settings)
-    };
-    let under_cron = settings().and_then(|settings| asked(&under_cron, &settings));
-    let fails = under_cron.is_err();
-    let mut fix = None;
+    let here = resolve_endpoint(ctx, &resolved.settings);
+    let cron_ctx = Context { env: simulated_env(&ctx.env), ..ctx.clone() };
+    let under_cron = resolve(&cron_ctx, &job.options.clone().unwrap_or_default())
+        .and_then(|job| resolve_endpoint(&cron_ctx, &job.settings));
+    let is_fatal = under_cron.is_err();
+    let mut fix_command = None;
     let message = match (here, under_cron) {
         (Ok(here), Err(error)) => {
             let choice = &here.choice;
             Some(match choice.key_label.variable() {
                 Some(variable) => {
                     let provider = &choice.provider;
-                    fix = Some(format!(
+                    fix_command = Some(format!(
                         "`printenv {variable} | nanobot config set providers.{provider}.apiKey -`"
                     ));
                     format!("the API key is only in ${variable}, which cron does not set")
@@ -139,17 +137,17 @@ pub(crate) fn endpoint_mismatch(
             })
         }
         (Ok(here), Ok(under_cron)) => {
-            let who = |way: &Endpoint| (way.choice.provider.clone(), way.choice.model.clone());
-            let (choice, other) = (&under_cron.choice, &here.choice);
-            (who(&here) != who(&under_cron)).then(|| {
+            let (cron, shell) = (&under_cron.choice, &here.choice);
+            let is_same = cron.provider == shell.provider && cron.model == shell.model;
+            (!is_same).then(|| {
                 format!(
                     "under cron the job uses `{}` of {}, not `{}` of {} as in this shell",
-                    choice.model, choice.provider, other.model, other.provider,
+                    cron.model, cron.provider, shell.model, shell.provider,
                 )
             })
         }
         (Err(_), Err(error)) => Some(format!("runs will fail: {error:#}")),
         (Err(_), Ok(_)) => None,
     };
-    message.map(|message| EndpointMismatch { message, fix_command: fix, is_fatal: fails })
+    message.map(|message| EndpointMismatch { message, fix_command, is_fatal })
 }

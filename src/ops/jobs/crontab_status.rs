@@ -54,15 +54,6 @@ pub(crate) struct CrontabStatus {
 impl CrontabStatus {
     /// Reads the crontab.
     pub(crate) fn new(ctx: &Context, settings: &Settings, store: &JobStore) -> Self {
-        let by_id = |lines: Vec<String>| {
-            let mut by_id: BTreeMap<String, Vec<String>> = BTreeMap::new();
-            for line in lines {
-                if let Some(id) = crontab_sync::job_id(&line) {
-                    by_id.entry(id.to_owned()).or_default().push(line);
-                }
-            }
-            by_id
-        };
         let starter = settings.job_starter;
         let mut shifted = None;
         let lines = match crontab_sync::read_block(ctx, settings) {
@@ -79,7 +70,7 @@ impl CrontabStatus {
         };
         Self {
             orphans: crontab_sync::orphans(store, lines.as_deref().unwrap_or_default()),
-            lines: lines.map(by_id),
+            lines: lines.map(group_by_job),
             starter,
             shifted,
         }
@@ -106,19 +97,19 @@ impl CrontabStatus {
         if self.lines.is_err() {
             return LineState::Unknown;
         }
-        let present: Vec<&str> =
+        let present_fields: Vec<&str> =
             self.lines(job).iter().map(|line| crontab_sync::time_fields(line)).collect();
-        let wanted = match crontab_sync::line_fields(ctx, job, retry) {
+        let expected_fields = match crontab_sync::line_fields(ctx, job, retry) {
             Ok(fields) if job.enabled && self.starter == JobStarter::Crontab => fields,
             // The lines of an unusable job are left alone.
-            Err(_) if job.enabled && !present.is_empty() => return LineState::Present,
+            Err(_) if job.enabled && !present_fields.is_empty() => return LineState::Present,
             _ => Vec::new(),
         };
-        match (present.is_empty(), wanted.is_empty()) {
+        match (present_fields.is_empty(), expected_fields.is_empty()) {
             (true, true) => LineState::None,
             (true, false) if job.options.is_none() => LineState::NotTakenOver,
             (true, false) => LineState::Missing,
-            _ if present == wanted => LineState::Present,
+            _ if present_fields == expected_fields => LineState::Present,
             _ => LineState::Stale,
         }
     }
@@ -139,10 +130,10 @@ impl CrontabStatus {
             return (!lines.is_empty()).then(|| problem(text.into())).into_iter().collect();
         }
         let mut problems = Vec::new();
-        let has_any = |wanted: &[LineState]| jobs.iter().any(|(_, state)| wanted.contains(state));
+        let has_any = |states: &[LineState]| jobs.iter().any(|(_, state)| states.contains(state));
         let ids: BTreeSet<&str> = jobs.iter().map(|(id, _)| *id).collect();
-        let is_nobodys = |id: &String| !ids.contains(id.as_str());
-        if has_any(&[LineState::Missing, LineState::Stale]) || lines.keys().any(is_nobodys) {
+        let is_obsolete = |id: &String| !ids.contains(id.as_str());
+        if has_any(&[LineState::Missing, LineState::Stale]) || lines.keys().any(is_obsolete) {
             problems.push(problem(
                 "the crontab does not match the jobs; run `nanobot cron sync`".into(),
             ));
@@ -153,8 +144,20 @@ impl CrontabStatus {
                     .into(),
             ));
         }
-        let shifted = self.shifted.iter().cloned();
-        problems.extend(shifted.map(|text| SchedulerProblem::new(ProblemKind::TimeZone, text)));
+        problems.extend(
+            self.shifted.iter().map(|text| SchedulerProblem::new(ProblemKind::TimeZone, text)),
+        );
         problems
     }
+}
+
+/// The lines by the id of their job.
+fn group_by_job(lines: Vec<String>) -> BTreeMap<String, Vec<String>> {
+    let mut lines_by_id: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in lines {
+        if let Some(id) = crontab_sync::job_id(&line) {
+            lines_by_id.entry(id.to_owned()).or_default().push(line);
+        }
+    }
+    lines_by_id
 }

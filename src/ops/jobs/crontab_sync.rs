@@ -84,27 +84,26 @@ impl CrontabChange {
             1 => "1 other job".to_owned(),
             jobs => format!("{jobs} other jobs"),
         };
-        let words = format!("this shell's PATH now applies to {jobs} too");
-        others.is_path_only().then_some(words)
+        others.is_path_only().then(|| format!("this shell's PATH now applies to {jobs} too"))
     }
 }
 
 /// The schedule and command of `line` without PATH, which comes from the shell that wrote the line.
 pub(crate) fn without_path_variable(line: &str) -> Option<(&str, ParsedCommand)> {
     let fields = time_fields(line);
-    let mut started = ParsedCommand::parse(line.get(fields.len() + 1..)?)?;
-    started.variables.retain(|(name, _)| name != "PATH");
-    Some((fields, started))
+    let mut command = ParsedCommand::parse(line.get(fields.len() + 1..)?)?;
+    command.variables.retain(|(name, _)| name != "PATH");
+    Some((fields, command))
 }
 
-/// The ids of jobs that have a line and a folder, while the job file is missing.
+/// The ids of jobs that have a line and a directory, while the job file is missing.
 pub(crate) fn orphans(store: &JobStore, lines: &[String]) -> Vec<String> {
     if store.job_file().exists() {
         return Vec::new();
     }
     let ids: BTreeSet<&str> = lines.iter().filter_map(|line| job_id(line)).collect();
-    let is_known = |id: &&str| *id != HEARTBEAT_ID && store.has_options(id).unwrap_or(true);
-    ids.into_iter().filter(is_known).map(str::to_owned).collect()
+    let has_data = |id: &&str| *id != HEARTBEAT_ID && store.has_options(id).unwrap_or(true);
+    ids.into_iter().filter(has_data).map(str::to_owned).collect()
 }
 
 /// The message about jobs whose job file is gone.
@@ -153,23 +152,20 @@ struct WorkspaceBlock {
 pub(crate) fn sync(ctx: &Context, dry_run: bool) -> Result<CrontabChange> {
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
-    let change = match dry_run {
-        _ if settings.job_starter == JobStarter::Other => {
-            if !dry_run {
-                take_over(ctx, &store)?;
-            }
-            remove_lines(ctx, &settings, dry_run)?
-        }
-        true => preview_crontab(ctx, &settings, &store)?,
-        false => {
-            // Taking over comes first: without a crontab, `cron run --due` relies on it.
-            take_over(ctx, &store)?;
-            write_crontab(ctx, &settings, &store, JobFilter::All)?
-        }
+    // Taking over comes first: without a crontab, `cron run --due` relies on it.
+    if !dry_run {
+        take_over(ctx, &store)?;
+    }
+    let change = if settings.job_starter == JobStarter::Other {
+        remove_lines(ctx, &settings, dry_run)?
+    } else if dry_run {
+        preview_crontab(ctx, &settings, &store)?
+    } else {
+        write_crontab(ctx, &settings, &store, JobFilter::All)?
     };
     print_warnings(ctx, &change);
-    for words in store.warnings()? {
-        ctx.notice(&words);
+    for warning in store.warnings()? {
+        ctx.notice(&warning);
     }
     Ok(change)
 }
@@ -204,33 +200,31 @@ pub(crate) fn write_crontab(
     let name = block_name(settings)?;
     // Read once, under the lock. Programs that change the job file later update the crontab themselves.
     let mut jobs = None;
-    let mut first = None;
+    let mut first_lines = None;
     let mut block = Ok(WorkspaceBlock::default());
     let mut zone_variable = None;
     let crontab = Crontab::new(&ctx.env, &ctx.paths);
-    let changed = crontab.change(&mut |table| {
+    crontab.change(&mut |table| {
         zone_variable = crontab_block::zone_variable(table, &name);
         let current_lines = crontab_block::block_lines(table, &name).unwrap_or_default();
         block = match jobs.get_or_insert_with(|| store.jobs()) {
-            Ok(jobs) => require_job_file(store, &current_lines).and_then(|()| {
-                self::build_block(ctx, settings, store, jobs, filter, &current_lines)
-            }),
+            Ok(jobs) => require_job_file(store, &current_lines)
+                .and_then(|()| build_block(ctx, settings, store, jobs, filter, &current_lines)),
             // The error is returned below.
             Err(_) => Ok(WorkspaceBlock::default()),
         };
-        first.get_or_insert(current_lines);
+        first_lines.get_or_insert(current_lines);
         match (&block, &jobs) {
             (Ok(block), Some(Ok(_))) => crontab_block::with_block(table, &name, &block.lines),
             _ => table.to_vec(),
         }
-    });
-    changed?;
+    })?;
     jobs.transpose()?;
     let mut block = block?;
     if !block.lines.is_empty() {
         block.notices.extend(shifted_lines_message(ctx, zone_variable.as_deref()));
     }
-    Ok(compare_blocks(&first.unwrap_or_default(), block))
+    Ok(compare_blocks(&first_lines.unwrap_or_default(), block))
 }
 
 /// The message about lines that start at the times of another zone, because the crontab sets `CRON_TZ` above them.
@@ -240,12 +234,13 @@ pub(crate) fn shifted_lines_message(ctx: &Context, zone_variable: Option<&str>) 
     let (system, _) = clock::system_zone(&ctx.env);
     let is_same =
         clock::named_zone(name).is_some_and(|zone| time_fields::is_same_clock(&zone, &system, now));
-    let shifts = || Crontab::new(&ctx.env, &ctx.paths).has_zone_variable();
-    (!is_same && shifts()).then(|| {
-        format!(
-            "`CRON_TZ={name}` in the crontab shifts the times of all lines below it: move it below the lines of nanobot"
-        )
-    })
+    // Some implementations of cron ignore the variable.
+    if is_same || !Crontab::new(&ctx.env, &ctx.paths).has_zone_variable() {
+        return None;
+    }
+    Some(format!(
+        "`CRON_TZ={name}` in the crontab shifts the times of all lines below it: move it below the lines of nanobot"
+    ))
 }
 
 /// Removes the lines of this workspace, since another scheduler starts its jobs. Without a crontab there is nothing to do.
@@ -290,7 +285,7 @@ pub(crate) fn read_lines(ctx: &Context, settings: &Settings) -> Result<Vec<Strin
 }
 
 /// The lines of the block of the workspace with the real path `workspace`, and the number of other lines that name this
-/// program. Without a `crontab` program there are none.
+/// program. Without a `crontab` program there are no lines.
 pub(crate) fn lines_for_removal(ctx: &Context, workspace: &Path) -> Result<(Vec<String>, usize)> {
     let table = match Crontab::new(&ctx.env, &ctx.paths).read() {
         Err(CrontabError::Missing) => return Ok((Vec::new(), 0)),
@@ -302,8 +297,8 @@ pub(crate) fn lines_for_removal(ctx: &Context, workspace: &Path) -> Result<(Vec<
         .lines()
         .filter(|line| !line.trim_start().starts_with('#') && line.contains("nanobot"))
         .count();
-    let ours = crontab_block::block_lines(&table, &name).unwrap_or_default();
-    Ok((ours, others))
+    let lines = crontab_block::block_lines(&table, &name).unwrap_or_default();
+    Ok((lines, others))
 }
 
 /// Removes the block of the workspace with the real path `workspace`.
@@ -323,25 +318,24 @@ fn block_name(settings: &Settings) -> Result<String> {
 }
 
 fn path_name(path: &Path) -> Result<String> {
-    let name = path.to_str();
-    Ok(name
+    Ok(path
+        .to_str()
         .context("the workspace's path is not valid UTF-8, which a crontab requires")?
         .to_owned())
 }
 
 fn compare_blocks(before: &[String], block: WorkspaceBlock) -> CrontabChange {
-    let WorkspaceBlock { lines, skipped: left_out, notices: notes } = block;
+    let WorkspaceBlock { lines, skipped, notices } = block;
     let not_in = |lines: &[String], others: &[String]| -> Vec<String> {
         let others: BTreeSet<&String> = others.iter().collect();
-        let news = lines.iter().filter(|line| !others.contains(line));
-        news.cloned().collect()
+        lines.iter().filter(|line| !others.contains(line)).cloned().collect()
     };
     CrontabChange {
         added: not_in(&lines, before),
         removed: not_in(before, &lines),
         has_lines: !lines.is_empty(),
-        skipped: left_out,
-        notices: notes,
+        skipped,
+        notices,
     }
 }
 
@@ -365,34 +359,37 @@ fn build_block(
     filter: JobFilter,
     before: &[String],
 ) -> Result<WorkspaceBlock> {
-    let known: BTreeSet<&str> = before.iter().filter_map(|line| job_id(line)).collect();
+    let ids_with_lines: BTreeSet<&str> = before.iter().filter_map(|line| job_id(line)).collect();
     let mut block = WorkspaceBlock::default();
     let line_context = CronLineContext::new(ctx, settings, jobs)?;
     for job in jobs {
-        let is_meant =
-            || filter == JobFilter::All || known.contains(job.id.as_str()) || store.is_managed(job);
-        if !job.enabled || !is_meant() {
+        let is_selected = || {
+            filter == JobFilter::All
+                || ids_with_lines.contains(job.id.as_str())
+                || store.is_managed(job)
+        };
+        if !job.enabled || !is_selected() {
             continue;
         }
         match job_lines(ctx, &line_context, job, pending_retry(store, job)) {
-            Ok((lines, left_out)) => {
+            Ok((lines, omitted_dirs)) => {
                 block.lines.extend(lines);
-                if !left_out.is_empty() {
-                    let note = format!(
+                if !omitted_dirs.is_empty() {
+                    let notice = format!(
                         "the PATH in the crontab omits, for lack of space: {}",
-                        first_names(&left_out)
+                        first_names(&omitted_dirs)
                     );
-                    if !block.notices.contains(&note) {
-                        block.notices.push(note);
+                    if !block.notices.contains(&notice) {
+                        block.notices.push(notice);
                     }
                 }
             }
-            Err(why) => {
+            Err(error) => {
                 // A job that has become unusable keeps its lines: each start then reports the reason.
                 let lines = before.iter().filter(|line| job_id(line) == Some(&job.id));
                 block.lines.extend(lines.cloned());
                 let name = time_format::to_one_line(&job.name);
-                block.skipped.push((name, why));
+                block.skipped.push((name, error));
             }
         }
     }
@@ -430,12 +427,13 @@ impl CronLineContext {
         let path = ctx.env.get("PATH").map(str::to_owned);
         let program =
             process::program_path(path.as_deref()).context("find this program's own path")?;
-        let mut usual = BTreeMap::new();
+        let mut default_workspaces = BTreeMap::new();
         for job in jobs {
             let config = config_path(ctx, job);
-            let path = config.clone();
-            let path = path.unwrap_or_else(|| ctx.paths.default_config());
-            usual.entry(config).or_insert_with(|| cron_environment::default_workspace(ctx, &path));
+            let path = config.clone().unwrap_or_else(|| ctx.paths.default_config());
+            default_workspaces
+                .entry(config)
+                .or_insert_with(|| cron_environment::default_workspace(ctx, &path));
         }
         Ok(Self {
             home: std::path::absolute(&ctx.paths.home).context("find the home directory")?,
@@ -443,14 +441,14 @@ impl CronLineContext {
             path,
             program,
             workspace: settings.workspace.clone(),
-            default_workspaces: usual,
+            default_workspaces,
         })
     }
 
     /// The `--workspace` that a job with this config file needs; `None` if cron finds it by itself.
     pub(crate) fn workspace_for(&self, config: &Option<PathBuf>) -> Option<&Path> {
-        let usual = self.default_workspaces.get(config).and_then(Option::as_ref);
-        (usual != Some(&cron_environment::real_path(&self.workspace)))
+        let default = self.default_workspaces.get(config).and_then(Option::as_ref);
+        (default != Some(&cron_environment::real_path(&self.workspace)))
             .then_some(self.workspace.as_path())
     }
 }
@@ -458,18 +456,18 @@ impl CronLineContext {
 /// The config file of `job`, if it is not the default. For a job of another program it is the one given by `--config`.
 pub(crate) fn config_path(ctx: &Context, job: &Job) -> Option<PathBuf> {
     match &job.options {
-        Some(terms) => terms.config.clone(),
+        Some(options) => options.config.clone(),
         None => ctx.config.as_deref().map(permissions::absolute),
     }
 }
 
 /// The retry that `job` waits for. If its state cannot be read, its start reports that.
 pub(crate) fn pending_retry(store: &JobStore, job: &Job) -> Option<PendingRetry> {
-    let folder = store.job_dir(&job.id).ok()?;
+    let job_dir = store.job_dir(&job.id).ok()?;
     if job.retry_policy().limit == 0 {
         return None;
     }
-    retry::pending(job, &JobDir::new(folder).read_state().ok()?)
+    retry::pending(job, &JobDir::new(job_dir).read_state().ok()?)
 }
 
 /// The time fields of the lines of `job`, with that of `retry`.
@@ -485,8 +483,9 @@ pub(crate) fn line_fields(
     let (system, _) = clock::system_zone(&ctx.env);
     let mut fields =
         time_fields::crontab_fields(schedule, job.catch_up(), job.created, &zone, &system);
-    let more = retry.and_then(|retry| time_fields::retry_fields(&fields, retry.at(), &system));
-    fields.extend(more);
+    let retry_fields =
+        retry.and_then(|retry| time_fields::retry_fields(&fields, retry.at(), &system));
+    fields.extend(retry_fields);
     Ok(fields)
 }
 
@@ -504,16 +503,16 @@ pub(crate) fn job_lines(
         return Err("its id may only contain letters, digits, `_` and `-`".into());
     }
     let (schedule, _) = timing::effective_schedule(ctx, job)?;
-    // The other program never runs missed slots, and taking over its jobs does not change that.
+    // The Python program never runs missed slots, and taking over its jobs does not change that.
     if let (Schedule::At(time), None) = (schedule, &job.options)
         && *time <= ctx.clock.timestamp()
     {
         return Err("its time has passed".into());
     }
-    let (command, left_out) = job_command(ctx, line_context, job)?;
+    let (command, omitted_dirs) = job_command(ctx, line_context, job)?;
     let lines =
         line_fields(ctx, job, retry)?.iter().map(|fields| format!("{fields} {command}")).collect();
-    Ok((lines, left_out))
+    Ok((lines, omitted_dirs))
 }
 
 /// The command in the lines of `job`, and the directories of PATH that do not fit in it.
@@ -554,8 +553,8 @@ pub(crate) fn cron_command(
         return Err(job_store::invalid_id_error(&job.id));
     }
     let line_context = CronLineContext::new(ctx, settings, std::slice::from_ref(job))?;
-    let (command, _) = job_command(ctx, &line_context, job).map_err(|words| {
-        fail(Exit::Config, format!("job `{}` cannot have a crontab line: {words}", job.name))
+    let (command, _) = job_command(ctx, &line_context, job).map_err(|error| {
+        fail(Exit::Config, format!("job `{}` cannot have a crontab line: {error}", job.name))
     })?;
     // Undo the escapes that cron removes before it starts the shell.
     let command = command.replace("\\%", "%");
@@ -604,11 +603,11 @@ pub(crate) fn is_cron_running(ctx: &Context) -> Option<bool> {
 
 /// Reports which jobs are not in the crontab, and other reasons why they may not run.
 fn print_warnings(ctx: &Context, change: &CrontabChange) {
-    for (name, why) in &change.skipped {
-        ctx.notice(&format!("`{name}` is not in the crontab: {why}"));
+    for (name, reason) in &change.skipped {
+        ctx.notice(&format!("`{name}` is not in the crontab: {reason}"));
     }
-    for text in &change.notices {
-        ctx.notice(text);
+    for notice in &change.notices {
+        ctx.notice(notice);
     }
     if is_cron_running(ctx) == Some(false) && change.has_lines {
         ctx.notice("no cron daemon is running: nothing starts the jobs until one does");

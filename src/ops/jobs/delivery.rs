@@ -1,9 +1,9 @@
-//! Delivery of a run's answer, and the user's commands. The commands belong to the user: a shell runs them outside
-//! the sandbox, and they come from our own folder, never from the job file. They run in the home directory, as under
-//! cron: runs can write to a job's working directory, so a program found there could be theirs.
+//! Delivery of a run's answer, and the user's commands. A shell runs the commands outside the sandbox, so they come from
+//! our own data directory, never from the job file, which other programs write. They run in the home directory, as under
+//! cron: a run can write to the job's working directory, so a program found there could come from a run.
 
 use super::time_format::to_one_line;
-use super::workspace_jobs::job_directory as directory;
+use super::workspace_jobs::job_directory;
 use crate::ops::channel::outbox::{self, OutboxMessage, SendOutcome};
 use crate::ops::channel::recipients;
 use crate::ops::context::Context;
@@ -39,20 +39,20 @@ pub(crate) fn deliver(
     ctx: &Context,
     settings: &Settings,
     job: &Job,
-    terms: &JobOptions,
+    options: &JobOptions,
     text: &str,
     source: MessageSource,
 ) -> DeliveryResult {
     let print = || ctx.terminal.print(&format!("{text}\n")).err();
     let Some(sink) = find_sink(ctx, job) else {
-        return if terms.quiet {
+        return if options.quiet {
             DeliveryResult::default()
         } else {
             DeliveryResult { destination: None, error: print() }
         };
     };
     let destination = describe_sink(&sink);
-    let done = match &sink {
+    let delivered = match &sink {
         AnswerSink::File(path) => append_to_file(path, text).map(|()| destination),
         AnswerSink::Command(command) => {
             pipe_to_command(ctx, settings, job, command, text).map(|()| destination)
@@ -64,7 +64,7 @@ pub(crate) fn deliver(
             })
         }
     };
-    match done {
+    match delivered {
         Ok(destination) => DeliveryResult { destination: Some(destination), error: None },
         Err(error) => {
             // If the run was cancelled, a short grace period remains to print the answer.
@@ -85,14 +85,14 @@ pub(crate) fn deliver(
 
 /// True if the answers of `job` are printed.
 pub(crate) fn is_printed(ctx: &Context, job: &Job) -> bool {
-    let is_quiet = job.options.as_ref().is_some_and(|terms| terms.quiet);
+    let is_quiet = job.options.as_ref().is_some_and(|options| options.quiet);
     !is_quiet && find_sink(ctx, job).is_none()
 }
 
-/// The destination of the answers of a job: what the user chose, or a chat of the job file that the user knows. Other
-/// programs also write the job file.
+/// The destination of the answers of a job: the one that the user chose, or a chat in the job file with which the user has
+/// a conversation already. Other programs also write the job file.
 pub(crate) fn find_sink(ctx: &Context, job: &Job) -> Option<AnswerSink> {
-    if let Some(sink) = job.options.as_ref().and_then(|terms| terms.sink.clone()) {
+    if let Some(sink) = job.options.as_ref().and_then(|options| options.sink.clone()) {
         return Some(sink);
     }
     let Delivery { deliver, channel, to } = &job.delivery;
@@ -110,8 +110,8 @@ pub(crate) fn find_sink(ctx: &Context, job: &Job) -> Option<AnswerSink> {
     }
 }
 
-/// Sends an answer to a chat. False if it waits for the next message or poll of the channel, which is said on standard
-/// error: under cron, the mail is all that tells.
+/// Sends an answer to a chat. Returns false if it waits for the next message or poll of the channel. That is reported on
+/// standard error, which cron mails.
 fn send_to_chat(
     ctx: &Context,
     job: &Job,
@@ -141,8 +141,8 @@ fn send_to_chat(
 }
 
 /// The destination of answers, phrased to follow `Your answer`.
-pub(crate) fn describe_destination(terms: &JobOptions) -> String {
-    match (&terms.sink, terms.quiet) {
+pub(crate) fn describe_destination(options: &JobOptions) -> String {
+    match (&options.sink, options.quiet) {
         (Some(AnswerSink::File(path)), _) => format!("is appended to the file {}", path.display()),
         (Some(AnswerSink::Command(_)), _) => "is passed to a command of the user".into(),
         (Some(AnswerSink::Chat { channel, .. }), _) => {
@@ -177,10 +177,9 @@ pub(crate) fn shell_spec(
         ("NANOBOT_JOB".to_owned(), job.id.clone()),
         ("NANOBOT_JOB_NAME".to_owned(), job.name.clone()),
     ]);
-    let works_in = directory(settings, &job.options.clone().unwrap_or_default());
+    let directory = job_directory(settings, &job.options.clone().unwrap_or_default());
     // A directory that is not valid UTF-8 is not passed on.
-    let works_in = works_in.to_str().map(str::to_owned);
-    env.extend(works_in.map(|path| ("NANOBOT_DIRECTORY".to_owned(), path)));
+    env.extend(directory.to_str().map(|path| ("NANOBOT_DIRECTORY".to_owned(), path.to_owned())));
     env.extend(slot.map(|slot| ("NANOBOT_SLOT".to_owned(), slot.to_string())));
     CommandSpec {
         program: "/bin/sh".into(),
@@ -204,14 +203,12 @@ fn command_directory(ctx: &Context) -> PathBuf {
 
 /// True if a shell would look for the program of `command` relative to its working directory.
 pub(crate) fn has_relative_program(command: &str) -> bool {
-    let is_setting = |word: &str| {
-        let name = word.split_once('=').map(|(name, _)| name);
-        name.is_some_and(|name| {
+    let is_assignment = |word: &str| {
+        word.split_once('=').is_some_and(|(name, _)| {
             name.chars().all(|letter| letter.is_alphanumeric() || letter == '_')
         })
     };
-    let mut words = command.split_whitespace();
-    let program = words.find(|word| *word != "!" && !is_setting(word));
+    let program = command.split_whitespace().find(|word| *word != "!" && !is_assignment(word));
     let program = program.unwrap_or_default().trim_start_matches(['\'', '"', '(', '{']);
     program.contains('/') && !program.starts_with(['/', '~', '$'])
 }
@@ -231,10 +228,10 @@ fn pipe_to_command(
     run_command(&shell_spec(ctx, settings, job, None, command, input)).map(drop)
 }
 
-/// Runs a command to its end. Returns the beginning of its output, without secrets.
+/// Runs a command and waits for its end. Returns the beginning of its output, without secrets.
 ///
 /// # Errors
-/// Every end except success, with the command's output.
+/// The command did not succeed. The message contains its output.
 pub(crate) fn run_command(spec: &CommandSpec) -> Result<String> {
     let command = secret::redact_all(spec.arguments.last().map_or("", String::as_str));
     let finished = process::run(spec, &mut |_| {}).with_context(|| format!("run `{command}`"))?;
@@ -243,14 +240,14 @@ pub(crate) fn run_command(spec: &CommandSpec) -> Result<String> {
     }
     let output = String::from_utf8_lossy(&finished.head).trim().to_owned();
     let output = secret::redact_all(&output).into_owned();
-    let how = match (finished.status, finished.signal()) {
+    let failure = match (finished.status, finished.signal()) {
         (Some(status), _) if status.success() => return Ok(output),
         (_, Some(number)) => format!("was killed by signal {number}"),
         (Some(status), None) => format!("failed with exit status {}", status.code().unwrap_or(-1)),
         (None, None) => "timed out".to_owned(),
     };
     let colon = if output.is_empty() { "" } else { ": " };
-    Err(fail(Exit::Failed, format!("`{command}` {how}{colon}{output}")))
+    Err(fail(Exit::Failed, format!("`{command}` {failure}{colon}{output}")))
 }
 
 #[cfg(test)]

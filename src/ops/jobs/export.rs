@@ -47,7 +47,7 @@ pub(crate) fn export(
         ctx.terminal.eprint_failure(cause);
     };
     let line_context = CronLineContext::new(ctx, &settings, &jobs)?;
-    let (keys, asks_command) = key_variables(&settings);
+    let (keys, has_key_command) = key_variables(&settings);
     let (system, system_name) = clock::system_zone(&ctx.env);
     let site = ExportSettings {
         home: &line_context.home,
@@ -57,12 +57,12 @@ pub(crate) fn export(
         program: &line_context.program,
         workspace: &line_context.workspace,
         keys: &keys,
-        has_key_command: asks_command,
+        has_key_command,
         system_zone: &system,
         system_zone_name: system_name.as_deref(),
         now: ctx.clock.timestamp(),
     };
-    let (mut output_files, mut lines, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut output_files, mut lines, mut omitted_dirs) = (Vec::new(), Vec::new(), Vec::new());
     for job in &jobs {
         let exported = with_planned_job(ctx, &line_context, job, |planned| {
             match format {
@@ -71,16 +71,17 @@ pub(crate) fn export(
                     output_files.push(kubernetes::manifest_file(&site, planned, image)?);
                 }
                 ExportFormat::Crontab => {
-                    let (more, missing) = crontab_sync::job_lines(ctx, &line_context, job, None)?;
-                    lines.extend(more);
-                    left_out = missing;
+                    let (job_lines, omitted) =
+                        crontab_sync::job_lines(ctx, &line_context, job, None)?;
+                    lines.extend(job_lines);
+                    omitted_dirs = omitted;
                 }
             }
             Ok(())
         });
-        if let Err(why) = exported {
+        if let Err(error) = exported {
             let name = quote(&job.name);
-            fail(&format!("job {name} cannot be exported: {why}"));
+            fail(&format!("job {name} cannot be exported: {error}"));
         }
     }
     match format {
@@ -90,15 +91,15 @@ pub(crate) fn export(
         ExportFormat::Crontab if !lines.is_empty() => {
             match crontab::crontab_file(&line_context.workspace, &lines) {
                 Ok(file) => output_files.push(file),
-                Err(why) => fail(&why),
+                Err(error) => fail(&error),
             }
         }
         _ => {}
     }
-    if !left_out.is_empty() {
+    if !omitted_dirs.is_empty() {
         ctx.notice(&format!(
             "the PATH in the crontab omits, for lack of space: {}",
-            left_out.join(", ")
+            omitted_dirs.join(", ")
         ));
     }
     Ok(ExportedJobs { files: output_files, has_failed })
@@ -111,8 +112,8 @@ fn select_jobs(ctx: &Context, settings: &Settings, names: &[String]) -> Result<V
     if names.is_empty() {
         jobs.extend(store.jobs()?.into_iter().filter(|job| job.enabled));
     }
-    for word in names {
-        let job = workspace_jobs::find_usable(&store, word)?;
+    for name in names {
+        let job = workspace_jobs::find_usable(&store, name)?;
         if !job.enabled {
             ctx.notice(&format!(
                 "job {} is disabled: it does not run until `nanobot cron enable {}`",
@@ -120,7 +121,7 @@ fn select_jobs(ctx: &Context, settings: &Settings, names: &[String]) -> Result<V
                 quote(&job.id)
             ));
         }
-        if jobs.iter().all(|known| known.id != job.id) {
+        if jobs.iter().all(|listed| listed.id != job.id) {
             jobs.push(job);
         }
     }
@@ -132,18 +133,20 @@ fn select_jobs(ctx: &Context, settings: &Settings, names: &[String]) -> Result<V
 
 /// The variables of the keys that runs may need, and true if a command provides a key.
 fn key_variables(settings: &Settings) -> (Vec<&'static str>, bool) {
-    let blocks = settings.providers.iter();
-    let used = blocks.filter(|(_, block)| {
-        block.api_key.is_some() || block.api_key_file.is_some() || block.api_base.is_some()
+    let configured = settings.providers.iter().filter(|(_, provider)| {
+        provider.api_key.is_some() || provider.api_key_file.is_some() || provider.api_base.is_some()
     });
-    let asked = settings.models.iter().map(|asked| asked.provider.as_str());
-    let names = used.map(|(name, _)| name.as_str()).chain(asked);
-    let mut keys: Vec<&'static str> =
-        names.filter_map(|name| find_provider(name)?.key_variables.first().copied()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let mut blocks = settings.providers.values();
-    (keys, blocks.any(|block| block.api_key_command.is_some()))
+    let selected = settings.models.iter().map(|model| model.provider.as_str());
+    let mut variables: Vec<&'static str> = configured
+        .map(|(name, _)| name.as_str())
+        .chain(selected)
+        .filter_map(|name| find_provider(name)?.key_variables.first().copied())
+        .collect();
+    variables.sort_unstable();
+    variables.dedup();
+    let has_key_command =
+        settings.providers.values().any(|provider| provider.api_key_command.is_some());
+    (variables, has_key_command)
 }
 
 /// Calls `action` with the schedule and command of a job.
@@ -170,7 +173,7 @@ fn with_planned_job(
     })
 }
 
-/// Writes the files into `directory`, but never overwrites files of others. Returns the written paths.
+/// Writes the files into `directory`, but never overwrites files that another program created. Returns the written paths.
 pub(crate) fn write_files(
     ctx: &Context,
     directory: &Path,
@@ -209,17 +212,17 @@ pub(crate) fn leftover_files(
         ExportFormat::Kubernetes => &[".yaml"],
         ExportFormat::Crontab => return Ok(Vec::new()),
     };
-    let what = || format!("read the directory `{}`", directory.display());
+    let context = || format!("read the directory `{}`", directory.display());
     let mut names: Vec<String> = Vec::new();
-    for entry in std::fs::read_dir(directory).with_context(what)? {
-        let name = entry.with_context(what)?.file_name();
+    for entry in std::fs::read_dir(directory).with_context(context)? {
+        let name = entry.with_context(context)?.file_name();
         let Some(name) = name.to_str().filter(|name| name.starts_with("nanobot-")) else {
             continue;
         };
-        let is_meant = endings.iter().any(|ending| name.ends_with(ending));
-        if is_meant && exported.iter().all(|file| file.name != name) {
+        let has_ending = endings.iter().any(|ending| name.ends_with(ending));
+        if has_ending && exported.iter().all(|file| file.name != name) {
             let path = directory.join(name);
-            let is_file = std::fs::metadata(&path).is_ok_and(|about| about.is_file());
+            let is_file = std::fs::metadata(&path).is_ok_and(|metadata| metadata.is_file());
             if is_file && files::read(&path)?.is_some_and(|bytes| is_own_export(&bytes)) {
                 names.push(name.to_owned());
             }

@@ -41,14 +41,25 @@ cannot see the list.";
 /// The result of a check.
 pub(crate) struct HeartbeatCheck {
     /// The cost of the check itself.
-    pub(crate) spent: RunUsage,
-    /// The tasks to do now, and their cost limit in US dollars. `None` if there are none; an error if the budget is
-    /// used up.
-    pub(crate) tasks: Result<Option<(String, Option<f64>)>>,
+    pub(crate) usage: RunUsage,
+    pub(crate) decision: HeartbeatDecision,
 }
 
-/// The model's decision, and its cost.
-struct HeartbeatDecision {
+/// The decision of a check.
+pub(crate) enum HeartbeatDecision {
+    /// No task is due.
+    Skip,
+    Run {
+        tasks: String,
+        /// The rest of the job's budget, in US dollars.
+        max_cost: Option<f64>,
+    },
+    /// Tasks are due, but the check has used up the budget.
+    OverBudget(anyhow::Error),
+}
+
+/// The model's reply, and its cost.
+struct HeartbeatReply {
     /// The tasks to do now; `None` for none.
     tasks: Option<String>,
     model: String,
@@ -64,34 +75,40 @@ pub(crate) fn check(
     options: &TurnOptions,
 ) -> Result<HeartbeatCheck> {
     let Some(list) = read_tasks(settings)? else {
-        return Ok(HeartbeatCheck { spent: RunUsage::default(), tasks: Ok(None) });
+        return Ok(HeartbeatCheck {
+            usage: RunUsage::default(),
+            decision: HeartbeatDecision::Skip,
+        });
     };
-    let decision = decide(ctx, settings, job, options, &list)?;
-    let left = remaining_budget(options.model.max_cost, decision.cost.unwrap_or(0.0));
-    let tasks = match (decision.tasks, left) {
-        (None, _) => Ok(None),
-        (Some(tasks), Ok(left)) => Ok(Some((tasks, left))),
-        (Some(_), Err(error)) => Err(error),
+    let reply = ask_model(ctx, settings, job, options, &list)?;
+    let decision = match reply.tasks {
+        None => HeartbeatDecision::Skip,
+        Some(tasks) => match remaining_budget(options.model.max_cost, reply.cost.unwrap_or(0.0)) {
+            Ok(max_cost) => HeartbeatDecision::Run { tasks, max_cost },
+            Err(error) => HeartbeatDecision::OverBudget(error),
+        },
     };
     Ok(HeartbeatCheck {
-        spent: RunUsage {
+        usage: RunUsage {
             session: job.session_key().0,
-            model: decision.model,
+            model: reply.model,
             iterations: 1,
-            input_tokens: decision.usage.input,
-            output_tokens: decision.usage.output,
-            cost_usd: decision.cost,
+            input_tokens: reply.usage.input,
+            output_tokens: reply.usage.output,
+            cost_usd: reply.cost,
             ..RunUsage::default()
         },
-        tasks,
+        decision,
     })
 }
 
 /// The remaining budget of a job after a check that cost `cost`, in US dollars.
 fn remaining_budget(max_cost: Option<f64>, cost: f64) -> Result<Option<f64>> {
     match max_cost {
-        Some(most) if cost >= most - BUDGET_TOLERANCE_USD => Err(budget_exceeded_error(most, cost)),
-        most => Ok(most.map(|most| most - cost)),
+        Some(max_cost) if cost >= max_cost - BUDGET_TOLERANCE_USD => {
+            Err(budget_exceeded_error(max_cost, cost))
+        }
+        max_cost => Ok(max_cost.map(|max_cost| max_cost - cost)),
     }
 }
 
@@ -121,56 +138,59 @@ pub(crate) fn read_tasks(settings: &Settings) -> Result<Option<String>> {
 /// True if `text` has tasks: lines that are not blank, headings, comments or done. If there is a heading `Active
 /// Tasks`, only the lines below it count; lines below `Completed` never count.
 fn has_tasks(text: &str) -> bool {
-    let bare = without_comments(text);
-    let title = |line: &str| {
-        let depth = line.bytes().take_while(|byte| *byte == b'#').count();
-        let is_title = (1..=6).contains(&depth) && line[depth..].starts_with([' ', '\t']);
-        is_title.then(|| (depth, line[depth..].trim().to_lowercase()))
-    };
-    let is_active = |name: &str| name.trim_end_matches(':') == "active tasks";
-    let is_done = |name: &str| ["completed", "done"].contains(&name.trim_end_matches(':'));
-    let lines = || bare.lines().map(str::trim);
-    let only_active = lines().any(|line| title(line).is_some_and(|(_, name)| is_active(&name)));
-    // If lines of the current section count, and the depth of its heading. Deeper headings belong to the section.
-    let (mut counts, mut at) = (!only_active, 0);
+    let text = without_comments(text);
+    let is_active = |title: &str| title == "active tasks";
+    let is_completed = |title: &str| ["completed", "done"].contains(&title);
+    let lines = || text.lines().map(str::trim);
+    let only_active = lines().filter_map(parse_heading).any(|(_, title)| is_active(&title));
+    // If the lines of the current section count, and the depth of its heading. Deeper headings belong to the section.
+    let (mut counts, mut section_depth) = (!only_active, 0);
     for line in lines() {
-        if let Some((depth, name)) = title(line) {
-            if is_active(&name) || is_done(&name) {
-                (counts, at) = (is_active(&name), depth);
-            } else if depth <= at {
-                (counts, at) = (!only_active, 0);
+        if let Some((depth, title)) = parse_heading(line) {
+            if is_active(&title) || is_completed(&title) {
+                (counts, section_depth) = (is_active(&title), depth);
+            } else if depth <= section_depth {
+                (counts, section_depth) = (!only_active, 0);
             }
             continue;
         }
-        let item = line.trim_start_matches(['-', '*', '+', ' ']);
-        let is_ticked = item.starts_with("[x]") || item.starts_with("[X]");
-        let is_bare = item.trim_start_matches("[ ]").trim().is_empty();
-        if counts && !is_bare && !is_ticked {
+        let task = line.trim_start_matches(['-', '*', '+', ' ']);
+        let is_ticked = task.starts_with("[x]") || task.starts_with("[X]");
+        let is_empty = task.trim_start_matches("[ ]").trim().is_empty();
+        if counts && !is_empty && !is_ticked {
             return true;
         }
     }
     false
 }
 
+/// The depth and the title of a Markdown heading, in lower case and without its colon.
+fn parse_heading(line: &str) -> Option<(usize, String)> {
+    let depth = line.bytes().take_while(|byte| *byte == b'#').count();
+    let is_heading = (1..=6).contains(&depth) && line[depth..].starts_with([' ', '\t']);
+    is_heading
+        .then(|| (depth, line[depth..].trim().to_lowercase().trim_end_matches(':').to_owned()))
+}
+
 /// Removes `<!-- … -->` comments. An unclosed comment extends to the end.
 fn without_comments(text: &str) -> String {
-    let mut bare = String::new();
+    let mut kept_text = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("<!--") {
-        bare.push_str(before);
+        kept_text.push_str(before);
         rest = after.split_once("-->").map_or("", |(_, after)| after);
     }
-    bare + rest
+    kept_text + rest
 }
 
 /// Asks the model which tasks of `list` to do now. The request costs at most the job's budget.
-fn decide(
+fn ask_model(
     ctx: &Context,
     settings: &Settings,
     job: &Job,
     options: &TurnOptions,
     list: &str,
-) -> Result<HeartbeatDecision> {
+) -> Result<HeartbeatReply> {
     let mut settings = settings.clone();
     if options.model.name.is_some() {
         settings = ctx.settings_with(FlagOverrides {
@@ -180,7 +200,7 @@ fn decide(
     }
     let (session, _) = job.session_key();
     let turn = random_hex(5);
-    let account = CallPurpose {
+    let purpose = CallPurpose {
         session: session.clone(),
         turn: turn.clone(),
         job: Some(job.id.clone()),
@@ -194,11 +214,11 @@ fn decide(
     };
     let level = if ctx.quiet { ProgressLevel::Quiet } else { ProgressLevel::Notices };
     let progress = ProgressDisplay::new(ctx.terminal, level);
-    let mut report = Reporter::new(ctx.terminal, ReportFormat::Deferred, progress, envelope);
-    let last = Session::read(&ctx.session_store(&settings)?, &session, &mut |_| {})?;
+    let mut reporter = Reporter::new(ctx.terminal, ReportFormat::Deferred, progress, envelope);
+    let history = Session::read(&ctx.session_store(&settings)?, &session, &mut |_| {})?;
     let now = ctx.clock.now_in(settings.timezone.as_deref());
-    let text = build_prompt(&now.to_string(), list, &describe_last_runs(&last));
-    let chosen = model::choose(ctx, options, &settings, &account, &mut report)?;
+    let text = build_prompt(&now.to_string(), list, &describe_last_runs(&history));
+    let chosen = model::choose(ctx, options, &settings, &purpose, &mut reporter)?;
     let sampling = model::sampling(&settings.models[0], chosen.context_tokens);
     let messages = [Message::User(UserMessage {
         id: turn.clone(),
@@ -217,9 +237,9 @@ fn decide(
     };
     let reply = chosen
         .provider
-        .reply(&request, &mut |delta| report.emit(delta.into_event("")))
+        .reply(&request, &mut |delta| reporter.emit(delta.into_event("")))
         .map_err(|error| outside_turn(error.into_failure(), "check HEARTBEAT.md"))?;
-    // A missing call means no, if the reply is complete: a model that only writes text has found nothing to do.
+    // A complete reply without a call means that no task is due: such models write that as text.
     let call = reply.tool_calls.iter().find(|call| call.name == TOOL_NAME);
     if call.is_none()
         && !matches!(reply.finish_reason, FinishReason::Stop | FinishReason::ToolCalls)
@@ -230,7 +250,7 @@ fn decide(
     let call_arguments = call.map(|call| call.arguments_object()).unwrap_or_default();
     let tasks = call_arguments["tasks"].as_str().unwrap_or_default().trim().to_owned();
     let is_run = call_arguments["action"].as_str().map(str::trim) == Some("run");
-    Ok(HeartbeatDecision {
+    Ok(HeartbeatReply {
         tasks: is_run.then(|| {
             if tasks.is_empty() {
                 format!("Do the tasks of this list that are due now:\n\n{list}")
@@ -244,7 +264,6 @@ fn decide(
     })
 }
 
-/// The prompt.
 fn build_prompt(now: &str, list: &str, last_runs: &str) -> String {
     format!("Now: {now}\n\n{last_runs}\n\nThe list, {FILE_NAME}:\n\n{list}")
 }
@@ -254,7 +273,7 @@ fn build_prompt(now: &str, list: &str, last_runs: &str) -> String {
 fn describe_last_runs(session: &Session) -> String {
     let runs = session.messages().iter().rev().filter_map(|message| match message {
         Message::User(user) => {
-            // The id of an older version tells a message without content of others.
+            // Older versions marked a message without content of others by its id.
             let is_own = match &user.sources {
                 Some(sources) => sources.others.is_none(),
                 None => user.id.ends_with("-0"),
@@ -267,9 +286,9 @@ fn describe_last_runs(session: &Session) -> String {
                 None if is_own => text.trim(),
                 None => "",
             };
-            let when = user.runtime_facts.trim();
+            let time = user.runtime_facts.trim();
             let task: String = task.chars().take(MAX_TASK_CHARS).collect();
-            (!task.is_empty()).then(|| format!("{when}\nIts task: {task}"))
+            (!task.is_empty()).then(|| format!("{time}\nIts task: {task}"))
         }
         _ => None,
     });

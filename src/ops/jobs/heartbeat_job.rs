@@ -23,19 +23,19 @@ pub(crate) fn enable(ctx: &Context, job_settings: &JobSettings) -> Result<SavedJ
     let store = workspace_jobs::open(ctx, &settings);
     let now = ctx.clock.timestamp();
     let period = every.as_deref().map(schedule::parse_period).transpose();
-    let period = period.map_err(|words| fail(Exit::Usage, format!("`--every`: {words}")))?;
+    let period = period.map_err(|error| fail(Exit::Usage, format!("`--every`: {error}")))?;
     let stored = store.job(HEARTBEAT_ID)?;
     let is_new = stored.is_none();
     let mut job = stored.unwrap_or_else(|| Job::heartbeat(now));
     if let Some(period) = period.or(is_new.then_some(HEARTBEAT_INTERVAL)) {
         timing::start_period(&mut job, period, now);
     }
-    let grants_before = job.options.as_ref().map(stored_grants).transpose()?;
+    let old_grants = job.options.as_ref().map(stored_grants).transpose()?;
     let resolved = apply_flags(ctx, &mut job, job_settings, None)?;
     store.add(&job, now, None)?;
     let mut notices = consequence_notices(ctx, &job, grants, &resolved);
-    if let Some(before) = grants_before {
-        notices.extend(replaced_grants_notice(&before, grants, &resolved)?);
+    if let Some(old_grants) = old_grants {
+        notices.extend(replaced_grants_notice(&old_grants, grants, &resolved)?);
     }
     let path = settings.workspace.join(FILE_NAME);
     if !path.exists() {
@@ -46,8 +46,14 @@ pub(crate) fn enable(ctx: &Context, job_settings: &JobSettings) -> Result<SavedJ
     Ok(SavedJob::new(ctx, &settings, &store, job, change, notices))
 }
 
-/// Removes the heartbeat's job. Returns the crontab change; `None` if the heartbeat was not enabled.
-pub(crate) fn disable(ctx: &Context) -> Result<Option<Result<CrontabChange>>> {
+/// The removal of the heartbeat's job.
+pub(crate) struct DisabledHeartbeat {
+    /// The crontab change. The job is removed even if this failed.
+    pub(crate) crontab: Result<CrontabChange>,
+}
+
+/// Removes the heartbeat's job. `None` if the heartbeat was not enabled.
+pub(crate) fn disable(ctx: &Context) -> Result<Option<DisabledHeartbeat>> {
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let Some(job) = store.job(HEARTBEAT_ID)? else {
@@ -55,6 +61,6 @@ pub(crate) fn disable(ctx: &Context) -> Result<Option<Result<CrontabChange>>> {
     };
     store.remove(HEARTBEAT_ID)?;
     lifecycle::remove_data(ctx, &settings, &store, &job)?;
-    let change = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Managed);
-    Ok(Some(change))
+    let crontab = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Managed);
+    Ok(Some(DisabledHeartbeat { crontab }))
 }

@@ -58,8 +58,8 @@ impl SavedJob {
         mut notices: Vec<String>,
     ) -> Self {
         let crontab = crontab_sync::write_crontab(ctx, settings, store, JobFilter::Managed);
-        let lines = crontab.as_ref().ok();
-        notices.extend(lines.and_then(|lines| lines.other_jobs_notice(&job.id)));
+        let change_of_lines = crontab.as_ref().ok();
+        notices.extend(change_of_lines.and_then(|change| change.other_jobs_notice(&job.id)));
         Self { job, change, notices, now: time_zone::now(ctx, settings), crontab }
     }
 }
@@ -71,7 +71,7 @@ pub(crate) struct JobDraft<'a> {
     /// The message; `-` is standard input.
     pub(crate) message: &'a str,
     pub(crate) settings: &'a JobSettings,
-    /// If it is enabled; `None` leaves a job as it is.
+    /// True if it is enabled; `None` leaves an existing job as it is.
     pub(crate) enabled: Option<bool>,
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn add(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Result<
         require_known_file(ctx, &settings, &store)?;
         store.save(&[planned.to_saved()], &[], ctx.clock.timestamp())?;
     }
-    let PlannedJob { job, change, notices, old: _ } = planned;
+    let PlannedJob { job, change, notices, .. } = planned;
     Ok(SavedJob::new(ctx, &settings, &store, job, change, notices))
 }
 
@@ -122,22 +122,21 @@ pub(super) fn plan(
     let JobSettings { schedule, grants, .. } = draft.settings;
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
-    let when = schedule_flags::resolve(ctx, schedule, settings, None, now, &mut notices)?;
-    let when = when.ok_or_else(missing_schedule_error)?;
+    let new_schedule = schedule_flags::resolve(ctx, schedule, settings, None, now, &mut notices)?
+        .ok_or_else(missing_schedule_error)?;
     let message = read_message(draft.message)?;
     let name = draft.name.map(time_format::to_one_line).filter(|name| !name.is_empty());
     let is_named = name.is_some();
-    let name = match name {
-        Some(name) => name,
-        None => time_format::to_one_line(&message).chars().take(MAX_DEFAULT_NAME_CHARS).collect(),
-    };
-    let is_once = matches!(when, Schedule::At(_));
+    let name = name.unwrap_or_else(|| {
+        time_format::to_one_line(&message).chars().take(MAX_DEFAULT_NAME_CHARS).collect()
+    });
+    let is_once = matches!(new_schedule, Schedule::At(_));
     let mut job = Job {
         id: workspace_jobs::unused_id(store, jobs)?,
         name,
         enabled: draft.enabled.unwrap_or(true),
         delete_after_run: is_once,
-        schedule: Ok(when),
+        schedule: Ok(new_schedule),
         message,
         delivery: Delivery::default(),
         session: None,
@@ -148,7 +147,7 @@ pub(super) fn plan(
     // A one-time job is caught up if missed, unless the flags say otherwise.
     let catch_up = schedule.catch_up.or(is_once.then_some(CatchUpPolicy::Once));
     let resolved = apply_flags(ctx, &mut job, draft.settings, catch_up)?;
-    // A name that follows from the message may be that of another job.
+    // A name that was taken from the message need not be unique.
     let old = if replace || is_named {
         workspace_jobs::find_named(store, jobs, &job.name)?
     } else {
@@ -167,8 +166,8 @@ pub(super) fn plan(
     Ok(PlannedJob { job, change, notices, old })
 }
 
-/// Refuses to make a new job file while the crontab has lines of jobs: all of them would look obsolete. If the crontab
-/// cannot be read, it cannot be changed either, and no line is lost.
+/// Refuses to create a job file while the crontab has lines of jobs: all of them would look obsolete. If the crontab
+/// cannot be read, it cannot be changed either, so no line is lost.
 pub(super) fn require_known_file(
     ctx: &Context,
     settings: &Settings,
@@ -190,7 +189,7 @@ fn duplicate_name_error(old: &Job) -> anyhow::Error {
     )
 }
 
-/// Gives `job` what stays of `old`, which it replaces.
+/// Copies to `job` what stays of `old`, which it replaces.
 fn inherit(old: &Job, job: &mut Job, enabled: Option<bool>, now: Timestamp) -> Result<JobChange> {
     (job.id, job.created) = (old.id.clone(), old.created);
     job.enabled = enabled.unwrap_or(old.enabled);
@@ -199,7 +198,7 @@ fn inherit(old: &Job, job: &mut Job, enabled: Option<bool>, now: Timestamp) -> R
     if let Some(options) = &mut job.options {
         // Slots before the change are not caught up.
         options.since_ms = match &old.options {
-            Some(before) if has_same_schedule && !is_enabled_again => before.since_ms,
+            Some(old_options) if has_same_schedule && !is_enabled_again => old_options.since_ms,
             _ => now.as_millisecond(),
         };
     }
@@ -220,7 +219,7 @@ pub(crate) fn edit(
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let mut job = workspace_jobs::find_usable(&store, name_or_id)?;
-    let before = comparable_text(&job)?;
+    let old_text = comparable_text(&job)?;
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
     let has_other_times = schedule.has_times() && schedule.every.is_none();
@@ -234,27 +233,27 @@ pub(crate) fn edit(
         ));
     }
     let mut catch_up = schedule.catch_up;
-    let before_schedule = job.schedule.as_ref().ok();
-    if let Some(when) =
-        schedule_flags::resolve(ctx, schedule, &settings, before_schedule, now, &mut notices)?
+    let old_schedule = job.schedule.as_ref().ok();
+    if let Some(new_schedule) =
+        schedule_flags::resolve(ctx, schedule, &settings, old_schedule, now, &mut notices)?
     {
-        catch_up = catch_up.or(set_schedule(&mut job, when, now));
+        catch_up = catch_up.or(set_schedule(&mut job, new_schedule, now));
     }
-    if let Some(text) = name.map(time_format::to_one_line) {
-        if text.is_empty() {
+    if let Some(name) = name.map(time_format::to_one_line) {
+        if name.is_empty() {
             return Err(fail_with_hint(Exit::Usage, "the name is empty", "`--name NAME`"));
         }
-        job.name = text;
+        job.name = name;
     }
-    if let Some(text) = message {
-        job.message = read_message(text)?;
+    if let Some(message) = message {
+        job.message = read_message(message)?;
     }
-    let grants_before = job.options.as_ref().map(stored_grants).transpose()?;
+    let old_grants = job.options.as_ref().map(stored_grants).transpose()?;
     let resolved = apply_flags(ctx, &mut job, job_settings, catch_up)?;
     if flags.max_cost.is_some() || flags.model.is_some() {
         notices.extend(unknown_price_notice(ctx, &job, &resolved));
     }
-    if comparable_text(&job)? == before {
+    if comparable_text(&job)? == old_text {
         notices.push(
             "nothing else changed: the job's permissions are fixed again from the current config"
                 .into(),
@@ -267,40 +266,42 @@ pub(crate) fn edit(
     })? {
         return Err(workspace_jobs::unknown_job_error(&[], name_or_id));
     }
-    if let Some(before) = grants_before {
-        notices.extend(replaced_grants_notice(&before, grants, &resolved)?);
+    if let Some(old_grants) = old_grants {
+        notices.extend(replaced_grants_notice(&old_grants, grants, &resolved)?);
     }
     notices.extend(consequence_notices(ctx, &job, grants, &resolved));
     Ok(SavedJob::new(ctx, &settings, &store, job, JobChange::Changed, notices))
 }
 
 fn is_heartbeat(job: &Job) -> bool {
-    let terms = job.options.as_ref();
-    terms.is_some_and(|terms| terms.kind == JobKind::Heartbeat)
+    job.options.as_ref().is_some_and(|options| options.kind == JobKind::Heartbeat)
 }
 
 /// Sets the schedule of `job`. Returns the new default for missed slots if it changes.
-fn set_schedule(job: &mut Job, when: Schedule, now: Timestamp) -> Option<CatchUpPolicy> {
-    let is_once = matches!(when, Schedule::At(_));
+fn set_schedule(job: &mut Job, schedule: Schedule, now: Timestamp) -> Option<CatchUpPolicy> {
+    let is_once = matches!(schedule, Schedule::At(_));
     let catch_up = (job.is_once() != is_once).then(|| {
         job.delete_after_run = is_once;
         if is_once { CatchUpPolicy::Once } else { CatchUpPolicy::None }
     });
-    match when {
+    match schedule {
         Schedule::Every(period) if is_heartbeat(job) => timing::start_period(job, period, now),
-        when => {
-            if let Some(terms) = &mut job.options {
-                terms.since_ms = now.as_millisecond();
+        schedule => {
+            if let Some(options) = &mut job.options {
+                options.since_ms = now.as_millisecond();
             }
-            job.schedule = Ok(when);
+            job.schedule = Ok(schedule);
         }
     }
     catch_up
 }
 
-/// Applies the edited fields of `edited` to the job as it is stored now.
-fn apply_changes(stored: &mut Job, edited: &Job) {
+/// Applies the edited fields of `edited_job` to the job as it is stored now.
+fn apply_changes(stored_job: &mut Job, edited_job: &Job) {
     let Job {
+        name, enabled, schedule, message, delivery, session, delete_after_run, options, ..
+    } = edited_job.clone();
+    *stored_job = Job {
         name,
         enabled,
         schedule,
@@ -308,32 +309,21 @@ fn apply_changes(stored: &mut Job, edited: &Job) {
         delivery,
         session,
         delete_after_run,
-        options: terms,
-        ..
-    } = edited.clone();
-    *stored = Job {
-        name,
-        enabled,
-        schedule,
-        message,
-        delivery,
-        session,
-        delete_after_run,
-        options: terms,
-        ..stored.clone()
+        options,
+        ..stored_job.clone()
     };
-    stored.bind_options();
-    stored.state.next_run = edited.state.next_run;
+    stored_job.bind_options();
+    stored_job.state.next_run = edited_job.state.next_run;
 }
 
 /// The fields of a job that flags can set, as text, to detect changes.
 fn comparable_text(job: &Job) -> Result<String> {
-    let mut terms = serde_json::to_value(&job.options).context("serialize the job")?;
-    if let Some(terms) = terms.as_object_mut() {
-        terms.remove("policy");
+    let mut options = serde_json::to_value(&job.options).context("serialize the job")?;
+    if let Some(options) = options.as_object_mut() {
+        options.remove("policy");
     }
     let Job { name, schedule, message, delivery, session, .. } = job;
-    Ok(format!("{name:?} {schedule:?} {message:?} {delivery:?} {session:?} {terms}"))
+    Ok(format!("{name:?} {schedule:?} {message:?} {delivery:?} {session:?} {options}"))
 }
 
 fn missing_schedule_error() -> anyhow::Error {

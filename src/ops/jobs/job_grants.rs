@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// The permission flags stored with a job.
-pub(crate) fn stored_grants(terms: &JobOptions) -> Result<Grants> {
-    match &terms.grants {
+pub(crate) fn stored_grants(options: &JobOptions) -> Result<Grants> {
+    match &options.grants {
         Value::Null => Ok(Grants::default()),
         grants => serde_json::from_value(grants.clone()).map_err(|error| {
             fail(Exit::Config, format!("cannot parse the job's permissions: {error}"))
@@ -21,17 +21,18 @@ pub(crate) fn stored_grants(terms: &JobOptions) -> Result<Grants> {
 
 /// True if any of these flags was given.
 pub(crate) fn has_any_flag(grants: &Grants) -> Result<bool> {
-    let written = |grants: &Grants| serde_json::to_value(grants).context("serialize the flags");
-    Ok(written(grants)? != written(&Grants::default())?)
+    let to_json = |grants: &Grants| serde_json::to_value(grants).context("serialize the flags");
+    Ok(to_json(grants)? != to_json(&Grants::default())?)
 }
 
 /// `grants` as stored: with absolute paths, since cron starts jobs in another directory, and one list of denied tools.
 pub(crate) fn to_stored(grants: &Grants) -> Result<Value> {
-    let rooted = |path: &PathBuf| {
+    // `.` stays: it stands for the working directory of the job.
+    let to_absolute = |path: &PathBuf| {
         if path == Path::new(".") { path.clone() } else { permissions::absolute(path) }
     };
     let mut grants = grants.clone();
-    grants.write = grants.write.iter().map(rooted).collect();
+    grants.write = grants.write.iter().map(to_absolute).collect();
     grants.read = grants.read.iter().map(|path| permissions::absolute(path)).collect();
     grants.deny.append(&mut grants.disabled_tools);
     grants.directory = grants.directory.map(|path| permissions::absolute(&path));
@@ -55,10 +56,11 @@ pub(crate) fn as_flags(grants: &Grants) -> String {
         directory,
         sandbox,
     } = grants;
-    let mut words = Vec::new();
+    let mut flags = Vec::new();
+    // An empty value stands for a flag without one.
     let mut add = |flag: &str, value: &str| match value {
-        "" => words.push(flag.to_owned()),
-        value => words.push(format!("{flag}={}", quote(value))),
+        "" => flags.push(flag.to_owned()),
+        value => flags.push(format!("{flag}={}", quote(value))),
     };
     if let Some(name) = profile {
         add("--profile", name);
@@ -86,9 +88,9 @@ pub(crate) fn as_flags(grants: &Grants) -> String {
         add("--no-tools", "");
     }
     if let Some(sandbox) = sandbox
-        && let Value::String(word) = json!(sandbox)
+        && let Value::String(name) = json!(sandbox)
     {
-        add("--sandbox", &word);
+        add("--sandbox", &name);
     }
-    words.join(" ")
+    flags.join(" ")
 }

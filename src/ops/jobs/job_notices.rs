@@ -14,13 +14,13 @@ use nanobot_cron::job::{AnswerSink, Delivery, Job};
 use nanobot_model::provider::registry::model_info::find_family_bound;
 use std::path::Path;
 
-/// The notice that `grants` replaced the grants that the job had `before`.
+/// The notice that `grants` replaced `old_grants`, which the job had before.
 pub(crate) fn replaced_grants_notice(
-    before: &Grants,
+    old_grants: &Grants,
     grants: &Grants,
     resolved: &ResolvedJob,
 ) -> Result<Option<String>> {
-    if !(has_any_flag(grants)? && has_any_flag(before)?) {
+    if !(has_any_flag(grants)? && has_any_flag(old_grants)?) {
         return Ok(None);
     }
     let flags = match as_flags(&resolved.grants) {
@@ -44,21 +44,19 @@ pub(crate) fn consequence_notices(
         );
     }
     let policy = &resolved.policy;
-    let means_directory = grants.write.iter().any(|path| path == Path::new("."));
-    let here = std::env::current_dir().is_ok_and(|here| here == policy.file_scope.directory);
-    if means_directory
+    let writes_directory = grants.write.iter().any(|path| path == Path::new("."));
+    let is_current = std::env::current_dir().is_ok_and(|path| path == policy.file_scope.directory);
+    if writes_directory
         && grants.directory.is_none()
-        && !here
+        && !is_current
         && !resolved.settings.restrict_to_workspace
     {
-        let place = ctx.paths.display(&policy.file_scope.directory);
+        let directory = ctx.paths.display(&policy.file_scope.directory);
         notices.push(format!(
-            "`--write` applies to `{place}`, the working directory of jobs; `-C DIR` sets another"
+            "`--write` applies to `{directory}`, the working directory of jobs; `-C DIR` sets another"
         ));
     }
-    if let Some(words) = unsupported_channel_notice(ctx, job) {
-        notices.push(words);
-    }
+    notices.extend(unsupported_channel_notice(ctx, job));
     notices.extend(relative_program_notices(ctx, job));
     notices.extend(cron_environment::missing_in_cron(ctx, job, resolved));
     notices
@@ -66,30 +64,30 @@ pub(crate) fn consequence_notices(
 
 /// Notices about commands whose program is a relative path.
 fn relative_program_notices(ctx: &Context, job: &Job) -> Vec<String> {
-    let Some(terms) = &job.options else {
+    let Some(options) = &job.options else {
         return Vec::new();
     };
-    let to = match &terms.sink {
+    let to = match &options.sink {
         Some(AnswerSink::Command(command)) => Some(command),
         _ => None,
     };
     let commands = [
-        ("--when", terms.when.as_ref()),
+        ("--when", options.when.as_ref()),
         ("--to", to),
-        ("--on-failure", terms.on_failure.as_ref()),
-        ("--on-success", terms.on_success.as_ref()),
+        ("--on-failure", options.on_failure.as_ref()),
+        ("--on-success", options.on_success.as_ref()),
     ];
-    let odd = commands.into_iter().filter(|(_, command)| {
+    let relative = commands.into_iter().filter(|(_, command)| {
         command.is_some_and(|command| delivery::has_relative_program(command))
     });
     let home = ctx.paths.home.display();
-    odd.map(|(flag, _)| {
+    relative.map(|(flag, _)| {
         format!("`{flag}` runs in `{home}`, not in the job's directory, and its relative program path is resolved there")
     })
     .collect()
 }
 
-/// True if the job's answers can be delivered, or are not to be.
+/// True if the job's answers can be delivered, or its delivery is off.
 pub(crate) fn can_deliver(ctx: &Context, job: &Job) -> bool {
     let Delivery { deliver, channel, .. } = &job.delivery;
     !deliver || channel.is_none() || delivery::find_sink(ctx, job).is_some()
@@ -124,10 +122,10 @@ pub(crate) fn unknown_price_notice(
     job: &Job,
     resolved: &ResolvedJob,
 ) -> Option<String> {
-    let terms = job.options.as_ref().filter(|terms| terms.max_cost.is_some())?;
-    let ctx = with_config(ctx, terms);
+    let options = job.options.as_ref().filter(|options| options.max_cost.is_some())?;
+    let ctx = with_config(ctx, options);
     // If no model can be resolved, another notice says so.
-    let way = model::resolve_endpoint(
+    let endpoint = model::resolve_endpoint(
         &ctx,
         &resolved.settings,
         &resolved.settings.models[0],
@@ -135,8 +133,8 @@ pub(crate) fn unknown_price_notice(
         true,
     )
     .ok()?;
-    let model = &way.choice.model;
-    let is_bounded = way.choice.prices.is_some() || find_family_bound(model).is_some();
+    let model = &endpoint.choice.model;
+    let is_bounded = endpoint.choice.prices.is_some() || find_family_bound(model).is_some();
     (!is_bounded).then(|| {
         format!(
             "the price of `{model}` is unknown, so `--max-cost` cannot be enforced and every run fails; set its `price` in \

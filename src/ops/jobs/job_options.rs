@@ -25,7 +25,7 @@ const DESTINATIONS: &str =
 /// Minimum similarity of a word to a channel's name to be treated as a typing error.
 const MIN_SIMILARITY: f64 = 0.8;
 
-/// Applies `settings` to `job`, except its schedule, and creates its terms if needed. The job's permissions are fixed at this
+/// Applies `settings` to `job`, except its schedule, and creates its options if needed. The job's permissions are fixed at this
 /// point.
 ///
 /// # Errors
@@ -55,14 +55,14 @@ pub(crate) fn apply_flags(
         retry_delay: _,
     } = flags;
     // From now on the job is ours, and earlier missed slots are not caught up.
-    let mut terms = job.options.take().unwrap_or_else(|| JobOptions {
+    let mut options = job.options.take().unwrap_or_else(|| JobOptions {
         catch_up: job.catch_up(),
         since_ms: ctx.clock.timestamp().as_millisecond(),
         ..JobOptions::default()
     });
-    terms.v = JobOptions::FORMAT_VERSION;
+    options.v = JobOptions::FORMAT_VERSION;
     if let Some(key) = session {
-        if terms.kind == JobKind::Heartbeat {
+        if options.kind == JobKind::Heartbeat {
             return Err(fail_with_hint(
                 Exit::Usage,
                 "the heartbeat has its own session",
@@ -71,57 +71,53 @@ pub(crate) fn apply_flags(
         }
         job.session = non_empty(key);
     }
-    set_text(&mut terms.model, model);
-    set_text(&mut terms.when, when);
-    set_text(&mut terms.on_failure, on_failure);
-    set_text(&mut terms.on_success, on_success);
-    apply_start_flags(&mut terms, flags, schedule.jitter)?;
+    set_text(&mut options.model, model);
+    set_text(&mut options.when, when);
+    set_text(&mut options.on_failure, on_failure);
+    set_text(&mut options.on_success, on_success);
+    apply_start_flags(&mut options, flags, schedule.jitter)?;
     if let Some(time) = timeout {
         // Round up to one second: 0 would mean no limit.
-        terms.timeout = Some(time.as_secs().max(1));
+        options.timeout = Some(time.as_secs().max(1));
     }
-    terms.max_cost = max_cost.or(terms.max_cost);
-    if let Some(what) = after_crash {
-        terms.after_crash = *what;
-    }
-    if let Some(what) = catch_up {
-        terms.catch_up = what;
-    }
-    terms.applied |= *applied;
-    let is_none = channel.as_deref() == Some(NO_CHANNEL);
+    options.max_cost = max_cost.or(options.max_cost);
+    options.after_crash = after_crash.unwrap_or(options.after_crash);
+    options.catch_up = catch_up.unwrap_or(options.catch_up);
+    options.applied |= *applied;
+    let is_saved_only = channel.as_deref() == Some(NO_CHANNEL);
     if channel.is_some() {
-        terms.quiet = is_none;
+        options.quiet = is_saved_only;
     }
     if let Some(path) = &ctx.config {
-        terms.config = Some(permissions::absolute(path));
+        options.config = Some(permissions::absolute(path));
     }
     if *deliver || *no_deliver || channel.is_some() || to.is_some() {
-        if is_none {
-            apply_delivery(ctx, job, &mut terms, &without_channel(flags)?)?;
+        if is_saved_only {
+            apply_delivery(ctx, job, &mut options, &without_channel(flags)?)?;
         } else {
-            apply_delivery(ctx, job, &mut terms, flags)?;
+            apply_delivery(ctx, job, &mut options, flags)?;
         }
     }
-    let resolved = apply_grants(ctx, &mut terms, grants)?;
-    job.options = Some(terms);
+    let resolved = apply_grants(ctx, &mut options, grants)?;
+    job.options = Some(options);
     Ok(resolved)
 }
 
 /// Applies the flags for notification, retries and delays.
 fn apply_start_flags(
-    terms: &mut JobOptions,
+    options: &mut JobOptions,
     flags: &JobFlags,
     jitter: Option<Duration>,
 ) -> Result<()> {
     let JobFlags { notify, retry, retry_delay, .. } = flags;
-    terms.notify = notify.unwrap_or(terms.notify);
-    terms.retry = retry.or(terms.retry);
+    options.notify = notify.unwrap_or(options.notify);
+    options.retry = retry.or(options.retry);
     if let Some(delay) = retry_delay {
-        terms.retry_delay = Some(check_delay("--retry-delay", *delay, MIN_RETRY_DELAY)?);
+        options.retry_delay = Some(check_delay("--retry-delay", *delay, MIN_RETRY_DELAY)?);
     }
     if let Some(jitter) = jitter {
         let jitter = check_delay("--jitter", jitter, Duration::ZERO)?;
-        terms.jitter = (jitter > 0).then_some(jitter);
+        options.jitter = (jitter > 0).then_some(jitter);
     }
     Ok(())
 }
@@ -158,7 +154,7 @@ const NO_CHANNEL: &str = "none";
 /// The delivery flags of a job whose answer is only saved.
 ///
 /// # Errors
-/// A destination was given all the same.
+/// A destination was given too.
 fn without_channel(flags: &JobFlags) -> Result<JobFlags> {
     if flags.deliver || flags.to.is_some() {
         return Err(fail_with_hint(
@@ -170,19 +166,19 @@ fn without_channel(flags: &JobFlags) -> Result<JobFlags> {
     Ok(JobFlags { channel: Some(String::new()), ..flags.clone() })
 }
 
-/// Applies the delivery flags to `job` and `terms`.
+/// Applies the delivery flags to `job` and `options`.
 fn apply_delivery(
     ctx: &Context,
     job: &mut Job,
-    terms: &mut JobOptions,
+    options: &mut JobOptions,
     flags: &JobFlags,
 ) -> Result<()> {
     let JobFlags { deliver, no_deliver, channel, to, .. } = flags;
     // Other programs also write the job file, so a file or command in it is not trusted, unlike one that the user
     // typed.
     let is_typed = channel.is_some() && (to.is_some() || channel.as_deref() == Some(""));
-    let is_trusted = is_typed || terms.sink.is_some();
-    match &terms.sink {
+    let is_trusted = is_typed || options.sink.is_some();
+    match &options.sink {
         Some(AnswerSink::Chat { channel, to }) => {
             job.delivery.channel = Some(channel.clone());
             job.delivery.to = Some(to.clone());
@@ -213,10 +209,10 @@ fn apply_delivery(
     if channel.as_deref() == Some("") {
         delivery.to = None;
     }
-    // To name a destination is to ask for the delivery.
+    // A destination alone turns on the delivery.
     delivery.deliver = !no_deliver && delivery.channel.is_some();
-    terms.sink = resolve_sink(ctx, job, is_trusted)?;
-    if let Some(AnswerSink::Command(_)) = &terms.sink {
+    options.sink = resolve_sink(ctx, job, is_trusted)?;
+    if let Some(AnswerSink::Command(_)) = &options.sink {
         // The command may contain keys, and others can read the job file.
         job.delivery.to = None;
     }
@@ -224,7 +220,7 @@ fn apply_delivery(
         return Err(missing_destination_error());
     }
     if let (JobKind::Heartbeat, None, Some(channel), true) =
-        (terms.kind, &terms.sink, &job.delivery.channel, job.delivery.deliver)
+        (options.kind, &options.sink, &job.delivery.channel, job.delivery.deliver)
     {
         return Err(fail_with_hint(
             Exit::Usage,
@@ -235,23 +231,23 @@ fn apply_delivery(
     Ok(())
 }
 
-/// Stores `grants` in `terms`, and fixes the job's permissions.
-fn apply_grants(ctx: &Context, terms: &mut JobOptions, grants: &Grants) -> Result<ResolvedJob> {
+/// Stores `grants` in `options`, and fixes the job's permissions.
+fn apply_grants(ctx: &Context, options: &mut JobOptions, grants: &Grants) -> Result<ResolvedJob> {
     let is_given = has_any_flag(grants)?;
-    if terms.grants.is_null() || is_given {
-        terms.grants = to_stored(grants)?;
+    if options.grants.is_null() || is_given {
+        options.grants = to_stored(grants)?;
     }
     // A job created by a run keeps that run's permissions as its limit, whatever else is edited, until the user sets
     // the job's permissions.
-    let keeps_bounds = terms.by_model && !is_given;
-    let taken_over = terms.by_model && !keeps_bounds;
+    let keeps_bounds = options.by_model && !is_given;
+    let is_taken_over = options.by_model && !keeps_bounds;
     if !keeps_bounds {
-        terms.by_model = false;
-        terms.policy = None;
+        options.by_model = false;
+        options.policy = None;
     }
-    let mut resolved = resolve(ctx, terms)?;
-    resolved.is_taken_over = taken_over;
-    terms.policy = Some(resolved.policy.snapshot());
+    let mut resolved = resolve(ctx, options)?;
+    resolved.is_taken_over = is_taken_over;
+    options.policy = Some(resolved.policy.snapshot());
     Ok(resolved)
 }
 
@@ -273,14 +269,16 @@ fn check_channel(flags: &JobFlags, channel: Option<&str>) -> Result<()> {
         ));
     }
     let chats = table::CHANNELS.iter().map(|kind| kind.name);
-    let known: Vec<&str> = chats.chain(OTHER_CHANNELS.iter().copied()).collect();
-    let Some(typed) = typed.filter(|typed| !known.contains(typed)) else {
+    let channels: Vec<&str> = chats.chain(OTHER_CHANNELS.iter().copied()).collect();
+    let Some(typed) = typed.filter(|typed| !channels.contains(typed)) else {
         return Ok(());
     };
     let similarity = |channel: &str| strsim::jaro_winkler(&typed.to_lowercase(), channel);
-    let near = known.iter().map(|channel| (similarity(channel), channel));
-    let near = near.max_by(|(one, _), (other, _)| one.total_cmp(other));
-    match near {
+    let nearest = channels
+        .iter()
+        .map(|channel| (similarity(channel), channel))
+        .max_by(|(one, _), (other, _)| one.total_cmp(other));
+    match nearest {
         Some((similarity, channel)) if similarity > MIN_SIMILARITY => Err(fail_with_hint(
             Exit::Usage,
             format!("there is no channel `{typed}`; did you mean `{channel}`?"),
@@ -343,11 +341,11 @@ fn resolve_sink(ctx: &Context, job: &mut Job, is_trusted: bool) -> Result<Option
             "a file in it",
         ));
     }
-    if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
+    if let Some(parent) = path.parent().filter(|parent| !parent.is_dir()) {
         return Err(fail_with_hint(
             Exit::NoInput,
-            format!("`--to`: there is no directory `{}`", folder.display()),
-            format!("mkdir -p {}", quote(&folder.display().to_string())),
+            format!("`--to`: there is no directory `{}`", parent.display()),
+            format!("mkdir -p {}", quote(&parent.display().to_string())),
         ));
     }
     // Links are resolved now and not at each run, because a run may change what is in its working directory.

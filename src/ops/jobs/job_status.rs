@@ -33,7 +33,7 @@ pub(crate) struct JobStatus {
     pub(crate) schedule_error: Option<String>,
     pub(crate) line_state: LineState,
     pub(crate) history: RunHistory,
-    pub(crate) stamps: RunState,
+    pub(crate) run_state: RunState,
     /// True if a run is in progress.
     pub(crate) is_running: bool,
     /// The slot that should have run by now.
@@ -55,55 +55,55 @@ impl JobStatus {
         job: Job,
     ) -> Result<Self> {
         let mut history = RunHistory::default();
-        let (mut stamps, mut is_running) = (RunState::default(), false);
-        if let Ok(folder) = store.job_dir(&job.id).map(JobDir::new) {
+        let (mut run_state, mut is_running) = (RunState::default(), false);
+        if let Ok(job_dir) = store.job_dir(&job.id).map(JobDir::new) {
             // If this job's records or state cannot be read, the other jobs are still listed.
-            let read = folder.history().and_then(|found| {
-                history = found;
-                read_run_state(&folder)
+            let state_result = job_dir.history().and_then(|job_history| {
+                history = job_history;
+                read_run_state(&job_dir)
             });
-            match read {
-                Ok(found) => (stamps, is_running) = found,
+            match state_result {
+                Ok(state) => (run_state, is_running) = state,
                 Err(error) => ctx.notice(&format!("{error:#}")),
             }
         }
         let now = ctx.clock.timestamp();
-        let (mut due, mut overdue, mut next) = (None, None, Vec::new());
+        let (mut due_slot, mut overdue_slot, mut next_runs) = (None, None, Vec::new());
         let mut schedule_error = None;
         match effective_schedule(ctx, &job) {
             Ok((schedule, zone)) if job.enabled => {
                 let timetable = job.timetable(schedule, &zone, timing::start_delay(&job));
-                let verdict = timetable.due_state(stamps.last_slot(), now);
-                if let (DueState::Due { slot }, true) = (verdict, job.options.is_some()) {
-                    due = Some(slot);
+                let due_state = timetable.due_state(run_state.last_slot(), now);
+                if let (DueState::Due { slot }, true) = (due_state, job.options.is_some()) {
+                    due_slot = Some(slot);
                 }
-                // A job that another program runs as well has a last run here once it is ours.
-                if job.options.is_some() || stamps.last_slot().is_some() {
+                // A job of another program has a last slot here if it was taken over.
+                if job.options.is_some() || run_state.last_slot().is_some() {
                     let last_run = history.last.as_ref().filter(|last| last.outcome.is_run());
                     let last_run = last_run.and_then(|last| last.start.parse().ok());
-                    let last_run = last_run.max(job.state.last_run).max(stamps.last_slot());
-                    overdue = timetable.overdue_slot(last_run, now, OVERDUE_GRACE);
+                    let last_run = last_run.max(job.state.last_run).max(run_state.last_slot());
+                    overdue_slot = timetable.overdue_slot(last_run, now, OVERDUE_GRACE);
                 }
-                next = upcoming_runs(ctx, &job, now, UPCOMING_RUNS);
+                next_runs = upcoming_runs(ctx, &job, now, UPCOMING_RUNS);
             }
             Ok(_) => {}
             Err(reason) => schedule_error = Some(reason),
         }
-        let retry = retry::pending(&job, &stamps).filter(|_| job.enabled);
+        let retry = retry::pending(&job, &run_state).filter(|_| job.enabled);
         if let Some(retry) = retry {
-            next.insert(0, retry.at());
-            next.truncate(UPCOMING_RUNS);
+            next_runs.insert(0, retry.at());
+            next_runs.truncate(UPCOMING_RUNS);
         }
         Ok(Self {
             line_state: crontab.line_state(ctx, &job, retry),
             schedule_error,
             retry,
             history,
-            stamps,
+            run_state,
             is_running,
-            due_slot: due,
-            overdue_slot: overdue,
-            next_runs: next,
+            due_slot,
+            overdue_slot,
+            next_runs,
             job,
         })
     }
@@ -169,7 +169,7 @@ pub(crate) fn list(ctx: &Context) -> Result<JobList> {
     read_jobs(ctx, &|_, _| Vec::new())
 }
 
-/// All jobs of the workspace, with the problems that only trying shows.
+/// All jobs of the workspace, with the problems that are found only by trying: see [`scheduler_problems::find`].
 pub(crate) fn check(ctx: &Context) -> Result<JobList> {
     read_jobs(ctx, &|settings, crontab| {
         scheduler_problems::find(ctx, settings, crontab.all_lines())
@@ -224,8 +224,8 @@ impl JobDetails {
 
     /// The records of its runs; `None` if the job cannot have any.
     pub(crate) fn records(&self) -> Result<Option<Vec<RunRecord>>> {
-        let folder = self.store.job_dir(&self.status.job.id).ok().map(JobDir::new);
-        folder.map(|it| it.last_records(usize::MAX)).transpose()
+        let job_dir = self.store.job_dir(&self.status.job.id).ok().map(JobDir::new);
+        job_dir.map(|job_dir| job_dir.last_records(usize::MAX)).transpose()
     }
 }
 
@@ -243,11 +243,11 @@ pub(crate) fn tampered_notice(job: &Job) -> Option<String> {
 
 /// The notice for a job whose permissions were stored when the hosts of `--net=HOSTS` were not for commands.
 pub(crate) fn web_only_hosts_notice(job: &Job) -> Option<String> {
-    let terms = job.options.as_ref()?;
-    let grants = stored_grants(terms).ok()?;
-    let stored = Policy::from_snapshot(terms.policy.as_ref()?).ok()?;
+    let options = job.options.as_ref()?;
+    let grants = stored_grants(options).ok()?;
+    let policy = Policy::from_snapshot(options.policy.as_ref()?).ok()?;
     let has_hosts = grants.net.is_some_and(|hosts| !hosts.is_empty());
-    let is_web_only = matches!(&stored.net, Net::Hosts { commands, .. } if commands.is_empty());
+    let is_web_only = matches!(&policy.net, Net::Hosts { commands, .. } if commands.is_empty());
     (has_hosts && is_web_only).then(|| {
         format!(
             "the hosts of `{}` are not for commands, as it was when its permissions were stored; `nanobot cron edit {} \
@@ -258,10 +258,10 @@ pub(crate) fn web_only_hosts_notice(job: &Job) -> Option<String> {
     })
 }
 
-/// The stamps of a job, and true if a run is in progress. The lock is tested only if a run has begun: testing it takes
+/// The run state of a job, and true if a run is in progress. The lock is tested only if a run has begun: testing it takes
 /// it for a moment, and a run that begins at that moment must not find it taken.
-pub(crate) fn read_run_state(folder: &JobDir) -> Result<(RunState, bool)> {
-    let stamps = folder.read_state()?;
-    let is_running = stamps.started.is_some() && folder.is_running()?;
-    Ok((stamps, is_running))
+pub(crate) fn read_run_state(job_dir: &JobDir) -> Result<(RunState, bool)> {
+    let state = job_dir.read_state()?;
+    let is_running = state.started.is_some() && job_dir.is_running()?;
+    Ok((state, is_running))
 }

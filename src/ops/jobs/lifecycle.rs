@@ -21,14 +21,14 @@ pub(crate) fn ids_to_set_enabled(ctx: &Context, enabled: bool) -> Result<Vec<Str
     let store = workspace_jobs::open(ctx, &settings);
     let now = ctx.clock.timestamp();
     let is_over = |job: &Job| matches!(job.schedule, Ok(Schedule::At(time)) if time <= now);
-    let is_meant = |job: &Job| {
+    let is_selected = |job: &Job| {
         store.is_managed(job)
             && job.enabled != enabled
             && !is_heartbeat(job)
             && !(enabled && is_over(job))
     };
     let jobs = store.jobs()?.into_iter();
-    Ok(jobs.filter(is_meant).map(|job| job.id).collect())
+    Ok(jobs.filter(is_selected).map(|job| job.id).collect())
 }
 
 /// Enables or disables jobs. `on_done` is called for each.
@@ -53,16 +53,16 @@ pub(crate) fn set_enabled(
             ));
         }
         let now = ctx.clock.timestamp();
-        let found = store.update(&job.id, now, |job| {
+        let is_stored = store.update(&job.id, now, |job| {
             job.enabled = enabled;
             // Slots missed while disabled are not caught up.
-            if let (true, Some(terms)) = (enabled, &mut job.options) {
-                terms.since_ms = now.as_millisecond();
+            if let (true, Some(options)) = (enabled, &mut job.options) {
+                options.since_ms = now.as_millisecond();
             }
             timing::update_next_run(ctx, job, now);
             enabled && job.options.is_some()
         })?;
-        if !found {
+        if !is_stored {
             return Err(workspace_jobs::unknown_job_error(&[], &job.id));
         }
         if let (true, Ok(Schedule::At(time))) = (enabled, &job.schedule)
@@ -97,7 +97,7 @@ pub(crate) fn remove(
     )
 }
 
-/// Removes the data of a job that is no longer in the job file: its folder, and its own session.
+/// Removes the data of a job that is no longer in the job file: its directory, and its own session.
 pub(crate) fn remove_data(
     ctx: &Context,
     settings: &Settings,
@@ -107,14 +107,14 @@ pub(crate) fn remove_data(
     if !nanobot_cron::job_store::is_valid_id(&job.id) {
         return Ok(());
     }
-    let folder = store.job_dir(&job.id)?;
-    if folder.exists() {
-        match JobDir::new(folder).lock(&job.name, &ctx.clock.local_timestamp()) {
+    let job_dir = store.job_dir(&job.id)?;
+    if job_dir.exists() {
+        match JobDir::new(job_dir).lock(&job.name, &ctx.clock.local_timestamp()) {
             Ok(lock) => {
                 store.remove_job_dir(&job.id)?;
                 drop(lock);
             }
-            // The run in progress finds the job gone at its end, and removes the data itself.
+            // At its end, the run in progress finds that the job was removed, and removes the data itself.
             Err(error) if exit_for(&error) == Exit::TryAgain => {
                 ctx.notice(&format!(
                     "`{}` is running: the current run continues to its end",
@@ -131,18 +131,18 @@ pub(crate) fn remove_data(
 /// Moves the session of a removed job to the trash, if the session belongs to the job alone.
 pub(crate) fn discard_session(ctx: &Context, settings: &Settings, job: &Job) -> Result<()> {
     let (key, is_own) = job.session_key();
-    // The other program uses the heartbeat's session under the same name.
+    // The Python program uses the heartbeat's session under the same name.
     if !is_own || is_heartbeat(job) {
         return Ok(());
     }
-    let place = ctx.session_store(settings)?;
-    match sessions::move_to_trash(&place, &key, &|_| true) {
+    let session_store = ctx.session_store(settings)?;
+    match sessions::move_to_trash(&session_store, &key, &|_| true) {
         Ok(true) => {
             ctx.notice(&format!(
                 "moved the session of `{}` to the trash; restore it with `nanobot session restore {key}`",
                 time_format::to_one_line(&job.name)
             ));
-            sessions::empty_trash(&place)?;
+            sessions::empty_trash(&session_store)?;
         }
         Ok(false) => {}
         Err(error) if exit_for(&error) == Exit::NoInput => {}
@@ -155,13 +155,13 @@ pub(crate) fn discard_session(ctx: &Context, settings: &Settings, job: &Job) -> 
 }
 
 fn is_heartbeat(job: &Job) -> bool {
-    job.options.as_ref().is_some_and(|terms| terms.kind == JobKind::Heartbeat)
+    job.options.as_ref().is_some_and(|options| options.kind == JobKind::Heartbeat)
 }
 
-/// A removed job of which data is left: the records of a one-time job, or the rest of an interrupted `cron remove`.
+/// A removed job that has left data: the records of a one-time job, or the rest of an interrupted `cron remove`.
 fn removed_job(ctx: &Context, store: &JobStore, id: &str) -> Option<Job> {
-    let is_there = store.job_dir(id).is_ok_and(|folder| folder.is_dir());
-    is_there.then(|| Job {
+    let has_data = store.job_dir(id).is_ok_and(|path| path.is_dir());
+    has_data.then(|| Job {
         id: id.to_owned(),
         name: id.to_owned(),
         enabled: false,
@@ -184,19 +184,17 @@ fn for_each_job(
     let mut exit = Exit::Answered;
     let mut has_changed = false;
     for name in names {
-        let found = workspace_jobs::find(&store, name).or_else(|error| {
-            let left = removed_job(ctx, &store, name);
-            left.ok_or(error)
-        });
-        let acted = found.and_then(|job| {
-            // Set even if `action` fails: it may have changed something before it failed.
-            has_changed = true;
-            action(&settings, &store, &job)
-        });
-        if let Err(error) = acted {
-            let failed = report_error(&error, ctx.terminal);
+        let action_result = workspace_jobs::find(&store, name)
+            .or_else(|error| removed_job(ctx, &store, name).ok_or(error))
+            .and_then(|job| {
+                // Set even if `action` fails: it may have changed something before it failed.
+                has_changed = true;
+                action(&settings, &store, &job)
+            });
+        if let Err(error) = action_result {
+            let error_exit = report_error(&error, ctx.terminal);
             if exit == Exit::Answered {
-                exit = failed;
+                exit = error_exit;
             }
         }
     }

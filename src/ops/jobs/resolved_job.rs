@@ -23,37 +23,37 @@ pub(crate) struct ResolvedJob {
     pub(crate) is_taken_over: bool,
 }
 
-/// Resolves `terms` with the current config file. The permissions are limited to those of the job's creator.
-pub(crate) fn resolve(ctx: &Context, terms: &JobOptions) -> Result<ResolvedJob> {
-    let ctx = &with_config(ctx, terms);
-    let grants = stored_grants(terms)?;
-    let overrides = FlagOverrides { model: terms.model.clone(), ..FlagOverrides::default() };
+/// Resolves `options` with the current config file. The permissions are limited to those of the job's creator.
+pub(crate) fn resolve(ctx: &Context, options: &JobOptions) -> Result<ResolvedJob> {
+    let ctx = &with_config(ctx, options);
+    let grants = stored_grants(options)?;
+    let overrides = FlagOverrides { model: options.model.clone(), ..FlagOverrides::default() };
     let (mut settings, profile) = permissions::settings_with_profile(ctx, &grants, overrides)?;
-    // The directory in which the command was typed does not apply to cron.
+    // Cron does not start jobs in the directory in which the command was typed.
     settings.directory = DefaultDirectory::Workspace;
     let workspace = WorkspacePlace::find(&settings.workspace);
     let mut policy = permissions::build_policy(ctx, &grants, &settings, &profile, &workspace)?;
-    if let Some(snapshot) = &terms.policy {
-        let then = Policy::from_snapshot(snapshot).map_err(|words| {
+    if let Some(snapshot) = &options.policy {
+        let creator_policy = Policy::from_snapshot(snapshot).map_err(|error| {
             fail_with_hint(
                 Exit::Config,
-                format!("the stored permissions of the job's creator {words}"),
-                if terms.by_model {
+                format!("the stored permissions of the job's creator {error}"),
+                if options.by_model {
                     "`nanobot cron edit JOB --profile default` to set its permissions yourself"
                 } else {
                     "`nanobot cron edit JOB` to store its permissions again"
                 },
             )
         })?;
-        policy = policy.intersection(&then);
+        policy = policy.intersection(&creator_policy);
     }
     Ok(ResolvedJob { grants, settings, profile, policy, is_taken_over: false })
 }
 
 /// The context with the job's config file, unless `--config` was given.
-pub(crate) fn with_config(ctx: &Context, terms: &JobOptions) -> Context {
+pub(crate) fn with_config(ctx: &Context, options: &JobOptions) -> Context {
     let mut ctx = ctx.clone();
-    if let (None, Some(path)) = (&ctx.config, &terms.config) {
+    if let (None, Some(path)) = (&ctx.config, &options.config) {
         ctx.paths.config.clone_from(path);
     }
     ctx
@@ -65,12 +65,11 @@ pub(crate) fn job_context(
     settings: Settings,
     job: &Job,
 ) -> Result<(Context, Settings)> {
-    let Some(terms) = job.options.as_ref().filter(|terms| terms.config.is_some()) else {
+    let Some(options) = job.options.as_ref().filter(|options| options.config.is_some()) else {
         return Ok((ctx.clone(), settings));
     };
-    let mut ctx = with_config(ctx, terms);
-    let workspace = &mut ctx.workspace;
-    workspace.get_or_insert(settings.workspace);
+    let mut ctx = with_config(ctx, options);
+    ctx.workspace.get_or_insert(settings.workspace);
     let settings = ctx.settings()?;
     Ok((ctx, settings))
 }

@@ -7,30 +7,30 @@ use nanobot_base::error::Exit;
 use nanobot_cron::job::Job;
 use nanobot_cron::run_record::{PendingRetry, RunOutcome, RunRecord, RunState, Trigger};
 
-/// The longest time before a retry. A retry that is further ahead was planned with a wrong clock.
+/// Maximum time before a retry. A retry that is further ahead was planned with a wrong clock.
 const MAX_RETRY_DELAY: SignedDuration = SignedDuration::from_hours(24);
 
 /// The retry of the run in `record`, which has ended. `None` if its cause is not temporary, all retries are used, or the
 /// next slot comes first.
 pub(crate) fn plan(ctx: &Context, job: &Job, record: &RunRecord) -> Option<PendingRetry> {
     let policy = job.retry_policy();
-    let is_wanted = record.trigger == Trigger::Schedule
+    let is_retryable = record.trigger == Trigger::Schedule
         && record.outcome == RunOutcome::Failed
         && Exit::from_code(record.status.into()).is_temporary()
         && record.retry < policy.limit;
-    let slot: Timestamp = record.slot.as_deref().filter(|_| is_wanted)?.parse().ok()?;
+    let slot: Timestamp = record.slot.as_deref().filter(|_| is_retryable)?.parse().ok()?;
     let now = ctx.clock.timestamp();
     let at = now.checked_add(policy.delay).ok()?;
-    let next = timing::upcoming_runs(ctx, job, now, 1);
-    let is_first = next.iter().all(|next| at < *next);
-    is_first.then(|| PendingRetry {
+    let next_runs = timing::upcoming_runs(ctx, job, now, 1);
+    let is_before_next_run = next_runs.iter().all(|next| at < *next);
+    is_before_next_run.then(|| PendingRetry {
         slot_ms: slot.as_millisecond(),
         at_ms: at.as_millisecond(),
         number: record.retry + 1,
     })
 }
 
-/// The retry that `job` waits for. Those of slots before the job was enabled or its schedule changed do not count.
+/// The retry that `job` waits for. A retry of a slot before the job was enabled or its schedule changed does not count.
 pub(crate) fn pending(job: &Job, state: &RunState) -> Option<PendingRetry> {
     let earliest = job.earliest_slot();
     state.retry.filter(|retry| retry.slot() >= earliest)

@@ -23,9 +23,9 @@ pub(crate) fn unfinished_runs(store: &JobStore, ids: &[String]) -> Result<Vec<Un
     let jobs: Vec<Job> = store.jobs()?;
     let mut runs = Vec::new();
     for id in ids {
-        let folder = JobDir::new(store.job_dir(id)?);
-        let (stamps, is_running) = job_status::read_run_state(&folder)?;
-        let Some(start) = stamps.started.and_then(|started| started.started_at()) else {
+        let job_dir = JobDir::new(store.job_dir(id)?);
+        let (state, is_running) = job_status::read_run_state(&job_dir)?;
+        let Some(start) = state.started.and_then(|started| started.started_at()) else {
             continue;
         };
         let job = jobs.iter().find(|job| job.id == *id);
@@ -44,7 +44,7 @@ pub(crate) fn find_id(store: &JobStore, name_or_id: &str) -> Result<String> {
     if let Ok(job) = workspace_jobs::find(store, name_or_id) {
         return Ok(job.id);
     }
-    if store.job_dir(name_or_id).is_ok_and(|folder| folder.is_dir()) {
+    if store.job_dir(name_or_id).is_ok_and(|path| path.is_dir()) {
         return Ok(name_or_id.to_owned());
     }
     for id in all_ids(store)? {
@@ -73,8 +73,8 @@ pub(crate) fn all_ids(store: &JobStore) -> Result<Vec<String>> {
     Ok(ids)
 }
 
-/// The last `count` records of each job in `ids`, in the order in which the runs ended. Those of one job stay in the order
-/// in which they were written, whatever the clock said.
+/// The last `count` records of each job in `ids`, in the order in which the runs ended. The records of one job stay in the
+/// order in which they were written, even if the clock was wrong.
 pub(crate) fn records(
     store: &JobStore,
     ids: &[String],
@@ -83,9 +83,9 @@ pub(crate) fn records(
 ) -> Result<Vec<RunRecord>> {
     let mut records = Vec::new();
     for id in ids {
-        let of_job = JobDir::new(store.job_dir(id)?).last_records(count)?;
-        let ends: Vec<_> = of_job.iter().map(end_time).collect();
-        records.extend(plausible_times(&ends, now).into_iter().zip(of_job));
+        let job_records = JobDir::new(store.job_dir(id)?).last_records(count)?;
+        let ends: Vec<_> = job_records.iter().map(end_time).collect();
+        records.extend(plausible_times(&ends, now).into_iter().zip(job_records));
     }
     records.sort_by_key(|(end, _)| *end);
     Ok(records.into_iter().map(|(_, record)| record).collect())
@@ -124,8 +124,8 @@ mod tests {
         let check = |times: &[i64], expect: &[i64]| {
             let time = |second: &i64| Timestamp::from_second(*second).unwrap();
             let times: Vec<_> = times.iter().map(|second| Some(time(second))).collect();
-            let found = plausible_times(&times, time(&100));
-            assert_eq!(found, expect.iter().map(time).collect::<Vec<_>>(), "{times:?}");
+            let plausible = plausible_times(&times, time(&100));
+            assert_eq!(plausible, expect.iter().map(time).collect::<Vec<_>>(), "{times:?}");
         };
         check(&[], &[]);
         check(&[10, 20, 100], &[10, 20, 100]);

@@ -14,7 +14,7 @@ use nanobot_cron::schedule::{self, Schedule};
 /// The schedule that the flags describe; `None` if they describe none. Unset parts are taken from `before`.
 ///
 /// # Errors
-/// Status 64 for a text that is no valid time.
+/// Status 2 for a text that is not a valid time.
 pub(crate) fn resolve(
     ctx: &Context,
     flags: &ScheduleFlags,
@@ -24,22 +24,23 @@ pub(crate) fn resolve(
     notices: &mut Vec<String>,
 ) -> Result<Option<Schedule>> {
     let ScheduleFlags { cron, tz, every, at, after, catch_up: _, jitter: _ } = flags;
-    let wrong = |flag: &str, words: String| fail(Exit::Usage, format!("`{flag}`: {words}"));
-    let typed = match tz.as_deref() {
+    let flag_error = |flag: &str, error: String| fail(Exit::Usage, format!("`{flag}`: {error}"));
+    // An empty `--tz` stands for the system's zone.
+    let flag_zone = match tz.as_deref() {
         Some("") => Some(None),
         Some(name) => Some(Some(time_zone::validate_zone(name)?)),
         None => None,
     };
     if let Some(text) = cron {
-        let expression = Expression::parse(text).map_err(|words| wrong("--cron", words))?;
-        let zone = match (typed, before) {
+        let expression = Expression::parse(text).map_err(|error| flag_error("--cron", error))?;
+        let zone = match (flag_zone, before) {
             (Some(zone), _) => zone,
             (None, Some(Schedule::Cron { zone, .. })) => zone.clone(),
             (None, _) => time_zone::default_zone(ctx, settings, now, notices),
         };
         return Ok(Some(Schedule::Cron { expression, zone }));
     }
-    match (typed, before) {
+    match (flag_zone, before) {
         (Some(zone), Some(Schedule::Cron { expression, .. })) if !flags.has_times() => {
             let expression = expression.clone();
             return Ok(Some(Schedule::Cron { expression, zone }));
@@ -54,14 +55,14 @@ pub(crate) fn resolve(
         _ => {}
     }
     if let Some(text) = every {
-        let period = schedule::parse_period(text).map_err(|words| wrong("--every", words))?;
+        let period = schedule::parse_period(text).map_err(|error| flag_error("--every", error))?;
         return Ok(Some(Schedule::Every(period)));
     }
     let time = match (at, after) {
         (Some(text), _) => schedule::parse_time(text, &time_zone::local_zone(ctx, settings), now)
-            .map_err(|words| wrong("--at", words))?,
+            .map_err(|error| flag_error("--at", error))?,
         (_, Some(text)) => {
-            schedule::parse_delay(text, now).map_err(|words| wrong("--in", words))?
+            schedule::parse_delay(text, now).map_err(|error| flag_error("--in", error))?
         }
         _ => return Ok(None),
     };

@@ -51,12 +51,12 @@ impl StoreScheduler {
         time_zone::local_zone(&self.ctx, &self.settings)
     }
 
-    fn parse_schedule(&self, when: &RequestedSchedule<'_>) -> Result<Schedule, ToolError> {
-        Ok(match when {
+    fn parse_schedule(&self, schedule: &RequestedSchedule<'_>) -> Result<Schedule, ToolError> {
+        Ok(match schedule {
             RequestedSchedule::Every(seconds) => Schedule::Every(Duration::from_secs(*seconds)),
             RequestedSchedule::Cron { expression, zone } => {
                 let parsed = Expression::parse(expression)
-                    .map_err(|words| format!("`cron_expr`: {words}"))?;
+                    .map_err(|error| format!("`cron_expr`: {error}"))?;
                 let zone = match zone {
                     Some(name) => Some(
                         time_zone::validate_zone(name)
@@ -74,37 +74,34 @@ impl StoreScheduler {
             RequestedSchedule::At(text) => {
                 let now = self.ctx.clock.timestamp();
                 let time = schedule::parse_time(text, &self.local_zone(), now)
-                    .map_err(|words| format!("`at`: {words}"))?;
+                    .map_err(|error| format!("`at`: {error}"))?;
                 Schedule::At(timing::truncate_to_millis(time))
             }
         })
     }
 
-    /// Tells the user of a new job, which outlives its conversation.
+    /// Reports a new job to the user, because it outlives its conversation.
     fn report_new_job(&self, job: &Job) {
-        let when = timing::describe_schedule(&self.ctx, job, &self.local_zone());
-        let run = Context { quiet: self.is_quiet, ..self.ctx.clone() };
-        run.notice(&format!(
-            "the agent added the job `{}` ({when}); `nanobot cron remove {}` removes it",
+        let schedule = timing::describe_schedule(&self.ctx, job, &self.local_zone());
+        let ctx = Context { quiet: self.is_quiet, ..self.ctx.clone() };
+        ctx.notice(&format!(
+            "the agent added the job `{}` ({schedule}); `nanobot cron remove {}` removes it",
             job.name, job.id
         ));
     }
 
     /// Updates the crontab. Returns the problem, if any, for the model to report.
     fn update_crontab(&self) -> Option<String> {
-        let projected = crontab_sync::write_crontab(
-            &self.ctx,
-            &self.settings,
-            &self.store(),
-            JobFilter::Managed,
-        );
-        projected.err().map(|error| format!("{error:#}"))
+        let store = self.store();
+        crontab_sync::write_crontab(&self.ctx, &self.settings, &store, JobFilter::Managed)
+            .err()
+            .map(|error| format!("{error:#}"))
     }
 }
 
 impl JobScheduler for StoreScheduler {
-    fn add(&self, plan: &JobRequest<'_>) -> Result<CreatedJob, ToolError> {
-        let schedule = self.parse_schedule(&plan.schedule)?;
+    fn add(&self, request: &JobRequest<'_>) -> Result<CreatedJob, ToolError> {
+        let schedule = self.parse_schedule(&request.schedule)?;
         let now = self.ctx.clock.timestamp();
         let is_once = matches!(schedule, Schedule::At(_));
         let store = self.store();
@@ -112,11 +109,11 @@ impl JobScheduler for StoreScheduler {
         let id = id.map_err(|error| to_failure(&error))?;
         let mut job = Job {
             id,
-            name: plan.name.clone(),
+            name: request.name.clone(),
             enabled: true,
             schedule: Ok(schedule),
-            message: plan.message.to_owned(),
-            delivery: plan.chat.map_or_else(Delivery::default, |chat| Delivery {
+            message: request.message.to_owned(),
+            delivery: request.chat.map_or_else(Delivery::default, |chat| Delivery {
                 deliver: true,
                 channel: Some(chat.channel.clone()),
                 to: Some(chat.recipient.clone()),
@@ -127,7 +124,7 @@ impl JobScheduler for StoreScheduler {
             delete_after_run: is_once,
             options: Some(JobOptions {
                 v: JobOptions::FORMAT_VERSION,
-                policy: Some(plan.policy.clone()),
+                policy: Some(request.policy.clone()),
                 by_model: true,
                 catch_up: if is_once { CatchUpPolicy::Once } else { CatchUpPolicy::None },
                 config: self.ctx.config.as_deref().map(crate::ops::permissions::absolute),
@@ -135,23 +132,19 @@ impl JobScheduler for StoreScheduler {
             }),
         };
         timing::update_next_run(&self.ctx, &mut job, now);
-        match self
-            .store()
-            .add(&job, now, Some(MAX_MODEL_JOBS))
-            .map_err(|error| to_failure(&error))?
-        {
+        match store.add(&job, now, Some(MAX_MODEL_JOBS)).map_err(|error| to_failure(&error))? {
             AddResult::Added => {}
             AddResult::LimitReached => return Err(job_limit_error()),
         }
         let times = timing::upcoming_runs(&self.ctx, &job, now, 1);
-        let here = time_zone::now(&self.ctx, &self.settings);
-        let mut next = time_format::format_times(&times, &here);
+        let now_here = time_zone::now(&self.ctx, &self.settings);
+        let mut next = time_format::format_times(&times, &now_here);
         if !times.is_empty() {
-            next.push_str(&format!(", {} time", clock::zone_name(&here)));
+            next.push_str(&format!(", {} time", clock::zone_name(&now_here)));
         }
-        if let Some(why) = self.update_crontab() {
+        if let Some(error) = self.update_crontab() {
             next.push_str(&format!(
-                "; but nothing starts it: {why}. Tell the user to run `nanobot cron run --due` once a minute"
+                "; but nothing starts it: {error}. Tell the user to run `nanobot cron run --due` once a minute"
             ));
         }
         self.report_new_job(&job);
@@ -167,18 +160,18 @@ impl JobScheduler for StoreScheduler {
             .map(|job| (timing::upcoming_runs(&self.ctx, &job, now, 1).pop(), job))
             .collect();
         jobs.sort_by_key(|(next, _)| (next.is_none(), *next));
-        let here = time_zone::now(&self.ctx, &self.settings);
+        let now_here = time_zone::now(&self.ctx, &self.settings);
         let listed = jobs.into_iter().map(|(next, job)| ListedJob {
             schedule: match &job.schedule {
-                Ok(_) => timing::describe_schedule(&self.ctx, &job, here.time_zone()),
+                Ok(_) => timing::describe_schedule(&self.ctx, &job, now_here.time_zone()),
                 // The reason would quote the job file.
                 Err(_) => "never".into(),
             },
             next: next.map(|next| {
-                let time = time_format::format_time(next, &here);
-                format!("{time}, {} time", clock::zone_name(&here))
+                let time = time_format::format_time(next, &now_here);
+                format!("{time}, {} time", clock::zone_name(&now_here))
             }),
-            by_model: job.options.as_ref().is_some_and(|terms| terms.by_model),
+            by_model: job.options.as_ref().is_some_and(|options| options.by_model),
             chat: match (&job.delivery.channel, &job.delivery.to) {
                 (Some(channel), Some(to)) if job.delivery.deliver => {
                     Some(ChatTarget { channel: channel.clone(), recipient: to.clone() })
@@ -203,8 +196,8 @@ impl JobScheduler for StoreScheduler {
             .map_err(|error| to_failure(&error))?;
         match self.update_crontab() {
             None => Ok(true),
-            Some(why) => {
-                Err(format!("the job was removed, but its line remains in the crontab: {why}")
+            Some(error) => {
+                Err(format!("the job was removed, but its line remains in the crontab: {error}")
                     .into())
             }
         }
@@ -213,6 +206,6 @@ impl JobScheduler for StoreScheduler {
 
 /// Converts an error into a failure, without text that comes from files.
 fn to_failure(error: &anyhow::Error) -> ToolError {
-    let outermost = error.to_string();
-    format!("cannot access the jobs: {}", outermost.lines().next().unwrap_or_default()).into()
+    let message = error.to_string();
+    format!("cannot access the jobs: {}", message.lines().next().unwrap_or_default()).into()
 }

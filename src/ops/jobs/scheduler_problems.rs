@@ -1,5 +1,5 @@
-//! Problems of what starts the jobs, apart from the lines of single jobs: the crontab, the program in its lines, the cron
-//! daemon, and the directories that a run writes. Each is reported once, however many jobs it stops.
+//! Problems that stop all jobs: with the crontab, the program in its lines, the cron daemon, or the directories that a run
+//! writes. Each is reported once. Problems with the lines of single jobs are in `crontab_status.rs`.
 
 use super::crontab_sync;
 use crate::ops::context::Context;
@@ -64,7 +64,7 @@ impl SchedulerProblem {
     }
 }
 
-/// The problems that only trying shows. `lines` are the crontab lines of this workspace.
+/// The problems that are found only by trying: by starting programs and reading directories. `lines` are the crontab lines of this workspace.
 pub(crate) fn find<'a>(
     ctx: &Context,
     settings: &Settings,
@@ -86,8 +86,8 @@ pub(crate) fn find<'a>(
             problems.push(SchedulerProblem::new(ProblemKind::Daemon, text));
         }
     }
-    let disk = unwritable_places(ctx, settings).into_iter().chain(full_disk(ctx));
-    problems.extend(disk.map(|text| SchedulerProblem::new(ProblemKind::Disk, text)));
+    let disk_problems = unwritable_directories(ctx, settings).into_iter().chain(full_disk(ctx));
+    problems.extend(disk_problems.map(|text| SchedulerProblem::new(ProblemKind::Disk, text)));
     problems
 }
 
@@ -123,19 +123,19 @@ pub(crate) fn program_version(path: &str) -> Result<String> {
     }
 }
 
-/// The places that a run writes and that cannot be written, as messages.
-pub(crate) fn unwritable_places(ctx: &Context, settings: &Settings) -> Vec<String> {
+/// Messages about the directories that a run has to write and cannot.
+pub(crate) fn unwritable_directories(ctx: &Context, settings: &Settings) -> Vec<String> {
     let workspace = &settings.workspace;
-    let places = [
+    let paths = [
         (ctx.paths.root.join("usage.jsonl"), "the usage ledger"),
         (ctx.paths.cron().join("any/runs.jsonl"), "job records"),
         (workspace.join("sessions/any"), "sessions"),
         (workspace.join("cron/jobs.json"), "the job file"),
     ];
-    let messages = places.iter().filter_map(|(path, what)| {
+    let messages = paths.iter().filter_map(|(path, content)| {
         let directory = path.parent().unwrap_or(path);
         let error = durable_file::check_can_create(directory).err()?;
-        Some(format!("cannot write {what}: {error:#}"))
+        Some(format!("cannot write {content}: {error:#}"))
     });
     messages.collect()
 }
@@ -143,9 +143,8 @@ pub(crate) fn unwritable_places(ctx: &Context, settings: &Settings) -> Vec<Strin
 /// The message about a disk without space for the records of runs.
 fn full_disk(ctx: &Context) -> Option<String> {
     let root = &ctx.paths.root;
-    let free = durable_file::free_bytes(root).context("ask for the free space");
-    match free {
-        Ok(free) if free < MIN_FREE_BYTES => {
+    match durable_file::free_bytes(root).context("read the free space of the disk") {
+        Ok(free_bytes) if free_bytes < MIN_FREE_BYTES => {
             Some(format!("the disk of `{}` is full", ctx.paths.display(root)))
         }
         Ok(_) => None,

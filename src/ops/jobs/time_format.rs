@@ -5,20 +5,17 @@ use jiff::{SignedDuration, Timestamp, Zoned};
 /// A local time to the minute: `Mon 23 Nov 08:00`, with the year if it is not the current one.
 pub(crate) fn format_time(time: Timestamp, now: &Zoned) -> String {
     let local = time.to_zoned(now.time_zone().clone());
-    let form = if local.year() == now.year() { "%a %-d %b %H:%M" } else { "%a %-d %b %Y %H:%M" };
-    local.strftime(form).to_string()
+    let format = if local.year() == now.year() { "%a %-d %b %H:%M" } else { "%a %-d %b %Y %H:%M" };
+    local.strftime(format).to_string()
 }
 
 /// A list of times, with the duration until the first.
 pub(crate) fn format_times(times: &[Timestamp], now: &Zoned) -> String {
-    let words = times.iter().enumerate().map(|(index, time)| {
-        let moment = format_time(*time, now);
-        match index {
-            0 => format!("{moment} ({})", format_time_until(*time, now.timestamp())),
-            _ => moment,
-        }
-    });
-    words.collect::<Vec<_>>().join(", ")
+    let mut texts: Vec<String> = times.iter().map(|time| format_time(*time, now)).collect();
+    if let (Some(text), Some(time)) = (texts.first_mut(), times.first()) {
+        text.push_str(&format!(" ({})", format_time_until(*time, now.timestamp())));
+    }
+    texts.join(", ")
 }
 
 /// The duration until a time, to the minute like cron: `in 1 day 12 h`.
@@ -43,11 +40,13 @@ pub(crate) fn format_duration(time: SignedDuration) -> String {
         (seconds / 60 % 60, "min"),
         (seconds % 60, "s"),
     ];
-    let largest = parts.iter().position(|(count, _)| *count > 0).unwrap_or(3);
-    let named = parts.iter().skip(largest).take(2);
-    let named = named.filter(|(count, _)| *count > 0);
-    let words = named.map(|(count, unit)| format!("{count} {unit}"));
-    words.collect::<Vec<_>>().join(" ")
+    let texts = parts
+        .iter()
+        .skip_while(|(count, _)| *count == 0)
+        .take(2)
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, unit)| format!("{count} {unit}"));
+    texts.collect::<Vec<_>>().join(" ")
 }
 
 /// A number of jobs, as text.

@@ -15,8 +15,8 @@ pub(crate) fn now(ctx: &Context, settings: &Settings) -> Zoned {
     ctx.clock.timestamp().to_zoned(local_zone(ctx, settings))
 }
 
-/// The user's zone, in which times are read that name none: that of the config, which the model receives, else that of the
-/// shell, else the system's.
+/// The user's zone, which applies to times without a zone: the zone of the config, which the model receives too, else that
+/// of the shell, else the system's.
 pub(crate) fn local_zone(ctx: &Context, settings: &Settings) -> TimeZone {
     let configured = settings.timezone.as_deref().and_then(clock::named_zone);
     configured
@@ -35,8 +35,8 @@ pub(crate) fn validate_zone(name: &str) -> Result<String> {
     match clock::named_zone(name) {
         Some(_) => Ok(name.to_owned()),
         None => {
-            let words = schedule::unknown_zone_error(name, &clock::zone_names());
-            Err(fail(Exit::Usage, format!("`--tz`: {words}")))
+            let error = schedule::unknown_zone_error(name, &clock::zone_names());
+            Err(fail(Exit::Usage, format!("`--tz`: {error}")))
         }
     }
 }
@@ -56,17 +56,17 @@ pub(crate) fn default_zone(
     }
     let (system, system_name) = clock::system_zone(&ctx.env);
     let system_name = system_name.unwrap_or_else(|| "the system's".into());
-    let not_a_name = |source: &str| {
+    let unnamed_zone_notice = |source: &str| {
         format!(
             "the job uses the system's time zone ({system_name}), because {source} is not a time zone name; `--tz` sets another"
         )
     };
     if let Some(name) = &settings.timezone {
-        notices.push(not_a_name(&format!("`agents.defaults.timezone` (`{name}`)")));
+        notices.push(unnamed_zone_notice(&format!("`agents.defaults.timezone` (`{name}`)")));
     }
-    let written = ctx.env.get("TZ")?;
+    let variable = ctx.env.get("TZ")?;
     let Some((zone, name)) = zone_from_env(ctx) else {
-        notices.push(not_a_name(&format!("TZ=`{written}`")));
+        notices.push(unnamed_zone_notice(&format!("TZ=`{variable}`")));
         return None;
     };
     // Two names of the same zone need no notice.

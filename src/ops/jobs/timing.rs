@@ -31,7 +31,7 @@ pub(crate) fn effective_schedule<'a>(
     Ok((schedule, zone))
 }
 
-/// The conditions under which a start is due.
+/// The time at which a start is checked, and its delay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StartCondition {
     pub(crate) now: Timestamp,
@@ -61,15 +61,15 @@ pub(crate) fn due_state(
     state: &RunState,
     condition: StartCondition,
 ) -> Result<DueState> {
-    let (schedule, zone) = effective_schedule(ctx, job).map_err(|words| {
-        let cause = format!("job `{}` cannot run: {words}", job.name);
+    let (schedule, zone) = effective_schedule(ctx, job).map_err(|error| {
+        let cause = format!("job `{}` cannot run: {error}", job.name);
         fail(Exit::Config, cause)
     })?;
     let timetable = job.timetable(schedule, &zone, condition.delay);
     Ok(timetable.due_state(state.last_slot(), condition.now))
 }
 
-/// Stores the time of the next run for the other program.
+/// Stores the time of the next run in the job file, for the Python program.
 pub(crate) fn update_next_run(ctx: &Context, job: &mut Job, now: Timestamp) {
     job.state.next_run =
         if job.enabled { upcoming_runs(ctx, job, now, 1).first().copied() } else { None };
@@ -98,15 +98,15 @@ pub(crate) fn describe_schedule(ctx: &Context, job: &Job, local: &TimeZone) -> S
     match effective_schedule(ctx, job) {
         // A one-time schedule is shown in the user's zone, which is named if it is not the system's.
         Ok((schedule @ Schedule::At(time), system)) => {
-            let words = schedule.describe(local);
+            let description = schedule.describe(local);
             if time_fields::is_same_clock(local, &system, *time) {
-                words
+                description
             } else {
-                format!("{words}, {} time", clock::zone_name(&time.to_zoned(local.clone())))
+                format!("{description}, {} time", clock::zone_name(&time.to_zoned(local.clone())))
             }
         }
         Ok((schedule, zone)) => schedule.describe(&zone),
-        Err(words) => format!("never: {words}"),
+        Err(error) => format!("never: {error}"),
     }
 }
 
@@ -115,9 +115,9 @@ pub(crate) fn start_period(job: &mut Job, period: Duration, now: Timestamp) {
     let now = truncate_to_millis(now);
     job.created = now;
     job.schedule = Ok(Schedule::Every(period));
-    if let Some(terms) = &mut job.options {
-        terms.since_ms = now.as_millisecond();
-        terms.every_ms = Some(i64::try_from(period.as_millis()).unwrap_or(i64::MAX));
+    if let Some(options) = &mut job.options {
+        options.since_ms = now.as_millisecond();
+        options.every_ms = Some(i64::try_from(period.as_millis()).unwrap_or(i64::MAX));
     }
 }
 

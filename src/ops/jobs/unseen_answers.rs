@@ -1,5 +1,5 @@
-//! Unseen answers: those that a job printed under cron on a machine without a mailer, so that cron drops them. The next
-//! `status`, or the next run on a terminal, reports them.
+//! Unseen answers: a job printed them under cron on a machine without a mailer, so cron dropped them. The next `status`, or
+//! the next run on a terminal, reports them.
 
 use super::delivery;
 use crate::ops::context::Context;
@@ -38,7 +38,7 @@ fn file(ctx: &Context) -> PathBuf {
 /// True if cron can mail what jobs print.
 pub(crate) fn has_mailer(ctx: &Context) -> bool {
     match test_hooks::MAILER.get(&ctx.env) {
-        Some(word) => word == "yes",
+        Some(answer) => answer == "yes",
         None => {
             let dirs = format!("{}:{MAILER_DIRS}", ctx.env.get("PATH").unwrap_or_default());
             paths::find_program("sendmail", &dirs).is_some()
@@ -71,31 +71,33 @@ pub(crate) fn remember(
     let line = serde_json::to_string(&answer).context("encode the answer")? + "\n";
     let path = file(ctx);
     match std::fs::metadata(&path) {
-        Ok(found) if found.len() > MAX_FILE_BYTES => {
-            let known = read(&path)?;
-            let kept = known[known.len().saturating_sub(MAX_ENTRIES)..].iter();
-            let lines = kept.map(|answer| Ok(serde_json::to_string(answer)? + "\n"));
-            let text = lines.collect::<Result<String>>()?;
+        Ok(metadata) if metadata.len() > MAX_FILE_BYTES => {
+            let answers = read(&path)?;
+            let mut text = String::new();
+            for answer in &answers[answers.len().saturating_sub(MAX_ENTRIES)..] {
+                text += &(serde_json::to_string(answer)? + "\n");
+            }
             durable_file::replace(&path, (text + &line).as_bytes())
         }
         _ => durable_file::append(&path, line.as_bytes()),
     }
 }
 
-/// The unseen answers, oldest first. With `are_shown` they count as seen from now on.
-pub(crate) fn take(ctx: &Context, are_shown: bool) -> Result<Vec<UnseenAnswer>> {
+/// The unseen answers, oldest first. With `marks_seen` they count as seen from now on.
+pub(crate) fn take(ctx: &Context, marks_seen: bool) -> Result<Vec<UnseenAnswer>> {
     let path = file(ctx);
-    if !are_shown {
+    if !marks_seen {
         return read(&path);
     }
-    // What is appended after the renaming is kept for the next time.
-    let taken = path.with_extension("seen");
-    match std::fs::rename(&path, &taken) {
+    // An answer that another process appends after this goes to a new file, and is reported the next time.
+    let taken_path = path.with_extension("seen");
+    match std::fs::rename(&path, &taken_path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         renamed => renamed.with_context(|| format!("rename `{}`", path.display()))?,
     }
-    let answers = read(&taken)?;
-    std::fs::remove_file(&taken).with_context(|| format!("remove `{}`", taken.display()))?;
+    let answers = read(&taken_path)?;
+    std::fs::remove_file(&taken_path)
+        .with_context(|| format!("remove `{}`", taken_path.display()))?;
     Ok(answers)
 }
 
@@ -105,7 +107,11 @@ pub(crate) fn report(ctx: &Context) {
         return;
     }
     match take(ctx, true) {
-        Ok(answers) => describe(&answers).iter().for_each(|words| ctx.notice(words)),
+        Ok(answers) => {
+            if let Some(notice) = describe(&answers) {
+                ctx.notice(&notice);
+            }
+        }
         Err(error) => ctx.notice(&format!("{error:#}")),
     }
 }

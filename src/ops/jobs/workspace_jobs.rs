@@ -12,8 +12,8 @@ use nanobot_os::secret::random_hex;
 use std::path::PathBuf;
 
 /// The working directory of a job: the workspace, unless the job has another one.
-pub(crate) fn job_directory(settings: &Settings, terms: &JobOptions) -> PathBuf {
-    match terms.grants["directory"].as_str() {
+pub(crate) fn job_directory(settings: &Settings, options: &JobOptions) -> PathBuf {
+    match options.grants["directory"].as_str() {
         Some(path) => PathBuf::from(path),
         None => settings.workspace.clone(),
     }
@@ -23,11 +23,10 @@ pub(crate) fn job_directory(settings: &Settings, terms: &JobOptions) -> PathBuf 
 /// the config file.
 pub(crate) fn open(ctx: &Context, settings: &Settings) -> JobStore {
     // Most users have no such jobs, so the config file need not be read.
-    let older = JobStore::has_legacy_file(&ctx.paths.root) && {
-        let usual = cron_environment::default_workspace(ctx, &ctx.paths.config);
-        usual == Some(cron_environment::real_path(&settings.workspace))
-    };
-    JobStore::new(&settings.workspace, &ctx.paths.root, older)
+    let has_legacy_jobs = JobStore::has_legacy_file(&ctx.paths.root)
+        && cron_environment::default_workspace(ctx, &ctx.paths.config)
+            == Some(cron_environment::real_path(&settings.workspace));
+    JobStore::new(&settings.workspace, &ctx.paths.root, has_legacy_jobs)
 }
 
 /// The job that `name_or_id` names: by its id, or by its name if the name is unique.
@@ -87,13 +86,13 @@ pub(crate) fn unknown_job_error(jobs: &[Job], name_or_id: &str) -> anyhow::Error
     let names = jobs.iter().flat_map(|job| [&*job.name, &*job.id]);
     let list = "`nanobot cron list --all` for the ids";
     let hint = match nearest(name_or_id, names) {
-        Some(meant) => format!("`{meant}`, or {list}"),
+        Some(nearest) => format!("`{nearest}`, or {list}"),
         None => list.to_owned(),
     };
     fail_with_hint(Exit::NoInput, format!("there is no job `{name_or_id}`"), hint)
 }
 
-/// A new id that none of `jobs` has and no other had: a deleted job may have left records.
+/// A new id that neither one of `jobs` nor a deleted job has, of which records may be left.
 pub(crate) fn unused_id(store: &JobStore, jobs: &[Job]) -> Result<String> {
     loop {
         let id = random_hex(4);
