@@ -1,6 +1,6 @@
 //! Builds the setup of a turn: its policy, its tools, and its system prompt.
 
-use crate::ops::channel::message_outlet::OutboxOutlet;
+use crate::ops::channel::outbox::OutboxOutlet;
 use crate::ops::context::Context;
 use crate::ops::hooks::{self, HookContainment, HookedRun, Hooks};
 use crate::ops::permissions::{self, WorkspacePlace};

@@ -958,7 +958,7 @@ fn a_poll_says_that_another_one_is_stuck() {
     story.run(["channel", "poll"]).status(75).stderr("");
     std::fs::write(directory.join("last_poll.json"), "{\"at\":1000}").unwrap();
     let run = story.run(["channel", "poll"]);
-    run.status(75).stderr_has("the poll that is at work has not looked for");
+    run.status(75).stderr_has("the poll that is at work has fetched nothing for");
     story.run(["channel", "poll"]).status(75).stderr("");
     lock.unlock().unwrap();
 }

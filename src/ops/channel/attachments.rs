@@ -32,32 +32,32 @@ pub(crate) struct Attachments {
     pub(crate) paths: Vec<PathBuf>,
     /// Lines about files that are not sent to the model.
     pub(crate) notes: Vec<UserText>,
-    /// True if there is anything but words that the sender has spoken.
+    /// True if there is any content besides speech of the sender.
     pub(crate) has_others_text: bool,
 }
 
-/// Downloads the attachments of a message, and transcribes recordings. One that cannot be had becomes a note.
+/// Downloads the attachments of a message, and transcribes recordings. An attachment that cannot be downloaded becomes a
+/// note.
 pub(crate) fn download(
     channel: &OpenChannel,
     message: &InboundMessage,
     transcriber: &Transcriber<'_>,
 ) -> Result<Attachments> {
-    let mut all = Attachments::default();
+    let mut attachments = Attachments::default();
     if message.files.is_empty() {
-        return Ok(all);
+        return Ok(attachments);
     }
     let directory = &channel.files.media;
     durable_file::create_dir(directory)?;
     for file in message.files.iter().take(MAX_ATTACHMENTS) {
         let name = safe_name(&file.name);
         let path = directory.join(format!("{}-{name}", &digest(file.id.as_bytes())[..16]));
-        let fetched = fetch_to(channel, file, &path);
-        if let (Ok(true), Some(label)) = (&fetched, recording_label(file.kind))
+        let download = fetch_to(channel, file, &path);
+        if let (Ok(true), Some(label)) = (&download, recording_label(file.kind))
             && let Some(text) = transcribe(channel, transcriber, file, &path)?
         {
-            all.notes.push(match file.kind {
+            attachments.notes.push(match file.kind {
                 AttachmentKind::Voice => {
-                    // The sender has spoken the words.
                     let mut note = UserText::label("[transcription: ");
                     note.push(&UserText::typed(text));
                     note.push(&UserText::label("]"));
@@ -68,31 +68,37 @@ pub(crate) fn download(
                     UserText::of_others(tagged_block("quote", Some(label), &text), content)
                 }
             });
-            all.has_others_text |= file.kind != AttachmentKind::Voice;
+            attachments.has_others_text |= file.kind != AttachmentKind::Voice;
             continue;
         }
-        all.has_others_text = true;
-        match fetched {
-            Ok(true) if is_for_model(file, &path) => all.paths.push(path),
+        attachments.has_others_text = true;
+        match download {
+            Ok(true) if is_for_model(file, &path) => attachments.paths.push(path),
             Ok(true) => {
                 let label = recording_label(file.kind).unwrap_or("file");
-                all.notes.push(UserText::label(format!("[{label}: {}]", path.display())));
+                attachments.notes.push(UserText::label(format!("[{label}: {}]", path.display())));
             }
             Ok(false) => {
-                all.notes.push(UserText::label(format!("[attachment: {name} - too large]")));
+                attachments
+                    .notes
+                    .push(UserText::label(format!("[attachment: {name} - too large]")));
             }
             Err(error) => {
                 log::warn!(target: "channel", "{}: an attachment was not downloaded: {error:#}", channel.name());
-                all.notes.push(UserText::label(format!("[attachment: {name} - download failed]")));
+                attachments
+                    .notes
+                    .push(UserText::label(format!("[attachment: {name} - download failed]")));
             }
         }
     }
-    all.has_others_text |= message.files.len() > MAX_ATTACHMENTS;
-    let left_out = message.files.len().saturating_sub(MAX_ATTACHMENTS);
-    if left_out > 0 {
-        all.notes.push(UserText::label(format!("[{left_out} more attachments were left out]")));
+    let omitted = message.files.len().saturating_sub(MAX_ATTACHMENTS);
+    if omitted > 0 {
+        attachments.has_others_text = true;
+        attachments
+            .notes
+            .push(UserText::label(format!("[{omitted} more attachments were left out]")));
     }
-    Ok(all)
+    Ok(attachments)
 }
 
 /// The word for a recording of speech; `None` for other files.
@@ -107,7 +113,7 @@ fn recording_label(kind: AttachmentKind) -> Option<&'static str> {
 /// The text of a recording; `None` if it was not transcribed.
 ///
 /// # Errors
-/// The run is to end.
+/// The run was stopped.
 fn transcribe(
     channel: &OpenChannel,
     transcriber: &Transcriber<'_>,
@@ -124,8 +130,8 @@ fn transcribe(
     }
 }
 
-/// Stores a copy of a file to be sent: a later poll may send it, when the file has changed. Each has its own directory in
-/// `media`, since the service shows the file's name.
+/// Stores a copy of a file to be sent: the file may have changed when a later poll sends it. Each copy has its own
+/// directory in `media`, because the service shows the file's name.
 ///
 /// # Errors
 /// The file cannot be read, or the copy cannot be written.
@@ -139,8 +145,7 @@ pub(crate) fn store_copy(media: &Path, name: &str, content: &mut dyn Read) -> Re
 
 /// Removes a copy with its directory. Other files stay.
 pub(crate) fn remove_copy(media: &Path, path: &Path) {
-    let directory = path.parent();
-    let directory = directory.filter(|it| it.parent() == Some(media));
+    let directory = path.parent().filter(|directory| directory.parent() == Some(media));
     if let Some(Err(error)) = directory.map(std::fs::remove_dir_all) {
         log::warn!(target: "channel", "`{}` was not removed: {error}", path.display());
     }
@@ -151,24 +156,23 @@ pub(crate) fn remove_old(directory: &Path, now: SystemTime) {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     for entry in entries.flatten() {
         let modified = entry.metadata().and_then(|metadata| metadata.modified());
-        let is_old = modified.is_ok_and(|at| {
-            let age = now.duration_since(at);
-            age.is_ok_and(|age| age > MAX_FILE_AGE)
-        });
+        let is_old = modified
+            .is_ok_and(|modified| now.duration_since(modified).is_ok_and(|age| age > MAX_FILE_AGE));
         if is_old {
             let path = entry.path();
-            let removed = if path.is_dir() {
+            let result = if path.is_dir() {
                 std::fs::remove_dir_all(&path)
             } else {
                 std::fs::remove_file(&path)
             };
-            if let Err(error) = removed {
+            if let Err(error) = result {
                 log::warn!(target: "channel", "`{}` was not removed: {error}", path.display());
             }
         }
     }
 }
 
+/// Downloads a file to `path`. Returns false if it is too large; then no file is left.
 fn fetch_to(channel: &OpenChannel, file: &RemoteFile, path: &Path) -> Result<bool> {
     if file.size_bytes.is_some_and(|size| size > MAX_ATTACHMENT_BYTES) {
         return Ok(false);
@@ -208,11 +212,10 @@ fn is_office_document(content: &[u8], path: &Path) -> bool {
 
 /// A file name without separators, control characters and a leading dot.
 fn safe_name(name: &str) -> String {
-    let keep = |letter: char| match letter {
-        letter if letter.is_alphanumeric() || ".-_".contains(letter) => letter,
-        _ => '_',
+    let to_safe = |letter: char| {
+        if letter.is_alphanumeric() || ".-_".contains(letter) { letter } else { '_' }
     };
-    let name: String = name.chars().map(keep).take(MAX_NAME_CHARS).collect();
+    let name: String = name.chars().map(to_safe).take(MAX_NAME_CHARS).collect();
     match name.trim_start_matches('.') {
         "" => "file".to_owned(),
         name => name.to_owned(),

@@ -1,5 +1,5 @@
-//! Messages that others have sent to the chat of a session. The session gets them when it is opened, so that no delivery
-//! waits for its lock.
+//! Messages that jobs, commands and other runs have sent to the chat of a session. They are added to the session when it
+//! is opened, so that no delivery waits for the session's lock.
 
 use crate::ops::context::Context;
 use anyhow::Result;
@@ -18,10 +18,12 @@ pub(crate) fn add_to(ctx: &Context, session: &mut Session) -> Result<()> {
     };
     let state = ChannelInbox::read(&ctx.paths.channels().join(channel.name))?;
     let entries: Vec<_> = state.from_others(session.key()).collect();
-    let known = session.known_deliveries();
-    let last = entries.iter().position(|it| it.message.key == known.through);
-    let mut now_known = KnownDeliveries { through: known.through.clone(), later: Vec::new() };
+    let deliveries = session.known_deliveries();
+    let last = entries.iter().position(|entry| entry.message.key == deliveries.through);
+    let mut new_deliveries =
+        KnownDeliveries { through: deliveries.through.clone(), later: Vec::new() };
     let mut messages = Vec::new();
+    // False once a message was not delivered yet: those after it are listed by key.
     let mut is_without_gap = true;
     for entry in &entries[last.map_or(0, |last| last + 1)..] {
         if entry.settlement.is_none() {
@@ -30,7 +32,7 @@ pub(crate) fn add_to(ctx: &Context, session: &mut Session) -> Result<()> {
         }
         let text = entry.sent_text();
         if !text.is_empty()
-            && !known.later.contains(&entry.message.key)
+            && !deliveries.later.contains(&entry.message.key)
             && let Some(source) = &entry.message.source
         {
             messages.push(DeliveredMessage {
@@ -41,13 +43,13 @@ pub(crate) fn add_to(ctx: &Context, session: &mut Session) -> Result<()> {
             });
         }
         if is_without_gap {
-            now_known.through.clone_from(&entry.message.key);
+            new_deliveries.through.clone_from(&entry.message.key);
         } else {
-            now_known.later.push(entry.message.key.clone());
+            new_deliveries.later.push(entry.message.key.clone());
         }
     }
     if messages.is_empty() {
         return Ok(());
     }
-    session.append_delivered(&messages, now_known)
+    session.append_delivered(&messages, new_deliveries)
 }

@@ -20,7 +20,7 @@ const MAX_OUTBOUND_AGE_MILLIS: i64 = 24 * 3_600_000;
 /// A part was not sent. The status is that of the failure: 65 and 77 for a recipient that cannot be reached, which
 /// settles the message; with 69, 75, 77 for a rejected token and 78 it waits for the next poll.
 pub(crate) fn deliver(
-    open: &OpenChannel,
+    channel: &OpenChannel,
     inbox: &Mutex<ChannelInbox>,
     key: &str,
     now: i64,
@@ -32,32 +32,36 @@ pub(crate) fn deliver(
     if entry.settlement.is_some() {
         return Ok(entry.sent.into_values().collect());
     }
-    let service = &*open.service;
+    let service = &*channel.service;
     match send_parts(service, inbox, &entry) {
         Ok(remote_ids) => {
-            // Once it is settled, the inbox may forget what it answers.
-            let answered = answered_messages(&inbox.lock().ignore_poison(), &entry);
+            // Once the message is settled, the inbox may drop the messages that it answers.
+            let answered_messages = answered_messages(&inbox.lock().ignore_poison(), &entry);
             settle(inbox, &entry, Settlement::Delivered)?;
-            let files =
-                entry.message.parts.iter().flat_map(|part| part.file.iter().chain(&part.attached));
-            files.for_each(|file| attachments::remove_copy(&open.files.media, file));
-            answered.iter().for_each(|it| service.mark_answered(it));
+            for part in &entry.message.parts {
+                for file in part.file.iter().chain(&part.attached) {
+                    attachments::remove_copy(&channel.files.media, file);
+                }
+            }
+            for message in &answered_messages {
+                service.mark_answered(message);
+            }
             Ok(remote_ids)
         }
         Err(error) => {
-            // The end of this run says nothing about the service.
+            // A signal is not a failure of the service.
             let is_stop = matches!(&error, ChannelError::Other(error) if error.is::<Stop>());
             let is_too_old = now - entry.message.at > MAX_OUTBOUND_AGE_MILLIS && !is_stop;
-            let result = match &error {
+            let settlement = match &error {
                 ChannelError::RecipientRefused(_) => Some(Settlement::Refused),
                 ChannelError::Undeliverable(_) => Some(Settlement::GivenUp),
                 _ => None,
             };
-            let result = result.or(is_too_old.then_some(Settlement::GivenUp));
-            if let Some(result) = result {
-                settle(inbox, &entry, result)?;
+            let settlement = settlement.or(is_too_old.then_some(Settlement::GivenUp));
+            if let Some(settlement) = settlement {
+                settle(inbox, &entry, settlement)?;
             }
-            let state = match result {
+            let state = match settlement {
                 Some(_) => "a message was given up",
                 None => "a message waits to be sent",
             };
@@ -68,9 +72,8 @@ pub(crate) fn deliver(
 
 /// The messages that an outbound message answers.
 fn answered_messages(inbox: &ChannelInbox, entry: &OutboundEntry) -> Vec<InboundMessage> {
-    let answered = entry.message.answers.iter();
-    let answered = answered.filter_map(|id| inbox.state().inbound(id));
-    answered.map(|it| it.message.clone()).collect()
+    let ids = entry.message.answers.iter();
+    ids.filter_map(|id| Some(inbox.state().inbound(id)?.message.clone())).collect()
 }
 
 fn send_parts(
@@ -80,33 +83,38 @@ fn send_parts(
 ) -> ChannelResult<Vec<String>> {
     let mut remote_ids = Vec::new();
     for (number, part) in entry.message.parts.iter().enumerate() {
-        if let Some(remote) = entry.sent.get(&number) {
-            remote_ids.push(remote.clone());
+        if let Some(remote_id) = entry.sent.get(&number) {
+            remote_ids.push(remote_id.clone());
             continue;
         }
         let key = entry.part_key(number);
-        let found = if entry.is_untried {
+        // An earlier process may have been killed between the sending and its record.
+        let sent_id = if entry.is_untried {
             None
         } else {
             service.find_sent(&entry.message.destination, &key)?
         };
-        let remote = match found {
-            Some(remote) => remote,
+        let remote_id = match sent_id {
+            Some(remote_id) => remote_id,
             None => service.send(&entry.message.destination, part, &key)?,
         };
-        remote_ids.push(remote.clone());
+        remote_ids.push(remote_id.clone());
         inbox.lock().ignore_poison().append(InboxRecord::Sent {
             key: entry.message.key.clone(),
             part: number,
-            remote,
+            remote: remote_id,
         })?;
     }
     Ok(remote_ids)
 }
 
-fn settle(inbox: &Mutex<ChannelInbox>, entry: &OutboundEntry, result: Settlement) -> Result<()> {
+fn settle(
+    inbox: &Mutex<ChannelInbox>,
+    entry: &OutboundEntry,
+    settlement: Settlement,
+) -> Result<()> {
     inbox
         .lock()
         .ignore_poison()
-        .append(InboxRecord::Done { key: entry.message.key.clone(), result })
+        .append(InboxRecord::Done { key: entry.message.key.clone(), result: settlement })
 }

@@ -1,14 +1,14 @@
-//! The state of a channel as monitors see it: `channel list`, `status --check`, `cron check` and `metrics` read this record.
+//! The health of a channel, for `channel list`, `status --check`, `cron check` and `metrics`.
 //!
 //! A failure is a file in the channel's directory, which exists from the first failure of an activity to its next success.
-//! A poll that starts each minute so tells of a failure once, and of its end once.
+//! So polls that start each minute report a failure once, and its end once.
 
 use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use nanobot_base::error::exit_for;
-use nanobot_channel::inbox::{ChannelInbox, InboxState};
+use nanobot_channel::inbox::{ChannelInbox, InboxState, OutboundEntry};
 use nanobot_channel::settlement::Settlement;
 use nanobot_channel::table::CHANNELS;
 use nanobot_os::durable_file;
@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 /// Age of the last poll above which a channel counts as not polled, and time for which a message may wait.
 pub(crate) const MAX_AGE: SignedDuration = SignedDuration::from_mins(10);
 
-/// The least duration of a failure whose end is reported: two polls of cron.
-const MIN_TOLD: SignedDuration = SignedDuration::from_secs(30);
+/// Minimum duration of a failure whose end is reported. Cron polls once a minute, so a failure of one poll is longer.
+const MIN_REPORTED_DURATION: SignedDuration = SignedDuration::from_secs(30);
 
 /// An activity of a channel that can fail by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,21 +50,21 @@ impl ChannelActivity {
     }
 }
 
-/// A failure that lasts.
+/// A failure that has not ended.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ChannelFailure {
-    /// The time of the first one, in milliseconds since 1970.
+    /// The time of the first failed attempt, in milliseconds since 1970.
     since: i64,
-    /// The exit status of the last one.
+    /// The exit status of the last failed attempt.
     status: u8,
-    /// The error of the last one.
+    /// The error of the last failed attempt.
     pub(crate) error: String,
 }
 
 impl ChannelFailure {
     fn read(directory: &Path, activity: ChannelActivity) -> Result<Option<Self>> {
         let text = durable_file::read(&activity.path(directory))?;
-        // A damaged file is no failure of the service.
+        // A damaged file is not a failure of the service.
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
@@ -73,11 +73,11 @@ impl ChannelFailure {
     }
 }
 
-/// Notes a failure. True if it is news: there was none, or one with another status.
+/// Records a failure. Returns true if it is new: there was none, or one with another status.
 ///
 /// # Errors
 /// Status 74.
-pub(crate) fn note_failure(
+pub(crate) fn record_failure(
     ctx: &Context,
     directory: &Path,
     activity: ChannelActivity,
@@ -97,11 +97,11 @@ pub(crate) fn note_failure(
     Ok(earlier.is_none_or(|earlier| earlier.status != status))
 }
 
-/// Notes a success, and tells of the end of the failure before it.
+/// Records a success, and reports the end of the failure before it.
 ///
 /// # Errors
 /// Status 74.
-pub(crate) fn note_success(
+pub(crate) fn record_success(
     ctx: &Context,
     directory: &Path,
     name: &str,
@@ -113,12 +113,13 @@ pub(crate) fn note_success(
     }
     let earlier = ChannelFailure::read(directory, activity)?;
     match std::fs::remove_file(&path) {
-        // Another process was faster, and tells.
+        // Another process was faster, and reports it.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        removed => removed.with_context(|| format!("remove `{}`", path.display()))?,
+        result => result.with_context(|| format!("remove `{}`", path.display()))?,
     }
     let now = ctx.clock.timestamp();
-    let has_lasted = |earlier: &ChannelFailure| now.duration_since(earlier.since()) >= MIN_TOLD;
+    let has_lasted =
+        |earlier: &ChannelFailure| now.duration_since(earlier.since()) >= MIN_REPORTED_DURATION;
     if let Some(earlier) = earlier.filter(has_lasted) {
         let (activity, since) = (activity.name(), earlier.since());
         ctx.notice(&format!("channel {name}: {activity} works again; it failed since {since}"));
@@ -126,25 +127,26 @@ pub(crate) fn note_success(
     Ok(())
 }
 
-/// Notes whether the messages of a channel can be sent. A failure to note it must not hide the result.
-pub(crate) fn note_delivery(ctx: &Context, open: &OpenChannel, failure: Option<&anyhow::Error>) {
-    let (directory, name) = (&open.files.directory, open.name());
-    let noted = match failure {
-        Some(error) => note_failure(ctx, directory, ChannelActivity::Send, error).map(drop),
-        None => note_success(ctx, directory, name, ChannelActivity::Send),
+/// Records that a message of a channel was sent, or the error. If that cannot be recorded, a warning is logged, so that
+/// the result of the delivery is still reported.
+pub(crate) fn record_delivery(ctx: &Context, channel: &OpenChannel, error: Option<&anyhow::Error>) {
+    let (directory, name) = (&channel.files.directory, channel.name());
+    let recorded = match error {
+        Some(error) => record_failure(ctx, directory, ChannelActivity::Send, error).map(drop),
+        None => record_success(ctx, directory, name, ChannelActivity::Send),
     };
-    if let Err(error) = noted {
+    if let Err(error) = recorded {
         log::warn!(target: "channel", "{name}: {error:#}");
     }
 }
 
-/// The state of a channel.
+/// The health of a channel.
 pub(crate) struct ChannelHealth {
     pub(crate) name: &'static str,
     pub(crate) is_enabled: bool,
     /// True if the channel is enabled, or was used.
     pub(crate) is_configured: bool,
-    /// The time of the last successful look.
+    /// The time of the last successful poll.
     pub(crate) last_poll: Option<Timestamp>,
     pub(crate) failures: Vec<(ChannelActivity, ChannelFailure)>,
     /// Number of messages that wait for an answer or a delivery, and the time since which the oldest one waits.
@@ -164,7 +166,7 @@ pub(crate) enum ChannelProblem<'h> {
     NotPolled(Timestamp),
 }
 
-/// The state of all channels. No service is asked.
+/// The health of all channels. Sends no request to a service.
 ///
 /// # Errors
 /// The config or a journal cannot be read.
@@ -173,7 +175,7 @@ pub(crate) fn list(ctx: &Context) -> Result<Vec<ChannelHealth>> {
 }
 
 impl ChannelHealth {
-    /// Reads the state of a channel.
+    /// Reads the health of a channel.
     ///
     /// # Errors
     /// As [`list`].
@@ -188,9 +190,9 @@ impl ChannelHealth {
                 failures.extend(failure.map(|failure| (activity, failure)));
             }
         }
-        let last_poll = files.last_poll()?.and_then(|at| Timestamp::from_millisecond(at).ok());
+        let last_poll = files.last_poll()?.and_then(|time| Timestamp::from_millisecond(time).ok());
         let waiting = state.waiting();
-        let is_given_up = |result: Option<Settlement>| result == Some(Settlement::GivenUp);
+        let is_given_up = |entry: &&OutboundEntry| entry.settlement == Some(Settlement::GivenUp);
         Ok(Self {
             name: files.kind.name,
             is_enabled,
@@ -199,7 +201,7 @@ impl ChannelHealth {
             failures,
             waiting,
             oldest_waiting: oldest_waiting(&state),
-            given_up: state.outbound.iter().filter(|it| is_given_up(it.settlement)).count(),
+            given_up: state.outbound.iter().filter(is_given_up).count(),
             receives: files.kind.receives,
         })
     }
@@ -207,19 +209,23 @@ impl ChannelHealth {
     /// The reasons why the channel does not do what it should; none if it does.
     pub(crate) fn problems(&self, now: Timestamp) -> Vec<ChannelProblem<'_>> {
         let is_old = |time: &Timestamp| now.duration_since(*time) > MAX_AGE;
-        let failing = self.failures.iter();
-        let failing =
-            failing.map(|(activity, failure)| ChannelProblem::Failing(*activity, failure));
-        let mut problems: Vec<_> = failing.collect();
-        // A failure says more than what it causes.
-        if !problems.is_empty() {
-            return problems;
+        // A failure explains waiting messages and missing polls.
+        if !self.failures.is_empty() {
+            let failures = self.failures.iter();
+            return failures
+                .map(|(activity, failure)| ChannelProblem::Failing(*activity, failure))
+                .collect();
         }
-        let oldest = self.oldest_waiting.filter(is_old);
-        problems.extend(oldest.map(|since| ChannelProblem::Waiting(self.waiting, since)));
-        let is_polled = self.is_enabled && self.receives;
-        let last = self.last_poll.filter(|last| is_polled && is_old(last));
-        problems.extend(last.map(ChannelProblem::NotPolled));
+        let mut problems = Vec::new();
+        if let Some(since) = self.oldest_waiting.filter(is_old) {
+            problems.push(ChannelProblem::Waiting(self.waiting, since));
+        }
+        if let Some(last_poll) = self.last_poll.filter(is_old)
+            && self.is_enabled
+            && self.receives
+        {
+            problems.push(ChannelProblem::NotPolled(last_poll));
+        }
         problems
     }
 }

@@ -1,4 +1,4 @@
-//! The login at a service: answers are tried there before they are written into the config.
+//! The login at a service: the service has to accept the answers before they are written into the config.
 
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
@@ -14,7 +14,7 @@ pub(crate) struct ChannelLogin<'a> {
     files: ChannelFiles,
 }
 
-/// A question with what is known about its answer.
+/// A question with its default answer.
 pub(crate) struct LoginPrompt {
     pub(crate) question: &'static LoginQuestion,
     /// True if the answer must not be shown.
@@ -41,10 +41,9 @@ impl<'a> ChannelLogin<'a> {
     /// True if the config has every required value.
     pub(crate) fn is_configured(&self) -> bool {
         let config = &self.files.config;
-        let mut required = self.kind().login.iter().filter(|it| !it.is_optional);
-        required.all(|it| {
-            let is_set = config.text(it.key).is_some() || config.has_secret(it.key);
-            is_set || config.flag(it.key)
+        let mut required = self.kind().login.iter().filter(|question| !question.is_optional);
+        required.all(|LoginQuestion { key, .. }| {
+            config.text(key).is_some() || config.has_secret(key) || config.flag(key)
         })
     }
 
@@ -88,9 +87,9 @@ impl<'a> ChannelLogin<'a> {
         let mut config = Config::load(path)?;
         apply(&mut config, &[])?;
         let files = ChannelFiles::from_config(self.ctx, kind, &config)?;
-        let open = files.open(self.ctx, self.ctx.settings()?.network)?;
-        let outcome = open.service.login(dialog);
-        let outcome = outcome.with_context(|| format!("channel {}", kind.name))?;
+        let channel = files.open(self.ctx, self.ctx.settings()?.network)?;
+        let outcome =
+            channel.service.login(dialog).with_context(|| format!("channel {}", kind.name))?;
         Config::change(path, |config| apply(config, &outcome.values))?;
         Ok(outcome.line)
     }

@@ -5,7 +5,7 @@ use nanobot_base::message::{Origin, tagged_block};
 use nanobot_channel::inbox::{InboxState, OutboundEntry};
 use nanobot_channel::{InboundMessage, QuotedText, RepliedMessage};
 
-/// Maximum characters of a message of ours that is replied to: the session has it, and this tells which one is meant.
+/// Maximum characters of our own message in a reply: the session has the whole message, and this identifies it.
 const MAX_REPLIED_CHARS: usize = 200;
 
 /// The phrase for text that a sender has not typed.
@@ -19,15 +19,16 @@ pub(crate) fn others_content(origin: Origin) -> OthersContent {
 /// The text of each message, with its quotes after it in marked blocks.
 pub(crate) fn to_text<'m>(
     messages: impl Iterator<Item = &'m InboundMessage>,
-    journal: &InboxState,
+    inbox_state: &InboxState,
 ) -> UserText {
     let mut text = UserText::default();
     for message in messages {
-        let own = message.text.clone().trimmed();
-        text.push_paragraph(&if message.from.is_bot { own.without_typed() } else { own });
-        for quote in &message.quotes {
-            let block = to_block(quote, &message.chat.id, journal);
-            block.iter().for_each(|block| text.push_paragraph(block));
+        let typed = message.text.clone().trimmed();
+        text.push_paragraph(&if message.from.is_bot { typed.without_typed() } else { typed });
+        for quoted_text in &message.quotes {
+            if let Some(block) = to_block(quoted_text, &message.chat.id, inbox_state) {
+                text.push_paragraph(&block);
+            }
         }
     }
     text
@@ -35,7 +36,9 @@ pub(crate) fn to_text<'m>(
 
 /// The message of a turn: a text with `notes` after it.
 pub(crate) fn with_notes(mut text: UserText, notes: &[UserText]) -> UserText {
-    notes.iter().for_each(|note| text.push_paragraph(note));
+    for note in notes {
+        text.push_paragraph(note);
+    }
     match text.as_str() {
         // The option's value `-` means standard input.
         "-" => text.push(&UserText::label(" ")),
@@ -45,44 +48,48 @@ pub(crate) fn with_notes(mut text: UserText, notes: &[UserText]) -> UserText {
     text
 }
 
-/// A quote as the model gets it; `None` if there is nothing to quote. What we have sent ourselves keeps the origin that it was
-/// sent with.
-fn to_block(quote: &QuotedText, chat: &str, journal: &InboxState) -> Option<UserText> {
-    if let Some(replied) = &quote.replied
-        && let Some((name, text, origin)) = own_message(quote, replied, chat, journal)
+/// A quote as the model gets it; `None` if there is nothing to quote. A message that we have sent keeps its origin.
+fn to_block(quoted_text: &QuotedText, chat: &str, inbox_state: &InboxState) -> Option<UserText> {
+    if let Some(replied) = &quoted_text.replied
+        && let Some((name, text, origin)) = own_message(quoted_text, replied, chat, inbox_state)
     {
         let text = QuotedText::cut("", text.trim(), MAX_REPLIED_CHARS).text;
         let block = tagged_block("replied", Some(&name), &text);
         return Some(UserText::of_model(block, others_content(origin)));
     }
-    let block = || tagged_block("quote", Some(&quote.label), &quote.text);
-    let content = others_content(Origin::External);
-    (!quote.text.is_empty()).then(|| UserText::of_others(block(), content))
+    if quoted_text.text.is_empty() {
+        return None;
+    }
+    let block = tagged_block("quote", Some(&quoted_text.label), &quoted_text.text);
+    Some(UserText::of_others(block, others_content(Origin::External)))
 }
 
-/// The sender of our message that is replied to, its text, and its origin; `None` if it is not known as ours.
+/// The sender of our message that is replied to, its text, and its origin; `None` if it cannot be recognized as ours.
 fn own_message(
-    quote: &QuotedText,
+    quoted_text: &QuotedText,
     replied: &RepliedMessage,
     chat: &str,
-    journal: &InboxState,
+    inbox_state: &InboxState,
 ) -> Option<(String, String, Origin)> {
     let has_id = |entry: &OutboundEntry| {
         let mut ids = entry.sent.values();
         entry.message.destination.chat.id == chat && ids.any(|id| replied.id.as_ref() == Some(id))
     };
-    let sent = || journal.outbound.iter().rev();
-    let by_id = sent().find(|it| has_id(it));
-    // A text that equals ours is ours, also in the copy of a client.
-    let entry = by_id.or_else(|| sent().find(|it| has_text(it, &quote.text)));
+    let entries = || inbox_state.outbound.iter().rev();
+    // A text that we have sent is ours, even if only the client of the sender says what is quoted.
+    let entry = entries()
+        .find(|entry| has_id(entry))
+        .or_else(|| entries().find(|entry| has_text(entry, &quoted_text.text)));
     let text = match entry {
-        Some(entry) if !replied.is_ours && !has_text(entry, &quote.text) => entry.sent_text(),
         None if !replied.is_ours => return None,
-        _ => quote.text.clone(),
-    };
-    let text = match entry {
-        Some(entry) if text.is_empty() => entry.sent_text(),
-        _ => text,
+        // What a client claims to quote is not our text.
+        Some(entry)
+            if quoted_text.text.is_empty()
+                || !replied.is_ours && !has_text(entry, &quoted_text.text) =>
+        {
+            entry.sent_text()
+        }
+        _ => quoted_text.text.clone(),
     };
     let source = entry.and_then(|entry| entry.message.source.as_ref());
     let name = match source {
@@ -93,13 +100,13 @@ fn own_message(
     (!text.is_empty()).then_some((name, text, origin))
 }
 
-/// True if a quote is of this message, however its blanks and its markup are written.
+/// True if `quoted` is text of this message, with any white space and with or without its markup.
 fn has_text(entry: &OutboundEntry, quoted: &str) -> bool {
-    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let quoted = words(quoted.strip_suffix(QuotedText::CUT_MARK).unwrap_or(quoted));
+    let to_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let quoted = to_one_line(quoted.strip_suffix(QuotedText::CUT_MARK).unwrap_or(quoted));
     let parts = entry.sent.keys().filter_map(|number| entry.message.parts.get(*number));
     let mut texts = parts.flat_map(|part| [&part.plain, &part.markup]);
-    !quoted.is_empty() && texts.any(|text| words(text).contains(&quoted))
+    !quoted.is_empty() && texts.any(|text| to_one_line(text).contains(&quoted))
 }
 
 #[cfg(test)]
@@ -128,9 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_replied_to_is_told_with_its_origin() {
-        let mut journal = InboxState::default();
-        journal.outbound.extend([
+    fn a_replied_message_has_its_origin() {
+        let mut inbox_state = InboxState::default();
+        inbox_state.outbound.extend([
             sent("1", "Call Bob.\n\nNow", "7", Some(("job `a`", Origin::User))),
             sent("2", "Call Eve.", "7", Some(("job `b`", Origin::External))),
             sent("3", "For others.", "9", Some(("job `c`", Origin::User))),
@@ -141,17 +148,17 @@ mod tests {
         ]);
         let check = |id: Option<&str>, is_ours, quoted: &str, expect: Option<(&str, Origin)>| {
             let replied = RepliedMessage { id: id.map(str::to_owned), is_ours };
-            let quote = QuotedText {
+            let quoted_text = QuotedText {
                 replied: Some(replied),
                 ..QuotedText::cut("quoted message", quoted, 4000)
             };
             let message = InboundMessage {
                 chat: Chat { id: "7".into(), ..Chat::default() },
                 text: UserText::typed("snooze this"),
-                quotes: vec![quote],
+                quotes: vec![quoted_text],
                 ..InboundMessage::default()
             };
-            let text = to_text([&message].into_iter(), &journal);
+            let text = to_text([&message].into_iter(), &inbox_state);
             let block = expect.map(|(block, _)| format!("\n\n{block}")).unwrap_or_default();
             assert_eq!(text.as_str(), format!("snooze this{block}"));
             let others = text.sources(&|_| false).others.map(|content| content.origin);
@@ -160,7 +167,7 @@ mod tests {
         let [user, project, external] = Origin::ALL;
         let bob = "<replied name=\"sent by job `a`\">\nCall Bob.\n\nNow\n</replied>";
         let eve = "<replied name=\"sent by job `b`\">\nCall Eve.\n</replied>";
-        let quote = |text: &str| format!("<quote name=\"quoted message\">\n{text}\n</quote>");
+        let quoted_text = |text: &str| format!("<quote name=\"quoted message\">\n{text}\n</quote>");
         // By the id alone, with the service's text, with a part of it, and with what a client claims.
         check(Some("1"), false, "", Some((bob, user)));
         check(Some("2"), true, "Call Eve.", Some((eve, external)));
@@ -173,12 +180,12 @@ mod tests {
         check(Some("5"), true, "Of a page.", Some((page, external)));
         let lost = "<replied name=\"sent by job `d`\">\nStill known.\n</replied>";
         check(Some("6"), true, "Still known.", Some((lost, project)));
-        check(Some("6"), false, "A claim.", Some((&quote("A claim."), external)));
+        check(Some("6"), false, "A claim.", Some((&quoted_text("A claim."), external)));
         // By the text alone, and texts that the journal does not have.
         let blanks = "<replied name=\"sent by job `a`\">\nCall Bob. Now\n</replied>";
         check(None, false, "Call Bob. Now", Some((blanks, user)));
         check(None, false, "Call Bob. […]", Some((&blanks.replace("Now", "[…]"), user)));
-        check(None, false, "Call Ann.", Some((&quote("Call Ann."), external)));
+        check(None, false, "Call Ann.", Some((&quoted_text("Call Ann."), external)));
         check(Some("3"), false, "", None);
         let unknown = "<replied name=\"your answer\">\nOld.\n</replied>";
         check(Some("0"), true, "Old.", Some((unknown, external)));
@@ -188,10 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_told_with_their_own_quotes() {
+    fn each_message_is_followed_by_its_quotes() {
         let message = |text: &str, quotes: &[&str]| InboundMessage {
             text: UserText::typed(text),
-            quotes: quotes.iter().map(|it| QuotedText::cut("card", it, 10)).collect(),
+            quotes: quotes.iter().map(|quote| QuotedText::cut("card", quote, 10)).collect(),
             ..InboundMessage::default()
         };
         let check = |messages: &[InboundMessage], expect: &str, is_external: bool| {

@@ -5,7 +5,6 @@ pub(crate) mod delivered;
 pub(crate) mod delivery;
 pub(crate) mod health;
 pub(crate) mod login;
-pub(crate) mod message_outlet;
 pub(crate) mod message_quotes;
 pub(crate) mod open_channel;
 pub(crate) mod outbox;

@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Time for which our account at a service is not asked for again, in milliseconds.
+/// Time for which our account at a service is cached, in milliseconds.
 const IDENTITY_LIFETIME_MILLIS: i64 = 24 * 3_600_000;
 
-/// A channel's config and files; the service is not asked.
+/// A channel's config and files, without a connection to the service.
 pub(crate) struct ChannelFiles {
     pub(crate) kind: &'static ChannelKind,
     pub(crate) config: ChannelConfig,
@@ -50,7 +50,7 @@ pub(crate) fn find_named(name: &str) -> Result<&'static ChannelKind> {
     find(name).ok_or_else(|| {
         let names = CHANNELS.iter().map(|kind| kind.name);
         let hint = match nearest(name, names.clone()) {
-            Some(meant) => format!("`{meant}`"),
+            Some(nearest) => format!("`{nearest}`"),
             None => format!("one of {}", names.collect::<Vec<_>>().join(", ")),
         };
         let cause = format!("there is no channel `{name}`");
@@ -91,8 +91,9 @@ impl ChannelFiles {
         self.config.flag("enabled")
     }
 
-    /// True if the sender of a message that is dropped receives a line about it. Programs that answer mail, and bots, would answer that.
-    pub(crate) fn is_told_of_drops(&self, message: &InboundMessage) -> bool {
+    /// True if the sender of a dropped message receives a line about it. Programs that answer mail, and bots, would answer
+    /// that line.
+    pub(crate) fn reports_drop(&self, message: &InboundMessage) -> bool {
         !self.kind.is_mail && !message.from.is_bot
     }
 
@@ -140,15 +141,14 @@ impl ChannelFiles {
 
     /// The chats of the group policy `allowlist`. Discord's key has another name.
     fn group_allow_from(&self) -> Vec<String> {
-        let mut listed = self.config.list("groupAllowFrom");
-        listed.extend(self.config.list("allowChannels"));
-        listed
+        let mut chats = self.config.list("groupAllowFrom");
+        chats.extend(self.config.list("allowChannels"));
+        chats
     }
 
     /// True if the config asks for user names or mail addresses in `allowFrom`.
     fn matches_names_by_config(&self) -> bool {
-        let mode = self.config.text("allowFromMatchMode");
-        mode.is_some_and(|mode| mode != "id")
+        self.config.text("allowFromMatchMode").is_some_and(|mode| mode != "id")
     }
 
     fn direct_rule(&self) -> DirectRule {
@@ -161,47 +161,47 @@ impl ChannelFiles {
         }
     }
 
-    /// The allowed senders. Mail addresses are compared without case (RFC 5321 §2.4 asks for less, no service does more),
-    /// phone numbers without the sign before them.
+    /// The allowed senders. Mail addresses are compared without case: RFC 5321 §2.4 makes the part before `@` case-sensitive,
+    /// but no service treats it so. Phone numbers are compared without their `+`.
     fn allow_from(&self) -> Vec<String> {
         let entries = self.config.list("allowFrom");
-        let compared = |entry: String| match self.kind.name {
+        let normalize = |entry: String| match self.kind.name {
             _ if self.kind.is_mail => entry.trim().to_lowercase(),
             "whatsapp" => entry.trim().trim_start_matches('+').to_owned(),
             _ => entry,
         };
-        entries.into_iter().map(compared).collect()
+        entries.into_iter().map(normalize).collect()
     }
 
-    /// Takes the lock under which a poll answers, waiting up to `wait`. The directory must exist.
+    /// Takes the lock under which a poll answers, with a wait of at most `timeout`. The directory must exist.
     ///
     /// # Errors
     /// Status 75 if a poll holds it.
-    pub(crate) fn lock(&self, ctx: &Context, wait: Duration) -> Result<FileLock> {
+    pub(crate) fn lock(&self, ctx: &Context, timeout: Duration) -> Result<FileLock> {
         let now = ctx.clock.local_timestamp();
         let path = self.directory.join("lock");
-        FileLock::acquire(&path, "the channel", &now, wait, &mut |_| {})
+        FileLock::acquire(&path, "the channel", &now, timeout, &mut |_| {})
     }
 
-    /// The position after the last message that was taken for this account.
-    pub(crate) fn read_cursor(&self, account: &Identity) -> Result<Option<Value>> {
+    /// The position after the last message that was stored for this account.
+    pub(crate) fn read_cursor(&self, identity: &Identity) -> Result<Option<Value>> {
         let stored = self.read_json("cursor.json")?;
-        let is_ours = stored["account"] == account.id.as_str();
-        Ok(is_ours.then(|| stored["cursor"].clone()).filter(|it| !it.is_null()))
+        let is_of_account = stored["account"] == identity.id.as_str();
+        Ok(is_of_account.then(|| stored["cursor"].clone()).filter(|cursor| !cursor.is_null()))
     }
 
     /// Stores the position.
-    pub(crate) fn write_cursor(&self, account: &Identity, cursor: &Value) -> Result<()> {
-        let stored = json!({ "account": account.id, "cursor": cursor });
+    pub(crate) fn write_cursor(&self, identity: &Identity, cursor: &Value) -> Result<()> {
+        let stored = json!({ "account": identity.id, "cursor": cursor });
         self.write_json("cursor.json", &stored)
     }
 
-    /// Notes the time of a successful look, in milliseconds since 1970.
+    /// Stores the time of a successful poll, in milliseconds since 1970.
     pub(crate) fn write_last_poll(&self, now: i64) -> Result<()> {
         self.write_json("last_poll.json", &json!({ "at": now }))
     }
 
-    /// The time of the last successful look, in milliseconds since 1970.
+    /// The time of the last successful poll, in milliseconds since 1970.
     pub(crate) fn last_poll(&self) -> Result<Option<i64>> {
         Ok(self.read_json("last_poll.json")?["at"].as_i64())
     }
@@ -223,21 +223,18 @@ impl ChannelFiles {
     /// # Errors
     /// Status 74.
     pub(crate) fn open_inbox(&self) -> Result<ChannelInbox> {
-        let opened = ChannelInbox::open(&self.directory);
-        opened.map_err(|error| fail(Exit::Io, format!("open the inbox: {error:#}")))
+        ChannelInbox::open(&self.directory)
+            .map_err(|error| fail(Exit::Io, format!("open the inbox: {error:#}")))
     }
 
     /// Converts Markdown to the parts that the service takes.
     pub(crate) fn render(&self, markdown: &str) -> Vec<Part> {
-        // An answer may quote a key of the config.
+        // An answer may quote an API key of the config.
         let markdown = redact_known(markdown);
-        let parts = dialect::render(&markdown, self.kind.dialect).into_iter();
-        let part = |it: dialect::RenderedPart| Part {
-            markup: it.markup,
-            plain: it.plain,
-            ..Part::default()
-        };
-        parts.map(part).collect()
+        dialect::render(&markdown, self.kind.dialect)
+            .into_iter()
+            .map(|part| Part { markup: part.markup, plain: part.plain, ..Part::default() })
+            .collect()
     }
 }
 
@@ -247,7 +244,7 @@ impl OpenChannel {
         self.files.kind.name
     }
 
-    /// A Markdown text to the chat of `message`.
+    /// A message with a Markdown text to the chat of `message`.
     pub(crate) fn message_to(
         &self,
         message: &InboundMessage,
@@ -266,26 +263,26 @@ impl OpenChannel {
         }
     }
 
-    /// Our account, from the service at most once a day.
+    /// Our account. The service is asked at most once a day.
     ///
     /// # Errors
     /// Those of the service.
-    pub(crate) fn account(&self, ctx: &Context) -> Result<Identity> {
+    pub(crate) fn identity(&self, ctx: &Context) -> Result<Identity> {
         let files = &self.files;
         let now = ctx.clock.timestamp().as_millisecond();
-        // With another token or another server, the stored account is not ours.
+        // With another token or another server, the stored account does not count.
         let config = digest(files.config.fingerprint_text().as_bytes());
         let stored = files.read_json("identity.json")?;
         let age = now - stored["checked_at"].as_i64().unwrap_or(0);
         if stored["config"] == config.as_str()
             && (0..IDENTITY_LIFETIME_MILLIS).contains(&age)
-            && let Ok(account) = serde_json::from_value(stored["account"].clone())
+            && let Ok(identity) = serde_json::from_value(stored["account"].clone())
         {
-            return Ok(account);
+            return Ok(identity);
         }
-        let account = self.service.identity()?;
-        let stored = json!({ "config": config, "checked_at": now, "account": account });
+        let identity = self.service.identity()?;
+        let stored = json!({ "config": config, "checked_at": now, "account": identity });
         files.write_json("identity.json", &stored)?;
-        Ok(account)
+        Ok(identity)
     }
 }

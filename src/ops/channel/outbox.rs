@@ -1,12 +1,14 @@
-//! Messages that answer none: `channel send`, jobs, and `channel retry`.
+//! Messages that are not answers: those of `channel send`, of jobs, of the tool `message`, and of `channel retry`.
 
 use crate::ops::channel::attachments;
 use crate::ops::channel::delivery;
 use crate::ops::channel::health;
 use crate::ops::channel::open_channel::{ChannelFiles, OpenChannel};
+use crate::ops::channel::recipients;
 use crate::ops::context::{Context, report_error};
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint};
+use nanobot_base::message::Origin;
 use nanobot_channel::inbox::{
     ChannelInbox, InboundEntry, InboxRecord, InboxState, OutboundMessage,
 };
@@ -16,15 +18,15 @@ use nanobot_os::durable_file;
 use nanobot_os::file_lock::FileLock;
 use nanobot_os::secret::random_hex;
 use nanobot_os::sync::IgnorePoison;
-use nanobot_tool::message::NamedContent;
+use nanobot_tool::message::{ChatTarget, MessageOutlet, NamedContent};
 use std::io::{Cursor, Read};
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The beginning of the keys of messages that answer none.
+/// The beginning of the keys of messages that are not answers.
 const KEY_PREFIX: &str = "send.";
-/// Timeout for the outbox while another process sends.
+/// Maximum wait for the lock of the outbox, which another process holds while it sends.
 const OUTBOX_LOCK_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A message to be sent by the user or a job.
@@ -42,7 +44,7 @@ pub(crate) struct OutboxMessage {
     pub(crate) is_offline: bool,
     /// Sent by a turn to the chat that it answers.
     pub(crate) is_in_conversation: bool,
-    /// The sender, for the session of the chat, unless that has the message already.
+    /// The sender, for the session of the chat. `None` if the session has the message already.
     pub(crate) source: Option<MessageSource>,
 }
 
@@ -68,7 +70,7 @@ impl OutboxFile {
     }
 
     /// A file with this content.
-    pub(crate) fn new((name, content): NamedContent) -> Self {
+    fn new((name, content): NamedContent) -> Self {
         Self { name, content: Box::new(Cursor::new(content)) }
     }
 }
@@ -92,20 +94,20 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
     }
     let network = ctx.settings()?.network;
     let network = if message.is_offline { network.offline() } else { network };
-    let open = files.open(ctx, network)?;
-    let _lock = lock(&open, OUTBOX_LOCK_TIMEOUT)?;
-    let mut inbox = open.files.open_inbox()?;
+    let channel = files.open(ctx, network)?;
+    let _lock = lock(&channel, OUTBOX_LOCK_TIMEOUT)?;
+    let mut inbox = channel.files.open_inbox()?;
     let key = match &message.key {
         Some(key) => format!("{KEY_PREFIX}{key}"),
         None => new_key(),
     };
     if inbox.state().outbound(&key).is_none() {
-        let chat = open.files.kind.parse_chat(&message.to);
-        let mut parts = open.files.render(&message.markdown);
+        let chat = channel.files.kind.parse_chat(&message.to);
+        let mut parts = channel.files.render(&message.markdown);
         parts.retain(|part| !part.plain.trim().is_empty());
         for OutboxFile { name, mut content } in message.files {
-            let copy = attachments::store_copy(&open.files.media, &name, &mut content)?;
-            match parts.first_mut().filter(|_| open.files.kind.is_mail) {
+            let copy = attachments::store_copy(&channel.files.media, &name, &mut content)?;
+            match parts.first_mut().filter(|_| channel.files.kind.is_mail) {
                 Some(mail) => mail.attached.push(copy),
                 None => parts.push(Part { file: Some(copy), ..Part::default() }),
             }
@@ -113,69 +115,74 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
         if parts.is_empty() {
             return Err(fail(Exit::NoInput, "nothing to send"));
         }
-        let session = open.files.kind.session_key(&chat);
+        let session = channel.files.kind.session_key(&chat);
         // A mail belongs to the thread of the mail that it answers.
-        let is_reply = message.is_in_conversation && open.files.kind.is_mail;
-        let answered = inbox.state().inbound.iter().rev();
-        let answered = answered.filter(|_| is_reply).find(|it| it.session == session);
-        let reply_facts = answered.map(|it| it.message.reply_facts.clone());
+        let is_reply = message.is_in_conversation && channel.files.kind.is_mail;
+        let mut entries = inbox.state().inbound.iter().rev();
+        let reply_facts = entries
+            .find(|entry| is_reply && entry.session == session)
+            .map(|entry| entry.message.reply_facts.clone())
+            .unwrap_or_default();
         inbox.append(InboxRecord::Out(OutboundMessage {
             key: key.clone(),
             session,
-            destination: Destination { chat, reply_facts: reply_facts.unwrap_or_default() },
+            destination: Destination { chat, reply_facts },
             parts,
             at: ctx.clock.timestamp().as_millisecond(),
             source: message.source,
             ..OutboundMessage::default()
         }))?;
     }
-    deliver(ctx, &open, inbox, &key)
+    deliver(ctx, &channel, inbox, &key)
 }
 
 /// Sends a message of the journal that waits, was given up or failed: the parts that the service has not taken. Messages
 /// without an answer wait for the next poll.
 ///
 /// # Errors
-/// Status 66 for an unknown key, and if no part is left to send; 75 for
-/// an answer while a poll runs, which sends it, and for an inbound message that waits for its answer; as [`send`].
+/// Status 66 for an unknown key, and if no part is left to send. Status 75 for an answer while a poll runs, which sends it,
+/// and for an inbound message that waits for its answer. As [`send`].
 pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome> {
-    let open = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
+    let channel = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
     let _poll_lock =
-        if is_in_outbox(key) { None } else { Some(open.files.lock(ctx, Duration::ZERO)?) };
-    let _lock = lock(&open, OUTBOX_LOCK_TIMEOUT)?;
-    let mut inbox = open.files.open_inbox()?;
+        if is_in_outbox(key) { None } else { Some(channel.files.lock(ctx, Duration::ZERO)?) };
+    let _lock = lock(&channel, OUTBOX_LOCK_TIMEOUT)?;
+    let mut inbox = channel.files.open_inbox()?;
     let Some(entry) = inbox.state().outbound(key).cloned() else {
         return Err(not_outbound_error(name, key, inbox.state()));
     };
-    if entry.settlement.is_some_and(|it| it != Settlement::Delivered) {
-        let is_left = |(number, _): &(usize, Part)| !entry.sent.contains_key(number);
-        let parts = entry.message.parts.into_iter().enumerate().filter(is_left);
-        let parts: Vec<Part> = parts.map(|(_, part)| part).collect();
+    if entry.settlement.is_some_and(|settlement| settlement != Settlement::Delivered) {
+        let mut parts = Vec::new();
+        for (number, part) in entry.message.parts.into_iter().enumerate() {
+            if !entry.sent.contains_key(&number) {
+                parts.push(part);
+            }
+        }
         if parts.is_empty() || entry.settlement == Some(Settlement::Retried) {
             let cause = format!("the message `{key}` has nothing left to send");
             return Err(fail(Exit::NoInput, cause));
         }
         // A new entry, since a settled one stays settled.
         let new_key = new_key();
-        let renewed = InboxRecord::Out(OutboundMessage {
+        let copy = InboxRecord::Out(OutboundMessage {
             key: new_key.clone(),
             answers: Vec::new(),
             parts,
             at: ctx.clock.timestamp().as_millisecond(),
             ..entry.message
         });
-        let retried = InboxRecord::Done { key: key.to_owned(), result: Settlement::Retried };
-        inbox.append_all(vec![renewed, retried])?;
-        return deliver(ctx, &open, inbox, &new_key);
+        let settlement = InboxRecord::Done { key: key.to_owned(), result: Settlement::Retried };
+        inbox.append_all(vec![copy, settlement])?;
+        return deliver(ctx, &channel, inbox, &new_key);
     }
-    deliver(ctx, &open, inbox, key)
+    deliver(ctx, &channel, inbox, key)
 }
 
-/// Lets the next poll answer an inbound message that was dropped: it was too old, or a limit was reached. False if there is
-/// no such message.
+/// Lets the next poll answer an inbound message that was dropped because it was too old or a limit was reached. Returns
+/// false if there is no such message.
 ///
 /// # Errors
-/// Status 74, or 75 while another process writes the journal anew.
+/// Status 74, or 75 while another process rewrites the journal.
 pub(crate) fn reopen(ctx: &Context, name: &str, id: &str) -> Result<bool> {
     let files = ChannelFiles::load(ctx, name)?;
     let _lock = lock_files(&files, OUTBOX_LOCK_TIMEOUT)?;
@@ -222,40 +229,40 @@ fn not_outbound_error(name: &str, key: &str, state: &InboxState) -> anyhow::Erro
     }
 }
 
-/// Sends the message `key`, after all messages of the outbox that wait, in their order: where no poll runs, nothing else
-/// sends them, and a message does not overtake an earlier one. The caller holds the lock of the outbox.
+/// Sends the message `key`, after all messages of the outbox that wait, in their order: without a poll, nothing else
+/// sends them, and no message overtakes an earlier one. The caller holds the lock of the outbox.
 fn deliver(
     ctx: &Context,
-    open: &OpenChannel,
+    channel: &OpenChannel,
     inbox: ChannelInbox,
     key: &str,
 ) -> Result<SendOutcome> {
     let now = ctx.clock.timestamp().as_millisecond();
     let inbox = Mutex::new(inbox);
-    let sent = send_earlier(ctx, open, &inbox, key, now)
-        .and_then(|()| delivery::deliver(open, &inbox, key, now));
+    let sent = send_earlier(ctx, channel, &inbox, key, now)
+        .and_then(|()| delivery::deliver(channel, &inbox, key, now));
     let is_waiting = inbox.lock().ignore_poison().state().waits(key);
     match &sent {
-        Ok(_) => health::note_delivery(ctx, open, None),
+        Ok(_) => health::record_delivery(ctx, channel, None),
         Err(error) if is_waiting && !error.is::<Stop>() => {
-            health::note_delivery(ctx, open, Some(error));
+            health::record_delivery(ctx, channel, Some(error));
         }
         Err(_) => {}
     }
-    match sent.with_context(|| format!("channel {}", open.name())) {
+    match sent.with_context(|| format!("channel {}", channel.name())) {
         Ok(ids) => Ok(SendOutcome::Sent(ids)),
         Err(error) if exit_for(&error).is_temporary() => Ok(SendOutcome::Waits(error)),
         Err(error) => Err(error),
     }
 }
 
-/// Sends the messages of the outbox that wait and come before the message `key`. One that is given up is reported.
+/// Sends the messages of the outbox that wait and come before the message `key`. A message that is given up is reported.
 ///
 /// # Errors
-/// One of them still waits, so that the message `key` has to wait as well. A rate limit of another chat does not matter.
+/// One of them still waits, so the message `key` has to wait as well. A rate limit of another chat does not matter.
 fn send_earlier(
     ctx: &Context,
-    open: &OpenChannel,
+    channel: &OpenChannel,
     inbox: &Mutex<ChannelInbox>,
     key: &str,
     now: i64,
@@ -263,27 +270,32 @@ fn send_earlier(
     let (chat, earlier) = {
         let inbox = inbox.lock().ignore_poison();
         let state = inbox.state();
-        let Some(entry) = state.outbound(key).filter(|it| it.settlement.is_none()) else {
+        let Some(entry) = state.outbound(key).filter(|entry| entry.settlement.is_none()) else {
             return Ok(());
         };
-        let before = state.undelivered().take_while(|it| it.message.key != key);
-        let before = before.filter(|it| is_in_outbox(&it.message.key));
-        let before = before.map(|it| (it.message.key.clone(), it.message.destination.chat.clone()));
-        (entry.message.destination.chat.clone(), before.collect::<Vec<_>>())
+        let earlier: Vec<OutboundMessage> = state
+            .undelivered()
+            .map(|entry| &entry.message)
+            .take_while(|message| message.key != key)
+            .filter(|message| is_in_outbox(&message.key))
+            .cloned()
+            .collect();
+        (entry.message.destination.chat.clone(), earlier)
     };
-    let mut limited: Vec<Chat> = Vec::new();
-    for (earlier_key, earlier_chat) in earlier {
-        if limited.contains(&earlier_chat) {
+    let mut limited_chats: Vec<Chat> = Vec::new();
+    for message in earlier {
+        let earlier_chat = message.destination.chat;
+        if limited_chats.contains(&earlier_chat) {
             continue;
         }
-        let Err(error) = delivery::deliver(open, inbox, &earlier_key, now) else {
+        let Err(error) = delivery::deliver(channel, inbox, &message.key, now) else {
             continue;
         };
-        let waits = inbox.lock().ignore_poison().state().waits(&earlier_key);
+        let waits = inbox.lock().ignore_poison().state().waits(&message.key);
         if !waits {
-            report_error(&error.context(format!("channel {}", open.name())), ctx.terminal);
+            report_error(&error.context(format!("channel {}", channel.name())), ctx.terminal);
         } else if error.is::<RateLimit>() && earlier_chat != chat {
-            limited.push(earlier_chat);
+            limited_chats.push(earlier_chat);
         } else {
             return Err(error);
         }
@@ -295,8 +307,8 @@ fn send_earlier(
 ///
 /// # Errors
 /// Status 75 if another process holds it for longer than `timeout`.
-pub(crate) fn lock(open: &OpenChannel, timeout: Duration) -> Result<FileLock> {
-    lock_files(&open.files, timeout)
+pub(crate) fn lock(channel: &OpenChannel, timeout: Duration) -> Result<FileLock> {
+    lock_files(&channel.files, timeout)
 }
 
 fn lock_files(files: &ChannelFiles, timeout: Duration) -> Result<FileLock> {
@@ -305,12 +317,58 @@ fn lock_files(files: &ChannelFiles, timeout: Duration) -> Result<FileLock> {
     FileLock::acquire(&path, "the outbox", "", timeout, &mut |_| {})
 }
 
-/// True for the key of a message that any process may send, under the lock of the outbox. All others are sent by the
-/// poll, under the channel's lock.
+/// True for the key of a message that any process may send, under the lock of the outbox. Only the poll sends the other
+/// messages, under the channel's lock.
 pub(crate) fn is_in_outbox(key: &str) -> bool {
     key.starts_with(KEY_PREFIX)
 }
 
 fn new_key() -> String {
     format!("{KEY_PREFIX}{}", random_hex(8))
+}
+
+/// The outbox of all channels, for the tool `message`.
+pub(crate) struct OutboxOutlet {
+    ctx: Context,
+    is_offline: bool,
+    /// The session of the run.
+    session: String,
+}
+
+impl OutboxOutlet {
+    /// Creates the outlet of a run, which reaches only loopback addresses if it is offline.
+    pub(crate) fn new(ctx: &Context, is_offline: bool, session: &str) -> Self {
+        Self { ctx: ctx.clone(), is_offline, session: session.to_owned() }
+    }
+}
+
+impl MessageOutlet for OutboxOutlet {
+    fn is_known(&self, chat: &ChatTarget) -> Result<bool> {
+        recipients::is_known(&self.ctx, &chat.channel, &chat.recipient)
+    }
+
+    fn send(
+        &self,
+        chat: &ChatTarget,
+        text: &str,
+        files: Vec<NamedContent>,
+        origin: Origin,
+    ) -> Result<bool> {
+        let is_in_conversation = self.session == format!("{}:{}", chat.channel, chat.recipient);
+        let message = OutboxMessage {
+            channel: chat.channel.clone(),
+            to: chat.recipient.clone(),
+            markdown: text.to_owned(),
+            files: files.into_iter().map(OutboxFile::new).collect(),
+            key: None,
+            is_offline: self.is_offline,
+            is_in_conversation,
+            source: (!is_in_conversation).then(|| MessageSource {
+                name: format!("a run in session `{}`", self.session),
+                origin,
+            }),
+        };
+        let outcome = send(&self.ctx, message)?;
+        Ok(matches!(outcome, SendOutcome::Sent(_)))
+    }
 }

@@ -1,4 +1,4 @@
-//! Facts about channels for people: the config without secrets, what waits.
+//! Facts about channels for people: the config without secrets, and the messages that wait.
 
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
@@ -36,8 +36,8 @@ pub(crate) fn show(ctx: &Context, name: &str) -> Result<(ChannelFiles, InboxStat
 /// # Errors
 /// Those of the service.
 pub(crate) fn test(ctx: &Context, name: &str) -> Result<Identity> {
-    let open = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
-    open.service.test().with_context(|| format!("channel {name}"))
+    let channel = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
+    channel.service.test().with_context(|| format!("channel {name}"))
 }
 
 /// The messages that wait, were given up or failed, of one channel or of all.
@@ -45,53 +45,52 @@ pub(crate) fn test(ctx: &Context, name: &str) -> Result<Identity> {
 /// # Errors
 /// As [`show`].
 pub(crate) fn waiting(ctx: &Context, name: Option<&str>) -> Result<Vec<WaitingMessage>> {
-    let names = CHANNELS.iter().map(|kind| kind.name);
     let names: Vec<&str> = match name {
         Some(name) => vec![name],
-        None => names.collect(),
+        None => CHANNELS.iter().map(|kind| kind.name).collect(),
     };
-    let mut all = Vec::new();
+    let mut messages = Vec::new();
     for name in names {
         let (files, state) = show(ctx, name)?;
-        all.extend(waiting_in(files.kind.name, &state));
+        messages.extend(waiting_in(files.kind.name, &state));
     }
-    Ok(all)
+    Ok(messages)
 }
 
 fn waiting_in(channel: &'static str, state: &InboxState) -> Vec<WaitingMessage> {
-    let time = |at: i64| Timestamp::from_millisecond(at).ok();
-    let mut all = Vec::new();
+    let to_timestamp = |millis: i64| Timestamp::from_millisecond(millis).ok();
+    let mut messages = Vec::new();
     for entry in &state.inbound {
         let InboundMessage { id, text, .. } = &entry.message;
-        let name = match (entry.settlement, &entry.answer) {
+        let state_name = match (entry.settlement, &entry.answer) {
             (None, None) => "unanswered",
-            (Some(result), None) if result.is_dropped() => result.name(),
+            (Some(settlement), None) if settlement.is_dropped() => settlement.name(),
             _ => continue,
         };
-        all.push(WaitingMessage {
+        messages.push(WaitingMessage {
             channel,
             id: id.clone(),
             session: entry.session.clone(),
-            state: name,
-            at: time(entry.received_at),
+            state: state_name,
+            at: to_timestamp(entry.received_at),
             text: text.as_str().to_owned(),
         });
     }
     for entry in &state.outbound {
-        let name = match entry.settlement {
+        let state_name = match entry.settlement {
             None => "undelivered",
             Some(Settlement::Delivered | Settlement::Dismissed) => continue,
-            Some(other) => other.name(),
+            Some(settlement) => settlement.name(),
         };
         let text: Vec<&str> = entry.message.parts.iter().map(|part| part.plain.as_str()).collect();
-        all.push(WaitingMessage {
+        messages.push(WaitingMessage {
             channel,
             id: entry.message.key.clone(),
             session: entry.message.session.clone(),
-            state: name,
-            at: time(entry.message.at),
+            state: state_name,
+            at: to_timestamp(entry.message.at),
             text: text.join("\n"),
         });
     }
-    all
+    messages
 }

@@ -20,8 +20,8 @@ pub(crate) fn pending(ctx: &Context) -> Result<Vec<PendingPairing>> {
 /// Status 66 if no such code is valid.
 pub(crate) fn approve(ctx: &Context, code: &str) -> Result<PendingPairing> {
     let now = ctx.clock.timestamp().as_second();
-    let approved = PairingFile::change(&ctx.paths.pairing(), |file| Ok(file.approve(code, now)))?;
-    approved.ok_or_else(|| {
+    let pairing = PairingFile::change(&ctx.paths.pairing(), |file| Ok(file.approve(code, now)))?;
+    pairing.ok_or_else(|| {
         fail_with_hint(
             Exit::NoInput,
             "there is no such code, or it has expired",

@@ -1,4 +1,4 @@
-//! The chats that a run may write to without being told by the user: those that the config names, and those in which a
+//! The chats that a run may write to without a command of the user: those that the config names, and those in which a
 //! conversation took place.
 
 use crate::ops::channel::open_channel::ChannelFiles;
@@ -17,16 +17,18 @@ pub(crate) fn is_known(ctx: &Context, channel: &str, to: &str) -> Result<bool> {
         return Ok(false);
     }
     let rules = files.access_rules(ctx)?;
-    let is_named = rules.lists_id(to) || rules.approved.contains(to);
-    if is_named || files.config.list("recipients").iter().any(|it| it == to) {
+    if rules.lists_id(to)
+        || rules.approved.contains(to)
+        || files.config.list("recipients").iter().any(|recipient| recipient == to)
+    {
         return Ok(true);
     }
     let store = ctx.session_store(&ctx.settings()?)?;
     Ok(session::open_raw(&store, &format!("{channel}:{to}")).is_ok())
 }
 
-/// True if `key` is that of a chat of a service, and there is no such session: a session that a program began would make the
-/// chat known.
+/// True if `key` is the session key of a chat that has no session yet. A program must not begin such a session, because it
+/// would allow runs to write to the chat.
 ///
 /// # Errors
 /// The config cannot be used.

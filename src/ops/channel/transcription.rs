@@ -31,6 +31,10 @@ const TIMEOUTS: HttpTimeouts = HttpTimeouts {
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
 /// Attempts at a request that fails for a temporary cause.
 const MAX_ATTEMPTS: u32 = 3;
+/// HTTP statuses (RFC 9110 §15, RFC 6585 §4). Those from 500 on are failures of the server.
+const OK: u16 = 200;
+const TOO_MANY_REQUESTS: u16 = 429;
+const SERVER_ERRORS: u16 = 500;
 /// Maximum size of a response, in bytes.
 const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 /// Maximum length of a text, in characters: more than an hour of speech.
@@ -41,7 +45,7 @@ pub(crate) struct Transcriber<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
     pub(crate) transcription: &'a TranscriptionSettings,
-    /// The account of the requests.
+    /// The purpose of the requests, for the ledger.
     pub(crate) purpose: CallPurpose,
 }
 
@@ -56,8 +60,8 @@ impl Transcriber<'_> {
         if !limits.is_enabled || seconds.is_some_and(|seconds| seconds > limits.max_seconds) {
             return Ok(None);
         }
-        let kept = kept_text_path(path);
-        if let Some(bytes) = durable_file::read(&kept)? {
+        let text_path = stored_text_path(path);
+        if let Some(bytes) = durable_file::read(&text_path)? {
             return Ok(Some(String::from_utf8_lossy(&bytes).into_owned()));
         }
         let text = match &limits.command {
@@ -67,9 +71,9 @@ impl Transcriber<'_> {
         let Some(text) = text else {
             return Ok(None);
         };
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let text: String = words.join(" ").chars().take(MAX_TEXT_CHARS).collect();
-        durable_file::replace(&kept, text.as_bytes())?;
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text: String = text.chars().take(MAX_TEXT_CHARS).collect();
+        durable_file::replace(&text_path, text.as_bytes())?;
         Ok(Some(text))
     }
 
@@ -109,20 +113,20 @@ impl Transcriber<'_> {
 
     fn ask_service(&self, path: &Path) -> Result<Option<String>> {
         let limits = self.transcription;
-        let name = speech::model_for(&limits.provider, limits.model.as_deref());
-        let asked = ModelSettings {
-            model: Some(name.to_owned()),
+        let model_name = speech::model_for(&limits.provider, limits.model.as_deref());
+        let model_settings = ModelSettings {
+            model: Some(model_name.to_owned()),
             provider: limits.provider.clone(),
             ..self.settings.models[0].clone()
         };
-        let endpoint = model::resolve_endpoint(self.ctx, self.settings, &asked, false, false);
-        let endpoint = match endpoint {
-            Ok(endpoint) => endpoint,
-            Err(error) => {
-                log::info!(target: "channel", "a recording was not transcribed: {error:#}");
-                return Ok(None);
-            }
-        };
+        let endpoint =
+            match model::resolve_endpoint(self.ctx, self.settings, &model_settings, false, false) {
+                Ok(endpoint) => endpoint,
+                Err(error) => {
+                    log::info!(target: "channel", "a recording was not transcribed: {error:#}");
+                    return Ok(None);
+                }
+            };
         let recording = match UploadFile::read(path, limits.max_bytes) {
             Ok(recording) => recording,
             // It is too large.
@@ -130,32 +134,35 @@ impl Transcriber<'_> {
             Err(error) => return Err(error.into()),
         };
         let provider = &endpoint.choice.provider;
-        let dollars =
-            |seconds: f64| speech::price_per_hour(name).map(|price| price * seconds / 3600.0);
+        let cost =
+            |seconds: f64| speech::price_per_hour(model_name).map(|price| price * seconds / 3600.0);
         let ledger = Ledger::new(&self.ctx.paths.root, &self.ctx.clock);
         let budget = model::budget_limits(self.settings);
         let session_usd = match budget.per_session {
             Some(_) => ledger.session_cost(&self.purpose.session)?,
             None => 0.0,
         };
-        let most = dollars(limits.max_seconds as f64).unwrap_or_default();
-        let reservation = ledger.reserve(&budget, session_usd, most, &mut |_| Ok(()))?;
+        let max_usd = cost(limits.max_seconds as f64).unwrap_or_default();
+        let reservation = ledger.reserve(&budget, session_usd, max_usd, &mut |_| Ok(()))?;
         let (base, headers) =
             endpoint.http_provider.base_and_headers().map_err(ProviderError::into_failure)?;
-        let proxy = self.settings.provider(provider)?;
-        let proxy = proxy.and_then(|block| block.proxy.as_ref());
+        let provider_settings = self.settings.provider(provider)?;
+        let proxy = provider_settings.and_then(|settings| settings.proxy.as_ref());
         let proxy = proxy.map(LazySecret::resolve).transpose()?;
         let http = Http::new(TIMEOUTS, false, &self.settings.network)
             .with_proxy(proxy, "the provider's `proxy`")?;
         let url = format!("{}/audio/transcriptions", base.trim_end_matches('/'));
-        let mut fields = vec![("model".to_owned(), name.to_owned())];
-        // Only this form tells the duration, and newer models do not have it.
-        let form = if name.contains("whisper") { "verbose_json" } else { "json" };
-        fields.push(("response_format".to_owned(), form.to_owned()));
-        let language = limits.language.iter();
-        fields.extend(language.map(|language| ("language".to_owned(), language.clone())));
+        // Only `verbose_json` has the duration, and models newer than Whisper do not offer it.
+        let response_format = if model_name.contains("whisper") { "verbose_json" } else { "json" };
+        let mut fields = vec![
+            ("model".to_owned(), model_name.to_owned()),
+            ("response_format".to_owned(), response_format.to_owned()),
+        ];
+        if let Some(language) = &limits.language {
+            fields.push(("language".to_owned(), language.clone()));
+        }
         let (media_type, body) = recording.to_form(&fields, "file");
-        let began = Instant::now();
+        let start = Instant::now();
         let reply = send(&http, &url, &headers, HttpMethod::Post(&media_type, &body));
         let seconds = match &reply {
             Ok((_, seconds)) => *seconds,
@@ -165,10 +172,10 @@ impl Transcriber<'_> {
             &ModelCall {
                 purpose: &self.purpose,
                 provider,
-                model: name,
+                model: model_name,
                 usage: Usage::default(),
-                usd: if reply.is_ok() { seconds.and_then(dollars) } else { Some(0.0) },
-                duration: began.elapsed(),
+                usd: if reply.is_ok() { seconds.and_then(cost) } else { Some(0.0) },
+                duration: start.elapsed(),
                 failed: reply.is_err(),
             },
             Some(reservation),
@@ -177,21 +184,21 @@ impl Transcriber<'_> {
     }
 }
 
-/// Sends the recording, again after failures that may pass. Returns the text and the duration in seconds.
+/// Sends the recording, with retries after temporary failures. Returns the text and the duration in seconds.
 fn send(
     http: &Http,
     url: &str,
     headers: &[(String, String)],
-    recording: HttpMethod<'_>,
+    method: HttpMethod<'_>,
 ) -> Result<(String, Option<f64>)> {
     let mut attempt = 1;
     loop {
-        let response = http.exchange_json(url, headers, recording, MAX_RESPONSE_BYTES)?;
+        let response = http.exchange_json(url, headers, method, MAX_RESPONSE_BYTES)?;
         let status = response.status;
-        if let (200, Some(text)) = (status, response.body["text"].as_str()) {
+        if let (OK, Some(text)) = (status, response.body["text"].as_str()) {
             return Ok((text.to_owned(), response.body["duration"].as_f64()));
         }
-        if !matches!(status, 429 | 500..) || attempt == MAX_ATTEMPTS {
+        if !matches!(status, TOO_MANY_REQUESTS | SERVER_ERRORS..) || attempt == MAX_ATTEMPTS {
             let cause = response.error_message();
             let cause = cause.unwrap_or_else(|| "the response has no text".to_owned());
             return Err(fail(Exit::Unavailable, format!("{url}: {cause} (status {status})")));
@@ -201,8 +208,8 @@ fn send(
     }
 }
 
-/// The path at which the text of the recording at `path` is kept.
-fn kept_text_path(path: &Path) -> PathBuf {
+/// The path at which the text of the recording at `path` is stored.
+fn stored_text_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".transcription");
     PathBuf::from(name)

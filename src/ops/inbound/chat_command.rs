@@ -1,4 +1,4 @@
-//! Messages that are commands. No model is asked.
+//! Messages that are commands. They are answered without a model.
 
 use crate::ops::agent_turn;
 use crate::ops::channel::delivered;
@@ -24,7 +24,7 @@ pub(crate) enum InChatCommand {
 }
 
 impl InChatCommand {
-    /// The command that a message is; only the whole text is one.
+    /// Parses a message. A command is the whole text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         Some(match text.trim() {
             "/new" => Self::New,
@@ -37,7 +37,7 @@ impl InChatCommand {
         })
     }
 
-    /// Does what the command says, except for `/stop`, which the intake does at once. Returns the answer.
+    /// Runs the command, except for `/stop`, which the intake runs at once. Returns the answer.
     ///
     /// # Errors
     /// The session cannot be read or written.
@@ -69,8 +69,7 @@ pub(crate) fn id_text(message: &InboundMessage) -> String {
 
 fn start_new_conversation(ctx: &Context, settings: &Settings, key: &str) -> Result<()> {
     let store = ctx.session_store(settings)?;
-    let wait = agent_turn::CHAT_LOCK_TIMEOUT;
-    let mut session = Session::open(&store, key, wait, &mut |_| {})?;
+    let mut session = Session::open(&store, key, agent_turn::CHAT_LOCK_TIMEOUT, &mut |_| {})?;
     delivered::add_to(ctx, &mut session)?;
     session.start_new_conversation()
 }

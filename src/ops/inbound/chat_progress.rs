@@ -1,6 +1,6 @@
-//! The signs of a turn in progress, in its chat: the typing indicator, the texts before tool calls, and their names.
+//! The progress of a turn, in its chat: the typing indicator, the texts before tool calls, and the names of the tools.
 //!
-//! These messages are not in the journal: one that cannot be sent is dropped, and none is repeated.
+//! These messages are not in the journal. A message that cannot be sent is dropped.
 
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::inbound::poll_run::PolledChannel;
@@ -17,19 +17,18 @@ const TYPING_INTERVAL: Duration = Duration::from_secs(4);
 /// Maximum characters of an argument in a hint.
 const MAX_ARGUMENT_CHARS: usize = 40;
 
-/// Creates the observer of a turn that passes on what its chat is to see. `None` if that is nothing.
-pub(super) fn observer(files: &ChannelFiles, texts: Sender<String>) -> EventObserver {
-    // Each would be a mail of its own.
-    let is_shown = !files.kind.is_mail;
-    let has_text = files.settings.send_progress && is_shown;
-    let has_hints = files.settings.send_tool_hints && is_shown;
+/// Creates the observer of a turn, which passes on the texts for its chat.
+pub(super) fn observer(files: &ChannelFiles, text_tx: Sender<String>) -> EventObserver {
+    // In a mail, each text would be a mail of its own.
+    let has_text = files.settings.send_progress && !files.kind.is_mail;
+    let has_hints = files.settings.send_tool_hints && !files.kind.is_mail;
     Box::new(move |event| {
         let Event::Assistant { reply, is_final: false } = event else {
             return;
         };
         for text in progress_texts(reply, has_text, has_hints) {
             // The turn goes on without a receiver.
-            drop(texts.send(text));
+            drop(text_tx.send(text));
         }
     })
 }
@@ -49,32 +48,32 @@ fn tool_hint(call: &ToolCall) -> String {
     let Some(first) = first.and_then(Value::as_str) else {
         return call.name.clone();
     };
-    let shown: String = first.chars().take(MAX_ARGUMENT_CHARS).collect();
-    let end = if shown.len() < first.len() { "…" } else { "" };
-    format!("{}(\"{shown}{end}\")", call.name)
+    let beginning: String = first.chars().take(MAX_ARGUMENT_CHARS).collect();
+    let ellipsis = if beginning.len() < first.len() { "…" } else { "" };
+    format!("{}(\"{beginning}{ellipsis}\")", call.name)
 }
 
-/// Shows in the chat that turn `turn` is in progress, until all senders of `texts` are gone or `limit` is over. Returns
-/// false if it was over.
+/// Shows in the chat that turn `turn` is in progress, until all senders of `text_rx` are dropped or `timeout` is over.
+/// Returns false if it was over.
 pub(super) fn show(
     channel: &PolledChannel,
-    place: &Destination,
+    destination: &Destination,
     turn: &str,
-    texts: &Receiver<String>,
-    limit: Duration,
+    text_rx: &Receiver<String>,
+    timeout: Duration,
 ) -> bool {
-    let end = nanobot_os::signal::now() + limit;
+    let end = nanobot_os::signal::now() + timeout;
     let mut count = 0;
     loop {
-        let is_open = !channel.is_closed_for(&place.chat);
+        let is_open = !channel.is_closed_for(&destination.chat);
         if is_open {
-            channel.open.service.show_typing(place);
+            channel.open.service.show_typing(destination);
         }
         let left = end.saturating_sub(nanobot_os::signal::now());
         if left.is_zero() {
             return false;
         }
-        match texts.recv_timeout(TYPING_INTERVAL.min(left)) {
+        match text_rx.recv_timeout(TYPING_INTERVAL.min(left)) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return true,
             Ok(_) if !is_open => {}
@@ -82,10 +81,10 @@ pub(super) fn show(
                 for part in channel.open.files.render(&text) {
                     let key = format!("{turn}.progress{count}");
                     count += 1;
-                    if let Err(error) = channel.open.service.send(place, &part, &key) {
+                    if let Err(error) = channel.open.service.send(destination, &part, &key) {
                         log::warn!(target: "channel", "{}: progress was not sent: {error}", channel.open.name());
                         if let ChannelError::RateLimited(limit, _) = error {
-                            channel.limit(&place.chat, limit);
+                            channel.limit(&destination.chat, limit);
                         }
                         break;
                     }

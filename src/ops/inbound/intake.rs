@@ -1,4 +1,4 @@
-//! Takes a batch of messages: decides about each sender, and writes what is to be answered into the journal.
+//! Stores a batch of messages: decides about each sender, and writes the messages to answer into the journal.
 
 use crate::ops::inbound::chat_command::{InChatCommand, id_text};
 use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
@@ -15,25 +15,25 @@ use nanobot_os::sync::IgnorePoison;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Interval after which a refused sender is noted again, in milliseconds.
-const REFUSAL_NOTE_INTERVAL_MILLIS: i64 = 3_600_000;
+/// Interval after which a refused sender is recorded again, in milliseconds.
+const REFUSAL_RECORD_INTERVAL_MILLIS: i64 = 3_600_000;
 
-/// The answer to a message that has no form here.
+/// The answer to a message of a kind that is not supported.
 const UNREADABLE: &str =
     "I cannot read a message of this kind. Please send it as text, a picture or a file.";
 
-/// Work for a session.
+/// A session with an item of work.
 pub(crate) type QueuedItem = (String, WorkItem);
 
 /// Writes a batch into the journal, then the position behind it. Returns the work. When this returns, the service may
 /// forget the messages.
 ///
 /// # Errors
-/// Status 74, or 78 for a damaged `pairing.json`; nothing of the batch counts then.
+/// Status 74, or 78 for a damaged `pairing.json`; then nothing of the batch is stored.
 pub(crate) fn store(
     run: &PollRun<'_>,
     index: usize,
-    account: &Identity,
+    identity: &Identity,
     batch: &Batch,
 ) -> Result<Vec<QueuedItem>> {
     let channel = run.channel(index);
@@ -45,7 +45,7 @@ pub(crate) fn store(
     }
     let work = intake.write(&mut inbox)?;
     drop(inbox);
-    channel.open.files.write_cursor(account, &batch.cursor)?;
+    channel.open.files.write_cursor(identity, &batch.cursor)?;
     Ok(work)
 }
 
@@ -61,14 +61,12 @@ pub(crate) fn answer_stops(
     let mut inbox = run.channel(index).inbox.lock().ignore_poison();
     let mut intake = Intake::new(run, index);
     for (session, item) in work {
-        let stored = inbox.state().inbound(item.id());
-        let stored = stored.map(|entry| entry.message.clone());
-        let is_stop = |message: &InboundMessage| {
-            InChatCommand::parse(&message.text) == Some(InChatCommand::Stop)
-        };
-        match stored.filter(is_stop) {
-            Some(message) => intake.answer_stop(&message, &session, &inbox),
-            None => intake.work.push((session, item)),
+        let entry = inbox.state().inbound(item.id());
+        match entry.map(|entry| &entry.message) {
+            Some(message) if InChatCommand::parse(&message.text) == Some(InChatCommand::Stop) => {
+                intake.answer_stop(message, &session, &inbox);
+            }
+            _ => intake.work.push((session, item)),
         }
     }
     intake.write(&mut inbox)
@@ -122,14 +120,14 @@ impl<'a> Intake<'a> {
         match rules.decide(message) {
             AccessDecision::Ignore => Ok(()),
             AccessDecision::Refuse => {
-                self.note_refusal(message, inbox);
+                self.record_refusal(message, inbox);
                 Ok(())
             }
             AccessDecision::Pair => {
-                self.note_refusal(message, inbox);
+                self.record_refusal(message, inbox);
                 self.offer_pairing(message, inbox)
             }
-            // In a group, it is for those who see it.
+            // In a group, such a message is usually meant for its other members.
             AccessDecision::Answer
                 if message.is_unreadable && !message.chat.is_direct && !message.mentions_us =>
             {
@@ -158,7 +156,7 @@ impl<'a> Intake<'a> {
             self.run.ctx.notice(&format!(
                 "channel {name}: a message in {session} is too old and was not answered"
             ));
-            self.tell_dropped(message, &session);
+            self.report_drop(message, &session);
             return;
         }
         if message.is_unreadable {
@@ -184,14 +182,14 @@ impl<'a> Intake<'a> {
         self.answer_now(message, session, text);
     }
 
-    /// Settles the messages that a session answers now. False if there are none.
+    /// Settles the messages that a session answers now. Returns false if there are none.
     fn stop(&mut self, session: &str, inbox: &ChannelInbox) -> bool {
         let Some(work) = self.run.queue.running(self.index, session) else {
             return false;
         };
         let mut entries = work.unanswered(inbox);
-        entries.retain(|it| InChatCommand::parse(&it.message.text).is_none());
-        let is_stopped = self.stopped.iter().any(|it| Arc::ptr_eq(it, &work));
+        entries.retain(|entry| InChatCommand::parse(&entry.message.text).is_none());
+        let is_stopped = self.stopped.iter().any(|stopped| Arc::ptr_eq(stopped, &work));
         if entries.is_empty() || is_stopped {
             return false;
         }
@@ -210,12 +208,12 @@ impl<'a> Intake<'a> {
                 || self.run.since.is_some_and(|since| message.sent_at < since))
     }
 
-    /// Tells the sender that an old message is not answered, once for all of a batch.
-    fn tell_dropped(&mut self, message: &InboundMessage, session: &str) {
-        let is_told = self.channel.open.files.is_told_of_drops(message)
+    /// Tells the sender that old messages are not answered, once for each batch and session.
+    fn report_drop(&mut self, message: &InboundMessage, session: &str) {
+        if self.channel.open.files.reports_drop(message)
             && self.run.since.is_none()
-            && self.ids.insert(format!("old {session}"));
-        if is_told {
+            && self.ids.insert(format!("old {session}"))
+        {
             let key = format!("old.{}", &digest(message.id.as_bytes())[..16]);
             let text = "I did not answer a message from here that was too old when I saw it. Please send it again if it \
                         still matters.";
@@ -237,7 +235,7 @@ impl<'a> Intake<'a> {
         let Some(code) = code else {
             return Ok(());
         };
-        // After a kill the code may be valid while its message is not in the journal.
+        // If an earlier process was killed here, the code is valid and its message is not in the journal.
         let key = format!("pair.{code}");
         if inbox.state().outbound(&key).is_some() || !self.ids.insert(key.clone()) {
             return Ok(());
@@ -252,7 +250,7 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
-    /// Sends a text of ours to the chat of `message`, which answers the messages with these ids.
+    /// Sends a text of ours, which answers the messages with the ids `answers`, to the chat of `message`.
     fn send(
         &mut self,
         message: &InboundMessage,
@@ -267,10 +265,10 @@ impl<'a> Intake<'a> {
         self.work.push((session.to_owned(), WorkItem::Deliver(key)));
     }
 
-    fn note_refusal(&mut self, message: &InboundMessage, inbox: &ChannelInbox) {
+    fn record_refusal(&mut self, message: &InboundMessage, inbox: &ChannelInbox) {
         let is_recent = inbox.state().refused.iter().any(|refused| {
             refused.sender.is_same(&message.from)
-                && self.now - refused.last_at < REFUSAL_NOTE_INTERVAL_MILLIS
+                && self.now - refused.last_at < REFUSAL_RECORD_INTERVAL_MILLIS
         });
         if !is_recent {
             self.records.push(InboxRecord::Refused {
@@ -282,7 +280,7 @@ impl<'a> Intake<'a> {
     }
 }
 
-/// The key of an answer that no turn gives.
+/// The key of an answer that does not come from a turn.
 pub(crate) fn answer_key(id: &str) -> String {
     format!("re.{}", &digest(id.as_bytes())[..16])
 }

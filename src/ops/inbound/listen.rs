@@ -1,5 +1,5 @@
-//! `channel listen`: takes one webhook request. Its messages are in the journal before the service hears that they have
-//! arrived; then they are answered, by this process or by a poll that is at work.
+//! `channel listen`: handles one webhook request. Its messages are in the journal before the response is sent. Then this
+//! process, or a poll that is at work, answers them.
 
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::channel::outbox;
@@ -19,26 +19,30 @@ use nanobot_os::signal;
 use serde_json::Value;
 use std::time::Duration;
 
-/// Time for another process that writes into the journal, or sends.
+/// Maximum wait for another process that writes into the journal, or sends.
 const STORE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The interval in which a poll is tried while another one is at work, and the times after which messages of the journal,
-/// and those that are still at the service, are left to the other one.
+/// Interval between attempts to poll while another poll is at work.
 const RETRY_INTERVAL: Duration = Duration::from_millis(300);
+/// Time after which messages in the journal are left to the other poll.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(900);
-const LOOK_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time after which messages that have to be fetched from the service are left to the other poll.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
+/// HTTP statuses (RFC 9110 §15).
+const UNAUTHORIZED: u16 = 401;
+const SERVICE_UNAVAILABLE: u16 = 503;
 
-/// Takes the request of this process for the channel `name`.
+/// Handles the request of this process, which is for the channel `name`.
 ///
 /// # Errors
 /// Status 2 for an unknown channel, 78 for one that cannot take webhooks, 77 for a request without a valid signature, 65
-/// for one that is no request. The service has got a response then, too.
+/// for an invalid request. A response is sent in these cases too.
 pub(crate) fn listen(ctx: &Context, name: &str) -> Result<Exit> {
     let respond =
         |response: &WebhookResponse| webhook_request::respond(&ctx.env, ctx.terminal, response);
     let files = match ChannelFiles::load(ctx, name) {
         Ok(files) if files.is_enabled() => files,
         Ok(_) => {
-            respond(&WebhookResponse::empty(503))?;
+            respond(&WebhookResponse::empty(SERVICE_UNAVAILABLE))?;
             return Err(fail_with_hint(
                 Exit::Config,
                 "it is not enabled",
@@ -46,7 +50,7 @@ pub(crate) fn listen(ctx: &Context, name: &str) -> Result<Exit> {
             ));
         }
         Err(error) => {
-            respond(&WebhookResponse::empty(503))?;
+            respond(&WebhookResponse::empty(SERVICE_UNAVAILABLE))?;
             return Err(error);
         }
     };
@@ -59,36 +63,34 @@ pub(crate) fn listen(ctx: &Context, name: &str) -> Result<Exit> {
         }
     };
     let directory = files.directory.clone();
-    let taken = take(ctx, files, &request);
-    let receipt = match taken {
+    let receipt = match store_messages(ctx, files, &request) {
         Ok(receipt) => receipt,
         Err(error) => {
-            // The service sends it again.
-            respond(&WebhookResponse::empty(503))?;
+            // The service sends the request again.
+            respond(&WebhookResponse::empty(SERVICE_UNAVAILABLE))?;
             return Err(error);
         }
     };
     respond(&receipt.response)?;
-    if receipt.response.status == 401 {
+    if receipt.response.status == UNAUTHORIZED {
         return Err(fail(Exit::Refused, "the request has no valid signature"));
     }
     let options = PollOptions { names: vec![name.to_owned()], ..PollOptions::default() };
-    let ids: Vec<&str> = receipt.messages.iter().map(|it| it.id.as_str()).collect();
+    let ids: Vec<&str> = receipt.messages.iter().map(|message| message.id.as_str()).collect();
     if ids.is_empty() && !receipt.is_for_poll {
         return Ok(Exit::Answered);
     }
-    let timeout = if receipt.is_for_poll { LOOK_TIMEOUT } else { ANSWER_TIMEOUT };
+    let timeout = if receipt.is_for_poll { FETCH_TIMEOUT } else { ANSWER_TIMEOUT };
     let end = signal::now() + timeout;
     loop {
-        let status = poll::poll(ctx, &options)?;
-        if status != Exit::TryAgain || signal::now() >= end {
-            return Ok(status);
+        let exit = poll::poll(ctx, &options)?;
+        if exit != Exit::TryAgain || signal::now() >= end {
+            return Ok(exit);
         }
-        // Another poll is at work. Is it at our messages, too?
+        // Another poll is at work. This process is done if that poll has taken all of its messages.
         let state = ChannelInbox::read(&directory)?;
         let is_taken = |id: &&str| {
-            let entry = state.inbound(id);
-            entry.is_none_or(|entry| !entry.is_unanswered() || !entry.turns.is_empty())
+            state.inbound(id).is_none_or(|entry| !entry.is_unanswered() || !entry.turns.is_empty())
         };
         if !receipt.is_for_poll && ids.iter().all(is_taken) {
             return Ok(Exit::Answered);
@@ -98,22 +100,25 @@ pub(crate) fn listen(ctx: &Context, name: &str) -> Result<Exit> {
 }
 
 /// Checks the request, and writes its messages into the journal.
-fn take(ctx: &Context, files: ChannelFiles, request: &WebhookRequest) -> Result<WebhookReceipt> {
+fn store_messages(
+    ctx: &Context,
+    files: ChannelFiles,
+    request: &WebhookRequest,
+) -> Result<WebhookReceipt> {
     let config = Config::load(&ctx.paths.config)?;
     let settings = ctx.resolve(&config, FlagOverrides::default())?;
-    let open = files.open(ctx, settings.network.clone())?;
-    let receipt = open.service.receive(request)?;
+    let channel = files.open(ctx, settings.network.clone())?;
+    let receipt = channel.service.receive(request)?;
     if receipt.messages.is_empty() {
         return Ok(receipt);
     }
-    // One request after the other, so that a message that comes twice is stored once; and no poll writes the journal anew
-    // meanwhile.
-    let lock = outbox::lock(&open, STORE_TIMEOUT)?;
-    let inbox = open.files.open_inbox()?;
+    // Under the lock, a message that two requests contain is stored once, and no poll rewrites the journal.
+    let lock = outbox::lock(&channel, STORE_TIMEOUT)?;
+    let inbox = channel.files.open_inbox()?;
     let channels = ChannelSettings::read(&LayeredConfig::new(&config, &ctx.env))?;
     let mut run = PollRun::new(ctx, settings, 1, channels.max_parallel);
     run.only_stores = true;
-    run.channels[0].get_or_init(|| PolledChannel::new(lock, open, inbox));
+    run.channels[0].get_or_init(|| PolledChannel::new(lock, channel, inbox));
     let batch = Batch { messages: receipt.messages.clone(), cursor: Value::Null };
     intake::store(&run, 0, &receipt.account, &batch)?;
     Ok(receipt)

@@ -1,7 +1,7 @@
-//! `channel poll`: listens to channels, and answers what comes.
+//! `channel poll`: listens to channels, and answers their messages.
 //!
-//! Each channel has a thread that listens, and each session that has work one that answers. The first signal ends the
-//! listening; what has begun is finished within a grace period, and the next poll does the rest.
+//! Each channel has a thread that listens, and each session that has work has a thread that answers. The first signal ends
+//! the listening. Turns in progress may end within a grace period, and the next poll does the rest.
 
 use crate::ops::channel::attachments;
 use crate::ops::channel::health::ChannelActivity;
@@ -30,22 +30,23 @@ use std::sync::Arc;
 use std::thread::Scope;
 use std::time::Duration;
 
-/// Messages that wait for an answer before no more are fetched: the service keeps them meanwhile.
+/// Number of messages that wait for an answer above which no more are fetched. The service keeps them until then.
 const MAX_PENDING_MESSAGES: usize = 100;
-/// Longest single wait at a service.
+/// Maximum duration of one wait at a service.
 const MAX_LISTEN_WINDOW: Duration = Duration::from_secs(50);
-/// The interval in which new messages of `channel listen` are looked for.
+/// Interval at which the inbox is read for new messages of `channel listen`.
 const INBOX_INTERVAL: Duration = Duration::from_millis(500);
-/// First and longest delay after a failure of a service that is listened to.
+/// First and longest delay after a failure of a service.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
-/// Longest delay after a failure that ended the listening, such as a rejected token: Discord resets the token of a bot that
-/// logs in a thousand times a day.
+/// Longest delay after a failure that ended the listening, such as a rejected token. Discord resets the token of a bot that
+/// logs in more than a thousand times a day.
 const MAX_REJECTION_DELAY: Duration = Duration::from_secs(300);
 
-/// The interval in which a poll notes that it has looked.
-const LOOK_NOTE_INTERVAL: Duration = Duration::from_secs(60);
-/// Age of the last look above which the poll that holds the lock is stuck: the turns that it waits for end after 10 minutes.
+/// Interval at which a poll stores the time of its last success.
+const POLL_RECORD_INTERVAL: Duration = Duration::from_secs(60);
+/// Age of the last successful poll above which the process that holds the lock is stuck: the turns that it waits for end
+/// after 10 minutes.
 const STUCK_POLL_AGE: SignedDuration = SignedDuration::from_mins(20);
 
 /// The options of `channel poll`.
@@ -55,11 +56,11 @@ pub(crate) struct PollOptions {
     pub(crate) names: Vec<String>,
     /// Listen until this time after the start of the process.
     pub(crate) wait: Option<Duration>,
-    /// Listen until told to stop.
+    /// Listen until a signal.
     pub(crate) follow: bool,
-    /// Time for what has begun, after a signal.
+    /// Time for turns in progress, after a signal.
     pub(crate) grace: Duration,
-    /// Leave messages that were sent before, in seconds since 1970.
+    /// Do not answer messages that were sent before this time, in seconds since 1970.
     pub(crate) since: Option<i64>,
 }
 
@@ -85,7 +86,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
     let mut run = PollRun::new(ctx, settings, kinds.len(), channels.max_parallel);
     (run.follows, run.since) = (options.follow, options.since);
     let (done_rx, done_tx) = std::io::pipe().context("poll")?;
-    let shield = CancelToken::shielded().context("poll")?;
+    let worker_token = CancelToken::shielded().context("poll")?;
     std::thread::scope(|scope| -> Result<()> {
         for (index, kind) in kinds.into_iter().enumerate() {
             let files = match ChannelFiles::from_config(ctx, kind, &config) {
@@ -101,35 +102,35 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
                 index,
                 name: kind.name,
                 options,
-                shield: Arc::clone(&shield),
+                worker_token: Arc::clone(&worker_token),
                 is_done: done_tx.try_clone().context("poll")?,
             };
             scope.spawn(move || listener.listen_and_report(files));
         }
         drop(done_tx);
-        wait_for_end(&run, &done_rx, &shield, options.grace)
+        wait_for_end(&run, &done_rx, &worker_token, options.grace)
     })?;
     Ok(run.status())
 }
 
-/// Waits until all threads have closed `done_rx`. A signal ends the listening, and what has begun is finished within
-/// `grace`.
+/// Waits until all threads have closed the other end of `done_rx`. A signal ends the listening. Turns in progress may end
+/// within `grace`, and are cancelled after it.
 fn wait_for_end(
     run: &PollRun<'_>,
     done_rx: &PipeReader,
-    shield: &Arc<CancelToken>,
+    worker_token: &Arc<CancelToken>,
     grace: Duration,
 ) -> Result<()> {
     let Err(stop) = signal::wait_readable(done_rx, &mut Deadline::never()) else {
         return Ok(());
     };
     run.queue.close();
-    let ended = cancel::scope(Some(Arc::clone(shield)), || {
+    let wait_result = cancel::scope(Some(Arc::clone(worker_token)), || {
         signal::wait_readable(done_rx, &mut Deadline::after(grace))
     });
-    if !matches!(ended, Ok(true)) {
+    if !matches!(wait_result, Ok(true)) {
         run.queue.cancel_all();
-        shield.cancel();
+        worker_token.cancel();
     }
     Err(stop.into())
 }
@@ -142,7 +143,7 @@ struct Listener<'scope, 'env> {
     name: &'static str,
     options: &'scope PollOptions,
     /// The token of the workers: a signal does not end them.
-    shield: Arc<CancelToken>,
+    worker_token: Arc<CancelToken>,
     /// Closed when this thread and all workers that it started have ended.
     is_done: PipeWriter,
 }
@@ -156,7 +157,7 @@ impl<'scope> Listener<'scope, '_> {
         }
     }
 
-    /// Takes the channel's lock, goes on where the last poll ended, and listens.
+    /// Takes the channel's lock, does the work that the last poll left, and listens.
     fn listen(&self, files: ChannelFiles) -> Result<()> {
         let ctx = self.run.ctx;
         if !files.is_enabled() {
@@ -173,16 +174,16 @@ impl<'scope> Listener<'scope, '_> {
                 format!("your id in `channels.{}.allowFrom`", self.name),
             ));
         }
-        let created = durable_file::create_dir(&files.directory);
-        created.map_err(|error| fail(Exit::Io, format!("{error:#}")))?;
+        durable_file::create_dir(&files.directory)
+            .map_err(|error| fail(Exit::Io, format!("{error:#}")))?;
         let lock = match files.lock(ctx, self.wait_left()) {
             Ok(lock) => lock,
             Err(error) if exit_for(&error) == Exit::TryAgain => {
                 if let Some(age) = self.age_of_stuck_poll(&files)? {
                     let minutes = age.as_secs() / 60;
-                    let cause =
-                        format!("the poll that is at work has not looked for {minutes} min");
-                    return Err(error.context(cause));
+                    return Err(error.context(format!(
+                        "the poll that is at work has fetched nothing for {minutes} min"
+                    )));
                 }
                 // A crontab line that starts a poll each minute stays quiet.
                 self.run.add_status(Exit::TryAgain);
@@ -192,26 +193,26 @@ impl<'scope> Listener<'scope, '_> {
         };
         let inbox = files.open_inbox()?;
         let open = files.open(ctx, self.run.settings.network.clone())?;
-        let slot = &self.run.channels[self.index];
-        let channel = slot.get_or_init(|| PolledChannel::new(lock, open, inbox));
+        let channel =
+            self.run.channels[self.index].get_or_init(|| PolledChannel::new(lock, open, inbox));
         self.compact(channel)?;
         let mut delay = MIN_RETRY_DELAY;
         loop {
-            let begun_at = signal::now();
-            let outcome = self.work(channel);
-            let goes_on = self.options.follow && !self.run.queue.is_closed();
-            let failure = match outcome {
-                Err(error) if goes_on && !error.is::<Stop>() => Some(error),
-                // The worker has told why.
-                Ok(()) if goes_on && channel.is_rejected() => None,
-                outcome => return outcome,
+            let start = signal::now();
+            let work_result = self.work(channel);
+            let continues = self.options.follow && !self.run.queue.is_closed();
+            // The process serves other channels too, so its supervisor cannot restart this one.
+            let failure = match work_result {
+                Err(error) if continues && !error.is::<Stop>() => Some(error),
+                // The worker has reported the error.
+                Ok(()) if continues && channel.is_rejected() => None,
+                work_result => return work_result,
             };
-            // Its process serves the other channels, so no supervisor starts this one again.
-            if signal::now() - begun_at > MAX_RETRY_DELAY {
+            if signal::now() - start > MAX_RETRY_DELAY {
                 delay = MIN_RETRY_DELAY;
             }
             if let Some(error) = failure {
-                self.run.tell_failure(self.name, ChannelActivity::Poll, error);
+                self.run.report_lasting_failure(self.name, ChannelActivity::Poll, error);
             }
             signal::sleep(delay)?;
             delay = (delay * 2).min(MAX_REJECTION_DELAY);
@@ -219,31 +220,31 @@ impl<'scope> Listener<'scope, '_> {
         }
     }
 
-    /// Goes on where the last poll ended, and listens.
+    /// Does the work that the last poll left, and listens.
     fn work(&self, channel: &PolledChannel) -> Result<()> {
-        let mut looks = LookNotes::default();
+        let mut records = PollRecords::default();
         if !channel.open.files.kind.receives {
             self.enqueue(unfinished_work(channel));
-            return self.note_look(&channel.open.files, &mut looks);
+            return self.record_poll(&channel.open.files, &mut records);
         }
         if channel.open.files.is_pushed() {
-            return self.watch_inbox(channel, &mut looks);
+            return self.watch_inbox(channel, &mut records);
         }
-        let account = channel.open.account(self.run.ctx)?;
+        let identity = channel.open.identity(self.run.ctx)?;
         self.enqueue(unfinished_work(channel));
-        self.poll_service(channel, &account, &mut looks)
+        self.poll_service(channel, &identity, &mut records)
     }
 
-    /// The time since the last look of the poll that holds the lock, if it is longer than any poll that works needs.
+    /// The time since the last success of the poll that holds the lock, if that poll is stuck.
     fn age_of_stuck_poll(&self, files: &ChannelFiles) -> Result<Option<SignedDuration>> {
         let now = self.run.ctx.clock.timestamp();
-        let last = files.last_poll()?.and_then(|at| Timestamp::from_millisecond(at).ok());
+        let last_poll = files.last_poll()?.and_then(|time| Timestamp::from_millisecond(time).ok());
         let wait = SignedDuration::try_from(self.options.wait.unwrap_or_default())?;
-        let age = last.map(|last| now.duration_since(last));
+        let age = last_poll.map(|last_poll| now.duration_since(last_poll));
         Ok(age.filter(|age| *age > STUCK_POLL_AGE.saturating_add(wait)))
     }
 
-    /// Writes a large journal anew, unless another process may append to it.
+    /// Rewrites a large journal without its old entries, unless another process may append to it.
     fn compact(&self, channel: &PolledChannel) -> Result<()> {
         if !channel.inbox.lock().ignore_poison().is_large() {
             return Ok(());
@@ -261,35 +262,35 @@ impl<'scope> Listener<'scope, '_> {
     fn poll_service(
         &self,
         channel: &PolledChannel,
-        account: &Identity,
-        looks: &mut LookNotes,
+        identity: &Identity,
+        records: &mut PollRecords,
     ) -> Result<()> {
         let files = &channel.open.files;
-        let mut cursor = files.read_cursor(account)?;
+        let mut cursor = files.read_cursor(identity)?;
         let mut delay = MIN_RETRY_DELAY;
         loop {
             let window = self.time_left().min(MAX_LISTEN_WINDOW);
-            let before = cursor.clone();
+            let old_cursor = cursor.clone();
             let mut deliver = |batch: Batch| {
-                let work = intake::store(self.run, self.index, account, &batch)?;
+                let work = intake::store(self.run, self.index, identity, &batch)?;
                 cursor = Some(batch.cursor);
                 self.enqueue(work);
                 self.run.queue.wait_below(MAX_PENDING_MESSAGES);
                 Ok(())
             };
-            let polled = channel.open.service.poll(PollRequest {
-                account,
-                cursor: before.as_ref(),
+            let poll_result = channel.open.service.poll(PollRequest {
+                account: identity,
+                cursor: old_cursor.as_ref(),
                 wait: window,
                 deliver: &mut deliver,
             });
-            match polled {
+            match poll_result {
                 Ok(()) => {
                     delay = MIN_RETRY_DELAY;
-                    self.note_look(files, looks)?;
+                    self.record_poll(files, records)?;
                     if self.run.follows {
                         self.compact(channel)?;
-                        // Only when nothing is in progress, so that no work is done twice.
+                        // Not while work is in progress, so that no work is done twice.
                         if self.run.queue.is_idle() {
                             self.enqueue(unfinished_work(channel));
                         }
@@ -306,7 +307,7 @@ impl<'scope> Listener<'scope, '_> {
                     }
                     log::warn!(target: "channel", "{}: {error:#}; next attempt in {} s", self.name, pause.as_secs());
                     if delay == MAX_RETRY_DELAY {
-                        self.run.tell_failure(self.name, ChannelActivity::Poll, error);
+                        self.run.report_lasting_failure(self.name, ChannelActivity::Poll, error);
                     }
                     signal::sleep(pause)?;
                     delay = (delay * 2).min(MAX_RETRY_DELAY);
@@ -320,25 +321,25 @@ impl<'scope> Listener<'scope, '_> {
     }
 
     /// Answers the messages that `channel listen` stores, as long as this poll waits or has something to do.
-    fn watch_inbox(&self, channel: &PolledChannel, looks: &mut LookNotes) -> Result<()> {
-        let mut begun = HashSet::new();
+    fn watch_inbox(&self, channel: &PolledChannel, records: &mut PollRecords) -> Result<()> {
+        let mut started_ids = HashSet::new();
         let mut retry_at = signal::now() + MAX_RETRY_DELAY;
         loop {
             // An answer that a worker is about to send is not sent twice.
             let is_idle = self.run.queue.is_idle();
             if is_idle && signal::now() >= retry_at {
-                begun.clear();
+                started_ids.clear();
                 retry_at = signal::now() + MAX_RETRY_DELAY;
             }
             channel.inbox.lock().ignore_poison().refresh()?;
-            self.note_look(&channel.open.files, looks)?;
+            self.record_poll(&channel.open.files, records)?;
             if self.run.follows {
                 self.compact(channel)?;
             }
             let mut work = unfinished_work(channel);
             work.retain(|(_, item)| {
                 let is_new = is_idle || matches!(item, WorkItem::Message { .. });
-                is_new && begun.insert(item.id().to_owned())
+                is_new && started_ids.insert(item.id().to_owned())
             });
             self.enqueue(intake::answer_stops(self.run, self.index, work)?);
             let is_done = self.time_left().is_zero() && self.run.queue.is_idle();
@@ -349,23 +350,23 @@ impl<'scope> Listener<'scope, '_> {
         }
     }
 
-    /// Stores the time of a successful look, the first one of this poll and then one a minute. The first one of a day
-    /// removes old files.
-    fn note_look(&self, files: &ChannelFiles, looks: &mut LookNotes) -> Result<()> {
+    /// Stores the time of a success, the first of this poll and then one a minute. The first one of a day removes old
+    /// files.
+    fn record_poll(&self, files: &ChannelFiles, records: &mut PollRecords) -> Result<()> {
         const DAY_MILLIS: i64 = 24 * 3_600_000;
-        if looks.next_at.is_some_and(|next_at| signal::now() < next_at) {
+        if records.next_at.is_some_and(|next_at| signal::now() < next_at) {
             return Ok(());
         }
-        looks.next_at = Some(signal::now() + LOOK_NOTE_INTERVAL);
+        records.next_at = Some(signal::now() + POLL_RECORD_INTERVAL);
         let ctx = self.run.ctx;
         let now = ctx.clock.timestamp();
         let day_of = |millis: i64| millis.div_euclid(DAY_MILLIS);
-        let last = files.last_poll()?.unwrap_or_default();
-        if day_of(last) != day_of(now.as_millisecond()) {
+        let last_poll = files.last_poll()?.unwrap_or_default();
+        if day_of(last_poll) != day_of(now.as_millisecond()) {
             attachments::remove_old(&files.media, now.into());
         }
         files.write_last_poll(now.as_millisecond())?;
-        self.run.note_success(self.name, ChannelActivity::Poll);
+        self.run.record_success(self.name, ChannelActivity::Poll);
         Ok(())
     }
 
@@ -397,47 +398,49 @@ impl<'scope> Listener<'scope, '_> {
     fn enqueue(&self, work: Vec<QueuedItem>) {
         for _ in 0..self.run.queue.push_all(self.index, work) {
             let run = self.run;
-            // Without a descriptor the end of the worker is not awaited before a signal; the scope still joins it.
+            // Without a descriptor, `wait_for_end` does not wait for this worker; the scope still joins it.
             let is_done = self.is_done.try_clone().ok();
-            let shield = Arc::clone(&self.shield);
+            let worker_token = Arc::clone(&self.worker_token);
             self.scope.spawn(move || {
-                cancel::scope(Some(shield), || answer::answer_all(run));
+                cancel::scope(Some(worker_token), || answer::answer_all(run));
                 drop(is_done);
             });
         }
     }
 }
 
-/// The notes of successful looks that a poll makes.
+/// The records of successes that a poll writes.
 #[derive(Default)]
-struct LookNotes {
-    /// The time of the next one, on the clock of [`signal::now`].
+struct PollRecords {
+    /// The time of the next record, on the clock of [`signal::now`].
     next_at: Option<Duration>,
 }
 
-/// Messages and answers that an earlier poll did not finish, in their order: answers first, since they are older.
+/// Messages and answers that an earlier poll did not finish, in their order: answers first, because they are older.
 fn unfinished_work(channel: &PolledChannel) -> Vec<QueuedItem> {
     let kind = channel.open.files.kind;
     let inbox = channel.inbox.lock().ignore_poison();
     let state = inbox.state();
-    let answers = state.undelivered().map(|entry| {
+    let mut work = Vec::new();
+    for entry in state.undelivered() {
         let item = WorkItem::Deliver(entry.message.key.clone());
-        (entry.message.session.clone(), item)
-    });
-    let mut work: Vec<QueuedItem> = answers.collect();
-    let mut joined = HashSet::new();
+        work.push((entry.message.session.clone(), item));
+    }
+    let mut joined_ids = HashSet::new();
     for entry in state.unanswered() {
-        // The messages of a turn that was begun are answered with the first of them.
-        let others = entry.turns.last().map(|turn| turn.ids.iter().cloned());
-        if joined.contains(&entry.message.id) {
+        if joined_ids.contains(&entry.message.id) {
             continue;
         }
-        joined.extend(others.into_iter().flatten());
+        // The messages of a turn that was begun are answered with the first of them.
+        if let Some(turn) = entry.turns.last() {
+            joined_ids.extend(turn.ids.iter().cloned());
+        }
         work.push((entry.session.clone(), message_item(entry, kind.is_mail)));
     }
     work
 }
 
+/// The work for an inbound message.
 fn message_item(entry: &InboundEntry, is_mail: bool) -> WorkItem {
     let is_command = InChatCommand::parse(&entry.message.text).is_some();
     WorkItem::Message {

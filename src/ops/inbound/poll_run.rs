@@ -23,13 +23,13 @@ pub(crate) struct PollRun<'a> {
     /// Each is filled by its own thread, once its lock is held.
     pub(crate) channels: Vec<OnceLock<PolledChannel>>,
     pub(crate) queue: WorkQueue,
-    /// Go on until told to stop.
+    /// Listen until a signal.
     pub(crate) follows: bool,
-    /// Messages are stored for a process that answers them.
+    /// Messages are only stored, for a process that answers them.
     pub(crate) only_stores: bool,
     /// Messages that were sent before are not answered, in seconds since 1970.
     pub(crate) since: Option<i64>,
-    problems: Mutex<Vec<Exit>>,
+    exits: Mutex<Vec<Exit>>,
 }
 
 /// A channel whose lock this process holds.
@@ -38,9 +38,9 @@ pub(crate) struct PolledChannel {
     _lock: FileLock,
     pub(crate) open: OpenChannel,
     pub(crate) inbox: Mutex<ChannelInbox>,
-    /// True once the service has rejected the token: it is not asked again.
+    /// True once the service has rejected the token: no more requests are sent.
     is_rejected: AtomicBool,
-    /// The chats that the service takes nothing for, with the ends of their rate limits, on the clock of `signal::now`.
+    /// The chats with a rate limit of the service, and its end on the clock of `signal::now`.
     rate_limits: Mutex<HashMap<Chat, Duration>>,
 }
 
@@ -60,17 +60,17 @@ impl<'a> PollRun<'a> {
             follows: false,
             only_stores: false,
             since: None,
-            problems: Mutex::default(),
+            exits: Mutex::default(),
         }
     }
 
-    /// The channel with this index, which work was queued for.
+    /// The channel with this index, for which work was queued.
     pub(crate) fn channel(&self, index: usize) -> &PolledChannel {
         let channel = self.channels[index].get();
         channel.expect("work is queued for channels that are open")
     }
 
-    /// Tells of a failure that may last, unless it was told before, and lets its status count.
+    /// Reports a failure that may last like [`Self::report_lasting_failure`], and adds its status to those of the run.
     pub(crate) fn report_failure(
         &self,
         channel: &str,
@@ -78,55 +78,52 @@ impl<'a> PollRun<'a> {
         error: anyhow::Error,
     ) {
         self.add_status(exit_for(&error));
-        self.tell_failure(channel, activity, error);
+        self.report_lasting_failure(channel, activity, error);
     }
 
-    /// Tells of a failure that may last, unless it was told before: a poll may start each minute, and cron mails what it
+    /// Reports a failure that may last, unless it was reported before: a poll may start each minute, and cron mails what it
     /// prints. On a terminal it is reported each time.
-    pub(crate) fn tell_failure(
+    pub(crate) fn report_lasting_failure(
         &self,
         channel: &str,
         activity: ChannelActivity,
         error: anyhow::Error,
     ) {
         let directory = self.ctx.paths.channels().join(channel);
-        let noted = health::note_failure(self.ctx, &directory, activity, &error);
+        let is_new = health::record_failure(self.ctx, &directory, activity, &error);
         let error = error.context(format!("channel {channel}"));
         let terminal = self.ctx.terminal;
         let is_watched = terminal.stderr_is_tty || terminal.stderr_is_plain_tty;
-        match noted {
-            Ok(false) if !is_watched => {
-                log::warn!(target: "channel", "{error:#}");
-            }
-            // Without the note, it cannot be known if it was told.
-            Ok(_) | Err(_) => {
-                report_error(&error, terminal);
-            }
+        // If the failure cannot be recorded, it may be new.
+        if is_new.unwrap_or(true) || is_watched {
+            report_error(&error, terminal);
+        } else {
+            log::warn!(target: "channel", "{error:#}");
         }
     }
 
-    /// Notes that an activity of a channel works, and tells of the end of a failure.
-    pub(crate) fn note_success(&self, channel: &str, activity: ChannelActivity) {
+    /// Records that an activity of a channel works, and reports the end of a failure.
+    pub(crate) fn record_success(&self, channel: &str, activity: ChannelActivity) {
         let directory = self.ctx.paths.channels().join(channel);
-        if let Err(error) = health::note_success(self.ctx, &directory, channel, activity) {
+        if let Err(error) = health::record_success(self.ctx, &directory, channel, activity) {
             self.report(channel, error);
         }
     }
 
-    /// Prints an error, and lets its status count.
+    /// Prints an error, and adds its status to those of the run.
     pub(crate) fn report(&self, channel: &str, error: anyhow::Error) {
         let error = error.context(format!("channel {channel}"));
         self.add_status(report_error(&error, self.ctx.terminal));
     }
 
-    /// Lets a status count.
+    /// Adds a status to those of the run.
     pub(crate) fn add_status(&self, exit: Exit) {
-        self.problems.lock().ignore_poison().push(exit);
+        self.exits.lock().ignore_poison().push(exit);
     }
 
     /// The status of the run.
     pub(crate) fn status(&self) -> Exit {
-        combine_statuses(&self.problems.lock().ignore_poison())
+        combine_statuses(&self.exits.lock().ignore_poison())
     }
 }
 
@@ -142,7 +139,7 @@ impl PolledChannel {
         }
     }
 
-    /// Notes that the service takes nothing for a chat until the end of a rate limit. Other chats go on.
+    /// Sends nothing to a chat until the end of a rate limit. Other chats are not affected.
     pub(crate) fn limit(&self, chat: &Chat, limit: RateLimit) {
         let end = signal::now().saturating_add(limit.0);
         self.rate_limits.lock().ignore_poison().insert(chat.clone(), end);
@@ -155,12 +152,12 @@ impl PolledChannel {
         self.is_rejected() || end.is_some_and(|end| signal::now() < end)
     }
 
-    /// Notes that the service has rejected the token.
+    /// Records that the service has rejected the token.
     pub(crate) fn reject(&self) {
         self.is_rejected.store(true, Ordering::SeqCst);
     }
 
-    /// Lets the service be asked again.
+    /// Allows requests to the service again.
     pub(crate) fn reset_rejection(&self) {
         self.is_rejected.store(false, Ordering::SeqCst);
     }
@@ -172,8 +169,8 @@ impl PolledChannel {
 }
 
 /// The status of a run that has several.
-fn combine_statuses(problems: &[Exit]) -> Exit {
-    Exit::most_important(problems).or(problems.first().copied()).unwrap_or(Exit::Answered)
+fn combine_statuses(exits: &[Exit]) -> Exit {
+    Exit::most_important(exits).or(exits.first().copied()).unwrap_or(Exit::Answered)
 }
 
 #[cfg(test)]

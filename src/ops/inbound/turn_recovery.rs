@@ -1,4 +1,4 @@
-//! The end of a turn that a killed poll had begun, found in the session by the turn's id.
+//! Recovery of a turn that a killed poll had begun: the session has its messages, under the turn's id.
 
 use crate::ops::context::Context;
 use anyhow::Result;
@@ -37,24 +37,26 @@ pub(crate) fn find(
 }
 
 fn state_of(messages: &[Message], turns: &[BegunTurn]) -> EarlierTurn {
-    let is_ours = |message: &Message| {
+    let begins_one_of_turns = |message: &Message| {
         message.begins_turn() && turns.iter().any(|turn| turn.turn == message.turn_id())
     };
-    let Some(start) = messages.iter().rposition(is_ours) else {
+    let Some(start) = messages.iter().rposition(begins_one_of_turns) else {
         return EarlierTurn::NotStored;
     };
-    let rest = &messages[start + 1..];
-    let next = rest.iter().position(Message::begins_turn);
-    let own = &rest[..next.unwrap_or(rest.len())];
-    match history::is_interrupted(&messages[..=start + own.len()]) {
-        false => to_answer(own).unwrap_or(EarlierTurn::NotStored),
-        true if next.is_none() => EarlierTurn::Interrupted,
-        // Resuming would answer the turn that followed.
-        true => EarlierTurn::NotStored,
+    let later_messages = &messages[start + 1..];
+    let next_turn = later_messages.iter().position(Message::begins_turn);
+    let turn = &later_messages[..next_turn.unwrap_or(later_messages.len())];
+    if !history::is_interrupted(&messages[..=start + turn.len()]) {
+        to_answer(turn).unwrap_or(EarlierTurn::NotStored)
+    } else if next_turn.is_none() {
+        EarlierTurn::Interrupted
+    } else {
+        // To resume the session would answer the turn that followed.
+        EarlierTurn::NotStored
     }
 }
 
-/// The answer that ends the turn, with the parts that the output limit has cut.
+/// The answer that ends the turn, including the parts before it that the output limit has cut.
 fn to_answer(turn: &[Message]) -> Option<EarlierTurn> {
     let [before @ .., Message::Assistant(last)] = turn else {
         return None;
@@ -72,9 +74,9 @@ fn to_answer(turn: &[Message]) -> Option<EarlierTurn> {
         text.insert_str(0, &part.text);
         rest = before;
     }
-    // Only a turn that has answered by a tool ends without a text.
-    let is_whole = !text.trim().is_empty() || last.text == NO_MORE_TEXT;
-    is_whole.then(|| EarlierTurn::Answered(text, last.finish_reason.clone()))
+    // Only a turn that has answered with a tool ends without a text.
+    let is_complete = !text.trim().is_empty() || last.text == NO_MORE_TEXT;
+    is_complete.then(|| EarlierTurn::Answered(text, last.finish_reason.clone()))
 }
 
 /// The ending of a turn with this answer, and its status.

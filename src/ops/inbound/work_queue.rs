@@ -1,4 +1,4 @@
-//! The order of work: one item at a time in each session, several sessions at once. Pure but for its lock.
+//! The queue of work: one item at a time in each session, several sessions at the same time. Pure except for its lock.
 
 use nanobot_channel::inbox::{ChannelInbox, InboundEntry};
 use nanobot_os::cancel::CancelToken;
@@ -13,7 +13,7 @@ const MAX_JOINED_MESSAGES: usize = 10;
 /// Something to do in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WorkItem {
-    /// Answer a message. Neighbours of one sender are answered together if both may be joined.
+    /// Answer a message. Successive messages of one sender are answered together if both may be joined.
     Message { id: String, sender: String, may_join: bool },
     /// Deliver the outbound message with this key.
     Deliver(String),
@@ -60,8 +60,8 @@ struct QueueState {
 }
 
 impl SessionWork {
-    /// The entries of its messages, in their order, of those that are not answered. With a message whose turn was begun
-    /// go all messages of that turn.
+    /// The entries of its messages that are not answered, in their order. If a turn was begun for the first message, these
+    /// are the messages of that turn.
     pub(crate) fn unanswered(&self, inbox: &ChannelInbox) -> Vec<InboundEntry> {
         let id_of = |item: &WorkItem| match item {
             WorkItem::Message { id, .. } => Some(id.clone()),
@@ -73,7 +73,7 @@ impl SessionWork {
             ids.clone_from(&turn.ids);
         }
         let entries = ids.iter().filter_map(|id| inbox.state().inbound(id));
-        entries.filter(|it| it.is_unanswered()).cloned().collect()
+        entries.filter(|entry| entry.is_unanswered()).cloned().collect()
     }
 }
 
@@ -83,8 +83,8 @@ impl WorkQueue {
         Self { state: Mutex::default(), changed: Condvar::new(), max_workers: max_workers.max(1) }
     }
 
-    /// Adds work of sessions, all of it before any is taken. Returns the number of workers that the caller must start;
-    /// each calls [`Self::take`] until that returns `None`.
+    /// Adds work of sessions; no worker takes an item before all are added. Returns the number of workers that the caller
+    /// must start. Each of them calls [`Self::take`] until that returns `None`.
     #[must_use]
     pub(crate) fn push_all(&self, channel: usize, work: Vec<(String, WorkItem)>) -> usize {
         let mut state = self.lock();
@@ -103,10 +103,10 @@ impl WorkQueue {
         count
     }
 
-    /// Takes the next work for a worker, whose last one is `finished`. `None` ends the worker.
-    pub(crate) fn take(&self, finished: Option<&SessionWork>) -> Option<Arc<SessionWork>> {
+    /// Takes the next work for a worker, which has finished `last_work`. `None` ends the worker.
+    pub(crate) fn take(&self, last_work: Option<&SessionWork>) -> Option<Arc<SessionWork>> {
         let mut state = self.lock();
-        if let Some(work) = finished {
+        if let Some(work) = last_work {
             let key = (work.channel, work.session.clone());
             state.running.remove(&key);
             if state.pending.contains_key(&key) {
@@ -114,10 +114,10 @@ impl WorkQueue {
             }
         }
         self.changed.notify_all();
-        // Without a descriptor for the token nothing more can be started; what is ready stays so.
+        // A token needs a descriptor. If there is none left, the worker ends, and the work stays in the queue.
         let token = if state.is_closed { None } else { CancelToken::new().ok() };
-        let next = token.and_then(|token| Some((state.ready.pop_front()?, token)));
-        let Some((key, token)) = next else {
+        let next_work = token.and_then(|token| Some((state.ready.pop_front()?, token)));
+        let Some((key, token)) = next_work else {
             state.workers -= 1;
             return None;
         };
@@ -142,7 +142,7 @@ impl WorkQueue {
         self.lock().running.values().for_each(|work| work.token.cancel());
     }
 
-    /// Starts nothing more.
+    /// Closes the queue: no more work is started.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
@@ -164,8 +164,8 @@ impl WorkQueue {
         let mut state = self.lock();
         while !state.is_closed && state.pending.values().map(VecDeque::len).sum::<usize>() >= limit
         {
-            let waited = self.changed.wait_timeout(state, Duration::from_secs(1));
-            state = waited.ignore_poison().0;
+            let wait_result = self.changed.wait_timeout(state, Duration::from_secs(1));
+            (state, _) = wait_result.ignore_poison();
         }
     }
 
