@@ -47,7 +47,7 @@ pub mod usage;
 #[command(disable_help_subcommand = true)]
 pub struct Cli {
     #[command(flatten)]
-    pub shared: GlobalArgs,
+    pub global: GlobalArgs,
     #[command(subcommand)]
     pub command: CliCommand,
 }
@@ -191,7 +191,7 @@ impl CliCommand {
     pub fn asks_for_logs(&self) -> bool {
         match self {
             Self::Agent(agent) => agent.output.is_verbose(),
-            Self::Run(run) => run.turn.output.is_verbose(),
+            Self::Run(run) => run.agent.output.is_verbose(),
             Self::Repl(repl) => repl.verbose,
             _ => false,
         }

@@ -31,7 +31,7 @@
 //! | [`repl`] | the terminal UI: line editor, slash commands, approval prompts |
 //! | [`ops`] | the use cases: agent turn, jobs, channels, the pipe, consolidation, doctor, sub-agents; plain options in, results out |
 //! | [`options`] | the options that commands share, as clap reads them and `ops` uses them |
-//! | [`name_service`] | names that a static program has resolved by getent(1) |
+//! | [`name_service`] | resolves names with getent(1) in a static program |
 
 #![cfg_attr(
     test,
@@ -59,14 +59,15 @@ use nanobot_sandbox::process::isolated_parser::{NamedParser, become_parser};
 use ops::context::{Context, GlobalOptions, report_error};
 use std::ffi::OsString;
 
-/// Runs as a helper of ourselves, where the arguments say so: a signer for git, the supervisor of an MCP server or of a command,
-/// the process that makes namespaces for one, the one that hides places from a program, or the proxy of commands. Returns
-/// `None` in an ordinary process. Errors reach the parent by the supervisor's connection, or by its end.
+/// Does the work of a helper process, if `argv[0]` names one. The program starts itself again for these: the program that signs
+/// commits for git, the supervisor of a command or of an MCP server, the process that makes namespaces for a supervisor, the
+/// process that hides paths from a program, the proxy of commands, and the parser of an untrusted document. Returns `None` in an
+/// ordinary process. The parent learns of an error from the connection to the helper, or from its end.
 pub fn run_helper_process() -> Option<Exit> {
-    let is_clean = become_helper()
+    let has_succeeded = become_helper()
         .or_else(nanobot_tool::host_proxy::become_proxy)
         .or_else(|| become_parser(PARSERS))?;
-    Some(if is_clean { Exit::Answered } else { Exit::Failed })
+    Some(if has_succeeded { Exit::Answered } else { Exit::Failed })
 }
 
 /// The parsers of untrusted documents.
@@ -78,7 +79,7 @@ const PARSERS: &[NamedParser] = &[
     NamedParser::new::<nanobot_channel::email::inbound::MailParser>(),
 ];
 
-/// Parse, resolve, dispatch, report. Returns the status to exit with.
+/// Parses the arguments, runs the command, and prints its error. Returns the exit status.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     name_service::configure();
     let env = Env::from_process();
@@ -94,27 +95,24 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
             return usage_error::report(error, &arguments, terminal);
         }
     };
-    let plain = dumb || cli.shared.plain;
-    let terminal = Terminal::probe(cli.shared.color.forced(), &env, plain);
-    // In a pipe `-v` shows progress only. The variable asks for logs there.
-    let is_verbose = cli.command.asks_for_logs();
-    let started = if cli.shared.quiet {
-        Ok(())
-    } else {
-        nanobot_os::log::start(
-            terminal,
-            is_verbose && terminal.stderr_is_tty,
-            env.get(nanobot_os::env::LOG),
-        )
-    };
-    match started.and_then(|()| dispatch(cli, env, terminal)) {
-        Ok(exit) => exit,
-        Err(error) => report_error(&error, terminal),
+    let plain = dumb || cli.global.plain;
+    let terminal = Terminal::probe(cli.global.color.forced(), &env, plain);
+    start_log(&cli, &env, terminal)
+        .and_then(|()| dispatch(cli, env, terminal))
+        .unwrap_or_else(|error| report_error(&error, terminal))
+}
+
+fn start_log(cli: &Cli, env: &Env, terminal: Terminal) -> anyhow::Result<()> {
+    if cli.global.quiet {
+        return Ok(());
     }
+    // In a pipe, `-v` shows progress only, and the variable asks for logs.
+    let is_verbose = cli.command.asks_for_logs() && terminal.stderr_is_tty;
+    nanobot_os::log::start(terminal, is_verbose, env.get(nanobot_os::env::LOG))
 }
 
 fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
-    // Works without a home, and with any config.
+    // Completions work without a home directory, and with an invalid config.
     if let cli::CliCommand::Completions(arguments) = &cli.command {
         return command::completions::run(env, terminal, arguments);
     }
@@ -122,9 +120,9 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         return command::sandboxed::run(&cli.command, terminal);
     }
     let options = GlobalOptions {
-        config: cli.shared.config,
-        workspace: cli.shared.workspace,
-        quiet: cli.shared.quiet,
+        config: cli.global.config,
+        workspace: cli.global.workspace,
+        quiet: cli.global.quiet,
     };
     let ctx = Context::new(options, env, terminal)?;
     ctx.set_theme_source();
@@ -135,7 +133,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
     });
     log::info!(target: "config", "config `{}`", ctx.paths.config.display());
     let servers = ctx.servers.clone();
-    let done = match cli.command {
+    let exit = match cli.command {
         cli::CliCommand::Agent(arguments) => command::agent::run(&ctx, &arguments),
         cli::CliCommand::Run(arguments) => Ok(command::run::run(&ctx, &arguments)),
         cli::CliCommand::Repl(arguments) => command::repl::run(&ctx, &arguments),
@@ -160,11 +158,11 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::CliCommand::Metrics => command::metrics::run(&ctx),
         cli::CliCommand::Provider { command } => command::provider::run(&ctx, &command),
         cli::CliCommand::Uninstall(arguments) => command::uninstall::run(&ctx, arguments),
-        cli::CliCommand::Completions(it) => command::completions::run(ctx.env, ctx.terminal, &it),
+        cli::CliCommand::Completions(_) => unreachable!("handled above"),
         cli::CliCommand::Topic { topic } => command::topic::run(ctx.terminal, topic),
         cli::CliCommand::Gateway { .. } => Err(usage_error::no_gateway()),
     };
-    // Every command ends the servers that it started, except when it fails.
+    // Commands shut down the servers that they start, but not if they fail.
     servers.shut_down();
-    done
+    exit
 }

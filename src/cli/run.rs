@@ -26,5 +26,5 @@ pub struct RunArgs {
     #[arg(value_name = "FILE", required = true, num_args = 1.., trailing_var_arg = true)]
     pub file: Vec<String>,
     #[command(flatten)]
-    pub turn: AgentArgs,
+    pub agent: AgentArgs,
 }

@@ -1,7 +1,7 @@
 //! `nanobot agent`: runs one turn from the command line.
 
 use super::repl;
-use crate::cli::agent::AgentArgs as Arguments;
+use crate::cli::agent::AgentArgs;
 use crate::ops::agent_turn;
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::unseen_answers;
@@ -13,17 +13,17 @@ use nanobot_base::error::Exit;
 use nanobot_os::terminal::Terminal;
 
 /// Runs `nanobot agent`.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &AgentArgs) -> Result<Exit> {
     if is_conversation(arguments) {
         repl::start(ctx, turn_options(arguments))
     } else {
-        Ok(run_with(ctx, arguments, turn_options(arguments)))
+        Ok(run_turn(ctx, arguments, turn_options(arguments)))
     }
 }
 
 /// The options of the turn.
-pub(super) fn turn_options(arguments: &Arguments) -> TurnOptions {
-    let Arguments {
+pub(super) fn turn_options(arguments: &AgentArgs) -> TurnOptions {
+    let AgentArgs {
         input,
         session,
         output,
@@ -50,22 +50,25 @@ pub(super) fn turn_options(arguments: &Arguments) -> TurnOptions {
     }
 }
 
-/// Runs a turn with these flags, whose options may have been changed.
-pub(super) fn run_with(ctx: &Context, arguments: &Arguments, mut options: TurnOptions) -> Exit {
-    let form = match (arguments.output.json, arguments.output.output_format) {
+/// Runs one turn with `options`. Only the form of the output and the worktree are taken from `arguments`, since `nanobot run` changes
+/// the options of its flags.
+pub(super) fn run_turn(ctx: &Context, arguments: &AgentArgs, mut options: TurnOptions) -> Exit {
+    let format = match (arguments.output.json, arguments.output.output_format) {
         (true, _) | (_, OutputFormat::Json) => ReportFormat::Json,
         (_, OutputFormat::StreamJson) => ReportFormat::StreamJson,
         (_, OutputFormat::Text) => ReportFormat::Text,
     };
     let name = arguments.worktree.as_deref();
-    let opened = name.map(|name| Worktree::open(ctx, &options.grants, name));
-    let worktree = match opened.transpose() {
+    let worktree = name.map(|name| Worktree::open(ctx, &options.grants, name)).transpose();
+    let worktree = match worktree {
         Ok(worktree) => worktree,
         Err(error) => return report_error(&error, ctx.terminal),
     };
-    worktree.iter().for_each(|it| it.grant(&mut options.grants));
-    let exit = agent_turn::run(ctx, &options, form);
-    if form == ReportFormat::Text {
+    if let Some(worktree) = &worktree {
+        worktree.grant(&mut options.grants);
+    }
+    let exit = agent_turn::run(ctx, &options, format);
+    if format == ReportFormat::Text {
         unseen_answers::report(ctx);
     }
     if let Some(worktree) = worktree.filter(|_| arguments.remove_worktree) {
@@ -74,9 +77,9 @@ pub(super) fn run_with(ctx: &Context, arguments: &Arguments, mut options: TurnOp
     exit
 }
 
-/// True if there is no input and the terminal is interactive: then `agent` is the REPL.
-fn is_conversation(arguments: &Arguments) -> bool {
-    let is_plain = !arguments.output.json
+/// True if there is no input, no flag of a single turn, and an interactive terminal: then `agent` is the REPL.
+fn is_conversation(arguments: &AgentArgs) -> bool {
+    let has_no_turn_flags = !arguments.output.json
         && arguments.output.output_format == OutputFormat::Text
         && arguments.schema.is_none()
         && arguments.recording.dry_run.is_none()
@@ -85,8 +88,8 @@ fn is_conversation(arguments: &Arguments) -> bool {
         && arguments.worktree.is_none()
         && !arguments.session.resume
         && !arguments.session.ephemeral;
-    let says_nothing = arguments.input.message.is_none()
+    let has_no_message = arguments.input.message.is_none()
         && arguments.input.prompt_file.is_none()
         && arguments.input.attach.is_empty();
-    is_plain && says_nothing && !arguments.stdin.stdin && Terminal::is_interactive()
+    has_no_turn_flags && has_no_message && !arguments.stdin.stdin && Terminal::is_interactive()
 }

@@ -1,7 +1,10 @@
 //! `nanobot repl`, and the program commands that its slash commands run.
 
-use super::{mcp, memory, model, onboard, session, skill, status, tool, trust, undo, usage};
-use crate::cli::{self, Cli};
+use super::{
+    mcp, memory, model, onboard, session, skill, status, tool, trust, undo, usage, usage_error,
+};
+use crate::cli::repl::ReplArgs;
+use crate::cli::{Cli, CliCommand};
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
 use crate::ops::jobs::unseen_answers;
@@ -12,18 +15,18 @@ use crate::options::turn::{
 use crate::repl::{self, program_commands::ProgramCommands};
 use anyhow::Result;
 use clap::Parser;
-use nanobot_base::error::{Exit, fail};
+use nanobot_base::error::Exit;
 use nanobot_os::terminal::Terminal;
 use nanobot_tool::ask_user::AskUser;
 
 /// Runs `nanobot repl`.
-pub fn run(ctx: &Context, arguments: &cli::repl::ReplArgs) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &ReplArgs) -> Result<Exit> {
     start(ctx, turn_options(arguments))
 }
 
 /// The options of the turns.
-fn turn_options(arguments: &cli::repl::ReplArgs) -> TurnOptions {
-    let cli::repl::ReplArgs {
+fn turn_options(arguments: &ReplArgs) -> TurnOptions {
+    let ReplArgs {
         session,
         fork,
         new,
@@ -72,39 +75,31 @@ pub(super) fn start(ctx: &Context, options: TurnOptions) -> Result<Exit> {
 struct ReplProgramCommands;
 
 impl ProgramCommands for ReplProgramCommands {
-    fn run(&self, ctx: &Context, words: &[&str], options: &TurnOptions) -> Result<()> {
-        let words = std::iter::once("nanobot").chain(words.iter().copied());
-        let parsed = match Cli::try_parse_from(words) {
-            Ok(parsed) => parsed,
-            Err(error) if error.use_stderr() => {
-                let text = error.render().to_string();
-                let mut lines = text.lines().map(str::trim);
-                let cause = lines.next().unwrap_or_default();
-                let cause = cause.trim_start_matches("error: ");
-                let values = lines.find(|line| line.starts_with("[possible values"));
-                let values = values.map_or_else(String::new, |values| format!(" {values}"));
-                return Err(fail(Exit::Usage, format!("{cause}{values}")));
-            }
+    fn run(&self, ctx: &Context, arguments: &[&str], options: &TurnOptions) -> Result<()> {
+        let line = std::iter::once("nanobot").chain(arguments.iter().copied());
+        let cli = match Cli::try_parse_from(line) {
+            Ok(cli) => cli,
+            Err(error) if error.use_stderr() => return Err(usage_error::to_error(&error)),
             Err(help) => return ctx.terminal.print(&help.render().to_string()),
         };
-        match parsed.command {
-            cli::CliCommand::Session { command } => session::run(ctx, &command),
-            cli::CliCommand::Memory { command } => memory::run(ctx, &command),
-            cli::CliCommand::Mcp { command } => mcp::dispatch(ctx, &command),
-            cli::CliCommand::Undo(arguments) => {
+        match cli.command {
+            CliCommand::Session { command } => session::run(ctx, &command),
+            CliCommand::Memory { command } => memory::run(ctx, &command),
+            CliCommand::Mcp { command } => mcp::dispatch(ctx, &command),
+            CliCommand::Undo(arguments) => {
                 undo::run_in_session(ctx, &arguments, options.session.key.as_deref())
             }
-            cli::CliCommand::Usage(arguments) => usage::run(ctx, &arguments),
-            cli::CliCommand::Status(arguments) => status::run_for_turns(ctx, &arguments, options),
-            cli::CliCommand::Model { command } => model::run(ctx, &command),
-            cli::CliCommand::Trust(arguments) => trust::run(ctx, &arguments),
-            other => unreachable!("no slash command stands for {other:?}"),
+            CliCommand::Usage(arguments) => usage::run(ctx, &arguments),
+            CliCommand::Status(arguments) => status::run_for_turns(ctx, &arguments, options),
+            CliCommand::Model { command } => model::run(ctx, &command),
+            CliCommand::Trust(arguments) => trust::run(ctx, &arguments),
+            other => unreachable!("no slash command runs {other:?}"),
         }
         .map(drop)
     }
 
     fn list_tools(&self, ctx: &Context, grants: &Grants) -> Result<()> {
-        tool::list_tools(ctx, grants, false, &[AskUser::describe()]).map(drop)
+        tool::list_tools(ctx, grants, &[AskUser::describe()], false).map(drop)
     }
 
     fn show_skills(&self, ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {

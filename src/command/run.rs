@@ -1,6 +1,7 @@
 //! `nanobot run`: runs a prompt file as a program.
 
 use super::agent;
+use crate::cli::agent::AgentArgs;
 use crate::cli::run::RunArgs;
 use crate::ops::context::{Context, report_error};
 use crate::ops::prompt_program::PromptProgram;
@@ -12,42 +13,42 @@ use nanobot_base::message::user_text::{OthersContent, UserText};
 
 /// Runs `nanobot run`.
 pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
-    let RunArgs { file, turn } = arguments;
-    let (file, words) = file.split_first().expect("clap requires one");
+    let RunArgs { file, agent } = arguments;
+    let (file, program_arguments) = file.split_first().expect("clap requires one");
     let program = match PromptProgram::load(ctx, &ctx.paths.expand(file)) {
         Ok(program) => program,
         Err(error) => return report_error(&error, ctx.terminal),
     };
-    if let [word] = words
-        && ["-h", "--help"].contains(&word.as_str())
+    if let [argument] = program_arguments
+        && ["-h", "--help"].contains(&argument.as_str())
     {
         return match ctx.terminal.print(&program.help()) {
             Ok(()) => Exit::Answered,
             Err(error) => report_error(&error, ctx.terminal),
         };
     }
-    match turn_options(ctx, &program, turn, words) {
-        Ok(options) => agent::run_with(ctx, turn, options),
+    match turn_options(ctx, &program, agent, program_arguments) {
+        Ok(options) => agent::run_turn(ctx, agent, options),
         Err(error) => report_error(&error, ctx.terminal),
     }
 }
 
-/// The options of the turn: those of the flags, narrowed by the file.
+/// The options of the turn: those of the flags, narrowed by the front matter of the file.
 fn turn_options(
     ctx: &Context,
     program: &PromptProgram,
-    turn: &crate::cli::agent::AgentArgs,
-    words: &[String],
+    agent: &AgentArgs,
+    program_arguments: &[String],
 ) -> Result<TurnOptions> {
-    let mut options = agent::turn_options(turn);
-    let message = program.message(words)?;
+    let mut options = agent::turn_options(agent);
+    let message = program.message(program_arguments)?;
     let message = if program.is_pinned() {
         UserText::typed(message)
     } else {
         let content = OthersContent::new(Origin::Project, "the text of a file");
         UserText::of_others(message, content)
     };
-    let given = options.input.message.take().filter(|text| text.as_str() != "-");
+    let flag_message = options.input.message.take().filter(|text| text.as_str() != "-");
     if options.input.prompt_file.is_some() {
         return Err(fail_with_hint(
             Exit::Usage,
@@ -55,10 +56,10 @@ fn turn_options(
             "`--attach` for another file",
         ));
     }
-    options.input.message = Some(match given {
-        Some(mut given) => {
-            given.push_paragraph(&message);
-            given
+    options.input.message = Some(match flag_message {
+        Some(mut flag_message) => {
+            flag_message.push_paragraph(&message);
+            flag_message
         }
         None => message,
     });

@@ -1,4 +1,4 @@
-//! The only command available inside the sandbox of an agent's command.
+//! The commands inside the sandbox of an agent's command: one prints a built-in skill, and all others are refused.
 
 use super::skill;
 use crate::cli::CliCommand;
@@ -10,36 +10,15 @@ use nanobot_cron::schedule::parse_period;
 use nanobot_os::terminal::Terminal;
 use serde_json::{Value, json};
 
-/// The arguments of the tool `cron` that do what `command` does, as far as the tool can.
-fn cron_tool_arguments(command: &CronCommand) -> Value {
-    match command {
-        CronCommand::Add(arguments) => {
-            let CronAddArgs { name, message, flags, .. } = &**arguments;
-            let ScheduleFlags { cron, tz, every, at, .. } = &flags.settings.schedule;
-            let seconds = every.as_deref().and_then(|every| parse_period(every).ok());
-            let mut all = json!({
-                "action": "add", "message": message, "name": name, "cron_expr": cron, "tz": tz,
-                "every_seconds": seconds.map(|period| period.as_secs()), "at": at,
-            });
-            if let Some(members) = all.as_object_mut() {
-                members.retain(|_, value| !value.is_null());
-            }
-            all
-        }
-        CronCommand::Remove { jobs } => json!({ "action": "remove", "job_id": jobs.first() }),
-        _ => json!({ "action": "list" }),
-    }
-}
-
 /// Prints a file of a built-in skill, if that is the command.
 ///
 /// # Errors
 /// Status 77 for every other command.
 pub(crate) fn run(command: &CliCommand, terminal: Terminal) -> Result<Exit> {
     if let CliCommand::Skill { command } = command
-        && let Some(done) = skill::run_in_sandbox(command, terminal)
+        && let Some(exit) = skill::run_in_sandbox(command, terminal)
     {
-        return done;
+        return exit;
     }
     if let CliCommand::Cron { command } = command {
         return Err(fail_with_hint(
@@ -53,4 +32,25 @@ pub(crate) fn run(command: &CliCommand, terminal: Terminal) -> Result<Exit> {
         "nanobot cannot run in the agent's sandbox, which has no network and no access to nanobot's files",
         "the agent's tools: `spawn` to delegate a task, `cron` for reminders, `web_fetch` and the file tools for the rest",
     ))
+}
+
+/// The arguments of the tool `cron` that do what `command` does, as far as the tool can.
+fn cron_tool_arguments(command: &CronCommand) -> Value {
+    match command {
+        CronCommand::Add(arguments) => {
+            let CronAddArgs { name, message, flags, .. } = &**arguments;
+            let ScheduleFlags { cron, tz, every, at, .. } = &flags.settings.schedule;
+            let period = every.as_deref().and_then(|every| parse_period(every).ok());
+            let mut arguments = json!({
+                "action": "add", "message": message, "name": name, "cron_expr": cron, "tz": tz,
+                "every_seconds": period.map(|period| period.as_secs()), "at": at,
+            });
+            if let Some(members) = arguments.as_object_mut() {
+                members.retain(|_, value| !value.is_null());
+            }
+            arguments
+        }
+        CronCommand::Remove { jobs } => json!({ "action": "remove", "job_id": jobs.first() }),
+        _ => json!({ "action": "list" }),
+    }
 }

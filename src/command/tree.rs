@@ -13,14 +13,10 @@ pub fn command_tree() -> clap::Command {
 }
 
 /// The command tree with all help texts. Building it takes longer than a turn takes to start.
-pub fn command_tree_with_help(form: HelpLength) -> clap::Command {
-    pages::add_pages(command_tree(), form, &statuses()).mut_subcommand("repl", |repl| {
-        let about = repl.get_long_about().map(ToString::to_string);
-        repl.long_about(format!(
-            "{}\n\nCommands:\n{}",
-            about.unwrap_or_default(),
-            commands::help_table()
-        ))
+pub fn command_tree_with_help(length: HelpLength) -> clap::Command {
+    pages::add_pages(command_tree(), length, &statuses()).mut_subcommand("repl", |repl| {
+        let help = repl.get_long_about().map(ToString::to_string).unwrap_or_default();
+        repl.long_about(format!("{help}\n\nCommands:\n{}", commands::help_table()))
     })
 }
 

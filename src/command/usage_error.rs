@@ -1,33 +1,30 @@
-//! The output for command-line errors, and for `--help` and `--version`.
+//! The output for errors of the command line, for `--help` and for `--version`.
 
 use super::tree::{command_tree, command_tree_with_help};
 use crate::cli::pages::HelpLength;
 use crate::ops::context::report_error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use nanobot_base::error::{Exit, fail_with_hint};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_base::shell_quote::quote;
 use nanobot_os::terminal::Terminal;
 use std::ffi::OsString;
 
 /// Prints help and version to standard output with status 0, or an error to standard error with status 2.
 pub(crate) fn report(error: clap::Error, arguments: &[OsString], terminal: Terminal) -> Exit {
-    let help = help(&error, arguments);
-    let mut error = help.unwrap_or(error);
+    let mut error = render_help(&error, arguments).unwrap_or(error);
     let replacement = suggest_replacement(&error, arguments);
-    // The parser finds one-letter aliases similar to most words.
-    let suggested = match error.remove(ContextKind::SuggestedSubcommand) {
+    // For clap, one-letter aliases are similar to most words.
+    let suggestion = match error.remove(ContextKind::SuggestedSubcommand) {
         Some(ContextValue::Strings(mut names)) => {
             names.retain(|name| name.len() > 1);
             (!names.is_empty()).then_some(ContextValue::Strings(names))
         }
         other => other,
     };
-    if let Some(names) = suggested {
-        error.insert(ContextKind::SuggestedSubcommand, names);
-    }
     if replacement.is_some() {
         error.remove(ContextKind::SuggestedArg);
-        error.remove(ContextKind::SuggestedSubcommand);
+    } else if let Some(suggestion) = suggestion {
+        error.insert(ContextKind::SuggestedSubcommand, suggestion);
     }
     let error = &error;
     if error.kind() == ErrorKind::InvalidUtf8 {
@@ -36,13 +33,13 @@ pub(crate) fn report(error: clap::Error, arguments: &[OsString], terminal: Termi
     }
     if error.use_stderr() {
         terminal.eprint(error.render().to_string().trim_end());
-        let meant = suggest_joined_flag(error, arguments)
+        let hint = suggest_joined_flag(error, arguments)
             .or(replacement)
             .or_else(|| suggest_repl(error, arguments))
             .or_else(|| suggest_all(error, arguments))
             .or_else(|| suggest_message(error, arguments));
-        if let Some(meant) = meant {
-            terminal.eprint(&format!("  try: {meant}"));
+        if let Some(hint) = hint {
+            terminal.eprint(&format!("  try: {hint}"));
         }
         return Exit::Usage;
     }
@@ -54,31 +51,33 @@ pub(crate) fn report(error: clap::Error, arguments: &[OsString], terminal: Termi
 
 /// The message about the argument that is not UTF-8. Only paths may have other bytes.
 fn invalid_text(arguments: &[OsString]) -> String {
-    let at = arguments.iter().position(|word| word.to_str().is_none());
-    let show = |word: &OsString| quote(&word.to_string_lossy());
-    match at.and_then(|at| Some((arguments.get(at.checked_sub(1)?)?, &arguments[at]))) {
-        Some((before, word)) if before.to_str().is_some_and(|flag| flag.starts_with('-')) => {
-            format!("the value {} of {} is not UTF-8", show(word), show(before))
+    let display = |argument: &OsString| quote(&argument.to_string_lossy());
+    let pair = arguments.windows(2).find(|pair| pair[1].to_str().is_none());
+    match pair {
+        Some([flag, value]) if flag.to_str().is_some_and(|flag| flag.starts_with('-')) => {
+            format!("the value {} of {} is not UTF-8", display(value), display(flag))
         }
-        Some((_, word)) => format!("the argument {} is not UTF-8", show(word)),
-        None => "an argument is not UTF-8".into(),
+        Some([_, argument]) => format!("the argument {} is not UTF-8", display(argument)),
+        _ => "an argument is not UTF-8".into(),
     }
 }
 
-/// Renders the help with all its texts, if it was requested or a command is missing.
-fn help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Error> {
-    let is_help = [ErrorKind::DisplayHelp, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand]
-        .contains(&error.kind());
-    let form = if arguments.iter().any(|word| word == "--help") {
+/// Parses the arguments again with all texts of the help, if the help was requested or a command is missing. The tree that parsed
+/// them first has none of these texts.
+fn render_help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Error> {
+    let kinds = [ErrorKind::DisplayHelp, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
+    if !kinds.contains(&error.kind()) {
+        return None;
+    }
+    let length = if arguments.iter().any(|argument| argument == "--help") {
         HelpLength::Long
     } else {
         HelpLength::Short
     };
-    let again = || command_tree_with_help(form).try_get_matches_from(arguments).err();
-    is_help.then(again).flatten()
+    command_tree_with_help(length).try_get_matches_from(arguments).err()
 }
 
-/// Replacements for words of the Python program and of other agents that do not exist here.
+/// Commands and flags of the Python program and of other agents that do not exist here, and what to use in their stead.
 const REPLACEMENTS: &[(&str, &str)] = &[
     (
         "--install-completion",
@@ -101,17 +100,19 @@ const REPLACEMENTS: &[(&str, &str)] = &[
 ];
 
 fn suggest_replacement(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
-    let is_unknown = [ErrorKind::InvalidSubcommand, ErrorKind::UnknownArgument];
-    let first = arguments.get(1).filter(|_| is_unknown.contains(&error.kind()))?;
+    if ![ErrorKind::InvalidSubcommand, ErrorKind::UnknownArgument].contains(&error.kind()) {
+        return None;
+    }
+    let first = arguments.get(1)?;
     let flag = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) => flag,
         _ => "",
     };
-    let known = REPLACEMENTS.iter().find(|(word, _)| first == word || flag == *word);
-    known.map(|(_, here)| (*here).to_owned())
+    let (_, replacement) = REPLACEMENTS.iter().find(|(name, _)| first == name || flag == *name)?;
+    Some((*replacement).to_owned())
 }
 
-/// Suggests `--all` where a name is missing.
+/// Suggests `--all` if a name is missing.
 fn suggest_all(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     if error.kind() != ErrorKind::MissingRequiredArgument {
         return None;
@@ -119,29 +120,28 @@ fn suggest_all(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let mut tree = command_tree();
     tree.build();
     let (mut command, mut line) = (&tree, "nanobot".to_owned());
-    for word in arguments.iter().skip(1).filter_map(|word| word.to_str()) {
-        if let Some(below) = command.find_subcommand(word) {
-            command = below;
-            line = format!("{line} {word}");
+    for argument in arguments.iter().skip(1).filter_map(|argument| argument.to_str()) {
+        if let Some(subcommand) = command.find_subcommand(argument) {
+            command = subcommand;
+            line = format!("{line} {argument}");
         }
     }
     let has_all = command.get_arguments().any(|arg| arg.get_id() == "all");
     has_all.then(|| format!("{line} --all"))
 }
 
-/// Suggests `repl` for flags that it would take, where no command is named.
+/// Suggests `repl` if no command is named, and `repl` would take the flags.
 fn suggest_repl(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     let (program, flags) = arguments.split_first()?;
     let is_flag = flags.first()?.to_str()?.starts_with('-');
     if error.kind() != ErrorKind::UnknownArgument || !is_flag {
         return None;
     }
-    let words = flags.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>()?;
+    let quoted = flags.iter().map(|flag| flag.to_str().map(quote)).collect::<Option<Vec<_>>>()?;
     let repl = OsString::from("repl");
     let line = [program, &repl].into_iter().chain(flags);
     command_tree().try_get_matches_from(line).ok()?;
-    let words: Vec<String> = words.into_iter().map(quote).collect();
-    Some(format!("nanobot repl {}", words.join(" ")))
+    Some(format!("nanobot repl {}", quoted.join(" ")))
 }
 
 /// Suggests that unknown words without a flag are a message, unless they resemble a command.
@@ -153,24 +153,26 @@ fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String
         ErrorKind::UnknownArgument if is_agent => ContextKind::InvalidArg,
         _ => return None,
     };
-    let Some(ContextValue::String(stray)) = error.get(kind) else {
+    let Some(ContextValue::String(unexpected)) = error.get(kind) else {
         return None;
     };
-    let at = arguments.iter().position(|word| word == stray.as_str())?;
-    let words: Option<Vec<&str>> = arguments[at..].iter().map(|word| word.to_str()).collect();
-    let words = words?;
-    let is_known = error.get(ContextKind::SuggestedSubcommand).is_some();
-    if is_known || !(is_agent || at == 1) || words.iter().any(|word| word.starts_with('-')) {
+    let index = arguments.iter().position(|argument| argument == unexpected.as_str())?;
+    let rest: Option<Vec<&str>> =
+        arguments[index..].iter().map(|argument| argument.to_str()).collect();
+    let rest = rest?;
+    let resembles_command = error.get(ContextKind::SuggestedSubcommand).is_some();
+    let has_flag = rest.iter().any(|argument| argument.starts_with('-'));
+    if resembles_command || !(is_agent || index == 1) || has_flag {
         return None;
     }
-    let words = quote(&words.join(" "));
-    let words = if words.contains('\'') { words } else { format!("'{words}'") };
-    let message = format!("nanobot agent -m {words}");
+    let message = quote(&rest.join(" "));
+    let message = if message.contains('\'') { message } else { format!("'{message}'") };
+    let command = format!("nanobot agent -m {message}");
     // A single word is rather a command that does not exist.
-    Some(if is_agent || words.contains(' ') {
-        message
+    Some(if is_agent || message.contains(' ') {
+        command
     } else {
-        format!("`nanobot --help`; as a message: {message}")
+        format!("`nanobot --help`; as a message: {command}")
     })
 }
 
@@ -179,13 +181,23 @@ const JOINED_FLAGS: &[&str] = &["--write", "--net", "--dry-run"];
 
 /// Suggests the joined form for a flag whose value was given as a separate word.
 fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
-    let Some(ContextValue::String(stray)) = error.get(ContextKind::InvalidArg) else {
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
-    let pair = arguments
-        .windows(2)
-        .find(|pair| pair[1] == **stray && JOINED_FLAGS.iter().any(|flag| pair[0] == *flag))?;
-    Some(format!("{}={}", pair[0].display(), quote(stray)))
+    let mut pairs = arguments.windows(2).filter(|pair| pair[1] == **value);
+    let flag = pairs.find_map(|pair| JOINED_FLAGS.iter().find(|flag| pair[0] == **flag))?;
+    Some(format!("{flag}={}", quote(value)))
+}
+
+/// Converts an error about a line of the REPL, which has no room for the usage. The possible values of a flag stay.
+pub(super) fn to_error(error: &clap::Error) -> anyhow::Error {
+    let text = error.render().to_string();
+    let mut lines = text.lines().map(str::trim);
+    let cause = lines.next().unwrap_or_default().trim_start_matches("error: ");
+    match lines.find(|line| line.starts_with("[possible values")) {
+        Some(values) => fail(Exit::Usage, format!("{cause} {values}")),
+        None => fail(Exit::Usage, cause.to_owned()),
+    }
 }
 
 /// The error of `nanobot gateway`, a command of the Python program.

@@ -1,4 +1,4 @@
-//! `nanobot --version`, and with `--verbose` what a bug report needs to know about the build and the system.
+//! `nanobot --version`. With `--verbose` it prints what a bug report needs to know about the build and the system.
 
 use super::parse::VersionDetail;
 use crate::ops::context::report_error;

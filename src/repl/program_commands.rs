@@ -7,8 +7,8 @@ use anyhow::Result;
 
 /// Runs commands of the program for slash commands. The REPL itself knows none of them.
 pub(crate) trait ProgramCommands {
-    /// Runs the command line `nanobot WORDS…` within this conversation.
-    fn run(&self, ctx: &Context, words: &[&str], options: &TurnOptions) -> Result<()>;
+    /// Runs `nanobot ARGUMENTS…` within this conversation.
+    fn run(&self, ctx: &Context, arguments: &[&str], options: &TurnOptions) -> Result<()>;
     /// Lists the tools of a turn with these grants.
     fn list_tools(&self, ctx: &Context, grants: &Grants) -> Result<()>;
     /// Prints all skills of a turn with these options, or the one called `name`.
