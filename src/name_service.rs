@@ -8,28 +8,30 @@ use std::io::Result;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// The program that asks all services. Its path is fixed, so that no other program of this name is started.
+/// The program that asks all services. Its path is fixed, so that `PATH` cannot name another program.
 const GETENT: &str = "/usr/bin/getent";
-/// Time after which it is ended; callers have their own, shorter limits.
+/// Time after which getent is killed. Callers have shorter limits of their own.
 const GETENT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum size of its output.
+/// Maximum size of the output of getent.
 const MAX_OUTPUT_BYTES: usize = 64 << 10;
 
-/// Has names resolved by getent(1), where this program is static and the system needs other services than it has built in.
+/// Makes the HTTP client ask this module for addresses, if this program is static.
 pub(crate) fn configure() {
     if cfg!(static_glibc) {
         nanobot_net::http::set_name_service(resolve);
     }
 }
 
-/// Resolves `host` with getent(1), if the system needs it. Returns `None` if the C library can do it, and without getent, since the
-/// services that are built in are better than nothing.
+/// Resolves `host` with getent(1), if the system needs it. Returns `None` if the C library can do it. It also returns `None` if
+/// getent fails, since the services that are built in are better than nothing.
 fn resolve(host: &str, port: u16) -> Option<Vec<SocketAddr>> {
-    let is_needed = needs_shared_libraries();
-    is_needed.then(|| query_getent(host, port).ok()).flatten()
+    if !needs_shared_libraries() {
+        return None;
+    }
+    query_getent(host, port).ok()
 }
 
-/// The addresses that getent(1) prints, none for an unknown name.
+/// The addresses that getent(1) prints. There are none for an unknown name.
 fn query_getent(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     let spec = CommandSpec {
         program: GETENT.into(),
@@ -59,21 +61,21 @@ fn has_only_built_in_services(text: &str) -> bool {
 
 /// The services of a line, without the actions between them, such as `[NOTFOUND=return]`.
 fn without_actions(line: &str) -> impl Iterator<Item = &str> {
-    let parts = line.split('[').enumerate();
-    let names = parts.map(|(index, part)| match index {
-        0 => part,
-        _ => part.split_once(']').map_or("", |(_, names)| names),
-    });
-    names.flat_map(str::split_whitespace)
+    let (first, rest) = line.split_once('[').unwrap_or((line, ""));
+    // Each later part begins within an action.
+    let after_actions = rest.split('[').filter_map(|part| Some(part.split_once(']')?.1));
+    std::iter::once(first).chain(after_actions).flat_map(str::split_whitespace)
 }
 
 /// Parses the lines `ADDRESS TYPE [NAME]` of `getent ahosts`. Each address has one line for each type of socket.
 fn parse_getent(text: &str, port: u16) -> Vec<SocketAddr> {
     let mut addresses = Vec::new();
-    for line in text.lines() {
-        let address = line.split_whitespace().next().and_then(|word| word.parse::<IpAddr>().ok());
-        let address = address.map(|address| SocketAddr::new(address, port));
-        addresses.extend(address.filter(|address| !addresses.contains(address)));
+    let columns = text.lines().filter_map(|line| line.split_whitespace().next());
+    for ip in columns.filter_map(|column| column.parse::<IpAddr>().ok()) {
+        let address = SocketAddr::new(ip, port);
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
     }
     addresses
 }
