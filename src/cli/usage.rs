@@ -13,8 +13,8 @@ use clap::{Args, ValueEnum};
 #[derive(Args, Clone, Debug)]
 pub struct UsageArgs {
     /// Group by
-    #[arg(long, value_name = "WHAT", default_value = "day")]
-    pub by: UsageGroup,
+    #[arg(long = "by", value_name = "WHAT", default_value = "day")]
+    pub group: UsageGroup,
     /// Start: a date such as `2026-11-01`, `7d` for the last seven days, `12h`, `today`, or `month` for this month
     #[arg(long, value_name = "WHEN", default_value = "30d", value_parser = since)]
     pub since: Since,
@@ -22,7 +22,7 @@ pub struct UsageArgs {
     ///
     /// All sums of the table stay the same, but the days of these months are one row, and a run that used several models
     /// counts for each. The use of tools is forgotten with them. The files stay small if a job does this each month.
-    #[arg(long, conflicts_with_all = ["by", "since", "json"])]
+    #[arg(long, conflicts_with_all = ["group", "since", "json"])]
     pub rotate: bool,
     /// One JSON object per row and line
     #[arg(long)]

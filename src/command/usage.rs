@@ -1,6 +1,6 @@
 //! `nanobot usage`: prints tokens, cost and runs from the ledger.
 
-use crate::cli::usage::{UsageArgs as Arguments, UsageGroup};
+use crate::cli::usage::{UsageArgs, UsageGroup};
 use crate::command::name_pattern::single_line;
 use crate::command::spending::format_spending;
 use crate::ops::context::Context;
@@ -28,56 +28,56 @@ const MIN_NAME_COLUMNS: usize = 10;
 const MIN_BAR_COLUMNS: usize = 8;
 
 /// Runs `nanobot usage`.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let Arguments { by, since, rotate, json } = *arguments;
+pub fn run(ctx: &Context, arguments: &UsageArgs) -> Result<Exit> {
+    let UsageArgs { group, since, rotate, json } = *arguments;
     if rotate {
         return rotate_files(ctx);
     }
     let settings = ctx.settings()?;
-    let start = SinceFilter::new(since, &ctx.clock.now());
-    if let UsageGroup::Tool | UsageGroup::Server | UsageGroup::Skill = by {
-        by_tool::run(ctx, by, &start, json)?;
+    let since = SinceFilter::new(since, &ctx.clock.now());
+    if let UsageGroup::Tool | UsageGroup::Server | UsageGroup::Skill = group {
+        by_tool::run(ctx, group, &since, json)?;
         return Ok(Exit::Answered);
     }
     let mut groups: BTreeMap<UsageKey, UsageTotals> = BTreeMap::new();
     let mut total = UsageTotals::default();
-    let mut odd = 0_u64;
+    let mut invalid_lines = 0_u64;
     let ledger = Ledger::new(&ctx.paths.root, &ctx.clock);
     let has_entries = ledger.for_each_entry(&mut |entry| match entry {
-        Some(entry) if start.includes(entry.time, entry.day) => {
-            groups.entry(UsageKey::from_entry(by, &entry)).or_default().add(&entry);
+        Some(entry) if since.includes(entry.time, entry.day) => {
+            groups.entry(UsageKey::from_entry(group, &entry)).or_default().add(&entry);
             total.add(&entry);
         }
         Some(_) => {}
-        None => odd += 1,
+        None => invalid_lines += 1,
     })?;
     let notice = |text: &str| {
         if !ctx.quiet {
             ctx.terminal.eprint(&format!("nanobot: {text}"));
         }
     };
-    if odd > 0 {
-        notice(&format!("skipped invalid lines of the ledger: {odd}"));
+    if invalid_lines > 0 {
+        notice(&format!("skipped invalid lines of the ledger: {invalid_lines}"));
     }
-    match has_entries {
-        false => notice("the ledger is empty: no request was sent yet"),
-        true if groups.is_empty() => notice(&format!("no request was sent since {start}")),
-        true => {}
+    if !has_entries {
+        notice("the ledger is empty: no request was sent yet");
+    } else if groups.is_empty() {
+        notice(&format!("no request was sent since {since}"));
     }
-    let groups = sort_groups(by, groups);
+    let groups = sort_groups(group, groups);
     if json {
-        let lines = groups.iter().map(|(name, sum)| group_json(by, name, sum));
+        let lines = groups.iter().map(|(key, totals)| group_json(group, key, totals));
         ctx.terminal.print_json_lines(lines)?;
         return Ok(Exit::Answered);
     }
-    let mut page = StdoutWriter::new(ctx.terminal);
-    print_table(by, &groups, &total, ctx.terminal.stdout_width(), &mut page)?;
+    let mut writer = StdoutWriter::new(ctx.terminal);
+    print_table(group, &groups, &total, ctx.terminal.stdout_width(), &mut writer)?;
     let has_budget = settings.budget.daily.or(settings.budget.monthly).is_some();
     if has_budget && has_entries {
         let (costs, width) = (ledger.period_costs()?, ctx.terminal.stdout_width());
-        page.write(&describe_budget(settings.budget, &costs, width))?;
+        writer.write(&describe_budget(settings.budget, &costs, width))?;
     }
-    page.finish()?;
+    writer.finish()?;
     Ok(Exit::Answered)
 }
 
@@ -88,11 +88,11 @@ fn rotate_files(ctx: &Context) -> Result<Exit> {
     let Rotation { lines_before, lines } = ledger.rotate()?;
     let removed = ToolUsageLog::new(&ctx.paths.root, &ctx.clock).remove_before(limit)?;
     if !ctx.quiet {
-        let past = lines_before - lines;
-        ctx.terminal.print(&match (past, removed) {
+        let merged = lines_before - lines;
+        ctx.terminal.print(&match (merged, removed) {
             (0, 0) => format!("Nothing to add up before {limit}.\n"),
             _ => format!(
-                "Added up the calls before {limit}: {past} fewer lines in usage.jsonl, {removed} in tools.jsonl.\n"
+                "Added up the calls before {limit}: {merged} fewer lines in usage.jsonl, {removed} in tools.jsonl.\n"
             ),
         })?;
     }
@@ -109,8 +109,8 @@ struct UsageKey {
 }
 
 impl UsageKey {
-    fn from_entry(by: UsageGroup, entry: &LedgerEntry<'_>) -> Self {
-        let text = match by {
+    fn from_entry(group: UsageGroup, entry: &LedgerEntry<'_>) -> Self {
+        let text = match group {
             UsageGroup::Day if entry.sums.is_some() => {
                 Some(entry.day.strftime("%Y-%m").to_string())
             }
@@ -122,7 +122,7 @@ impl UsageKey {
                 entry.job.as_ref().map(ToString::to_string)
             }
         };
-        let provider = (by == UsageGroup::Model).then(|| entry.provider.to_string());
+        let provider = (group == UsageGroup::Model).then(|| entry.provider.to_string());
         Self { text, provider }
     }
 
@@ -140,9 +140,9 @@ impl UsageKey {
 /// The totals of a group of calls.
 #[derive(Clone, Debug, Default)]
 struct UsageTotals {
-    /// The turns, as hashes: eight bytes for each turn are all that grows with the ledger.
+    /// The turns, as hashes, so that the memory grows by only eight bytes with each turn of the ledger.
     turns: HashSet<u64>,
-    /// Runs of months whose calls were added up.
+    /// The turns of months whose calls were added up.
     past_runs: u64,
     failed: u64,
     /// Calls whose tokens are estimated.
@@ -168,7 +168,7 @@ impl UsageTotals {
         }
         self.failed += failed;
         self.estimated += estimated;
-        let add = |sum: &mut u64, tokens| *sum = sum.saturating_add(tokens);
+        let add = |total: &mut u64, tokens| *total = total.saturating_add(tokens);
         add(&mut self.input, entry.input);
         add(&mut self.cached, entry.cached);
         add(&mut self.cache_write, entry.cache_write);
@@ -200,22 +200,22 @@ impl UsageTotals {
 
 /// Sorts days in order, so that the last one is next to the prompt; everything else by cost, the highest first.
 fn sort_groups(
-    by: UsageGroup,
+    group: UsageGroup,
     groups: BTreeMap<UsageKey, UsageTotals>,
 ) -> Vec<(UsageKey, UsageTotals)> {
     let mut groups: Vec<(UsageKey, UsageTotals)> = groups.into_iter().collect();
-    if by != UsageGroup::Day {
-        groups.sort_by(|(_, one), (_, other)| {
-            let by_cost = other.cost.usd.total_cmp(&one.cost.usd);
-            by_cost.then(other.tokens().cmp(&one.tokens()))
+    if group != UsageGroup::Day {
+        groups.sort_by(|(_, left), (_, right)| {
+            let by_cost = right.cost.usd.total_cmp(&left.cost.usd);
+            by_cost.then(right.tokens().cmp(&left.tokens()))
         });
     }
     groups
 }
 
-fn group_json(by: UsageGroup, name: &UsageKey, sum: &UsageTotals) -> Value {
-    let UsageKey { text, provider } = name;
-    let mut line = match by {
+fn group_json(group: UsageGroup, key: &UsageKey, totals: &UsageTotals) -> Value {
+    let UsageKey { text, provider } = key;
+    let mut line = match group {
         UsageGroup::Day => json!({ "day": text }),
         UsageGroup::Model => json!({ "model": text, "provider": provider }),
         UsageGroup::Session => json!({ "session": text }),
@@ -223,45 +223,45 @@ fn group_json(by: UsageGroup, name: &UsageKey, sum: &UsageTotals) -> Value {
             json!({ "job": text })
         }
     };
-    let sums = json!({
-        "runs": sum.runs(), "calls": sum.cost.calls, "failed_calls": sum.failed, "unpriced_calls": sum.cost.unpriced,
-        "estimated_calls": sum.estimated, "input": sum.input, "cached": sum.cached, "cache_write": sum.cache_write,
-        "output": sum.output, "reasoning": sum.reasoning, "usd": sum.cost.known_usd(),
+    let members = json!({
+        "runs": totals.runs(), "calls": totals.cost.calls, "failed_calls": totals.failed, "unpriced_calls": totals.cost.unpriced,
+        "estimated_calls": totals.estimated, "input": totals.input, "cached": totals.cached, "cache_write": totals.cache_write,
+        "output": totals.output, "reasoning": totals.reasoning, "usd": totals.cost.known_usd(),
     });
-    if let (Some(line), Value::Object(sums)) = (line.as_object_mut(), sums) {
-        line.extend(sums);
+    if let (Some(line), Value::Object(members)) = (line.as_object_mut(), members) {
+        line.extend(members);
     }
     line
 }
 
 /// Formats the rows, their total and the footnotes; with bars if the terminal's width is given.
 fn print_table(
-    by: UsageGroup,
+    group: UsageGroup,
     groups: &[(UsageKey, UsageTotals)],
     total: &UsageTotals,
     width: Option<usize>,
-    page: &mut StdoutWriter,
+    writer: &mut StdoutWriter,
 ) -> Result<()> {
     if groups.is_empty() {
         return Ok(());
     }
-    let lines = format_rows(by, groups, total, width);
-    let used = max_columns(&lines) + 2;
-    let room = width.map_or(0, |width| width.saturating_sub(used).min(MAX_BAR_COLUMNS));
+    let lines = format_rows(group, groups, total, width);
+    let bar_start = max_columns(&lines) + 2;
+    let bar_columns = width.map_or(0, |width| width.saturating_sub(bar_start).min(MAX_BAR_COLUMNS));
     let shares = row_shares(groups);
-    for (number, line) in lines.iter().enumerate() {
+    for (index, line) in lines.iter().enumerate() {
         // Neither the heading nor the total has a bar.
-        let share = number.checked_sub(1).and_then(|row| shares.get(row));
-        let bar = share.map_or_else(String::new, |share| draw_bar(*share, room));
-        page.write(line)?;
-        if !bar.is_empty() && room >= MIN_BAR_COLUMNS {
-            page.write(&" ".repeat(used - measure_text_width(line)))?;
-            page.write_styled(&bar, &Style::new().fg(theme::accent()))?;
+        let share = index.checked_sub(1).and_then(|row| shares.get(row));
+        let bar = share.map_or_else(String::new, |share| draw_bar(*share, bar_columns));
+        writer.write(line)?;
+        if !bar.is_empty() && bar_columns >= MIN_BAR_COLUMNS {
+            writer.write(&" ".repeat(bar_start - measure_text_width(line)))?;
+            writer.write_styled(&bar, &Style::new().fg(theme::accent()))?;
         }
-        page.write("\n")?;
+        writer.write("\n")?;
     }
     let notes = footnotes(total);
-    page.write(&match width {
+    writer.write(&match width {
         Some(width) => wrap_words(&notes, width, 2),
         None => notes,
     })
@@ -272,12 +272,12 @@ const OPTIONAL_COLUMNS: [usize; 3] = [4, 2, 1];
 
 /// Formats the rows with heading and total, in at most `width` columns if possible.
 fn format_rows(
-    by: UsageGroup,
+    group: UsageGroup,
     groups: &[(UsageKey, UsageTotals)],
     total: &UsageTotals,
     width: Option<usize>,
 ) -> Vec<String> {
-    let head = match by {
+    let head = match group {
         UsageGroup::Day => "DAY",
         UsageGroup::Model => "MODEL",
         UsageGroup::Session => "SESSION",
@@ -292,32 +292,31 @@ fn format_rows(
         ("OUTPUT", Side::Right),
         ("USD", Side::Right),
     ];
-    let sums = || groups.iter().map(|(_, sum)| sum).chain([total]);
-    let marks = sums().map(|sum| sum.cost().1.len()).max().unwrap_or(0);
-    let row = |name: &str, sum: &UsageTotals, limit: Option<usize>| {
-        let (cost, mark) = sum.cost();
-        let counts = [sum.runs(), sum.cost.calls, sum.input, sum.cached, sum.output];
-        let mut row = vec![truncate(name, limit)];
-        row.extend(counts.map(|count| count.to_string()));
-        row.push(format!("{cost}{mark:<marks$}"));
-        row
+    let mut rows: Vec<(String, &UsageTotals)> =
+        groups.iter().map(|(key, totals)| (key.display(), totals)).collect();
+    rows.push(("TOTAL".into(), total));
+    let mark_columns = rows.iter().map(|(_, totals)| totals.cost().1.len()).max().unwrap_or(0);
+    let format_lines = |name_limit: Option<usize>| {
+        let rows = rows.iter().map(|(name, totals)| {
+            let (cost, marks) = totals.cost();
+            let counts =
+                [totals.runs(), totals.cost.calls, totals.input, totals.cached, totals.output];
+            let mut row = vec![truncate(name, name_limit)];
+            row.extend(counts.map(|count| count.to_string()));
+            row.push(format!("{cost}{marks:<mark_columns$}"));
+            row
+        });
+        align_to_width(&columns, &rows.collect::<Vec<_>>(), width, &OPTIONAL_COLUMNS)
     };
-    let names: Vec<String> = groups.iter().map(|(name, _)| name.display()).collect();
-    let names = || names.iter().map(String::as_str).chain(["TOTAL"]);
-    let lines = |limit: Option<usize>| {
-        let rows = names().zip(sums()).map(|(name, sum)| row(name, sum, limit));
-        let rows = rows.collect::<Vec<_>>();
-        align_to_width(&columns, &rows, width, &OPTIONAL_COLUMNS)
-    };
-    let found = lines(width.map(|_| MAX_NAME_COLUMNS));
-    match width.and_then(|width| max_columns(&found).checked_sub(width)) {
-        None | Some(0) => found,
-        // Only names are cut, since a cut number would be a wrong number.
-        Some(over) => {
-            let name = names().map(measure_text_width).max().unwrap_or(0).min(MAX_NAME_COLUMNS);
-            lines(Some(name.saturating_sub(over).max(MIN_NAME_COLUMNS)))
-        }
+    let lines = format_lines(width.map(|_| MAX_NAME_COLUMNS));
+    let excess = width.map_or(0, |width| max_columns(&lines).saturating_sub(width));
+    if excess == 0 {
+        return lines;
     }
+    // Only names are cut, since a cut number would be a wrong number.
+    let name_columns = rows.iter().map(|(name, _)| measure_text_width(name)).max().unwrap_or(0);
+    let name_limit = name_columns.min(MAX_NAME_COLUMNS).saturating_sub(excess);
+    format_lines(Some(name_limit.max(MIN_NAME_COLUMNS)))
 }
 
 fn max_columns(lines: &[String]) -> usize {
@@ -327,13 +326,13 @@ fn max_columns(lines: &[String]) -> usize {
 
 /// Each row's fraction of the largest, by cost, or by tokens if no cost is known.
 fn row_shares(groups: &[(UsageKey, UsageTotals)]) -> Vec<f64> {
-    let is_priced = groups.iter().any(|(_, sum)| sum.cost.usd > 0.0);
+    let is_priced = groups.iter().any(|(_, totals)| totals.cost.usd > 0.0);
     let weights: Vec<f64> = groups
         .iter()
-        .map(|(_, sum)| if is_priced { sum.cost.usd } else { sum.tokens() as f64 })
+        .map(|(_, totals)| if is_priced { totals.cost.usd } else { totals.tokens() as f64 })
         .collect();
-    let most = weights.iter().copied().fold(0.0, f64::max);
-    let share = |weight| if most > 0.0 { weight / most } else { 0.0 };
+    let maximum = weights.iter().copied().fold(0.0, f64::max);
+    let share = |weight| if maximum > 0.0 { weight / maximum } else { 0.0 };
     weights.into_iter().map(share).collect()
 }
 
@@ -349,10 +348,7 @@ fn draw_bar(share: f64, columns: usize) -> String {
 fn footnotes(total: &UsageTotals) -> String {
     let mut text = String::new();
     if total.cost.unpriced > 0 {
-        let mark = match total.cost.known_usd() {
-            Some(_) => "?",
-            None => "cost",
-        };
+        let mark = if total.cost.known_usd().is_some() { "?" } else { "cost" };
         text.push_str(&format!(
             "{mark} {}; set `models.NAME.price` in the config for later calls\n",
             total.cost
