@@ -11,9 +11,9 @@ use std::ffi::OsString;
 pub struct CompletionsArgs {
     /// The shell
     pub shell: CompletionShell,
-    // What a script passes on when TAB is pressed; the last word is the one that is being typed.
+    // What a script passes on when TAB is pressed. The last word is the one at the cursor.
     #[arg(last = true, hide = true, allow_hyphen_values = true)]
-    pub words: Vec<OsString>,
+    pub script_arguments: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,4 +1,4 @@
-//! `nanobot channel login`: asks for what the config lacks, tries it, and stores it.
+//! `nanobot channel login`: asks for the credentials that the config lacks, tests them, and stores them.
 
 use crate::command::question::{self, Cancelled, ask_text};
 use crate::ops::channel::login::{ChannelLogin, LoginPrompt};
@@ -10,7 +10,7 @@ use nanobot_os::terminal::Terminal;
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
 
-/// Logs in at the channel `name`. On a terminal it asks until the service accepts a token.
+/// Logs in at the channel `name`. On a terminal it asks again until the service accepts the answers.
 ///
 /// # Errors
 /// Those of the service. Status 66 if the user leaves.
@@ -21,34 +21,34 @@ pub(crate) fn log_in(ctx: &Context, name: &str) -> Result<()> {
     }
     loop {
         let mut answers = Vec::new();
-        for asked in login.questions() {
-            let answer = ask(ctx, &asked).map_err(|error| {
+        for prompt in login.questions() {
+            let answer = ask(ctx, &prompt).map_err(|error| {
                 let hint = format!("`nanobot channel login {name}` again");
                 question::to_error(error, &format!("{name} is not set up"), &hint)
             })?;
-            if answer != asked.default {
-                answers.push((asked.question.key, answer));
+            if answer != prompt.default {
+                answers.push((prompt.question.key, answer));
             }
         }
         match complete(ctx, &login, &answers) {
             Err(error) if exit_for(&error) == Exit::Refused => {
                 report_error(&error, ctx.terminal);
             }
-            done => return done,
+            result => return result,
         }
     }
 }
 
-/// Asks one question. An empty answer where one is needed leaves, as Ctrl-D does.
-fn ask(ctx: &Context, asked: &LoginPrompt) -> Result<String> {
-    let text = asked.question.text;
-    let answer = if asked.is_secret {
-        let typed = ctx.terminal.prompt_hidden(&format!("{text}, not shown: "))?;
-        typed.ok_or(Cancelled)?.trim().to_owned()
+/// Asks one question. An empty answer to a required question cancels the login, as Ctrl-D does.
+fn ask(ctx: &Context, prompt: &LoginPrompt) -> Result<String> {
+    let text = prompt.question.text;
+    let answer = if prompt.is_secret {
+        let answer = ctx.terminal.prompt_hidden(&format!("{text}, not shown: "))?;
+        answer.ok_or(Cancelled)?.trim().to_owned()
     } else {
-        ask_text(ctx.terminal, text, &asked.default)?
+        ask_text(ctx.terminal, text, &prompt.default)?
     };
-    if answer.is_empty() && !asked.question.is_optional {
+    if answer.is_empty() && !prompt.question.is_optional {
         Err(Cancelled.into())
     } else {
         Ok(answer)
@@ -63,7 +63,7 @@ impl LoginDialog for TerminalDialog {
         require_terminal()?;
         let code = QrCode::new(url.as_bytes()).context("show a QR code")?;
         let mut image = code.render::<Dense1x2>();
-        // As on paper: terminals are mostly dark.
+        // Most terminals are dark, and a QR code has to be dark on light.
         image.dark_color(Dense1x2::Light).light_color(Dense1x2::Dark);
         self.0.eprint(&image.build());
         self.0.eprint(&format!("{text}: {url}"));

@@ -22,7 +22,7 @@ use nanobot_os::terminal::sanitize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// Time for what has begun after a signal, unless `--grace` is given.
+/// Time that answers in progress have after a signal, unless `--grace` is given.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// Characters of a message in a list.
 const MAX_PREVIEW_CHARS: usize = 60;
@@ -34,8 +34,8 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
         ChannelCommand::List { all, json } => list(ctx, *all, *json),
         ChannelCommand::Show { name, json } => show(ctx, name, *json),
         ChannelCommand::Test { name } => {
-            let account = overview::test(ctx, name)?;
-            ctx.terminal.print(&format!("{} ({})\n", account.name, account.id))?;
+            let identity = overview::test(ctx, name)?;
+            ctx.terminal.print(&format!("{} ({})\n", identity.name, identity.id))?;
             Ok(Exit::Answered)
         }
         ChannelCommand::Login { name } => {
@@ -46,10 +46,10 @@ pub fn run(ctx: &Context, command: &ChannelCommand) -> Result<Exit> {
         ChannelCommand::Poll(arguments) => poll(ctx, arguments),
         ChannelCommand::Send(arguments) => send(ctx, arguments),
         ChannelCommand::Listen { name } => listen::listen(ctx, name),
-        ChannelCommand::Inbox { name, json, dismiss: id } => match id {
-            Some(id) => dismiss(ctx, id),
-            None => inbox(ctx, name.as_deref(), *json),
-        },
+        ChannelCommand::Inbox { dismiss: Some(id), .. } => dismiss(ctx, id),
+        ChannelCommand::Inbox { name, json, dismiss: None } => {
+            list_inbox(ctx, name.as_deref(), *json)
+        }
         ChannelCommand::Retry { id } => retry(ctx, id),
     }
 }
@@ -95,9 +95,10 @@ fn list(ctx: &Context, all: bool, json: bool) -> Result<Exit> {
         ("WAITING", Side::Right, &|channel| channel.waiting.to_string()),
         ("PROBLEM", Side::Left, &|channel| {
             let problems = channel.problems(now.timestamp());
-            let since = |problem: &ChannelProblem<'_>| format_time(problem.since(), &now);
-            let problem = problems.first().map(|problem| problem.describe(&since(problem)));
-            sanitize(&problem.unwrap_or_default())
+            let Some(problem) = problems.first() else {
+                return String::new();
+            };
+            sanitize(&problem.describe(&format_time(problem.since(), &now)))
         }),
     ];
     ctx.terminal.print(&format_table(&channels, &columns, ctx.terminal.stdout_width()))?;
@@ -129,11 +130,10 @@ fn show(ctx: &Context, name: &str, json: bool) -> Result<Exit> {
     let cursor = &files.read_json("cursor.json")?["cursor"];
     text.push_str(&format!("position = {cursor}\n"));
     for refused in &inbox.refused {
-        let user = refused.sender.name.as_deref().unwrap_or("no user name");
-        let user = to_one_line(user);
+        let name = to_one_line(refused.sender.name.as_deref().unwrap_or("no user name"));
         let id = &refused.sender.id;
         let note = if refused.sender.is_unverified { ", not verified" } else { "" };
-        text.push_str(&format!("refused sender {id}{note} ({user}) in chat {}\n", refused.chat));
+        text.push_str(&format!("refused sender {id}{note} ({name}) in chat {}\n", refused.chat));
     }
     ctx.terminal.print(&text)?;
     Ok(Exit::Answered)
@@ -212,7 +212,7 @@ fn read_stdin(ctx: &Context) -> Result<String> {
     Ok(decoded.text)
 }
 
-fn inbox(ctx: &Context, name: Option<&str>, json: bool) -> Result<Exit> {
+fn list_inbox(ctx: &Context, name: Option<&str>, json: bool) -> Result<Exit> {
     let messages = overview::waiting(ctx, name)?;
     if json {
         ctx.terminal.print_json_lines(messages.iter().map(|message| {
@@ -245,10 +245,10 @@ fn dismiss(ctx: &Context, id: &str) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// The message `id` of any channel, which waits, was given up or failed.
+/// Finds the message `id` among those of all channels that wait, were given up or failed.
 fn find_waiting(ctx: &Context, id: &str) -> Result<WaitingMessage> {
-    let mut all = overview::waiting(ctx, None)?.into_iter();
-    all.find(|message| message.id == id).ok_or_else(|| {
+    let mut messages = overview::waiting(ctx, None)?.into_iter();
+    messages.find(|message| message.id == id).ok_or_else(|| {
         fail_with_hint(
             Exit::NoInput,
             format!("no channel has a message `{id}` that waits or failed"),

@@ -6,7 +6,7 @@ use clap::{Arg, Command, ValueHint};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use std::sync::{Arc, OnceLock};
 
-/// The type of a word, which decides if we or the shell complete it.
+/// The type of a word, which decides if this program or the shell completes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum WordType {
     Values,
@@ -27,7 +27,7 @@ enum ArgumentKind {
 fn argument_kind(path: &[String], arg: &Arg) -> Option<ArgumentKind> {
     let family = path.first().map_or("", String::as_str);
     let command = path.last().map_or("", String::as_str);
-    let named = match (family, command, arg.get_id().as_str()) {
+    let kind = match (family, command, arg.get_id().as_str()) {
         ("session", "restore", "key") => NameKind::Trash,
         ("session", _, "key" | "keys" | "pattern") if command != "search" => NameKind::Sessions,
         ("config", _, "key") => NameKind::Keys,
@@ -58,7 +58,7 @@ fn argument_kind(path: &[String], arg: &Arg) -> Option<ArgumentKind> {
             };
         }
     };
-    Some(ArgumentKind::Names(named))
+    Some(ArgumentKind::Names(kind))
 }
 
 /// Adds the possible values to the arguments of `command` and of all its subcommands.
@@ -68,26 +68,24 @@ pub(super) fn attach_candidates(mut command: Command, values: &Arc<ValueSource>)
 }
 
 fn attach_below(command: Command, path: &mut Vec<String>, values: &Arc<ValueSource>) -> Command {
-    let below: Vec<String> =
-        command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    let names: Vec<String> =
+        command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
     let mut command = command.mut_args(|arg| {
-        let takes_value = arg.get_action().takes_values();
-        match argument_kind(path, &arg)
-            .filter(|_| takes_value && arg.get_possible_values().is_empty())
-        {
-            None => arg,
-            Some(kind) => {
+        let is_open = arg.get_action().takes_values() && arg.get_possible_values().is_empty();
+        match argument_kind(path, &arg) {
+            Some(kind) if is_open => {
                 let values = Arc::clone(values);
                 arg.add(ArgValueCandidates::new(move || values.candidates(kind)))
             }
+            _ => arg,
         }
     });
-    for name in below {
+    for name in names {
         path.push(name.clone());
         // Aliases of a command are accepted but not offered.
-        command = command.mut_subcommand(name, |below| {
-            let aliases: Vec<String> = below.get_all_aliases().map(str::to_owned).collect();
-            attach_below(below.alias(None::<&str>).aliases(aliases), path, values)
+        command = command.mut_subcommand(name, |subcommand| {
+            let aliases: Vec<String> = subcommand.get_all_aliases().map(str::to_owned).collect();
+            attach_below(subcommand.alias(None::<&str>).aliases(aliases), path, values)
         });
         path.pop();
     }

@@ -1,9 +1,9 @@
-//! `nanobot completions`: the scripts for shells, and the answers to them when Tab is pressed.
+//! `nanobot completions`: prints the scripts for shells, and answers them when Tab is pressed.
 //!
-//! A script knows no commands or flags. It passes on the typed line and prints the answer in its shell's format, so it
-//! need not be reloaded after an update. The first line of an answer gives the type of the rest: `values`, each
-//! followed by a tab and a description, or `files` or `dirs`, which the shell completes better itself. Any error gives
-//! an empty answer without a message, which would appear in the middle of the typed line.
+//! A script contains no commands or flags. It passes the typed line on, and prints the answer in the format of its shell, so it
+//! need not be reloaded after an update. The first line of an answer is the type of the rest: `values`, each with a tab and a
+//! description, or `files` or `dirs`, which the shell completes better itself. After an error the answer is empty, since a
+//! message would appear in the middle of the typed line.
 
 use crate::cli::completions::{CompletionShell, CompletionsArgs};
 use crate::ops::completion_names::NameSource;
@@ -28,12 +28,13 @@ const MAX_VALUES: usize = 400;
 
 /// Runs `nanobot completions`: prints a script, or answers one.
 pub fn run(env: Env, terminal: Terminal, arguments: &CompletionsArgs) -> Result<Exit> {
-    let CompletionsArgs { shell, words } = arguments;
-    let text = match words[..] {
-        [] => script(*shell).to_owned(),
-        _ => complete_line(env, terminal, *shell, words).unwrap_or_default(),
-    };
-    terminal.print(&text)?;
+    let CompletionsArgs { shell, script_arguments } = arguments;
+    if script_arguments.is_empty() {
+        terminal.print(script(*shell))?;
+    } else {
+        let answer = complete_line(env, terminal, *shell, script_arguments);
+        terminal.print(&answer.unwrap_or_default())?;
+    }
     Ok(Exit::Answered)
 }
 
@@ -57,41 +58,36 @@ pub(super) fn script_of(shell: UserShell) -> &'static str {
     })
 }
 
-/// The answer for the typed line. `None` on any error.
+/// The answer to the script. `None` on any error.
 fn complete_line(
     env: Env,
     terminal: Terminal,
     shell: CompletionShell,
-    words: &[OsString],
+    script_arguments: &[OsString],
 ) -> Option<String> {
-    let line = TypedLine::from_script(shell, words)?;
-    let typed = line.arguments.clone();
-    let ctx = context_of_line(env, terminal, &typed)?;
-    let values = Arc::new(ValueSource::new(NameSource::new(ctx, typed)));
+    let line = TypedLine::from_script(shell, script_arguments)?;
+    let ctx = context_of_line(env, terminal, &line.arguments)?;
+    let values = Arc::new(ValueSource::new(NameSource::new(ctx, line.arguments.clone())));
     let mut command = candidates::attach_candidates(crate::command::tree::command_tree(), &values);
-    let words: Vec<OsString> = line.arguments.iter().map(OsString::from).collect();
-    let at = words.len() - 1;
-    let found = complete(&mut command, words, at, None).ok()?;
-    let found = drop_flags(found, line.current());
-    let kind = match values.word_type() {
+    let arguments: Vec<OsString> = line.arguments.iter().map(OsString::from).collect();
+    let current_index = arguments.len() - 1;
+    let mut candidates = complete(&mut command, arguments, current_index, None).ok()?;
+    // Flags are offered if nothing else fits, or if the user has begun to type one.
+    if line.current().is_empty() && !candidates.iter().all(is_flag) {
+        candidates.retain(|candidate| !is_flag(candidate));
+    }
+    let word_type = match values.word_type() {
         WordType::Values => "values",
         WordType::Files => "files",
         WordType::Directories => "dirs",
     };
-    let rows = found.iter().filter_map(|candidate| format_candidate(shell, &line, candidate));
+    let rows = candidates.iter().filter_map(|candidate| format_candidate(shell, &line, candidate));
     let rows: String = rows.take(MAX_VALUES).collect();
-    Some(format!("{kind}\n{rows}"))
+    Some(format!("{word_type}\n{rows}"))
 }
 
-/// Keeps flags only if nothing else fits, or if the user has begun to type one.
-fn drop_flags(mut found: Vec<CompletionCandidate>, current: &str) -> Vec<CompletionCandidate> {
-    let is_flag = |candidate: &CompletionCandidate| {
-        candidate.get_value().as_encoded_bytes().starts_with(b"-")
-    };
-    if current.is_empty() && !found.iter().all(is_flag) {
-        found.retain(|candidate| !is_flag(candidate));
-    }
-    found
+fn is_flag(candidate: &CompletionCandidate) -> bool {
+    candidate.get_value().as_encoded_bytes().starts_with(b"-")
 }
 
 /// Formats a candidate for the shell. `None` if it contains characters that a terminal cannot display, since they
@@ -117,18 +113,20 @@ fn format_candidate(
 }
 
 /// The context for the typed line, with the config and the workspace that its flags name.
-fn context_of_line(env: Env, terminal: Terminal, typed: &[String]) -> Option<Context> {
-    let flag = |short: &str, long: &str| {
-        typed.windows(2).rev().find_map(|pair| {
+fn context_of_line(env: Env, terminal: Terminal, arguments: &[String]) -> Option<Context> {
+    let value = |short: &str, long: &str| {
+        arguments.windows(2).rev().find_map(|pair| {
             let joined = pair[0].strip_prefix(long).and_then(|rest| rest.strip_prefix('='));
-            let apart = || (pair[0] == short || pair[0] == long).then_some(pair[1].as_str());
-            joined.or_else(apart).map(str::to_owned)
+            let separate = || (pair[0] == short || pair[0] == long).then_some(pair[1].as_str());
+            joined.or_else(separate)
         })
     };
     // The shell has not expanded a tilde yet.
-    let home = Paths::resolve(&env, None).ok()?;
-    let path = |short, long| flag(short, long).map(|path| home.expand(&path));
-    let config = path("-c", "--config");
-    let options = GlobalOptions { workspace: path("-w", "--workspace"), quiet: true, config };
+    let paths = Paths::resolve(&env, None).ok()?;
+    let options = GlobalOptions {
+        config: value("-c", "--config").map(|path| paths.expand(path)),
+        workspace: value("-w", "--workspace").map(|path| paths.expand(path)),
+        quiet: true,
+    };
     Context::new(options, env, terminal).ok()
 }

@@ -26,25 +26,30 @@ enum Quote {
 impl TypedLine {
     /// Parses the arguments that a script passes: bash the line up to the cursor and the piece to replace, the other
     /// shells the words. `None` if they are not valid.
-    pub(super) fn from_script(shell: CompletionShell, passed: &[OsString]) -> Option<Self> {
-        let mut passed: Vec<String> =
-            passed.iter().map(|word| word.to_str().map(str::to_owned)).collect::<Option<_>>()?;
-        match (shell, &mut passed[..]) {
-            (CompletionShell::Bash, [line, piece]) => {
-                let (words, last, _) = split_line(line);
-                let kept = last.strip_suffix(piece.as_str()).unwrap_or_default();
-                Some(Self { arguments: words, fixed_prefix: kept.to_owned() })
+    pub(super) fn from_script(
+        shell: CompletionShell,
+        script_arguments: &[OsString],
+    ) -> Option<Self> {
+        let mut arguments: Vec<String> = script_arguments
+            .iter()
+            .map(|argument| argument.to_str().map(str::to_owned))
+            .collect::<Option<_>>()?;
+        match (shell, &mut arguments[..]) {
+            (CompletionShell::Bash, [line, last_piece]) => {
+                let SplitLine { arguments, current, .. } = split_line(line);
+                let fixed_prefix = current.strip_suffix(last_piece.as_str()).unwrap_or_default();
+                Some(Self { arguments, fixed_prefix: fixed_prefix.to_owned() })
             }
             (CompletionShell::Bash, _) | (_, []) => None,
             (_, [.., last]) => {
                 match shell {
                     // Fish passes the word at the cursor with its quotes.
-                    CompletionShell::Fish => *last = split_line(last).0.pop()?,
+                    CompletionShell::Fish => *last = split_line(last).arguments.pop()?,
                     // Older PowerShell releases drop an empty argument, so the script puts `=` before the last word.
                     CompletionShell::Powershell => *last = last.strip_prefix('=')?.to_owned(),
                     _ => {}
                 }
-                Some(Self { arguments: passed, fixed_prefix: String::new() })
+                Some(Self { arguments, fixed_prefix: String::new() })
             }
         }
     }
@@ -60,75 +65,78 @@ impl TypedLine {
         if shell != CompletionShell::Bash {
             return Some(value.to_owned());
         }
-        let (words, _, quote) = split_line(&self.fixed_prefix);
-        let kept = words.last().map_or("", String::as_str);
-        Some(escape(value.strip_prefix(kept)?, quote))
+        let SplitLine { arguments, quote, .. } = split_line(&self.fixed_prefix);
+        let prefix = arguments.last().map_or("", String::as_str);
+        Some(escape(value.strip_prefix(prefix)?, quote))
     }
 }
 
-/// Splits `line` into words. Also returns the last word as typed, and the quote that is open at its end.
-fn split_line(line: &str) -> (Vec<String>, &str, Quote) {
-    let mut words = vec![String::new()];
+/// A line without its quotes.
+struct SplitLine<'a> {
+    /// The words. There is at least one.
+    arguments: Vec<String>,
+    /// The last word as typed.
+    current: &'a str,
+    /// The quote that is open at the end.
+    quote: Quote,
+}
+
+fn split_line(line: &str) -> SplitLine<'_> {
+    let mut arguments = vec![String::new()];
     let (mut start, mut quote) = (0, Quote::None);
-    let mut letters = line.char_indices().peekable();
-    while let Some((at, letter)) = letters.next() {
-        let word = words.last_mut().expect("there is always a word");
-        match (quote, letter) {
+    let mut characters = line.char_indices().peekable();
+    while let Some((index, character)) = characters.next() {
+        let argument = arguments.last_mut().expect("there is always a word");
+        match (quote, character) {
             (Quote::None, ' ' | '\t' | '\n') => {
-                start = at + 1;
-                if !word.is_empty() || line[..at].ends_with(['\'', '"']) {
-                    words.push(String::new());
+                start = index + 1;
+                if !argument.is_empty() || line[..index].ends_with(['\'', '"']) {
+                    arguments.push(String::new());
                 }
             }
             (Quote::None, '\'') => quote = Quote::Single,
             (Quote::None, '"') => quote = Quote::Double,
             (Quote::Single, '\'') | (Quote::Double, '"') => quote = Quote::None,
-            (Quote::None, '\\') => word.extend(letters.next().map(|(_, letter)| letter)),
-            (Quote::Double, '\\') => match letters.next_if(|(_, next)| "\"\\$`".contains(*next)) {
-                Some((_, next)) => word.push(next),
-                None => word.push('\\'),
-            },
-            (_, letter) => word.push(letter),
+            (Quote::None, '\\') => argument.extend(characters.next().map(|(_, next)| next)),
+            (Quote::Double, '\\') => {
+                // Within double quotes, a backslash escapes only these.
+                let escaped = characters.next_if(|(_, next)| "\"\\$`".contains(*next));
+                argument.push(escaped.map_or('\\', |(_, next)| next));
+            }
+            (_, character) => argument.push(character),
         }
     }
-    (words, &line[start..], quote)
+    SplitLine { arguments, current: &line[start..], quote }
 }
 
 /// Escapes `text` for a shell line in which `quote` is open.
 fn escape(text: &str, quote: Quote) -> String {
-    let mut written = String::new();
-    for letter in text.chars() {
+    let mut escaped = String::new();
+    for character in text.chars() {
         match quote {
-            Quote::Single if letter == '\'' => written.push_str("'\\'"),
-            Quote::Double if "\"\\$`".contains(letter) => written.push('\\'),
-            Quote::None if !(letter.is_alphanumeric() || "_-./:=@%+,~".contains(letter)) => {
-                written.push('\\');
+            Quote::Single if character == '\'' => escaped.push_str("'\\'"),
+            Quote::Double if "\"\\$`".contains(character) => escaped.push('\\'),
+            Quote::None if !(character.is_alphanumeric() || "_-./:=@%+,~".contains(character)) => {
+                escaped.push('\\');
             }
             _ => {}
         }
-        written.push(letter);
+        escaped.push(character);
     }
-    written
+    escaped
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Quote, TypedLine, split_line};
+    use super::{Quote, SplitLine, TypedLine, split_line};
     use crate::cli::completions::CompletionShell;
 
     #[test]
-    fn a_line_is_parted_as_a_shell_does() {
-        let check = |line: &str, expect: &[&str], last: &str, quote: Quote| {
-            let (words, typed, open) = split_line(line);
-            assert_eq!(
-                (&words[..], typed, open),
-                (
-                    &expect.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()[..],
-                    last,
-                    quote
-                ),
-                "{line}"
-            );
+    fn a_line_is_split_as_a_shell_does() {
+        let check = |line: &str, expect: &[&str], expect_current: &str, expect_quote: Quote| {
+            let SplitLine { arguments, current, quote } = split_line(line);
+            assert_eq!(arguments, expect, "{line}");
+            assert_eq!((current, quote), (expect_current, expect_quote), "{line}");
         };
         check("nanobot ", &["nanobot", ""], "", Quote::None);
         check("nanobot  a", &["nanobot", "a"], "a", Quote::None);
@@ -141,12 +149,12 @@ mod tests {
     }
 
     #[test]
-    fn bash_is_told_what_comes_into_the_place_of_its_piece() {
+    fn bash_gets_the_replacement_for_its_piece() {
         let check = |line: &str, piece: &str, value: &str, expect: &str| {
-            let read = TypedLine::from_script(CompletionShell::Bash, &[line.into(), piece.into()])
-                .unwrap();
-            let written = read.format_value(CompletionShell::Bash, value);
-            assert_eq!(written.as_deref(), Some(expect), "{line} {piece}");
+            let arguments = [line.into(), piece.into()];
+            let typed_line = TypedLine::from_script(CompletionShell::Bash, &arguments).unwrap();
+            let replacement = typed_line.format_value(CompletionShell::Bash, value);
+            assert_eq!(replacement.as_deref(), Some(expect), "{line} {piece}");
         };
         check("n -s cli", "cli", "cli:direct", "cli:direct");
         check("n -s cli:", "", "cli:direct", "direct");
