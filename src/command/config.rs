@@ -2,7 +2,7 @@
 
 mod edit;
 
-use crate::cli::config::ConfigCommand as Arguments;
+use crate::cli::config::ConfigCommand;
 use crate::ops::config_keys::{self, ConfigValue};
 use crate::ops::context::Context;
 use crate::ops::usable_config;
@@ -14,9 +14,9 @@ use nanobot_config::settings::schema;
 use serde_json::{Value, json};
 
 /// Runs `nanobot config`.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    match arguments {
-        Arguments::Path { key } => {
+pub fn run(ctx: &Context, command: &ConfigCommand) -> Result<Exit> {
+    match command {
+        ConfigCommand::Path { key } => {
             let path = match key {
                 Some(key) => {
                     ctx.load_config()?.file_of(&config_keys::canonical_path(key)?).path().to_owned()
@@ -25,28 +25,30 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             };
             ctx.terminal.print(&format!("{}\n", path.display()))?;
         }
-        Arguments::Get { key: Some(key), origin, json } => get(ctx, key, *origin, *json)?,
-        Arguments::Get { key: None, origin, json } | Arguments::List { origin, json } => {
+        ConfigCommand::Get { key: Some(key), origin, json } => get(ctx, key, *origin, *json)?,
+        ConfigCommand::Get { key: None, origin, json } | ConfigCommand::List { origin, json } => {
             list(ctx, *origin, *json)?;
         }
-        Arguments::Set { key, value: Some(value), unset: _ } => config_keys::set(ctx, key, value)?,
-        Arguments::Set { key, value: None, .. } | Arguments::Unset { key } => {
+        ConfigCommand::Set { key, value: Some(value), unset: _ } => {
+            config_keys::set(ctx, key, value)?;
+        }
+        ConfigCommand::Set { key, value: None, .. } | ConfigCommand::Unset { key } => {
             config_keys::unset(ctx, key)?;
         }
-        Arguments::Edit => {
+        ConfigCommand::Edit => {
             return match edit::run(ctx)? {
                 Some(exit) => Ok(exit),
                 None => check(ctx, false, false),
             };
         }
-        Arguments::Check { strict, json, fix } => {
+        ConfigCommand::Check { strict, json, fix } => {
             if *fix {
                 config_keys::move_misplaced_keys(ctx)?;
             }
             return check(ctx, *strict, *json);
         }
-        Arguments::Schema { events: true } => ctx.terminal.print(SCHEMA)?,
-        Arguments::Schema { events: false } => {
+        ConfigCommand::Schema { events: true } => ctx.terminal.print(SCHEMA)?,
+        ConfigCommand::Schema { events: false } => {
             ctx.terminal.print(&format!("{:#}\n", schema::schema()))?;
         }
     }
@@ -54,16 +56,16 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 }
 
 fn get(ctx: &Context, key: &str, origin: bool, as_json: bool) -> Result<()> {
-    let found = config_keys::value_of(ctx, key)?;
+    let value = config_keys::value_of(ctx, key)?;
     if as_json {
-        return ctx.terminal.print_json_lines([found]);
+        return ctx.terminal.print_json_lines([value]);
     }
-    let text = match &found.value {
+    let text = match &value.value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    ctx.terminal.print(&format!("{text}{}\n", origin_column(&found, origin)))
+    ctx.terminal.print(&format!("{text}{}\n", origin_column(&value, origin)))
 }
 
 /// Prints every key in use and its value.
@@ -72,9 +74,10 @@ fn list(ctx: &Context, origin: bool, as_json: bool) -> Result<()> {
     if as_json {
         return ctx.terminal.print_json_lines(values);
     }
-    let line =
-        |it: &ConfigValue| format!("{} = {}{}\n", it.key, it.value, origin_column(it, origin));
-    ctx.terminal.print(&values.iter().map(line).collect::<String>())
+    let lines = values
+        .iter()
+        .map(|value| format!("{} = {}{}\n", value.key, value.value, origin_column(value, origin)));
+    ctx.terminal.print(&lines.collect::<String>())
 }
 
 fn origin_column(value: &ConfigValue, is_shown: bool) -> String {
@@ -83,30 +86,30 @@ fn origin_column(value: &ConfigValue, is_shown: bool) -> String {
 
 fn check(ctx: &Context, is_strict: bool, as_json: bool) -> Result<Exit> {
     let config = ctx.load_config()?;
-    let found = usable_config::findings(ctx, &config, is_strict);
+    let findings = usable_config::findings(ctx, &config, is_strict);
     if as_json {
         ctx.terminal.print_json_lines(
-            found.iter().map(
+            findings.iter().map(
                 |finding| json!({ "severity": finding.severity.name(), "text": finding.text }),
             ),
         )?;
     } else {
-        let lines = found.iter().map(|finding| format!("{finding}\n"));
+        let lines = findings.iter().map(|finding| format!("{finding}\n"));
         let mut text: String = lines.collect();
         if !config.exists() {
             text.push_str(&format!(
                 "{}: no such file; the defaults apply\n",
                 config.path().display()
             ));
-        } else if found.is_empty() {
+        } else if findings.is_empty() {
             text.push_str(&format!("{}: no problems found\n", config.path().display()));
         }
         ctx.terminal.print(&text)?;
     }
-    let wrong = found.iter().any(|finding| match finding.severity {
+    let is_invalid = findings.iter().any(|finding| match finding.severity {
         ConfigSeverity::Error => true,
         ConfigSeverity::Warning => is_strict,
         ConfigSeverity::Note => false,
     });
-    Ok(if wrong { Exit::Config } else { Exit::Answered })
+    Ok(if is_invalid { Exit::Config } else { Exit::Answered })
 }

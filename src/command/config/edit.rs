@@ -1,5 +1,5 @@
-//! `config edit`: opens the files of the config in the user's editor. A text that would stop every run does not replace the
-//! file.
+//! `config edit`: opens the files of the config in the user's editor. A text with an error that would stop every run does not
+//! replace the file.
 
 use crate::command::memory::run_external_editor;
 use crate::command::question::{Cancelled, ask_choice};
@@ -30,8 +30,8 @@ pub(super) fn run(ctx: &Context) -> Result<Option<Exit>> {
     if let Some(exit) = edit_file(ctx, path)? {
         return Ok(Some(exit));
     }
-    let own = own_file(path);
-    if own.exists() { edit_file(ctx, &own) } else { Ok(None) }
+    let own_path = own_file(path);
+    if own_path.exists() { edit_file(ctx, &own_path) } else { Ok(None) }
 }
 
 /// Opens the file at `path`. Returns the exit status if the user gave the edit up.
@@ -77,10 +77,10 @@ fn edit_file(ctx: &Context, path: &Path) -> Result<Option<Exit>> {
 
 /// Keeps the edited text, and says where.
 fn keep(ctx: &Context, copy: NamedTempFile) -> Result<()> {
-    let (_, kept) = copy.keep().context("keep the edited text")?;
+    let (_, path) = copy.keep().context("keep the edited text")?;
     ctx.terminal.eprint(&format!(
         "nanobot: the config is unchanged; the edited text is in {}",
-        kept.display()
+        path.display()
     ));
     Ok(())
 }

@@ -26,10 +26,10 @@ pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
     let position = |index: usize| format!("item {} of `{}`", index + 1, file.display());
     let mut listed: Vec<(CronAddArgs, Option<bool>)> = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        let at = |words| fail(Exit::BadInput, format!("{}: {words}", position(index)));
-        let (mut add, enabled) = parse_item(item).map_err(at)?;
+        let to_error = |cause| fail(Exit::BadInput, format!("{}: {cause}", position(index)));
+        let (mut add, enabled) = parse_item(item).map_err(to_error)?;
         if listed.iter().any(|(other, _)| other.name == add.name) {
-            return Err(at("an earlier item has the same name".into()));
+            return Err(to_error("an earlier item has the same name".into()));
         }
         add.flags.settings.applied = true;
         listed.push((add, enabled));
@@ -43,14 +43,14 @@ pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
         },
         position: position(index),
     });
-    let applied = job_apply::apply(ctx, &listed.collect::<Vec<_>>(), *prune)?;
-    let AppliedList { jobs, removed, now, crontab, exit } = applied;
+    let AppliedList { jobs, removed, now, crontab, exit } =
+        job_apply::apply(ctx, &listed.collect::<Vec<_>>(), *prune)?;
     for AppliedJob { job, change, .. } in &jobs {
         if *json {
             ctx.terminal.print_json(&saved_json(ctx, job, *change, &now))?;
         } else {
-            let done = to_one_line(&describe_change(job, *change));
-            ctx.terminal.print(&format!("{done}\n"))?;
+            let line = to_one_line(&describe_change(job, *change));
+            ctx.terminal.print(&format!("{line}\n"))?;
         }
     }
     for Job { id, name, .. } in &removed {
@@ -71,8 +71,8 @@ pub(super) fn run(ctx: &Context, arguments: &CronApplyArgs) -> Result<Exit> {
         }
     }
     let saved_message = "the jobs are saved, but cron does not start them";
-    let crontab = crontab_sync::report_change(ctx, crontab, saved_message);
-    Ok(if crontab == Exit::Answered { exit } else { crontab })
+    let crontab_exit = crontab_sync::report_change(ctx, crontab, saved_message);
+    Ok(if crontab_exit == Exit::Answered { exit } else { crontab_exit })
 }
 
 /// Reads the list of jobs.
@@ -85,9 +85,9 @@ fn read_items(file: &Path) -> Result<Vec<Value>> {
     };
     let text = String::from_utf8(bytes)
         .map_err(|_| fail(Exit::BadInput, format!("`{name}` is not UTF-8")))?;
-    let read = parse_yaml(&text)
+    let value = parse_yaml(&text)
         .map_err(|error| fail(Exit::BadInput, format!("`{name}` is not YAML or JSON: {error}")))?;
-    match read {
+    match value {
         Value::Array(items) => Ok(items),
         _ => Err(fail_with_hint(
             Exit::BadInput,
@@ -102,7 +102,7 @@ fn parse_yaml(text: &str) -> Result<Value, serde_saphyr::Error> {
     serde_saphyr::from_str_with_options(text, serde_saphyr::options! { strict_booleans: true })
 }
 
-/// The boolean of a value, also in the words of YAML 1.1.
+/// Converts a value to a boolean. The words of YAML 1.1 count too.
 fn to_boolean(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(value) => Some(*value),
@@ -115,7 +115,7 @@ fn to_boolean(value: &Value) -> Option<bool> {
     }
 }
 
-/// Parses an item as `cron add` parses its flags. Returns the value of its `enabled` too, which is no flag.
+/// Parses an item as `cron add` parses its flags. Also returns the value of the key `enabled`, which is not a flag.
 fn parse_item(item: &Value) -> Result<(CronAddArgs, Option<bool>), String> {
     let Value::Object(keys) = item else {
         return Err("it is not a map of flags".into());
@@ -148,8 +148,8 @@ fn first_line(error: &str) -> String {
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
-/// Converts the keys of an item to flags. `true` is a flag without a value, `false` no flag, a list a repeated flag. For a
-/// flag that needs a value, each is text.
+/// Converts the keys of an item to flags. `true` becomes a flag without a value, `false` no flag, and a list a repeated flag. If
+/// the flag needs a value, `true` and `false` are text.
 fn to_flags(command: &clap::Command, keys: &Map<String, Value>) -> Result<Vec<String>, String> {
     let mut flags = Vec::new();
     for (key, value) in keys {
@@ -157,7 +157,7 @@ fn to_flags(command: &clap::Command, keys: &Map<String, Value>) -> Result<Vec<St
             let names = argument.get_long_and_visible_aliases().unwrap_or_default();
             names.contains(&key.as_str())
         };
-        // The value does not matter: a misspelled `false` would silently do nothing.
+        // The value does not matter here: a misspelled key with `false` would silently do nothing.
         let Some(argument) = command.get_arguments().find(has_name) else {
             return Err(format!("unexpected argument '--{key}' found"));
         };
@@ -185,26 +185,26 @@ fn to_flags(command: &clap::Command, keys: &Map<String, Value>) -> Result<Vec<St
 mod tests {
     use super::{parse_item, parse_yaml};
 
-    /// The item with these lines, as its message, whether it is delivered, and whether it is enabled.
-    fn read(lines: &str) -> Result<(String, bool, Option<bool>), String> {
+    /// Parses an item with these lines. Returns its message, if it is delivered, and if it is enabled.
+    fn parse(lines: &str) -> Result<(String, bool, Option<bool>), String> {
         let item = parse_yaml(&format!("name: job\nevery: 1h\n{lines}")).unwrap();
         parse_item(&item)
             .map(|(add, enabled)| (add.message, add.flags.settings.flags.deliver, enabled))
     }
 
     #[test]
-    fn words_are_text_or_booleans_as_the_flag_wants() {
-        let words = [("y", true), ("yes", true), ("on", true), ("On", true), ("true", true)];
+    fn a_word_is_text_or_a_boolean_as_its_flag_needs() {
+        let on = [("y", true), ("yes", true), ("on", true), ("On", true), ("true", true)];
         let off = [("n", false), ("no", false), ("off", false), ("NO", false), ("false", false)];
-        for (word, value) in words.into_iter().chain(off) {
-            let found =
-                read(&format!("message: {word}\ndeliver: {word}\nenabled: {word}")).unwrap();
-            assert_eq!(found, (word.to_owned(), value, Some(value)));
+        for (word, expect) in on.into_iter().chain(off) {
+            let item =
+                parse(&format!("message: {word}\ndeliver: {word}\nenabled: {word}")).unwrap();
+            assert_eq!(item, (word.to_owned(), expect, Some(expect)));
         }
-        assert_eq!(read("message: ask\ndeliver: maybe").unwrap_err().lines().count(), 1);
-        assert!(read("message: ask\nenabled: maybe").is_err());
-        assert!(read("message: ask\nqiet: false").is_err());
-        assert_eq!(read("message: 12\ndeliver: null").unwrap(), ("12".to_owned(), false, None));
-        assert_eq!(read("message: \"no\"").unwrap().0, "no");
+        assert_eq!(parse("message: ask\ndeliver: maybe").unwrap_err().lines().count(), 1);
+        assert!(parse("message: ask\nenabled: maybe").is_err());
+        assert!(parse("message: ask\nqiet: false").is_err());
+        assert_eq!(parse("message: 12\ndeliver: null").unwrap(), ("12".to_owned(), false, None));
+        assert_eq!(parse("message: \"no\"").unwrap().0, "no");
     }
 }

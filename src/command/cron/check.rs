@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
     let JobList { jobs, problems, now } = job_status::check(ctx)?;
     let mut exit = Exit::Answered;
-    for job in &jobs {
-        let Some(problem) = job.problem() else {
+    for status in &jobs {
+        let Some(problem) = status.problem() else {
             continue;
         };
         exit = Exit::Failed;
         if as_json {
-            ctx.terminal.print_json(&problem_json(job, &problem))?;
+            ctx.terminal.print_json(&problem_json(status, &problem))?;
         } else {
-            ctx.terminal.print(&problem_line(job, &problem, &now))?;
+            ctx.terminal.print(&problem_line(status, &problem, &now))?;
         }
     }
     for SchedulerProblem { kind, text } in &problems {
@@ -52,11 +52,11 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
     Ok(exit)
 }
 
-/// The line about a job: what is wrong, since when, how often, why.
+/// The line about a job: the problem, since when it exists, how often it occurred, and its cause.
 fn problem_line(status: &JobStatus, problem: &JobProblem, now: &Zoned) -> String {
     let at = |time| time_format::format_time(time, now);
     let history = &status.history;
-    let words = match problem {
+    let description = match problem {
         JobProblem::Unusable(reason) => format!("never runs: {}", cell(reason)),
         JobProblem::Overdue(slot) => format!("overdue since {}", at(*slot)),
         JobProblem::Failing => {
@@ -74,7 +74,7 @@ fn problem_line(status: &JobStatus, problem: &JobProblem, now: &Zoned) -> String
             format!("failed{times}{since}{error}; {success}")
         }
     };
-    format!("{} ({}): {words}\n", cell(&status.job.name), cell(&status.job.id))
+    format!("{} ({}): {description}\n", cell(&status.job.name), cell(&status.job.id))
 }
 
 fn channel_json(channel: &ChannelHealth, problem: &ChannelProblem<'_>) -> Value {

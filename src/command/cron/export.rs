@@ -19,14 +19,11 @@ pub(super) fn run(ctx: &Context, arguments: &CronExportArgs) -> Result<Exit> {
         None => ctx.terminal.print(&join_files(format, &exported.files))?,
         Some(directory) => {
             let written = export::write_files(ctx, directory, &mut exported)?;
-            let mut text: String = written
-                .iter()
-                .map(|path| format!("wrote {}\n", quote(&path.display().to_string())))
-                .collect();
-            text.extend(
-                activation_command(format, directory, &written)
-                    .map(|next| format!("then: {next}\n")),
-            );
+            let lines = written.iter().map(|path| format!("wrote {}\n", quote_path(path)));
+            let mut text: String = lines.collect();
+            if let Some(command) = activation_command(format, directory, &written) {
+                text.push_str(&format!("then: {command}\n"));
+            }
             ctx.terminal.print(&text)?;
             if jobs.is_empty() {
                 let names = export::leftover_files(format, directory, &exported.files)?;
@@ -43,18 +40,15 @@ pub(super) fn run(ctx: &Context, arguments: &CronExportArgs) -> Result<Exit> {
 }
 
 /// Joins all files into one text.
-fn join_files(format: ExportFormat, made: &[ExportFile]) -> String {
-    match format {
-        ExportFormat::Crontab => made.iter().map(|file| file.text.as_str()).collect(),
-        ExportFormat::Kubernetes | ExportFormat::Systemd => {
-            let between = if format == ExportFormat::Kubernetes { "---\n" } else { "" };
-            let texts = made.iter().map(|file| {
-                let ExportFile { name, text } = file;
-                format!("{between}# {name}\n{text}")
-            });
-            texts.collect::<Vec<_>>().join("\n")
-        }
-    }
+fn join_files(format: ExportFormat, files: &[ExportFile]) -> String {
+    let separator = match format {
+        ExportFormat::Crontab => return files.iter().map(|file| file.text.as_str()).collect(),
+        ExportFormat::Kubernetes => "---\n",
+        ExportFormat::Systemd => "",
+    };
+    let texts =
+        files.iter().map(|ExportFile { name, text }| format!("{separator}# {name}\n{text}"));
+    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// The commands that activate the exported files.
@@ -63,7 +57,6 @@ fn activation_command(
     directory: &Path,
     written: &[PathBuf],
 ) -> Option<String> {
-    let shown = |path: &Path| quote(&path.display().to_string());
     let first = written.first()?;
     Some(match format {
         ExportFormat::Systemd => {
@@ -74,9 +67,13 @@ fn activation_command(
                 timers.join(" ")
             )
         }
-        ExportFormat::Kubernetes => format!("kubectl apply -f {}", shown(directory)),
+        ExportFormat::Kubernetes => format!("kubectl apply -f {}", quote_path(directory)),
         ExportFormat::Crontab => {
-            format!("crontab {}, if that user's crontab has nothing else", shown(first))
+            format!("crontab {}, if that user's crontab has nothing else", quote_path(first))
         }
     })
+}
+
+fn quote_path(path: &Path) -> String {
+    quote(&path.display().to_string())
 }

@@ -28,74 +28,70 @@ const MAX_CELL_COLUMNS: usize = 40;
 pub(super) fn run(ctx: &Context, arguments: &CronListArgs) -> Result<Exit> {
     let CronListArgs { pattern, all, json } = arguments;
     let names = NamePattern(pattern.as_deref());
-    let JobList { jobs: mut known, problems, now } = job_status::list(ctx)?;
-    known.retain(|known| names.matches(&known.job.name) || names.matches(&known.job.id));
-    let hidden = match all {
-        true => 0,
-        false => {
-            let is_hidden =
-                |known: &mut JobStatus| !known.job.enabled && !known.has_failed_for_good();
-            known.extract_if(.., is_hidden).count()
-        }
-    };
+    let JobList { mut jobs, problems, now } = job_status::list(ctx)?;
+    jobs.retain(|status| names.matches(&status.job.name) || names.matches(&status.job.id));
+    let mut hidden_count = 0;
+    if !all {
+        let is_hidden =
+            |status: &mut JobStatus| !status.job.enabled && !status.has_failed_for_good();
+        hidden_count = jobs.extract_if(.., is_hidden).count();
+    }
     // Jobs that never run come last.
-    known.sort_by_key(|known| {
-        let next = known.due_slot.or(known.next_runs.first().copied());
+    jobs.sort_by_key(|status| {
+        let next = status.due_slot.or(status.next_runs.first().copied());
         next.unwrap_or(Timestamp::MAX)
     });
     if *json {
-        let lines = known.iter().map(|known| job_json(ctx, known, now.time_zone()));
+        let lines = jobs.iter().map(|status| job_json(ctx, status, now.time_zone()));
         ctx.terminal.print_json_lines(lines)?;
         return Ok(Exit::Answered);
     }
-    if known.is_empty() {
+    if jobs.is_empty() {
         ctx.explain_empty(match pattern {
             Some(_) => "no scheduled job matches",
             None => "no jobs are scheduled",
         });
     } else {
-        ctx.terminal.print(&table(ctx, &known, &now))?;
+        ctx.terminal.print(&table(ctx, &jobs, &now))?;
     }
-    if hidden > 0 {
-        let (jobs, show) = match hidden {
-            1 => ("1 job is", "shows it"),
-            _ => ("some jobs are", "shows them"),
-        };
-        ctx.notice(&format!("{jobs} disabled; `--all` {show}"));
+    match hidden_count {
+        0 => {}
+        1 => ctx.notice("1 job is disabled; `--all` shows it"),
+        _ => ctx.notice("some jobs are disabled; `--all` shows them"),
     }
     problems.iter().for_each(|problem| ctx.notice(&problem.text));
-    for known in &known {
+    for JobStatus { job, .. } in &jobs {
         let notices = [
-            job_status::tampered_notice(&known.job),
-            unsupported_channel_notice(ctx, &known.job),
-            job_status::web_only_hosts_notice(&known.job),
+            job_status::tampered_notice(job),
+            unsupported_channel_notice(ctx, job),
+            job_status::web_only_hosts_notice(job),
         ];
-        for words in notices.into_iter().flatten() {
-            ctx.notice(&words);
+        for notice in notices.into_iter().flatten() {
+            ctx.notice(&notice);
         }
     }
     Ok(Exit::Answered)
 }
 
-fn table(ctx: &Context, known: &[JobStatus], now: &Zoned) -> String {
+fn table(ctx: &Context, jobs: &[JobStatus], now: &Zoned) -> String {
     let short_cell = |text: &str| truncate(&cell(text), Some(MAX_CELL_COLUMNS));
     let columns: [Column<'_, JobStatus>; 6] = [
-        ("ID", Side::Left, &|known| cell(&known.job.id)),
-        ("NAME", Side::Left, &|known| short_cell(&known.job.name)),
-        ("SCHEDULE", Side::Left, &|known| {
-            short_cell(&timing::describe_schedule(ctx, &known.job, now.time_zone()))
+        ("ID", Side::Left, &|status| cell(&status.job.id)),
+        ("NAME", Side::Left, &|status| short_cell(&status.job.name)),
+        ("SCHEDULE", Side::Left, &|status| {
+            short_cell(&timing::describe_schedule(ctx, &status.job, now.time_zone()))
         }),
-        ("NEXT", Side::Left, &|known| cell(&describe_next_run(known, now))),
-        ("LAST", Side::Left, &|known| cell(&describe_last_run(known, now))),
-        ("COST", Side::Right, &|known| {
-            let cost = known.history.last.as_ref().and_then(|last| match last.usage.cost_usd {
+        ("NEXT", Side::Left, &|status| cell(&describe_next_run(status, now))),
+        ("LAST", Side::Left, &|status| cell(&describe_last_run(status, now))),
+        ("COST", Side::Right, &|status| {
+            let cost = status.history.last.as_ref().and_then(|last| match last.usage.cost_usd {
                 Some(cost) => Some(format!("${}", format_dollars(cost))),
                 None => last.usage.has_unknown_cost().then(|| "unknown".into()),
             });
             cost.unwrap_or_default()
         }),
     ];
-    format_table(known, &columns, ctx.terminal.stdout_width())
+    format_table(jobs, &columns, ctx.terminal.stdout_width())
 }
 
 /// Formats text as one line without control characters.
@@ -104,21 +100,26 @@ pub(super) fn cell(text: &str) -> String {
 }
 
 /// The next run, for people.
-pub(super) fn describe_next_run(known: &JobStatus, now: &Zoned) -> String {
-    let JobStatus { job, line_state, due_slot: due, retry, next_runs: next, .. } = known;
-    match (due.or(next.first().copied()), &job.schedule) {
-        _ if known.has_failed_for_good() => "never: failed".into(),
-        _ if !job.enabled => "disabled".into(),
-        _ if *line_state == LineState::NotTakenOver => "not in the crontab".into(),
-        _ if due.is_some() => "now".into(),
-        (Some(time), _) => match retry {
-            Some(retry) => {
-                format!("{}, {}", time_format::format_time(time, now), describe_retry(job, retry))
-            }
-            None => time_format::format_time(time, now),
-        },
-        (None, Ok(Schedule::At(_))) => "past".into(),
-        (None, _) => "never".into(),
+pub(super) fn describe_next_run(status: &JobStatus, now: &Zoned) -> String {
+    let JobStatus { job, line_state, due_slot, retry, next_runs, .. } = status;
+    if status.has_failed_for_good() {
+        return "never: failed".into();
+    }
+    if !job.enabled {
+        return "disabled".into();
+    }
+    if *line_state == LineState::NotTakenOver {
+        return "not in the crontab".into();
+    }
+    if due_slot.is_some() {
+        return "now".into();
+    }
+    let time = next_runs.first().map(|time| time_format::format_time(*time, now));
+    match (time, retry, &job.schedule) {
+        (Some(time), Some(retry), _) => format!("{time}, {}", describe_retry(job, retry)),
+        (Some(time), None, _) => time,
+        (None, _, Ok(Schedule::At(_))) => "past".into(),
+        (None, ..) => "never".into(),
     }
 }
 
@@ -128,22 +129,22 @@ pub(super) fn describe_retry(job: &Job, retry: &PendingRetry) -> String {
 }
 
 /// The last run and its outcome, for people.
-pub(super) fn describe_last_run(known: &JobStatus, now: &Zoned) -> String {
+pub(super) fn describe_last_run(status: &JobStatus, now: &Zoned) -> String {
     let at = |text: &str| match text.parse::<Timestamp>() {
         Ok(time) => time_format::format_time(time, now),
         Err(_) => text.to_owned(),
     };
-    if let Some(time) = known.run_state.started.and_then(|started| started.started_at()) {
+    if let Some(time) = status.run_state.started.and_then(|started| started.started_at()) {
         return format!(
             "{}, {}",
-            describe_unfinished(known.is_running),
+            describe_unfinished(status.is_running),
             time_format::format_time(time, now)
         );
     }
-    let state = &known.job.state;
-    match &known.history.last {
+    let state = &status.job.state;
+    match &status.history.last {
         Some(record) => {
-            let times = match (record.outcome.is_failure(), known.history.failures) {
+            let times = match (record.outcome.is_failure(), status.history.failures) {
                 (true, count @ 2..) => format!(" {count} times"),
                 _ => String::new(),
             };
@@ -198,8 +199,8 @@ pub(super) fn format_utc(time: Timestamp) -> String {
 }
 
 /// A job as a JSON object.
-pub(super) fn job_json(ctx: &Context, known: &JobStatus, local: &TimeZone) -> Value {
-    let JobStatus { job, history, .. } = known;
+pub(super) fn job_json(ctx: &Context, status: &JobStatus, local: &TimeZone) -> Value {
+    let JobStatus { job, history, .. } = status;
     let last = &history.last;
     let (session, is_own) = job.session_key();
     let schedule = match &job.schedule {
@@ -208,13 +209,13 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus, local: &TimeZone) -> Va
         }
         Ok(Schedule::Every(period)) => json!({ "kind": "every", "seconds": period.as_secs() }),
         Ok(Schedule::At(time)) => json!({ "kind": "at", "time": format_utc(*time) }),
-        Err(words) => json!({ "kind": null, "error": words }),
+        Err(error) => json!({ "kind": null, "error": error }),
     };
-    let times: Vec<String> = known.next_runs.iter().copied().map(format_utc).collect();
+    let times: Vec<String> = status.next_runs.iter().copied().map(format_utc).collect();
     let state = &job.state;
     let mut line = json!({
         "id": job.id, "name": job.name, "enabled": job.enabled, "schedule": schedule,
-        "words": timing::describe_schedule(ctx, job, local), "due": known.due_slot.map(format_utc), "overdue": known.overdue_slot.map(format_utc),
+        "words": timing::describe_schedule(ctx, job, local), "due": status.due_slot.map(format_utc), "overdue": status.overdue_slot.map(format_utc),
         "next": times.first(), "coming": times, "message": job.message,
         "session": session, "own_session": is_own, "created": format_utc(job.created),
         "delete_after_run": job.delete_after_run,
@@ -222,8 +223,8 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus, local: &TimeZone) -> Va
             "deliver": job.delivery.deliver, "channel": job.delivery.channel, "to": job.delivery.to,
             "supported": can_deliver(ctx, job),
         },
-        "foreign": job.options.is_none(), "altered": job.is_altered(), "crontab": known.line_state.name(),
-        "retry": known.retry.map(|retry| json!({ "at": format_utc(retry.at()), "number": retry.number })),
+        "foreign": job.options.is_none(), "altered": job.is_altered(), "crontab": status.line_state.name(),
+        "retry": status.retry.map(|retry| json!({ "at": format_utc(retry.at()), "number": retry.number })),
         "last": last.as_ref().map(run_json),
         "failures": history.failures, "failing_since": history.failing_since.map(format_utc),
         "last_success": history.last_success.map(format_utc),
@@ -232,16 +233,16 @@ pub(super) fn job_json(ctx: &Context, known: &JobStatus, local: &TimeZone) -> Va
             "last_run": state.last_run.map(format_utc), "last_status": state.last_status,
             "last_error": state.last_error,
         },
-        "begun": known.run_state.started.and_then(|started| started.started_at()).map(format_utc), "running": known.is_running,
+        "begun": status.run_state.started.and_then(|started| started.started_at()).map(format_utc), "running": status.is_running,
     });
     line["terms"] = match &job.options {
-        Some(terms) => json!({
-            "grants": terms.grants, "by_model": terms.by_model, "model": terms.model, "when": terms.when,
-            "timeout_s": terms.timeout, "max_cost_usd": terms.max_cost, "catch_up": job.catch_up(),
-            "after_crash": terms.after_crash, "on_failure": terms.on_failure, "on_success": terms.on_success,
-            "notify": terms.notify, "retry": job.retry_policy().limit, "retry_delay_s": job.retry_policy().delay.as_secs(),
-            "jitter_s": job.jitter().as_secs(), "quiet": terms.quiet, "sink": terms.sink,
-            "config": terms.config, "kind": terms.kind,
+        Some(options) => json!({
+            "grants": options.grants, "by_model": options.by_model, "model": options.model, "when": options.when,
+            "timeout_s": options.timeout, "max_cost_usd": options.max_cost, "catch_up": job.catch_up(),
+            "after_crash": options.after_crash, "on_failure": options.on_failure, "on_success": options.on_success,
+            "notify": options.notify, "retry": job.retry_policy().limit, "retry_delay_s": job.retry_policy().delay.as_secs(),
+            "jitter_s": job.jitter().as_secs(), "quiet": options.quiet, "sink": options.sink,
+            "config": options.config, "kind": options.kind,
         }),
         None => Value::Null,
     };

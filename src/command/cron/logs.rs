@@ -52,55 +52,55 @@ impl RunLogFilter<'_> {
 }
 
 /// Runs `cron logs`.
-pub(super) fn run(ctx: &Context, settings: &Settings, wanted: &RunLogFilter<'_>) -> Result<Exit> {
+pub(super) fn run(ctx: &Context, settings: &Settings, filter: &RunLogFilter<'_>) -> Result<Exit> {
     let store = workspace_jobs::open(ctx, settings);
-    let ids = match wanted.job {
+    let ids = match filter.job {
         Some(word) => vec![run_log::find_id(&store, word)?],
         None => run_log::all_ids(&store)?,
     };
-    if wanted.output {
-        return print_last_output(ctx, &store, &ids[0], &wanted.now);
+    if filter.output {
+        return print_last_output(ctx, &store, &ids[0], &filter.now);
     }
-    let mut records = wanted.records(&store, &ids)?;
-    let mut last = records.last().map(|record| record.end.clone());
-    let had_any = !records.is_empty();
-    let shown = records.split_off(records.len().saturating_sub(wanted.lines));
-    if wanted.json {
-        for record in &shown {
+    let mut records = filter.records(&store, &ids)?;
+    let mut last_end = records.last().map(|record| record.end.clone());
+    let has_records = !records.is_empty();
+    records.drain(..records.len().saturating_sub(filter.lines));
+    if filter.json {
+        for record in &records {
             ctx.terminal.print_json(&run_json(record))?;
         }
     } else {
         let mut rows: Vec<Vec<String>> =
-            shown.iter().map(|record| run_row(record, &wanted.now)).collect();
-        if wanted.lines > 0 {
-            rows.extend(unfinished_rows(&store, &ids, &wanted.now)?);
+            records.iter().map(|record| run_row(record, &filter.now)).collect();
+        if filter.lines > 0 {
+            rows.extend(unfinished_rows(&store, &ids, &filter.now)?);
         }
-        if rows.is_empty() && !had_any && !wanted.follow {
+        if rows.is_empty() && !has_records && !filter.follow {
             ctx.terminal.print("No runs yet.\n")?;
         }
         for line in align_columns(COLUMNS, &rows) {
             ctx.terminal.print(&format!("{line}\n"))?;
         }
     }
-    if !wanted.follow {
+    if !filter.follow {
         return Ok(Exit::Answered);
     }
     signal::install(None).context("wait for signals")?;
     loop {
         signal::sleep(POLL_INTERVAL)?;
-        let ids = match wanted.job {
+        let ids = match filter.job {
             Some(_) => ids.clone(),
             None => run_log::all_ids(&store)?,
         };
-        let new = wanted.records(&store, &ids)?;
-        for record in new.iter().filter(|record| is_after(record, last.as_deref())) {
-            if wanted.json {
+        let records = filter.records(&store, &ids)?;
+        for record in records.iter().filter(|record| is_after(record, last_end.as_deref())) {
+            if filter.json {
                 ctx.terminal.print_json(&run_json(record))?;
             } else {
-                ctx.terminal.print(&format!("{}\n", run_row(record, &wanted.now).join("  ")))?;
+                ctx.terminal.print(&format!("{}\n", run_row(record, &filter.now).join("  ")))?;
             }
         }
-        last = new.last().map(|record| record.end.clone()).or(last);
+        last_end = records.last().map(|record| record.end.clone()).or(last_end);
     }
 }
 
@@ -134,9 +134,9 @@ fn name_and_id(name: &str, id: &str) -> String {
 
 /// A run as a row.
 fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
-    let RunRecord { usage: spent, name, job, .. } = record;
-    let tokens = spent.input_tokens + spent.output_tokens;
-    let took = match (parse_time(&record.start), parse_time(&record.end)) {
+    let RunRecord { usage, name, job, .. } = record;
+    let tokens = usage.input_tokens + usage.output_tokens;
+    let duration = match (parse_time(&record.start), parse_time(&record.end)) {
         (Some(start), Some(end))
             if record.outcome.is_run() && record.outcome != RunOutcome::Unknown =>
         {
@@ -144,33 +144,30 @@ fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
         }
         _ => String::new(),
     };
-    let mut remark = record.error.as_deref().map(single_line).unwrap_or_default();
-    if let Some(place) = &record.delivered {
-        remark = single_line(place);
-    }
+    let remark = record.delivered.as_ref().or(record.error.as_ref());
     vec![
         parse_time(&record.start)
             .map_or_else(|| single_line(&record.start), |time| time_format::format_time(time, now)),
         name_and_id(name, job),
         describe_outcome(record),
-        took,
+        duration,
         match tokens {
             0 => String::new(),
             tokens => tokens.to_string(),
         },
-        match spent.cost_usd {
+        match usage.cost_usd {
             Some(usd) if tokens > 0 => format!("${usd:.4}"),
             None if tokens > 0 => "unknown".into(),
             _ => String::new(),
         },
-        remark,
+        remark.map(|text| single_line(text)).unwrap_or_default(),
     ]
 }
 
 /// Formats a duration in its shortest form.
-fn format_duration(took: Duration) -> String {
-    match took.as_secs() {
-        0..60 => format!("{:.1}s", took.as_secs_f64()),
+fn format_duration(duration: Duration) -> String {
+    match duration.as_secs() {
+        0..60 => format!("{:.1}s", duration.as_secs_f64()),
         seconds @ 60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
         seconds => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
     }
@@ -180,11 +177,11 @@ fn parse_time(text: &str) -> Option<Timestamp> {
     text.parse().ok()
 }
 
-fn is_after(record: &RunRecord, last: Option<&str>) -> bool {
-    last.is_none_or(|last| parse_time(&record.end) > parse_time(last))
+fn is_after(record: &RunRecord, last_end: Option<&str>) -> bool {
+    last_end.is_none_or(|last_end| parse_time(&record.end) > parse_time(last_end))
 }
 
-/// Prints the last run of the job `id` as JSON; nothing for a one-time job, which is removed when it succeeds.
+/// Prints the last run of the job `id` as JSON. Prints nothing for a one-time job that has succeeded, since it is removed then.
 pub(in crate::command) fn print_last_run(ctx: &Context, id: &str) -> Result<()> {
     let store = workspace_jobs::open(ctx, &ctx.settings()?);
     for record in JobDir::new(store.job_dir(id)?).last_records(1)? {
@@ -198,25 +195,26 @@ fn print_last_output(ctx: &Context, store: &JobStore, id: &str, now: &Zoned) -> 
     let records = JobDir::new(store.job_dir(id)?).last_records(usize::MAX)?;
     let last = records.iter().rfind(|record| record.outcome.is_run());
     let no_output = last.filter(|record| record.output.is_none()).map(|record| {
-        let start = parse_time(&record.start);
-        let start = start.map(|time| time_format::format_time(time, now));
-        let when = start.unwrap_or_else(|| record.start.clone());
-        format!("the last run ({}, {when}) had no output", describe_outcome(record))
+        let start = parse_time(&record.start)
+            .map_or_else(|| record.start.clone(), |time| time_format::format_time(time, now));
+        format!("the last run ({}, {start}) had no output", describe_outcome(record))
     });
-    let path = records.iter().rev().find_map(|record| record.output.clone());
-    let path = path.ok_or_else(|| {
-        let cause = no_output.clone();
-        let cause = cause.unwrap_or_else(|| "no run of this job has any output yet".into());
-        let hint = match no_output {
-            Some(_) => format!("`nanobot cron logs {id}`"),
-            None => format!("`nanobot cron run {id}`"),
-        };
-        fail_with_hint(Exit::NoInput, cause, hint)
-    })?;
-    if let Some(words) = no_output {
-        ctx.notice(&format!("{words}; this is from an earlier run"));
+    let Some(path) = records.iter().rev().find_map(|record| record.output.as_ref()) else {
+        return Err(match no_output {
+            Some(cause) => {
+                fail_with_hint(Exit::NoInput, cause, format!("`nanobot cron logs {id}`"))
+            }
+            None => fail_with_hint(
+                Exit::NoInput,
+                "no run of this job has any output yet",
+                format!("`nanobot cron run {id}`"),
+            ),
+        });
+    };
+    if let Some(cause) = no_output {
+        ctx.notice(&format!("{cause}; this is from an earlier run"));
     }
-    let text = std::fs::read(&path).map_err(|error| match error.kind() {
+    let text = std::fs::read(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => fail_with_hint(
             Exit::NoInput,
             format!("`{}` no longer exists: only the last 50 answers are kept", path.display()),

@@ -55,31 +55,31 @@ pub fn run(ctx: &Context, command: &CronCommand) -> Result<Exit> {
     }
 }
 
-fn add(ctx: &Context, add: &CronAddArgs) -> Result<Exit> {
-    let CronAddArgs { name, message, replace, json, flags } = add;
+fn add(ctx: &Context, arguments: &CronAddArgs) -> Result<Exit> {
+    let CronAddArgs { name, message, replace, json, flags } = arguments;
     let ctx = &with_config(ctx, &flags.config);
     let settings = &flags.settings;
     let draft = JobDraft { name: name.as_deref(), message, settings, enabled: None };
     let saved = job_edit::add(ctx, &draft, *replace)?;
-    let done = describe_change(&saved.job, saved.change);
-    print_saved(ctx, saved, &done, *json)
+    let change = describe_change(&saved.job, saved.change);
+    print_saved(ctx, saved, &change, *json)
 }
 
-fn edit(ctx: &Context, edit: &CronEditArgs) -> Result<Exit> {
-    let CronEditArgs { job, name, message, json, flags } = edit;
+fn edit(ctx: &Context, arguments: &CronEditArgs) -> Result<Exit> {
+    let CronEditArgs { job, name, message, json, flags } = arguments;
     let ctx = &with_config(ctx, &flags.config);
     let (name, message) = (name.as_deref(), message.as_deref());
     let saved = job_edit::edit(ctx, job, name, message, &flags.settings)?;
-    let done = describe_change(&saved.job, saved.change);
-    print_saved(ctx, saved, &done, *json)
+    let change = describe_change(&saved.job, saved.change);
+    print_saved(ctx, saved, &change, *json)
 }
 
 fn set_enabled(ctx: &Context, jobs: &[String], all: bool, enabled: bool) -> Result<Exit> {
-    let word = if enabled { "enabled" } else { "disabled" };
+    let verb = if enabled { "enabled" } else { "disabled" };
     let jobs = if all { lifecycle::ids_to_set_enabled(ctx, enabled)? } else { jobs.to_vec() };
     lifecycle::set_enabled(ctx, &jobs, enabled, &mut |job| {
         let name = to_one_line(&job.name);
-        ctx.terminal.print(&format!("✓ Job '{name}' {word}\n"))
+        ctx.terminal.print(&format!("✓ Job '{name}' {verb}\n"))
     })
 }
 
@@ -91,7 +91,7 @@ fn remove(ctx: &Context, jobs: &[String]) -> Result<Exit> {
     })
 }
 
-/// The context with the config named after a command whose `-c` has another meaning.
+/// The context with the config that `--config` after the command names: `-c` there is the schedule.
 fn with_config(ctx: &Context, config: &Option<PathBuf>) -> Context {
     let mut ctx = ctx.clone();
     if let Some(path) = config {

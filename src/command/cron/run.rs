@@ -12,12 +12,12 @@ use nanobot_base::error::Exit;
 /// Runs `cron run`.
 pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
     let CronRunArgs { job, as_cron, scheduled, no_jitter, due, json, probe, force: _ } = arguments;
-    let word = job.as_deref().unwrap_or_default();
     if *due {
         return trigger::run_due(ctx);
     }
+    let job = job.as_deref().expect("clap requires a job without `--due`");
     if *probe {
-        ctx.terminal.print_json(&probe::probe(ctx, word)?)?;
+        ctx.terminal.print_json(&probe::probe(ctx, job)?)?;
         return Ok(Exit::Answered);
     }
     let mode = match (scheduled, as_cron) {
@@ -26,10 +26,10 @@ pub(super) fn run(ctx: &Context, arguments: &CronRunArgs) -> Result<Exit> {
         (false, false) => StartMode::Now,
     };
     if !json {
-        return trigger::run(ctx, word, mode, true);
+        return trigger::run(ctx, job, mode, true);
     }
     let store = workspace_jobs::open(ctx, &ctx.settings()?);
-    let id = workspace_jobs::find_usable(&store, word)?.id;
+    let id = workspace_jobs::find_usable(&store, job)?.id;
     let exit = trigger::run(ctx, &id, mode, false)?;
     logs::print_last_run(ctx, &id)?;
     Ok(exit)

@@ -43,28 +43,40 @@ pub(super) fn saved_json(ctx: &Context, job: &Job, change: JobChange, now: &Zone
     })
 }
 
-/// Prints what was done with a job, its upcoming runs, and any notes about it; or the same as JSON.
+/// Prints `change`, the upcoming runs of the job, and where its answer goes, or the same as JSON. Then it reports the notices and
+/// the change of the crontab.
 pub(in crate::command) fn print_saved(
     ctx: &Context,
     saved: SavedJob,
-    done: &str,
+    change: &str,
     as_json: bool,
 ) -> Result<Exit> {
     if as_json {
         let line = saved_json(ctx, &saved.job, saved.change, &saved.now);
         ctx.terminal.print_json(&line)?;
-        return finish_saved(ctx, saved);
+    } else {
+        ctx.terminal.print(&describe_saved(ctx, &saved, change)?)?;
     }
-    let job = &saved.job;
-    let now = &saved.now;
+    for notice in saved.notices {
+        ctx.notice(&notice);
+    }
+    Ok(crontab_sync::report_change(
+        ctx,
+        saved.crontab,
+        "the job is saved, but cron does not start it",
+    ))
+}
+
+fn describe_saved(ctx: &Context, saved: &SavedJob, change: &str) -> Result<String> {
+    let SavedJob { job, now, .. } = saved;
     let schedule = timing::describe_schedule(ctx, job, now.time_zone());
-    let mut text = format!("{}\n{schedule}\n", to_one_line(done));
+    let mut text = format!("{}\n{schedule}\n", to_one_line(change));
     let times = timing::upcoming_runs(ctx, job, now.timestamp(), UPCOMING_RUNS);
     if job.enabled && !times.is_empty() {
         text.push_str(&format!("next: {}\n", format_times(&times, now)));
     }
     let settings = ctx.settings()?;
-    let fate = match (delivery::is_printed(ctx, job), settings.job_starter) {
+    let note = match (delivery::is_printed(ctx, job), settings.job_starter) {
         (true, JobStarter::Other) => ", for the scheduler that starts it",
         (true, JobStarter::Crontab) if unseen_answers::has_mailer(ctx) => {
             ", and cron mails it to you"
@@ -74,19 +86,6 @@ pub(in crate::command) fn print_saved(
         }
         (false, _) => "",
     };
-    text.push_str(&format!("answer: {}{fate}\n", to_one_line(&describe_delivery(ctx, job))));
-    ctx.terminal.print(&text)?;
-    finish_saved(ctx, saved)
-}
-
-/// Prints the notices about a saved job, and the change of the crontab.
-pub(super) fn finish_saved(ctx: &Context, saved: SavedJob) -> Result<Exit> {
-    for notice in saved.notices {
-        ctx.notice(&notice);
-    }
-    Ok(crontab_sync::report_change(
-        ctx,
-        saved.crontab,
-        "the job is saved, but cron does not start it",
-    ))
+    text.push_str(&format!("answer: {}{note}\n", to_one_line(&describe_delivery(ctx, job))));
+    Ok(text)
 }

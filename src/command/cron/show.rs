@@ -35,58 +35,57 @@ const PERMISSION_ROWS: &[&str] = &[
     "deny",
 ];
 
-/// Runs `cron show` for the job that `word` names.
-pub(super) fn run(ctx: &Context, word: &str, as_json: bool) -> Result<Exit> {
-    let details = JobDetails::find(ctx, word)?;
-    let JobDetails { status: known, lines, .. } = &details;
-    let may = permission_rows(ctx, &known.job);
+/// Runs `cron show` for the job with the id or name `job`.
+pub(super) fn run(ctx: &Context, job: &str, as_json: bool) -> Result<Exit> {
+    let details = JobDetails::find(ctx, job)?;
+    let JobDetails { status, lines, .. } = &details;
+    let permissions = permission_rows(ctx, &status.job);
     if as_json {
-        let mut line = job_json(ctx, known, details.now.time_zone());
+        let mut line = job_json(ctx, status, details.now.time_zone());
+        let permissions =
+            permissions.iter().map(|(name, value)| json!({ "what": name, "value": value }));
         line["lines"] = json!(lines);
-        line["may"] = json!(
-            may.iter()
-                .map(|(name, value)| json!({ "what": name, "value": value }))
-                .collect::<Vec<_>>()
-        );
+        line["may"] = permissions.collect();
         ctx.terminal.print_json(&line)?;
         return Ok(Exit::Answered);
     }
-    let mut rows = job_rows(ctx, known, &details.now);
-    rows.extend(may);
+    let mut rows = job_rows(ctx, status, &details.now);
+    rows.extend(permissions);
     match lines.as_slice() {
         [] => rows.push(("crontab", "no line".into())),
         lines => rows.extend(lines.iter().map(|line| ("crontab", line.clone()))),
     }
     if let Some(records) = details.records()? {
-        rows.extend(run_rows(ctx, known, &records, &details.now));
+        rows.extend(run_rows(ctx, status, &records, &details.now));
     }
-    let shown = |text: &str| sanitize(text).replace('\n', &format!("\n{:13}", ""));
-    let text: String =
-        rows.iter().map(|(name, value)| format!("{name:<11}  {}\n", shown(value))).collect();
-    ctx.terminal.print(&text)?;
+    let lines = rows.iter().map(|(name, value)| {
+        let value = sanitize(value).replace('\n', &format!("\n{:13}", ""));
+        format!("{name:<11}  {value}\n")
+    });
+    ctx.terminal.print(&lines.collect::<String>())?;
     let notices =
-        [job_status::tampered_notice(&known.job), unsupported_channel_notice(ctx, &known.job)];
-    for words in notices.into_iter().flatten() {
-        ctx.notice(&words);
+        [job_status::tampered_notice(&status.job), unsupported_channel_notice(ctx, &status.job)];
+    for notice in notices.into_iter().flatten() {
+        ctx.notice(&notice);
     }
     Ok(Exit::Answered)
 }
 
 /// The rows about the job and how it runs.
-fn job_rows(ctx: &Context, known: &JobStatus, now: &Zoned) -> Vec<(&'static str, String)> {
-    let job = &known.job;
+fn job_rows(ctx: &Context, status: &JobStatus, now: &Zoned) -> Vec<(&'static str, String)> {
+    let job = &status.job;
     let mut rows = vec![
         ("job", format!("{} ({})", time_format::to_one_line(&job.name), job.id)),
-        ("state", describe_state(known)),
+        ("state", describe_state(status)),
         ("schedule", timing::describe_schedule(ctx, job, now.time_zone())),
     ];
-    if known.due_slot.is_some() {
+    if status.due_slot.is_some() {
         rows.push(("due", "now".into()));
     }
-    if !known.next_runs.is_empty() {
-        rows.push(("next", time_format::format_times(&known.next_runs, now)));
+    if !status.next_runs.is_empty() {
+        rows.push(("next", time_format::format_times(&status.next_runs, now)));
     }
-    rows.extend(start_rows(known));
+    rows.extend(start_rows(status));
     rows.push((
         "missed",
         match job.catch_up() {
@@ -103,13 +102,13 @@ fn job_rows(ctx: &Context, known: &JobStatus, now: &Zoned) -> Vec<(&'static str,
         if is_own { format!("{session}, its own; only the last run is sent") } else { session },
     ));
     rows.push(("answer", describe_delivery(ctx, job)));
-    let standard = JobOptions::default();
-    let terms = job.options.as_ref().unwrap_or(&standard);
+    let default_options = JobOptions::default();
+    let options = job.options.as_ref().unwrap_or(&default_options);
     let mut add =
         |name: &'static str, value: Option<String>| rows.extend(value.map(|value| (name, value)));
-    add("model", terms.model.clone());
-    let shown = |command: &String| secret::redact_all(command).into_owned();
-    add("only if", terms.when.as_ref().map(shown));
+    add("model", options.model.clone());
+    let redact = |command: &String| secret::redact_all(command).into_owned();
+    add("only if", options.when.as_ref().map(redact));
     add(
         "timeout",
         Some(match job.deadline_secs() {
@@ -117,19 +116,19 @@ fn job_rows(ctx: &Context, known: &JobStatus, now: &Zoned) -> Vec<(&'static str,
             seconds => format_seconds(seconds),
         }),
     );
-    add("max cost", terms.max_cost.map(|cost| format!("${}", format_dollars(cost))));
-    add("on failure", terms.on_failure.as_ref().map(shown));
-    add("on success", terms.on_success.as_ref().map(shown));
-    add("notify", (terms.notify == NotifyPolicy::Change).then(|| "only of changes".into()));
-    add("config", terms.config.as_ref().map(|path| path.display().to_string()));
+    add("max cost", options.max_cost.map(|cost| format!("${}", format_dollars(cost))));
+    add("on failure", options.on_failure.as_ref().map(redact));
+    add("on success", options.on_success.as_ref().map(redact));
+    add("notify", (options.notify == NotifyPolicy::Change).then(|| "only of changes".into()));
+    add("config", options.config.as_ref().map(|path| path.display().to_string()));
     rows
 }
 
 /// The rows about retries and delays.
-fn start_rows(known: &JobStatus) -> Vec<(&'static str, String)> {
-    let job = &known.job;
+fn start_rows(status: &JobStatus) -> Vec<(&'static str, String)> {
+    let job = &status.job;
     let mut rows = Vec::new();
-    if let Some(retry) = &known.retry {
+    if let Some(retry) = &status.retry {
         rows.push(("waiting", format!("for {}", describe_retry(job, retry))));
     }
     let policy = job.retry_policy();
@@ -165,10 +164,10 @@ fn format_seconds(seconds: u64) -> String {
     time_format::format_duration(SignedDuration::from_secs(seconds))
 }
 
-fn describe_state(known: &JobStatus) -> String {
-    let job = &known.job;
+fn describe_state(status: &JobStatus) -> String {
+    let job = &status.job;
     let mut states = vec![if job.enabled { "enabled" } else { "disabled" }];
-    states.extend(match known.line_state {
+    states.extend(match status.line_state {
         LineState::NotTakenOver => Some("from another program, and not in the crontab"),
         _ if job.options.is_none() => Some("from another program"),
         LineState::Missing => Some("not in the crontab"),
@@ -186,14 +185,15 @@ fn describe_state(known: &JobStatus) -> String {
 
 /// The destination of the job's answer.
 pub(super) fn describe_delivery(ctx: &Context, job: &Job) -> String {
-    let terms = job.options.as_ref();
     match delivery::find_sink(ctx, job) {
         Some(AnswerSink::Chat { channel, to }) => format!("sent to {channel} {to}"),
         Some(AnswerSink::File(path)) => format!("appended to `{}`", ctx.paths.display(&path)),
         Some(AnswerSink::Command(command)) => {
             format!("piped into `{}`", secret::redact_all(&command))
         }
-        None if terms.is_some_and(|terms| terms.quiet) => "saved, not printed".into(),
+        None if job.options.as_ref().is_some_and(|options| options.quiet) => {
+            "saved, not printed".into()
+        }
         None => match (&job.delivery.channel, &job.delivery.to) {
             (Some(channel), Some(to)) => format!("printed; not sent to {channel} {to}"),
             _ => "printed".into(),
@@ -203,8 +203,8 @@ pub(super) fn describe_delivery(ctx: &Context, job: &Job) -> String {
 
 /// The rows about the job's permissions.
 fn permission_rows(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
-    let terms = job.options.clone().unwrap_or_default();
-    let resolved = match resolved_job::resolve(ctx, &terms) {
+    let options = job.options.clone().unwrap_or_default();
+    let resolved = match resolved_job::resolve(ctx, &options) {
         Ok(resolved) => resolved,
         Err(error) => return vec![("may", format!("nothing: {error:#}"))],
     };
@@ -214,10 +214,10 @@ fn permission_rows(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
         rows.push(("flags", flags));
     }
     let lines = resolved.policy.for_people(&|path| ctx.paths.display(path));
-    let relevant = lines.into_iter().filter(|(name, _)| PERMISSION_ROWS.contains(name));
-    rows.extend(relevant.map(|(name, words)| match name {
-        "profile" => (name, format!("{words}: {}", resolved.profile.description)),
-        _ => (name, words),
+    let permissions = lines.into_iter().filter(|(name, _)| PERMISSION_ROWS.contains(name));
+    rows.extend(permissions.map(|(name, value)| match name {
+        "profile" => (name, format!("{value}: {}", resolved.profile.description)),
+        _ => (name, value),
     }));
     rows
 }
@@ -225,11 +225,11 @@ fn permission_rows(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
 /// The rows about past runs.
 fn run_rows(
     ctx: &Context,
-    known: &JobStatus,
+    status: &JobStatus,
     records: &[RunRecord],
     now: &Zoned,
 ) -> Vec<(&'static str, String)> {
-    let last_run = describe_last_run(known, now);
+    let last_run = describe_last_run(status, now);
     if last_run.is_empty() {
         return vec![("last", "never run".into())];
     }
@@ -238,18 +238,18 @@ fn run_rows(
         return rows;
     };
     // If another run has begun since, the record is not that of the last run.
-    if known.run_state.started.is_none()
-        && let Some(words) = &record.error
+    if status.run_state.started.is_none()
+        && let Some(error) = &record.error
     {
-        rows.push(("cause", words.clone()));
+        rows.push(("cause", error.clone()));
     }
     let time = |text: &str| text.parse::<Timestamp>().ok();
     if let (Some(start), Some(end)) = (time(&record.start), time(&record.end)) {
-        let spent = &record.usage;
-        let tokens = spent.input_tokens + spent.output_tokens;
-        let cost = match spent.cost_usd {
+        let usage = &record.usage;
+        let tokens = usage.input_tokens + usage.output_tokens;
+        let cost = match usage.cost_usd {
             Some(cost) => format!(", ${}", format_dollars(cost)),
-            None if spent.has_unknown_cost() => ", cost unknown".into(),
+            None if usage.has_unknown_cost() => ", cost unknown".into(),
             None => String::new(),
         };
         rows.push((
@@ -259,12 +259,12 @@ fn run_rows(
                 time_format::format_duration(end.duration_since(start)),
             ),
         ));
-        if !spent.denied.is_empty() {
-            rows.push(("denied", spent.denied.join(", ")));
+        if !usage.denied.is_empty() {
+            rows.push(("denied", usage.denied.join(", ")));
         }
     }
-    if known.history.failures > 0 {
-        let success = match known.history.last_success {
+    if status.history.failures > 0 {
+        let success = match status.history.last_success {
             Some(time) => time_format::format_time(time, now),
             None => "never".into(),
         };
@@ -273,12 +273,12 @@ fn run_rows(
     if let Some(path) = &record.output {
         rows.push(("output", ctx.paths.display(path)));
     }
-    let ran = records.iter().filter(|record| record.outcome.is_run()).count();
-    let costs = records.iter().filter_map(|record| record.usage.cost_usd);
-    let cost = costs.reduce(|sum, cost| sum + cost);
+    let run_count = records.iter().filter(|record| record.outcome.is_run()).count();
+    let cost =
+        records.iter().filter_map(|record| record.usage.cost_usd).reduce(|sum, cost| sum + cost);
     let is_partial = records.iter().any(|record| record.usage.has_unknown_cost());
     let at_least = if is_partial { "at least " } else { "" };
     let cost = cost.map(|cost| format!(", {at_least}${} in total", format_dollars(cost)));
-    rows.push(("runs", format!("{ran}{}", cost.unwrap_or_default())));
+    rows.push(("runs", format!("{run_count}{}", cost.unwrap_or_default())));
     rows
 }

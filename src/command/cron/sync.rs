@@ -12,21 +12,20 @@ pub(super) fn run(ctx: &Context, dry_run: bool) -> Result<Exit> {
     if ctx.quiet {
         return Ok(Exit::Answered);
     }
-    let sign = |sign: &'static str| move |line: &String| format!("{sign} {line}\n");
-    let mut text: String = change.removed.iter().map(sign("-")).collect();
-    text.extend(change.added.iter().map(sign("+")));
-    if !dry_run && change.is_path_only() {
-        text = match change.added.len() {
-            1 => "1 line changed (PATH)\n".into(),
-            lines => format!("{lines} lines changed (PATH)\n"),
-        };
-    }
-    if text.is_empty() {
-        text = match ctx.settings()?.job_starter {
+    let text = if change.removed.is_empty() && change.added.is_empty() {
+        match ctx.settings()?.job_starter {
             JobStarter::Crontab => "The crontab is up to date.\n".into(),
             JobStarter::Other => "No line is needed: `cron.scheduler` is `none`.\n".into(),
-        };
-    }
+        }
+    } else if !dry_run && change.is_path_only() {
+        match change.added.len() {
+            1 => "1 line changed (PATH)\n".into(),
+            count => format!("{count} lines changed (PATH)\n"),
+        }
+    } else {
+        let removed = change.removed.iter().map(|line| format!("- {line}\n"));
+        removed.chain(change.added.iter().map(|line| format!("+ {line}\n"))).collect()
+    };
     ctx.terminal.print(&text)?;
     Ok(Exit::Answered)
 }
