@@ -1,4 +1,4 @@
-//! Selects by name, in every list: a pattern with `*` and `?` matches the whole name, another one a part of it. Pure.
+//! The name patterns of all lists: a pattern with `*` or `?` matches the whole name, and any other pattern matches a part of it.
 
 use nanobot_os::terminal::sanitize;
 
@@ -22,35 +22,37 @@ pub(super) fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
-/// True if `key` matches `pattern`. The time is at most proportional to the product of their lengths.
-fn matches_glob(pattern: &str, key: &str) -> bool {
-    let (pattern, key): (Vec<char>, Vec<char>) = (pattern.chars().collect(), key.chars().collect());
-    let (mut at, mut place) = (0, 0);
-    // The position of the last star, and how much of the key it has matched.
+/// True if `name` matches `pattern`. The time is at most proportional to the product of their lengths, because only the last star
+/// is tried again: what an earlier star could match in addition, the last one can match too.
+fn matches_glob(pattern: &str, name: &str) -> bool {
+    let pattern: Vec<char> = pattern.chars().collect();
+    let name: Vec<char> = name.chars().collect();
+    let (mut pattern_index, mut name_index) = (0, 0);
+    // The index of the last star, and the end of what it matches.
     let mut star = None;
-    while place < key.len() {
-        match pattern.get(at) {
+    while name_index < name.len() {
+        match pattern.get(pattern_index) {
             Some('*') => {
-                star = Some((at, place));
-                at += 1;
+                star = Some((pattern_index, name_index));
+                pattern_index += 1;
             }
-            Some(letter) if *letter == '?' || *letter == key[place] => {
-                at += 1;
-                place += 1;
+            Some(character) if *character == '?' || *character == name[name_index] => {
+                pattern_index += 1;
+                name_index += 1;
             }
             _ => {
-                let Some((last, taken)) = star else {
+                let Some((star_index, end)) = star else {
                     return false;
                 };
-                star = Some((last, taken + 1));
-                (at, place) = (last + 1, taken + 1);
+                star = Some((star_index, end + 1));
+                (pattern_index, name_index) = (star_index + 1, end + 1);
             }
         }
     }
-    pattern[at..].iter().all(|letter| *letter == '*')
+    pattern[pattern_index..].iter().all(|character| *character == '*')
 }
 
-/// Formats a key, or other text, as one line without control characters.
+/// Formats a name, or other text, as one line without control characters.
 pub(super) fn single_line(text: &str) -> String {
     sanitize(text).replace(['\n', '\t'], " ")
 }
@@ -60,9 +62,9 @@ mod tests {
     use super::NamePattern;
 
     #[test]
-    fn a_pattern_is_for_the_whole_and_a_word_for_a_part() {
-        let check = |pattern: &str, key: &str, expect: bool| {
-            assert_eq!(NamePattern(Some(pattern)).matches(key), expect, "{pattern} {key}");
+    fn a_pattern_matches_the_whole_name_and_other_text_a_part_of_it() {
+        let check = |pattern: &str, name: &str, expect: bool| {
+            assert_eq!(NamePattern(Some(pattern)).matches(name), expect, "{pattern} {name}");
         };
         check("direct", "cli:direct", true);
         check("Direct", "cli:direct", false);

@@ -1,6 +1,6 @@
 //! `nanobot policy`: shows a run's permissions and their origin, and tests that they are enforced.
 
-use crate::cli::policy::{ExplainArgs, PolicyCommand as Command};
+use crate::cli::policy::{ExplainArgs, PolicyCommand};
 use crate::ops::context::Context;
 use crate::ops::policy_explanation::{self, ExplainedCall};
 use crate::ops::sandbox_test::SandboxTest;
@@ -11,10 +11,10 @@ use nanobot_config::policy::PolicyDecision;
 use serde_json::{Value, json};
 
 /// Runs `nanobot policy`.
-pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
+pub fn run(ctx: &Context, command: &PolicyCommand) -> Result<Exit> {
     match command {
-        Command::Explain(arguments) => explain(ctx, arguments),
-        Command::Test { grants, json } => test_sandbox(ctx, grants, *json),
+        PolicyCommand::Explain(arguments) => explain(ctx, arguments),
+        PolicyCommand::Test { grants, json } => test_sandbox(ctx, grants, *json),
     }
 }
 
@@ -25,22 +25,22 @@ fn explain(ctx: &Context, arguments: &ExplainArgs) -> Result<Exit> {
     };
     let ExplainedCall { arguments, decision } =
         policy_explanation::explain_call(ctx, grants, tool, arguments)?;
-    let (word, why, grant) = match decision {
-        PolicyDecision::Allow(rule) => ("allowed", rule, None),
+    let (exit, decision, why, grant) = match decision {
+        PolicyDecision::Allow(rule) => (Exit::Answered, "allowed", rule, None),
         PolicyDecision::Ask(refusal) | PolicyDecision::Deny(refusal) => {
-            ("refused", refusal.message, refusal.suggested_flag)
+            (Exit::Refused, "refused", refusal.message, refusal.suggested_flag)
         }
     };
     let line = match (json, &grant) {
         (true, _) => {
-            json!({ "tool": tool, "arguments": arguments, "decision": word, "why": why, "grant": grant })
+            json!({ "tool": tool, "arguments": arguments, "decision": decision, "why": why, "grant": grant })
                 .to_string()
         }
-        (false, Some(flag)) => format!("{word}: {why}\ngrant: {flag}"),
-        (false, None) => format!("{word}: {why}"),
+        (false, Some(flag)) => format!("{decision}: {why}\ngrant: {flag}"),
+        (false, None) => format!("{decision}: {why}"),
     };
     ctx.terminal.print(&format!("{line}\n"))?;
-    Ok(if word == "allowed" { Exit::Answered } else { Exit::Refused })
+    Ok(exit)
 }
 
 fn explain_all(
@@ -80,11 +80,11 @@ fn test_sandbox(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
         }))?;
     } else {
         let lines = results.iter().map(|result| {
-            let word = if result.is_refused { "ok" } else { "FAILED" };
-            format!("{word:6}  a command cannot {}: {}\n", result.operation, result.outcome)
+            let status = if result.is_refused { "ok" } else { "FAILED" };
+            format!("{status:6}  a command cannot {}: {}\n", result.operation, result.outcome)
         });
         ctx.terminal.print(&lines.collect::<String>())?;
     }
-    let is_held = results.iter().all(|result| result.is_refused);
-    Ok(if is_held { Exit::Answered } else { Exit::Failed })
+    let all_refused = results.iter().all(|result| result.is_refused);
+    Ok(if all_refused { Exit::Answered } else { Exit::Failed })
 }

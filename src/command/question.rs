@@ -5,12 +5,12 @@ use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_os::terminal::{Terminal, sanitize, wrap_words};
 
-/// The error for the end of input: the user left.
+/// The error if the input ends: the user has left.
 #[derive(Debug, thiserror::Error)]
 #[error("cancelled by the user")]
 pub(crate) struct Cancelled;
 
-/// Converts [`Cancelled`] to the error of the command, which names the `consequence`, with a hint.
+/// Replaces [`Cancelled`] by an error with `consequence` and `hint`, and returns any other error unchanged.
 pub(crate) fn to_error(error: anyhow::Error, consequence: &str, hint: &str) -> anyhow::Error {
     if error.is::<Cancelled>() {
         fail_with_hint(Exit::NoInput, consequence.to_owned(), hint)
@@ -19,7 +19,7 @@ pub(crate) fn to_error(error: anyhow::Error, consequence: &str, hint: &str) -> a
     }
 }
 
-/// Asks a question and returns the typed answer; `default` if it is empty.
+/// Asks a question and returns the answer, or `default` if it is empty.
 pub(crate) fn ask_text(terminal: Terminal, prompt: &str, default: &str) -> Result<String> {
     let prompt = match default {
         "" => format!("{prompt}: "),
@@ -37,8 +37,8 @@ pub(crate) fn ask_text(terminal: Terminal, prompt: &str, default: &str) -> Resul
     }
 }
 
-/// Asks until the answer is the beginning of exactly one of the `choices`, and says what they are if it is not. An empty
-/// answer is `default`.
+/// Asks until the answer is the beginning of exactly one of the `choices`, and lists them after any other answer. An empty
+/// answer selects `default`.
 ///
 /// # Errors
 /// [`Cancelled`], or a signal.
@@ -54,8 +54,8 @@ pub(crate) fn ask_choice<'a>(
         if answer.is_empty() {
             return Ok(default);
         }
-        let mut meant = choices.iter().filter(|choice| choice.starts_with(&answer));
-        if let (Some(choice), None) = (meant.next(), meant.next()) {
+        let mut matches = choices.iter().filter(|choice| choice.starts_with(&answer));
+        if let (Some(choice), None) = (matches.next(), matches.next()) {
             return Ok(choice);
         }
         if let [others @ .., last] = choices {

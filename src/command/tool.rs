@@ -2,7 +2,7 @@
 
 mod program;
 
-use crate::cli::policy::ToolCommand as Command;
+use crate::cli::policy::ToolCommand;
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler::StoreScheduler;
 use crate::ops::subagents::pool;
@@ -24,15 +24,15 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Runs `nanobot tool`.
-pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
+pub fn run(ctx: &Context, command: &ToolCommand) -> Result<Exit> {
     match command {
-        Command::List { grants, json } => list_tools(ctx, grants, *json, &[]),
-        Command::Show { name, grants, json } => show_tool(ctx, grants, name, *json),
-        Command::New { name, description, language } => {
+        ToolCommand::List { grants, json } => list_tools(ctx, grants, &[], *json),
+        ToolCommand::Show { name, grants, json } => show_tool(ctx, grants, name, *json),
+        ToolCommand::New { name, description, language } => {
             program::create(ctx, name, description.as_deref(), *language)
         }
-        Command::Check { programs, json } => program::check(ctx, programs, *json),
-        Command::Run { name, arguments, grants, offline } => {
+        ToolCommand::Check { programs, json } => program::check(ctx, programs, *json),
+        ToolCommand::Run { name, arguments, grants, offline } => {
             call_tool(ctx, grants, name, arguments, *offline)
         }
     }
@@ -41,26 +41,27 @@ pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
 /// Bytes kept of a tool's live output, to separate it from the message about it.
 const LIVE_OUTPUT_LIMIT_BYTES: usize = 1 << 20;
 
-/// The setup of a turn with these permissions, with all tools that `nanobot agent` has.
-fn prepare(ctx: &Context, grants: &Grants, modes: (bool, bool)) -> Result<TurnSetup> {
+/// The setup of a turn with these permissions, with all tools that `nanobot agent` has. A dry run creates nothing.
+fn prepare(ctx: &Context, grants: &Grants, offline: bool, is_dry_run: bool) -> Result<TurnSetup> {
     let scheduler: Arc<dyn JobScheduler> =
         Arc::new(StoreScheduler::new(ctx, &Arc::new(ctx.settings()?)));
     let spawn = pool::tool_without_turn(ctx);
+    let modes = (offline, is_dry_run);
     turn_setup::prepare_without_turn(ctx, grants, modes, vec![spawn], Some(scheduler))
 }
 
-/// Lists the tools of a run with these permissions, and `further` ones.
+/// Lists the tools of a run with these permissions, and `repl_tools`, which only the REPL has.
 pub(super) fn list_tools(
     ctx: &Context,
     grants: &Grants,
-    json: bool,
-    further: &[ToolSpec],
+    repl_tools: &[ToolSpec],
+    as_json: bool,
 ) -> Result<Exit> {
-    let setup = prepare(ctx, grants, (false, true))?;
-    let further =
-        further.iter().filter(|spec| setup.policy.is_offered(&spec.name) && !grants.no_tools);
-    let specs: Vec<&ToolSpec> = setup.toolbox.specs().iter().chain(further).collect();
-    if json {
+    let setup = prepare(ctx, grants, false, true)?;
+    let repl_tools =
+        repl_tools.iter().filter(|spec| setup.policy.is_offered(&spec.name) && !grants.no_tools);
+    let specs: Vec<&ToolSpec> = setup.toolbox.specs().iter().chain(repl_tools).collect();
+    if as_json {
         ctx.terminal.print_json_lines(specs.into_iter().map(spec_json))?;
         return Ok(Exit::Answered);
     }
@@ -80,12 +81,12 @@ fn spec_json(spec: &ToolSpec) -> Value {
 
 /// Prints one tool of a run with these permissions.
 fn show_tool(ctx: &Context, grants: &Grants, name: &str, as_json: bool) -> Result<Exit> {
-    let setup = prepare(ctx, grants, (false, true))?;
+    let setup = prepare(ctx, grants, false, true)?;
     let specs = setup.toolbox.specs();
     let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
         let cause = format!("there is no tool `{name}` in such a run");
         let hint = match nearest(name, specs.iter().map(|spec| &*spec.name)) {
-            Some(meant) => format!("nanobot tool show {meant}"),
+            Some(similar) => format!("nanobot tool show {similar}"),
             None => "nanobot tool list".into(),
         };
         return Err(fail_with_hint(Exit::NoInput, cause, hint));
@@ -119,21 +120,21 @@ fn parse_arguments(name: &str, arguments: &str, schema: &Value) -> Result<Value>
     };
     serde_json::from_str(&text).ok().filter(Value::is_object).ok_or_else(|| {
         let example = example_arguments(schema, text.trim()).to_string();
-        let example = format!("`nanobot tool run {name} {}`", quote(&example));
-        fail_with_hint(Exit::Usage, "the arguments are not a JSON object", example)
+        let hint = format!("`nanobot tool run {name} {}`", quote(&example));
+        fail_with_hint(Exit::Usage, "the arguments are not a JSON object", hint)
     })
 }
 
-/// An example of the arguments that `schema` requires: `given`, which is not JSON, is the value of the first.
-fn example_arguments(schema: &Value, given: &str) -> Value {
+/// An example of the arguments that `schema` requires. The value of the first is `text`, which is not JSON.
+fn example_arguments(schema: &Value, text: &str) -> Value {
     let required = schema["required"].as_array().into_iter().flatten();
     let names = required.filter_map(Value::as_str);
     let value = |(index, name): (usize, &str)| {
         let value = match schema["properties"][name]["type"].as_str() {
-            Some("string") if index == 0 && !given.starts_with(['{', '[', '"']) => {
-                // It may be written as in a shell.
-                let value = given.strip_prefix(name).and_then(|it| it.strip_prefix('='));
-                json!(value.unwrap_or(given))
+            Some("string") if index == 0 && !text.starts_with(['{', '[', '"']) => {
+                // The user may have typed NAME=VALUE.
+                let value = text.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
+                json!(value.unwrap_or(text))
             }
             Some("integer" | "number") => json!(1),
             Some("boolean") => json!(true),
@@ -169,7 +170,7 @@ fn call_tool(
     offline: bool,
 ) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
-    let setup = prepare(ctx, grants, (offline, false))?;
+    let setup = prepare(ctx, grants, offline, false)?;
     let mut specs = setup.toolbox.specs().iter();
     let spec = specs.find(|spec| programs::is_tool_name(&spec.name, name));
     let name = spec.map_or(name, |spec| &spec.name);
@@ -188,31 +189,30 @@ fn call_tool(
     hooks.flat_map(|hooks| hooks.take_notices()).for_each(|notice| ctx.notice(&notice));
     emitted?;
     signal::check()?;
-    let done = results.first().expect("one call has one result");
-    let shown = result_text(&done.result.parts);
-    match done.outcome {
+    let executed = results.first().expect("one call has one result");
+    let text = result_text(&executed.result.parts);
+    match executed.outcome {
         ToolOutcome::Ok => {
-            ctx.terminal.print(&format!("{shown}\n"))?;
-            Ok(if done.command_failed { Exit::Failed } else { Exit::Answered })
+            ctx.terminal.print(&format!("{text}\n"))?;
+            Ok(if executed.command_failed { Exit::Failed } else { Exit::Answered })
         }
         ToolOutcome::Failed => {
-            let (output, cause) = split_output(&shown, &live_output);
+            let (output, cause) = split_output(&text, &live_output);
             ctx.terminal.print(&output)?;
             Err(fail(Exit::Failed, cause))
         }
         ToolOutcome::Skipped => {
             let names = setup.toolbox.specs().iter().map(|spec| &*spec.name);
-            let meant = nearest(name, names).filter(|meant| *meant != name);
-            Err(match meant {
-                Some(meant) => {
+            Err(match nearest(name, names).filter(|similar| *similar != name) {
+                Some(similar) => {
                     let cause = format!("there is no tool `{name}`");
-                    fail_with_hint(Exit::Usage, cause, format!("`nanobot tool run {meant}`"))
+                    fail_with_hint(Exit::Usage, cause, format!("`nanobot tool run {similar}`"))
                 }
-                None => fail(Exit::Usage, shown),
+                None => fail(Exit::Usage, text),
             })
         }
         ToolOutcome::Denied => {
-            let Some(refusal) = &done.refusal else {
+            let Some(refusal) = &executed.refusal else {
                 return Err(Stop(Exit::Refused).into());
             };
             let (output, cause) = split_output(&refusal.message, &live_output);
@@ -225,12 +225,12 @@ fn call_tool(
     }
 }
 
-/// Splits the failure text `words` into the output that the tool `said`, and the message about it. If the output in it
-/// was cut or redacted, the last line is the message.
+/// Splits the text of a failure into the output of the tool, which it begins with, and the message about it. If the output in
+/// the text was cut or redacted, the last line is the message.
 fn split_output(failure: &str, live_output: &str) -> (String, String) {
-    let said = live_output.trim();
-    let (output, cause) = match failure.strip_prefix(said) {
-        Some(rest) if !said.is_empty() => (said, rest),
+    let live_output = live_output.trim();
+    let (output, cause) = match failure.strip_prefix(live_output) {
+        Some(rest) if !live_output.is_empty() => (live_output, rest),
         None => failure.rsplit_once('\n').unwrap_or(("", failure)),
         Some(rest) => ("", rest.strip_prefix("(no output)").unwrap_or(rest)),
     };
@@ -246,10 +246,10 @@ mod tests {
     use super::split_output;
 
     #[test]
-    fn what_is_said_is_told_from_what_is_said_about_it() {
-        let check = |words: &str, said: &str, output: &str, cause: &str| {
-            let (output, cause) = (output.to_owned(), cause.to_owned());
-            assert_eq!(split_output(words, said), (output, cause), "{words:?} {said:?}");
+    fn a_failure_is_split_into_output_and_message() {
+        let check = |failure: &str, live_output: &str, output: &str, cause: &str| {
+            let expect = (output.to_owned(), cause.to_owned());
+            assert_eq!(split_output(failure, live_output), expect, "{failure:?} {live_output:?}");
         };
         check("there is no `x`", "", "", "there is no `x`");
         check("one\ntwo", "", "", "one\ntwo");

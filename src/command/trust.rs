@@ -1,6 +1,6 @@
 //! `nanobot trust`: manages the directories whose files may instruct the agent.
 
-use crate::cli::policy::TrustArgs as Arguments;
+use crate::cli::policy::TrustArgs;
 use crate::ops::context::Context;
 use crate::ops::{prompt_program, repository};
 use anyhow::{Context as _, Result};
@@ -12,70 +12,75 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 
 /// Runs `nanobot trust`.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let Arguments { directory, list, revoke, json } = arguments;
+pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
+    let TrustArgs { directory, list, revoke, json } = arguments;
     if *list {
         return print_trusted(ctx, &load(ctx)?, *json);
     }
-    let given = directory.as_deref().unwrap_or(Path::new("."));
-    let show = |path: &Path| ctx.paths.display(path);
+    let argument = directory.as_deref().unwrap_or(Path::new("."));
+    let display = |path: &Path| ctx.paths.display(path);
     if *revoke {
         // A directory that no longer exists is found by the name under which it was trusted.
-        let path = std::fs::canonicalize(given).or_else(|_| std::path::absolute(given));
-        let path = path.with_context(|| format!("resolve `{}`", given.display()))?;
+        let path = std::fs::canonicalize(argument).or_else(|_| std::path::absolute(argument));
+        let path = path.with_context(|| format!("resolve `{}`", argument.display()))?;
         if !TrustList::change(&ctx.paths.trust(), |trust| trust.revoke(&path))? {
             return Err(fail_with_hint(
                 Exit::NoInput,
-                format!("`{}` is not trusted", show(&path)),
+                format!("`{}` is not trusted", display(&path)),
                 "nanobot trust --list",
             ));
         }
-        print_line(ctx, &format!("`{}` is no longer trusted", show(&path)))?;
+        print_line(ctx, &format!("`{}` is no longer trusted", display(&path)))?;
         return Ok(Exit::Answered);
     }
-    if given.is_file() {
-        return pin(ctx, given);
+    if argument.is_file() {
+        return pin(ctx, argument);
     }
-    let path = resolve_directory(given)?;
+    let path = resolve_directory(argument)?;
     if path.parent().is_none() || ctx.paths.home.starts_with(&path) {
         return Err(fail(
             Exit::Usage,
-            format!("`{}` contains more than one project; trust a directory below it", show(&path)),
+            format!(
+                "`{}` contains more than one project; trust a directory below it",
+                display(&path)
+            ),
         ));
     }
     let now = ctx.clock.now().timestamp();
     let pointers = repository::unpinned_pointers(ctx, &path);
-    let added = TrustList::change(&ctx.paths.trust(), |trust| {
+    let change = TrustList::change(&ctx.paths.trust(), |trust| {
         trust.damage_notice().iter().for_each(|notice| ctx.notice(notice));
         trust.add(&path, pointers.clone(), now)
-    });
-    print_change(ctx, &path, added?)?;
+    })?;
+    print_change(ctx, &path, change)?;
     for GitPointer { file, target } in &pointers {
-        let (file, target) = (show(file), show(target));
+        let (file, target) = (display(file), display(target));
         print_line(ctx, &format!("  git in commands uses `{target}`, as `{file}` says"))?;
     }
     let trust = load(ctx)?;
     let files = trust.instruction_files(&path);
     for file in &files {
-        let when = match trust::is_own_instruction_file(file, &path) {
-            true => "read from now on",
-            false if file.ends_with("AGENTS.md") => "read with the files in its directory",
-            false => "read only in runs in the directory around it",
+        let when = if trust::is_own_instruction_file(file, &path) {
+            "read from now on"
+        } else if file.ends_with("AGENTS.md") {
+            "read with the files in its directory"
+        } else {
+            "read only in runs in the directory around it"
         };
-        print_line(ctx, &format!("  {when}: {}", show(file)))?;
+        print_line(ctx, &format!("  {when}: {}", display(file)))?;
     }
     if ctx.terminal.stderr_is_tty {
         if files.is_empty() {
             ctx.notice("it has no instruction files; one that comes later is read once it is trusted again");
         }
-        let root = show(&path);
+        let root = display(&path);
         ctx.notice(&format!("`nanobot trust --revoke {root}` takes this back"));
     }
     let notes = trust.read_instructions(&path)?;
     if let Some(repository) = trust::repository_root(&path)
         && !notes.ignored.is_empty()
     {
-        let root = show(repository);
+        let root = display(repository);
         ctx.terminal.eprint(&format!(
             "nanobot: instructions above it stay ignored; `nanobot trust {root}` includes them"
         ));
@@ -83,12 +88,12 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-/// Pins a prompt file: its front matter may then widen what its run may do.
-fn pin(ctx: &Context, given: &Path) -> Result<Exit> {
+/// Pins a prompt file, so that its front matter may widen the permissions of its runs.
+fn pin(ctx: &Context, file: &Path) -> Result<Exit> {
     let path =
-        std::fs::canonicalize(given).with_context(|| format!("resolve `{}`", given.display()))?;
+        std::fs::canonicalize(file).with_context(|| format!("resolve `{}`", file.display()))?;
     let bytes =
-        input::read_file(&path, &given.display().to_string(), prompt_program::MAX_FILE_BYTES)?;
+        input::read_file(&path, &file.display().to_string(), prompt_program::MAX_FILE_BYTES)?;
     let now = ctx.clock.now().timestamp();
     let change = TrustList::change(&ctx.paths.trust(), |trust| {
         trust.damage_notice().iter().for_each(|notice| ctx.notice(notice));
@@ -99,12 +104,12 @@ fn pin(ctx: &Context, given: &Path) -> Result<Exit> {
 }
 
 fn print_change(ctx: &Context, path: &Path, change: TrustChange) -> Result<()> {
-    let words = match change {
+    let verb = match change {
         TrustChange::Added => "is now trusted",
         TrustChange::Updated => "is now trusted with its changes",
         TrustChange::Unchanged => "was already trusted",
     };
-    print_line(ctx, &format!("`{}` {words}", ctx.paths.display(path)))
+    print_line(ctx, &format!("`{}` {verb}", ctx.paths.display(path)))
 }
 
 /// Loads the list, and reports damage.
@@ -116,7 +121,7 @@ fn load(ctx: &Context) -> Result<TrustList> {
 
 fn print_trusted(ctx: &Context, trust: &TrustList, json: bool) -> Result<Exit> {
     if json {
-        let line = |path: &Path, since: &str, stands: bool| json!({ "path": path, "since": since, "stands": stands });
+        let line = |path: &Path, since: &str, is_valid: bool| json!({ "path": path, "since": since, "stands": is_valid });
         let files = trust.files.iter();
         let files = files.map(|file| line(&file.path, &file.since, file.path.is_file()));
         let directories = trust.directories.iter();
@@ -141,27 +146,27 @@ fn print_trusted(ctx: &Context, trust: &TrustList, json: bool) -> Result<Exit> {
     Ok(Exit::Answered)
 }
 
-fn resolve_directory(given: &Path) -> Result<PathBuf> {
-    let path = std::fs::canonicalize(given).map_err(|error| match error.kind() {
+fn resolve_directory(directory: &Path) -> Result<PathBuf> {
+    let path = std::fs::canonicalize(directory).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => {
-            let message = format!("there is no `{}`", given.display());
-            if given.as_os_str() == "list" {
+            let message = format!("there is no `{}`", directory.display());
+            if directory.as_os_str() == "list" {
                 fail_with_hint(Exit::NoInput, message, "nanobot trust --list")
             } else {
                 fail(Exit::NoInput, message)
             }
         }
-        _ => anyhow::Error::new(error).context(format!("resolve `{}`", given.display())),
+        _ => anyhow::Error::new(error).context(format!("resolve `{}`", directory.display())),
     })?;
     if !path.is_dir() {
-        return Err(fail(Exit::Usage, format!("`{}` is not a directory", given.display())));
+        return Err(fail(Exit::Usage, format!("`{}` is not a directory", directory.display())));
     }
     Ok(path)
 }
 
-fn print_line(ctx: &Context, words: &str) -> Result<()> {
+fn print_line(ctx: &Context, text: &str) -> Result<()> {
     if ctx.quiet {
         return Ok(());
     }
-    ctx.terminal.print(&format!("{words}\n"))
+    ctx.terminal.print(&format!("{text}\n"))
 }

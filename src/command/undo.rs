@@ -1,6 +1,6 @@
 //! `nanobot undo`: reverts the changes that a turn made with its file tools, and redoes them.
 
-use crate::cli::undo::UndoArgs as Arguments;
+use crate::cli::undo::UndoArgs;
 use crate::ops::context::Context;
 use crate::ops::undo::{self, UndoRequest, display_path};
 use anyhow::Result;
@@ -12,14 +12,14 @@ use nanobot_tool::undo::restore::{RestoreDirection, RestoreStep};
 use serde_json::json;
 
 /// Runs `nanobot undo`.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &UndoArgs) -> Result<Exit> {
     undo_or_redo(ctx, arguments, &|_| Ok(()))
 }
 
-/// As [`run`], but within the conversation `session`: the turn of another one is reverted only if its number is given.
+/// As [`run`], but within the session of the REPL: a turn of another session is reverted only if its number is given.
 pub(super) fn run_in_session(
     ctx: &Context,
-    arguments: &Arguments,
+    arguments: &UndoArgs,
     session: Option<&str>,
 ) -> Result<Exit> {
     undo_or_redo(ctx, arguments, &|turn| undo::require_session(turn, session))
@@ -27,10 +27,10 @@ pub(super) fn run_in_session(
 
 fn undo_or_redo(
     ctx: &Context,
-    arguments: &Arguments,
+    arguments: &UndoArgs,
     check_chosen: &dyn Fn(&UndoTurn) -> Result<()>,
 ) -> Result<Exit> {
-    let Arguments { turn, list, json, dry_run, redo, force } = arguments;
+    let UndoArgs { turn, list, json, dry_run, redo, force } = arguments;
     if *list {
         print_turns(ctx, &undo::turns(ctx)?, *json)?;
         return Ok(Exit::Answered);

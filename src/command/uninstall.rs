@@ -2,7 +2,7 @@
 
 use super::completions::script_of;
 use super::question::confirm_at_terminal;
-use crate::cli::uninstall::UninstallArgs as Arguments;
+use crate::cli::uninstall::UninstallArgs;
 use crate::ops::context::Context;
 use crate::ops::uninstall::{Installation, find_installation};
 use anyhow::Result;
@@ -11,22 +11,22 @@ use nanobot_os::shell::UserShell;
 use nanobot_os::terminal::sanitize;
 
 /// Runs `nanobot uninstall`.
-pub fn run(ctx: &Context, arguments: Arguments) -> Result<Exit> {
-    let Arguments { dry_run, yes } = arguments;
+pub fn run(ctx: &Context, arguments: UninstallArgs) -> Result<Exit> {
+    let UninstallArgs { dry_run, yes } = arguments;
     let shells = [UserShell::Bash, UserShell::Zsh, UserShell::Fish];
     let scripts = shells.map(|shell| {
         let path = shell.completion_path(&ctx.env, &ctx.paths);
         (path, script_of(shell))
     });
-    let found = find_installation(ctx, &scripts)?;
+    let installation = find_installation(ctx, &scripts)?;
     if !dry_run {
-        found.check_unused(ctx)?;
+        installation.check_unused(ctx)?;
     }
-    let is_nothing = found.crontab_lines.is_empty() && found.owned.is_empty();
+    let is_empty = installation.crontab_lines.is_empty() && installation.owned.is_empty();
     if !yes || dry_run {
-        ctx.terminal.print(&list(&found, "would remove"))?;
+        ctx.terminal.print(&list(&installation, "would remove"))?;
     }
-    if is_nothing {
+    if is_empty {
         ctx.notice("there is nothing to remove");
         return Ok(Exit::Answered);
     }
@@ -38,27 +38,26 @@ pub fn run(ctx: &Context, arguments: Arguments) -> Result<Exit> {
         ctx.notice("nothing was removed");
         return Ok(Exit::Failed);
     }
-    found.remove(ctx)?;
+    installation.remove(ctx)?;
     if !ctx.quiet {
-        ctx.terminal.print(&list(&found, "removed"))?;
+        ctx.terminal.print(&list(&installation, "removed"))?;
     }
     Ok(Exit::Answered)
 }
 
-/// One line for each place: what is removed, then what is kept.
-fn list(found: &Installation, verb: &str) -> String {
-    let lines = found.crontab_lines.len();
-    let crontab = match lines {
+/// One line for each place: those that are removed, then those that are kept.
+fn list(installation: &Installation, verb: &str) -> String {
+    let crontab = match installation.crontab_lines.len() {
         0 => None,
         1 => Some(format!("{verb} crontab: 1 line")),
-        _ => Some(format!("{verb} crontab: {lines} lines")),
+        count => Some(format!("{verb} crontab: {count} lines")),
     };
-    let owned = found.owned.iter().map(|group| {
+    let owned = installation.owned.iter().map(|group| {
         let size = group.describe_size();
         format!("{verb} {}: {size}", group.place)
     });
-    let kept = found.preserved.iter().map(|(place, why)| format!("kept {place}: {why}"));
-    let lines = crontab.into_iter().chain(owned).chain(kept);
+    let preserved = installation.preserved.iter().map(|(path, why)| format!("kept {path}: {why}"));
+    let lines = crontab.into_iter().chain(owned).chain(preserved);
     // A line break in a name must not start a new line.
     lines.map(|line| sanitize(&line).replace('\n', "?") + "\n").collect()
 }

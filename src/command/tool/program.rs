@@ -124,14 +124,13 @@ pub(super) fn check(ctx: &Context, names: &[PathBuf], as_json: bool) -> Result<E
     }
     let mut exit = Exit::Answered;
     for path in paths {
-        let shown = ctx.paths.display(&path);
-        let checked = programs::check_program(&path).and_then(|(name, real)| {
-            let spec = programs::ask_spec(ctx, &settings, &policy, &real)?;
-            programs::forget_timeout(ctx, &real)?;
+        let program = programs::check_program(&path).and_then(|(name, real_path)| {
+            let spec = programs::ask_spec(ctx, &settings, &policy, &real_path)?;
+            programs::forget_timeout(ctx, &real_path)?;
             Ok((name, spec))
         });
         let is_enabled = programs::is_enabled(&settings.tools.programs, &path);
-        let line = match checked {
+        let line = match program {
             Ok((name, spec)) if as_json => json!({
                 "path": path, "tool": tool_name(&name), "enabled": is_enabled, "description": spec.description,
                 "parameters": spec.parameters,
@@ -143,16 +142,18 @@ pub(super) fn check(ctx: &Context, names: &[PathBuf], as_json: bool) -> Result<E
             }
             Ok((name, spec)) => {
                 let first_line = spec.description.lines().next().unwrap_or_default();
-                let note = match is_enabled {
-                    _ if path.parent() != Some(&ctx.paths.tools()) => "",
-                    true => "",
-                    false => "\n      not enabled: `tools.programs` of the config does not name it",
+                // A program elsewhere is not installed yet.
+                let note = if is_enabled || path.parent() != Some(&ctx.paths.tools()) {
+                    ""
+                } else {
+                    "\n      not enabled: `tools.programs` of the config does not name it"
                 };
                 format!("ok    {}: {}{note}", tool_name(&name), sanitize(first_line))
             }
             Err(error) => {
                 exit = Exit::Failed;
-                format!("fail  {shown}: {}", sanitize(&format!("{error:#}")))
+                let path = ctx.paths.display(&path);
+                format!("fail  {path}: {}", sanitize(&format!("{error:#}")))
             }
         };
         ctx.terminal.print(&format!("{line}\n"))?;
@@ -162,16 +163,16 @@ pub(super) fn check(ctx: &Context, names: &[PathBuf], as_json: bool) -> Result<E
 
 /// The path that `name` denotes: itself, or a program in `~/.nanobot/tools`.
 fn find(ctx: &Context, name: &Path) -> PathBuf {
-    let own = ctx.paths.tools().join(name);
-    let is_bare = name.components().count() == 1;
-    let listed = || {
-        let name = name.to_str()?;
-        let mut programs = programs::list(ctx).ok()?.into_iter();
-        programs.find(|path| programs::is_enabled(&[name.to_owned()], path))
-    };
-    match is_bare {
-        true if own.is_file() => own,
-        true => listed().unwrap_or_else(|| name.to_owned()),
-        false => name.to_owned(),
+    if name.components().count() != 1 {
+        return name.to_owned();
     }
+    let path = ctx.paths.tools().join(name);
+    if path.is_file() {
+        return path;
+    }
+    // A program may also be named without its extension.
+    let names = [name.to_string_lossy().into_owned()];
+    let programs = programs::list(ctx).unwrap_or_default();
+    let program = programs.into_iter().find(|path| programs::is_enabled(&names, path));
+    program.unwrap_or_else(|| name.to_owned())
 }
