@@ -1,5 +1,4 @@
-//! `mcp accept`: shows the tools of a server that have changed or were never accepted, and accepts them if the user
-//! confirms.
+//! `mcp accept`: shows the tools of a server that have changed or were never accepted, and accepts them after confirmation.
 
 use super::show;
 use crate::command::question::ask_yes;
@@ -22,38 +21,38 @@ const ALL_LINES: u32 = 1 << 24;
 /// Runs `mcp accept`.
 pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: bool) -> Result<Exit> {
     let server = mcp.server(server)?;
-    let look = mcp.query(server)?;
+    let view = mcp.query(server)?;
     mcp.catalog.shut_down();
-    let offer = &*look.features;
-    let wanted: Vec<&ToolInfo> = if tools.is_empty() {
-        offer.tools.iter().collect()
+    let features = &*view.features;
+    let selected: Vec<&ToolInfo> = if tools.is_empty() {
+        features.tools.iter().collect()
     } else {
         tools
             .iter()
-            .map(|tool| Ok(show::find_tool(server, offer, tool)?.0))
+            .map(|tool| Ok(show::find_tool(server, features, tool)?.0))
             .collect::<Result<_>>()?
     };
     let is_new = |tool: &&ToolInfo| {
-        let is_changed = look.changed.iter().any(|change| change.name == tool.name);
-        look.unaccepted.contains(&tool.name) && !is_changed
+        let is_changed = view.changed.iter().any(|change| change.name == tool.name);
+        view.unaccepted.contains(&tool.name) && !is_changed
     };
-    let news = offer.tools.iter().filter(is_new).map(|tool| ToolChange {
+    let new_tools = features.tools.iter().filter(is_new).map(|tool| ToolChange {
         name: tool.name.clone(),
         old: None,
         new: tool.clone(),
     });
-    let changes = look.changed.iter().cloned().chain(news);
-    let changed: Vec<ToolChange> =
-        changes.filter(|change| wanted.iter().any(|tool| tool.name == change.name)).collect();
-    if changed.is_empty() {
+    let changes = view.changed.iter().cloned().chain(new_tools);
+    let changes: Vec<ToolChange> =
+        changes.filter(|change| selected.iter().any(|tool| tool.name == change.name)).collect();
+    if changes.is_empty() {
         mcp.ctx.notice("nothing has changed");
         return Ok(Exit::Answered);
     }
-    for change in &changed {
-        let around = if look.unaccepted.contains(&change.name) { ALL_LINES } else { CONTEXT_LINES };
-        show_change(mcp, change, around)?;
+    for change in &changes {
+        let was_accepted = !view.unaccepted.contains(&change.name);
+        show_change(mcp, change, if was_accepted { CONTEXT_LINES } else { ALL_LINES })?;
     }
-    let count = match changed.len() {
+    let count = match changes.len() {
         1 => "1 tool".to_owned(),
         count => format!("{count} tools"),
     };
@@ -70,36 +69,36 @@ pub(super) fn run(mcp: &McpContext<'_>, server: &str, tools: &[String], yes: boo
             return Err(fail(Exit::Refused, cause));
         }
     }
-    let names: Vec<String> = changed.iter().map(|change| change.name.clone()).collect();
+    let names: Vec<String> = changes.iter().map(|change| change.name.clone()).collect();
     mcp.catalog.accept(&server.name, Some(&names))?;
     mcp.ctx.notice(&format!("{count} of `{}` accepted", server.name));
     Ok(Exit::Answered)
 }
 
-fn show_change(mcp: &McpContext<'_>, change: &ToolChange, around: u32) -> Result<()> {
+fn show_change(mcp: &McpContext<'_>, change: &ToolChange, context_lines: u32) -> Result<()> {
     let old = change.old.as_ref().map(pin::format_tool).unwrap_or_default();
     let new = pin::format_tool(&change.new);
-    let mut page = StdoutWriter::new(mcp.ctx.terminal);
-    page.write_styled(&sanitize::single_line(&change.name, 200), &Style::new().bold())?;
-    page.write("\n")?;
-    for line in Diff::new(&old, &new).unified(around).lines() {
+    let mut writer = StdoutWriter::new(mcp.ctx.terminal);
+    writer.write_styled(&sanitize::single_line(&change.name, 200), &Style::new().bold())?;
+    writer.write("\n")?;
+    for line in Diff::new(&old, &new).unified(context_lines).lines() {
         let style = match line.as_bytes().first() {
             Some(b'+') => Style::new().green(),
             Some(b'-') => Style::new().red(),
             _ => Style::new(),
         };
-        page.write_styled(&escape_invisible(line), &style)?;
-        page.write("\n")?;
+        writer.write_styled(&escape_invisible(line), &style)?;
+        writer.write("\n")?;
     }
-    page.finish()
+    writer.finish()
 }
 
 /// Replaces invisible characters in `line` by their numbers, since they may be the only change.
 fn escape_invisible(line: &str) -> String {
-    let one = |letter: char| {
-        let text = letter.to_string();
-        let is_seen = letter == '\t' || (!letter.is_control() && strip(&text).1 == 0);
-        if is_seen { text } else { letter.escape_unicode().to_string() }
+    let escape = |character: char| {
+        let text = character.to_string();
+        let is_visible = character == '\t' || (!character.is_control() && strip(&text).1 == 0);
+        if is_visible { text } else { character.escape_unicode().to_string() }
     };
-    line.chars().map(one).collect()
+    line.chars().map(escape).collect()
 }

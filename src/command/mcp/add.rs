@@ -49,10 +49,10 @@ fn add_entry(ctx: &Context, arguments: &McpAddArgs, config: &mut Config) -> Resu
     let rule = arguments.allow.then(|| allow_rule(name));
     if let Some(rule) = &rule {
         PolicyRule::parse(rule, RuleEffect::Allow, "tools.allow")
-            .map_err(|words| fail(Exit::Usage, format!("`{rule}` {words}")))?;
-        let listed = config.get_path("tools.allow").and_then(Value::as_array);
-        let mut rules: Vec<Value> = listed.cloned().unwrap_or_default();
-        if !rules.iter().any(|it| it == rule) {
+            .map_err(|error| fail(Exit::Usage, format!("`{rule}` {error}")))?;
+        let rules = config.get_path("tools.allow").and_then(Value::as_array);
+        let mut rules: Vec<Value> = rules.cloned().unwrap_or_default();
+        if !rules.iter().any(|other| other == rule) {
             rules.push(json!(rule));
         }
         config.set(&["tools", "allow"], &Value::Array(rules))?;
@@ -79,32 +79,32 @@ fn server_entry(ctx: &Context, arguments: &McpAddArgs) -> Result<Map<String, Val
         untested: _,
         force: _,
     } = arguments;
-    let kind = transport_type(arguments)?;
+    let transport_type = transport_type(arguments)?;
     let mut server = Map::new();
     let mut put = |key: &str, value: Value| drop(server.insert(key.to_owned(), value));
-    if let Some((program, rest)) = command.split_first() {
+    if let Some((program, program_arguments)) = command.split_first() {
         let program = if program.contains('/') && !program.starts_with('~') {
             absolute_path(Path::new(program))?
         } else {
             program.clone()
         };
         put("command", json!(program));
-        if !rest.is_empty() {
-            put("args", json!(rest));
+        if !program_arguments.is_empty() {
+            put("args", json!(program_arguments));
         }
     }
     if let Some(url) = remote_url(arguments)? {
         put("url", json!(url));
     }
-    if let Some(kind) = kind {
-        put("type", json!(kind));
+    if let Some(transport_type) = transport_type {
+        put("type", json!(transport_type));
     }
     let mut shows_secrets = false;
-    for (key, given, separator, flag) in
+    for (key, values, separator, flag) in
         [("env", env, '=', "--env"), ("headers", header, ':', "--header")]
     {
-        if !given.is_empty() {
-            let pairs = parse_pairs(given, separator, flag)?;
+        if !values.is_empty() {
+            let pairs = parse_pairs(values, separator, flag)?;
             let is_secret = |(name, value): (&String, &Value)| {
                 let value = value.as_str().unwrap_or_default();
                 !has_reference(value) && secrets::looks_secret(name, value)
@@ -121,10 +121,10 @@ fn server_entry(ctx: &Context, arguments: &McpAddArgs) -> Result<Map<String, Val
     if let Some(cwd) = cwd {
         put("cwd", json!(absolute_path(cwd)?));
     }
-    for (key, places) in [("read", read), ("write", write)] {
-        if !places.is_empty() {
-            let places: Result<Vec<String>> = places.iter().map(|it| absolute_path(it)).collect();
-            put(key, json!(places?));
+    for (key, paths) in [("read", read), ("write", write)] {
+        if !paths.is_empty() {
+            let paths = paths.iter().map(|path| absolute_path(path)).collect::<Result<Vec<_>>>()?;
+            put(key, json!(paths));
         }
     }
     if !tools.is_empty() {
@@ -144,14 +144,14 @@ fn require_program(ctx: &Context, entry: &Map<String, Value>) -> Result<()> {
     let Some(program) = entry.get("command").and_then(Value::as_str) else {
         return Ok(());
     };
-    let own_path = entry.get("env").and_then(|env| env["PATH"].as_str());
-    let path = own_path.or(ctx.env.get("PATH")).unwrap_or_default();
-    let is_found = if program.contains('/') {
+    let entry_path = entry.get("env").and_then(|env| env["PATH"].as_str());
+    let path = entry_path.or(ctx.env.get("PATH")).unwrap_or_default();
+    let exists = if program.contains('/') {
         ctx.paths.expand(program).is_file()
     } else {
         has_reference(path) || find_program(program, path).is_some()
     };
-    if is_found {
+    if exists {
         Ok(())
     } else {
         Err(fail_with_hint(
@@ -200,18 +200,18 @@ fn remote_url(arguments: &McpAddArgs) -> Result<Option<&str>> {
             }
             Ok(Some(url))
         }
-        words => Err(fail_with_hint(
+        command => Err(fail_with_hint(
             Exit::Usage,
             "a command needs `--` before it, and a URL is one word",
-            format!("nanobot mcp add {name} -- {}", words.join(" ")),
+            format!("nanobot mcp add {name} -- {}", command.join(" ")),
         )),
     }
 }
 
 /// Parses the names and values of a repeated flag. A variable without a value becomes a reference to the environment
 /// variable of that name.
-fn parse_pairs(given: &[String], separator: char, flag: &str) -> Result<Map<String, Value>> {
-    let pair = |text: &String| {
+fn parse_pairs(values: &[String], separator: char, flag: &str) -> Result<Map<String, Value>> {
+    let parse_pair = |text: &String| {
         let (name, value) = match text.split_once(separator) {
             Some((name, value)) => (name.trim(), value.trim_start().to_owned()),
             None if separator == '=' => (text.trim(), format!("${{{}}}", text.trim())),
@@ -222,7 +222,7 @@ fn parse_pairs(given: &[String], separator: char, flag: &str) -> Result<Map<Stri
         }
         Ok((name.to_owned(), json!(value)))
     };
-    given.iter().map(pair).collect()
+    values.iter().map(parse_pair).collect()
 }
 
 /// Removes the server from the config, and the rules that allow its tools, since another server may later have the same
@@ -246,23 +246,22 @@ fn remove_entry(
         return Ok(None);
     }
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    let is_its = |rule: &Value| {
+    let is_for_server = |rule: &Value| {
         let rule = rule.as_str().unwrap_or_default();
         find_server(rule, &names) == Some(name)
     };
-    let listed = config.get_path("tools.allow").and_then(Value::as_array);
-    let (its, others): (Vec<Value>, Vec<Value>) =
-        listed.cloned().unwrap_or_default().into_iter().partition(is_its);
-    if !its.is_empty() {
-        config.set(&["tools", "allow"], &Value::Array(others))?;
+    let rules = config.get_path("tools.allow").and_then(Value::as_array);
+    let (removed, remaining): (Vec<Value>, Vec<Value>) =
+        rules.cloned().unwrap_or_default().into_iter().partition(is_for_server);
+    if !removed.is_empty() {
+        config.set(&["tools", "allow"], &Value::Array(remaining))?;
     }
-    let text = |rule: &Value| rule.as_str().map(str::to_owned);
-    Ok(Some(its.iter().filter_map(text).collect()))
+    Ok(Some(removed.iter().filter_map(|rule| rule.as_str().map(str::to_owned)).collect()))
 }
 
 fn absolute_path(path: &Path) -> Result<String> {
-    let whole = std::path::absolute(path).with_context(|| format!("`{}`", path.display()))?;
-    whole.into_os_string().into_string().map_err(|path| {
+    let path = std::path::absolute(path).with_context(|| format!("`{}`", path.display()))?;
+    path.into_os_string().into_string().map_err(|path| {
         let cause = format!("`{}` is not UTF-8", path.display());
         fail(Exit::Usage, cause)
     })

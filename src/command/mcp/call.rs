@@ -44,10 +44,10 @@ pub(super) fn run(mcp: &McpContext<'_>, call: &McpCall<'_>) -> Result<Exit> {
         server.call_timeout = timeout;
     }
     let clock = &mcp.ctx.clock;
-    let roster = ToolCatalog::new(std::slice::from_ref(&server), clock, mcp.client_config.clone());
-    let done = call_server(mcp, &roster, &server, call.tool, &arguments);
-    roster.shut_down();
-    let answer = done?;
+    let catalog = ToolCatalog::new(std::slice::from_ref(&server), clock, mcp.client_config.clone());
+    let answer = call_server(mcp, &catalog, &server, call.tool, &arguments);
+    catalog.shut_down();
+    let answer = answer?;
     if call.json {
         mcp.ctx.terminal.print_json(&result_json(&answer))?;
     } else {
@@ -63,30 +63,30 @@ pub(super) fn run(mcp: &McpContext<'_>, call: &McpCall<'_>) -> Result<Exit> {
 
 fn call_server(
     mcp: &McpContext<'_>,
-    roster: &ToolCatalog,
+    catalog: &ToolCatalog,
     server: &McpServer,
     tool: &str,
     arguments: &Value,
 ) -> Result<ServerAnswer> {
-    if let Some(words) = &server.unusable_reason {
-        return Err(mcp_servers::unusable_error(server, words));
+    if let Some(reason) = &server.unusable_reason {
+        return Err(mcp_servers::unusable_error(server, reason));
     }
-    let done = if tool.contains("://") {
-        roster.read_resource(&server.name, tool)
+    let answer = if tool.contains("://") {
+        catalog.read_resource(&server.name, tool)
     } else {
-        // Accept our own name of the tool too.
-        let look = roster.query(&server.name);
-        let look = look.map_err(|failed| mcp_servers::to_error(server, &failed))?;
-        let tool = &show::find_tool(server, &look.features, tool)?.0.name;
-        let mut say = |text: &str| mcp.ctx.notice(text);
-        roster.call(&server.name, tool, arguments, None, &mut say)
+        // The user may give the name that models see, too.
+        let view = catalog.query(&server.name);
+        let view = view.map_err(|error| mcp_servers::to_error(server, &error))?;
+        let tool = &show::find_tool(server, &view.features, tool)?.0.name;
+        let mut notice = |text: &str| mcp.ctx.notice(text);
+        catalog.call(&server.name, tool, arguments, None, &mut notice)
     };
-    done.map_err(|missed| call_error(server, tool, missed))
+    answer.map_err(|error| call_error(server, tool, error))
 }
 
-fn call_error(server: &McpServer, tool: &str, missed: CallError) -> anyhow::Error {
+fn call_error(server: &McpServer, tool: &str, error: CallError) -> anyhow::Error {
     let name = &server.name;
-    match missed {
+    match error {
         CallError::Changed => fail_with_hint(
             Exit::Refused,
             format!("`{tool}` of MCP server `{name}` has changed since it was accepted"),
@@ -95,7 +95,7 @@ fn call_error(server: &McpServer, tool: &str, missed: CallError) -> anyhow::Erro
         CallError::NotOffered => {
             fail(Exit::NoInput, format!("MCP server `{name}` no longer has the tool `{tool}`"))
         }
-        CallError::Failed(failed) => mcp_servers::to_error(server, &failed),
+        CallError::Failed(error) => mcp_servers::to_error(server, &error),
     }
 }
 
@@ -109,8 +109,8 @@ fn print_result(mcp: &McpContext<'_>, answer: &ServerAnswer) -> Result<()> {
         return terminal.print_bytes(bytes);
     }
     let mut text = String::new();
-    for piece in &answer.parts {
-        text.push_str(&match piece {
+    for part in &answer.parts {
+        text.push_str(&match part {
             ContentPart::Text(text) | ContentPart::Resource { text, .. } => text.clone(),
             ContentPart::PromptMessage { role, text } => format!("{role}: {text}"),
             ContentPart::Image { kind, bytes } => {
@@ -143,7 +143,7 @@ fn print_result(mcp: &McpContext<'_>, answer: &ServerAnswer) -> Result<()> {
 }
 
 fn result_json(answer: &ServerAnswer) -> Value {
-    let piece = |piece: &ContentPart| match piece {
+    let part_json = |part: &ContentPart| match part {
         ContentPart::Text(text) => json!({ "type": "text", "text": redact_all(text) }),
         ContentPart::PromptMessage { role, text } => {
             json!({ "type": "message", "role": role, "text": redact_all(text) })
@@ -164,7 +164,7 @@ fn result_json(answer: &ServerAnswer) -> Value {
             json!({ "type": "link", "uri": redact_all(uri), "name": redact_all(name), "description": redact_all(description) })
         }
     };
-    let pieces: Vec<Value> = answer.parts.iter().map(piece).collect();
+    let content: Vec<Value> = answer.parts.iter().map(part_json).collect();
     let structured = answer.structured.as_ref().map(redact_all_json);
-    json!({ "is_error": answer.is_error, "content": pieces, "structured": structured })
+    json!({ "is_error": answer.is_error, "content": content, "structured": structured })
 }

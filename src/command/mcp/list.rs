@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// The stored facts about one server.
 struct ServerRow<'s> {
     server: &'s McpServer,
-    offer: Option<ServerFeatures>,
+    features: Option<ServerFeatures>,
     /// The number of its tools that are offered to the model, and the tokens they take in each request.
     tool_count: Option<u64>,
     tool_tokens: Option<u64>,
@@ -55,26 +55,25 @@ pub(super) fn run(mcp: &McpContext<'_>, as_json: bool) -> Result<Exit> {
 }
 
 fn inspect<'s>(mcp: &McpContext<'_>, server: &'s McpServer) -> Result<ServerRow<'s>> {
-    let (offer, failed) = match mcp.cache.get(server) {
-        Some(CachedResult::Features(offer)) => (Some(offer), None),
-        Some(CachedResult::Failed { message: words, .. }) => (None, Some(words)),
+    let (features, error) = match mcp.cache.get(server) {
+        Some(CachedResult::Features(features)) => (Some(features), None),
+        Some(CachedResult::Failed { message, .. }) => (None, Some(message)),
         None => (None, None),
     };
-    let checks = match &offer {
-        Some(offer) => mcp.pins.check(&[(server, offer)])?,
+    let checks = match &features {
+        Some(features) => mcp.pins.check(&[(server, features)])?,
         None => Vec::new(),
     };
     let pin_check = checks.into_iter().next().unwrap_or_default();
-    let changed = pin_check.changed.into_iter();
-    let tokens = offer.as_ref().map(|offer| offered_tool_tokens(server, offer));
+    let tokens = features.as_ref().map(|features| offered_tool_tokens(server, features));
     Ok(ServerRow {
         server,
         tool_count: tokens.as_ref().map(|tokens| tokens.len() as u64),
         tool_tokens: tokens.map(|tokens| tokens.iter().sum()),
-        changed: changed.map(|change| change.name).collect(),
+        changed: pin_check.changed.into_iter().map(|change| change.name).collect(),
         unaccepted: pin_check.unaccepted.into_iter().collect(),
-        error: server.unusable_reason.clone().or(failed),
-        offer,
+        error: server.unusable_reason.clone().or(error),
+        features,
     })
 }
 
@@ -87,14 +86,14 @@ pub(super) fn transport_name(server: &McpServer) -> &'static str {
     }
 }
 
-/// The tokens that each of its tools that are offered to the model takes in a request.
-fn offered_tool_tokens(server: &McpServer, offer: &ServerFeatures) -> Vec<u64> {
-    let tools = tool_name::for_tools(&server.name, &offer.tools).into_iter();
-    let offered = tools.filter(|(tool, ours)| server.is_tool_enabled([&tool.name, ours]));
-    let tokens = offered.map(|(tool, ours)| {
+/// The tokens that each tool takes in a request, for the tools of the server that are offered to the model.
+fn offered_tool_tokens(server: &McpServer, features: &ServerFeatures) -> Vec<u64> {
+    let tools = tool_name::for_tools(&server.name, &features.tools).into_iter();
+    let enabled = tools.filter(|(tool, name)| server.is_tool_enabled([&tool.name, name]));
+    let tokens = enabled.map(|(tool, name)| {
         let title = tool.title.as_deref();
         let description = sanitize::tool_description(&server.name, title, &tool.description);
-        token_estimate::for_text(&ours)
+        token_estimate::for_text(&name)
             + token_estimate::for_text(&description)
             + token_estimate::for_value(&schema::convert(&tool.schema))
     });
@@ -112,12 +111,12 @@ fn command_or_url(server: &McpServer) -> String {
 }
 
 fn describe_state(row: &ServerRow<'_>) -> String {
-    let ServerRow { server, offer, changed, unaccepted, error, .. } = row;
+    let ServerRow { server, features, changed, unaccepted, error, .. } = row;
     if server.is_disabled {
         return "disabled".into();
     }
-    let state = match (error, offer, changed.len()) {
-        (Some(words), ..) => sanitize::single_line(words, 200),
+    let state = match (error, features, changed.len()) {
+        (Some(error), ..) => sanitize::single_line(error, 200),
         (None, None, _) => "not contacted yet".into(),
         (None, Some(_), 0) if unaccepted.is_empty() => "ok".into(),
         (None, Some(_), 0) => {
@@ -126,20 +125,20 @@ fn describe_state(row: &ServerRow<'_>) -> String {
         }
         (None, Some(_), count) => format!("{count} changed: `nanobot mcp accept {}`", server.name),
     };
-    let marks = [(server.is_unsandboxed, "no sandbox"), (server.is_trusted, "trusted")];
-    let marks = marks.iter().filter(|(holds, _)| *holds);
-    marks.fold(state, |state, (_, mark)| format!("{state}; {mark}"))
+    let no_sandbox = if server.is_unsandboxed { "; no sandbox" } else { "" };
+    let trusted = if server.is_trusted { "; trusted" } else { "" };
+    format!("{state}{no_sandbox}{trusted}")
 }
 
 fn server_json(row: &ServerRow<'_>) -> Value {
-    let ServerRow { server, offer, tool_count, tool_tokens, changed, unaccepted, error } = row;
+    let ServerRow { server, features, tool_count, tool_tokens, changed, unaccepted, error } = row;
     json!({
         "name": server.name, "by": transport_name(server), "place": command_or_url(server), "disabled": server.is_disabled, "required": server.is_required,
         "sandbox": if server.is_unsandboxed { "off" } else { "auto" }, "trusted": server.is_trusted,
         "tools": tool_count, "tokens": tool_tokens,
-        "resources": offer.as_ref().map(|offer| offer.resources.len() + offer.templates.len()),
-        "prompts": offer.as_ref().map(|offer| offer.prompts.len()),
-        "protocol": offer.as_ref().map(|offer| &offer.protocol), "server": offer.as_ref().map(|offer| &offer.server),
+        "resources": features.as_ref().map(|features| features.resources.len() + features.templates.len()),
+        "prompts": features.as_ref().map(|features| features.prompts.len()),
+        "protocol": features.as_ref().map(|features| &features.protocol), "server": features.as_ref().map(|features| &features.server),
         "changed": changed, "unaccepted": unaccepted,
         "error": error.clone().or_else(|| (!changed.is_empty()).then(|| describe_state(row))),
     })

@@ -1,6 +1,6 @@
 //! `nanobot mcp login` and `logout`: logs in to remote servers by OAuth.
 
-use crate::cli::mcp::McpLoginArgs as Arguments;
+use crate::cli::mcp::McpLoginArgs;
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
@@ -33,14 +33,14 @@ const MAX_KEY_BYTES: usize = 64 << 10;
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs `nanobot mcp login`.
-pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let Arguments {
+pub(super) fn run(ctx: &Context, arguments: &McpLoginArgs) -> Result<Exit> {
+    let McpLoginArgs {
         server,
         scope,
         client_id: _,
         client_secret_env: _,
         client_key: _,
-        client_credentials: is_client_login,
+        client_credentials,
         paste,
         offline,
     } = arguments;
@@ -53,14 +53,18 @@ pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     let file = login_file(&ctx.paths.auth(), server);
     let login_server = login_server(&http, &clock, file.login_command());
     let login = match client {
-        Some(client) if *is_client_login => {
+        Some(client) if *client_credentials => {
             client_credentials::log_in(&login_server, &discover()?, client, scope.clone(), &url)?
         }
         client => {
             let listener = RedirectListener::open().context("listen for the browser's redirect")?;
-            let address = listener.url().to_owned();
-            let (found, scope) = (discover()?, scope.clone());
-            let login = PendingLogin::begin(&login_server, found, client, scope, &address)?;
+            let login = PendingLogin::begin(
+                &login_server,
+                discover()?,
+                client,
+                scope.clone(),
+                listener.url(),
+            )?;
             let query = redirect_query(ctx, &login, &listener, *paste)?;
             login.finish(&login_server, &url, &query)?
         }
@@ -76,28 +80,25 @@ pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 }
 
 /// The client that the flags name.
-fn registered_client(ctx: &Context, arguments: &Arguments) -> Result<Option<RegisteredClient>> {
-    let Arguments {
-        client_id,
-        client_secret_env: variable,
-        client_key: key,
-        client_credentials: is_client_login,
-        ..
-    } = arguments;
-    let usage = |cause: &str| Err(fail(Exit::Usage, cause));
-    let has_secret = variable.is_some() || key.is_some();
+fn registered_client(ctx: &Context, arguments: &McpLoginArgs) -> Result<Option<RegisteredClient>> {
+    let McpLoginArgs { client_id, client_secret_env, client_key, client_credentials, .. } =
+        arguments;
+    let has_secret = client_secret_env.is_some() || client_key.is_some();
     let Some(id) = client_id else {
         return if has_secret {
-            usage("a secret or a key of the client needs `--client-id`")
+            Err(fail(Exit::Usage, "a secret or a key of the client needs `--client-id`"))
         } else {
             Ok(None)
         };
     };
-    if *is_client_login && !has_secret {
-        return usage("`--client-credentials` needs `--client-secret-env` or `--client-key`");
+    if *client_credentials && !has_secret {
+        return Err(fail(
+            Exit::Usage,
+            "`--client-credentials` needs `--client-secret-env` or `--client-key`",
+        ));
     }
-    let secret = match (variable, key) {
-        (Some(name), _) => Some(ClientSecret::Password(read_secret(ctx, name)?)),
+    let secret = match (client_secret_env, client_key) {
+        (Some(variable), _) => Some(ClientSecret::Password(read_secret(ctx, variable)?)),
         (None, Some(path)) => {
             let bytes = input::read_file(path, &path.display().to_string(), MAX_KEY_BYTES)?;
             let pem = String::from_utf8_lossy(&bytes).into_owned();

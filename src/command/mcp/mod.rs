@@ -1,6 +1,6 @@
 //! `nanobot mcp`: manages MCP servers and calls them by hand.
 
-use crate::cli::mcp::{McpCommand as Arguments, McpServeArgs};
+use crate::cli::mcp::{McpCommand, McpServeArgs};
 use crate::ops::context::Context;
 use crate::ops::mcp_server;
 use crate::ops::mcp_servers::McpContext;
@@ -18,18 +18,18 @@ mod login;
 mod show;
 mod test;
 
-/// Runs `nanobot mcp`, with signals and `--timeout` handled.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    if let Arguments::Serve(arguments) = arguments {
+/// Runs `nanobot mcp`. Signals and `--timeout` stop the command.
+pub fn run(ctx: &Context, command: &McpCommand) -> Result<Exit> {
+    if let McpCommand::Serve(arguments) = command {
         return serve(ctx, arguments);
     }
-    let timeout = match arguments {
-        Arguments::Call { timeout, .. } => *timeout,
+    let timeout = match command {
+        McpCommand::Call { timeout, .. } => *timeout,
         _ => None,
     };
     signal::install(timeout).context("wait for signals")?;
-    dispatch(ctx, arguments).map_err(|error| {
-        // The run is ending. Let waits work again for a moment, so that the error can be printed.
+    dispatch(ctx, command).map_err(|error| {
+        // The command is ending. Waits have to work again for a moment, so that the error can be printed.
         signal::begin_shutdown();
         match error.downcast_ref::<Stop>() {
             Some(Stop(Exit::Timeout)) => fail_with_hint(
@@ -55,25 +55,24 @@ fn serve(ctx: &Context, arguments: &McpServeArgs) -> Result<Exit> {
     mcp_server::serve(ctx, &options)
 }
 
-/// Runs the command if signals are handled already, as in a conversation.
-pub(super) fn dispatch(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    match arguments {
-        Arguments::List { json } => list::run(&McpContext::open(ctx)?, *json),
-        Arguments::Show { server, tool, json } => {
+/// Runs the command without changing how signals are handled: the REPL handles them itself.
+pub(super) fn dispatch(ctx: &Context, command: &McpCommand) -> Result<Exit> {
+    match command {
+        McpCommand::List { json } => list::run(&McpContext::open(ctx)?, *json),
+        McpCommand::Show { server, tool, json } => {
             show::run(&McpContext::open(ctx)?, server, tool.as_deref(), *json)
         }
-        Arguments::Test { servers, json } => test::run(&McpContext::open(ctx)?, servers, *json),
-        Arguments::Login(arguments) => login::run(ctx, arguments),
-        Arguments::Logout { server } => login::log_out(ctx, server),
+        McpCommand::Test { servers, json } => test::run(&McpContext::open(ctx)?, servers, *json),
+        McpCommand::Login(arguments) => login::run(ctx, arguments),
+        McpCommand::Logout { server } => login::log_out(ctx, server),
         // A conversation has standard input for itself.
-        Arguments::Serve(_) => Err(fail_with_hint(
+        McpCommand::Serve(_) => Err(fail_with_hint(
             Exit::Usage,
             "`serve` needs standard input for itself",
             "`nanobot mcp serve` outside of a conversation",
         )),
-        Arguments::Add(arguments) => {
-            let rule = add::add_server(ctx, arguments)?;
-            if let Some(rule) = rule {
+        McpCommand::Add(arguments) => {
+            if let Some(rule) = add::add_server(ctx, arguments)? {
                 ctx.notice(&format!("added `{rule}` to `tools.allow`"));
             }
             // With `--untested`, settings that cannot be used yet are no failure.
@@ -90,25 +89,25 @@ pub(super) fn dispatch(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
                 test::test_added_server(&McpContext::open(ctx)?, &arguments.name)
             }
         }
-        Arguments::Remove { server } => {
+        McpCommand::Remove { server } => {
             let mcp = McpContext::open(ctx)?;
             let rules = add::remove_server(ctx, server, &mcp.servers)?;
-            let was_known = mcp.catalog.remove(server)?;
+            let had_data = mcp.catalog.remove(server)?;
             client::remove_server_files(&ctx.paths, server)
                 .with_context(|| format!("remove the stored data of `{server}`"))?;
             for rule in rules.iter().flatten() {
                 ctx.notice(&format!("removed the rule `{rule}` too"));
             }
-            if rules.is_some() || was_known {
+            if rules.is_some() || had_data {
                 Ok(Exit::Answered)
             } else {
                 Err(mcp.unknown_server_error(server))
             }
         }
-        Arguments::Accept { server, tools, yes } => {
+        McpCommand::Accept { server, tools, yes } => {
             accept::run(&McpContext::open(ctx)?, server, tools, *yes)
         }
-        Arguments::Call { server, tool, arguments, json, timeout } => {
+        McpCommand::Call { server, tool, arguments, json, timeout } => {
             let call = call::McpCall { server, tool, arguments, json: *json, timeout: *timeout };
             call::run(&McpContext::open(ctx)?, &call)
         }

@@ -25,57 +25,60 @@ pub(super) fn run(
     as_json: bool,
 ) -> Result<Exit> {
     let server = mcp.server(server)?;
-    let (offer, changes) = match mcp.cache.get(server) {
-        Some(CachedResult::Features(offer)) => {
-            let checks = mcp.pins.check(&[(server, &offer)])?;
-            (Arc::new(offer), checks.into_iter().flat_map(|check| check.changed).collect())
+    let (features, changes) = match mcp.cache.get(server) {
+        Some(CachedResult::Features(features)) => {
+            let checks = mcp.pins.check(&[(server, &features)])?;
+            (Arc::new(features), checks.into_iter().flat_map(|check| check.changed).collect())
         }
         Some(CachedResult::Failed { .. }) | None => {
-            let look = mcp.query(server)?;
-            (look.features, look.changed)
+            let view = mcp.query(server)?;
+            (view.features, view.changed)
         }
     };
     mcp.catalog.shut_down();
     let changed: Vec<String> = changes.into_iter().map(|change| change.name).collect();
     match tool {
-        None if as_json => mcp.ctx.terminal.print_json(&catalog_json(server, &offer, &changed))?,
-        None => print_server(mcp, server, &offer, &changed)?,
-        Some(given) => {
-            let (found, ours) = find_tool(server, &offer, given)?;
-            let found = (found, ours.as_str());
-            let is_changed = changed.contains(&found.0.name);
+        None if as_json => {
+            mcp.ctx.terminal.print_json(&catalog_json(server, &features, &changed))?;
+        }
+        None => print_server(mcp, server, &features, &changed)?,
+        Some(name) => {
+            let (tool, model_name) = find_tool(server, &features, name)?;
+            let is_changed = changed.contains(&tool.name);
             if as_json {
-                let object = tool_json(server, found, is_changed);
+                let object = tool_json(server, tool, &model_name, is_changed);
                 mcp.ctx.terminal.print_json(&object)?;
             } else {
-                print_tool(mcp, found, is_changed)?;
+                print_tool(mcp, tool, &model_name, is_changed)?;
             }
         }
     }
     Ok(Exit::Answered)
 }
 
-/// Finds a tool by the server's name for it or by ours, which is returned too.
+/// Finds a tool by the name that the server gives it, or by the name that models see. Also returns the latter.
 pub(super) fn find_tool<'o>(
     server: &McpServer,
-    offer: &'o ServerFeatures,
-    given: &str,
+    features: &'o ServerFeatures,
+    name: &str,
 ) -> Result<(&'o ToolInfo, String)> {
-    let mut tools = tool_name::for_tools(&server.name, &offer.tools).into_iter();
-    let found = tools.find(|(tool, ours)| tool.name == given || ours == given);
-    found.ok_or_else(|| {
-        let names = offer.tools.iter().map(|tool| tool.name.as_str());
-        let hint = match nearest(given, names) {
-            Some(meant) => format!("`{}`", sanitize::single_line(meant, 80)),
+    let mut tools = tool_name::for_tools(&server.name, &features.tools).into_iter();
+    tools.find(|(tool, model_name)| tool.name == name || model_name == name).ok_or_else(|| {
+        let names = features.tools.iter().map(|tool| tool.name.as_str());
+        let hint = match nearest(name, names) {
+            Some(similar) => format!("`{}`", sanitize::single_line(similar, 80)),
             None => format!("nanobot mcp show {}", server.name),
         };
-        let cause = format!("MCP server `{}` has no tool `{given}`", server.name);
+        let cause = format!("MCP server `{}` has no tool `{name}`", server.name);
         fail_with_hint(Exit::NoInput, cause, hint)
     })
 }
 
-/// The hints that the server gives about a tool.
-fn describe_hints(tool: &ToolInfo) -> &'static str {
+/// The state of a tool that is offered to the model: changed, or the hints that the server gives about it.
+fn describe_state(tool: &ToolInfo, is_changed: bool) -> &'static str {
+    if is_changed {
+        return "changed, and denied until you accept it";
+    }
     match (tool.hints.reads_only, tool.hints.destructive) {
         (Some(true), Some(true)) => "contradictory hints",
         (Some(true), _) => "read-only, it claims",
@@ -87,115 +90,121 @@ fn describe_hints(tool: &ToolInfo) -> &'static str {
 fn print_server(
     mcp: &McpContext<'_>,
     server: &McpServer,
-    offer: &ServerFeatures,
+    features: &ServerFeatures,
     changed: &[String],
 ) -> Result<()> {
     let bold = Style::new().bold();
     let width = mcp.ctx.terminal.stdout_width();
-    let mut page = StdoutWriter::new(mcp.ctx.terminal);
-    page.write_styled(&sanitize::single_line(&server.name, 80), &bold)?;
-    page.write(&format!(
+    let mut writer = StdoutWriter::new(mcp.ctx.terminal);
+    writer.write_styled(&sanitize::single_line(&server.name, 80), &bold)?;
+    writer.write(&format!(
         ": {}, MCP {}\n",
-        sanitize::single_line(&offer.server, 80),
-        sanitize::single_line(&offer.protocol, 20)
+        sanitize::single_line(&features.server, 80),
+        sanitize::single_line(&features.protocol, 20)
     ))?;
-    for (tool, ours) in tool_name::for_tools(&server.name, &offer.tools) {
-        let state =
-            match (server.is_tool_enabled([&tool.name, &ours]), changed.contains(&tool.name)) {
-                (false, _) => "not offered (`enabledTools`)",
-                (true, true) => "changed, and denied until you accept it",
-                (true, false) => describe_hints(tool),
-            };
-        page.write("\n")?;
-        page.write_styled(&ours, &bold)?;
-        page.write(&format!("  ({state})\n"))?;
-        let about = sanitize::single_line(&tool.description, MAX_DESCRIPTION_CHARS);
-        if !about.is_empty() {
-            page.write(&format!("{}\n", hanging_indent("    ", &about, width)))?;
+    for (tool, model_name) in tool_name::for_tools(&server.name, &features.tools) {
+        let state = if server.is_tool_enabled([&tool.name, &model_name]) {
+            describe_state(tool, changed.contains(&tool.name))
+        } else {
+            "not offered (`enabledTools`)"
+        };
+        writer.write("\n")?;
+        writer.write_styled(&model_name, &bold)?;
+        writer.write(&format!("  ({state})\n"))?;
+        let description = sanitize::single_line(&tool.description, MAX_DESCRIPTION_CHARS);
+        if !description.is_empty() {
+            writer.write(&format!("{}\n", hanging_indent("    ", &description, width)))?;
         }
         let names = argument_names(&tool.schema);
         if !names.is_empty() {
             let line = hanging_indent("    arguments: ", &names.join(", "), width);
-            page.write(&format!("{line}\n"))?;
+            writer.write(&format!("{line}\n"))?;
         }
     }
     let mut list = |head: &str, rows: &mut dyn Iterator<Item = String>| -> Result<()> {
         let rows: Vec<String> = rows.collect();
         if !rows.is_empty() {
-            page.write("\n")?;
-            page.write_styled(head, &bold)?;
-            page.write("\n")?;
+            writer.write("\n")?;
+            writer.write_styled(head, &bold)?;
+            writer.write("\n")?;
             for row in rows {
-                page.write(&format!("{}\n", hanging_indent("    ", &row, width)))?;
+                writer.write(&format!("{}\n", hanging_indent("    ", &row, width)))?;
             }
         }
         Ok(())
     };
-    let about = |name: &str, words: &str| {
-        let name = sanitize::single_line(name, 200);
-        match sanitize::single_line(words, MAX_DESCRIPTION_CHARS) {
-            words if words.is_empty() || words == name => name,
-            words => format!("{name}  {words}"),
-        }
-    };
-    let resources = offer.resources.iter().chain(&offer.templates);
+    let mut resources = features.resources.iter().chain(&features.templates).map(|resource| {
+        let has_description = !resource.description.is_empty();
+        let text = if has_description { &resource.description } else { &resource.name };
+        name_and_description(&resource.uri, text)
+    });
+    list("resources", &mut resources)?;
+    let prompts = features.prompts.iter();
     list(
-        "resources",
-        &mut resources.map(|it| {
-            about(&it.uri, if it.description.is_empty() { &it.name } else { &it.description })
-        }),
+        "prompts",
+        &mut prompts.map(|prompt| name_and_description(&prompt.name, &prompt.description)),
     )?;
-    let prompts = offer.prompts.iter();
-    list("prompts", &mut prompts.map(|it| about(&it.name, &it.description)))?;
-    page.finish()
+    writer.finish()
+}
+
+fn name_and_description(name: &str, description: &str) -> String {
+    let name = sanitize::single_line(name, 200);
+    let description = sanitize::single_line(description, MAX_DESCRIPTION_CHARS);
+    if description.is_empty() || description == name {
+        name
+    } else {
+        format!("{name}  {description}")
+    }
 }
 
 /// The names of the arguments; optional ones end with `?`.
 fn argument_names(schema: &Value) -> Vec<String> {
     let required = schema["required"].as_array();
-    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|it| it == name));
-    let members = schema["properties"].as_object().into_iter().flatten();
-    members
+    let properties = schema["properties"].as_object().into_iter().flatten();
+    properties
         .map(|(name, _)| {
-            let shown = sanitize::single_line(name, 60);
-            if is_required(name) { shown } else { format!("{shown}?") }
+            let is_required =
+                required.is_some_and(|names| names.iter().any(|required| required == name));
+            let name = sanitize::single_line(name, 60);
+            if is_required { name } else { format!("{name}?") }
         })
         .collect()
 }
 
 fn print_tool(
     mcp: &McpContext<'_>,
-    (tool, ours): (&ToolInfo, &str),
+    tool: &ToolInfo,
+    model_name: &str,
     is_changed: bool,
 ) -> Result<()> {
-    let mut page = StdoutWriter::new(mcp.ctx.terminal);
-    page.write_styled(ours, &Style::new().bold())?;
-    let state =
-        if is_changed { "changed, and denied until you accept it" } else { describe_hints(tool) };
-    page.write(&format!("  ({state})\n\n"))?;
+    let mut writer = StdoutWriter::new(mcp.ctx.terminal);
+    writer.write_styled(model_name, &Style::new().bold())?;
+    writer.write(&format!("  ({})\n\n", describe_state(tool, is_changed)))?;
     let width = mcp.ctx.terminal.stdout_width();
     for line in sanitize::clean(tool.description.trim()).lines() {
-        page.write(&format!("{}\n", hanging_indent("", line, width)))?;
+        writer.write(&format!("{}\n", hanging_indent("", line, width)))?;
     }
-    page.write("\n")?;
-    page.write(&format!("{:#}\n", tool.schema))?;
-    page.finish()
+    writer.write("\n")?;
+    writer.write(&format!("{:#}\n", tool.schema))?;
+    writer.finish()
 }
 
-fn tool_json(server: &McpServer, (tool, ours): (&ToolInfo, &str), is_changed: bool) -> Value {
+fn tool_json(server: &McpServer, tool: &ToolInfo, model_name: &str, is_changed: bool) -> Value {
     json!({
-        "name": ours, "tool": tool.name, "title": tool.title, "description": tool.description, "parameters": tool.schema,
-        "hints": tool.hints, "offered": server.is_tool_enabled([&tool.name, ours]), "changed": is_changed,
+        "name": model_name, "tool": tool.name, "title": tool.title, "description": tool.description, "parameters": tool.schema,
+        "hints": tool.hints, "offered": server.is_tool_enabled([&tool.name, model_name]), "changed": is_changed,
     })
 }
 
-fn catalog_json(server: &McpServer, offer: &ServerFeatures, changed: &[String]) -> Value {
-    let tools = tool_name::for_tools(&server.name, &offer.tools).into_iter();
+fn catalog_json(server: &McpServer, features: &ServerFeatures, changed: &[String]) -> Value {
+    let tools = tool_name::for_tools(&server.name, &features.tools).into_iter();
     let tools: Vec<Value> = tools
-        .map(|(tool, ours)| tool_json(server, (tool, &ours), changed.contains(&tool.name)))
+        .map(|(tool, model_name)| {
+            tool_json(server, tool, &model_name, changed.contains(&tool.name))
+        })
         .collect();
     json!({
-        "name": server.name, "server": offer.server, "protocol": offer.protocol, "instructions": offer.instructions,
-        "tools": tools, "resources": offer.resources, "templates": offer.templates, "prompts": offer.prompts,
+        "name": server.name, "server": features.server, "protocol": features.protocol, "instructions": features.instructions,
+        "tools": tools, "resources": features.resources, "templates": features.templates, "prompts": features.prompts,
     })
 }

@@ -1,7 +1,6 @@
 //! `mcp test`: contacts servers, all at once.
 
 use super::list::transport_name;
-
 use crate::ops::mcp_servers::{McpContext, ServerTest, query_servers, query_under_cron};
 use anyhow::Result;
 use nanobot_base::error::{Exit, exit_for, hint_for};
@@ -26,11 +25,13 @@ pub(super) fn run(mcp: &McpContext<'_>, names: &[String], as_json: bool) -> Resu
     let mut worst = Exit::Answered;
     let mut printed = Ok(());
     let mut working = Vec::new();
-    query_servers(mcp, &servers, &mut |asked| {
-        worst = more_severe(worst, exit_status(&asked));
-        working.extend(asked.result.is_ok().then_some(asked.server));
+    query_servers(mcp, &servers, &mut |test| {
+        worst = more_severe(worst, exit_status(&test));
+        if test.result.is_ok() {
+            working.push(test.server);
+        }
         if printed.is_ok() {
-            printed = print_test(mcp, &asked, as_json);
+            printed = print_test(mcp, &test, as_json);
         }
     });
     printed?;
@@ -41,8 +42,8 @@ pub(super) fn run(mcp: &McpContext<'_>, names: &[String], as_json: bool) -> Resu
             print_warning(mcp, &server.name, "sandbox", &file.explanation, as_json)?;
         }
     }
-    for (name, words) in query_under_cron(mcp, &working)? {
-        print_warning(mcp, &name, "cron", &words, as_json)?;
+    for (name, error) in query_under_cron(mcp, &working)? {
+        print_warning(mcp, &name, "cron", &error, as_json)?;
     }
     Ok(worst)
 }
@@ -52,125 +53,124 @@ fn print_warning(
     mcp: &McpContext<'_>,
     name: &str,
     environment: &str,
-    words: &str,
+    error: &str,
     as_json: bool,
 ) -> Result<()> {
     let terminal = mcp.ctx.terminal;
     if as_json {
-        let line = json!({ "name": name, "ok": false, "environment": environment, "error": words });
+        let line = json!({ "name": name, "ok": false, "environment": environment, "error": error });
         return terminal.print_json_text(&format!("{line}\n"));
     }
-    terminal.print(&format!("warn  {name}: {words}\n"))
+    terminal.print(&format!("warn  {name}: {error}\n"))
 }
 
 /// Contacts a server that was just added. It stays in the config even if it does not answer.
 pub(super) fn test_added_server(mcp: &McpContext<'_>, name: &str) -> Result<Exit> {
     let server = mcp.server(name)?;
     announce(mcp, &[server]);
-    let mut all = Vec::new();
-    query_servers(mcp, &[server], &mut |asked| all.push(asked));
+    let mut tests = Vec::new();
+    query_servers(mcp, &[server], &mut |test| tests.push(test));
     mcp.catalog.shut_down();
-    let mut status = Exit::Answered;
-    for mut asked in all {
-        if let Err(error) = asked.result {
-            mcp.ctx.notice(&format!(
+    let mut exit = Exit::Answered;
+    for mut test in tests {
+        let view = match test.result {
+            Ok(ref mut view) => view,
+            Err(error) => {
+                mcp.ctx.notice(&format!(
                     "`{name}` was added to the config anyway: add it again with `--force`, or `nanobot mcp remove {name}`"
-                ),
-            );
-            return Err(error);
-        }
-        // Adding a server accepts its tools, except those that have changed since an earlier version of them was
-        // stored.
-        if let Ok(look) = &mut asked.result {
-            let is_same = |name: &String| !look.changed.iter().any(|change| change.name == *name);
-            let taken: Vec<String> =
-                look.unaccepted.iter().filter(|it| is_same(it)).cloned().collect();
-            mcp.catalog.accept(name, Some(&taken))?;
-            look.unaccepted.retain(|name| !taken.contains(name));
-        }
-        print_test(mcp, &asked, false)?;
-        status = self::exit_status(&asked);
+                ));
+                return Err(error);
+            }
+        };
+        // Adding a server accepts its tools, except those that have changed since an earlier version of them was stored.
+        let is_unchanged =
+            |name: &&String| !view.changed.iter().any(|change| change.name == **name);
+        let accepted: Vec<String> = view.unaccepted.iter().filter(is_unchanged).cloned().collect();
+        mcp.catalog.accept(name, Some(&accepted))?;
+        view.unaccepted.retain(|name| !accepted.contains(name));
+        print_test(mcp, &test, false)?;
+        exit = exit_status(&test);
     }
-    Ok(status)
+    Ok(exit)
 }
 
 /// Prints on a terminal that the servers are being contacted, since that takes time.
 fn announce(mcp: &McpContext<'_>, servers: &[&McpServer]) {
-    let words = match servers {
-        [] => return,
-        [one] => format!("contacting `{}` …", one.name),
-        many => format!("contacting {} servers …", many.len()),
-    };
-    if mcp.ctx.terminal.stderr_is_tty {
-        mcp.ctx.notice(&words);
+    if !mcp.ctx.terminal.stderr_is_tty {
+        return;
+    }
+    match servers {
+        [] => {}
+        [server] => mcp.ctx.notice(&format!("contacting `{}` …", server.name)),
+        servers => mcp.ctx.notice(&format!("contacting {} servers …", servers.len())),
     }
 }
 
-fn exit_status(asked: &ServerTest<'_>) -> Exit {
-    match &asked.result {
+fn exit_status(test: &ServerTest<'_>) -> Exit {
+    match &test.result {
         Err(error) => exit_for(error),
-        Ok(look) if !look.changed.is_empty() => Exit::Refused,
+        Ok(view) if !view.changed.is_empty() => Exit::Refused,
         Ok(_) => Exit::Answered,
     }
 }
 
 /// The more severe of two exit statuses: a server that was not contacted at all counts before a failure, and a failure
 /// before tools that have changed.
-fn more_severe(one: Exit, other: Exit) -> Exit {
-    let weight = |exit: Exit| match exit {
+fn more_severe(exit: Exit, other_exit: Exit) -> Exit {
+    let severity = |exit: Exit| match exit {
         Exit::Answered => 0,
         Exit::Refused => 1,
         Exit::Unavailable | Exit::Failed => 2,
         Exit::Config => 3,
         _ => 4,
     };
-    if weight(other) > weight(one) { other } else { one }
+    if severity(other_exit) > severity(exit) { other_exit } else { exit }
 }
 
-fn print_test(mcp: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Result<()> {
+fn print_test(mcp: &McpContext<'_>, test: &ServerTest<'_>, as_json: bool) -> Result<()> {
     let terminal = mcp.ctx.terminal;
     if as_json {
-        return terminal.print_json_text(&format!("{}\n", test_json(asked)));
+        return terminal.print_json_text(&format!("{}\n", test_json(test)));
     }
-    let name = &asked.server.name;
-    let took = asked.duration.as_millis();
-    let mut line = match &asked.result {
-        Ok(ServerView { features: offer, .. }) => {
-            let head = if asked.changed().is_empty() { "ok    " } else { "warn  " };
-            let count = |count: usize, one: &str| match count {
-                1 => format!("1 {one}"),
-                count => format!("{count} {one}s"),
+    let name = &test.server.name;
+    let millis = test.duration.as_millis();
+    let mut line = match &test.result {
+        Ok(ServerView { features, .. }) => {
+            let status = if test.changed().is_empty() { "ok" } else { "warn" };
+            let count = |count: usize, noun: &str| match count {
+                1 => format!("1 {noun}"),
+                count => format!("{count} {noun}s"),
             };
             format!(
-                "{head}{name}: {took} ms, {}, MCP {} by {}, {}, {}, {}",
-                sanitize::single_line(&offer.server, 80),
-                sanitize::single_line(&offer.protocol, 20),
-                transport_name(asked.server),
-                count(offer.tools.len(), "tool"),
-                count(offer.resources.len() + offer.templates.len(), "resource"),
-                count(offer.prompts.len(), "prompt"),
+                "{status:<4}  {name}: {millis} ms, {}, MCP {} by {}, {}, {}, {}",
+                sanitize::single_line(&features.server, 80),
+                sanitize::single_line(&features.protocol, 20),
+                transport_name(test.server),
+                count(features.tools.len(), "tool"),
+                count(features.resources.len() + features.templates.len(), "resource"),
+                count(features.prompts.len(), "prompt"),
             )
         }
         Err(error) => {
             let hint =
                 hint_for(error).map_or_else(String::new, |hint| format!("\n      try: {hint}"));
-            let words = format!("{error:#}");
             // The row begins with the server's name already.
-            let own = format!("MCP server `{name}`");
-            let words = words.strip_prefix(&own).unwrap_or(&words);
-            let words = words.trim_start_matches([':', ' ']);
-            format!("no    {name}: {words}{hint}")
+            let cause = format!("{error:#}");
+            let cause = cause.strip_prefix(&format!("MCP server `{name}`")).unwrap_or(&cause);
+            let cause = cause.trim_start_matches([':', ' ']);
+            format!("no    {name}: {cause}{hint}")
         }
     };
-    let changed = asked.changed();
+    let changed = test.changed();
     if !changed.is_empty() {
-        let changed: Vec<String> = changed.iter().map(|it| sanitize::single_line(it, 80)).collect();
+        let names: Vec<String> =
+            changed.iter().map(|name| sanitize::single_line(name, 80)).collect();
         line.push_str(&format!(
             "\n      changed: {}\n      try: nanobot mcp accept {name}",
-            changed.join(", ")
+            names.join(", ")
         ));
     }
-    let unaccepted = asked.unaccepted();
+    let unaccepted = test.unaccepted();
     if !unaccepted.is_empty() {
         line.push_str(&format!(
             "\nwarn  {name}: {} not accepted yet, and untrusted content until then\n      try: nanobot mcp accept {name}",
@@ -180,22 +180,22 @@ fn print_test(mcp: &McpContext<'_>, asked: &ServerTest<'_>, as_json: bool) -> Re
     terminal.print(&format!("{line}\n"))
 }
 
-fn test_json(asked: &ServerTest<'_>) -> Value {
-    let ms = u64::try_from(asked.duration.as_millis()).unwrap_or(u64::MAX);
-    let changed = asked.changed();
+fn test_json(test: &ServerTest<'_>) -> Value {
+    let ms = u64::try_from(test.duration.as_millis()).unwrap_or(u64::MAX);
+    let changed = test.changed();
     let mut line = json!({
-        "name": asked.server.name, "ok": asked.result.is_ok() && changed.is_empty(), "ms": ms,
-        "by": transport_name(asked.server), "changed": changed, "unaccepted": asked.unaccepted(), "error": null,
+        "name": test.server.name, "ok": test.result.is_ok() && changed.is_empty(), "ms": ms,
+        "by": transport_name(test.server), "changed": changed, "unaccepted": test.unaccepted(), "error": null,
     });
-    match &asked.result {
+    match &test.result {
         Err(error) => line["error"] = json!(format!("{error:#}")),
-        Ok(ServerView { features: offer, .. }) => {
-            line["protocol"] = json!(offer.protocol);
-            line["server"] = json!(offer.server);
-            let names: Vec<&str> = offer.tools.iter().map(|tool| tool.name.as_str()).collect();
+        Ok(ServerView { features, .. }) => {
+            line["protocol"] = json!(features.protocol);
+            line["server"] = json!(features.server);
+            let names: Vec<&str> = features.tools.iter().map(|tool| tool.name.as_str()).collect();
             line["tools"] = json!(names);
-            line["resources"] = json!(offer.resources.len() + offer.templates.len());
-            line["prompts"] = json!(offer.prompts.len());
+            line["resources"] = json!(features.resources.len() + features.templates.len());
+            line["prompts"] = json!(features.prompts.len());
         }
     }
     line
