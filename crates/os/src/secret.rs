@@ -4,19 +4,16 @@
 //! [`redact_known`] redacts the keys known to this program, in every form that they are likely to take; all output passes
 //! through it. [`redact_all`] also redacts text that looks like any key. It applies to tool results, errors, logs and
 //! recordings, but not to text of a user or a model. [`mask_for_request`] redacts the longer known keys in what is sent to a
-//! model and stored in a session. Nothing is built until there is a text to redact.
+//! model and stored in a session. The encodings of the keys are computed when there is a text to redact.
 
 mod encodings;
 mod key;
 mod key_patterns;
-mod lazy_secret;
 mod redact;
 mod replacement;
 mod stream;
 
-pub use key::REDACTED;
-pub use key::Secret;
-pub use lazy_secret::LazySecret;
+pub use key::{LazySecret, REDACTED, Secret};
 pub use redact::{
     contains_key, has_masked_request, is_redacted_copy, mask_for_request, redact_all,
     redact_all_json, redact_all_spellings, redact_known, redact_known_json, register,
@@ -24,12 +21,12 @@ pub use redact::{
 };
 pub use stream::StreamRedactor;
 
-/// Returns a random name of `bytes` × 2 hexadecimal digits, from the kernel's random generator.
-pub fn random_hex(bytes: usize) -> String {
-    let mut noise = vec![0_u8; bytes];
+/// Returns `byte_count` random bytes of the kernel's generator, each as two hexadecimal digits.
+pub fn random_hex(byte_count: usize) -> String {
+    let mut bytes = vec![0_u8; byte_count];
     let mut filled = 0;
-    while filled < bytes {
-        match rustix::rand::getrandom(&mut noise[filled..], rustix::rand::GetRandomFlags::empty()) {
+    while filled < byte_count {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
             Ok(count) => filled += count,
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => unreachable!(
@@ -37,7 +34,7 @@ pub fn random_hex(bytes: usize) -> String {
             ),
         }
     }
-    noise.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

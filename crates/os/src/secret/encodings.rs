@@ -1,8 +1,7 @@
-//! Finds known keys in the forms in which they may appear: unchanged, encoded, reversed, and split by line breaks, as
-//! encoding tools produce. Pure.
+//! Finds known keys in the encodings in which they may appear: unchanged, JSON, hexadecimal, percent-encoded, base64,
+//! reversed, and split by line breaks, as encoding tools produce. Pure.
 //!
-//! The forms are searched for one by one. For the few dozen that there are, this is as fast as an automaton, and
-//! nothing has to be built.
+//! The encodings are searched for one by one. For a few dozen, this is as fast as an automaton, and nothing has to be built.
 
 use super::key::{MIN_KEY_BYTES, REDACTED, Secret};
 use super::replacement::KeyMatch;
@@ -11,20 +10,20 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use memchr::memmem;
 use std::borrow::Cow;
 
-/// All forms of `secrets`, without duplicates or line breaks.
+/// All encodings of `secrets`, sorted, without duplicates or line breaks.
 pub(super) fn all_encodings(secrets: &[Secret]) -> Vec<String> {
-    let mut forms: Vec<String> = secrets
+    let mut encodings: Vec<String> = secrets
         .iter()
         .flat_map(|secret| key_encodings(secret.expose()))
-        .map(|form| match memchr::memchr2(b'\n', b'\r', form.as_bytes()) {
-            Some(_) => strip_line_breaks(&form).0.into_owned(),
-            None => form,
+        .map(|encoding| match memchr::memchr2(b'\n', b'\r', encoding.as_bytes()) {
+            Some(_) => strip_line_breaks(&encoding).0.into_owned(),
+            None => encoding,
         })
-        .filter(|form| form.len() >= MIN_KEY_BYTES)
+        .filter(|encoding| encoding.len() >= MIN_KEY_BYTES)
         .collect();
-    forms.sort();
-    forms.dedup();
-    forms
+    encodings.sort();
+    encodings.dedup();
+    encodings
 }
 
 fn key_encodings(key: &str) -> Vec<String> {
@@ -32,25 +31,31 @@ fn key_encodings(key: &str) -> Vec<String> {
     let json = serde_json::Value::from(key).to_string();
     let json = json[1..json.len() - 1].to_owned();
     let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let mut forms =
+    let mut encodings =
         vec![key.to_owned(), key.chars().rev().collect(), json.replace('/', "\\/"), json];
     for digits in [b"0123456789abcdef", b"0123456789ABCDEF"] {
-        forms.push(encode_bytes(bytes, "", digits, |_| false));
-        forms.push(encode_bytes(bytes, "%", digits, is_unreserved));
-        forms.push(encode_bytes(bytes, "%", digits, |_| false));
+        encodings.push(encode_bytes(bytes, "", digits, |_| false));
+        encodings.push(encode_bytes(bytes, "%", digits, is_unreserved));
+        encodings.push(encode_bytes(bytes, "%", digits, |_| false));
     }
-    for before in 0..3 {
-        forms.push(stable_base64(&STANDARD_NO_PAD, bytes, before));
-        forms.push(stable_base64(&URL_SAFE_NO_PAD, bytes, before));
+    // The base64 letters of a key depend on its position in a group of three bytes.
+    for offset in 0..3 {
+        encodings.push(stable_base64(&STANDARD_NO_PAD, bytes, offset));
+        encodings.push(stable_base64(&URL_SAFE_NO_PAD, bytes, offset));
     }
-    forms
+    encodings
 }
 
-/// Writes `bytes` in hexadecimal `digits`, each after `prefix`, except those that stay as they are.
-fn encode_bytes(bytes: &[u8], prefix: &str, digits: &[u8; 16], stays: fn(u8) -> bool) -> String {
+/// Writes `bytes` in hexadecimal `digits`, each after `prefix`, except the literal ones.
+fn encode_bytes(
+    bytes: &[u8],
+    prefix: &str,
+    digits: &[u8; 16],
+    is_literal: fn(u8) -> bool,
+) -> String {
     let mut text = String::with_capacity(bytes.len() * (prefix.len() + 2));
     for byte in bytes {
-        if stays(*byte) {
+        if is_literal(*byte) {
             text.push(char::from(*byte));
         } else {
             text.push_str(prefix);
@@ -63,11 +68,11 @@ fn encode_bytes(bytes: &[u8], prefix: &str, digits: &[u8; 16], stays: fn(u8) -> 
 
 /// The base64 letters that depend on `bytes` alone, after `offset` other bytes.
 fn stable_base64(engine: &impl Engine, bytes: &[u8], offset: usize) -> String {
-    let mut all = vec![0; offset];
-    all.extend_from_slice(bytes);
-    let text = engine.encode(&all);
+    let mut padded = vec![0; offset];
+    padded.extend_from_slice(bytes);
+    let text = engine.encode(&padded);
     // A letter holds six bits: those that share bits with a neighbouring byte are left out.
-    let (start, end) = ((offset * 8).div_ceil(6), all.len() * 8 / 6);
+    let (start, end) = ((offset * 8).div_ceil(6), padded.len() * 8 / 6);
     text[start..end].to_owned()
 }
 
@@ -76,70 +81,74 @@ pub(super) fn find_encodings(text: &str, encodings: &[String]) -> Vec<KeyMatch> 
     if encodings.is_empty() || text.len() < MIN_KEY_BYTES {
         return Vec::new();
     }
-    let (whole, breaks) = strip_line_breaks(text);
-    let mut found = Vec::new();
-    for form in encodings.iter().filter(|form| form.len() <= whole.len()) {
-        for start in memmem::find_iter(whole.as_bytes(), form.as_bytes()) {
-            let end = start + form.len();
-            found.push(KeyMatch {
+    let (unbroken, breaks) = strip_line_breaks(text);
+    let mut matches = Vec::new();
+    for encoding in encodings.iter().filter(|encoding| encoding.len() <= unbroken.len()) {
+        for start in memmem::find_iter(unbroken.as_bytes(), encoding.as_bytes()) {
+            let end = start + encoding.len();
+            matches.push(KeyMatch {
                 range: original_position(start, &breaks)..original_position(end - 1, &breaks) + 1,
                 replacement: REDACTED.into(),
             });
         }
     }
-    found
+    matches
 }
 
-/// The fewest letters and digits of a form that is found however it is spelled.
+/// The fewest letters and digits of an encoding that is found however it is spelled.
 const MIN_RESPELLED_BYTES: usize = 12;
 
 /// Finds all occurrences of `encodings` in `text` in any case, and with other characters between their letters and digits.
-/// Forms without a letter or without a digit are left out: they could be words of a sentence.
+/// Encodings without a letter or without a digit are left out: they could be words of a sentence.
 pub(super) fn find_respelled(text: &str, encodings: &[String]) -> Vec<KeyMatch> {
-    let is_sought = |form: &Vec<u8>| {
-        form.len() >= MIN_RESPELLED_BYTES
-            && form.is_ascii()
-            && form.iter().any(u8::is_ascii_digit)
-            && form.iter().any(u8::is_ascii_alphabetic)
+    let is_distinctive = |encoding: &Vec<u8>| {
+        encoding.len() >= MIN_RESPELLED_BYTES
+            && encoding.is_ascii()
+            && encoding.iter().any(u8::is_ascii_digit)
+            && encoding.iter().any(u8::is_ascii_alphabetic)
     };
     if encodings.is_empty() || text.len() < MIN_RESPELLED_BYTES {
         return Vec::new();
     }
     let bytes = text.as_bytes();
-    let whole = alphanumerics(bytes);
+    let letters = alphanumerics(bytes);
     let mut positions = Vec::new();
-    let mut found = Vec::new();
-    let forms = encodings.iter().map(|form| alphanumerics(form.as_bytes()));
-    for form in forms.filter(is_sought) {
-        for start in memmem::find_iter(&whole, &form) {
+    let mut matches = Vec::new();
+    let encodings = encodings.iter().map(|encoding| alphanumerics(encoding.as_bytes()));
+    for encoding in encodings.filter(is_distinctive) {
+        for start in memmem::find_iter(&letters, &encoding) {
             if positions.is_empty() {
-                let kept = |at: &usize| is_kept(bytes[*at]);
-                positions = (0..bytes.len()).filter(kept).collect();
+                let is_letter = |position: &usize| is_alphanumeric(bytes[*position]);
+                positions = (0..bytes.len()).filter(is_letter).collect();
             }
-            found.push(KeyMatch {
-                range: positions[start]..positions[start + form.len() - 1] + 1,
+            matches.push(KeyMatch {
+                range: positions[start]..positions[start + encoding.len() - 1] + 1,
                 replacement: REDACTED.into(),
             });
         }
     }
-    found
+    matches
 }
 
-/// The start of the longest end of `text` that may be the beginning of a form; the length of `text` if there is none.
+/// Returns the start of the longest suffix of `text` that may be the prefix of an encoding; the length of `text` if there
+/// is none.
 pub(super) fn pending_start(text: &str, encodings: &[String]) -> usize {
-    let (whole, breaks) = strip_line_breaks(text);
-    let whole = whole.as_bytes();
+    let (unbroken, breaks) = strip_line_breaks(text);
+    let unbroken = unbroken.as_bytes();
     let mut is_first_byte = [false; 256];
-    for form in encodings {
-        is_first_byte[usize::from(form.as_bytes()[0])] = true;
+    for encoding in encodings {
+        is_first_byte[usize::from(encoding.as_bytes()[0])] = true;
     }
-    let begins_form = |at: &usize| {
-        let end = &whole[*at..];
-        let begins = |form: &String| form.len() > end.len() && form.as_bytes().starts_with(end);
-        is_first_byte[usize::from(end[0])] && encodings.iter().any(begins)
+    let may_begin_key = |start: &usize| {
+        let suffix = &unbroken[*start..];
+        is_first_byte[usize::from(suffix[0])]
+            && encodings.iter().any(|encoding| {
+                encoding.len() > suffix.len() && encoding.as_bytes().starts_with(suffix)
+            })
     };
-    let longest = encodings.iter().map(String::len).max().unwrap_or(1);
-    match ((whole.len() + 1).saturating_sub(longest)..whole.len()).find(begins_form) {
+    let max_bytes = encodings.iter().map(String::len).max().unwrap_or(1);
+    let first_start = (unbroken.len() + 1).saturating_sub(max_bytes);
+    match (first_start..unbroken.len()).find(may_begin_key) {
         Some(at) => original_position(at, &breaks),
         None => text.len(),
     }
@@ -157,19 +166,19 @@ pub(super) fn contains_any(text: &str, secrets: &[Secret]) -> bool {
     secrets
         .iter()
         .flat_map(|secret| key_encodings(secret.expose()))
-        .map(|form| alphanumerics(form.as_bytes()))
-        .filter(|form| form.len() >= MIN_KEY_BYTES)
-        .any(|form| texts.iter().any(|text| memmem::find(text, &form).is_some()))
+        .map(|encoding| alphanumerics(encoding.as_bytes()))
+        .filter(|encoding| encoding.len() >= MIN_KEY_BYTES)
+        .any(|encoding| texts.iter().any(|text| memmem::find(text, &encoding).is_some()))
 }
 
 /// The letters and digits of `text`, in lower case.
 fn alphanumerics(text: &[u8]) -> Vec<u8> {
-    let kept = text.iter().filter(|byte| is_kept(**byte));
-    kept.map(u8::to_ascii_lowercase).collect()
+    let letters = text.iter().filter(|byte| is_alphanumeric(**byte));
+    letters.map(u8::to_ascii_lowercase).collect()
 }
 
 /// True for letters and digits, and for the bytes of what is not ASCII.
-fn is_kept(byte: u8) -> bool {
+fn is_alphanumeric(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || !byte.is_ascii()
 }
 

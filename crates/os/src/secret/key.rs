@@ -1,6 +1,8 @@
-//! The [`Secret`] type.
+//! The types of keys: [`Secret`], and [`LazySecret`] for one that is read when it is needed. Neither can be printed.
 
+use anyhow::Result;
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 /// The minimum length of a key to search for, in bytes: shorter ones occur in innocent words.
 pub(super) const MIN_KEY_BYTES: usize = 8;
@@ -35,6 +37,95 @@ impl fmt::Debug for Secret {
 }
 
 impl fmt::Display for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
+
+/// A key of the config: its text, or one that is kept elsewhere and read when it is first needed.
+#[derive(Clone)]
+pub enum LazySecret {
+    Text(Secret),
+    Stored(Arc<StoredSecret>),
+}
+
+/// A key that is kept outside of the config.
+pub struct StoredSecret {
+    /// The name of the file or variable that has it, which is not secret.
+    identity: String,
+    read: Box<dyn Fn() -> Result<Secret> + Send + Sync>,
+    secret: OnceLock<Secret>,
+}
+
+impl LazySecret {
+    /// Wraps the text of a key.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self::Text(Secret::new(text))
+    }
+
+    /// A key that `read` returns when it is first needed. `identity` tells keys apart without reading them.
+    pub fn stored(
+        identity: String,
+        read: impl Fn() -> Result<Secret> + Send + Sync + 'static,
+    ) -> Self {
+        let (read, secret) = (Box::new(read), OnceLock::new());
+        Self::Stored(Arc::new(StoredSecret { identity, read, secret }))
+    }
+
+    /// The key, read if that was not done yet.
+    ///
+    /// # Errors
+    /// Those of reading it.
+    pub fn resolve(&self) -> Result<&Secret> {
+        match self {
+            Self::Text(secret) => Ok(secret),
+            Self::Stored(stored) => match stored.secret.get() {
+                Some(secret) => Ok(secret),
+                None => {
+                    let secret = (stored.read)()?;
+                    Ok(stored.secret.get_or_init(|| secret))
+                }
+            },
+        }
+    }
+
+    /// The text of a key that the config has itself.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(secret) => Some(secret.expose()),
+            Self::Stored(_) => None,
+        }
+    }
+
+    /// A text that differs between keys: the key itself, or the identity of one that is kept elsewhere.
+    pub fn identity(&self) -> &str {
+        match self {
+            Self::Text(secret) => secret.expose(),
+            Self::Stored(stored) => &stored.identity,
+        }
+    }
+
+    /// True if the key is the empty string.
+    pub fn is_empty(&self) -> bool {
+        self.text().is_some_and(str::is_empty)
+    }
+}
+
+impl PartialEq for LazySecret {
+    fn eq(&self, other: &Self) -> bool {
+        self.text().is_some() == other.text().is_some() && self.identity() == other.identity()
+    }
+}
+
+impl Eq for LazySecret {}
+
+impl fmt::Debug for LazySecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(REDACTED)
+    }
+}
+
+impl fmt::Display for LazySecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(REDACTED)
     }

@@ -23,8 +23,7 @@ const fn at_least(
     is_key_byte: fn(u8) -> bool,
     min_length: usize,
 ) -> SecretPattern {
-    let count = min_length..usize::MAX;
-    SecretPattern { prefix, is_key_byte, length_range: count }
+    SecretPattern { prefix, is_key_byte, length_range: min_length..usize::MAX }
 }
 
 const fn exactly(
@@ -32,8 +31,7 @@ const fn exactly(
     is_key_byte: fn(u8) -> bool,
     length: usize,
 ) -> SecretPattern {
-    let count = length..length + 1;
-    SecretPattern { prefix, is_key_byte, length_range: count }
+    SecretPattern { prefix, is_key_byte, length_range: length..length + 1 }
 }
 
 const KEY_PATTERNS: [SecretPattern; 38] = [
@@ -78,9 +76,16 @@ const KEY_PATTERNS: [SecretPattern; 38] = [
     at_least("eyJ", is_base64url_or_dot, 32),
 ];
 
-/// The beginning of a private key in PEM format. The end follows.
+/// The beginnings of the first and the last line of a private key in PEM format (RFC 7468), and the end of both.
 const PEM_BEGIN: &str = "-----BEGIN ";
 const PEM_END: &str = "-----END ";
+const PEM_DASHES: &[u8] = b"-----";
+/// The longest title of a PEM block, in bytes, such as `RSA PRIVATE KEY` with the dashes after it.
+const MAX_PEM_TITLE_BYTES: usize = 64;
+/// The shortest line of a PEM block whose end is missing, in bytes: shorter ones may be words of a text.
+const MIN_PEM_LINE_BYTES: usize = 40;
+/// The most bytes between two lines of a PEM block: a line break, escaped or with the indentation of its context.
+const MAX_PEM_GAP_BYTES: usize = 16;
 /// The longest private key, line breaks included, in bytes.
 const MAX_PEM_BYTES: usize = 16 << 10;
 /// The longest other key, or URL with one, in bytes.
@@ -118,39 +123,36 @@ fn is_delimiter(byte: u8) -> bool {
 /// Adds what looks like a key in `text`, which follows the byte `previous`.
 pub(super) fn find_keys(text: &str, previous: Option<u8>, matches: &mut Vec<KeyMatch>) {
     let bytes = text.as_bytes();
-    for format in &KEY_PATTERNS {
-        // The end of the range scanned last and its last digit, so that many prefixes in one word do not cause as many
-        // scans.
+    for pattern in &KEY_PATTERNS {
+        // The end of the range scanned last and its last digit: a word that contains the prefix many times is scanned once.
         let (mut end, mut digit) = (0, None);
-        for start in memmem::find_iter(bytes, format.prefix) {
-            let previous = match start {
-                0 => previous,
-                _ => Some(bytes[start - 1]),
-            };
-            let is_sign = matches!(format.prefix.as_bytes()[0], b'?' | b'&');
-            if !is_sign && previous.is_some_and(|byte| is_alphanumeric(byte) || byte == b'_') {
+        for start in memmem::find_iter(bytes, pattern.prefix) {
+            let previous = if start == 0 { previous } else { Some(bytes[start - 1]) };
+            // The other prefixes could be the end of a longer word.
+            let is_query = matches!(pattern.prefix.as_bytes()[0], b'?' | b'&');
+            if !is_query && previous.is_some_and(|byte| is_alphanumeric(byte) || byte == b'_') {
                 continue;
             }
-            let from = start + format.prefix.len();
+            let from = start + pattern.prefix.len();
             if from >= end {
-                end = from + run_length(&bytes[from..], format.is_key_byte);
+                end = from + run_length(&bytes[from..], pattern.is_key_byte);
                 digit = bytes[from..end].iter().rposition(u8::is_ascii_digit);
                 digit = digit.map(|at| from + at);
             }
             // Names made of words have no digits; a key without any is rare.
-            let is_key = format.length_range.contains(&(end - from))
+            let is_key = pattern.length_range.contains(&(end - from))
                 && digit.is_some_and(|digit| digit >= from)
-                && (format.prefix != "eyJ" || is_jwt(&bytes[from..end]));
+                && (pattern.prefix != "eyJ" || is_jwt(&bytes[from..end]));
             if is_key {
                 matches.push(KeyMatch {
                     range: start..end,
-                    replacement: format!("{}{REDACTED}", format.prefix).into(),
+                    replacement: format!("{}{REDACTED}", pattern.prefix).into(),
                 });
             }
         }
     }
-    let blocks = memmem::find_iter(bytes, PEM_BEGIN).filter_map(|start| find_pem(text, start));
-    matches.extend(blocks);
+    let pem_keys = memmem::find_iter(bytes, PEM_BEGIN).filter_map(|start| find_pem(text, start));
+    matches.extend(pem_keys);
     let passwords = memmem::find_iter(bytes, "://").filter_map(|at| find_password(bytes, at + 3));
     matches.extend(passwords.map(|range| KeyMatch { range, replacement: REDACTED.into() }));
 }
@@ -161,11 +163,11 @@ fn run_length(bytes: &[u8], is_key_byte: fn(u8) -> bool) -> usize {
     end.unwrap_or(bytes.len())
 }
 
-/// True if these letters after `eyJ`, the base64 form of the beginning of a JSON object, are a signed token: the second
-/// part must be an object too.
-fn is_jwt(letters: &[u8]) -> bool {
-    let letters = &letters[..letters.len().min(MAX_KEY_BYTES)];
-    let mut parts = letters.split(|byte| *byte == b'.');
+/// True if `token`, which follows `eyJ`, the base64 form of the beginning of a JSON object, is the rest of a signed token
+/// (RFC 7519): its second part must be an object too.
+fn is_jwt(token: &[u8]) -> bool {
+    let token = &token[..token.len().min(MAX_KEY_BYTES)];
+    let mut parts = token.split(|byte| *byte == b'.');
     let mut next = || parts.next().unwrap_or_default();
     let (head, claims, signature) = (next(), next(), next());
     head.len() >= 10 && claims.starts_with(b"eyJ") && claims.len() >= 10 && signature.len() >= 16
@@ -176,18 +178,19 @@ fn is_jwt(letters: &[u8]) -> bool {
 fn find_pem(text: &str, start: usize) -> Option<KeyMatch> {
     let bytes = text.as_bytes();
     let title = start + PEM_BEGIN.len();
-    let head = title + memmem::find(&bytes[title..(title + 64).min(bytes.len())], b"-----")? + 5;
+    let title_limit = (title + MAX_PEM_TITLE_BYTES).min(bytes.len());
+    let head = title + memmem::find(&bytes[title..title_limit], PEM_DASHES)? + PEM_DASHES.len();
     memmem::find(&bytes[title..head], b"PRIVATE KEY")?;
     let body = &bytes[head..(head + MAX_PEM_BYTES).min(bytes.len())];
     let is_body = |body: &[u8]| {
-        memmem::find(body, b"-----").is_none()
+        memmem::find(body, PEM_DASHES).is_none()
             && body.split(|byte| !is_base64(*byte)).any(|word| word.len() >= 16)
     };
     let end = match memmem::find(body, PEM_END.as_bytes()) {
         Some(at) if is_body(&body[..at]) => {
             let rest = &body[at + PEM_END.len()..];
-            let length = memmem::find(&rest[..rest.len().min(64)], b"-----").map_or(0, |at| at + 5);
-            at + PEM_END.len() + length
+            let dashes = memmem::find(&rest[..rest.len().min(MAX_PEM_TITLE_BYTES)], PEM_DASHES);
+            at + PEM_END.len() + dashes.map_or(0, |at| at + PEM_DASHES.len())
         }
         _ => base64_lines_end(body)?,
     };
@@ -199,17 +202,16 @@ fn find_pem(text: &str, start: usize) -> Option<KeyMatch> {
 
 /// The end of the long lines that `body` begins with.
 fn base64_lines_end(body: &[u8]) -> Option<usize> {
-    let (mut at, mut end) = (0, None);
+    // The letters of an escaped line break can also begin a line; at worst they count as part of the gap.
+    let is_gap = |byte: u8| byte.is_ascii_whitespace() || b"\\nr\"'+,|>".contains(&byte);
+    let mut end = 0;
     loop {
-        let gap = |byte: u8| byte.is_ascii_whitespace() || b"\\nr\"'+,|>".contains(&byte);
-        // The letters of an escaped line break can also begin a line; at worst they count as part of the gap.
-        let skipped = run_length(&body[at..], gap).min(16);
-        let length = run_length(&body[at + skipped..], is_base64);
-        if length < 40 {
-            return end;
+        let gap = run_length(&body[end..], is_gap).min(MAX_PEM_GAP_BYTES);
+        let length = run_length(&body[end + gap..], is_base64);
+        if length < MIN_PEM_LINE_BYTES {
+            return (end > 0).then_some(end);
         }
-        at += skipped + length;
-        end = Some(at);
+        end += gap + length;
     }
 }
 
@@ -218,40 +220,40 @@ fn find_password(bytes: &[u8], from: usize) -> Option<Range<usize>> {
     let rest = &bytes[from..(from + MAX_KEY_BYTES).min(bytes.len())];
     let end = rest.iter().position(|byte| is_delimiter(*byte) || b"/?#@".contains(byte))?;
     let colon = rest[..end].iter().position(|byte| *byte == b':')? + 1;
-    let word = &rest[colon..end];
+    let password = &rest[colon..end];
     let is_host = |byte: &u8| is_alphanumeric(*byte) || *byte == b'[';
     // A placeholder is not a password.
     let is_password = rest[end] == b'@'
         && rest.get(end + 1).is_some_and(is_host)
-        && word.first().is_some_and(|first| !b"$*{[(".contains(first));
+        && password.first().is_some_and(|first| !b"$*{[(".contains(first));
     is_password.then_some(from + colon..from + end)
 }
 
-/// The start of the end of `text` that may be part of a key not yet complete; the length of `text` if there is none.
+/// Returns the start of the suffix of `text` that may be part of a key not yet complete; the length of `text` if there is
+/// none.
 pub(super) fn pending_start(text: &str) -> usize {
     let bytes = text.as_bytes();
-    let starts = || KEY_PATTERNS.iter().map(|format| format.prefix);
+    let prefixes = || KEY_PATTERNS.iter().map(|pattern| pattern.prefix);
     let tail = bytes.len().saturating_sub(MAX_KEY_BYTES);
-    // The last word, and the one before it if the two are one format.
+    // The last word, and the one before it if the two are one pattern: `Bearer KEY`.
     let word = bytes[tail..].iter().rposition(|byte| is_delimiter(*byte));
     let word = word.map_or(tail, |at| tail + at + 1);
-    let is_risky = |text: &[u8]| {
-        starts()
+    let may_contain_key = |text: &[u8]| {
+        prefixes()
             .chain([PEM_BEGIN, "://"])
-            .any(|start| memmem::find(text, start.as_bytes()).is_some())
+            .any(|prefix| memmem::find(text, prefix.as_bytes()).is_some())
     };
     let mut from = text.len();
-    if is_risky(&bytes[word..]) {
+    if may_contain_key(&bytes[word..]) {
         from = word;
     }
     let bearer = word.saturating_sub("bearer ".len());
     if bytes[bearer..word].ends_with(b"earer ") {
         from = from.min(bearer);
     }
-    for start in starts().chain([PEM_BEGIN, "://"]) {
-        let part =
-            (1..start.len()).rev().find(|count| bytes.ends_with(&start.as_bytes()[..*count]));
-        if let Some(count) = part {
+    for prefix in prefixes().chain([PEM_BEGIN, "://"]) {
+        let is_at_end = |count: &usize| bytes.ends_with(&prefix.as_bytes()[..*count]);
+        if let Some(count) = (1..prefix.len()).rev().find(is_at_end) {
             from = from.min(bytes.len() - count);
         }
     }
@@ -274,13 +276,15 @@ pub(super) fn pending_start(text: &str) -> usize {
 /// True if a PEM block, which may be a private key, has no end yet.
 fn is_pem_open(block: &[u8]) -> bool {
     let title = &block[PEM_BEGIN.len()..];
-    match memmem::find(title, b"-----") {
-        None => title.len() < 64,
+    match memmem::find(title, PEM_DASHES) {
+        None => title.len() < MAX_PEM_TITLE_BYTES,
         Some(at) if memmem::find(&title[..at], b"PRIVATE KEY").is_none() => false,
         Some(at) => {
             let body = &title[at..];
             let end = memmem::find(body, PEM_END.as_bytes()).map(|at| &body[at + PEM_END.len()..]);
-            end.is_none_or(|rest| rest.len() < 64 && memmem::find(rest, b"-----").is_none())
+            end.is_none_or(|rest| {
+                rest.len() < MAX_PEM_TITLE_BYTES && memmem::find(rest, PEM_DASHES).is_none()
+            })
         }
     }
 }

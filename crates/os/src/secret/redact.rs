@@ -6,6 +6,7 @@ use super::{encodings, key_patterns};
 use crate::sync::IgnorePoison;
 use serde_json::Value;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -36,26 +37,18 @@ struct KnownKeys {
     secrets: Vec<Secret>,
     /// Files that contain a key each, read at the first search in a request.
     files: Vec<PathBuf>,
-    /// All their forms, computed at the first search.
+    /// The encodings of all keys, computed at the first search.
     encodings: Option<Arc<[String]>>,
-    /// The forms of those that are masked in requests.
+    /// The encodings of those that are masked in requests.
     long_encodings: Option<Arc<[String]>>,
 }
 
 /// Registers `secret` as a known key, unless it could occur in innocent text because it is short or repetitive.
 pub fn register(secret: &Secret) {
     let is_registered = |keys: &KnownKeys| keys.secrets.contains(secret);
-    let mut letters: Vec<char> = Vec::new();
-    let is_first = |letter: &char| {
-        let is_new = !letters.contains(letter);
-        if is_new {
-            letters.push(*letter);
-        }
-        is_new
-    };
-    let letters = secret.expose().chars().filter(is_first);
+    let distinct_chars: BTreeSet<char> = secret.expose().chars().collect();
     if secret.expose().len() < MIN_KEY_BYTES
-        || letters.take(MIN_DISTINCT_CHARS).count() < MIN_DISTINCT_CHARS
+        || distinct_chars.len() < MIN_DISTINCT_CHARS
         || is_registered(&KNOWN_KEYS.read().ignore_poison())
     {
         return;
@@ -70,7 +63,7 @@ pub fn register(secret: &Secret) {
 /// Registers the key in the file at `path`, which is read when a request is searched for keys.
 pub fn register_file(path: &Path) {
     let mut keys = KNOWN_KEYS.write().ignore_poison();
-    if !keys.files.iter().any(|known| known == path) {
+    if !keys.files.iter().any(|file| file == path) {
         keys.files.push(path.to_owned());
         keys.long_encodings = None;
     }
@@ -85,7 +78,10 @@ pub fn register_files_of(folder: &Path) {
 
 /// The key in the file at `path`: its first line. A file that cannot be read holds no key that could be sent.
 fn read_key_file(path: &Path) -> Option<Secret> {
-    let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|it| it.is_file()))?;
+    let file = File::open(path).ok()?;
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
     let mut text = String::new();
     file.take(MAX_FILE_BYTES).read_to_string(&mut text).ok()?;
     let line = text.trim_start_matches('\u{feff}').trim().lines().next()?;
@@ -99,20 +95,19 @@ fn is_masked_in_requests(key: &str) -> bool {
         && !(key.starts_with('/') && Path::new(key).exists())
 }
 
-/// True if `key` consists of words, and one of them tells that it is no key: `your-api-key-here`.
+/// True if `key` consists of words, and one of them says that it is no key: `your-api-key-here`.
 fn is_placeholder(key: &str) -> bool {
-    let words = key.split(|letter: char| !letter.is_alphanumeric());
-    let mut words = words.filter(|word| !word.is_empty()).map(str::to_lowercase);
-    let is_word = |word: &String| word.chars().all(char::is_alphabetic);
-    words.clone().all(|word| is_word(&word))
-        && words.any(|word| PLACEHOLDER_WORDS.contains(&word.as_str()))
+    let key = key.to_lowercase();
+    let mut parts = key.split(|character: char| !character.is_alphanumeric());
+    parts.clone().all(|part| part.chars().all(char::is_alphabetic))
+        && parts.any(|part| PLACEHOLDER_WORDS.contains(&part))
 }
 
-/// The forms of the known keys that are masked in requests.
+/// The encodings of the known keys that are masked in requests.
 fn long_encodings() -> Arc<[String]> {
     let keys = KNOWN_KEYS.read().ignore_poison();
-    if let Some(forms) = &keys.long_encodings {
-        return Arc::clone(forms);
+    if let Some(encodings) = &keys.long_encodings {
+        return Arc::clone(encodings);
     }
     let files = keys.files.clone();
     drop(keys);
@@ -120,9 +115,9 @@ fn long_encodings() -> Arc<[String]> {
     let mut keys = KNOWN_KEYS.write().ignore_poison();
     let is_masked = |secret: &&Secret| is_masked_in_requests(secret.expose());
     let secrets: Vec<Secret> = keys.secrets.iter().filter(is_masked).cloned().collect();
-    let forms: Arc<[String]> = encodings::all_encodings(&secrets).into();
-    keys.long_encodings = Some(Arc::clone(&forms));
-    forms
+    let encodings: Arc<[String]> = encodings::all_encodings(&secrets).into();
+    keys.long_encodings = Some(Arc::clone(&encodings));
+    encodings
 }
 
 /// Replaces by `***` each known key in a text that is sent to a model or stored in a session. Text that only looks like a
@@ -143,22 +138,22 @@ pub fn has_masked_request() -> bool {
     HAS_MASKED_REQUEST.load(Ordering::Relaxed)
 }
 
-/// All forms of all known keys.
+/// All encodings of all known keys.
 pub(super) fn known_encodings() -> Arc<[String]> {
     let keys = KNOWN_KEYS.read().ignore_poison();
-    if let Some(forms) = &keys.encodings {
-        return Arc::clone(forms);
+    if let Some(encodings) = &keys.encodings {
+        return Arc::clone(encodings);
     }
     drop(keys);
     let mut keys = KNOWN_KEYS.write().ignore_poison();
-    let forms: Arc<[String]> = encodings::all_encodings(&keys.secrets).into();
-    keys.encodings = Some(Arc::clone(&forms));
-    forms
+    let encodings: Arc<[String]> = encodings::all_encodings(&keys.secrets).into();
+    keys.encodings = Some(Arc::clone(&encodings));
+    encodings
 }
 
 /// Replaces each known key in `text` by `***`, even if line breaks split it.
 pub fn redact_known(text: &str) -> Cow<'_, str> {
-    // No form of a key is shorter than a key. Most pieces of a streamed answer are.
+    // No encoding of a key is shorter than a key. Most pieces of a streamed answer are.
     if text.len() < MIN_KEY_BYTES {
         return Cow::Borrowed(text);
     }
@@ -175,16 +170,16 @@ pub fn redact_all(text: &str) -> Cow<'_, str> {
 /// letters at its end begin such a key.
 pub fn redact_all_spellings(text: &str) -> Cow<'_, str> {
     let encodings = known_encodings();
-    let mut found = find_all(text, &encodings, None);
-    found.extend(encodings::find_respelled(text, &encodings));
-    replace_matches(text, found)
+    let mut matches = find_all(text, &encodings, None);
+    matches.extend(encodings::find_respelled(text, &encodings));
+    replace_matches(text, matches)
 }
 
 /// The keys that [`redact_all`] redacts in a text that follows the byte `previous`.
 pub(super) fn find_all(text: &str, encodings: &[String], previous: Option<u8>) -> Vec<KeyMatch> {
-    let mut found = encodings::find_encodings(text, encodings);
-    key_patterns::find_keys(text, previous, &mut found);
-    found
+    let mut matches = encodings::find_encodings(text, encodings);
+    key_patterns::find_keys(text, previous, &mut matches);
+    matches
 }
 
 /// Applies [`redact_known`] to every string within `value`.
@@ -204,14 +199,13 @@ pub fn contains_key(text: &str) -> bool {
     encodings::contains_any(text, &keys.secrets)
 }
 
-/// True if `new`, written over `old`, would replace a key by its redaction mark. The author of `new` saw `old` with its
-/// keys redacted.
+/// True if `new`, written over `old`, would replace a key by `***`: the author of `new` saw `old` with its keys redacted.
 pub fn is_redacted_copy(old: &str, new: &str) -> bool {
     if !new.contains(REDACTED) {
         return false;
     }
-    let marked = |line: &&str| line.contains(REDACTED) && !old.contains(line);
-    redact_all(old).lines().map(str::trim).filter(marked).any(|line| new.contains(line))
+    let is_redacted = |line: &&str| line.contains(REDACTED) && !old.contains(line);
+    redact_all(old).lines().map(str::trim).filter(is_redacted).any(|line| new.contains(line))
 }
 
 fn redact_json<'v>(value: &'v Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> Cow<'v, Value> {
@@ -221,7 +215,7 @@ fn redact_json<'v>(value: &'v Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> C
     }
 }
 
-/// The cleaned `value`, or `None` if nothing changes.
+/// Applies `redact` to every string within `value`; `None` if none of them changes.
 fn map_strings(value: &Value, redact: &dyn Fn(&str) -> Cow<'_, str>) -> Option<Value> {
     match value {
         Value::String(text) => match redact(text) {

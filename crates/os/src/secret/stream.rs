@@ -1,7 +1,7 @@
-//! Redacts keys in streamed text, even if a key is split between pieces.
+//! Redacts keys in streamed text, even if a key is split between chunks.
 //!
-//! Text that may be the beginning of a key is held back until that is decided. Most pieces end in nothing of the kind
-//! and pass at once.
+//! Text that may be the beginning of a key is held back until that is decided. Most chunks do not end in such text and
+//! pass at once.
 
 use super::redact::{find_all, known_encodings};
 use super::replacement::{KeyMatch, merge_overlapping, replace_matches};
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 /// The most bytes held back. No key is longer; anything beyond this passes unchanged.
 const MAX_PENDING_BYTES: usize = 32 << 10;
-/// Below this number of bytes held back, every piece triggers a new search.
+/// Below this number of bytes held back, every chunk triggers a new search.
 const SMALL_PENDING_BYTES: usize = 512;
 
 /// A redactor for a stream of text.
@@ -21,7 +21,7 @@ pub struct StreamRedactor {
     pending: String,
     /// The byte before the text held back.
     previous_byte: Option<u8>,
-    /// The number of bytes held back that triggers the next search: long text is not searched again for every piece.
+    /// The number of bytes held back that triggers the next search: long text is not searched again for every chunk.
     next_search_bytes: usize,
 }
 
@@ -36,30 +36,31 @@ impl StreamRedactor {
         Self { redacts_all: true, ..Self::default() }
     }
 
-    /// Accepts `piece` and returns the text that is safe to pass on, which may be empty.
-    pub fn feed<'t>(&mut self, piece: &'t str) -> Cow<'t, str> {
+    /// Accepts `chunk` and returns the text that is safe to pass on, which may be empty.
+    pub fn feed<'t>(&mut self, chunk: &'t str) -> Cow<'t, str> {
         let encodings = known_encodings();
         if self.pending.is_empty()
-            && self.pending_start(piece, &encodings) == piece.len()
-            && self.find_keys(piece, &encodings).is_empty()
+            && self.pending_start(chunk, &encodings) == chunk.len()
+            && self.find_keys(chunk, &encodings).is_empty()
         {
-            self.previous_byte = piece.bytes().next_back().or(self.previous_byte);
-            return Cow::Borrowed(piece);
+            self.previous_byte = chunk.bytes().next_back().or(self.previous_byte);
+            return Cow::Borrowed(chunk);
         }
-        self.pending.push_str(piece);
+        self.pending.push_str(chunk);
         if self.pending.len() < self.next_search_bytes {
             return Cow::Borrowed("");
         }
         let mut end = self.pending_start(&self.pending, &encodings);
         // A key that may be part of a longer one is held back too.
-        let mut found = merge_overlapping(self.find_keys(&self.pending, &encodings));
-        let cut = found.iter().find(|found| found.range.end > end);
-        end = cut.map_or(end, |found| end.min(found.range.start));
+        let mut matches = merge_overlapping(self.find_keys(&self.pending, &encodings));
+        if let Some(incomplete) = matches.iter().find(|key_match| key_match.range.end > end) {
+            end = end.min(incomplete.range.start);
+        }
         if self.pending.len() - end > MAX_PENDING_BYTES {
             end = self.pending.len();
         }
-        found.retain(|found| found.range.end <= end);
-        let out = self.release(end, found);
+        matches.retain(|key_match| key_match.range.end <= end);
+        let out = self.release(end, matches);
         self.next_search_bytes = match self.pending.len() {
             0..SMALL_PENDING_BYTES => 0,
             length => length + length / 2,
@@ -69,13 +70,13 @@ impl StreamRedactor {
 
     /// Ends the text and returns what was held back, redacted.
     pub fn finish(&mut self) -> String {
-        let found = self.find_keys(&self.pending, &known_encodings());
-        let out = self.release(self.pending.len(), found);
+        let matches = self.find_keys(&self.pending, &known_encodings());
+        let out = self.release(self.pending.len(), matches);
         (self.previous_byte, self.next_search_bytes) = (None, 0);
         out
     }
 
-    /// The start of the end of `text` that may be the beginning of a key.
+    /// Returns the start of the suffix of `text` that may be the beginning of a key.
     fn pending_start(&self, text: &str, encodings: &[String]) -> usize {
         let start = encodings::pending_start(text, encodings);
         if self.redacts_all { start.min(key_patterns::pending_start(text)) } else { start }
@@ -89,6 +90,7 @@ impl StreamRedactor {
         }
     }
 
+    /// Removes the first `end` bytes held back, and returns them with the `matches` in them replaced.
     fn release(&mut self, end: usize, matches: Vec<KeyMatch>) -> String {
         let out = replace_matches(&self.pending[..end], matches).into_owned();
         self.previous_byte = self.pending[..end].bytes().next_back().or(self.previous_byte);
