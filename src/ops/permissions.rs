@@ -111,7 +111,7 @@ pub(crate) fn build_policy(
             "only one of the two",
         ));
     }
-    let mut real = PathResolver::knowing(&workspace.path);
+    let mut real = PathResolver::with_real_path(&workspace.path);
     let reach = file_scope(ctx, grants, settings, profile, workspace, &mut real)?;
     let mut policy = Policy {
         profile: profile.name.clone(),

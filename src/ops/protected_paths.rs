@@ -44,7 +44,7 @@ pub(crate) fn protected_paths(
 ) -> (Deferred<Vec<PathBuf>>, Deferred<Vec<PathBuf>>) {
     let (paths, place) = (ctx.paths.clone(), workspace.to_owned());
     let hidden = Deferred::new(move || {
-        let mut real_paths = PathResolver::knowing(&place);
+        let mut real_paths = PathResolver::with_real_path(&place);
         let [config, own] = config_files(&paths);
         let root = real_paths.resolve(&paths.root);
         let protected = PROTECTED_PATHS.iter().map(|name| root.join(name));
@@ -55,7 +55,7 @@ pub(crate) fn protected_paths(
     });
     let (paths, place) = (ctx.paths.clone(), workspace.to_owned());
     let read_only = Deferred::new(move || {
-        let root = PathResolver::knowing(&place).resolve(&paths.root);
+        let root = PathResolver::with_real_path(&place).resolve(&paths.root);
         let own = memory::PROTECTED_NAMES.iter().map(|name| place.join("memory").join(name));
         let own = own.chain([place.join(".git"), place.join(".nanobot"), root.join("tools")]);
         // What is hidden is behind these links. Another one in the place of such a link would lead to another config.

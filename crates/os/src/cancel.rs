@@ -1,6 +1,6 @@
 //! Cancels a group of threads: threads that work under a [`CancelToken`] notice the cancellation wherever they would
-//! notice a signal; other threads are unaffected. The setting is per thread, and code that starts a thread must pass it
-//! on.
+//! notice a signal; other threads are unaffected. Each thread has its own current token, and code that starts a thread
+//! must pass it on.
 
 use std::cell::RefCell;
 use std::io::{self, PipeReader, PipeWriter, Write};
@@ -68,10 +68,10 @@ pub(crate) fn is_shielded() -> bool {
 
 /// Runs `work` on this thread under `token`, then restores the previous token.
 pub fn scope<T>(token: Option<Arc<CancelToken>>, work: impl FnOnce() -> T) -> T {
-    let before = CURRENT.replace(token);
-    let done = work();
-    CURRENT.set(before);
-    done
+    let previous = CURRENT.replace(token);
+    let output = work();
+    CURRENT.set(previous);
+    output
 }
 
 #[cfg(test)]
@@ -82,14 +82,14 @@ mod tests {
 
     #[test]
     fn cancellation_affects_only_threads_with_the_token() {
-        let leash = CancelToken::new().unwrap();
-        scope(Some(leash.clone()), || {
+        let token = CancelToken::new().unwrap();
+        scope(Some(token.clone()), || {
             assert!(signal::check().is_ok());
             std::thread::scope(|threads| {
-                let handed = current();
+                let inherited = current();
                 let waiting = threads
-                    .spawn(|| scope(handed, || signal::sleep(Duration::from_secs(60)).is_err()));
-                leash.cancel();
+                    .spawn(|| scope(inherited, || signal::sleep(Duration::from_secs(60)).is_err()));
+                token.cancel();
                 assert!(waiting.join().unwrap());
             });
             assert!(signal::check().is_err());

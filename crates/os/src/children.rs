@@ -1,4 +1,4 @@
-//! The child processes of this run: tells processes that it started from leftovers of these.
+//! The child processes of this run: which of them it started, and which were left behind by those.
 //!
 //! This process is a subreaper: any process that a child leaves behind, in whatever group or session, becomes its child
 //! and is ended.
@@ -59,19 +59,18 @@ pub fn prepare() {
 /// A process that ends leaves its children to us, so that some are found only after others have ended. The search is
 /// over when no child is left, and at the latest after [`LEFTOVERS_TIMEOUT`].
 pub fn kill_leftovers() -> bool {
-    let mut found = false;
+    let mut had_leftovers = false;
     let started = Instant::now();
     while started.elapsed() < LEFTOVERS_TIMEOUT {
         let mut leftovers: Vec<Pid> = {
             // Locked while listing, so that a command that is being started does not count as a leftover.
-            let known = groups();
-            let all = children().into_iter();
-            all.filter(|pid| !is_ours_or_in_group(*pid, &known)).collect()
+            let groups = groups();
+            children().into_iter().filter(|pid| !is_in_group_or_detached(*pid, &groups)).collect()
         };
         if leftovers.is_empty() {
             break;
         }
-        found |= leftovers.iter().any(|pid| !is_ending(*pid));
+        had_leftovers |= leftovers.iter().any(|pid| !is_ending(*pid));
         for pid in &leftovers {
             let _: Result<_, _> = rustix::process::kill_process(*pid, Signal::KILL);
         }
@@ -82,12 +81,12 @@ pub fn kill_leftovers() -> bool {
                 break;
             }
             if killed.elapsed() >= KILL_TIMEOUT {
-                return found;
+                return had_leftovers;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    found
+    had_leftovers
 }
 
 /// The supervisors of commands that have ended. They only take their namespaces down, which is not waited for.
@@ -113,17 +112,17 @@ pub fn reap_ending() {
 }
 
 /// True if a process of this group still runs after its leader has ended. Waits up to `limit` for processes that are
-/// exiting.
+/// exiting, and up to [`SETTLE_TIMEOUT`] for others.
 pub fn is_group_alive(group: Pid, limit: Duration) -> bool {
     let started = Instant::now();
     while rustix::process::test_kill_process_group(group).is_ok() {
         if reap_group(group) {
             continue;
         }
-        let mut left =
+        let mut members =
             children().into_iter().filter(|pid| process_group(Some(*pid)) == Some(group));
         let waited = started.elapsed();
-        if waited >= limit || waited >= SETTLE_TIMEOUT && left.any(|pid| !is_ending(pid)) {
+        if waited >= limit || waited >= SETTLE_TIMEOUT && members.any(|pid| !is_ending(pid)) {
             return true;
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -135,7 +134,7 @@ pub fn is_group_alive(group: Pid, limit: Duration) -> bool {
 /// has closed its files, as bash does after `diff <(a) <(b)`; such a process was not left running.
 pub fn is_ending(pid: Pid) -> bool {
     /// `PF_EXITING` in the kernel's `include/linux/sched.h`.
-    const EXITING: u64 = 4;
+    const PF_EXITING: u64 = 4;
     let path = format!("/proc/{}/stat", pid.as_raw_pid());
     let Ok(stat) = std::fs::read_to_string(path) else {
         return true;
@@ -143,10 +142,12 @@ pub fn is_ending(pid: Pid) -> bool {
     // The fields of proc_pid_stat(5) from the third on: the second is a name that can contain any character.
     let fields: Vec<&str> =
         stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
-    let bits = |field: usize| fields.get(field).and_then(|text| text.parse::<u64>().ok());
-    let [flags, pending] = [bits(6), bits(28)].map(Option::unwrap_or_default);
-    matches!(fields.first(), None | Some(&("Z" | "X")))
-        || flags & EXITING != 0
+    let bits = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<u64>().ok());
+    let state = fields.first();
+    let flags = bits(9).unwrap_or_default();
+    let pending = bits(31).unwrap_or_default();
+    matches!(state, None | Some(&("Z" | "X")))
+        || flags & PF_EXITING != 0
         // The kernel sets SIGKILL for every signal that ends the process.
         || pending & 1 << (Signal::KILL.as_raw() - 1) != 0
 }
@@ -164,8 +165,8 @@ fn try_reap(pid: Pid) -> bool {
     )
 }
 
-/// True if `pid` is a child that this run started, or is in the group of one.
-fn is_ours_or_in_group(pid: Pid, groups: &[Pid]) -> bool {
+/// True if `pid` is in the group of a running command, or is a detached child.
+fn is_in_group_or_detached(pid: Pid, groups: &[Pid]) -> bool {
     let group = process_group(Some(pid));
     detached().contains(&pid)
         || groups.contains(&pid)

@@ -73,7 +73,7 @@ const UNNAMED_ZONE: &str = "Local";
 /// Returns the zone that `TZ` stands for, read from its own file: a look-up in the library's index would first read the
 /// names of all zones.
 fn zone_for_tz(name: Option<&str>) -> TimeZone {
-    let read = match name.map(|name| name.trim_start_matches(':')) {
+    let zone = match name.map(|name| name.trim_start_matches(':')) {
         None => read_tzif(
             Path::new(LOCALTIME_PATH),
             localtime_zone_name().as_deref().unwrap_or(UNNAMED_ZONE),
@@ -82,15 +82,17 @@ fn zone_for_tz(name: Option<&str>) -> TimeZone {
         Some(name) => named_zone(name),
     };
     // `TZ` is a POSIX rule instead of a name, or the zone database is elsewhere.
-    read.unwrap_or_else(TimeZone::system)
+    zone.unwrap_or_else(TimeZone::system)
 }
 
 /// Returns the zone with this name, if it exists.
 pub fn named_zone(name: &str) -> Option<TimeZone> {
-    let parts = Path::new(name).components();
-    let inside = parts.clone().count() > 0
-        && parts.into_iter().all(|part| matches!(part, Component::Normal(_)));
-    inside.then(|| read_tzif(&Path::new(ZONE_DIR).join(name), name)).flatten()
+    let is_plain = |part| matches!(part, Component::Normal(_));
+    // `..` would lead out of the database.
+    if name.is_empty() || !Path::new(name).components().all(is_plain) {
+        return None;
+    }
+    read_tzif(&Path::new(ZONE_DIR).join(name), name)
 }
 
 /// Returns the zone that the system's cron uses, independent of `TZ`, and its name if `/etc/localtime` is a link. UTC
@@ -104,8 +106,8 @@ pub fn system_zone(env: &Env) -> (TimeZone, Option<String>) {
         return utc();
     }
     let name = localtime_zone_name();
-    let read = read_tzif(Path::new(LOCALTIME_PATH), name.as_deref().unwrap_or(UNNAMED_ZONE));
-    read.map_or_else(utc, |zone| (zone, name))
+    let zone = read_tzif(Path::new(LOCALTIME_PATH), name.as_deref().unwrap_or(UNNAMED_ZONE));
+    zone.map_or_else(utc, |zone| (zone, name))
 }
 
 /// Returns the name of the zone of `time` for people: that of the database, or else its offset then.
@@ -117,20 +119,21 @@ pub fn zone_name(time: &Zoned) -> String {
 /// Returns the sorted names of all zones, to suggest a correction.
 pub fn zone_names() -> Vec<String> {
     let mut names = Vec::new();
-    let mut folders = vec![PathBuf::from(ZONE_DIR)];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+    let mut dirs = vec![PathBuf::from(ZONE_DIR)];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
             let path = entry.path();
             let name = path.strip_prefix(ZONE_DIR).ok().and_then(Path::to_str);
             let Some(name) = name.map(str::to_owned) else {
                 continue;
             };
-            match path.is_dir() {
-                // Copies of the same zones, with and without leap seconds.
-                true if matches!(&*name, "posix" | "right") => {}
-                true => folders.push(path),
-                false if is_tzif_file(&path) => names.push(name),
-                false => {}
+            if !path.is_dir() {
+                if is_tzif_file(&path) {
+                    names.push(name);
+                }
+            } else if !matches!(&*name, "posix" | "right") {
+                // Those two hold copies of the same zones, without and with leap seconds.
+                dirs.push(path);
             }
         }
     }
@@ -150,11 +153,11 @@ fn read_tzif(path: &Path, name: &str) -> Option<TimeZone> {
     TimeZone::tzif(name, &bytes).ok()
 }
 
-/// True if the file is a time zone. The directory also contains tables and notes.
+/// True if the file is a time zone (RFC 9636). The database also contains tables and notes.
 fn is_tzif_file(path: &Path) -> bool {
-    let mut head = [0; 4];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut head));
-    read.is_ok() && &head == b"TZif"
+    let mut magic = [0; 4];
+    let read = |mut file: File| file.read_exact(&mut magic);
+    File::open(path).and_then(read).is_ok() && &magic == b"TZif"
 }
 
 impl Clock {

@@ -5,8 +5,8 @@ use siphasher::sip128::{Hasher128, SipHasher13, SipHasher24};
 use std::hash::Hasher;
 use std::path::Path;
 
-/// Computes a fingerprint of a content, stable across releases. It does not protect against forgery: anyone who can
-/// write the journal can change the files anyway.
+/// Computes a fingerprint of a content, stable across releases. It does not protect against forgery: a program that can
+/// write the stored digests can change the files anyway.
 pub fn digest(bytes: &[u8]) -> String {
     let mut hasher = SipHasher13::new();
     hasher.write(bytes);

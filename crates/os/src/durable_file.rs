@@ -1,9 +1,8 @@
 //! File operations: append a line, replace a file, lock. Errors name the path.
 //!
 //! Everything created here is accessible to its owner only: mode 0600 for files and 0700 for directories; in a directory
-//! that is shared with a group, to the group too ([`EntryMode`]). A failed
-//! `fsync` is reported and never retried, since the kernel may have dropped the unwritten data (as PostgreSQL found in
-//! 2018).
+//! that is shared with a group, to the group too ([`EntryMode`]). A failed `fsync` is reported and never retried, since
+//! the kernel may have dropped the unwritten data (as PostgreSQL found in 2018).
 
 use super::entry_mode::EntryMode;
 use super::file_lock::{FileLock, with_lock};
@@ -24,24 +23,27 @@ pub fn create_dir(path: &Path) -> Result<()> {
         return Ok(());
     }
     let mode = EntryMode::of_new(path).directory;
-    let created = DirBuilder::new().recursive(true).mode(mode).create(path);
-    created.with_context(|| format!("create `{}`", path.display()))
+    DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path)
+        .with_context(|| format!("create `{}`", path.display()))
 }
 
 /// Opens `path` for appending, and creates it if it is missing. A link is not followed.
 pub fn open_append(path: &Path) -> Result<File> {
-    let opened = match append_options().open(path) {
+    let file = match append_options().open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let mode = EntryMode::of_new(path).file;
             append_options().create(true).mode(mode).open(path)
         }
-        opened => opened,
+        other => other,
     };
-    opened.with_context(|| format!("open `{}`", path.display()))
+    file.with_context(|| format!("open `{}`", path.display()))
 }
 
 fn append_options() -> OpenOptions {
-    let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let nofollow = OFlags::NOFOLLOW.bits().cast_signed();
     let mut options = OpenOptions::new();
     options.read(true).append(true).custom_flags(nofollow);
     options
@@ -61,20 +63,20 @@ pub fn open_existing_append(path: &Path) -> Result<Option<File>> {
 /// # Errors
 /// The file is not a regular one: a FIFO would block its reader.
 pub fn open_existing(path: &Path) -> Result<Option<File>> {
-    let what = || format!("open `{}`", path.display());
+    let context = || format!("open `{}`", path.display());
     match open_nonblocking(path) {
-        Ok(file) if file.metadata().with_context(what)?.is_file() => Ok(Some(file)),
+        Ok(file) if file.metadata().with_context(context)?.is_file() => Ok(Some(file)),
         Ok(_) => Err(not_regular_file(path)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)
         }
-        Err(error) => Err(error).with_context(what),
+        Err(error) => Err(error).with_context(context),
     }
 }
 
 /// Opens `path` for reading, without waiting for a writer if it is a FIFO.
 pub fn open_nonblocking(path: &Path) -> std::io::Result<File> {
-    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let nonblock = OFlags::NONBLOCK.bits().cast_signed();
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(nonblock).open(path)
 }
@@ -121,15 +123,15 @@ pub fn size(file: &File, path: &Path) -> Result<u64> {
     Ok(metadata.len())
 }
 
-/// Appends `bytes` to an open log that has `before` bytes, in one write. If the disk takes only a part, the file is
-/// truncated to its previous length, so no partial line remains. The caller must hold a lock.
-pub fn append_to(mut log: &File, path: &Path, before: u64, bytes: &[u8]) -> Result<()> {
-    let written = log.write_all(bytes);
-    if written.is_err() {
+/// Appends `bytes` to an open log of `size` bytes, in one write. If the disk takes only a part, the file is truncated to
+/// its previous length, so no partial line remains. The caller must hold a lock.
+pub fn append_to(mut log: &File, path: &Path, size: u64, bytes: &[u8]) -> Result<()> {
+    if let Err(error) = log.write_all(bytes) {
         // If this fails too, the next open repairs the end of the file.
-        drop(log.set_len(before));
+        drop(log.set_len(size));
+        return Err(error).with_context(|| format!("write `{}`", path.display()));
     }
-    written.with_context(|| format!("write `{}`", path.display()))
+    Ok(())
 }
 
 /// Appends `bytes` to the file at `path`, and creates it if it is missing.
@@ -141,16 +143,14 @@ pub fn append(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Appends `bytes` to the file at exactly `path`, and creates it and its directory if missing. No link on the path is
 /// followed, so a process that may change the directory cannot redirect the data.
 pub fn append_nofollow(path: &Path, bytes: &[u8]) -> Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let there = folder.ancestors().find(|path| path.symlink_metadata().is_ok());
-    if let Some(there) = there {
-        let what = || format!("stat `{}`", there.display());
-        let real = there.canonicalize().with_context(what)?;
-        if real != there {
-            return Err(symlink_error(there));
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    if let Some(existing) = existing_ancestor(dir) {
+        let context = || format!("stat `{}`", existing.display());
+        if existing.canonicalize().with_context(context)? != existing {
+            return Err(symlink_error(existing));
         }
     }
-    create_dir(folder)?;
+    create_dir(dir)?;
     let flags = OFlags::RDWR
         | OFlags::APPEND
         | OFlags::CREATE
@@ -159,20 +159,25 @@ pub fn append_nofollow(path: &Path, bytes: &[u8]) -> Result<()> {
         | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o600);
     let no_links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let opened = match rustix::fs::openat2(rustix::fs::CWD, path, flags, mode, no_links) {
+    let fd = match rustix::fs::openat2(rustix::fs::CWD, path, flags, mode, no_links) {
         // Linux before 5.6, or a seccomp filter that does not allow the call.
         Err(Errno::NOSYS | Errno::PERM) => rustix::fs::open(path, flags, mode),
         other => other,
     };
-    let log = match opened {
+    let log = match fd {
         Err(Errno::LOOP) => return Err(symlink_error(path)),
         other => File::from(other.with_context(|| format!("open `{}`", path.display()))?),
     };
-    let before = size(&log, path)?;
+    let size = size(&log, path)?;
     if !log.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return Err(not_regular_file(path));
     }
-    append_to(&log, path, before, bytes)
+    append_to(&log, path, size, bytes)
+}
+
+/// The nearest directory or file on the way to `path`, or `path` itself, that exists.
+fn existing_ancestor(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|path| path.symlink_metadata().is_ok())
 }
 
 fn symlink_error(path: &Path) -> anyhow::Error {
@@ -187,8 +192,9 @@ pub fn sync(log: &File, path: &Path) -> Result<()> {
 
 /// Syncs a directory's entries to the disk.
 pub fn sync_dir(path: &Path) -> Result<()> {
-    let synced = File::open(path).and_then(|dir| dir.sync_all());
-    synced.with_context(|| format!("sync `{}`", path.display()))
+    File::open(path)
+        .and_then(|dir| dir.sync_all())
+        .with_context(|| format!("sync `{}`", path.display()))
 }
 
 /// Atomically replaces the content of `path` with `bytes`: readers find either the old file or the new one. If `path`
@@ -205,9 +211,9 @@ pub fn replace_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>
         return Err(fail(Exit::Io, cause));
     }
     let dir = target.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let what = || format!("write `{}`", path.display());
-    let temp = create_temp_in(dir, fill).with_context(what)?;
-    temp.persist(&target).map_err(|error| error.error).with_context(what)?;
+    let context = || format!("write `{}`", path.display());
+    let temp = create_temp_in(dir, fill).with_context(context)?;
+    temp.persist(&target).map_err(|error| error.error).with_context(context)?;
     sync_dir(dir)
 }
 
@@ -234,10 +240,10 @@ pub fn lock_for_change(path: &Path, subject: &str) -> Result<FileLock> {
 /// # Errors
 /// Also if another program created the file first.
 pub fn create(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
-    let what = || format!("write `{}`", path.display());
+    let context = || format!("write `{}`", path.display());
     let dir = path.parent().unwrap_or(Path::new("."));
-    let temp = create_temp_in(dir, fill).with_context(what)?;
-    temp.persist_noclobber(path).map_err(|error| error.error).with_context(what)?;
+    let temp = create_temp_in(dir, fill).with_context(context)?;
+    temp.persist_noclobber(path).map_err(|error| error.error).with_context(context)?;
     sync_dir(dir)
 }
 
@@ -279,10 +285,9 @@ pub fn create_temp(bytes: &[u8]) -> std::io::Result<tempfile::NamedTempFile> {
     Ok(file)
 }
 
-/// Like [`create_temp`], with a name that ends in `suffix`, by which an editor knows the format.
+/// Like [`create_temp`], with a name that ends in `suffix`, by which an editor recognises the format.
 pub fn create_temp_named(bytes: &[u8], suffix: &str) -> std::io::Result<tempfile::NamedTempFile> {
-    let mut named = tempfile::Builder::new();
-    let mut file = named.prefix("nanobot-").suffix(suffix).tempfile()?;
+    let mut file = tempfile::Builder::new().prefix("nanobot-").suffix(suffix).tempfile()?;
     file.write_all(bytes)?;
     Ok(file)
 }
@@ -337,23 +342,23 @@ pub fn format_size(bytes: u64) -> String {
 /// # Errors
 /// The reason why not, with that directory.
 pub fn check_can_create(path: &Path) -> Result<()> {
-    let found = path.ancestors().find(|path| path.symlink_metadata().is_ok());
-    let found = found.unwrap_or(path);
-    let cannot = || format!("write in `{}`", found.display());
-    if !found.is_dir() {
-        return Err(std::io::Error::from(Errno::NOTDIR)).with_context(cannot);
+    let existing = existing_ancestor(path).unwrap_or(path);
+    let context = || format!("write in `{}`", existing.display());
+    if !existing.is_dir() {
+        return Err(std::io::Error::from(Errno::NOTDIR)).with_context(context);
     }
     let access = Access::WRITE_OK | Access::EXEC_OK;
     // Also detects a read-only file system.
-    rustix::fs::accessat(rustix::fs::CWD, found, access, AtFlags::EACCESS)
+    rustix::fs::accessat(rustix::fs::CWD, existing, access, AtFlags::EACCESS)
         .map_err(std::io::Error::from)
-        .with_context(cannot)
+        .with_context(context)
 }
 
 /// The bytes that this user can still write to the file system of `path`.
 pub fn free_bytes(path: &Path) -> Result<u64> {
-    let stat = rustix::fs::statvfs(path).map_err(std::io::Error::from);
-    let stat = stat.with_context(|| format!("look at the file system of `{}`", path.display()))?;
+    let stat = rustix::fs::statvfs(path).map_err(std::io::Error::from).with_context(|| {
+        format!("read the free space of the file system of `{}`", path.display())
+    })?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
@@ -362,8 +367,8 @@ pub fn is_readable_by_others(path: &Path) -> bool {
     let is_shared = EntryMode::of_new(&path.join("new")) != EntryMode::PRIVATE;
     let others = if is_shared { 0o007 } else { 0o077 };
     let mode = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.mode());
-    let leads = |path: &Path| mode(path) & 0o011 != 0;
-    mode(path) & others != 0 && path.ancestors().skip(1).all(leads)
+    let can_be_entered = |dir: &Path| mode(dir) & 0o011 != 0;
+    mode(path) & others != 0 && path.ancestors().skip(1).all(can_be_entered)
 }
 
 /// Like [`read`], for an untrusted file: it must be a regular file of at most `limit` bytes.
@@ -372,42 +377,42 @@ pub fn read_limited(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
         return Ok(None);
     };
     let mut bytes = Vec::new();
-    let read = file.take(limit.saturating_add(1)).read_to_end(&mut bytes);
-    let count = read.with_context(|| format!("read `{}`", path.display()))?;
-    match u64::try_from(count) {
-        Ok(count) if count <= limit => Ok(Some(bytes)),
-        _ => {
-            let limit = format_size(limit);
-            let cause = format!("`{}` is larger than {limit}", path.display());
-            Err(fail(Exit::Io, cause))
-        }
+    file.take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("read `{}`", path.display()))?;
+    if bytes.len() as u64 > limit {
+        let limit = format_size(limit);
+        return Err(fail(Exit::Io, format!("`{}` is larger than {limit}", path.display())));
     }
+    Ok(Some(bytes))
 }
 
 /// Explains why users other than the owner can change the file at `path`, or that its owner is neither this user nor
 /// root. `None` if neither is the case, or if there is no file.
 pub fn unsafe_permissions(path: &Path) -> Option<String> {
     let metadata = std::fs::metadata(path).ok()?;
-    let (user, group, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
-    let own = rustix::process::geteuid().as_raw();
-    // By convention, a group with the same number as the user belongs to that user only.
-    let is_shared = mode & 0o020 != 0 && group != user;
-    if user != own && user != 0 {
-        Some(format!("is owned by another user ({user})"))
+    let (owner, group, mode) = (metadata.uid(), metadata.gid(), metadata.mode());
+    let user = rustix::process::geteuid().as_raw();
+    if owner != user && owner != 0 {
+        Some(format!("is owned by another user ({owner})"))
     } else if mode & 0o002 != 0 {
         Some("is world-writable".into())
+    } else if mode & 0o020 != 0 && group != owner {
+        // By convention, a group with the same number as a user belongs to that user only.
+        Some(format!("is writable by group {group}"))
     } else {
-        is_shared.then(|| format!("is writable by group {group}"))
+        None
     }
 }
 
 /// Returns the content of a file; `None` if it is missing.
 pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
-    let whole = |file: File| {
+    let read = || {
+        let file = File::open(path)?;
         let size = file.metadata()?.len();
         read_to_size(file, size, u64::MAX)
     };
-    match File::open(path).and_then(whole) {
+    match read() {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             Ok(None)
@@ -416,8 +421,8 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>> {
     }
 }
 
-/// Reads an open file of `size` bytes, but at most `limit`. The size spares the read that finds the end; for a file
-/// without one, as in `/proc`, it is 0.
+/// Reads an open file of `size` bytes, but at most `limit`. The size saves the read that finds the end; for a file whose
+/// size is unknown, as in `/proc`, it is 0.
 pub fn read_to_size(file: File, size: u64, limit: u64) -> std::io::Result<Vec<u8>> {
     let end = if size > 0 { size.min(limit) } else { limit };
     let mut bytes = Vec::new();

@@ -25,11 +25,12 @@ impl EntryMode {
 
     /// Returns the permissions of a new entry `path`, from the nearest directory above it that exists.
     pub fn of_new(path: &Path) -> Self {
-        let above = path.ancestors().skip(1);
-        let mut above =
-            above.map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
-        let found = above.find_map(|dir| std::fs::metadata(dir).ok());
-        if found.is_some_and(|dir| dir.mode() & SHARED_BITS == SHARED_BITS) {
+        let mut parents = path
+            .ancestors()
+            .skip(1)
+            .map(|dir| if dir.as_os_str().is_empty() { Path::new(".") } else { dir });
+        let metadata = parents.find_map(|dir| std::fs::metadata(dir).ok());
+        if metadata.is_some_and(|metadata| metadata.mode() & SHARED_BITS == SHARED_BITS) {
             Self::SHARED
         } else {
             Self::PRIVATE

@@ -70,13 +70,13 @@ impl FileLock {
                     let mode = EntryMode::of_new(path).file;
                     options.create(true).mode(mode).open(path)
                 }
-                opened => opened,
+                other => other,
             }
             .with_context(|| format!("open `{}`", path.display()))?;
             match file.try_lock() {
                 Ok(()) => {
-                    let what = || format!("stat `{}`", path.display());
-                    let metadata = file.metadata().with_context(what)?;
+                    let context = || format!("stat `{}`", path.display());
+                    let metadata = file.metadata().with_context(context)?;
                     if metadata.nlink() == 0 {
                         // The last holder removed the file, so this lock protects nothing.
                         continue;
@@ -90,16 +90,15 @@ impl FileLock {
             }
             let holder = read_holder(&mut file);
             if deadline.is_expired() {
-                let who = holder
-                    .map(|holder| {
-                        let stopped = if holder.is_stopped() { ", which is stopped" } else { "" };
-                        let LockHolder { pid, since } = holder;
-                        format!(" by process {pid}{stopped} since {since}")
-                    })
-                    .unwrap_or_default();
+                let mut cause = format!("{subject} is in use");
+                if let Some(holder) = holder {
+                    let stopped = if holder.is_stopped() { ", which is stopped" } else { "" };
+                    let LockHolder { pid, since } = holder;
+                    cause += &format!(" by process {pid}{stopped} since {since}");
+                }
                 return Err(fail_with_hint(
                     Exit::TryAgain,
-                    format!("{subject} is in use{who}"),
+                    cause,
                     "again later, when it has ended",
                 ));
             }
@@ -145,13 +144,13 @@ impl FileLock {
         let note = read_holder(&mut file);
         let locks = std::fs::read_to_string("/proc/locks").context("read `/proc/locks`")?;
         // `1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF`
-        let is_it = |line: &&str| {
+        let is_this_lock = |line: &&str| {
             let mut fields = line.split_whitespace().skip(4);
             let pid = fields.next().and_then(|pid| pid.parse().ok());
             let file = fields.next().and_then(|file| file.rsplit(':').next()?.parse().ok());
             file == Some(inode) && note.as_ref().is_some_and(|note| pid == Some(note.pid))
         };
-        match (locks.lines().find(is_it), note) {
+        match (locks.lines().find(is_this_lock), note) {
             (Some(_), Some(note)) => Ok(Some(note.pid)),
             _ => Err(fail(
                 Exit::TryAgain,
@@ -180,6 +179,9 @@ fn lock_error(path: &Path, error: &std::io::Error) -> anyhow::Error {
     fail_with_hint(Exit::Io, cause, "a workspace on a local disk")
 }
 
+/// The longest note of a holder that is read: a process id and a time.
+const MAX_NOTE_BYTES: u64 = 200;
+
 /// Opens the lock file at `path`; `None` if it does not exist.
 fn open_lock(path: &Path) -> Result<Option<File>> {
     // Opening a FIFO would wait for a writer.
@@ -202,7 +204,7 @@ fn write_note(file: &mut File, size: u64, now: &str) -> std::io::Result<()> {
 fn read_holder(file: &mut File) -> Option<LockHolder> {
     let mut note = String::new();
     file.seek(SeekFrom::Start(0)).ok()?;
-    file.take(200).read_to_string(&mut note).ok()?;
+    file.take(MAX_NOTE_BYTES).read_to_string(&mut note).ok()?;
     let (pid, since) = note.trim().split_once(' ')?;
     Some(LockHolder { pid: pid.parse().ok()?, since: since.into() })
 }
@@ -233,9 +235,9 @@ pub fn with_lock_timeout<T>(
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     acquire_lock(file, path, timeout, |interval| Ok(signal::sleep(interval)?))?;
-    let done = work();
+    let output = work();
     drop(file.unlock());
-    done
+    output
 }
 
 /// Like [`with_lock`], but waits for the lock even while the run is being cancelled, since the data must not be lost.
@@ -252,13 +254,12 @@ pub fn with_lock_ignoring_signals<T>(
         std::thread::sleep(interval);
         Ok(())
     })?;
-    let done = work();
+    let output = work();
     drop(file.unlock());
-    done
+    output
 }
 
-/// Polls for the lock, at growing intervals so that a crowd of waiting processes leaves the CPU to the one that holds
-/// it.
+/// Polls for the lock, at growing intervals, so that many waiting processes leave the CPU to the one that holds it.
 fn acquire_lock(
     file: &File,
     path: &Path,

@@ -5,24 +5,24 @@ use std::borrow::Cow;
 
 /// Returns `text` without invisible characters, and the number that was removed.
 pub fn strip(text: &str) -> (Cow<'_, str>, usize) {
-    let plain = |byte: u8| (b' '..0x7f).contains(&byte) || byte == b'\n' || byte == b'\t';
-    if text.bytes().all(plain) {
+    let is_plain = |byte: u8| (b' '..0x7f).contains(&byte) || byte == b'\n' || byte == b'\t';
+    if text.bytes().all(is_plain) {
         return (Cow::Borrowed(text), 0);
     }
     let mut visible = String::with_capacity(text.len());
     let mut removed = 0;
     let mut before = '\0';
-    for letter in text.chars() {
+    for character in text.chars() {
         // A carriage return is part of a line ending, not hidden text.
-        if letter == '\r' {
+        if character == '\r' {
             continue;
         }
-        if is_hidden(letter, before) {
+        if is_hidden(character, before) {
             removed += 1;
         } else {
-            visible.push(letter);
+            visible.push(character);
         }
-        before = letter;
+        before = character;
     }
     (Cow::Owned(visible), removed)
 }
@@ -103,7 +103,9 @@ mod tests {
             let text = nanobot_base::fuzz::lossy_text(input);
             let (visible, _) = strip(&text);
             let (again, _) = strip(&visible);
-            assert!(again.chars().all(|letter| !('\u{e0000}'..='\u{e0fff}').contains(&letter)));
+            assert!(
+                again.chars().all(|character| !('\u{e0000}'..='\u{e0fff}').contains(&character))
+            );
             assert!(!visible.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\r', '\0']));
         });
     }

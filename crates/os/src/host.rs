@@ -1,6 +1,6 @@
 //! The machine's name.
 
-/// Returns the host name; empty if the system does not tell it.
+/// Returns the host name; empty if it cannot be read.
 pub fn name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname")
         .or_else(|_| std::fs::read_to_string("/etc/hostname"));

@@ -109,12 +109,12 @@ pub fn read_stdin(
     on_notice: &mut dyn FnMut(&str),
 ) -> Result<Option<Vec<u8>>> {
     let stdin = rustix::stdio::stdin();
-    let kind = rustix::fs::fstat(stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
-    let handling = match (mode, kind) {
+    let file_type = rustix::fs::fstat(stdin).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    let handling = match (mode, file_type) {
         (StdinMode::Never, _) | (StdinMode::Auto, Err(_)) => DefaultHandling::Ignore,
         (StdinMode::Always, _) => DefaultHandling::Read,
-        (StdinMode::Auto, Ok(found)) => {
-            let kind = STDIN_KINDS.iter().find(|kind| kind.file_type == found);
+        (StdinMode::Auto, Ok(file_type)) => {
+            let kind = STDIN_KINDS.iter().find(|kind| kind.file_type == file_type);
             kind.map_or(DefaultHandling::Ignore, |kind| kind.default)
         }
     };
@@ -192,12 +192,12 @@ fn wait_until_readable(
 pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
     // Opening a FIFO would block until it has a writer. The wait happens below, where a signal can end it.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let what = || format!("read `{name}`");
+    let context = || format!("read `{name}`");
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Err(Errno::NOENT) => {
             return Err(fail(Exit::NoInput, format!("no such file: `{name}`")));
         }
-        other => other.map_err(std::io::Error::from).with_context(what)?,
+        other => other.map_err(std::io::Error::from).with_context(context)?,
     };
     let mut bytes = Vec::new();
     let mut chunk = vec![0; 64 << 10];
@@ -207,7 +207,7 @@ pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
         }
         let count = match rustix::io::read(&file, &mut chunk) {
             Err(Errno::INTR | Errno::AGAIN) => continue,
-            other => other.map_err(std::io::Error::from).with_context(what)?,
+            other => other.map_err(std::io::Error::from).with_context(context)?,
         };
         bytes.extend_from_slice(&chunk[..count]);
         if bytes.len() > limit {
@@ -248,29 +248,28 @@ pub struct Decoded {
     pub notice: Option<String>,
 }
 
-/// Decodes UTF-8, or UTF-16 with a byte order mark. Invalid sequences are replaced and reported in the notice. `what`
+/// Decodes UTF-8, or UTF-16 with a byte order mark. Invalid sequences are replaced and reported in the notice. `subject`
 /// names the input in messages.
 ///
 /// # Errors
 /// Status 65 if the bytes contain NUL, and so are not text.
-pub fn decode(bytes: Vec<u8>, what: &str) -> Result<Decoded> {
-    if let Some((encoding, mark)) = encoding_rs::Encoding::for_bom(&bytes) {
-        let (text, broken) = encoding.decode_without_bom_handling(&bytes[mark..]);
-        let notice = broken.then(|| {
-            format!("{what} is not valid {}; invalid sequences were replaced", encoding.name())
+pub fn decode(bytes: Vec<u8>, subject: &str) -> Result<Decoded> {
+    if let Some((encoding, mark_bytes)) = encoding_rs::Encoding::for_bom(&bytes) {
+        let (text, has_errors) = encoding.decode_without_bom_handling(&bytes[mark_bytes..]);
+        let notice = has_errors.then(|| {
+            format!("{subject} is not valid {}; invalid sequences were replaced", encoding.name())
         });
         return Ok(Decoded { text: text.into_owned(), notice });
     }
     if bytes.contains(&0) {
-        return Err(fail(Exit::BadInput, format!("{what} is binary, not text")));
+        return Err(fail(Exit::BadInput, format!("{subject} is binary, not text")));
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Decoded { text, notice: None }),
         Err(error) => {
-            let place = error.utf8_error().valid_up_to();
+            let error_byte = error.utf8_error().valid_up_to() + 1;
             let notice = format!(
-                "{what} is not valid UTF-8 (first error at byte {}); invalid sequences were replaced",
-                place + 1
+                "{subject} is not valid UTF-8 (first error at byte {error_byte}); invalid sequences were replaced"
             );
             Ok(Decoded {
                 text: String::from_utf8_lossy(error.as_bytes()).into_owned(),

@@ -9,11 +9,14 @@ const MAX_LINE_BYTES: usize = 16 << 20;
 /// Bytes read at a time: the capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;
 
+/// A line without its line break, or the reason why it is not kept: it is too long.
+pub type InputLine = Result<Vec<u8>, String>;
+
 /// Bytes that were read from a pipe and not returned as lines.
 #[derive(Debug, Default)]
 pub struct LineBuffer {
-    /// The first `searched` of them hold no line break.
     buffer: Vec<u8>,
+    /// The number of bytes at the start of the buffer that hold no line break.
     searched: usize,
     is_at_end: bool,
     /// True while the rest of a line that is too long is read.
@@ -21,12 +24,10 @@ pub struct LineBuffer {
 }
 
 impl LineBuffer {
-    /// Removes the first line, without its line break; the last one of the input needs none. `None` if more has to be
-    /// read. A line that is too long is not kept, only the reason.
-    pub fn take_line(&mut self) -> Option<Result<Vec<u8>, String>> {
-        let found = memchr::memchr(b'\n', &self.buffer[self.searched..]);
-        if let Some(at) = found.map(|at| self.searched + at) {
-            let rest = self.buffer.split_off(at + 1);
+    /// Removes the first line; the last one of the input needs no line break. `None` if more has to be read.
+    pub fn take_line(&mut self) -> Option<InputLine> {
+        if let Some(length) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
+            let rest = self.buffer.split_off(self.searched + length + 1);
             let mut line = std::mem::replace(&mut self.buffer, rest);
             line.pop();
             return Some(self.end_line(line));
@@ -64,7 +65,7 @@ impl LineBuffer {
         Ok(())
     }
 
-    fn end_line(&mut self, line: Vec<u8>) -> Result<Vec<u8>, String> {
+    fn end_line(&mut self, line: Vec<u8>) -> InputLine {
         self.searched = 0;
         if std::mem::take(&mut self.is_too_long) {
             Err(format!("the line has more than {MAX_LINE_BYTES} bytes"))

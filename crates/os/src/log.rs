@@ -28,7 +28,7 @@ static LOGGER: OnceLock<Logger> = OnceLock::new();
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TopicFilter {
     /// The level of this program's topics that have none of their own.
-    all: LevelFilter,
+    default_level: LevelFilter,
     topics: Vec<(&'static str, LevelFilter)>,
 }
 
@@ -56,55 +56,54 @@ pub fn start(terminal: Terminal, verbose: bool, value: Option<&str>) -> Result<(
         None if verbose => TopicFilter::new(LevelFilter::Info),
         None => return Ok(()),
     };
-    let most = filter.max_level();
+    let max_level = filter.max_level();
     let logger = LOGGER.get_or_init(|| Logger { terminal, filter });
     // Time stamps in the log count from here.
     signal::now();
     if log::set_logger(logger).is_ok() {
-        log::set_max_level(most);
+        log::set_max_level(max_level);
     }
     Ok(())
 }
 
 impl TopicFilter {
-    fn new(all: LevelFilter) -> Self {
-        Self { all, topics: Vec::new() }
+    fn new(default_level: LevelFilter) -> Self {
+        Self { default_level, topics: Vec::new() }
     }
 
     /// Parses `debug`, `http`, `http=debug,policy=info`, or a combination.
     fn parse(value: &str) -> Result<Self> {
-        let wrong = |what: String| {
+        let filter_error = |cause: String| {
             let topics = TOPICS.join(", ");
             fail_with_hint(
                 Exit::Config,
-                format!("`{}` is `{value}`: {what}", env::LOG),
+                format!("`{}` is `{value}`: {cause}", env::LOG),
                 format!(
                     "a level (off, error, warn, info, debug, trace), or TOPIC=LEVEL with one of {topics}; for an event file, \
                      a path that contains `/`"
                 ),
             )
         };
-        let level = |name: &str| {
-            let parsed = name.parse::<LevelFilter>();
-            parsed.map_err(|_| wrong(format!("unknown level `{name}`")))
+        let parse_level = |name: &str| {
+            let level = name.parse::<LevelFilter>();
+            level.map_err(|_| filter_error(format!("unknown level `{name}`")))
         };
-        let topic = |name: &str| {
-            let mut topics = TOPICS.iter().chain(LIBRARIES);
-            let found = topics.find(|topic| **topic == name);
-            found.copied().ok_or_else(|| wrong(format!("unknown topic `{name}`")))
+        let parse_topic = |name: &str| {
+            let topic = TOPICS.iter().chain(LIBRARIES).find(|topic| **topic == name);
+            topic.copied().ok_or_else(|| filter_error(format!("unknown topic `{name}`")))
         };
         let mut filter = Self::new(LevelFilter::Off);
         for part in value.split(',').map(str::trim) {
             match part.split_once('=') {
                 _ if part.is_empty() => {}
-                Some((name, level_name)) => {
-                    let topic = topic(name.trim())?;
-                    let level = level(level_name.trim())?;
+                Some((topic, level)) => {
+                    let topic = parse_topic(topic.trim())?;
+                    let level = parse_level(level.trim())?;
                     filter.topics.push((topic, level));
                 }
                 None => match part.parse() {
-                    Ok(all) => filter.all = all,
-                    Err(_) => filter.topics.push((topic(part)?, LevelFilter::Debug)),
+                    Ok(level) => filter.default_level = level,
+                    Err(_) => filter.topics.push((parse_topic(part)?, LevelFilter::Debug)),
                 },
             }
         }
@@ -113,21 +112,21 @@ impl TopicFilter {
 
     /// Returns the highest level of any topic.
     fn max_level(&self) -> LevelFilter {
-        let each = self.topics.iter().map(|(_, level)| *level);
-        each.chain([self.all]).max().unwrap_or(LevelFilter::Off)
+        let levels = self.topics.iter().map(|(_, level)| *level);
+        levels.fold(self.default_level, Ord::max)
     }
 
     /// Returns the highest level that is shown for `target`.
     fn level(&self, target: &str) -> LevelFilter {
-        let named = |name: &str| {
-            let mut named = self.topics.iter().rev().filter(|(topic, _)| *topic == name);
-            named.next().map(|(_, level)| *level)
+        let level_of = |name: &str| {
+            let last = self.topics.iter().rfind(|(topic, _)| *topic == name);
+            last.map(|(_, level)| *level)
         };
         if TOPICS.contains(&target) {
-            named(target).unwrap_or(self.all)
+            level_of(target).unwrap_or(self.default_level)
         } else {
             let library = target.split("::").next().unwrap_or_default();
-            let level = named(library).unwrap_or(LevelFilter::Off);
+            let level = level_of(library).unwrap_or(LevelFilter::Off);
             level.min(LevelFilter::Debug)
         }
     }
@@ -152,8 +151,8 @@ impl Log for Logger {
             }
             _ => message.to_string(),
         };
-        let row = StyledLine::default().dim(format!("{millis:>6} ms  {topic}: {line}"));
-        self.terminal.eprint_log(&row);
+        let line = StyledLine::default().dim(format!("{millis:>6} ms  {topic}: {line}"));
+        self.terminal.eprint_log(&line);
     }
 
     fn flush(&self) {}

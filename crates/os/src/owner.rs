@@ -17,35 +17,35 @@ pub fn user_name(id: u32) -> Option<String> {
     let users = std::fs::read_to_string("/etc/passwd").ok()?;
     users.lines().find_map(|line| {
         let mut fields = line.split(':');
-        let (name, _, number) = (fields.next()?, fields.next()?, fields.next()?);
-        (number.parse() == Ok(id)).then(|| name.to_owned())
+        let (name, _password, user_id) = (fields.next()?, fields.next()?, fields.next()?);
+        (user_id.parse() == Ok(id)).then(|| name.to_owned())
     })
 }
 
 /// Lists the files and directories below `root` that do not belong to the user `id`, with their owners, in order. What is
 /// below a listed directory, in a directory that is shared with a group, or cannot be read, is left out.
 pub fn entries_of_others(root: &Path, id: u32) -> Vec<(PathBuf, u32)> {
-    let mut found = Vec::new();
-    search(root, id, MAX_DEPTH, &mut found);
-    found.sort();
-    found
+    let mut entries = Vec::new();
+    search(root, id, MAX_DEPTH, &mut entries);
+    entries.sort();
+    entries
 }
 
-fn search(path: &Path, id: u32, depth: usize, found: &mut Vec<(PathBuf, u32)>) {
-    let Ok(about) = std::fs::symlink_metadata(path) else {
+/// Adds to `entries` what is not of the user `id` at `path`, and at most `depth` levels below.
+fn search(path: &Path, id: u32, depth: usize, entries: &mut Vec<(PathBuf, u32)>) {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return;
     };
-    if about.uid() != id {
+    if metadata.uid() != id {
         if EntryMode::of_new(path) == EntryMode::PRIVATE {
-            found.push((path.to_owned(), about.uid()));
+            entries.push((path.to_owned(), metadata.uid()));
         }
         return;
     }
-    if !about.is_dir() || depth == 0 {
+    if !metadata.is_dir() || depth == 0 {
         return;
     }
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-    for entry in entries {
-        search(&entry.path(), id, depth - 1, found);
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        search(&entry.path(), id, depth - 1, entries);
     }
 }

@@ -13,7 +13,7 @@ use std::backtrace::Backtrace;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::panic::PanicHookInfo;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// Maximum number of reports kept.
@@ -39,9 +39,9 @@ pub struct PanicReporter {
 /// Installs the panic hook, which replaces the default message and ends the process.
 pub fn install_hook() {
     std::panic::set_hook(Box::new(|panic| {
-        let written = REPORTER.get().map(|reporter| reporter.write(panic));
+        let report = REPORTER.get().map(|reporter| reporter.write(panic));
         terminal::termios::restore_terminal();
-        terminal::eprint_panic(&format_message(panic, written));
+        terminal::eprint_panic(&format_message(panic, report));
         if let Some(result) = RESULT.get() {
             terminal::print_panic_result(result);
         }
@@ -69,12 +69,12 @@ pub fn set_result(line: String) {
 
 fn format_message(panic: &PanicHookInfo<'_>, report: Option<Result<PathBuf>>) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let place = format_location(panic);
-    let why = match report {
+    let location = format_location(panic);
+    let failure = match report {
         Some(Ok(path)) => {
             let path = path.display();
             return format!(
-                "nanobot: internal error in nanobot {version}, at {place}\n  try: report this bug with `{path}`, which contains no \
+                "nanobot: internal error in nanobot {version}, at {location}\n  try: report this bug with `{path}`, which contains no \
                  conversation text and no keys\n"
             );
         }
@@ -83,17 +83,16 @@ fn format_message(panic: &PanicHookInfo<'_>, report: Option<Result<PathBuf>>) ->
     };
     let message = panic.payload_as_str().unwrap_or("unknown cause");
     format!(
-        "nanobot: internal error in nanobot {version}, at {place}: {message}{why}\n  try: report this line, with the steps \
+        "nanobot: internal error in nanobot {version}, at {location}: {message}{failure}\n  try: report this line, with the steps \
          to reproduce it\n"
     )
 }
 
 fn format_location(panic: &PanicHookInfo<'_>) -> String {
-    let place = panic.location();
-    place.map_or_else(
-        || "an unknown location".into(),
-        |place| format!("{}:{}", place.file(), place.line()),
-    )
+    match panic.location() {
+        Some(location) => format!("{}:{}", location.file(), location.line()),
+        None => "an unknown location".into(),
+    }
 }
 
 impl PanicReporter {
@@ -103,7 +102,7 @@ impl PanicReporter {
         let name = format!("{time}-{}.txt", std::process::id());
         let path = self.folder.join(name);
         durable_file::replace(&path, redact_all(&self.report(panic)).as_bytes())?;
-        self.remove_old()?;
+        self.remove_old_reports()?;
         Ok(path)
     }
 
@@ -132,39 +131,36 @@ impl PanicReporter {
         text
     }
 
-    fn remove_old(&self) -> Result<()> {
+    fn remove_old_reports(&self) -> Result<()> {
         let entries = std::fs::read_dir(&self.folder)
             .with_context(|| format!("read `{}`", self.folder.display()))?;
-        let is_report = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "txt");
-        let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        all.retain(is_report);
-        all.sort();
-        let old = all.len().saturating_sub(MAX_REPORTS);
-        for path in &all[..old] {
-            remove(path)?;
+        let is_report = |path: &PathBuf| path.extension().is_some_and(|suffix| suffix == "txt");
+        let mut reports: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        reports.retain(is_report);
+        // Their names begin with the time.
+        reports.sort();
+        let old_count = reports.len().saturating_sub(MAX_REPORTS);
+        for path in &reports[..old_count] {
+            std::fs::remove_file(path).with_context(|| format!("remove `{}`", path.display()))?;
         }
         Ok(())
     }
 }
 
-fn remove(path: &Path) -> Result<()> {
-    std::fs::remove_file(path).with_context(|| format!("remove `{}`", path.display()))
-}
-
 /// Returns the message without quoted parts, which may be user text.
 fn without_quoted_parts(message: &str) -> String {
-    let mut bare = String::new();
+    let mut text = String::new();
     let mut rest = message;
     while let Some(at) = rest.find(['`', '"']) {
         let (before, quoted) = rest.split_at(at);
-        let mark = &quoted[..1];
-        bare.push_str(before);
-        bare.push('…');
+        let quote = &quoted[..1];
+        text.push_str(before);
+        text.push('…');
         // Quoted text may contain its own quotation mark, so the last one ends it.
-        rest = quoted[1..].rsplit_once(mark).map_or("", |(_, after)| after);
+        rest = quoted[1..].rsplit_once(quote).map_or("", |(_, after)| after);
     }
-    bare.push_str(rest);
-    bare.chars().take(MAX_MESSAGE_CHARS).collect()
+    text.push_str(rest);
+    text.chars().take(MAX_MESSAGE_CHARS).collect()
 }
 
 #[cfg(test)]

@@ -19,20 +19,20 @@ pub struct PathResolver {
 
 impl PathResolver {
     /// Creates a resolver that takes `real`, a path without links, as it is.
-    pub fn knowing(real: &Path) -> Self {
+    pub fn with_real_path(real: &Path) -> Self {
         let ancestors = real.ancestors();
-        Self { resolved: ancestors.map(|it| (it.to_owned(), it.to_owned())).collect() }
+        Self { resolved: ancestors.map(|path| (path.to_owned(), path.to_owned())).collect() }
     }
 
     /// Returns `path`, which must be absolute, with all links in its existing part resolved.
     pub fn resolve(&mut self, path: &Path) -> PathBuf {
-        if let Some(known) = self.resolved.get(path) {
-            return known.clone();
+        if let Some(real) = self.resolved.get(path) {
+            return real.clone();
         }
         let real = match (path.parent(), path.components().next_back()) {
             (Some(parent), Some(Component::ParentDir)) => {
-                let inner = self.resolve(parent);
-                inner.parent().map_or_else(|| inner.clone(), Path::to_owned)
+                let real_parent = self.resolve(parent);
+                real_parent.parent().map_or_else(|| real_parent.clone(), Path::to_owned)
             }
             (Some(parent), Some(Component::Normal(name))) => {
                 let joined = self.resolve(parent).join(name);
@@ -46,7 +46,7 @@ impl PathResolver {
 }
 
 /// The real path of the directory `path`, which the kernel knows, in the same few system calls however deep it is. `None`
-/// if there is no such directory, or if the kernel does not tell.
+/// if there is no such directory, or if the kernel cannot name it.
 pub fn real_directory(path: &Path) -> Option<PathBuf> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(path, flags, Mode::empty()).ok()?;

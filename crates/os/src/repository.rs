@@ -23,19 +23,18 @@ pub struct Repository {
     pub unpinned: Vec<GitPointer>,
 }
 
-/// A file or link of git that names another place.
+/// A file or link of git that names another path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GitPointer {
     /// The path of the file.
     pub file: PathBuf,
-    /// The place, without links.
+    /// The path that it names, without links.
     pub target: PathBuf,
 }
 
 impl Repository {
-    /// The places outside of the working tree that belong to the repository.
+    /// The directories outside of the working tree that belong to the repository.
     pub fn outside(&self) -> impl Iterator<Item = &PathBuf> {
-        let all = self.git_dirs.iter().chain(&self.objects);
-        all.filter(|path| !path.starts_with(&self.top))
+        self.git_dirs.iter().chain(&self.objects).filter(|path| !path.starts_with(&self.top))
     }
 }

@@ -57,16 +57,16 @@ impl RootDir {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
             rustix::fs::open(path, flags, Mode::empty())
         };
-        let (dir, only) = match (open(path), path.parent(), path.file_name()) {
+        let (dir, file_name) = match (open(path), path.parent(), path.file_name()) {
             (Err(Errno::NOTDIR), Some(parent), Some(name)) => {
                 (open(parent)?, Some(name.to_owned()))
             }
-            (opened, ..) => (opened?, None),
+            (dir, ..) => (dir?, None),
         };
-        Ok(Self { dir, file_name: only, without_openat2: false })
+        Ok(Self { dir, file_name, without_openat2: false })
     }
 
-    /// Uses the fallback for systems without `openat2`. For tests.
+    /// Uses the fallback for systems without openat2(2). For tests.
     #[must_use]
     pub fn without_openat2(self) -> Self {
         Self { without_openat2: true, ..self }
@@ -77,26 +77,26 @@ impl RootDir {
     /// merely opening a device can have effects.
     pub fn open_for_reading(&self, path: &Path) -> io::Result<File> {
         let path = self.resolve_inner(path)?;
-        let found = self.open_at(path, OFlags::PATH)?;
-        match file_type(&rustix::fs::fstat(&found)?) {
+        let fd = self.open_at(path, OFlags::PATH)?;
+        match file_type(&rustix::fs::fstat(&fd)?) {
             FileType::RegularFile | FileType::Directory => {
                 let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
                 Ok(self.open_at(path, flags)?.into())
             }
-            _ => Ok(found.into()),
+            _ => Ok(fd.into()),
         }
     }
 
     /// Returns the metadata of `path`. A link at its end is not followed.
     pub fn metadata(&self, path: &Path) -> io::Result<Metadata> {
-        let found = self.open_at(self.resolve_inner(path)?, OFlags::PATH | OFlags::NOFOLLOW)?;
-        File::from(found).metadata()
+        let fd = self.open_at(self.resolve_inner(path)?, OFlags::PATH | OFlags::NOFOLLOW)?;
+        File::from(fd).metadata()
     }
 
     /// Returns the target of the link at `path`.
     pub fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        let found = self.open_at(self.resolve_inner(path)?, OFlags::PATH | OFlags::NOFOLLOW)?;
-        let target = rustix::fs::readlinkat(&found, "", Vec::new())?;
+        let fd = self.open_at(self.resolve_inner(path)?, OFlags::PATH | OFlags::NOFOLLOW)?;
+        let target = rustix::fs::readlinkat(&fd, "", Vec::new())?;
         Ok(OsString::from_vec(target.into_bytes()).into())
     }
 
@@ -124,10 +124,10 @@ impl RootDir {
         on_change: &mut dyn FnMut(PendingChange<'_>) -> Result<(), E>,
     ) -> Result<bool, E> {
         let path = self.resolve_inner(path)?;
-        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        let (Some(parent_path), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::Error::from(ErrorKind::IsADirectory).into());
         };
-        let parent = self.open_or_create_dir(above, on_change)?;
+        let parent = self.open_or_create_dir(parent_path, on_change)?;
         let old = open_replaceable(&parent, name)?;
         let stat = old.as_ref().map(|(_, stat)| *stat);
         let temp = format!(".{}.tmp", super::secret::random_hex(8));
@@ -139,7 +139,7 @@ impl RootDir {
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&parent, &temp, flags, Mode::from_raw_mode(0o666));
         let mut file: File = file.map_err(io::Error::from)?.into();
-        let written = (|| {
+        let mut write_and_rename = || {
             if let Some(stat) = &stat {
                 copy_owner(&file, stat)?;
                 let mode_bits = Mode::from_raw_mode(stat.st_mode & 0o1777);
@@ -150,15 +150,15 @@ impl RootDir {
                 rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
             }
             file.sync_all()?;
-            self.check_unmoved(above, &parent)?;
+            self.check_unmoved(parent_path, &parent)?;
             check_unchanged(&parent, name, stat.as_ref())?;
             rename_temp(&parent, &temp, name, stat.is_some())
-        })();
-        if written.is_err() {
+        };
+        if let Err(error) = write_and_rename() {
             // A temporary file that cannot be removed is left behind; the original error matters more.
             let _: Result<_, _> = rustix::fs::unlinkat(&parent, &temp, AtFlags::empty());
+            return Err(error.into());
         }
-        written.map_err(E::from)?;
         Ok(stat.is_some())
     }
 
@@ -172,10 +172,10 @@ impl RootDir {
         on_change: &mut dyn FnMut(PendingChange<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         let path = self.resolve_inner(path)?;
-        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        let (Some(parent_path), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(io::Error::other("it is the root of the granted directory").into());
         };
-        let parent = self.open_at(above, OFlags::PATH | OFlags::DIRECTORY)?;
+        let parent = self.open_at(parent_path, OFlags::PATH | OFlags::DIRECTORY)?;
         let stat = stat_entry(&parent, name).map_err(io::Error::from)?;
         let (old, flags) = match file_type(&stat) {
             FileType::RegularFile => match open_replaceable(&parent, name)? {
@@ -188,8 +188,8 @@ impl RootDir {
                 (ExistingEntry::Symlink(OsString::from_vec(target).into()), AtFlags::empty())
             }
             FileType::Directory => {
-                let inner = self.open_dir(path)?;
-                let entries = rustix::fs::Dir::read_from(&inner).map_err(io::Error::from)?;
+                let dir = self.open_dir(path)?;
+                let entries = rustix::fs::Dir::read_from(&dir).map_err(io::Error::from)?;
                 let mut names = entries.flatten().map(|entry| entry.file_name().to_owned());
                 if names.any(|name| !matches!(name.to_bytes(), b"." | b"..")) {
                     return Err(io::Error::from(ErrorKind::DirectoryNotEmpty).into());
@@ -199,7 +199,7 @@ impl RootDir {
             _ => return Err(not_regular_file().into()),
         };
         on_change(PendingChange::File { old, temp: "" })?;
-        self.check_unmoved(above, &parent)?;
+        self.check_unmoved(parent_path, &parent)?;
         check_unchanged(&parent, name, Some(&stat))?;
         rustix::fs::unlinkat(&parent, name, flags).map_err(io::Error::from)?;
         Ok(())
@@ -247,22 +247,22 @@ impl RootDir {
     ) -> Result<OwnedFd, E> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         let mut dir = self.open_at(Path::new("."), flags)?;
-        let mut here = PathBuf::new();
-        for part in path.components() {
-            let Component::Normal(name) = part else {
+        let mut dir_path = PathBuf::new();
+        for component in path.components() {
+            let Component::Normal(name) = component else {
                 return Err(io::Error::from(Errno::XDEV).into());
             };
-            here.push(name);
-            let step =
+            dir_path.push(name);
+            let open =
                 |dir: &OwnedFd| open_beneath(dir, Path::new(name), flags, self.without_openat2);
-            dir = match step(&dir) {
+            dir = match open(&dir) {
                 Err(Errno::NOENT) => {
-                    on_change(PendingChange::Directory(&here))?;
+                    on_change(PendingChange::Directory(&dir_path))?;
                     match rustix::fs::mkdirat(&dir, name, Mode::from_raw_mode(0o777)) {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(error) => return Err(io::Error::from(error).into()),
                     }
-                    step(&dir).map_err(io::Error::from)?
+                    open(&dir).map_err(io::Error::from)?
                 }
                 other => other.map_err(io::Error::from)?,
             };
@@ -272,9 +272,9 @@ impl RootDir {
 
     /// Fails if `path` no longer refers to `dir`, so that nothing is written to a directory that was moved away.
     fn check_unmoved(&self, path: &Path, dir: &OwnedFd) -> io::Result<()> {
-        let now = self.open_at(path, OFlags::PATH | OFlags::DIRECTORY)?;
-        let (now, then) = (rustix::fs::fstat(&now)?, rustix::fs::fstat(dir)?);
-        if (now.st_dev, now.st_ino) == (then.st_dev, then.st_ino) {
+        let current_dir = self.open_at(path, OFlags::PATH | OFlags::DIRECTORY)?;
+        let (current, expected) = (rustix::fs::fstat(&current_dir)?, rustix::fs::fstat(dir)?);
+        if (current.st_dev, current.st_ino) == (expected.st_dev, expected.st_ino) {
             Ok(())
         } else {
             Err(race_error())
@@ -282,7 +282,7 @@ impl RootDir {
     }
 }
 
-/// An `on_change` callback that allows every change.
+/// A callback of [`RootDir::write`] that allows every change.
 fn allow_all(_: PendingChange<'_>) -> io::Result<()> {
     Ok(())
 }
@@ -306,8 +306,8 @@ fn open_replaceable(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<(File, 
         _ => return Err(not_regular_file()),
     }
     // Replacing a file requires no write permission on it, but a read-only mode is taken as the owner's intention.
-    let may = rustix::fs::accessat(parent, name, Access::WRITE_OK, AtFlags::EACCESS);
-    if stat.st_mode & 0o222 == 0 || may.is_err() {
+    let access = rustix::fs::accessat(parent, name, Access::WRITE_OK, AtFlags::EACCESS);
+    if stat.st_mode & 0o222 == 0 || access.is_err() {
         let mode = stat.st_mode & 0o7777;
         return Err(io::Error::new(
             ErrorKind::PermissionDenied,
@@ -350,21 +350,21 @@ fn copy_owner(file: &File, stat: &Stat) -> io::Result<()> {
     Ok(())
 }
 
-/// Fails if `name` has changed since `then`.
-fn check_unchanged(parent: &OwnedFd, name: &OsStr, then: Option<&Stat>) -> io::Result<()> {
-    let marks = |stat: &Stat| {
+/// Fails if `name` no longer has the status `expected`; `None` means that it does not exist.
+fn check_unchanged(parent: &OwnedFd, name: &OsStr, expected: Option<&Stat>) -> io::Result<()> {
+    let version = |stat: &Stat| {
         (
             (stat.st_dev, stat.st_ino, stat.st_size),
             (stat.st_mtime, stat.st_mtime_nsec),
             (stat.st_ctime, stat.st_ctime_nsec),
         )
     };
-    let now = match stat_entry(parent, name) {
-        Ok(stat) => Some(marks(&stat)),
+    let current = match stat_entry(parent, name) {
+        Ok(stat) => Some(version(&stat)),
         Err(Errno::NOENT) => None,
         Err(error) => return Err(error.into()),
     };
-    if now == then.map(marks) { Ok(()) } else { Err(race_error()) }
+    if current == expected.map(version) { Ok(()) } else { Err(race_error()) }
 }
 
 /// Renames `temp` to `name`.
@@ -429,7 +429,7 @@ fn open_beneath(
     Err(Errno::AGAIN)
 }
 
-/// Opens `path` without `openat2`, one component at a time.
+/// Opens `path` without openat2(2), one component at a time.
 fn open_by_component(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let names: Vec<&OsStr> = path
         .components()
@@ -439,31 +439,30 @@ fn open_by_component(dir: &OwnedFd, path: &Path, flags: OFlags) -> Result<OwnedF
     let Some((last, parents)) = names.split_last() else {
         return rustix::fs::openat(dir, ".", flags, Mode::empty());
     };
-    let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut here = rustix::fs::openat(dir, ".", step, Mode::empty())?;
+    let parent_flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut parent = rustix::fs::openat(dir, ".", parent_flags, Mode::empty())?;
     for name in parents {
-        here = rustix::fs::openat(&here, *name, step, Mode::empty())
-            .map_err(|error| link_error_or(&here, name, error))?;
+        parent = rustix::fs::openat(&parent, *name, parent_flags, Mode::empty())
+            .map_err(|error| link_error_or(&parent, name, error))?;
     }
-    let found = rustix::fs::openat(&here, *last, flags | OFlags::NOFOLLOW, Mode::empty())
-        .map_err(|error| link_error_or(&here, last, error))?;
+    let fd = rustix::fs::openat(&parent, *last, flags | OFlags::NOFOLLOW, Mode::empty())
+        .map_err(|error| link_error_or(&parent, last, error))?;
     // With `O_PATH` and `O_NOFOLLOW`, `openat` opens the link itself.
     let wants_link = flags.contains(OFlags::PATH | OFlags::NOFOLLOW);
     if flags.contains(OFlags::PATH)
         && !wants_link
-        && file_type(&rustix::fs::fstat(&found)?) == FileType::Symlink
+        && file_type(&rustix::fs::fstat(&fd)?) == FileType::Symlink
     {
         Err(Errno::LOOP)
     } else {
-        Ok(found)
+        Ok(fd)
     }
 }
 
-/// Returns `ELOOP` if `name` is a link: with `O_DIRECTORY`, `openat` fails with another error.
+/// Returns `ELOOP` if `name` is a link: with `O_DIRECTORY`, openat(2) fails with another error.
 fn link_error_or(dir: &OwnedFd, name: &OsStr, error: Errno) -> Errno {
-    let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-    let link = stat.is_ok_and(|stat| file_type(&stat).is_symlink());
-    if link { Errno::LOOP } else { error }
+    let is_symlink = stat_entry(dir, name).is_ok_and(|stat| file_type(&stat).is_symlink());
+    if is_symlink { Errno::LOOP } else { error }
 }
 
 #[cfg(test)]

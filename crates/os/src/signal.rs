@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The signals that end a run, with their exit statuses. If several came, the first in this list counts: only a Ctrl-C
-/// can be forgiven, so it must not hide the others.
+/// The signals that end a run, with their exit statuses. If several arrived, the first in this list counts: only a
+/// Ctrl-C can be cleared ([`clear_interrupt`]), so it must not hide the others.
 const ENDING_SIGNALS: [(i32, Exit); 3] =
     [(SIGHUP, Exit::HangUp), (SIGTERM, Exit::Terminated), (SIGINT, Exit::Interrupted)];
 
@@ -73,14 +73,14 @@ pub fn install(timeout: Option<Duration>) -> std::io::Result<()> {
     flag::register(SIGXFSZ, &SIZE_EXCEEDED)?;
     let ignored = ignored_signals();
     let mut handled = Vec::with_capacity(ENDING_SIGNALS.len());
-    for ((signal, _), came) in ENDING_SIGNALS.into_iter().zip(&RECEIVED) {
+    for ((signal, _), received) in ENDING_SIGNALS.into_iter().zip(&RECEIVED) {
         if ignored & (1 << (signal - 1)) != 0 {
             continue;
         }
         if signal == SIGINT {
             flag::register_conditional_default(signal, &KILL_ON_INTERRUPT)?;
         }
-        flag::register(signal, came)?;
+        flag::register(signal, received)?;
         handled.push(signal);
     }
     let (wake_rx, wake_tx) = UnixStream::pair()?;
@@ -109,24 +109,24 @@ pub fn with_foreground_child<T>(work: impl FnOnce() -> T) -> std::io::Result<T> 
             flag::register_conditional_default(signal, default)?;
         }
     }
-    let done = work();
+    let output = work();
     install(None)?;
     IS_OVER.store(true, Ordering::SeqCst);
-    Ok(done)
+    Ok(output)
 }
 
 /// Returns the signals that were ignored at start, as a bit mask.
 fn ignored_signals() -> u64 {
     // The file must be read in one go: its reported size is zero, and it can grow while being read.
     let mut status = vec![0; 8 << 10];
-    let read = std::fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
-    status.truncate(read.unwrap_or(0));
-    let mask = String::from_utf8_lossy(&status);
-    let mask = mask
+    let count =
+        std::fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
+    status.truncate(count.unwrap_or(0));
+    String::from_utf8_lossy(&status)
         .lines()
         .find_map(|line| line.strip_prefix("SigIgn:"))
-        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.unwrap_or(0)
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 /// Succeeds while the run may continue.
@@ -169,16 +169,15 @@ fn closing_time_left() -> Option<Duration> {
 
 /// Returns the exit status of the signal that arrived, if any.
 fn received_exit() -> Option<Exit> {
-    let mut all = ENDING_SIGNALS.into_iter().zip(&RECEIVED);
-    let found = all.find(|(_, came)| came.load(Ordering::SeqCst));
-    found.map(|((_, exit), _)| exit)
+    let mut signals = ENDING_SIGNALS.into_iter().zip(&RECEIVED);
+    signals.find_map(|((_, exit), received)| received.load(Ordering::SeqCst).then_some(exit))
 }
 
 /// Records a Ctrl-C, or clears it.
-fn set_interrupted(value: bool) {
-    for ((signal, _), came) in ENDING_SIGNALS.into_iter().zip(&RECEIVED) {
+fn set_interrupted(is_interrupted: bool) {
+    for ((signal, _), received) in ENDING_SIGNALS.into_iter().zip(&RECEIVED) {
         if signal == SIGINT {
-            came.store(value, Ordering::SeqCst);
+            received.store(is_interrupted, Ordering::SeqCst);
         }
     }
 }
@@ -214,8 +213,8 @@ pub fn clear_interrupt() -> Result<(), Stop> {
     *lock_ending_since() = None;
     if let Some(wake_rx) = WAKE_RX.get() {
         let mut buffer = [0; 64];
-        let quiet = rustix::net::RecvFlags::DONTWAIT;
-        while rustix::net::recv(wake_rx, &mut buffer, quiet).is_ok_and(|(_, count)| count > 0) {}
+        let flags = rustix::net::RecvFlags::DONTWAIT;
+        while rustix::net::recv(wake_rx, &mut buffer, flags).is_ok_and(|(_, count)| count > 0) {}
     }
     // A signal that arrived meanwhile may have lost its wake-up byte; it is noticed here.
     match received_exit() {
@@ -317,7 +316,7 @@ impl Deadline {
     /// Returns the time used when `rest` is left.
     pub fn time_used(self, rest: Self) -> Duration {
         let both = self.0.zip(rest.0);
-        both.map_or(Duration::ZERO, |(before, now)| before.saturating_sub(now))
+        both.map_or(Duration::ZERO, |(whole, rest)| whole.saturating_sub(rest))
     }
 
     /// Subtracts `spent`.
@@ -351,37 +350,37 @@ pub fn wait(
     loop {
         check()?;
         let left = deadline.0.unwrap_or(Duration::MAX);
-        let mut slice = left.min(WHOLE_WAIT_INTERVAL.max(left / WAIT_SHARE));
-        slice = slice.min(run_before_wait().unwrap_or(slice));
-        let mut all: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 2);
-        all.extend(fds.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
+        let mut timeout = left.min(WHOLE_WAIT_INTERVAL.max(left / WAIT_SHARE));
+        timeout = timeout.min(run_before_wait().unwrap_or(timeout));
+        let mut poll_fds: Vec<PollFd<'_>> = Vec::with_capacity(fds.len() + 2);
+        poll_fds.extend(fds.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
         match closing_time_left() {
             _ if cancel::is_shielded() => {}
-            // A signal, which may make it shorter, wakes only the thread that receives it.
-            Some(left) => slice = slice.min(left).min(WHOLE_WAIT_INTERVAL),
+            // A signal, which may shorten the closing time, wakes only the thread that receives it.
+            Some(left) => timeout = timeout.min(left).min(WHOLE_WAIT_INTERVAL),
             None => {
-                slice = slice.min(timeout_left().unwrap_or(slice));
+                timeout = timeout.min(timeout_left().unwrap_or(timeout));
                 let wake_rx = WAKE_RX.get();
-                all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
+                poll_fds.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
             }
         }
         let wake_rx = token.as_deref().map(|token| &token.wake_rx);
-        all.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
+        poll_fds.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
         // A time that does not fit is no limit.
-        let timeout = Timespec::try_from(slice).ok();
-        let before = Instant::now();
+        let timespec = Timespec::try_from(timeout).ok();
+        let started = Instant::now();
         // If `poll` fails for lack of memory, the caller's own system call reports it.
-        let woken = poll(&mut all, timeout.as_ref());
-        let waited = before.elapsed();
+        let ready_count = poll(&mut poll_fds, timespec.as_ref());
+        let waited = started.elapsed();
         let stopped = update_stopped_time();
         // At most the requested time counts; the process did not wait for the rest. A wait that succeeds counts too: a
         // peer that sends a byte now and then does not extend the deadline of a whole request.
         if !stopped {
-            deadline.subtract(if woken == Ok(0) { slice } else { waited.min(slice) });
+            deadline.subtract(if ready_count == Ok(0) { timeout } else { waited.min(timeout) });
         }
-        let mut all = all[..fds.len()].iter();
-        if let Some(ready) = all.position(|fd| !fd.revents().is_empty()) {
-            return Ok(Some(ready));
+        let mut poll_fds = poll_fds[..fds.len()].iter();
+        if let Some(index) = poll_fds.position(|fd| !fd.revents().is_empty()) {
+            return Ok(Some(index));
         }
         if !stopped && deadline.is_expired() {
             return Ok(None);

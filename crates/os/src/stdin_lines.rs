@@ -1,6 +1,6 @@
 //! Lines of standard input, as they arrive. A signal ends the wait for the next one.
 
-use super::line_buffer::LineBuffer;
+use super::line_buffer::{InputLine, LineBuffer};
 use super::signal::{self, Deadline};
 use anyhow::{Context, Result};
 use std::os::fd::BorrowedFd;
@@ -17,12 +17,11 @@ impl StdinLines {
         Self { stdin: rustix::stdio::stdin(), lines: LineBuffer::default() }
     }
 
-    /// The next line without its line break; the last one needs none. `None` at the end of the input. A line that is too
-    /// long is not kept, only the reason.
+    /// Returns the next line; the last one needs no line break. `None` at the end of the input.
     ///
     /// # Errors
     /// Standard input fails; a signal arrived.
-    pub fn next_line(&mut self) -> Result<Option<Result<Vec<u8>, String>>> {
+    pub fn next_line(&mut self) -> Result<Option<InputLine>> {
         loop {
             if let Some(line) = self.lines.take_line() {
                 return Ok(Some(line));

@@ -7,29 +7,31 @@ use std::path::{Component, Path, PathBuf};
 /// The most symbolic links that one path may lead through, as in the kernel.
 pub const MAX_LINKS: usize = 40;
 
-/// The way of a path through symbolic links. A name that does not exist is followed as if it were a directory.
+/// The symbolic links that a path leads through, and its end. A name that does not exist is followed as if it were a
+/// directory.
 #[derive(Debug)]
 pub struct LinkTrace {
-    /// The real places of the links with their targets, in the order in which the path leads through them. At most
+    /// The real paths of the links with their targets, in the order in which the path leads through them. At most
     /// [`MAX_LINKS`].
     pub links: Vec<(PathBuf, PathBuf)>,
-    /// The place that the path leads to.
+    /// The real path.
     pub end: PathBuf,
 }
 
 /// Follows the links of an absolute path.
 pub fn trace_links(path: &Path) -> LinkTrace {
-    let mut rest = VecDeque::from(parts_of(path));
+    let mut rest = VecDeque::from(components(path));
     let (mut end, mut links) = (PathBuf::from("/"), Vec::new());
-    while let Some(part) = rest.pop_front() {
-        match Path::new(&part).components().next() {
+    while let Some(component) = rest.pop_front() {
+        match Path::new(&component).components().next() {
             Some(Component::ParentDir) => _ = end.pop(),
             Some(Component::Normal(_)) => {
-                let next = end.join(&part);
+                let next = end.join(&component);
                 match std::fs::read_link(&next) {
                     Ok(target) if links.len() < MAX_LINKS => {
-                        let parts = parts_of(&target).into_iter().rev();
-                        parts.for_each(|part| rest.push_front(part));
+                        for component in components(&target).into_iter().rev() {
+                            rest.push_front(component);
+                        }
                         links.push((next, target));
                     }
                     _ => end = next,
@@ -42,7 +44,6 @@ pub fn trace_links(path: &Path) -> LinkTrace {
     LinkTrace { links, end }
 }
 
-fn parts_of(path: &Path) -> Vec<OsString> {
-    let parts = path.components();
-    parts.map(|part| part.as_os_str().to_owned()).collect()
+fn components(path: &Path) -> Vec<OsString> {
+    path.components().map(|component| component.as_os_str().to_owned()).collect()
 }

@@ -1,7 +1,7 @@
-//! Locks that ignore poisoning, and values that are found out late.
+//! Locks that ignore poisoning, and values that are computed when they are needed.
 //!
-//! A panic ends the process before it poisons a lock. Only in unit tests, where it ends one test, are locks poisoned: the
-//! others go on.
+//! In the program, a panic ends the process before it poisons a lock. In unit tests it ends one test, and the others, which
+//! share the lock, go on.
 
 use std::fmt;
 use std::ops::Deref;
@@ -24,19 +24,19 @@ impl<T> IgnorePoison for LockResult<T> {
     }
 }
 
-/// A value that is found out when it is first used, and stays the same from then on. Clones share it.
+/// A value that is computed when it is first used. Clones share it.
 #[derive(Clone)]
-pub struct Deferred<T>(Arc<LazyLock<T, FindValue<T>>>);
+pub struct Deferred<T>(Arc<LazyLock<T, ComputeValue<T>>>);
 
-type FindValue<T> = Box<dyn FnOnce() -> T + Send>;
+type ComputeValue<T> = Box<dyn FnOnce() -> T + Send>;
 
 impl<T> Deferred<T> {
-    /// Creates the value that `find` returns.
-    pub fn new(find: impl FnOnce() -> T + Send + 'static) -> Self {
-        Self(Arc::new(LazyLock::new(Box::new(find))))
+    /// Creates the value that `compute` returns.
+    pub fn new(compute: impl FnOnce() -> T + Send + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(compute))))
     }
 
-    /// Finds out the value now.
+    /// Computes the value now.
     pub fn settle(&self) {
         LazyLock::force(&self.0);
     }
@@ -75,7 +75,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
-    fn a_deferred_value_is_found_out_once_for_all_clones() {
+    fn a_deferred_value_is_computed_once_for_all_clones() {
         let calls = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&calls);
         let one = Deferred::new(move || counter.fetch_add(1, Ordering::Relaxed));

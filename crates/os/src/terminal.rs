@@ -149,11 +149,13 @@ impl Terminal {
     /// Closes the output streams, so that their readers find the end of file: later output is discarded. With
     /// `keeps_errors`, standard error stays open.
     pub fn close_output(self, keeps_errors: bool) -> Result<()> {
-        let what = || "close the output streams";
-        let null = std::fs::File::options().write(true).open("/dev/null").with_context(what)?;
-        rustix::stdio::dup2_stdout(&null).map_err(std::io::Error::from).with_context(what)?;
+        let context = || "close the output streams";
+        let null = std::fs::File::options().write(true).open("/dev/null").with_context(context)?;
+        rustix::stdio::dup2_stdout(&null).map_err(std::io::Error::from).with_context(context)?;
         if !keeps_errors {
-            rustix::stdio::dup2_stderr(&null).map_err(std::io::Error::from).with_context(what)?;
+            rustix::stdio::dup2_stderr(&null)
+                .map_err(std::io::Error::from)
+                .with_context(context)?;
         }
         Ok(())
     }
@@ -166,34 +168,37 @@ impl Terminal {
     /// Like [`Self::eprint`], dimmed: for what the user need not read.
     pub fn eprint_dim(self, line: &str) {
         let text = self.wrap_to_width(&redact_and_sanitize(line));
-        let rows = text.split('\n').map(|row| {
-            let row = console::style(row).for_stderr().dim();
-            row.to_string()
-        });
+        let rows = text.split('\n').map(|row| console::style(row).for_stderr().dim().to_string());
         self.write_stderr_line(rows.collect::<Vec<_>>().join("\n"));
     }
 
     fn wrap_to_width(self, text: &str) -> String {
-        let hang = if text.starts_with(HINT_PREFIX) { HINT_PREFIX.trim_start().len() } else { 2 };
-        if self.stderr_is_tty { wrap_words(text, stderr_width(), hang) } else { text.to_owned() }
+        let hanging_indent =
+            if text.starts_with(HINT_PREFIX) { HINT_PREFIX.trim_start().len() } else { 2 };
+        if self.stderr_is_tty {
+            wrap_words(text, stderr_width(), hanging_indent)
+        } else {
+            text.to_owned()
+        }
     }
 
     /// Like [`Self::eprint`], for a styled line; on a terminal it is truncated to the window's width.
-    pub fn eprint_truncated(self, row: &StyledLine) {
-        self.write_stderr_line(row.render(self.stderr_is_tty.then(stderr_width)));
+    pub fn eprint_truncated(self, line: &StyledLine) {
+        self.write_stderr_line(line.render(self.stderr_is_tty.then(stderr_width)));
     }
 
-    /// Like [`Self::eprint_truncated`], but never truncated, for text on which the user bases a decision: only known keys are redacted, and
-    /// nothing that merely looks like one.
-    pub fn eprint_exact(self, row: &StyledLine) {
-        self.write_stderr_line(row.render_exact());
+    /// Like [`Self::eprint_truncated`], but never truncated, for text on which the user bases a decision: only known keys
+    /// are redacted, and nothing that merely looks like one.
+    pub fn eprint_exact(self, line: &StyledLine) {
+        self.write_stderr_line(line.render_exact());
     }
 
-    /// Like [`Self::eprint_truncated`], but never truncated, for a line of the log, which waits for the end of a line of the answer.
-    pub(crate) fn eprint_log(self, row: &StyledLine) {
-        let line = row.render(None) + "\n";
+    /// Like [`Self::eprint_truncated`], but never truncated, for a line of the log, which waits for the end of a line of
+    /// the answer.
+    pub(crate) fn eprint_log(self, line: &StyledLine) {
+        let text = line.render(None) + "\n";
         write_buffer::flush_deferring_error();
-        status_area::eprint_between_lines(&line, self.stdout_is_tty && self.stderr_is_tty);
+        status_area::eprint_between_lines(&text, self.stdout_is_tty && self.stderr_is_tty);
     }
 
     /// Like [`Self::eprint`], for the error that ended the run: after the program's name, in red if colours are
@@ -220,7 +225,7 @@ pub fn eprint_notice(line: &str) {
 
 /// Writes `line` to standard output while the process panics.
 pub(crate) fn print_panic_result(line: &str) {
-    // A failure to write is the smaller trouble.
+    // A failure to write cannot be reported while the process panics.
     drop(std::io::stdout().write_all(format!("{line}\n").as_bytes()));
 }
 

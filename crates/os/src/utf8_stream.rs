@@ -1,4 +1,4 @@
-//! Incremental UTF-8 decoding: a character split between two pieces is decoded as one, and invalid bytes become U+FFFD.
+//! Incremental UTF-8 decoding: a character split between two chunks is decoded as one, and invalid bytes become U+FFFD.
 
 /// Decodes a stream of bytes.
 #[derive(Debug, Default)]
@@ -26,11 +26,11 @@ impl Utf8Decoder {
 /// Returns the number of bytes at the end that may start a character.
 fn incomplete_suffix_bytes(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
-    let is_open = |count: &usize| {
-        let part = std::str::from_utf8(&tail[tail.len() - count..]);
-        part.is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
+    let is_incomplete = |count: &usize| {
+        let suffix = std::str::from_utf8(&tail[tail.len() - count..]);
+        suffix.is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
     };
-    (1..=tail.len()).rev().find(is_open).unwrap_or(0)
+    (1..=tail.len()).rev().find(is_incomplete).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -41,15 +41,15 @@ mod tests {
     fn fuzz_output_does_not_depend_on_chunks() {
         let seeds: &[&[u8]] = &["aé日🔬".as_bytes(), b"\xe2\x80 \xf0\x9f\xff\xc3"];
         nanobot_base::fuzz::check(seeds, |input, random| {
-            let mut letters = Utf8Decoder::default();
+            let mut decoder = Utf8Decoder::default();
             let mut text = String::new();
             let mut rest = input;
             while !rest.is_empty() {
-                let (piece, after) = rest.split_at(1 + random.below(rest.len().min(9)));
-                text.push_str(&letters.feed(piece));
+                let (chunk, after) = rest.split_at(1 + random.below(rest.len().min(9)));
+                text.push_str(&decoder.feed(chunk));
                 rest = after;
             }
-            text.push_str(&letters.finish());
+            text.push_str(&decoder.finish());
             assert_eq!(text, String::from_utf8_lossy(input));
         });
     }

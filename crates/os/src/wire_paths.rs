@@ -1,5 +1,5 @@
-//! Paths in messages between processes of this program, and in files of ours: as text where they are text, else as bytes.
-//! What `serde` does with a path fails for one that is not UTF-8.
+//! Paths in messages between processes of this program, and in its own files: as text if they are UTF-8, else as bytes.
+//! The implementation in `serde` fails for a path that is not UTF-8.
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -101,20 +101,20 @@ pub mod list {
     }
 }
 
-/// A list of paths that is found out late, for `#[serde(with)]`.
+/// A list of paths that is computed when it is needed, for `#[serde(with)]`.
 pub mod deferred {
     use super::{Deserializer, PathBuf, Serializer, list};
     use crate::sync::Deferred;
 
-    /// Finds out the paths and writes them.
+    /// Computes the paths, if that was not done yet, and writes them.
     ///
     /// # Errors
     /// As the serializer.
     pub fn serialize<S: Serializer>(
-        paths: &Deferred<Vec<PathBuf>>,
+        deferred: &Deferred<Vec<PathBuf>>,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        list::serialize(paths.iter(), serializer)
+        list::serialize(deferred.iter(), serializer)
     }
 
     /// Reads the paths.
@@ -154,7 +154,7 @@ pub mod optional {
     }
 }
 
-/// Paths with paths, for `#[serde(with)]`.
+/// A map from paths to paths, for `#[serde(with)]`.
 pub mod map {
     use super::{Deserialize, Deserializer, PathBuf, ReadPath, Serializer, WrittenPath};
     use std::collections::BTreeMap;

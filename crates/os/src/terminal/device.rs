@@ -26,8 +26,8 @@ impl Terminal {
         let stderr_is_tty = stderr_is_any_tty && !dumb;
         let stdout_color = color.unwrap_or(stdout_is_tty && !dumb && !no_color);
         let stderr_color = color.unwrap_or(stderr_is_tty && !no_color);
-        // The library finds out its default before it takes another value, with two system calls for each stream. For a
-        // stream that is no terminal the default is no colour, unless the variable is set.
+        // The library determines its default before it takes another value, with two system calls for each stream. For a
+        // stream that is not a terminal the default is no colour, unless `CLICOLOR_FORCE` is set.
         if stdout_color || stdout_is_tty || is_forced {
             console::set_colors_enabled(stdout_color);
         }
@@ -54,7 +54,7 @@ impl Terminal {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
         match size.map_or(0, |size| size.ws_row.into()) {
             0 => 24,
-            columns => columns,
+            rows => rows,
         }
     }
 

@@ -42,7 +42,7 @@ impl Terminal {
     pub fn prompt_hidden(self, question: &str) -> Result<Option<String>> {
         let stdin = std::io::stdin();
         // Before the prompt, so that input typed early is hidden too.
-        let _hidden = EchoGuard::disable_echo(&stdin).context("disable echo")?;
+        let _guard = EchoGuard::disable_echo(&stdin).context("disable echo")?;
         self.read_answer(question, &stdin)
     }
 
@@ -84,26 +84,26 @@ fn read_line(stdin: &Stdin) -> Result<Option<String>> {
 /// Disables echo on a terminal until it is dropped.
 struct EchoGuard<'a> {
     stdin: &'a Stdin,
-    before: Termios,
+    original: Termios,
 }
 
 impl<'a> EchoGuard<'a> {
     fn disable_echo(stdin: &'a Stdin) -> std::io::Result<Self> {
-        let before = tcgetattr(stdin)?;
-        let mut hidden = before.clone();
+        let original = tcgetattr(stdin)?;
+        let mut hidden = original.clone();
         hidden.local_modes.remove(LocalModes::ECHO);
         hidden.local_modes.insert(LocalModes::ECHONL);
         for key in [SpecialCodeIndex::VQUIT, SpecialCodeIndex::VSUSP] {
             hidden.special_codes[key] = DISABLED_KEY;
         }
         tcsetattr(stdin, OptionalActions::Drain, &hidden)?;
-        Ok(Self { stdin, before })
+        Ok(Self { stdin, original })
     }
 }
 
 impl Drop for EchoGuard<'_> {
     fn drop(&mut self) {
         // If the terminal is gone, there is nothing to restore.
-        tcsetattr(self.stdin, OptionalActions::Drain, &self.before).unwrap_or_default();
+        tcsetattr(self.stdin, OptionalActions::Drain, &self.original).unwrap_or_default();
     }
 }

@@ -12,21 +12,21 @@ use std::fmt::Write;
 
 /// Returns `text` with everything escaped that a terminal would interpret.
 pub fn sanitize(text: &str) -> String {
-    let mut harmless = Sanitizer::default();
-    let mut out = harmless.feed(text).into_owned();
-    out.push_str(&harmless.finish());
+    let mut sanitizer = Sanitizer::default();
+    let mut out = sanitizer.feed(text).into_owned();
+    out.push_str(&sanitizer.finish());
     out
 }
 
 /// Escapes the text of a JSON value, with `\u001b` inside its strings; the value is unchanged.
 pub fn sanitize_json(json: &str) -> String {
-    let mut harmless = Sanitizer { escape_style: EscapeStyle::Json, ..Sanitizer::default() };
-    let mut out = harmless.feed(json).into_owned();
-    out.push_str(&harmless.finish());
+    let mut sanitizer = Sanitizer { escape_style: EscapeStyle::Json, ..Sanitizer::default() };
+    let mut out = sanitizer.feed(json).into_owned();
+    out.push_str(&sanitizer.finish());
     out
 }
 
-/// Escapes a stream of text piece by piece.
+/// Escapes a stream of text, chunk by chunk.
 ///
 /// A carriage return before a newline is dropped. Control characters except newline and tab, and characters that change
 /// the text direction or hide text, are escaped. Joiners and variation selectors are kept where they are valid.
@@ -76,21 +76,21 @@ enum CharClass {
 }
 
 impl Sanitizer {
-    /// Returns `piece` escaped. It is not copied if nothing needs escaping.
-    pub fn feed<'p>(&mut self, piece: &'p str) -> Cow<'p, str> {
-        let odd = match self.pending {
+    /// Returns `chunk` escaped. It is not copied if nothing needs escaping.
+    pub fn feed<'p>(&mut self, chunk: &'p str) -> Cow<'p, str> {
+        let plain_bytes = match self.pending {
             Some(_) => 0,
-            None => piece.bytes().position(may_need_escape).unwrap_or(piece.len()),
+            None => chunk.bytes().position(may_need_escape).unwrap_or(chunk.len()),
         };
-        if odd == piece.len() {
-            self.previous = piece.chars().next_back().map_or(self.previous, char_class);
-            return Cow::Borrowed(piece);
+        if plain_bytes == chunk.len() {
+            self.previous = chunk.chars().next_back().map_or(self.previous, char_class);
+            return Cow::Borrowed(chunk);
         }
-        let mut out = String::with_capacity(piece.len() + piece.len() / 8);
-        out.push_str(&piece[..odd]);
-        self.previous = piece[..odd].chars().next_back().map_or(self.previous, char_class);
-        for letter in piece[odd..].chars() {
-            self.push_char(letter, &mut out);
+        let mut out = String::with_capacity(chunk.len() + chunk.len() / 8);
+        out.push_str(&chunk[..plain_bytes]);
+        self.previous = chunk[..plain_bytes].chars().next_back().map_or(self.previous, char_class);
+        for character in chunk[plain_bytes..].chars() {
+            self.push_char(character, &mut out);
         }
         Cow::Owned(out)
     }
@@ -105,50 +105,50 @@ impl Sanitizer {
         out
     }
 
-    fn push_char(&mut self, letter: char, out: &mut String) {
+    fn push_char(&mut self, character: char, out: &mut String) {
         match self.pending.take() {
-            Some(PendingChar::Joiner) if char_class(letter) == CharClass::Emoji => {
+            Some(PendingChar::Joiner) if char_class(character) == CharClass::Emoji => {
                 out.push(ZERO_WIDTH_JOINER);
             }
-            Some(PendingChar::CarriageReturn) if letter == '\n' => {}
+            Some(PendingChar::CarriageReturn) if character == '\n' => {}
             Some(pending) => self.push_escaped(pending.to_char(), out),
             None => {}
         }
-        match letter {
+        match character {
             '\r' => self.pending = Some(PendingChar::CarriageReturn),
             ZERO_WIDTH_JOINER
                 if matches!(self.previous, CharClass::Emoji | CharClass::EmojiWithSelector) =>
             {
                 self.pending = Some(PendingChar::Joiner);
             }
-            _ => match self.class_if_allowed(letter) {
+            _ => match self.class_if_allowed(character) {
                 Some(base) => {
-                    out.push(letter);
+                    out.push(character);
                     self.previous = base;
                 }
-                None => self.push_escaped(letter, out),
+                None => self.push_escaped(character, out),
             },
         }
     }
 
-    fn push_escaped(&mut self, letter: char, out: &mut String) {
+    fn push_escaped(&mut self, character: char, out: &mut String) {
         self.previous = CharClass::None;
         match self.escape_style {
-            EscapeStyle::Rust => out.extend(letter.escape_unicode()),
+            EscapeStyle::Rust => out.extend(character.escape_unicode()),
             EscapeStyle::Json => {
-                for unit in letter.encode_utf16(&mut [0; 2]) {
+                for unit in character.encode_utf16(&mut [0; 2]) {
                     write!(out, "\\u{unit:04x}").expect("writing to a string cannot fail");
                 }
             }
         }
     }
 
-    /// Returns the class of `letter` if it may be shown; `None` if it must be escaped.
-    fn class_if_allowed(&self, letter: char) -> Option<CharClass> {
+    /// Returns the class of `character` if it may be shown; `None` if it must be escaped.
+    fn class_if_allowed(&self, character: char) -> Option<CharClass> {
         let allowed_after = |classes: &[CharClass], next: CharClass| {
             classes.contains(&self.previous).then_some(next)
         };
-        match letter {
+        match character {
             '\n' | '\t' => Some(CharClass::None),
             // Direction marks and overrides, joiners, invisible operators and fillers.
             '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{3164}' | '\u{ffa0}' => None,
@@ -189,8 +189,8 @@ fn may_need_escape(byte: u8) -> bool {
     !matches!(byte, b' '..=b'~' | b'\n' | b'\t')
 }
 
-fn char_class(letter: char) -> CharClass {
-    match letter {
+fn char_class(character: char) -> CharClass {
+    match character {
         '#' | '*' | '0'..='9' => CharClass::Keycap,
         '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2122}'..='\u{2bff}' => CharClass::Emoji,
         '\u{3030}' | '\u{303d}' | '\u{3297}' | '\u{3299}' => CharClass::Emoji,
@@ -224,8 +224,10 @@ mod tests {
         let check = |text: &str, expect: &str| {
             assert_eq!(sanitize(text), expect);
             let mut pieces = Sanitizer::default();
-            let mut one_by_one: String =
-                text.chars().map(|letter| pieces.feed(&letter.to_string()).into_owned()).collect();
+            let mut one_by_one: String = text
+                .chars()
+                .map(|character| pieces.feed(&character.to_string()).into_owned())
+                .collect();
             one_by_one.push_str(&pieces.finish());
             assert_eq!(one_by_one, expect, "cut everywhere");
         };
@@ -278,9 +280,9 @@ mod tests {
         nanobot_base::fuzz::check(seeds, |input, random| {
             let text = nanobot_base::fuzz::lossy_text(input);
             let whole = sanitize(&text);
-            let obeyed = |letter: &char| {
-                (letter.is_control() && !matches!(letter, '\n' | '\t'))
-                    || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e00ff}')
+            let obeyed = |character: &char| {
+                (character.is_control() && !matches!(character, '\n' | '\t'))
+                    || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e00ff}')
             };
             assert_eq!(whole.chars().find(obeyed), None);
             assert_eq!(sanitize(&whole), whole);

@@ -2,7 +2,7 @@
 //! meanwhile.
 //!
 //! Other output need not consider them: each output function of the terminal clears them first and redraws them after.
-//! The cursor rests before them, so they can be cleared in one operation even after the window was resized, and the
+//! The cursor stays at their start, so they can be cleared in one operation even after the window was resized, and the
 //! next shell prompt overwrites them if the process is killed. While a line of the answer is incomplete, only the typed
 //! text is shown, below that line.
 //!
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Redraw interval.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The start of a link, or of its end, and what follows the address.
+/// The sequences before and after the address of a link (OSC 8). A link without an address ends the one before.
 pub(super) const LINK_START: &str = "\u{1b}]8;;";
 pub(super) const LINK_END: &str = "\u{1b}\\";
 
@@ -59,7 +59,7 @@ struct StatusArea {
     is_drawn: bool,
     /// The thread with exclusive use of the terminal, and its nesting depth.
     exclusive_user: Option<(ThreadId, u32)>,
-    /// Output of other threads to standard error, delayed meanwhile.
+    /// Output of other threads to standard error, which waits for the end of the exclusive use.
     delayed: String,
     /// Lines for standard error that wait for the end of the incomplete line of standard output.
     deferred: String,
@@ -81,8 +81,8 @@ impl StatusArea {
             } else {
                 CLEAR_BELOW
             };
-            let is_wiped = write_stderr(sequence) || try_write_stderr(sequence);
-            self.is_drawn = !is_wiped;
+            let is_cleared = write_stderr(sequence) || try_write_stderr(sequence);
+            self.is_drawn = !is_cleared;
         }
     }
 
@@ -105,11 +105,11 @@ impl StatusArea {
         if is_open {
             let (rows, column) = (lines.len(), self.open_columns);
             let lines = lines.join("\u{1b}[K\r\n");
-            // Without automatic wrapping, since the window may just have become narrower: the rows must be as many as the
-            // cursor goes up.
-            let draw =
+            // Without automatic wrapping (`?7l`), since the window may just have become narrower: the rows must be as many
+            // as the cursor goes up.
+            let sequence =
                 format!("\u{1b}[?7l\r\n{lines}\u{1b}[J\u{1b}[{rows}A\r\u{1b}[{column}C\u{1b}[?7h");
-            self.is_drawn |= write_stderr(&draw);
+            self.is_drawn |= write_stderr(&sequence);
             return;
         }
         // One write, which clears the rest of each line after its new text: this avoids flicker.
@@ -131,42 +131,36 @@ impl StatusArea {
 
 /// Sets the source of the status lines; `None` clears them.
 pub(super) fn set_painter(painter: Option<Painter>) {
-    let mut foot = lock_area();
-    match painter {
-        None => {
-            foot.clear();
-            foot.painter = None;
-            foot.draw();
-        }
-        some => {
-            foot.painter = some;
-            foot.draw();
-            if !foot.has_redraw_thread {
-                // If the thread cannot be started, the lines are merely not redrawn.
-                let started =
-                    thread::Builder::new().name("status-area".into()).spawn(redraw_periodically);
-                foot.has_redraw_thread = started.is_ok();
-            }
-        }
+    let needs_thread = painter.is_some();
+    let mut area = lock_area();
+    if painter.is_none() {
+        area.clear();
     }
-    foot.mark_busy();
+    area.painter = painter;
+    area.draw();
+    if needs_thread && !area.has_redraw_thread {
+        // If the thread cannot be started, the lines are merely not redrawn.
+        let thread = thread::Builder::new().name("status-area".into()).spawn(redraw_periodically);
+        area.has_redraw_thread = thread.is_ok();
+    }
+    area.mark_busy();
 }
 
 /// Sets the source of the typed text; `None` clears it.
 pub(super) fn set_typed_text(painter: Option<Painter>) {
-    let mut foot = lock_area();
-    foot.clear();
-    foot.typed = painter;
-    foot.draw();
-    foot.mark_busy();
+    let mut area = lock_area();
+    area.clear();
+    area.typed = painter;
+    area.draw();
+    area.mark_busy();
 }
 
 /// Clears the status lines, unless the lock is held, possibly by the thread that panics.
 pub(super) fn clear_if_unlocked() {
-    if let Ok(mut foot) = STATUS_AREA.try_lock() {
-        foot.clear();
-        (foot.painter, foot.typed) = (None, None);
-        foot.mark_busy();
+    if let Ok(mut area) = STATUS_AREA.try_lock() {
+        area.clear();
+        (area.painter, area.typed) = (None, None);
+        area.mark_busy();
     }
 }
 
@@ -181,17 +175,17 @@ pub(super) fn redraw() {
 }
 
 fn redraw_periodically() {
-    let mut foot = lock_area();
+    let mut area = lock_area();
     loop {
-        foot = match foot.painter {
-            None => CHANGED.wait(foot).ignore_poison(),
+        area = match area.painter {
+            None => CHANGED.wait(area).ignore_poison(),
             Some(_) => {
-                let waited = CHANGED.wait_timeout(foot, REDRAW_INTERVAL);
-                let (mut foot, waited) = waited.ignore_poison();
-                if waited.timed_out() {
-                    foot.draw();
+                let (mut area, result) =
+                    CHANGED.wait_timeout(area, REDRAW_INTERVAL).ignore_poison();
+                if result.timed_out() {
+                    area.draw();
                 }
-                foot
+                area
             }
         };
     }
@@ -207,24 +201,24 @@ pub(super) fn print(bytes: &[u8]) -> Result<()> {
         IS_LINE_OPEN.store(is_open, Ordering::Relaxed);
         return write_stdout(bytes);
     }
-    let mut foot = lock_area();
-    foot.clear();
-    let before = if IS_LINE_OPEN.load(Ordering::Relaxed) { foot.open_columns } else { 0 };
-    foot.open_columns = open_columns(before, &String::from_utf8_lossy(bytes));
+    let mut area = lock_area();
+    area.clear();
+    let columns = if IS_LINE_OPEN.load(Ordering::Relaxed) { area.open_columns } else { 0 };
+    area.open_columns = open_columns(columns, &String::from_utf8_lossy(bytes));
     IS_LINE_OPEN.store(is_open, Ordering::Relaxed);
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n');
-    let (whole, rest) = bytes.split_at(whole.map_or(0, |end| end + 1));
-    let mut printed = write_stdout(whole);
-    if !whole.is_empty() && !foot.deferred.is_empty() {
-        let deferred = std::mem::take(&mut foot.deferred);
+    let last_newline = bytes.iter().rposition(|byte| *byte == b'\n');
+    let (lines, rest) = bytes.split_at(last_newline.map_or(0, |end| end + 1));
+    let mut result = write_stdout(lines);
+    if !lines.is_empty() && !area.deferred.is_empty() {
+        let deferred = std::mem::take(&mut area.deferred);
         write_stderr(&deferred);
-        foot.mark_busy();
+        area.mark_busy();
     }
-    if printed.is_ok() && !rest.is_empty() {
-        printed = write_stdout(rest);
+    if result.is_ok() && !rest.is_empty() {
+        result = write_stdout(rest);
     }
-    foot.draw();
-    printed
+    area.draw();
+    result
 }
 
 /// Returns the columns of the last line after `text`, which follows a line of `columns`. Escape sequences have none.
@@ -249,8 +243,8 @@ fn strip_links(text: &str) -> String {
 /// means that standard output is on the same terminal: an incomplete line of it is ended first.
 pub(super) fn eprint(line: &str, is_shared: bool) {
     let print = |line: &str| {
-        let break_off = is_shared && IS_LINE_OPEN.swap(false, Ordering::Relaxed);
-        if break_off {
+        let ends_line = is_shared && IS_LINE_OPEN.swap(false, Ordering::Relaxed);
+        if ends_line {
             write_stderr(&format!("\n{line}"))
         } else {
             write_stderr(line)
@@ -259,16 +253,16 @@ pub(super) fn eprint(line: &str, is_shared: bool) {
     if !is_busy() {
         return print(line);
     }
-    let mut foot = lock_area();
-    match foot.exclusive_user {
-        Some((owner, _)) if owner != thread::current().id() => foot.delayed.push_str(line),
+    let mut area = lock_area();
+    match area.exclusive_user {
+        Some((owner, _)) if owner != thread::current().id() => area.delayed.push_str(line),
         _ => {
-            foot.clear();
+            area.clear();
             // The line of standard output ends here.
-            let deferred = std::mem::take(&mut foot.deferred);
+            let deferred = std::mem::take(&mut area.deferred);
             print(&(deferred + line));
-            foot.mark_busy();
-            foot.draw();
+            area.mark_busy();
+            area.draw();
         }
     }
 }
@@ -278,9 +272,9 @@ pub(super) fn eprint_between_lines(line: &str, is_shared: bool) {
     if !(is_shared && IS_LINE_OPEN.load(Ordering::Relaxed)) {
         return eprint(line, is_shared);
     }
-    let mut foot = lock_area();
-    foot.deferred.push_str(line);
-    foot.mark_busy();
+    let mut area = lock_area();
+    area.deferred.push_str(line);
+    area.mark_busy();
 }
 
 /// Runs `work` with exclusive use of the terminal. Calls from other threads wait for it; nested calls are allowed.
@@ -290,37 +284,37 @@ pub(super) fn with_exclusive_use<T>(work: impl FnOnce() -> T) -> T {
 
     impl Drop for ExclusiveUse {
         fn drop(&mut self) {
-            let mut foot = lock_area();
-            foot.exclusive_user = match foot.exclusive_user.take() {
+            let mut area = lock_area();
+            area.exclusive_user = match area.exclusive_user.take() {
                 Some((owner, depth)) if depth > 1 => Some((owner, depth - 1)),
                 _ => None,
             };
-            if foot.exclusive_user.is_none() {
-                let delayed = std::mem::take(&mut foot.delayed);
+            if area.exclusive_user.is_none() {
+                let delayed = std::mem::take(&mut area.delayed);
                 write_stderr(&delayed);
-                foot.draw();
+                area.draw();
             }
-            foot.mark_busy();
+            area.mark_busy();
         }
     }
 
-    let me = thread::current().id();
-    let mut foot = lock_area();
+    let current_thread = thread::current().id();
+    let mut area = lock_area();
     let depth = loop {
-        match foot.exclusive_user {
+        match area.exclusive_user {
             None => break 1,
-            Some((owner, depth)) if owner == me => break depth + 1,
-            Some(_) => foot = CHANGED.wait(foot).ignore_poison(),
+            Some((owner, depth)) if owner == current_thread => break depth + 1,
+            Some(_) => area = CHANGED.wait(area).ignore_poison(),
         }
     };
-    foot.clear();
-    foot.exclusive_user = Some((me, depth));
-    foot.mark_busy();
-    drop(foot);
-    let alone = ExclusiveUse;
-    let done = work();
-    drop(alone);
-    done
+    area.clear();
+    area.exclusive_user = Some((current_thread, depth));
+    area.mark_busy();
+    drop(area);
+    let exclusive_use = ExclusiveUse;
+    let output = work();
+    drop(exclusive_use);
+    output
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ impl StdoutWriter {
         self.flush_if_full()
     }
 
-    /// Writes the buffer, for interactive output. Characters whose escaping depends on the next piece are held back.
+    /// Writes the buffer, for interactive output. A character whose escaping depends on the next one is held back.
     ///
     /// # Errors
     /// Those of [`Terminal::print`].
@@ -140,7 +140,7 @@ impl StdoutWriter {
         }
     }
 
-    /// Writes the rest. A page that is dropped without this call loses its buffer, so nothing is written after a
+    /// Writes the rest. A writer that is dropped without this call loses its buffer, so nothing is written after a
     /// failure.
     ///
     /// # Errors
@@ -155,7 +155,7 @@ impl StdoutWriter {
     }
 }
 
-/// True for the characters of an address (RFC 3986). The form in which others are shown is no address.
+/// True for the characters of an address (RFC 3986).
 fn is_address_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=%".contains(&byte)
 }

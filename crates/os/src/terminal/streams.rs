@@ -49,8 +49,8 @@ pub(super) fn write_stderr(text: &str) -> bool {
 /// Writes the few bytes of `text` to standard error if that needs no wait. True if they were written.
 pub(super) fn try_write_stderr(text: &str) -> bool {
     let stderr = std::io::stderr();
-    let mut ready = [PollFd::new(&stderr, PollFlags::OUT)];
-    let is_ready = poll(&mut ready, Some(&Timespec::default())) == Ok(1);
+    let mut fds = [PollFd::new(&stderr, PollFlags::OUT)];
+    let is_ready = poll(&mut fds, Some(&Timespec::default())) == Ok(1);
     is_ready && rustix::io::write(&stderr, text.as_bytes()) == Ok(text.len())
 }
 

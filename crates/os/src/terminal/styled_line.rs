@@ -73,67 +73,66 @@ impl StyledLine {
 
     /// Sets the role of the last part.
     fn with_role(mut self, role: SpanRole) -> Self {
-        if let Some(part) = self.spans.last_mut() {
-            part.role = role;
+        if let Some(span) = self.spans.last_mut() {
+            span.role = role;
         }
         self
     }
 
     /// Returns the text without styles.
     pub fn text(&self) -> String {
-        self.spans.iter().map(|part| part.text.as_str()).collect()
+        self.spans.iter().map(|span| span.text.as_str()).collect()
     }
 
     /// Formats the line for a decision of the user: escaped and complete. Only known keys are redacted, and nothing
     /// that merely looks like a key, since that could hide other text.
     pub(super) fn render_exact(&self) -> String {
-        let part = |part: &StyledSpan| {
-            let text = sanitize(&secret::redact_known(&part.text));
-            part.style.apply_to(text).to_string()
+        let render = |span: &StyledSpan| {
+            let text = sanitize(&secret::redact_known(&span.text));
+            span.style.apply_to(text).to_string()
         };
-        self.spans.iter().map(part).collect()
+        self.spans.iter().map(render).collect()
     }
 
     /// Formats the line: escaped, redacted, on one line, with styles; truncated to fewer than `width` columns, if
     /// given. The last column stays free, since some terminals wrap there.
     pub(super) fn render(&self, width: Option<usize>) -> String {
-        let clean =
-            |part: &StyledSpan| redact_and_sanitize(&part.text.replace(['\n', '\r', '\t'], " "));
-        let mut texts: Vec<String> = self.spans.iter().map(clean).collect();
+        let one_line =
+            |span: &StyledSpan| redact_and_sanitize(&span.text.replace(['\n', '\r', '\t'], " "));
+        let mut texts: Vec<String> = self.spans.iter().map(one_line).collect();
         let columns = width.map_or(usize::MAX, |width| width.saturating_sub(1));
-        let shrinkable = |part: &StyledSpan| part.role == SpanRole::Shrinkable;
-        let giving = self.spans.iter().position(shrinkable);
+        let shrinkable = self.spans.iter().position(|span| span.role == SpanRole::Shrinkable);
         let mut optional: Vec<usize> = (0..texts.len()).collect();
-        optional.retain(|at| self.spans[*at].role == SpanRole::Optional);
+        optional.retain(|index| self.spans[*index].role == SpanRole::Optional);
         loop {
             let total_width: usize = texts.iter().map(|text| measure_text_width(text)).sum();
-            let Some(missing) = total_width.checked_sub(columns).filter(|it| *it > 0) else {
+            if total_width <= columns {
                 break;
-            };
-            let own = giving.map_or(0, |at| measure_text_width(&texts[at]));
-            let rest = own.saturating_sub(missing);
-            if rest < own.min(columns / 2)
-                && let Some(at) = optional.pop()
+            }
+            let shrinkable_width = shrinkable.map_or(0, |index| measure_text_width(&texts[index]));
+            let rest = shrinkable_width.saturating_sub(total_width - columns);
+            if rest < shrinkable_width.min(columns / 2)
+                && let Some(index) = optional.pop()
             {
-                texts[at].clear();
+                texts[index].clear();
                 continue;
             }
-            if let Some(at) = giving {
+            if let Some(index) = shrinkable {
                 let rest = rest.max(MIN_SHRUNK_COLUMNS);
-                texts[at] = truncate_str(&texts[at], rest, "…").into_owned();
+                texts[index] = truncate_str(&texts[index], rest, "…").into_owned();
             }
             break;
         }
         let mut line = String::new();
-        let mut left = columns;
-        for (text, part) in texts.iter().zip(&self.spans) {
+        let mut columns_left = columns;
+        for (text, span) in texts.iter().zip(&self.spans) {
             // Truncated before styling, since escape sequences must not count as width.
-            let text = truncate_str(text, left, "…");
-            line.push_str(&part.style.apply_to(&text).to_string());
-            left = match left.saturating_sub(measure_text_width(&text)) {
-                0 => break,
-                left => left,
-            };
+            let text = truncate_str(text, columns_left, "…");
+            line.push_str(&span.style.apply_to(&text).to_string());
+            columns_left = columns_left.saturating_sub(measure_text_width(&text));
+            if columns_left == 0 {
+                break;
+            }
         }
         line
     }

@@ -1,4 +1,4 @@
-//! Terminal modes: as found, for line editing, and while no line is being read.
+//! Terminal modes: the original ones, those for line editing, and those for the time in which no line is read.
 
 use crate::process_group::process_group;
 use crate::sync::IgnorePoison;
@@ -16,7 +16,7 @@ pub const ENABLE_BRACKETED_PASTE: &str = "\x1b[?2004h";
 /// Disables bracketed paste mode, and shows the cursor.
 const RESET_SEQUENCES: &[u8] = b"\x1b[?2004l\x1b[?25h";
 
-/// The terminal whose settings were changed, for a panic.
+/// The terminal whose settings were changed, for the panic hook.
 static CHANGED: Mutex<Option<TerminalModes>> = Mutex::new(None);
 
 /// Restores the settings of the terminal, if they were changed, unless another thread is about to.
@@ -39,8 +39,8 @@ impl TerminalModes {
     /// Records the settings of the terminal that is standard input.
     pub fn from_stdin(takes_sequences: bool) -> io::Result<Self> {
         let tty = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        let found = tcgetattr(&tty)?;
-        let modes = Self { tty, original: found, takes_sequences };
+        let original = tcgetattr(&tty)?;
+        let modes = Self { tty, original, takes_sequences };
         *CHANGED.lock().ignore_poison() = Some(modes.try_clone()?);
         Ok(modes)
     }
@@ -61,11 +61,12 @@ impl TerminalModes {
 
     /// True if this process is in the foreground. In the background, the settings belong to the shell.
     pub fn is_foreground(&self) -> bool {
-        let front = rustix::termios::tcgetpgrp(&self.tty);
-        let (Ok(front), Some(own)) = (front, process_group(None)) else {
+        let foreground_group = rustix::termios::tcgetpgrp(&self.tty);
+        let (Ok(foreground_group), Some(own_group)) = (foreground_group, process_group(None))
+        else {
             return true;
         };
-        front == own
+        foreground_group == own_group
     }
 
     fn apply(&self, modes: &Termios) -> io::Result<()> {
@@ -95,7 +96,7 @@ impl TerminalModes {
         if self.takes_sequences { self.write(sequence) } else { Ok(()) }
     }
 
-    /// Sets the modes that `rustyline` uses.
+    /// Sets the modes of the line editor: those of the library rustyline.
     pub fn set_raw(&self) -> io::Result<()> {
         let mut modes = self.original.clone();
         modes.input_flags &= !(InputFlags::BRKINT
@@ -106,7 +107,7 @@ impl TerminalModes {
         modes.control_flags |= ControlFlags::CS8;
         modes.local_flags &=
             !(LocalFlags::ECHO | LocalFlags::ICANON | LocalFlags::IEXTEN | LocalFlags::ISIG);
-        // The same flag as between two lines, when it matters.
+        // As in `set_no_echo`, so that changing between the two does not change this flag.
         modes.local_flags |= LocalFlags::NOFLSH;
         set_immediate_reads(&mut modes);
         self.apply(&modes)
@@ -124,15 +125,14 @@ impl TerminalModes {
         if self.is_foreground() { self.apply(&modes) } else { Ok(()) }
     }
 
-    /// Sets canonical mode, in which Ctrl-C ends a line like Enter.
-    ///
-    /// Returns the character that ends such a line.
+    /// Sets canonical mode, in which Ctrl-C ends a line like Enter. Returns the character that Ctrl-C puts at the end of
+    /// such a line.
     pub fn set_canonical(&self) -> io::Result<u8> {
         let mut modes = self.original.clone();
-        let letters = &mut modes.control_chars;
-        let interrupt = letters[SpecialCharacterIndices::VINTR as usize];
-        letters[SpecialCharacterIndices::VINTR as usize] = 0;
-        letters[SpecialCharacterIndices::VEOL as usize] = interrupt;
+        let control_chars = &mut modes.control_chars;
+        let interrupt = control_chars[SpecialCharacterIndices::VINTR as usize];
+        control_chars[SpecialCharacterIndices::VINTR as usize] = 0;
+        control_chars[SpecialCharacterIndices::VEOL as usize] = interrupt;
         modes.local_flags |= LocalFlags::ICANON | LocalFlags::ECHO;
         modes.input_flags |= InputFlags::ICRNL;
         self.apply(&modes)?;
@@ -146,9 +146,9 @@ impl TerminalModes {
 
     /// Writes to the terminal, unless it accepts no output for 100 ms.
     pub fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut out = [rustix::event::PollFd::new(&self.tty, rustix::event::PollFlags::OUT)];
-        let soon = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        match rustix::event::poll(&mut out, Some(&soon))? {
+        let mut fds = [rustix::event::PollFd::new(&self.tty, rustix::event::PollFlags::OUT)];
+        let timeout = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        match rustix::event::poll(&mut fds, Some(&timeout))? {
             0 => Ok(()),
             _ => (&self.tty).write_all(bytes),
         }

@@ -1,6 +1,6 @@
 //! Colours that can be read on the background of the terminal. All are of the terminal's own scheme.
 //!
-//! Like the switch for colours, the background is one value of the process. It is found out when the first colour
+//! Like the switch for colours, the background is one value of the process. It is determined when the first colour
 //! depends on it.
 
 use console::{Color, Style};
@@ -25,36 +25,35 @@ impl Background {
     }
 }
 
-/// A function that finds out the background; `None` if it is unknown.
+/// A function that determines the background; `None` if it is unknown.
 type BackgroundSource = Box<dyn Fn() -> Option<Background> + Send + Sync>;
 
 static SOURCE: OnceLock<BackgroundSource> = OnceLock::new();
 static BACKGROUND: OnceLock<Option<Background>> = OnceLock::new();
 
-/// Sets the function that finds out the background, once per process.
+/// Sets the function that determines the background, once per process.
 pub fn set_source(source: impl Fn() -> Option<Background> + Send + Sync + 'static) {
-    // A later source is one of the same process, and finds the same.
+    // A later source of the same process returns the same.
     drop(SOURCE.set(Box::new(source)));
 }
 
-fn is(background: Background) -> bool {
-    let found = BACKGROUND.get_or_init(|| SOURCE.get().and_then(|find| find()));
-    *found == Some(background)
+fn has_background(background: Background) -> bool {
+    *BACKGROUND.get_or_init(|| SOURCE.get().and_then(|source| source())) == Some(background)
 }
 
 /// The colour of code and numbers.
 pub fn accent() -> Color {
-    if is(Background::Light) { Color::Blue } else { Color::Cyan }
+    if has_background(Background::Light) { Color::Blue } else { Color::Cyan }
 }
 
 /// The colour of addresses. Blue is hard to read on black.
 pub fn link() -> Color {
-    if is(Background::Dark) { Color::Cyan } else { Color::Blue }
+    if has_background(Background::Dark) { Color::Cyan } else { Color::Blue }
 }
 
 /// The style of what needs the user's attention. Yellow is hard to read on white.
 pub fn attention() -> Style {
-    if is(Background::Light) { Style::new().magenta() } else { Style::new().yellow() }
+    if has_background(Background::Light) { Style::new().magenta() } else { Style::new().yellow() }
 }
 
 #[cfg(test)]

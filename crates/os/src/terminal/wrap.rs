@@ -3,26 +3,26 @@
 use console::measure_text_width;
 
 /// Wraps `text` at spaces to at most `width` columns. Continuation lines keep the indentation of their line, plus
-/// `hang` columns.
-pub fn wrap_words(text: &str, width: usize, hang: usize) -> String {
+/// `hanging_indent` columns.
+pub fn wrap_words(text: &str, width: usize, hanging_indent: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.split('\n') {
         let indent = line.len() - line.trim_start_matches(' ').len();
-        let mut now = line[..indent].to_owned();
+        let mut wrapped = line[..indent].to_owned();
         let mut is_empty = true;
         for word in line[indent..].split(' ') {
-            let next = measure_text_width(&now) + 1 + measure_text_width(word);
-            if !is_empty && next > width {
-                lines.push(std::mem::replace(&mut now, " ".repeat(indent + hang)));
+            let width_with_word = measure_text_width(&wrapped) + 1 + measure_text_width(word);
+            if !is_empty && width_with_word > width {
+                lines.push(std::mem::replace(&mut wrapped, " ".repeat(indent + hanging_indent)));
                 is_empty = true;
             }
             if !is_empty {
-                now.push(' ');
+                wrapped.push(' ');
             }
-            now.push_str(word);
+            wrapped.push_str(word);
             is_empty = false;
         }
-        lines.push(now);
+        lines.push(wrapped);
     }
     lines.join("\n")
 }

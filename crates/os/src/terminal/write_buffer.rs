@@ -34,14 +34,14 @@ thread_local! {
 /// The error of an earlier delayed write.
 pub(super) fn push(text: &str) -> Result<()> {
     signal::set_before_wait(flush_if_due);
-    let is_much = BUFFER.with_borrow_mut(|later| {
-        later.text.push_str(text);
-        match later.error.take() {
+    let is_full = BUFFER.with_borrow_mut(|buffer| {
+        buffer.text.push_str(text);
+        match buffer.error.take() {
             Some(error) => Err(error),
-            None => Ok(later.text.len() >= FLUSH_BYTES),
+            None => Ok(buffer.text.len() >= FLUSH_BYTES),
         }
     })?;
-    if is_much { flush() } else { Ok(()) }
+    if is_full { flush() } else { Ok(()) }
 }
 
 /// Writes the buffer.
@@ -49,13 +49,13 @@ pub(super) fn push(text: &str) -> Result<()> {
 /// # Errors
 /// Those of [`super::Terminal::print`].
 pub(super) fn flush() -> Result<()> {
-    let (text, failed) = BUFFER.with_borrow_mut(|later| {
-        if !later.text.is_empty() {
-            later.last_write = Some(Instant::now());
+    let (text, error) = BUFFER.with_borrow_mut(|buffer| {
+        if !buffer.text.is_empty() {
+            buffer.last_write = Some(Instant::now());
         }
-        (std::mem::take(&mut later.text), later.error.take())
+        (std::mem::take(&mut buffer.text), buffer.error.take())
     });
-    if let Some(error) = failed {
+    if let Some(error) = error {
         return Err(error);
     }
     if text.is_empty() { Ok(()) } else { status_area::print(text.as_bytes()) }
@@ -72,12 +72,12 @@ pub(super) fn write_after_flush(is_terminal: bool, bytes: &[u8]) -> Result<()> {
 
 /// Runs before each wait and writes output that is due. Otherwise returns the time until it is due.
 fn flush_if_due() -> Option<Duration> {
-    let left = BUFFER.with_borrow(|later| {
-        if later.text.is_empty() {
+    let left = BUFFER.with_borrow(|buffer| {
+        if buffer.text.is_empty() {
             return None;
         }
-        let since = later.last_write.map(|written| written.elapsed());
-        Some(since.map_or(Duration::ZERO, |since| MAX_DELAY.saturating_sub(since)))
+        let elapsed = buffer.last_write.map(|last_write| last_write.elapsed());
+        Some(elapsed.map_or(Duration::ZERO, |elapsed| MAX_DELAY.saturating_sub(elapsed)))
     })?;
     if left.is_zero() {
         flush_deferring_error();
@@ -89,6 +89,6 @@ fn flush_if_due() -> Option<Duration> {
 /// Writes the buffer before any other output. An error is kept for the next call of [`push`] or [`flush`].
 pub fn flush_deferring_error() {
     if let Err(error) = flush() {
-        BUFFER.with_borrow_mut(|later| later.error = Some(error));
+        BUFFER.with_borrow_mut(|buffer| buffer.error = Some(error));
     }
 }
