@@ -8,7 +8,7 @@ use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_config::settings::Config;
 use nanobot_config::settings::config_file::{ConfigFile, KeyPath, get_in};
 use nanobot_config::settings::key_spelling::format_path;
-use nanobot_config::settings::own_keys::own_file;
+use nanobot_config::settings::own_keys::own_file_path;
 use nanobot_os::durable_file;
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub(crate) fn check_edit(ctx: &Context, path: &Path, original: &[u8], edited: &[
     // A text that is no config was not usable, but an edit is expected to make it so.
     let original = parse(original).unwrap_or_else(|_| ConfigFile::missing(path));
     // The other file is as it is; it is edited on its own.
-    let [shared, own] = [ctx.paths.config.clone(), own_file(&ctx.paths.config)];
+    let [shared, own] = [ctx.paths.config.clone(), own_file_path(&ctx.paths.config)];
     let other = if path == shared { own } else { shared };
     let other = ConfigFile::load(&other).unwrap_or_else(|_| ConfigFile::missing(&other));
     let config = Config::missing(&ctx.paths.config).with_file(other);
@@ -84,7 +84,7 @@ pub(crate) fn move_added_keys(ctx: &Context, original: &[u8]) -> Result<()> {
     })?;
     if !moved.is_empty() {
         let keys: Vec<String> = moved.iter().map(|key| format_path(key)).collect();
-        let own = ctx.paths.display(&own_file(&ctx.paths.config));
+        let own = ctx.paths.display(&own_file_path(&ctx.paths.config));
         ctx.notice(&format!("moved to {own}: `{}`", keys.join("`, `")));
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The paths of our own that no tool of a run reads, or none changes. They are found out when they are first used.
 
 use crate::ops::context::Context;
-use nanobot_config::settings::own_keys::own_file;
+use nanobot_config::settings::own_keys::own_file_path;
 use nanobot_os::paths::{PathResolver, Paths};
 use nanobot_os::symlinks::trace_links;
 use nanobot_os::sync::Deferred;
@@ -68,7 +68,7 @@ pub(crate) fn protected_paths(
 /// The two files of the config, by the names that the user gave.
 fn config_files(paths: &Paths) -> [PathBuf; 2] {
     let config = std::path::absolute(&paths.config).unwrap_or_else(|_| paths.config.clone());
-    let own = own_file(&config);
+    let own = own_file_path(&config);
     [config, own]
 }
 

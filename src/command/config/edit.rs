@@ -8,7 +8,7 @@ use crate::ops::context::{Context, report_error};
 use crate::repl::editor::external_editor;
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail_with_hint};
-use nanobot_config::settings::own_keys::own_file;
+use nanobot_config::settings::own_keys::own_file_path;
 use nanobot_os::durable_file;
 use nanobot_os::terminal::Terminal;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub(super) fn run(ctx: &Context) -> Result<Option<Exit>> {
     if let Some(exit) = edit_file(ctx, path)? {
         return Ok(Some(exit));
     }
-    let own_path = own_file(path);
+    let own_path = own_file_path(path);
     if own_path.exists() { edit_file(ctx, &own_path) } else { Ok(None) }
 }
 

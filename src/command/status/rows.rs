@@ -18,7 +18,7 @@ use nanobot_agent::report::columns::hanging_indent;
 use nanobot_agent::report::meter::{draw_meter, format_percent};
 use nanobot_config::policy::Sandbox;
 use nanobot_config::settings::Settings;
-use nanobot_config::settings::own_keys::own_file;
+use nanobot_config::settings::own_keys::own_file_path;
 use nanobot_cron::job::JobState;
 use nanobot_model::ledger::PeriodCosts;
 use nanobot_os::durable_file::format_size;
@@ -52,7 +52,7 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
         if exists { shown } else { format!("{shown}, which does not exist yet") }
     };
     let config = &ctx.paths.config;
-    let own = own_file(config);
+    let own = own_file_path(config);
     let mut config = or_missing(ctx.paths.display(config), config.exists());
     if own.exists() {
         config.push_str(&format!(", {}", ctx.paths.display(&own)));

@@ -21,7 +21,7 @@ use nanobot_base::message::{ToolCall, UserMessage};
 use nanobot_config::policy::Refusal;
 use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::settings::Settings;
-use nanobot_config::settings::hooks::{HookCommand, HookDialect, HookEvent, HookPlace};
+use nanobot_config::settings::hooks::{HookCommand, HookDialect, HookEvent, HookLocation};
 use nanobot_os::durable_file;
 use nanobot_os::env::INSIDE_HOOK;
 use nanobot_os::secret::redact_all;
@@ -79,7 +79,7 @@ impl Hooks {
             return Ok(None);
         }
         let mut containment = containment();
-        if let Some(hook) = hooks.commands.iter().find(|hook| hook.place == HookPlace::Home) {
+        if let Some(hook) = hooks.commands.iter().find(|hook| hook.location == HookLocation::Home) {
             containment.require_hiding().map_err(|reason| {
                 let cause = format!(
                     "hook `{}` runs outside of the sandbox, and this system cannot hide from it what the run may change: {reason}",
@@ -157,9 +157,9 @@ impl Hooks {
         }
         let input = Value::Object(input).to_string().into_bytes();
         log::info!(target: "hook", "`{}` runs for {}", hook.name, hook.event_name);
-        let (finished, stderr) = match hook.place {
-            HookPlace::Sandbox => self.run_in_sandbox(hook, input)?,
-            HookPlace::Home => self.run_at_home(hook, input)?,
+        let (finished, stderr) = match hook.location {
+            HookLocation::Sandbox => self.run_in_sandbox(hook, input)?,
+            HookLocation::Home => self.run_at_home(hook, input)?,
         };
         if finished.stop.is_some() {
             return Err("was ended with the run".into());
@@ -177,11 +177,11 @@ impl Hooks {
         };
         let reply = HookReply::parse(hook.dialect, hook.event, &output);
         // The shell's statuses for a program that it cannot run, or does not find.
-        reply.map_err(|cause| match (output.status, hook.place) {
-            (Some(126 | 127), HookPlace::Sandbox) => format!(
+        reply.map_err(|cause| match (output.status, hook.location) {
+            (Some(126 | 127), HookLocation::Sandbox) => format!(
                 "{cause} (it runs `in: sandbox`, where of the home only ~/.nanobot/hooks is seen, and what the run may read)"
             ),
-            (Some(126 | 127), HookPlace::Home) => format!(
+            (Some(126 | 127), HookLocation::Home) => format!(
                 "{cause} (it runs `in: home`, where what the run may change is not seen; programs of hooks belong into ~/.nanobot/hooks)"
             ),
             _ => cause,
@@ -329,7 +329,7 @@ impl Hooks {
 pub(crate) fn announce_places(ctx: &Context, settings: &Settings) {
     let mut hooks = settings.hooks.iter().flat_map(|hooks| &hooks.commands);
     let mark = ctx.paths.hooks_announced();
-    if hooks.all(|hook| hook.names_place) || mark.exists() {
+    if hooks.all(|hook| hook.names_location) || mark.exists() {
         return;
     }
     ctx.notice(

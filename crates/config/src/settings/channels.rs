@@ -26,7 +26,7 @@ pub fn enabled_keys() -> Vec<(&'static str, &'static ConfigKey)> {
 pub struct ChannelConfig {
     /// The channel's name, as in the config.
     pub name: &'static str,
-    /// Values by the rest of the path, such as `allowFrom` or `dm.enabled`. A secret is wrapped.
+    /// Values by the rest of the path, such as `allowFrom` or `dm.enabled`.
     values: BTreeMap<&'static str, ChannelValue>,
 }
 
@@ -98,19 +98,20 @@ impl ChannelSettings {
             Ok(usize::try_from(count(key)?).unwrap_or(usize::MAX))
         };
         let text = |key: &'static ConfigKey| values.optional_text(key, None);
-        let either = |newer: &'static ConfigKey, older: &'static ConfigKey| {
+        // The newer key takes precedence.
+        let first_text = |newer: &'static ConfigKey, older: &'static ConfigKey| {
             text(newer)?.map_or_else(|| text(older), |value| Ok(Some(value)))
         };
         let transcription = TranscriptionSettings {
             is_enabled: values.boolean(const { config_key("transcription.enabled") })?,
             command: text(const { config_key("transcription.command") })?,
-            provider: either(
+            provider: first_text(
                 const { config_key("transcription.provider") },
                 const { config_key("channels.transcriptionProvider") },
             )?
             .unwrap_or_else(|| "groq".to_owned()),
             model: text(const { config_key("transcription.model") })?,
-            language: either(
+            language: first_text(
                 const { config_key("transcription.language") },
                 const { config_key("channels.transcriptionLanguage") },
             )?,
@@ -144,15 +145,15 @@ impl ChannelConfig {
     /// Status 78 for a value that cannot be used.
     pub fn read(layers: &LayeredConfig<'_>, name: &'static str) -> Result<Self> {
         let mut values = BTreeMap::new();
-        let start = format!("channels.{name}.").len();
+        let prefix_length = format!("channels.{name}.").len();
         let keys = KeyNode::at(&["channels", name]).map_or(&[][..], KeyNode::keys);
         for key in keys {
-            let rest = &key.path[start..];
+            let name = &key.path[prefix_length..];
             let value = layers.read_key(key)?.unwrap_or_else(|| key.default_value());
             let value = match (key.kind.is_secret(), value) {
                 (true, Value::String(text)) => ChannelValue::Secret(LazySecret::new(text)),
-                (true, place) if key.kind == KeyType::Secret && !place.is_null() => {
-                    let secret = secret_from(layers.env(), key.path, &place);
+                (true, value) if key.kind == KeyType::Secret && !value.is_null() => {
+                    let secret = secret_from(layers.env(), key.path, &value);
                     ChannelValue::Secret(secret.unwrap_or_else(|| LazySecret::new("")))
                 }
                 (true, Value::Object(members)) => {
@@ -160,7 +161,7 @@ impl ChannelConfig {
                 }
                 (_, value) => ChannelValue::Plain(value),
             };
-            values.insert(rest, value);
+            values.insert(name, value);
         }
         Ok(Self { name, values })
     }
@@ -184,7 +185,7 @@ impl ChannelConfig {
         self.text(key).ok_or_else(|| self.missing(key, example))
     }
 
-    /// The value of a secret that must be set. The hint lets its value be typed.
+    /// The value of a secret that must be set. The hint is a command that asks for the value.
     ///
     /// # Errors
     /// Status 78 if it is empty or cannot be read.
@@ -253,9 +254,7 @@ impl ChannelConfig {
             Some(ChannelValue::SecretMap(members)) => &members[..],
             _ => &[],
         };
-        let resolved =
-            |(name, secret): &(String, LazySecret)| Ok((name.clone(), secret.resolve()?.clone()));
-        members.iter().map(resolved).collect()
+        members.iter().map(|(name, secret)| Ok((name.clone(), secret.resolve()?.clone()))).collect()
     }
 
     /// True if the value of a key is secret.
@@ -265,18 +264,16 @@ impl ChannelConfig {
 
     /// All keys with their values; a secret that is set is `***`.
     pub fn to_json(&self) -> Map<String, Value> {
-        let show = |value: &ChannelValue| match value {
+        let to_json = |value: &ChannelValue| match value {
             ChannelValue::Plain(value) => value.clone(),
             ChannelValue::Secret(secret) if secret.is_empty() => "".into(),
             ChannelValue::Secret(secret) => secret.to_string().into(),
             ChannelValue::SecretMap(members) => {
-                let shown = members.iter();
-                let shown = shown.map(|(name, secret)| (name.clone(), secret.to_string().into()));
-                Value::Object(shown.collect())
+                let members = members.iter();
+                members.map(|(name, secret)| (name.clone(), secret.to_string())).collect()
             }
         };
-        let pairs = self.values.iter();
-        pairs.map(|(key, value)| ((*key).to_owned(), show(value))).collect()
+        self.values.iter().map(|(key, value)| ((*key).to_owned(), to_json(value))).collect()
     }
 
     /// A text that differs between configs with different secrets or addresses, for a digest. It holds the secrets.
@@ -287,8 +284,9 @@ impl ChannelConfig {
                 ChannelValue::Secret(secret) => text.push_str(secret.identity()),
                 ChannelValue::Plain(Value::String(value)) => text.push_str(value),
                 ChannelValue::SecretMap(members) => {
-                    let secrets = members.iter().map(|(_, secret)| secret.identity());
-                    secrets.for_each(|secret| text.push_str(secret));
+                    for (_, secret) in members {
+                        text.push_str(secret.identity());
+                    }
                 }
                 ChannelValue::Plain(_) => continue,
             }

@@ -12,7 +12,6 @@ use super::key_type::{KeyType, type_name};
 use super::keys::{ConfigKey, KeySupport};
 use super::layers::{LayeredConfig, SettingOrigin, UnknownKey};
 use super::model_keys::unknown_metadata_keys;
-use super::other_releases::TOP_LEVEL_KEYS_0_1_4;
 use super::own_keys::KeyHome;
 use super::{FlagOverrides, Settings, validation};
 use nanobot_os::env::Env;
@@ -20,6 +19,9 @@ use nanobot_os::paths::Paths;
 use serde_json::Value;
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
+
+/// The top-level keys that nanobot 0.1.4 knows. It rejects the whole file if there is any other.
+const TOP_LEVEL_KEYS_0_1_4: &[&str] = &["agents", "channels", "providers", "gateway", "tools"];
 
 /// The rank of a finding without a location.
 const LAST: (usize, usize) = (usize::MAX, 0);
@@ -30,12 +32,12 @@ pub struct ConfigFinding {
     pub severity: ConfigSeverity,
     /// The message, which starts with the location it refers to.
     pub text: String,
-    /// The place in the files, used for sorting; findings without a location come last.
+    /// The position in the files, used for sorting; findings without a location come last.
     rank: (usize, usize),
 }
 
 impl ConfigFinding {
-    /// A finding that belongs to no place in the file.
+    /// A finding without a location.
     pub fn new(severity: ConfigSeverity, text: String) -> Self {
         Self { severity, text, rank: LAST }
     }
@@ -92,50 +94,45 @@ pub fn check_config(
     checker.report_misplaced_keys();
     checker.report_unknown_variables();
     config.existing_files().for_each(|file| checker.check_file_mode(file));
-    let mut found = checker.findings;
+    let mut findings = checker.findings;
     // Resolving also finds errors that belong to no key of the file, such as an invalid limit in an environment
     // variable.
     match Settings::resolve(config, env, &FlagOverrides::default(), paths) {
-        Ok(settings) => found.extend(check_channels(&layers, &settings)),
+        Ok(settings) => findings.extend(check_channels(&layers, &settings)),
         Err(error) => {
             let text = format!("{error:#}");
-            if !found.iter().any(|finding| finding.text == text) {
-                found.push(ConfigFinding::new(ConfigSeverity::Error, text));
+            if !findings.iter().any(|finding| finding.text == text) {
+                findings.push(ConfigFinding::new(ConfigSeverity::Error, text));
             }
         }
     }
-    found.sort_by_key(|finding| finding.rank);
-    found
+    findings.sort_by_key(|finding| finding.rank);
+    findings
 }
 
-/// Names what an enabled channel does otherwise than in the Python program, with the value that changes it.
+/// Findings about enabled channels that behave differently from the Python program, with the value that changes it.
 pub fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<ConfigFinding> {
-    let finding = ConfigFinding::new;
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     for name in &settings.channels {
         let config = ChannelConfig::read(layers, name);
         let is_empty = |config: &ChannelConfig| config.list("allowFrom").is_empty();
         if *name != "webhook" && config.as_ref().is_ok_and(is_empty) {
-            let answered = match *name {
+            let consequence = match *name {
                 "email" => "no sender is answered",
                 _ => "only senders with an approved pairing code are answered",
             };
-            found.push(finding(
+            findings.push(ConfigFinding::new(
                 ConfigSeverity::Warning,
                 format!(
-                    "`channels.{name}.allowFrom` is empty: {answered}; the Python program 0.1.4 answers every sender, as \
+                    "`channels.{name}.allowFrom` is empty: {consequence}; the Python program 0.1.4 answers every sender, as \
                      `[\"*\"]` does"
                 ),
             ));
         }
-        if *name == "email" {
-            found.extend(
-                config
-                    .as_ref()
-                    .ok()
-                    .and_then(check_mail)
-                    .map(|text| finding(ConfigSeverity::Warning, text.to_owned())),
-            );
+        if *name == "email"
+            && let Some(text) = config.as_ref().ok().and_then(check_mail)
+        {
+            findings.push(ConfigFinding::new(ConfigSeverity::Warning, text.to_owned()));
         }
         if config.is_ok_and(|config| config.flag("e2EeEnabled")) {
             let path = ["channels", "matrix", "e2EeEnabled"].map(str::to_owned);
@@ -145,13 +142,13 @@ pub fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<Co
             };
             let text = "`channels.matrix.e2EeEnabled`: encrypted rooms cannot be read, except through a proxy that decrypts \
                         them, as `homeserver`; `false` is what holds";
-            found.push(finding(severity, text.to_owned()));
+            findings.push(ConfigFinding::new(severity, text.to_owned()));
         }
     }
-    found
+    findings
 }
 
-/// Names what keeps mail from being answered.
+/// The setting that prevents all mail from being answered, as a message, if there is one.
 fn check_mail(config: &ChannelConfig) -> Option<&'static str> {
     let allowed = config.list("allowFrom");
     let is_verified = config.flag("verifyDkim") || config.flag("verifySpf");
@@ -178,17 +175,17 @@ struct ConfigChecker<'a> {
 }
 
 impl ConfigChecker<'_> {
-    fn check_value(&mut self, path: &mut KeyPath, branch: Option<KeyNode>, value: &Value) {
-        let Some(branch) = branch else {
+    fn check_value(&mut self, path: &mut KeyPath, node: Option<KeyNode>, value: &Value) {
+        let Some(node) = node else {
             return self.report_unknown_key(path, value);
         };
-        match (branch.key(), value) {
+        match (node.key(), value) {
             (_, Value::Null) => {}
             (Some(key), value) => self.check_key(path, key, value),
             (None, Value::Object(members)) => {
                 for (name, member) in members {
                     path.push(name.clone());
-                    self.check_value(path, branch.child(name), member);
+                    self.check_value(path, node.child(name), member);
                     self.report_new_top_level_key(path);
                     path.pop();
                 }
@@ -201,63 +198,63 @@ impl ConfigChecker<'_> {
     }
 
     fn check_key(&mut self, path: &[String], key: &ConfigKey, value: &Value) {
-        let typed = match self.layers.to_typed(path, value, key.kind) {
-            Ok(typed) => typed,
+        let value = match self.layers.to_typed(path, value, key.kind) {
+            Ok(value) => value,
             Err(error) => return self.push_error(path, &error),
         };
-        for secret in self.layers.secrets_of(path, key.kind, &typed) {
+        for secret in self.layers.secrets_of(path, key.kind, &value) {
             if let Err(error) = secret.resolve() {
                 self.push(ConfigSeverity::Error, path, &format!("{error:#}"));
             }
         }
-        if let Some(words) = self.layers.name_error(path, &typed, self.options.is_provider) {
+        if let Some(message) = self.layers.name_error(path, &value, self.options.is_provider) {
             // Blank text counts as absent.
-            let severity = if typed.as_str().is_some_and(|text| text.trim().is_empty()) {
+            let severity = if value.as_str().is_some_and(|text| text.trim().is_empty()) {
                 ConfigSeverity::Warning
             } else {
                 ConfigSeverity::Error
             };
-            return self.push(severity, path, &words);
+            return self.push(severity, path, &message);
         }
-        let blank = typed.as_str() == Some("") && key.default == "null";
-        if typed == key.default_value() || blank {
+        let is_blank = value.as_str() == Some("") && key.default == "null";
+        if value == key.default_value() || is_blank {
             return;
         }
-        let joined = format_path(path);
-        if joined == "hooks" {
-            let hooks = HookSettings::parse(&typed).unwrap_or_default();
+        let path_text = format_path(path);
+        if path_text == "hooks" {
+            let hooks = HookSettings::parse(&value).unwrap_or_default();
             for remark in hooks.remarks {
                 self.push(ConfigSeverity::Warning, path, &remark);
             }
         }
-        if joined == "models" {
-            for path in unknown_metadata_keys(path, &typed) {
+        if path_text == "models" {
+            for path in unknown_metadata_keys(path, &value) {
                 self.report_unknown_key(&path, &Value::Null);
             }
         }
-        if let Some(words) = validation::validate(path, &typed) {
-            return self.push(ConfigSeverity::Error, path, &words);
+        if let Some(message) = validation::validate(path, &value) {
+            return self.push(ConfigSeverity::Error, path, &message);
         }
-        if let Some(words) = validation::warn(&joined, &typed) {
-            self.push(ConfigSeverity::Warning, path, &words);
+        if let Some(message) = validation::warn(&path_text, &value) {
+            self.push(ConfigSeverity::Warning, path, &message);
         }
-        if joined == "tools.restrictToWorkspace" {
-            let words = format!(
-                "`{joined}` makes the workspace the working directory of every run, and no other path can be granted"
+        if path_text == "tools.restrictToWorkspace" {
+            let message = format!(
+                "`{path_text}` makes the workspace the working directory of every run, and no other path can be granted"
             );
-            self.push(ConfigSeverity::Note, path, &words);
+            self.push(ConfigSeverity::Note, path, &message);
         }
         match key.support {
             KeySupport::Used | KeySupport::UsedAndWritten => {}
             KeySupport::Later => self.push(
                 ConfigSeverity::Note,
                 path,
-                &format!("`{joined}` is valid, but not used by this release"),
+                &format!("`{path_text}` is valid, but not used by this release"),
             ),
             KeySupport::Ignored => self.push(
                 ConfigSeverity::Note,
                 path,
-                &format!("`{joined}` has no effect: {}", key.doc),
+                &format!("`{path_text}` has no effect: {}", key.doc),
             ),
         }
     }
@@ -266,13 +263,13 @@ impl ConfigChecker<'_> {
         let key = UnknownKey::new(path, value);
         let severity =
             if key.may_be_limit { ConfigSeverity::Error } else { ConfigSeverity::Warning };
-        let refused = match path {
+        let note = match path {
             [_] if self.options.for_python => {
                 " (the Python program 0.1.4 rejects the whole file for it)"
             }
             _ => "",
         };
-        self.push(severity, path, &format!("{}{refused}", key.description));
+        self.push(severity, path, &format!("{}{note}", key.description));
     }
 
     /// Reports a top-level key that the Python program 0.1.4 does not know.
@@ -280,14 +277,15 @@ impl ConfigChecker<'_> {
         let [name] = path else {
             return;
         };
-        let [shared, _] = self.config.files();
-        let in_file = self.options.for_python && shared.offset(path).is_some();
-        let known = KeyNode::root().child(name).is_some() && KeyHome::find(path) != KeyHome::Own;
-        if in_file && known && !TOP_LEVEL_KEYS_0_1_4.contains(&name.as_str()) {
-            let words = format!(
+        let [shared_file, _] = self.config.files();
+        let is_in_file = self.options.for_python && shared_file.offset(path).is_some();
+        let is_shared_key =
+            KeyNode::root().child(name).is_some() && KeyHome::find(path) != KeyHome::Own;
+        if is_in_file && is_shared_key && !TOP_LEVEL_KEYS_0_1_4.contains(&name.as_str()) {
+            let message = format!(
                 "the Python program 0.1.4 does not know `{name}` and rejects the whole file"
             );
-            self.push(ConfigSeverity::Note, path, &words);
+            self.push(ConfigSeverity::Note, path, &message);
         }
     }
 
@@ -305,25 +303,25 @@ impl ConfigChecker<'_> {
 
     /// Reports our own keys in the file that the Python program reads.
     fn report_misplaced_keys(&mut self) {
-        let misplaced = self.config.misplaced_keys();
-        if misplaced.is_empty() || !self.options.for_python {
+        let misplaced_keys = self.config.misplaced_keys();
+        if misplaced_keys.is_empty() || !self.options.for_python {
             return;
         }
-        let keys: Vec<String> = misplaced.iter().map(|path| format_path(path)).collect();
-        let [shared, own] = self.config.files().map(|file| file.path().display());
+        let keys: Vec<String> = misplaced_keys.iter().map(|path| format_path(path)).collect();
+        let [shared_path, own_path] = self.config.files().map(|file| file.path().display());
         let text = format!(
-            "{shared}: the Python program rejects the file for some of these keys, or drops them: `{}`; `nanobot config check \
-             --fix` moves them to `{own}`",
+            "{shared_path}: the Python program rejects the file for some of these keys, or drops them: `{}`; `nanobot config check \
+             --fix` moves them to `{own_path}`",
             keys.join("`, `")
         );
         self.findings.push(ConfigFinding::new(ConfigSeverity::Note, text));
     }
 
     fn report_unknown_variables(&mut self) {
-        for stray in self.layers.unknown_variables() {
+        for variable in self.layers.unknown_variables() {
             self.findings.push(ConfigFinding {
                 severity: ConfigSeverity::Error,
-                text: stray.to_string(),
+                text: variable.to_string(),
                 rank: LAST,
             });
         }
@@ -352,15 +350,11 @@ impl ConfigChecker<'_> {
         }
     }
 
-    fn push(&mut self, weight: ConfigSeverity, path: &[String], text: &str) {
-        let place = match self.layers.origin(path) {
-            SettingOrigin::Variable(name) => format!("{name}: "),
-            SettingOrigin::File(place) => format!("{place}: "),
-            SettingOrigin::Flag(_) | SettingOrigin::Default => String::new(),
-        };
+    fn push(&mut self, severity: ConfigSeverity, path: &[String], text: &str) {
+        let prefix = self.layers.position_prefix(path);
         self.findings.push(ConfigFinding {
-            severity: weight,
-            text: format!("{place}{text}"),
+            severity,
+            text: format!("{prefix}{text}"),
             rank: self.rank(path),
         });
     }
@@ -386,9 +380,9 @@ fn contains_literal_secret(path: &mut KeyPath, value: &Value) -> bool {
     match value {
         Value::Object(members) => members.iter().any(|(name, member)| {
             path.push(name.clone());
-            let holds = contains_literal_secret(path, member);
+            let is_secret = contains_literal_secret(path, member);
             path.pop();
-            holds
+            is_secret
         }),
         Value::String(text) => {
             KeyNode::kind_at(path).is_some_and(KeyType::is_secret)

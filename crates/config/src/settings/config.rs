@@ -1,11 +1,10 @@
 //! The config: the file that the Python program of the same name shares, and our own file beside it, layered over it.
 //!
-//! A change writes each key into the file that it belongs to. Our own file is written first: a key that moves there then
-//! stands in both files after a crash, with one value.
+//! A change writes each key into the file that it belongs to.
 
 use super::config_file::{ConfigFile, KeyPath, get_in};
 use super::key_spelling::parse_path;
-use super::own_keys::{KeyHome, layer, own_file, own_keys_in, take_own_keys};
+use super::own_keys::{KeyHome, layer, own_file_path, own_keys_in, take_own_keys};
 use anyhow::Result;
 use nanobot_os::durable_file;
 use serde_json::Value;
@@ -14,15 +13,15 @@ use std::path::Path;
 /// The config: both files.
 #[derive(Clone, Debug)]
 pub struct Config {
-    shared: ConfigFile,
-    own: ConfigFile,
+    shared_file: ConfigFile,
+    own_file: ConfigFile,
     /// The values of both files; `None` if ours does not exist.
     layered: Option<Value>,
 }
 
 impl Config {
-    fn new(shared: ConfigFile, own: ConfigFile) -> Self {
-        let mut config = Self { shared, own, layered: None };
+    fn new(shared_file: ConfigFile, own_file: ConfigFile) -> Self {
+        let mut config = Self { shared_file, own_file, layered: None };
         config.layer();
         config
     }
@@ -32,52 +31,54 @@ impl Config {
     /// # Errors
     /// As [`ConfigFile::load`].
     pub fn load(path: &Path) -> Result<Self> {
-        let shared = ConfigFile::load(path)?;
-        let own = own_file(path);
-        let own = if ConfigFile::is_opened(path) {
-            ConfigFile::missing(&own)
+        let shared_file = ConfigFile::load(path)?;
+        let own_path = own_file_path(path);
+        let own_file = if ConfigFile::is_opened(path) {
+            ConfigFile::missing(&own_path)
         } else {
-            ConfigFile::load(&own)?
+            ConfigFile::load(&own_path)?
         };
-        Ok(Self::new(shared, own))
+        Ok(Self::new(shared_file, own_file))
     }
 
     /// Returns the empty config of a missing file.
     pub fn missing(path: &Path) -> Self {
-        Self::new(ConfigFile::missing(path), ConfigFile::missing(&own_file(path)))
+        Self::new(ConfigFile::missing(path), ConfigFile::missing(&own_file_path(path)))
     }
 
-    /// Parses `text`, that of the config file at `path`; ours does not exist.
+    /// Parses `text` as that of the config file at `path`, beside which ours does not exist.
     ///
     /// # Errors
     /// As [`ConfigFile::parse`].
     pub fn parse(path: &Path, text: &str) -> Result<Self> {
-        Ok(Self::new(ConfigFile::parse(path, text)?, ConfigFile::missing(&own_file(path))))
+        Ok(Self::new(ConfigFile::parse(path, text)?, ConfigFile::missing(&own_file_path(path))))
     }
 
     /// The same config with another `file` of the same path.
     #[must_use]
     pub fn with_file(&self, file: ConfigFile) -> Self {
-        if file.path() == self.own.path() {
-            Self::new(self.shared.clone(), file)
+        if file.path() == self.own_file.path() {
+            Self::new(self.shared_file.clone(), file)
         } else {
-            Self::new(file, self.own.clone())
+            Self::new(file, self.own_file.clone())
         }
     }
 
     fn layer(&mut self) {
-        let values = || layer(self.shared.value(), self.own.value(), &mut Vec::new());
-        self.layered = self.own.exists().then(values);
+        self.layered = self
+            .own_file
+            .exists()
+            .then(|| layer(self.shared_file.value(), self.own_file.value(), &mut Vec::new()));
     }
 
     /// The path of the config file, which the Python program reads too.
     pub fn path(&self) -> &Path {
-        self.shared.path()
+        self.shared_file.path()
     }
 
     /// The files, in the order in which they are layered.
     pub fn files(&self) -> [&ConfigFile; 2] {
-        [&self.shared, &self.own]
+        [&self.shared_file, &self.own_file]
     }
 
     /// The files that exist.
@@ -97,7 +98,7 @@ impl Config {
 
     /// All values under their current key names.
     pub fn value(&self) -> &Value {
-        self.layered.as_ref().unwrap_or_else(|| self.shared.value())
+        self.layered.as_ref().unwrap_or_else(|| self.shared_file.value())
     }
 
     /// Returns the value at a path, as [`parse_path`] takes it. `null` counts as absent.
@@ -105,46 +106,47 @@ impl Config {
         get_in(self.value(), &parse_path(path)?).filter(|value| !value.is_null())
     }
 
-    /// The files that set the value at `path`.
+    /// The files that the value at `path` comes from: the one that has the same value, or else all that contribute to it.
     fn sources(&self, path: &[String]) -> Vec<&ConfigFile> {
         let value = get_in(self.value(), path);
         let is_set =
-            |file: &&ConfigFile| get_in(file.value(), path).is_some_and(|it| !it.is_null());
-        let setting: Vec<&ConfigFile> = self.files().into_iter().filter(is_set).collect();
-        let winner = setting.iter().rev().find(|file| get_in(file.value(), path) == value);
-        winner.map_or(setting.clone(), |file| vec![*file])
+            |file: &&ConfigFile| get_in(file.value(), path).is_some_and(|value| !value.is_null());
+        let files: Vec<&ConfigFile> = self.files().into_iter().filter(is_set).collect();
+        match files.iter().rev().find(|file| get_in(file.value(), path) == value) {
+            Some(file) => vec![*file],
+            None => files,
+        }
     }
 
-    /// Formats the place of the value at `path` as `FILE:LINE:COLUMN`, or the places if both files contribute to it; `None`
-    /// if it is not set.
+    /// Formats the position of the value at `path` as `FILE:LINE:COLUMN`, or both positions if both files contribute to it;
+    /// `None` if it is not set.
     pub fn position(&self, path: &[String]) -> Option<String> {
         let sources = self.sources(path);
-        let places = sources.iter().filter_map(|file| Some(file.position(file.offset(path)?)));
-        let places: Vec<String> = places.collect();
-        (!places.is_empty()).then(|| places.join(" and "))
+        let positions = sources.iter().filter_map(|file| Some(file.position(file.offset(path)?)));
+        let positions: Vec<String> = positions.collect();
+        (!positions.is_empty()).then(|| positions.join(" and "))
     }
 
-    /// The rank of the place of the value at `path`, or of its nearest enclosing object, in the order of the files.
+    /// The rank of the value at `path`, or of its nearest enclosing object, in the order of the files and of their text.
     pub fn rank(&self, path: &[String]) -> Option<(usize, usize)> {
         let files = self.files().into_iter().enumerate();
-        let mut ranks = files.filter_map(|(number, file)| Some((number, file.offset(path)?)));
-        let first = self.sources(path).first().map(|file| file.path() == self.own.path());
-        match first {
-            Some(is_own) => ranks.find(|(number, _)| *number == usize::from(is_own)),
+        let mut ranks = files.filter_map(|(index, file)| Some((index, file.offset(path)?)));
+        match self.sources(path).first() {
+            Some(source) => ranks.find(|(index, _)| self.files()[*index].path() == source.path()),
             None => ranks.next(),
         }
     }
 
     /// The file that the key at `path` belongs to.
     pub fn file_of(&self, path: &[impl AsRef<str>]) -> &ConfigFile {
-        if self.belongs_to_own_file(path) { &self.own } else { &self.shared }
+        if self.belongs_to_own_file(path) { &self.own_file } else { &self.shared_file }
     }
 
     fn belongs_to_own_file(&self, path: &[impl AsRef<str>]) -> bool {
         match KeyHome::find(path) {
             KeyHome::Own => true,
             KeyHome::Shared => false,
-            KeyHome::LaterRelease => get_in(self.shared.value(), &path[..1]).is_none(),
+            KeyHome::LaterRelease => get_in(self.shared_file.value(), &path[..1]).is_none(),
         }
     }
 
@@ -156,20 +158,20 @@ impl Config {
     pub fn set(&mut self, path: &[impl AsRef<str>], value: &Value) -> Result<()> {
         let mut path: KeyPath = path.iter().map(|name| name.as_ref().to_owned()).collect();
         if self.belongs_to_own_file(&path) {
-            self.own.set(&path, value)?;
-            self.shared.unset(&path)?;
+            self.own_file.set(&path, value)?;
+            self.shared_file.unset(&path)?;
         } else {
             let mut value = value.clone();
-            let own = take_own_keys(&mut value, &mut path);
-            self.shared.set(&path, &value)?;
-            match own {
-                Some(own) => self.own.set(&path, &own)?,
-                // A value of the same key in our file would win.
-                None if get_in(self.own.value(), &path).is_some() => {
+            let own_value = take_own_keys(&mut value, &mut path);
+            self.shared_file.set(&path, &value)?;
+            match own_value {
+                Some(own_value) => self.own_file.set(&path, &own_value)?,
+                // A value of the same key in our file would take precedence.
+                None if get_in(self.own_file.value(), &path).is_some() => {
                     if value.is_object() {
-                        self.own.unset(&path)?;
+                        self.own_file.unset(&path)?;
                     } else {
-                        self.own.set(&path, &value)?;
+                        self.own_file.set(&path, &value)?;
                     }
                 }
                 None => {}
@@ -185,16 +187,16 @@ impl Config {
     /// # Errors
     /// A file cannot be parsed.
     pub fn unset(&mut self, path: &[impl AsRef<str>]) -> Result<bool> {
-        let was_set = [self.own.unset(path)?, self.shared.unset(path)?];
+        let was_set = [self.own_file.unset(path)?, self.shared_file.unset(path)?];
         self.layer();
         Ok(was_set.contains(&true))
     }
 
     /// The keys of the config file that belong to ours.
     pub fn misplaced_keys(&self) -> Vec<KeyPath> {
-        let mut found = Vec::new();
-        own_keys_in(self.shared.value(), &mut Vec::new(), &mut found);
-        found
+        let mut paths = Vec::new();
+        own_keys_in(self.shared_file.value(), &mut Vec::new(), &mut paths);
+        paths
     }
 
     /// Moves the values of `keys` into our file.
@@ -218,17 +220,19 @@ impl Config {
     pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         ConfigFile::check_replaceable(path)?;
         let lock = durable_file::lock_for_change(path, "the config")?;
-        let work = || {
-            let before = Self::load(path)?;
-            let mut config = before.clone();
-            let done = change(&mut config)?;
-            config.own.write(&before.own)?;
-            config.shared.write(&before.shared)?;
-            Ok(done)
-        };
-        let done = work();
+        let result = Self::change_locked(path, change);
         lock.remove()?;
-        done
+        result
+    }
+
+    fn change_locked<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let before = Self::load(path)?;
+        let mut config = before.clone();
+        let output = change(&mut config)?;
+        // Our file is first: a key that moves there is then in both files after a crash, and not in neither.
+        config.own_file.write(&before.own_file)?;
+        config.shared_file.write(&before.shared_file)?;
+        Ok(output)
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::key_node::KeyNode;
 use super::key_spelling::format_path;
-use super::other_releases::RENAMED_KEYS;
+use super::keys::RENAMED_KEYS;
 use anyhow::{Context, Result};
 use jsonc_parser::ast;
 use jsonc_parser::common::Ranged;
@@ -60,39 +60,38 @@ impl ConfigFile {
     /// `<(…)`, is read to its end.
     pub fn load(path: &Path) -> Result<Self> {
         let is_opened = Self::is_opened(path);
-        let opened =
-            if is_opened { File::open(path) } else { durable_file::open_nonblocking(path) };
-        let file = match opened {
+        let file = if is_opened { File::open(path) } else { durable_file::open_nonblocking(path) };
+        let file = match file {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::missing(path)),
             Err(error) => return Err(read_error(path, &error)),
         };
-        let about = file.metadata().map_err(|error| read_error(path, &error))?;
-        if !is_opened && (about.file_type().is_fifo() || about.file_type().is_socket()) {
+        let metadata = file.metadata().map_err(|error| read_error(path, &error))?;
+        if !is_opened && (metadata.file_type().is_fifo() || metadata.file_type().is_socket()) {
             let cause = format!("config `{}` is not a regular file", path.display());
             return Err(fail(Exit::Config, cause));
         }
-        let bytes = durable_file::read_to_size(file, about.len(), MAX_BYTES + 1)
+        let bytes = durable_file::read_to_size(file, metadata.len(), MAX_BYTES + 1)
             .map_err(|error| read_error(path, &error))?;
         if bytes.len() as u64 > MAX_BYTES {
             let cause = format!("config `{}` is larger than 4 MiB", path.display());
             return Err(fail(Exit::Config, cause));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
-            let good = error.utf8_error().valid_up_to();
-            let (line, column) =
-                line_and_column(&String::from_utf8_lossy(&error.as_bytes()[..good]), good);
+            let valid_length = error.utf8_error().valid_up_to();
+            let valid_text = String::from_utf8_lossy(&error.as_bytes()[..valid_length]);
+            let (line, column) = line_and_column(&valid_text, valid_length);
             let cause = format!("{}:{line}:{column}: not UTF-8", path.display());
             fail(Exit::Config, cause)
         })?;
         // An empty file may have lost its limits; an empty device or pipe is meant as it is.
-        if about.is_file() && text.trim().is_empty() {
+        if metadata.is_file() && text.trim().is_empty() {
             let cause = format!("config `{}` is empty", path.display());
             let hint = "restore the file, or write `{}` for an empty config";
             return Err(fail_with_hint(Exit::Config, cause, hint));
         }
         Ok(Self {
-            exposure: about.is_file().then(|| describe_exposure(path, &about)).flatten(),
+            exposure: metadata.is_file().then(|| describe_exposure(path, &metadata)).flatten(),
             ..Self::parse(path, &text)?
         })
     }
@@ -122,11 +121,11 @@ impl ConfigFile {
     /// Parses `text`; `path` is used in messages. An empty text, such as that of `/dev/null`, is an empty config.
     pub fn parse(path: &Path, text: &str) -> Result<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        let broken = |at: usize, words: &str| {
-            let (line, column) = line_and_column(text, at);
+        let to_error = |offset: usize, message: &str| {
+            let (line, column) = line_and_column(text, offset);
             fail_with_hint(
                 Exit::Config,
-                format!("{}:{line}:{column}: {words}", path.display()),
+                format!("{}:{line}:{column}: {message}", path.display()),
                 "correct the file by hand; nanobot never overwrites it",
             )
         };
@@ -136,22 +135,21 @@ impl ConfigFile {
             let bracket = match error.kind() {
                 ParseErrorKind::UnterminatedObject => '{',
                 ParseErrorKind::UnterminatedArray => '[',
-                other => return broken(start, &lowercase_first(&other.to_string())),
+                other => return to_error(start, &lowercase_first(&other.to_string())),
             };
             let (line, column) = line_and_column(text, start);
-            let words = format!("the file ends, but the `{bracket}` at {line}:{column} is open");
-            broken(text.trim_end().len(), &words)
+            let message = format!("the file ends, but the `{bracket}` at {line}:{column} is open");
+            to_error(text.trim_end().len(), &message)
         })?;
         let mut config = Self { text: Some(text.to_owned()), ..Self::missing(path) };
         match root.value {
             None => {}
             Some(ast::Value::Object(object)) => {
-                let mut reader = AstConverter { config: &mut config, to_error: &broken };
-                let value = reader.object(object, Some(KeyNode::root()), &mut Vec::new())?;
-                config.value = value;
+                let mut converter = AstConverter { config: &mut config, to_error: &to_error };
+                config.value = converter.object(object, Some(KeyNode::root()), &mut Vec::new())?;
                 config.move_old_keys();
             }
-            Some(other) => return Err(broken(other.start(), "expected an object: `{`")),
+            Some(other) => return Err(to_error(other.start(), "expected an object: `{`")),
         }
         Ok(config)
     }
@@ -243,8 +241,8 @@ impl ConfigFile {
         let root =
             CstRootNode::parse(text, &parse_options()).context("parse the config for editing")?;
         let top = root.object_value_or_set();
-        let joined = format_path(&path);
-        for (old, _) in RENAMED_KEYS.iter().filter(|(_, new)| *new == joined) {
+        let path_text = format_path(&path);
+        for (old, _) in RENAMED_KEYS.iter().filter(|(_, new)| *new == path_text) {
             let old: Vec<&str> = old.split('.').collect();
             remove_from_text(&top, &old);
         }
@@ -262,20 +260,20 @@ impl ConfigFile {
             let Some(value) = take_from(&mut self.value, old) else {
                 continue;
             };
-            let from: KeyPath = old.split('.').map(str::to_owned).collect();
-            let to: KeyPath = new.split('.').map(str::to_owned).collect();
-            let at = self.offset(&from).unwrap_or_default();
-            let taken = get_in(&self.value, &to).is_some_and(|present| !present.is_null());
-            let text = if taken {
+            let old_path: KeyPath = old.split('.').map(str::to_owned).collect();
+            let new_path: KeyPath = new.split('.').map(str::to_owned).collect();
+            let offset = self.offset(&old_path).unwrap_or_default();
+            let is_new_set = get_in(&self.value, &new_path).is_some_and(|value| !value.is_null());
+            let text = if is_new_set {
                 format!("`{old}` is an old name of `{new}`, which is also set and takes precedence")
             } else {
                 format!("`{old}` is an old name of `{new}`")
             };
-            self.remarks.push(Remark { offset: at, text });
-            self.offsets.remove(&from);
-            if !taken {
-                set_in(&mut self.value, &to, value);
-                self.offsets.insert(to, at);
+            self.remarks.push(Remark { offset, text });
+            self.offsets.remove(&old_path);
+            if !is_new_set {
+                set_in(&mut self.value, &new_path, value);
+                self.offsets.insert(new_path, offset);
             }
         }
     }
@@ -291,36 +289,33 @@ impl<F: Fn(usize, &str) -> anyhow::Error> AstConverter<'_, F> {
     fn object(
         &mut self,
         object: ast::Object<'_>,
-        branch: Option<KeyNode>,
+        node: Option<KeyNode>,
         path: &mut KeyPath,
     ) -> Result<Value> {
         let mut values = Map::new();
         let mut spellings: BTreeMap<String, String> = BTreeMap::new();
         for member in object.properties {
-            let at = member.name.start();
-            let written = member.name.into_string();
-            let name = branch.map_or_else(|| written.clone(), |here| here.canonical(&written));
+            let offset = member.name.start();
+            let spelling = member.name.into_string();
+            let name = node.map_or_else(|| spelling.clone(), |node| node.canonical(&spelling));
             if let Some(earlier) = spellings.get(&name) {
-                let loses = *earlier == name && written != name;
-                self.report_duplicate(
-                    at,
-                    earlier,
-                    &written,
-                    if loses { earlier } else { &written },
-                );
-                if loses {
+                // The table's own spelling wins, and else the last one.
+                let is_ignored = *earlier == name && spelling != name;
+                let winner = if is_ignored { earlier } else { &spelling };
+                self.report_duplicate(offset, earlier, &spelling, winner);
+                if is_ignored {
                     continue;
                 }
                 path.push(name.clone());
-                self.config.offsets.retain(|known, _| !known.starts_with(path));
+                self.config.offsets.retain(|other_path, _| !other_path.starts_with(path));
                 path.pop();
             }
             path.push(name.clone());
             self.config.offsets.insert(path.clone(), member.value.start());
-            let value =
-                self.value(member.value, branch.and_then(|here| here.child(&name)), path)?;
+            let child = node.and_then(|node| node.child(&name));
+            let value = self.value(member.value, child, path)?;
             path.pop();
-            spellings.insert(name.clone(), written);
+            spellings.insert(name.clone(), spelling);
             values.insert(name, value);
         }
         Ok(Value::Object(values))
@@ -329,11 +324,11 @@ impl<F: Fn(usize, &str) -> anyhow::Error> AstConverter<'_, F> {
     fn value(
         &mut self,
         value: ast::Value<'_>,
-        branch: Option<KeyNode>,
+        node: Option<KeyNode>,
         path: &mut KeyPath,
     ) -> Result<Value> {
         Ok(match value {
-            ast::Value::Object(object) => self.object(object, branch, path)?,
+            ast::Value::Object(object) => self.object(object, node, path)?,
             ast::Value::Array(array) => {
                 let mut items = Vec::with_capacity(array.elements.len());
                 for (index, item) in array.elements.into_iter().enumerate() {
@@ -351,13 +346,13 @@ impl<F: Fn(usize, &str) -> anyhow::Error> AstConverter<'_, F> {
         })
     }
 
-    fn report_duplicate(&mut self, at: usize, earlier: &str, later: &str, winner: &str) {
+    fn report_duplicate(&mut self, offset: usize, earlier: &str, later: &str, winner: &str) {
         let text = if earlier == later {
             format!("duplicate key `{later}`; the last value is used")
         } else {
             format!("`{earlier}` and `{later}` are the same key; `{winner}` is used")
         };
-        self.config.remarks.push(Remark { offset: at, text });
+        self.config.remarks.push(Remark { offset, text });
     }
 }
 
@@ -366,10 +361,10 @@ pub fn get_in<'v>(value: &'v Value, path: &[impl AsRef<str>]) -> Option<&'v Valu
     path.iter().try_fold(value, |inner, name| inner.get(name.as_ref()))
 }
 
-/// Stores `new` at `path` and creates the objects on the way. A value on the way that is not an object is replaced.
-pub fn set_in(value: &mut Value, path: &[String], new: Value) {
+/// Stores `new_value` at `path` and creates the objects above it. A value above it that is not an object is replaced.
+pub fn set_in(value: &mut Value, path: &[String], new_value: Value) {
     let Some((name, rest)) = path.split_first() else {
-        *value = new;
+        *value = new_value;
         return;
     };
     if !value.is_object() {
@@ -377,39 +372,41 @@ pub fn set_in(value: &mut Value, path: &[String], new: Value) {
     }
     if let Value::Object(members) = value {
         let member = members.entry(name.as_str()).or_insert(Value::Null);
-        set_in(member, rest, new);
+        set_in(member, rest, new_value);
     }
 }
 
 fn take_from(value: &mut Value, path: &str) -> Option<Value> {
-    let (above, last) = path.rsplit_once('.')?;
-    let mut holder = value;
-    for name in above.split('.') {
-        holder = holder.get_mut(name)?;
+    let (parent_path, name) = path.rsplit_once('.')?;
+    let mut parent = value;
+    for name in parent_path.split('.') {
+        parent = parent.get_mut(name)?;
     }
-    holder.as_object_mut()?.shift_remove(last)
+    parent.as_object_mut()?.shift_remove(name)
 }
 
 /// Returns the members of `object` that spell `name`, with the effective one last.
-fn members(object: &CstObject, branch: Option<KeyNode>, name: &str) -> Vec<CstObjectProp> {
-    let mut found: Vec<(bool, CstObjectProp)> = object
-        .properties()
-        .into_iter()
-        .filter_map(|member| {
-            let written = member.decoded_name()?;
-            let canonical = branch.map_or_else(|| written.clone(), |here| here.canonical(&written));
-            (canonical == name).then_some((written == name, member))
-        })
-        .collect();
-    found.sort_by_key(|(exact, _)| *exact);
-    found.into_iter().map(|(_, member)| member).collect()
+fn find_members(object: &CstObject, node: Option<KeyNode>, name: &str) -> Vec<CstObjectProp> {
+    let mut others = Vec::new();
+    let mut exact = Vec::new();
+    for member in object.properties() {
+        let Some(spelling) = member.decoded_name() else {
+            continue;
+        };
+        let canonical = node.map_or_else(|| spelling.clone(), |node| node.canonical(&spelling));
+        if canonical == name {
+            if spelling == name { exact.push(member) } else { others.push(member) }
+        }
+    }
+    others.extend(exact);
+    others
 }
 
 fn set_in_text(top: &CstObject, path: &[&str], value: &Value) {
     let mut object = top.clone();
-    let mut branch = Some(KeyNode::root());
+    let mut node = Some(KeyNode::root());
     for (depth, name) in path.iter().enumerate() {
-        let member = members(&object, branch, name).pop();
+        let member = find_members(&object, node, name).pop();
         if depth + 1 == path.len() {
             match member {
                 Some(member) => member.set_value(to_cst_value(value)),
@@ -420,34 +417,36 @@ fn set_in_text(top: &CstObject, path: &[&str], value: &Value) {
         object = member
             .unwrap_or_else(|| object.append(name, CstInputValue::Object(Vec::new())))
             .object_value_or_set();
-        branch = branch.and_then(|here| here.child(name));
+        node = node.and_then(|node| node.child(name));
     }
 }
 
-/// Removes the value at `path`, and the objects above it that it leaves empty, without a comment.
+/// Removes the value at `path`, and the objects above it that this leaves empty. An object with a comment stays.
 fn remove_from_text(top: &CstObject, path: &[&str]) {
-    let Some((last, above)) = path.split_last() else {
+    let Some((last, parents)) = path.split_last() else {
         return;
     };
     let mut object = top.clone();
-    let mut branch = Some(KeyNode::root());
-    for name in above {
-        let Some(inner) =
-            members(&object, branch, name).pop().and_then(|member| member.object_value())
+    let mut node = Some(KeyNode::root());
+    for name in parents {
+        let Some(child) =
+            find_members(&object, node, name).pop().and_then(|member| member.object_value())
         else {
             return;
         };
-        object = inner;
-        branch = branch.and_then(|here| here.child(name));
+        object = child;
+        node = node.and_then(|node| node.child(name));
     }
-    let found = members(&object, branch, last);
-    let is_found = !found.is_empty();
-    for member in found {
+    let members = find_members(&object, node, last);
+    if members.is_empty() {
+        return;
+    }
+    for member in members {
         member.remove();
     }
     let is_empty = object.to_string().replace(char::is_whitespace, "") == "{}";
-    if is_found && is_empty && !above.is_empty() {
-        remove_from_text(top, above);
+    if is_empty && !parents.is_empty() {
+        remove_from_text(top, parents);
     }
 }
 
@@ -500,11 +499,11 @@ fn read_error(path: &Path, error: &std::io::Error) -> anyhow::Error {
     fail(exit, format!("read config `{}`: {error}", path.display()))
 }
 
-/// Tells who else can change the config at `path`, and the command that changes that.
-fn describe_exposure(path: &Path, about: &Metadata) -> Option<String> {
+/// Describes which other users can change the config at `path`, with the command that prevents it; `None` if there are none.
+fn describe_exposure(path: &Path, metadata: &Metadata) -> Option<String> {
     let path = path.display();
-    let mode = about.mode() & 0o777;
-    let owner = about.uid();
+    let mode = metadata.mode() & 0o777;
+    let owner = metadata.uid();
     if ![0, user_id()].contains(&owner) {
         let own = user_id();
         return Some(format!(

@@ -49,8 +49,8 @@ pub(crate) fn expand_all(value: &Value, env: &Env) -> Result<Value, UnsetVariabl
 /// True if `text` refers to an environment variable, and so contains no secret itself.
 pub fn has_reference(text: &str) -> bool {
     text.match_indices("${").any(|(at, _)| {
-        let escaped = text[..at].ends_with('$');
-        !escaped && parse_reference(&text[at..]).is_some()
+        let is_escaped = text[..at].ends_with('$');
+        !is_escaped && parse_reference(&text[at..]).is_some()
     })
 }
 

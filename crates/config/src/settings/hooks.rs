@@ -34,25 +34,26 @@ pub enum HookDialect {
     ClaudeCode,
 }
 
-/// Where a hook runs.
+/// The location in which a hook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HookPlace {
+pub enum HookLocation {
     /// As a command of the run: in its sandbox, in the directory.
     Sandbox,
     /// Outside of the sandbox, in the home directory. It does not see what the run may change.
     Home,
 }
 
-impl HookPlace {
-    /// The place as the config names it.
-    pub fn word(self) -> &'static str {
+impl HookLocation {
+    /// The location as the config names it.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Sandbox => "sandbox",
             Self::Home => "home",
         }
     }
 
-    /// The place of a hook that names none. Scripts for other programs expect the directory; ours have always started at home.
+    /// The location of a hook that names none. Scripts for other programs expect the directory; ours have always started in
+    /// the home directory.
     fn default_of(dialect: HookDialect) -> Self {
         match dialect {
             HookDialect::Nanobot => Self::Home,
@@ -61,34 +62,50 @@ impl HookPlace {
     }
 }
 
-/// The names of events: ours, those of both generations of Vibe, and Claude Code's. `None` stands for events of Claude Code
-/// that have no counterpart here; hooks for them are accepted and never run.
-const EVENT_NAMES: &[(HookDialect, &str, Option<HookEvent>)] = &[
-    (HookDialect::Nanobot, "pre_tool", Some(HookEvent::PreTool)),
-    (HookDialect::Nanobot, "post_tool", Some(HookEvent::PostTool)),
-    (HookDialect::Nanobot, "pre_turn", Some(HookEvent::PreTurn)),
-    (HookDialect::Nanobot, "post_turn", Some(HookEvent::PostTurn)),
-    (HookDialect::Nanobot, "pre_compact", Some(HookEvent::PreCompact)),
-    (HookDialect::Nanobot, "job_end", Some(HookEvent::JobEnd)),
-    (HookDialect::Vibe, "pre_tool", Some(HookEvent::PreTool)),
-    (HookDialect::Vibe, "post_tool", Some(HookEvent::PostTool)),
-    (HookDialect::Vibe, "post_agent", Some(HookEvent::PostTurn)),
-    (HookDialect::Vibe, "before_tool", Some(HookEvent::PreTool)),
-    (HookDialect::Vibe, "after_tool", Some(HookEvent::PostTool)),
-    (HookDialect::Vibe, "post_agent_turn", Some(HookEvent::PostTurn)),
-    (HookDialect::ClaudeCode, "PreToolUse", Some(HookEvent::PreTool)),
-    (HookDialect::ClaudeCode, "PostToolUse", Some(HookEvent::PostTool)),
-    (HookDialect::ClaudeCode, "PostToolUseFailure", Some(HookEvent::PostTool)),
-    (HookDialect::ClaudeCode, "UserPromptSubmit", Some(HookEvent::PreTurn)),
-    (HookDialect::ClaudeCode, "Stop", Some(HookEvent::PostTurn)),
-    (HookDialect::ClaudeCode, "PreCompact", Some(HookEvent::PreCompact)),
-    (HookDialect::ClaudeCode, "SessionStart", None),
-    (HookDialect::ClaudeCode, "SessionEnd", None),
-    (HookDialect::ClaudeCode, "SubagentStart", None),
-    (HookDialect::ClaudeCode, "SubagentStop", None),
-    (HookDialect::ClaudeCode, "Notification", None),
-    (HookDialect::ClaudeCode, "PermissionRequest", None),
-    (HookDialect::ClaudeCode, "PostCompact", None),
+/// A name of an event in one dialect.
+#[derive(Clone, Copy, Debug)]
+struct NamedEvent {
+    dialect: HookDialect,
+    name: &'static str,
+    /// `None` for an event of Claude Code that has no counterpart here. Hooks for it are accepted and never run.
+    event: Option<HookEvent>,
+}
+
+const fn named_event(
+    dialect: HookDialect,
+    name: &'static str,
+    event: Option<HookEvent>,
+) -> NamedEvent {
+    NamedEvent { dialect, name, event }
+}
+
+/// The names of events: ours, those of both generations of Vibe, and Claude Code's.
+const EVENT_NAMES: &[NamedEvent] = &[
+    named_event(HookDialect::Nanobot, "pre_tool", Some(HookEvent::PreTool)),
+    named_event(HookDialect::Nanobot, "post_tool", Some(HookEvent::PostTool)),
+    named_event(HookDialect::Nanobot, "pre_turn", Some(HookEvent::PreTurn)),
+    named_event(HookDialect::Nanobot, "post_turn", Some(HookEvent::PostTurn)),
+    named_event(HookDialect::Nanobot, "pre_compact", Some(HookEvent::PreCompact)),
+    named_event(HookDialect::Nanobot, "job_end", Some(HookEvent::JobEnd)),
+    named_event(HookDialect::Vibe, "pre_tool", Some(HookEvent::PreTool)),
+    named_event(HookDialect::Vibe, "post_tool", Some(HookEvent::PostTool)),
+    named_event(HookDialect::Vibe, "post_agent", Some(HookEvent::PostTurn)),
+    named_event(HookDialect::Vibe, "before_tool", Some(HookEvent::PreTool)),
+    named_event(HookDialect::Vibe, "after_tool", Some(HookEvent::PostTool)),
+    named_event(HookDialect::Vibe, "post_agent_turn", Some(HookEvent::PostTurn)),
+    named_event(HookDialect::ClaudeCode, "PreToolUse", Some(HookEvent::PreTool)),
+    named_event(HookDialect::ClaudeCode, "PostToolUse", Some(HookEvent::PostTool)),
+    named_event(HookDialect::ClaudeCode, "PostToolUseFailure", Some(HookEvent::PostTool)),
+    named_event(HookDialect::ClaudeCode, "UserPromptSubmit", Some(HookEvent::PreTurn)),
+    named_event(HookDialect::ClaudeCode, "Stop", Some(HookEvent::PostTurn)),
+    named_event(HookDialect::ClaudeCode, "PreCompact", Some(HookEvent::PreCompact)),
+    named_event(HookDialect::ClaudeCode, "SessionStart", None),
+    named_event(HookDialect::ClaudeCode, "SessionEnd", None),
+    named_event(HookDialect::ClaudeCode, "SubagentStart", None),
+    named_event(HookDialect::ClaudeCode, "SubagentStop", None),
+    named_event(HookDialect::ClaudeCode, "Notification", None),
+    named_event(HookDialect::ClaudeCode, "PermissionRequest", None),
+    named_event(HookDialect::ClaudeCode, "PostCompact", None),
 ];
 
 /// A hook as configured.
@@ -104,11 +121,11 @@ pub struct HookCommand {
     /// A shell command.
     pub command: String,
     pub timeout: Duration,
-    /// True if a failure of the hook counts as its no.
+    /// True if a failure of the hook counts as a refusal.
     pub is_strict: bool,
-    pub place: HookPlace,
-    /// True if the config names the place.
-    pub names_place: bool,
+    pub location: HookLocation,
+    /// True if the config names the location.
+    pub names_location: bool,
 }
 
 /// The tools that a hook is for.
@@ -154,9 +171,9 @@ impl HookMatcher {
             let names = text.split('|').map(|name| Pattern::new(name.trim().to_lowercase()));
             Self::Names(names.collect())
         };
-        let is_list = |letter: char| letter.is_ascii_alphanumeric() || "_-| ".contains(letter);
+        let is_in_list = |letter: char| letter.is_ascii_alphanumeric() || "_-| ".contains(letter);
         match (dialect, text.strip_prefix("re:")) {
-            (HookDialect::ClaudeCode, _) if text.chars().all(is_list) => Ok(globs(text)),
+            (HookDialect::ClaudeCode, _) if text.chars().all(is_in_list) => Ok(globs(text)),
             (HookDialect::ClaudeCode, _) => regex(text),
             (_, Some(text)) => regex(&format!("^(?:{text})$")),
             (_, None) => Ok(globs(text)),
@@ -164,7 +181,7 @@ impl HookMatcher {
     }
 }
 
-/// The hooks of the config, in its order, and remarks on what of it has no effect or seems wrong, as sentences.
+/// The hooks of the config, in its order, and remarks about parts that have no effect or seem wrong.
 #[derive(Clone, Debug, Default)]
 pub struct HookSettings {
     pub commands: Vec<HookCommand>,
@@ -194,10 +211,9 @@ impl HookSettings {
             Value::Array(entries) => {
                 for entry in entries {
                     let kind = entry["type"].as_str().unwrap_or_default();
-                    let found = find_event(kind, |dialect| dialect == HookDialect::Vibe);
-                    let (dialect, name, event) =
-                        found.ok_or_else(|| unknown_event("`type`", kind))?;
-                    hooks.add(dialect, name, event, entry, &entry["match"])?;
+                    let event = find_event(kind, |dialect| dialect == HookDialect::Vibe);
+                    let event = event.ok_or_else(|| unknown_event("`type`", kind))?;
+                    hooks.add(event, entry, &entry["match"])?;
                 }
             }
             _ => return Err("`hooks` is neither an object nor a list".into()),
@@ -207,27 +223,19 @@ impl HookSettings {
 
     /// Adds an entry of the object notation: a hook, or a matcher with several.
     fn add_entry(&mut self, event: &str, entry: &Value) -> Result<(), String> {
-        let (dialect, name, event) = find_key(event)?;
+        let event = find_key(event)?;
         let matcher = match &entry["matcher"] {
             Value::Null => &entry["match"],
             matcher => matcher,
         };
         match entry["hooks"].as_array() {
-            None => self.add(dialect, name, event, entry, matcher),
-            Some(nested) => {
-                nested.iter().try_for_each(|entry| self.add(dialect, name, event, entry, matcher))
-            }
+            None => self.add(event, entry, matcher),
+            Some(hooks) => hooks.iter().try_for_each(|hook| self.add(event, hook, matcher)),
         }
     }
 
-    fn add(
-        &mut self,
-        dialect: HookDialect,
-        event_name: &'static str,
-        event: Option<HookEvent>,
-        entry: &Value,
-        matcher: &Value,
-    ) -> Result<(), String> {
+    fn add(&mut self, event: NamedEvent, entry: &Value, matcher: &Value) -> Result<(), String> {
+        let NamedEvent { dialect, name: event_name, event } = event;
         let Some(fields) = entry.as_object() else {
             return Err(format!("a hook for `{event_name}` is not an object"));
         };
@@ -275,8 +283,9 @@ fn parse_hook(
     if dialect == HookDialect::Nanobot
         && let Some(name) = fields.keys().find(|name| !FIELD_NAMES.contains(&name.as_str()))
     {
-        let meant = nearest(name, FIELD_NAMES).map(|meant| format!("; did you mean `{meant}`?"));
-        return Err(format!("unknown key `{name}`{}", meant.unwrap_or_default()));
+        let suggestion = nearest(name, FIELD_NAMES);
+        let suggestion = suggestion.map(|name| format!("; did you mean `{name}`?"));
+        return Err(format!("unknown key `{name}`{}", suggestion.unwrap_or_default()));
     }
     let command = fields.get("command").and_then(Value::as_str).unwrap_or_default().trim();
     if command.is_empty() {
@@ -291,13 +300,13 @@ fn parse_hook(
     };
     let is_strict = match fields.get("strict") {
         None | Some(Value::Null) => false,
-        Some(Value::Bool(strict)) => *strict,
+        Some(Value::Bool(is_strict)) => *is_strict,
         Some(_) => return Err("its `strict` is neither true nor false".into()),
     };
-    let place = match fields.get("in").map(Value::as_str) {
+    let location = match fields.get("in").map(Value::as_str) {
         None => None,
-        Some(Some("sandbox")) => Some(HookPlace::Sandbox),
-        Some(Some("home")) => Some(HookPlace::Home),
+        Some(Some("sandbox")) => Some(HookLocation::Sandbox),
+        Some(Some("home")) => Some(HookLocation::Home),
         Some(_) => return Err("its `in` is neither `sandbox` nor `home`".into()),
     };
     let matcher = match matcher {
@@ -316,8 +325,8 @@ fn parse_hook(
         command: command.to_owned(),
         timeout: Duration::from_secs_f64(timeout.min(MAX_TIMEOUT_SECS)),
         is_strict,
-        place: place.unwrap_or(HookPlace::default_of(dialect)),
-        names_place: place.is_some(),
+        location: location.unwrap_or(HookLocation::default_of(dialect)),
+        names_location: location.is_some(),
     })
 }
 
@@ -374,40 +383,38 @@ const HOME_WORDS: &[&str] = &[
     "~",
 ];
 
-/// Says which place the command of a hook seems to need, if that is not the one that it has. A guess from its words, which is
-/// good for advice only.
+/// Advises another location for a hook, if its command seems to need that. This is a guess from the words of the command,
+/// which is good for advice only.
 fn advice(hook: &HookCommand) -> Option<String> {
-    let is_part = |letter: char| letter.is_alphanumeric() || "_-~".contains(letter);
-    // Programs of hooks are seen from both places.
+    let is_in_word = |letter: char| letter.is_alphanumeric() || "_-~".contains(letter);
+    // Programs of hooks can be run in both locations.
     let command = hook.command.replace("~/.nanobot/hooks", "").replace("$HOME/.nanobot/hooks", "");
-    let words: Vec<&str> = command.split(|letter| !is_part(letter)).collect();
-    let find = |known: &[&'static str]| known.iter().copied().find(|word| words.contains(word));
-    let (place, word, need) = match (find(DIRECTORY_WORDS), find(HOME_WORDS)) {
-        (Some(word), None) => (HookPlace::Sandbox, word, "the files of the directory"),
+    let command_words: Vec<&str> = command.split(|letter| !is_in_word(letter)).collect();
+    let find =
+        |list: &[&'static str]| list.iter().copied().find(|word| command_words.contains(word));
+    let (location, word, need) = match (find(DIRECTORY_WORDS), find(HOME_WORDS)) {
+        (Some(word), None) => (HookLocation::Sandbox, word, "the files of the directory"),
         (None, Some(word)) => {
-            (HookPlace::Home, word, "the home directory, the desktop or the network")
+            (HookLocation::Home, word, "the home directory, the desktop or the network")
         }
         _ => return None,
     };
-    (place != hook.place).then(|| {
+    (location != hook.location).then(|| {
         format!(
             "hook `{}` runs `in: {}`, but `{word}` in its command seems to need {need}: `\"in\": \"{}\"`",
             hook.name,
-            hook.place.word(),
-            place.word()
+            hook.location.name(),
+            location.name()
         )
     })
 }
 
-/// A name of an event, its dialect, and the event, if there is one here.
-type NamedEvent = (HookDialect, &'static str, Option<HookEvent>);
-
 /// The event that the key `name` of the object notation stands for.
 fn find_key(name: &str) -> Result<NamedEvent, String> {
     let spelling = snake_case(name);
-    let found = find_event(name, |_| true)
+    let event = find_event(name, |_| true)
         .or_else(|| find_event(&spelling, |dialect| dialect == HookDialect::Nanobot));
-    found.ok_or_else(|| unknown_event("`hooks` key", name))
+    event.ok_or_else(|| unknown_event("`hooks` key", name))
 }
 
 /// True if `value` names an event, in the object notation or in the list notation.
@@ -419,26 +426,25 @@ pub(crate) fn has_events(value: &Value) -> bool {
     }
 }
 
-/// The event called `name` in the first dialect that `is_read` accepts.
-fn find_event(name: &str, is_read: impl Fn(HookDialect) -> bool) -> Option<NamedEvent> {
-    let mut rows = EVENT_NAMES.iter();
-    let found = rows.find(|(dialect, known, _)| *known == name && is_read(*dialect));
-    found.copied()
+/// The event called `name` in the first dialect that `is_dialect` accepts.
+fn find_event(name: &str, is_dialect: impl Fn(HookDialect) -> bool) -> Option<NamedEvent> {
+    let mut events = EVENT_NAMES.iter().copied();
+    events.find(|event| event.name == name && is_dialect(event.dialect))
 }
 
-fn unknown_event(place: &str, name: &str) -> String {
-    let names = EVENT_NAMES.iter().map(|(_, name, _)| *name);
-    let meant = match nearest(name, names) {
-        Some(meant) => format!("did you mean `{meant}`?"),
+/// The error for `name`, which is not an event; `label` says where it is.
+fn unknown_event(label: &str, name: &str) -> String {
+    let suggestion = match nearest(name, EVENT_NAMES.iter().map(|event| event.name)) {
+        Some(nearest) => format!("did you mean `{nearest}`?"),
         None => "the events are pre_tool, post_tool, pre_turn, post_turn, pre_compact and job_end"
             .into(),
     };
-    format!("{place} `{name}` is not an event; {meant}")
+    format!("{label} `{name}` is not an event; {suggestion}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{HookDialect, HookEvent, HookPlace, HookSettings};
+    use super::{HookDialect, HookEvent, HookLocation, HookSettings};
     use serde_json::json;
 
     #[test]
@@ -504,11 +510,11 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_hook() {
-        use HookPlace::{Home, Sandbox};
-        let check = |value, expect: HookPlace, advised: &str| {
+    fn the_location_of_a_hook() {
+        use HookLocation::{Home, Sandbox};
+        let check = |value, expect: HookLocation, advised: &str| {
             let hooks = HookSettings::parse(&value).unwrap();
-            assert_eq!(hooks.commands[0].place, expect, "{value}");
+            assert_eq!(hooks.commands[0].location, expect, "{value}");
             let remark = hooks.remarks.first().map_or("", String::as_str);
             let is_advised =
                 if advised.is_empty() { remark.is_empty() } else { remark.ends_with(advised) };

@@ -5,8 +5,7 @@
 use super::key_spelling::{camel_case, format_path, parse_path};
 use super::key_type::KeyType;
 use super::key_type::KeyType::{Any, Map, Secret, SecretMap, Text};
-use super::keys::{ConfigKey, KEYS};
-use super::other_releases::RENAMED_KEYS;
+use super::keys::{ConfigKey, KEYS, RENAMED_KEYS};
 
 /// Maximum number of names in a path of the table.
 const MAX_DEPTH: usize = 4;
@@ -31,23 +30,24 @@ const fn group_ends() -> [[u16; MAX_DEPTH]; KEYS.len()] {
 }
 
 /// Counts the names that two paths have in common at their start.
-const fn shared_names(one: &[u8], other: &[u8]) -> usize {
-    let (mut count, mut at) = (0, 0);
-    while at < one.len() && at < other.len() && one[at] == other[at] {
-        if one[at] == b'.' {
+const fn shared_names(path: &[u8], other_path: &[u8]) -> usize {
+    let (mut count, mut index) = (0, 0);
+    while index < path.len() && index < other_path.len() && path[index] == other_path[index] {
+        if path[index] == b'.' {
             count += 1;
         }
-        at += 1;
+        index += 1;
     }
     count
 }
+
 /// A node in the tree of keys: a key, or an object that contains keys.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyNode {
     /// The rows of the table from `first` to before `end`.
     first: usize,
     end: usize,
-    /// Number of names above the names of this node's children.
+    /// Number of names in the path of this node.
     depth: usize,
     /// Offset in each row's path at which the names below this node start.
     start: usize,
@@ -61,23 +61,23 @@ impl KeyNode {
 
     /// Returns the node at `path`. A path below a key that holds a map leads to that key's own node.
     pub fn at(path: &[impl AsRef<str>]) -> Option<Self> {
-        let mut here = Self::root();
+        let mut node = Self::root();
         for name in path {
-            if let Some(ConfigKey { kind: Map | SecretMap | Any, .. }) = here.key() {
-                return Some(here);
+            if let Some(ConfigKey { kind: Map | SecretMap | Any, .. }) = node.key() {
+                return Some(node);
             }
-            here = here.child(name.as_ref())?;
+            node = node.child(name.as_ref())?;
         }
-        Some(here)
+        Some(node)
     }
 
     /// Returns the type of the value at `path`; `None` if the table has no such key or an object of keys.
     pub fn kind_at(path: &[impl AsRef<str>]) -> Option<KeyType> {
         let key = Self::at(path)?.key()?;
-        let below = path.len() > key.path.split('.').count();
+        let is_member = path.len() > key.path.split('.').count();
         Some(match key.kind {
-            Map if below => Text,
-            SecretMap if below => Secret,
+            Map if is_member => Text,
+            SecretMap if is_member => Secret,
             kind => kind,
         })
     }
@@ -86,28 +86,28 @@ impl KeyNode {
     /// table has no such key.
     pub fn canonical_path(spelling: &str) -> Option<Vec<String>> {
         let mut path: Vec<String> = Vec::new();
-        let mut here = Some(Self::root());
+        let mut next_node = Some(Self::root());
         for part in parse_path(spelling)? {
-            let branch = here?;
-            let is_users_own = match branch.key().map(|key| key.kind) {
+            let node = next_node?;
+            let is_chosen_by_user = match node.key().map(|key| key.kind) {
                 Some(Any) => true,
                 // The values of a map are texts, which have no keys.
-                Some(Map | SecretMap) => path.len() == branch.depth,
+                Some(Map | SecretMap) => path.len() == node.depth,
                 _ => false,
             };
-            if is_users_own {
+            if is_chosen_by_user {
                 path.push(part);
                 continue;
             }
-            let name = branch.canonical(&part);
-            here = branch.child(&name);
+            let name = node.canonical(&part);
+            next_node = node.child(&name);
             path.push(name);
         }
-        if here.is_some() {
+        if next_node.is_some() {
             return Some(path);
         }
-        let old = format_path(&path);
-        let (_, new) = RENAMED_KEYS.iter().find(|(known, _)| *known == old)?;
+        let path_text = format_path(&path);
+        let (_, new) = RENAMED_KEYS.iter().find(|(old, _)| *old == path_text)?;
         Some(new.split('.').map(str::to_owned).collect())
     }
 
@@ -130,8 +130,8 @@ impl KeyNode {
     /// Returns the names of the children without duplicates; `*` if the user chooses them.
     pub fn names(self) -> Vec<&'static str> {
         let mut names: Vec<&'static str> = Vec::new();
-        for row in self.keys() {
-            if let Some(name) = self.child_name(row)
+        for key in self.keys() {
+            if let Some(name) = self.child_name(key)
                 && names.last() != Some(&name)
             {
                 names.push(name);
@@ -147,9 +147,9 @@ impl KeyNode {
         }
         let camel = camel_case(spelling);
         // Names of MCP servers and headers are the user's own and stay as written; provider names are fixed keys.
-        let row = &KEYS[self.first];
-        let provider = row.path.starts_with("providers.") && self.child_name(row) == Some("*");
-        if provider || self.exact_child(&camel).is_some() || self.is_renamed(&camel) {
+        let key = &KEYS[self.first];
+        let is_provider = key.path.starts_with("providers.") && self.child_name(key) == Some("*");
+        if is_provider || self.exact_child(&camel).is_some() || self.is_renamed(&camel) {
             return camel;
         }
         spelling.to_owned()
@@ -157,10 +157,10 @@ impl KeyNode {
 
     /// True if `name` is an obsolete key at this node.
     fn is_renamed(self, name: &str) -> bool {
-        let above = KEYS[self.first].path.get(..self.start);
-        RENAMED_KEYS
-            .iter()
-            .any(|(old, _)| above.and_then(|above| old.strip_prefix(above)) == Some(name))
+        let Some(prefix) = KEYS[self.first].path.get(..self.start) else {
+            return false;
+        };
+        RENAMED_KEYS.iter().any(|(old, _)| old.strip_prefix(prefix) == Some(name))
     }
 
     fn exact_child(self, name: &str) -> Option<Self> {
@@ -180,8 +180,8 @@ impl KeyNode {
         None
     }
 
-    fn child_name(self, row: &'static ConfigKey) -> Option<&'static str> {
-        let rest = row.path.get(self.start..)?;
+    fn child_name(self, key: &'static ConfigKey) -> Option<&'static str> {
+        let rest = key.path.get(self.start..)?;
         let end = rest.bytes().position(|byte| byte == b'.');
         Some(&rest[..end.unwrap_or(rest.len())])
     }

@@ -17,7 +17,7 @@ pub fn parse_path(spelling: &str) -> Option<Vec<String>> {
         };
         names.push(name);
         match after.strip_prefix('.') {
-            Some(below) => rest = below,
+            Some(remaining) => rest = remaining,
             None => return after.is_empty().then_some(names),
         }
     }
@@ -59,10 +59,10 @@ pub fn join_names(path: &[String], is_key: impl Fn(&[String]) -> bool) -> Option
 
 /// Converts `max_tokens` to `maxTokens`. A name without underscores is unchanged.
 pub fn camel_case(name: &str) -> String {
-    let mut words = name.split('_').filter(|word| !word.is_empty());
-    let mut camel = words.next().unwrap_or_default().to_owned();
-    for word in words {
-        let mut letters = word.chars();
+    let mut parts = name.split('_').filter(|part| !part.is_empty());
+    let mut camel = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut letters = part.chars();
         camel.extend(letters.next().into_iter().flat_map(char::to_uppercase));
         camel.push_str(letters.as_str());
     }

@@ -1,13 +1,13 @@
 //! The types of config keys: the values that each accepts, and the words that describe a mismatch.
 
-use super::secret_form::{PLACE_NAMES, is_place};
+use super::secret_form::{STORED_SECRET_KINDS, is_stored_secret};
 use serde_json::{Map, Number, Value, json};
 
 /// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeyType {
     Text,
-    /// Text that is never displayed, or the place of one.
+    /// Text that is never displayed, or an object that says where such a text is stored.
     Secret,
     /// A whole number within inclusive bounds.
     Whole(i64, i64),
@@ -34,18 +34,20 @@ impl KeyType {
     pub fn accept(self, value: &Value) -> Option<Value> {
         match self {
             Self::Text => value.is_string().then(|| value.clone()),
-            Self::Secret => (value.is_string() || is_place(value)).then(|| value.clone()),
+            Self::Secret => (value.is_string() || is_stored_secret(value)).then(|| value.clone()),
             Self::Whole(low, high) => {
                 let number = to_integer(value)?;
                 (low..=high).contains(&number).then(|| number.into())
             }
             Self::Number(low, high) => {
                 let number = to_number(value)?;
-                let inside = (low..=high).contains(&number);
-                if inside && value.is_number() {
+                if !(low..=high).contains(&number) {
+                    return None;
+                }
+                if value.is_number() {
                     return Some(value.clone());
                 }
-                inside.then(|| Number::from_f64(number).map(Value::Number))?
+                Number::from_f64(number).map(Value::Number)
             }
             Self::Bool => to_bool(value).map(Value::Bool),
             Self::TextList => {
@@ -58,21 +60,23 @@ impl KeyType {
             }
             Self::SecretMap => {
                 let mut values = value.as_object()?.values();
-                values.all(|value| value.is_string() || is_place(value)).then(|| value.clone())
+                values
+                    .all(|value| value.is_string() || is_stored_secret(value))
+                    .then(|| value.clone())
             }
-            Self::OneOf(words) => words.contains(&value.as_str()?).then(|| value.clone()),
+            Self::OneOf(names) => names.contains(&value.as_str()?).then(|| value.clone()),
             Self::Any | Self::Verbatim => Some(value.clone()),
         }
     }
 
     /// Parses `text` from an environment variable or the command line. `accept` then checks it against the type.
     pub fn parse(self, text: &str) -> Value {
-        let compound = matches!(
+        let is_compound = matches!(
             self,
             Self::TextList | Self::Map | Self::SecretMap | Self::Any | Self::Verbatim
         );
         match serde_json::from_str(text) {
-            Ok(value) if compound || self == Self::Secret && is_place(&value) => value,
+            Ok(value) if is_compound || self == Self::Secret && is_stored_secret(&value) => value,
             _ => Value::String(text.to_owned()),
         }
     }
@@ -89,7 +93,7 @@ impl KeyType {
             Self::TextList => "a list of strings".into(),
             Self::Map => "an object with string values".into(),
             Self::SecretMap => "an object whose values are strings, or objects with `file`, `command` or `credential`".into(),
-            Self::OneOf(words) => format!("one of `{}`", words.join("`, `")),
+            Self::OneOf(names) => format!("one of `{}`", names.join("`, `")),
             Self::Any | Self::Verbatim => "a value".into(),
         }
     }
@@ -119,7 +123,7 @@ impl KeyType {
 
     /// Returns the type as JSON Schema. `null` means "not set" for every type.
     pub fn schema(self) -> Map<String, Value> {
-        let shape = match self {
+        let schema = match self {
             Self::Text => json!({"type": ["string", "null"]}),
             Self::Secret => secret_schema(&["string", "null"]),
             Self::Whole(low, i64::MAX) => json!({"type": ["integer", "null"], "minimum": low}),
@@ -137,25 +141,25 @@ impl KeyType {
             Self::SecretMap => {
                 json!({"type": ["object", "null"], "additionalProperties": secret_schema(&["string"])})
             }
-            Self::OneOf(words) => {
-                let mut words: Vec<Value> = words.iter().map(|word| json!(word)).collect();
-                words.push(Value::Null);
-                json!({ "enum": words })
+            Self::OneOf(names) => {
+                let mut values: Vec<Value> = names.iter().map(|name| json!(name)).collect();
+                values.push(Value::Null);
+                json!({ "enum": values })
             }
             Self::Any | Self::Verbatim => json!({}),
         };
-        match shape {
-            Value::Object(shape) => shape,
+        match schema {
+            Value::Object(schema) => schema,
             _ => Map::new(),
         }
     }
 }
 
-/// The schema of a secret: a text of one of these types, or its place.
-fn secret_schema(texts: &[&str]) -> Value {
-    let members = PLACE_NAMES.map(|name| (name.to_owned(), json!({"type": "string"})));
+/// The schema of a secret: a text of one of these types, or an object that says where it is stored.
+fn secret_schema(types: &[&str]) -> Value {
+    let members = STORED_SECRET_KINDS.map(|name| (name.to_owned(), json!({"type": "string"})));
     json!({ "anyOf": [
-        { "type": texts },
+        { "type": types },
         { "type": "object", "properties": Map::from_iter(members), "additionalProperties": false,
             "minProperties": 1, "maxProperties": 1 },
     ] })
@@ -182,16 +186,19 @@ fn to_number(value: &Value) -> Option<f64> {
     }
 }
 
+/// 2^53. From there on, a float no longer identifies a single integer.
+const FIRST_AMBIGUOUS_FLOAT: f64 = 9_007_199_254_740_992.0;
+
 fn to_integer(value: &Value) -> Option<i64> {
-    let written = match value {
+    let integer = match value {
         Value::Number(number) => number.as_i64(),
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    // `8192.0` counts as a whole number. From 2^53 on, a float no longer identifies a single integer.
-    written.or_else(|| {
+    // `8192.0` counts as a whole number.
+    integer.or_else(|| {
         let float = to_number(value)?;
-        (float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0).then_some(float as i64)
+        (float.fract() == 0.0 && float.abs() < FIRST_AMBIGUOUS_FLOAT).then_some(float as i64)
     })
 }
 

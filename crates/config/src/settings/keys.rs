@@ -46,12 +46,12 @@ pub enum KeySupport {
 
 const fn key(
     path: &'static str,
-    kind: KeyType,
+    key_type: KeyType,
     default: &'static str,
-    stage: KeySupport,
+    support: KeySupport,
     doc: &'static str,
 ) -> ConfigKey {
-    ConfigKey { path, kind, default, support: stage, doc }
+    ConfigKey { path, kind: key_type, default, support, doc }
 }
 
 use KeySupport::{Ignored, Later, Used, UsedAndWritten};
@@ -556,18 +556,28 @@ pub const KEYS: &[ConfigKey] = &[
     key("tools.mcpServers.*.sandbox", OneOf(&["auto", "off"]), r#""auto""#, Used, "off: run the server without a sandbox"),
 ];
 
+/// Obsolete keys and their replacements, as `(old, new)`.
+pub(crate) const RENAMED_KEYS: &[(&str, &str)] = &[
+    ("agents.defaults.maxIterations", "agents.defaults.maxToolIterations"),
+    ("agents.defaults.sessionTtlMinutes", "agents.defaults.idleCompactAfterMinutes"),
+    ("tools.exec.restrictToWorkspace", "tools.restrictToWorkspace"),
+    ("tools.myEnabled", "tools.my.enable"),
+    ("tools.mySet", "tools.my.allowSet"),
+    ("channels.matrix.e2eeEnabled", "channels.matrix.e2EeEnabled"),
+];
+
 /// Returns the key at `path`. Evaluated in a `const` block, it costs nothing at run time, and a path that the table
 /// does not have is a compile error.
 pub const fn config_key(path: &str) -> &'static ConfigKey {
     let mut row = 0;
     while row < KEYS.len() {
-        let known = KEYS[row].path.as_bytes();
+        let row_path = KEYS[row].path.as_bytes();
         let path = path.as_bytes();
-        let mut at = 0;
-        while at < path.len() && at < known.len() && path[at] == known[at] {
-            at += 1;
+        let mut index = 0;
+        while index < path.len() && index < row_path.len() && path[index] == row_path[index] {
+            index += 1;
         }
-        if at == path.len() && at == known.len() {
+        if index == path.len() && index == row_path.len() {
             return &KEYS[row];
         }
         row += 1;

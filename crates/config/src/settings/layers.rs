@@ -12,9 +12,8 @@ use super::hooks::has_events;
 use super::key_node::KeyNode;
 use super::key_spelling::{camel_case, format_path};
 use super::key_type::{KeyType, type_name};
-use super::keys::{ConfigKey, KeySupport, nearest};
+use super::keys::{ConfigKey, KeySupport, RENAMED_KEYS, nearest};
 use super::model_keys::{METADATA_KEYS, PRESET_KEYS, PRICE_KEYS, unknown_metadata_keys};
-use super::other_releases::RENAMED_KEYS;
 use super::secret_form::secret_from;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
@@ -45,7 +44,7 @@ impl fmt::Display for SettingOrigin {
         match self {
             Self::Flag(flag) => write!(f, "flag {flag}"),
             Self::Variable(name) => write!(f, "variable {name}"),
-            Self::File(place) => write!(f, "file {place}"),
+            Self::File(position) => write!(f, "file {position}"),
             Self::Default => f.write_str("default"),
         }
     }
@@ -88,10 +87,11 @@ pub struct UnknownVariable {
 
 impl fmt::Display for UnknownVariable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let meant = self.nearest.as_ref();
-        let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
-        let meant = meant.unwrap_or_default();
-        write!(f, "{}: does not match any config key{meant}", self.variable)
+        write!(f, "{}: does not match any config key", self.variable)?;
+        match &self.nearest {
+            Some(nearest) => write!(f, "; did you mean `{nearest}`?"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -100,43 +100,44 @@ impl fmt::Display for UnknownVariable {
 pub struct UnknownKey {
     /// The message for people, without a position.
     pub description: String,
-    /// True if a known name is similar, which the message then suggests.
+    /// True if the table has a similar name, which the message then suggests.
     pub is_misspelt: bool,
-    /// True if a limit is lost in case that the name is misspelt.
+    /// True if the name may be a misspelling of a limit, which would be lost.
     pub(crate) may_be_limit: bool,
 }
 
 impl UnknownKey {
     /// Describes the unknown key at `path`, which has this `value`.
     pub fn new(path: &[String], value: &Value) -> Self {
-        let (name, above) = path.split_last().map_or(("", path), |(name, above)| (name, above));
-        let meant = match above {
+        let (name, parents) =
+            path.split_last().map_or(("", path), |(name, parents)| (name, parents));
+        let nearest_name = match parents {
             [models, _] if models == "models" => nearest(name, METADATA_KEYS.iter().copied()),
             [presets, _] if presets == "modelPresets" => nearest(name, PRESET_KEYS.iter().copied()),
             [models, ..] if models == "models" => nearest(name, PRICE_KEYS.iter().copied()),
-            _ => nearest(name, KeyNode::at(above).map(KeyNode::names).unwrap_or_default()),
+            _ => nearest(name, KeyNode::at(parents).map(KeyNode::names).unwrap_or_default()),
         };
-        let may_be_limit = match above {
-            [] => meant.is_some_and(|meant| has_limits_of(meant, value)),
+        let may_be_limit = match parents {
+            [] => nearest_name.is_some_and(|section| has_limits_of(section, value)),
             [section, ..] if section == "budget" => true,
             [section, ..] if section == "tools" => {
-                meant.is_some_and(|meant| LIMIT_NAMES.contains(&meant))
+                nearest_name.is_some_and(|nearest| LIMIT_NAMES.contains(&nearest))
             }
             _ => false,
         };
-        let is_misspelt = meant.is_some();
-        let meant = meant.map(|meant| format!("; did you mean `{meant}`?"));
-        let meant = meant.unwrap_or_default();
+        let is_misspelt = nearest_name.is_some();
+        let suggestion = nearest_name.map(|nearest| format!("; did you mean `{nearest}`?"));
+        let suggestion = suggestion.unwrap_or_default();
         Self {
             is_misspelt,
-            description: format!("unknown key `{}`{meant}", format_path(path)),
+            description: format!("unknown key `{}`{suggestion}", format_path(path)),
             may_be_limit,
         }
     }
 }
 
-/// True if `value` has what the `section` with limits has. A key of another program, such as `badge`, may have a similar
-/// name, but has other contents.
+/// True if `value` has a member that resembles one of `section`. A key of another program may have a similar name, as "badge"
+/// resembles "budget", but it has other contents.
 fn has_limits_of(section: &str, value: &Value) -> bool {
     match section {
         "budget" | "tools" => {
@@ -159,14 +160,14 @@ impl<'a> LayeredConfig<'a> {
             variables: BTreeMap::new(),
             unknown_variables: Vec::new(),
         };
-        let mut named: Vec<(Vec<&str>, &str, &str)> = env
+        let mut variables: Vec<(Vec<&str>, &str, &str)> = env
             .iter()
             .filter(|(_, text)| !text.is_empty())
             .filter_map(|(name, text)| Some((name_parts(name)?, name, text)))
             .collect();
         // More specific variables take precedence, so they are applied last.
-        named.sort_by_key(|(path, _, _)| path.len());
-        for (path, variable, text) in named {
+        variables.sort_by_key(|(path, _, _)| path.len());
+        for (path, variable, text) in variables {
             layers.apply_variable(&path, variable, text);
         }
         layers
@@ -190,24 +191,24 @@ impl<'a> LayeredConfig<'a> {
     ) -> Vec<(String, LazySecret)> {
         let secret = |(name, value): (&String, &Value)| {
             let secret = match value {
-                // Here a blank is a value too.
+                // In a map, blank text is a value too.
                 Value::String(text) => LazySecret::new(text),
-                place => secret_from(self.env, &format!("{key}.{name}"), place)?,
+                value => secret_from(self.env, &format!("{key}.{name}"), value)?,
             };
             Some((name.clone(), secret))
         };
         members.iter().filter_map(secret).collect()
     }
 
-    /// The secrets in `value`, that of the key at `path`, which has this type.
+    /// The secrets in `value`, that of the key at `path`.
     pub(super) fn secrets_of(
         &self,
         path: &[String],
-        kind: KeyType,
+        key_type: KeyType,
         value: &Value,
     ) -> Vec<LazySecret> {
         let key = format_path(path);
-        match (kind, value) {
+        match (key_type, value) {
             (KeyType::Secret, value) => secret_from(self.env, &key, value).into_iter().collect(),
             (KeyType::SecretMap, Value::Object(members)) => {
                 self.secrets_in(&key, members).into_iter().map(|(_, secret)| secret).collect()
@@ -246,9 +247,9 @@ impl<'a> LayeredConfig<'a> {
     fn read_as<'p>(
         &self,
         path: &(impl Iterator<Item = &'p str> + Clone),
-        kind: impl Fn(&[String]) -> KeyType,
+        key_type: impl Fn(&[String]) -> KeyType,
     ) -> Result<Option<Value>> {
-        let owned = || path.clone().map(str::to_owned);
+        let names = || path.clone().map(str::to_owned);
         let mut value = &*self.value;
         for (depth, name) in path.clone().enumerate() {
             value = match value {
@@ -258,21 +259,21 @@ impl<'a> LayeredConfig<'a> {
                     None => return Ok(None),
                 },
                 other => {
-                    let above: KeyPath = owned().take(depth).collect();
-                    return Err(self.type_error(&above, type_name(other), "an object"));
+                    let parents: KeyPath = names().take(depth).collect();
+                    return Err(self.type_error(&parents, type_name(other), "an object"));
                 }
             };
         }
         if value.is_null() {
             return Ok(None);
         }
-        let path: KeyPath = owned().collect();
-        self.to_typed(&path, value, kind(&path)).map(Some)
+        let path: KeyPath = names().collect();
+        self.to_typed(&path, value, key_type(&path)).map(Some)
     }
 
-    /// Expands `value`, found at `path`, and converts it to `kind`.
-    pub fn to_typed(&self, path: &[String], value: &Value, kind: KeyType) -> Result<Value> {
-        if kind == KeyType::Verbatim {
+    /// Expands `value`, that of the key at `path`, and converts it to `key_type`.
+    pub fn to_typed(&self, path: &[String], value: &Value, key_type: KeyType) -> Result<Value> {
+        if key_type == KeyType::Verbatim {
             return Ok(value.clone());
         }
         let value = expand_all(value, self.env).map_err(|UnsetVariable(variable)| {
@@ -286,8 +287,9 @@ impl<'a> LayeredConfig<'a> {
                 format!("export {variable}=…"),
             )
         })?;
-        kind.accept(&value)
-            .ok_or_else(|| self.type_error(path, &kind.describe_value(&value), &kind.describe()))
+        key_type.accept(&value).ok_or_else(|| {
+            self.type_error(path, &key_type.describe_value(&value), &key_type.describe())
+        })
     }
 
     /// Checks the names of all keys, and the types of the values in the sections that select the provider, grant
@@ -298,32 +300,32 @@ impl<'a> LayeredConfig<'a> {
     /// Status 78 for the first value of a wrong type, for an unknown key that may be a misspelt limit, and for an unknown
     /// variable.
     pub fn check(&self) -> Result<Vec<String>> {
-        if let Some(unknown) = self.unknown_variables.first() {
-            return Err(fail(Exit::Config, unknown.to_string()));
+        if let Some(variable) = self.unknown_variables.first() {
+            return Err(fail(Exit::Config, variable.to_string()));
         }
-        let mut unknown = Vec::new();
+        let mut unknown_keys = Vec::new();
         for (section, value) in self.value.as_object().into_iter().flatten() {
             let node = KeyNode::root().child(section);
             let is_checked = CHECKED_SECTIONS.contains(&section.as_str());
             if node.is_none() || is_checked {
-                self.check_node(&mut vec![section], node, value, &mut unknown)?;
+                self.check_node(&mut vec![section], node, value, &mut unknown_keys)?;
             }
             if section == "models" {
                 let keys = unknown_metadata_keys(std::slice::from_ref(section), value);
-                unknown.extend(keys.iter().map(|path| format_path(path)));
+                unknown_keys.extend(keys.iter().map(|path| format_path(path)));
             }
         }
-        Ok(unknown)
+        Ok(unknown_keys)
     }
 
     fn check_node<'v>(
         &self,
         path: &mut Vec<&'v str>,
-        branch: Option<KeyNode>,
+        node: Option<KeyNode>,
         value: &'v Value,
-        unknown: &mut Vec<String>,
+        unknown_keys: &mut Vec<String>,
     ) -> Result<()> {
-        let Some(branch) = branch else {
+        let Some(node) = node else {
             let path: KeyPath = path.iter().map(|&name| name.into()).collect();
             let key = UnknownKey::new(&path, value);
             if key.may_be_limit {
@@ -332,29 +334,32 @@ impl<'a> LayeredConfig<'a> {
             }
             // Some users keep comments in keys of their own.
             if !path.last().is_some_and(|name| name.starts_with(['_', '$', '/'])) {
-                unknown.push(format_path(&path));
+                unknown_keys.push(format_path(&path));
             }
             return Ok(());
         };
-        let owned = |path: &[&str]| -> KeyPath { path.iter().map(|&name| name.into()).collect() };
-        match (branch.key(), value) {
+        let to_key_path =
+            |path: &[&str]| -> KeyPath { path.iter().map(|&name| name.into()).collect() };
+        match (node.key(), value) {
             (_, Value::Null) => Ok(()),
             (Some(key), value) => {
                 if key.support == KeySupport::Ignored || key.kind.accept(value).is_some() {
                     return Ok(());
                 }
                 match expand_all(value, self.env) {
-                    Ok(_) => self.to_typed(&owned(path), value, key.kind).map(drop),
+                    Ok(_) => self.to_typed(&to_key_path(path), value, key.kind).map(drop),
                     Err(UnsetVariable(_)) => Ok(()),
                 }
             }
             (None, Value::Object(members)) => members.iter().try_for_each(|(name, member)| {
                 path.push(name);
-                self.check_node(path, branch.child(name), member, unknown)?;
+                self.check_node(path, node.child(name), member, unknown_keys)?;
                 path.pop();
                 Ok(())
             }),
-            (None, other) => Err(self.type_error(&owned(path), type_name(other), "an object")),
+            (None, other) => {
+                Err(self.type_error(&to_key_path(path), type_name(other), "an object"))
+            }
         }
     }
 
@@ -376,12 +381,11 @@ impl<'a> LayeredConfig<'a> {
         let text = value.as_str()?;
         match format_path(path).as_str() {
             "agents.defaults.provider" => {
-                let is_own = |name: &String| is_same_name(name, text);
-                let is_known = is_same_name(text, "auto")
+                let exists = is_same_name(text, "auto")
                     || text.trim().is_empty()
                     || is_built_in(text)
-                    || self.names(&["providers"]).iter().any(is_own);
-                (!is_known).then(|| format!("there is no provider `{text}`"))
+                    || self.names(&["providers"]).iter().any(|name| is_same_name(name, text));
+                (!exists).then(|| format!("there is no provider `{text}`"))
             }
             "agents.defaults.model" if text.trim().is_empty() => {
                 Some("`agents.defaults.model` is empty".to_owned())
@@ -397,17 +401,22 @@ impl<'a> LayeredConfig<'a> {
         {
             return SettingOrigin::Variable(variable.clone());
         }
-        let set = get_in(self.config.value(), path).is_some_and(|value| !value.is_null());
+        let is_set = get_in(self.config.value(), path).is_some_and(|value| !value.is_null());
         match self.config.position(path) {
-            Some(place) if set => SettingOrigin::File(place),
+            Some(position) if is_set => SettingOrigin::File(position),
             _ => SettingOrigin::Default,
         }
     }
 
-    /// Builds the error for a value at `path` that is `found` instead of `expected`.
-    pub(crate) fn type_error(&self, path: &[String], found: &str, expected: &str) -> anyhow::Error {
+    /// Builds the error for a value at `path` that is `actual` instead of `expected`.
+    pub(crate) fn type_error(
+        &self,
+        path: &[String],
+        actual: &str,
+        expected: &str,
+    ) -> anyhow::Error {
         let cause = format!(
-            "{}`{}` is {found}, expected {expected}",
+            "{}`{}` is {actual}, expected {expected}",
             self.position_prefix(path),
             format_path(path)
         );
@@ -415,10 +424,10 @@ impl<'a> LayeredConfig<'a> {
     }
 
     /// Returns the prefix of a message about `path`: its position in the file, or its variable.
-    fn position_prefix(&self, path: &[String]) -> String {
+    pub(super) fn position_prefix(&self, path: &[String]) -> String {
         match self.origin(path) {
             SettingOrigin::Variable(name) => format!("{name}: "),
-            SettingOrigin::File(place) => format!("{place}: "),
+            SettingOrigin::File(position) => format!("{position}: "),
             SettingOrigin::Flag(_) | SettingOrigin::Default => String::new(),
         }
     }
@@ -442,9 +451,9 @@ impl<'a> LayeredConfig<'a> {
     /// Stores a value and records its variable. An object is stored member by member, to keep its other members.
     fn store(&mut self, path: KeyPath, value: Value, variable: &str) {
         match (value, KeyNode::at(&path)) {
-            (Value::Object(members), Some(here)) if here.key().is_none() => {
-                for (written, member) in members {
-                    let name = here.canonical(&written);
+            (Value::Object(members), Some(node)) if node.key().is_none() => {
+                for (spelling, member) in members {
+                    let name = node.canonical(&spelling);
                     let path = path.iter().cloned().chain([name]).collect();
                     self.store(path, member, variable);
                 }
@@ -464,9 +473,9 @@ impl<'a> LayeredConfig<'a> {
             return Ok(new.split('.').map(str::to_owned).collect());
         }
         let mut path = KeyPath::new();
-        let mut here = KeyNode::root();
+        let mut node = KeyNode::root();
         for (depth, part) in name_parts.iter().enumerate() {
-            if let Some(key) = here.key() {
+            if let Some(key) = node.key() {
                 if !matches!(
                     key.kind,
                     KeyType::Map | KeyType::SecretMap | KeyType::Any | KeyType::Verbatim
@@ -476,35 +485,35 @@ impl<'a> LayeredConfig<'a> {
                 path.extend(name_parts[depth..].iter().map(|&part| part.to_owned()));
                 return Ok(path);
             }
-            let names = here.names();
+            let names = node.names();
             let name = match names.iter().find(|name| is_same_name(name, part)) {
                 Some(name) => (*name).to_owned(),
                 None if names.contains(&"*") => self.chosen_name(&path, part),
                 None => {
-                    let meant = nearest(&camel_case(&part.to_ascii_lowercase()), names);
-                    return Err(meant.map(|name| {
+                    let nearest = nearest(&camel_case(&part.to_ascii_lowercase()), names);
+                    return Err(nearest.map(|name| {
                         path.iter().map(String::as_str).chain([name]).collect::<Vec<_>>().join(".")
                     }));
                 }
             };
-            let Some(below) = here.child(&name) else {
+            let Some(child) = node.child(&name) else {
                 return Err(None);
             };
-            here = below;
+            node = child;
             path.push(name);
         }
         Ok(path)
     }
 
     /// Returns a user-chosen name as spelled in the file, or else as spelled in the variable.
-    fn chosen_name(&self, above: &[String], part: &str) -> String {
-        let present = get_in(&self.value, above)
+    fn chosen_name(&self, parents: &[String], part: &str) -> String {
+        let name = get_in(&self.value, parents)
             .and_then(Value::as_object)
             .and_then(|members| members.keys().find(|name| is_same_name(name, part)));
-        match present {
+        match name {
             Some(name) => name.clone(),
             // Provider names are fixed keys; server names are matched exactly.
-            None if above == ["providers"] => camel_case(&part.to_ascii_lowercase()),
+            None if parents == ["providers"] => camel_case(&part.to_ascii_lowercase()),
             None => part.to_owned(),
         }
     }
@@ -514,7 +523,7 @@ impl<'a> LayeredConfig<'a> {
 /// each is faster than a hash.
 fn member<'v>(members: &'v Map<String, Value>, name: &str) -> Option<&'v Value> {
     match members.len() {
-        0..=8 => members.iter().find_map(|(known, value)| (known == name).then_some(value)),
+        0..=8 => members.iter().find_map(|(member, value)| (member == name).then_some(value)),
         _ => members.get(name),
     }
 }

@@ -1,9 +1,9 @@
 //! The config file as written, and [`Settings`] as used: each value resolved once from flags, environment variables,
 //! file and defaults.
 //!
-//! `keys` is the table that everything else is derived from; `file` holds the text; `layers` applies the variables to
-//! it; `resolve` builds the settings. `resolve` only expands and checks what a run needs, so an error in an unused
-//! part does not stop it; `check` covers the whole config.
+//! `keys` is the table that everything else is derived from; `config_file` holds the text of a file; `layers` applies the
+//! variables to both files; `resolve` builds the settings. `resolve` only expands and checks what a run needs, so an error in
+//! an unused part does not stop it; `check` covers the whole config.
 
 pub mod channels;
 pub mod check;
@@ -19,7 +19,6 @@ pub mod keys;
 pub mod layers;
 pub mod model_keys;
 pub mod models;
-pub mod other_releases;
 pub mod own_keys;
 mod resolve;
 pub mod schema;
@@ -139,9 +138,9 @@ impl CompactionSettings {
     /// Returns the threshold for a context window of `context` tokens with up to `output` tokens of answer: four
     /// fifths of the remainder, because our token count is an estimate. `None` for never.
     pub fn threshold_for(&self, context: u32, output: u32) -> Option<u64> {
-        let room = u64::from(context.saturating_sub(output).max(context / 2));
+        let input = u64::from(context.saturating_sub(output).max(context / 2));
         let threshold =
-            self.threshold.unwrap_or_else(|| Self::MAX_DEFAULT_THRESHOLD_TOKENS.min(room / 5 * 4));
+            self.threshold.unwrap_or_else(|| Self::MAX_DEFAULT_THRESHOLD_TOKENS.min(input / 5 * 4));
         (threshold > 0).then_some(threshold)
     }
 }
@@ -194,7 +193,7 @@ pub struct MemorySettings {
     pub budget_tokens: usize,
 }
 
-/// The time and process of a consolidation that is due.
+/// The moment and the process of a consolidation that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsolidationMode {
     /// Detached if there is a controlling terminal, inline otherwise.
@@ -337,10 +336,10 @@ impl Settings {
     /// Status 78 if that block cannot be used.
     pub fn provider(&self, name: &str) -> Result<Option<&ProviderSettings>> {
         match self.providers.get(&snake_case(name)) {
-            Some(ProviderSettings { unusable_reason: Some(cause), .. }) => {
-                Err(fail(Exit::Config, cause.clone()))
+            Some(ProviderSettings { unusable_reason: Some(reason), .. }) => {
+                Err(fail(Exit::Config, reason.clone()))
             }
-            block => Ok(block),
+            provider => Ok(provider),
         }
     }
 }

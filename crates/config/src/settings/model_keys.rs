@@ -26,17 +26,17 @@ pub(super) const PRESET_KEYS: &[&str] = &[
 /// The keys of a model's price.
 pub(super) const PRICE_KEYS: &[&str] = &["input", "output", "cachedInput", "cacheWrite"];
 
-/// The unknown keys in `value`, which stands at `path`: `models`, `modelPresets` or below.
+/// The unknown keys in `value` at `path`, which is `models`, `modelPresets` or below.
 pub(super) fn unknown_metadata_keys(path: &[String], value: &Value) -> Vec<KeyPath> {
-    let known = match path {
+    let keys = match path {
         [root, _, _] if root == "modelPresets" => PRESET_KEYS,
         [_, _, _] => METADATA_KEYS,
         [_, _, price, _] if price == "price" => PRICE_KEYS,
         _ => &[],
     };
-    let is_known = |name: &String| known.contains(&camel_case(name).as_str());
+    let is_key = |name: &String| keys.contains(&camel_case(name).as_str());
     match (path.last(), value) {
-        (Some(name), _) if path.len() > 2 && !is_known(name) => vec![path.to_vec()],
+        (Some(name), _) if path.len() > 2 && !is_key(name) => vec![path.to_vec()],
         (_, Value::Object(members)) => members
             .iter()
             .flat_map(|(name, member)| {

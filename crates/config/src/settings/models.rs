@@ -69,81 +69,103 @@ pub(super) struct ModelFlagValues<'a> {
     pub(super) reasoning_effort: Option<&'a str>,
 }
 
+/// A preset of the config.
+struct ModelPreset {
+    model_settings: ModelSettings,
+    /// The fallbacks that it names, if it does.
+    fallbacks: Option<Value>,
+}
+
 /// Returns the primary model and its fallbacks, without duplicates.
+///
+/// A model inherits what it does not set from `default_settings`, the configured one. So does its provider: text of the
+/// user reaches only a provider that the user named.
 ///
 /// # Errors
 /// Status 78 for a preset that does not exist or is invalid.
 pub(super) fn model_chain(
     sources: &ModelSources,
     flags: &ModelFlagValues<'_>,
-    defaults: &ModelSettings,
+    default_settings: &ModelSettings,
 ) -> Result<Vec<ModelSettings>> {
     let presets = sources.presets.as_object().cloned().unwrap_or_default();
-    // A model inherits what it does not set from the configured one, its provider too: what the user writes reaches
-    // only a provider that the user named.
-    let named = |name: &str, text: &str| -> Result<(ModelSettings, Option<Value>)> {
-        match presets.get(text) {
-            Some(Value::String(model)) => Ok((from_name(model, defaults), None)),
-            Some(preset) => from_preset(&format_path(&["modelPresets", text]), preset, defaults),
-            None if name.is_empty() => Ok((from_name(text, defaults), None)),
-            None => {
-                let known: Vec<&str> = presets.keys().map(String::as_str).collect();
-                let cause = format!("`{name}` is `{text}`, but there is no such preset");
-                Err(if known.is_empty() {
-                    fail(Exit::Config, cause)
-                } else {
-                    fail_with_hint(Exit::Config, cause, format!("one of {}", known.join(", ")))
-                })
-            }
+    let preset_name = sources.preset.as_deref().filter(|preset| *preset != "default");
+    let primary = match (flags.model, preset_name) {
+        (Some(name), _) => find_model(&presets, name, default_settings)?,
+        (None, Some(name)) if presets.contains_key(name) => {
+            find_model(&presets, name, default_settings)?
         }
+        (None, Some(name)) => return Err(unknown_preset(&presets, name)),
+        (None, None) => ModelPreset { model_settings: default_settings.clone(), fallbacks: None },
     };
-    let preset = sources.preset.as_deref().filter(|preset| *preset != "default");
-    let (first, own) = match (flags.model, preset) {
-        (Some(model), _) if presets.contains_key(model) => named("", model)?,
-        (Some(model), _) => (from_name(model, defaults), None),
-        (None, Some(preset)) => named("agents.defaults.modelPreset", preset)?,
-        (None, None) => (defaults.clone(), None),
-    };
-    let fallbacks = own.unwrap_or_else(|| sources.fallbacks.clone());
-    let mut chain = vec![first];
-    for (number, item) in fallbacks.as_array().into_iter().flatten().enumerate() {
-        let name = format!("agents.defaults.fallbackModels.{number}");
-        let (asked, _) = match item {
-            Value::String(text) => named("", text)?,
-            item => from_preset(&name, item, defaults)?,
+    let fallbacks = primary.fallbacks.as_ref().unwrap_or(&sources.fallbacks);
+    let mut chain = vec![primary.model_settings];
+    for (index, fallback) in fallbacks.as_array().into_iter().flatten().enumerate() {
+        let fallback = match fallback {
+            Value::String(name) => find_model(&presets, name, default_settings)?,
+            value => {
+                let path = format!("agents.defaults.fallbackModels.{index}");
+                parse_preset(&path, value, default_settings)?
+            }
         };
-        let is_there =
-            |other: &ModelSettings| other.model == asked.model && other.provider == asked.provider;
-        if !chain.iter().any(is_there) {
-            chain.push(asked);
+        let model_settings = fallback.model_settings;
+        let is_same = |other: &ModelSettings| {
+            other.model == model_settings.model && other.provider == model_settings.provider
+        };
+        if !chain.iter().any(is_same) {
+            chain.push(model_settings);
         }
     }
-    let models = parse_overrides(&sources.models)?;
-    for asked in &mut chain {
-        asked.max_tokens = flags.max_tokens.unwrap_or(asked.max_tokens);
-        asked.temperature = flags.temperature.unwrap_or(asked.temperature);
+    let overrides_by_model = parse_overrides(&sources.models)?;
+    for model_settings in &mut chain {
+        model_settings.max_tokens = flags.max_tokens.unwrap_or(model_settings.max_tokens);
+        model_settings.temperature = flags.temperature.unwrap_or(model_settings.temperature);
         if let Some(effort) = flags.reasoning_effort {
-            asked.reasoning_effort = Some(effort.to_owned());
+            model_settings.reasoning_effort = Some(effort.to_owned());
         }
-        let model = asked.model.as_deref().unwrap_or_default();
-        let bare = model.rsplit('/').next().unwrap_or(model);
-        if let Some(said) = models.get(model).or_else(|| models.get(bare)) {
-            asked.overrides = asked.overrides.or(*said);
+        let model = model_settings.model.as_deref().unwrap_or_default();
+        let bare_name = model.rsplit('/').next().unwrap_or(model);
+        let overrides = overrides_by_model.get(model).or_else(|| overrides_by_model.get(bare_name));
+        if let Some(overrides) = overrides {
+            model_settings.overrides = model_settings.overrides.or(*overrides);
         }
     }
     Ok(chain)
 }
 
-fn from_name(model: &str, defaults: &ModelSettings) -> ModelSettings {
-    ModelSettings { model: Some(model.to_owned()), ..defaults.clone() }
+/// The preset called `name`, or else the model of this name.
+fn find_model(
+    presets: &Map<String, Value>,
+    name: &str,
+    default_settings: &ModelSettings,
+) -> Result<ModelPreset> {
+    let model = match presets.get(name) {
+        None => name,
+        Some(Value::String(model)) => model,
+        Some(preset) => {
+            return parse_preset(&format_path(&["modelPresets", name]), preset, default_settings);
+        }
+    };
+    let model_settings =
+        ModelSettings { model: Some(model.to_owned()), ..default_settings.clone() };
+    Ok(ModelPreset { model_settings, fallbacks: None })
 }
 
-/// Parses a preset; returns it with the fallbacks that it names.
-fn from_preset(
+fn unknown_preset(presets: &Map<String, Value>, name: &str) -> anyhow::Error {
+    let names: Vec<&str> = presets.keys().map(String::as_str).collect();
+    let cause = format!("`agents.defaults.modelPreset` is `{name}`, but there is no such preset");
+    if names.is_empty() {
+        fail(Exit::Config, cause)
+    } else {
+        fail_with_hint(Exit::Config, cause, format!("one of {}", names.join(", ")))
+    }
+}
+
+fn parse_preset(
     path: &str,
     value: &Value,
-    defaults: &ModelSettings,
-) -> Result<(ModelSettings, Option<Value>)> {
+    default_settings: &ModelSettings,
+) -> Result<ModelPreset> {
     let Value::Object(members) = value else {
         let cause = format!("`{path}` is neither a model name nor an object");
         return Err(fail(Exit::Config, cause));
@@ -152,36 +174,37 @@ fn from_preset(
     let Some(model) = fields.text("model")? else {
         return Err(fail(Exit::Config, format!("`{path}` has no `model`")));
     };
-    let asked = ModelSettings {
+    let model_settings = ModelSettings {
         provider: fields
             .text("provider")?
             .map(|name| snake_case(&name))
             .filter(|name| name != "auto")
-            .unwrap_or_else(|| defaults.provider.clone()),
-        max_tokens: fields.count("maxTokens")?.unwrap_or(defaults.max_tokens),
-        temperature: fields.number("temperature")?.unwrap_or(defaults.temperature),
+            .unwrap_or_else(|| default_settings.provider.clone()),
+        max_tokens: fields.count("maxTokens")?.unwrap_or(default_settings.max_tokens),
+        temperature: fields.number("temperature")?.unwrap_or(default_settings.temperature),
         reasoning_effort: fields
             .text("reasoningEffort")?
-            .or_else(|| defaults.reasoning_effort.clone()),
+            .or_else(|| default_settings.reasoning_effort.clone()),
         extra_body: fields.object("extraBody")?,
         overrides: fields.model_overrides()?,
         model: Some(model),
     };
-    Ok((asked, fields.get("fallbacks").or_else(|| fields.get("fallbackModels")).cloned()))
+    let fallbacks = fields.get("fallbacks").or_else(|| fields.get("fallbackModels")).cloned();
+    Ok(ModelPreset { model_settings, fallbacks })
 }
 
 /// Parses `models` into metadata by model name.
 fn parse_overrides(models: &Value) -> Result<BTreeMap<String, ModelOverrides>> {
-    let mut known = BTreeMap::new();
+    let mut overrides = BTreeMap::new();
     for (name, value) in models.as_object().into_iter().flatten() {
-        let place = format_path(&["models", name]);
+        let path = format_path(&["models", name]);
         let Value::Object(members) = value else {
-            return Err(fail(Exit::Config, format!("`{place}` is not an object")));
+            return Err(fail(Exit::Config, format!("`{path}` is not an object")));
         };
-        let fields = ObjectFields { path: &place, members };
-        known.insert(name.clone(), fields.model_overrides()?);
+        let fields = ObjectFields { path: &path, members };
+        overrides.insert(name.clone(), fields.model_overrides()?);
     }
-    Ok(known)
+    Ok(overrides)
 }
 
 impl ModelOverrides {
@@ -205,8 +228,8 @@ struct ObjectFields<'a> {
 
 impl ObjectFields<'_> {
     fn get(&self, name: &str) -> Option<&Value> {
-        let found = self.members.get(name).or_else(|| self.members.get(&snake_case(name)));
-        found.filter(|value| !value.is_null())
+        let value = self.members.get(name).or_else(|| self.members.get(&snake_case(name)));
+        value.filter(|value| !value.is_null())
     }
 
     fn type_error<T>(&self, name: &str, expected: &str) -> Result<T> {
@@ -260,13 +283,13 @@ impl ObjectFields<'_> {
         let price = match self.get("price") {
             None => None,
             Some(Value::Object(members)) => {
-                let place = format!("{}.price", self.path);
-                let fields = ObjectFields { path: &place, members };
+                let path = format!("{}.price", self.path);
+                let fields = ObjectFields { path: &path, members };
                 let (Some(input), Some(output)) =
                     (fields.number("input")?, fields.number("output")?)
                 else {
                     let cause = format!(
-                        "`{place}` needs `input` and `output`, in US dollars per million tokens"
+                        "`{path}` needs `input` and `output`, in US dollars per million tokens"
                     );
                     let hint = "both at once, as in `{\"input\": 1, \"output\": 4}`";
                     return Err(fail_with_hint(Exit::Config, cause, hint));

@@ -78,7 +78,7 @@ impl KeyHome {
 }
 
 /// The path of the file with our own keys, beside the config file at `config`.
-pub fn own_file(config: &Path) -> PathBuf {
+pub fn own_file_path(config: &Path) -> PathBuf {
     let name = config.file_name().unwrap_or_default().to_string_lossy();
     config.with_file_name(match name.strip_suffix(".json").unwrap_or(&name) {
         "config" => "nanobot.json".to_owned(),
@@ -86,23 +86,23 @@ pub fn own_file(config: &Path) -> PathBuf {
     })
 }
 
-/// The paths of our own keys in `value`, that of the object at `path`.
-pub(super) fn own_keys_in(value: &Value, path: &mut KeyPath, found: &mut Vec<KeyPath>) {
+/// Adds the paths of our own keys in `value`, the object at `path`, to `paths`.
+pub(super) fn own_keys_in(value: &Value, path: &mut KeyPath, paths: &mut Vec<KeyPath>) {
     let is_own = KeyHome::find(path) == KeyHome::Own;
     let is_object_of_keys = KeyNode::at(path).is_some_and(|node| node.key().is_none());
     let members = value.as_object().filter(|members| is_object_of_keys && !members.is_empty());
     if is_own && members.is_none() {
-        found.push(path.clone());
+        paths.push(path.clone());
         return;
     }
     for (name, member) in members.into_iter().flatten() {
         path.push(name.clone());
-        own_keys_in(member, path, found);
+        own_keys_in(member, path, paths);
         path.pop();
     }
 }
 
-/// Takes our own keys out of `value`, which is to be written at `path`. Returns them, at the same place, if there are any.
+/// Takes our own keys out of `value`, which is to be written at `path`. Returns them in the same structure, if there are any.
 pub(super) fn take_own_keys(value: &mut Value, path: &mut KeyPath) -> Option<Value> {
     if KeyHome::find(path) == KeyHome::Own {
         return Some(value.take());
@@ -123,8 +123,8 @@ pub(super) fn take_own_keys(value: &mut Value, path: &mut KeyPath) -> Option<Val
     (!own.is_empty()).then_some(Value::Object(own))
 }
 
-/// The values of `own`, layered over those of `shared`. Objects merge, and otherwise ours wins; but what either denies is
-/// denied, and of two budgets the smaller holds.
+/// The values of `own`, layered over those of `shared`. Objects merge. Of two other values ours takes precedence, except that a
+/// denial in either applies, and of two budgets the smaller one.
 pub(super) fn layer(shared: &Value, own: &Value, path: &mut KeyPath) -> Value {
     match (shared, own) {
         (shared, Value::Null) => shared.clone(),
@@ -132,7 +132,7 @@ pub(super) fn layer(shared: &Value, own: &Value, path: &mut KeyPath) -> Value {
             let mut members = shared.as_object().cloned().unwrap_or_default();
             for (name, value) in own {
                 path.push(name.clone());
-                if shared[name].is_null() && is_remainder(value, path) {
+                if shared[name].is_null() && has_only_own_keys(value, path) {
                     path.pop();
                     continue;
                 }
@@ -146,27 +146,24 @@ pub(super) fn layer(shared: &Value, own: &Value, path: &mut KeyPath) -> Value {
     }
 }
 
-/// True if `value`, at `path`, is what we know of an MCP server that is no longer in the config file: the other program has
+/// True if `value` at `path` has only our own keys of an MCP server. If the config file has no such server, the other program has
 /// removed it.
-fn is_remainder(value: &Value, path: &[String]) -> bool {
+fn has_only_own_keys(value: &Value, path: &[String]) -> bool {
     let is_server =
         matches!(path, [tools, servers, _] if tools == "tools" && servers == "mcpServers");
-    let names = || value.as_object().into_iter().flatten().map(|(name, _)| name);
+    let mut names = value.as_object().into_iter().flatten().map(|(name, _)| name);
     is_server
-        && names()
+        && names
             .all(|name| KeyHome::find(&[path, std::slice::from_ref(name)].concat()) == KeyHome::Own)
 }
 
-/// The value of a key that limits a run, if both files set it.
+/// The value of a key that limits a run and that both files set, unless it is simply ours.
 fn stricter(shared: &Value, own: &Value, key: &str) -> Option<Value> {
     match key {
         "tools.deny" | "tools.exec.denyPatterns" => {
-            let mut all = items(own)?;
-            all.extend(
-                items(shared)?
-                    .into_iter()
-                    .filter(|item| !items(own).unwrap_or_default().contains(item)),
-            );
+            let own_items = items(own)?;
+            let mut all = own_items.clone();
+            all.extend(items(shared)?.into_iter().filter(|item| !own_items.contains(item)));
             Some(Value::Array(all))
         }
         "channels.dailyBudget" | "channels.senderDailyBudget" => smaller(shared, own),
@@ -194,7 +191,7 @@ fn smaller(shared: &Value, own: &Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::{KeyHome, layer, own_file, take_own_keys};
+    use super::{KeyHome, layer, own_file_path, take_own_keys};
     use crate::settings::keys::KEYS;
     use serde_json::{Value, json};
     use std::path::Path;
@@ -229,7 +226,7 @@ mod tests {
     #[test]
     fn our_file_is_beside_the_config() {
         let check = |config: &str, expect: &str| {
-            assert_eq!(own_file(Path::new(config)), Path::new(expect));
+            assert_eq!(own_file_path(Path::new(config)), Path::new(expect));
         };
         check("/h/.nanobot/config.json", "/h/.nanobot/nanobot.json");
         check("x.json", "x.nanobot.json");

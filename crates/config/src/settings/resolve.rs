@@ -114,7 +114,7 @@ impl TypedReader<'_> {
             max_iterations: _,
             workspace: _,
         } = flags;
-        let defaults = ModelSettings {
+        let default_settings = ModelSettings {
             model: self.optional_text(const { config_key("agents.defaults.model") }, None)?,
             provider: self
                 .optional_text(const { config_key("agents.defaults.provider") }, None)?
@@ -126,7 +126,7 @@ impl TypedReader<'_> {
             temperature: self
                 .get(
                     const { config_key("agents.defaults.temperature") },
-                    temperature.map(|degree| ("--temperature", json!(degree))),
+                    temperature.map(|temperature| ("--temperature", json!(temperature))),
                 )?
                 .as_f64()
                 .expect("the table says that it is a number"),
@@ -135,7 +135,7 @@ impl TypedReader<'_> {
             extra_body: Map::new(),
             overrides: models::ModelOverrides::default(),
         };
-        let parts = models::ModelSources {
+        let sources = models::ModelSources {
             presets: self.get(const { config_key("modelPresets") }, None)?,
             preset: self
                 .optional_text(const { config_key("agents.defaults.modelPreset") }, None)?,
@@ -149,14 +149,14 @@ impl TypedReader<'_> {
             temperature: *temperature,
             reasoning_effort: reasoning_effort.as_deref(),
         };
-        models::model_chain(&parts, &flags, &defaults)
+        models::model_chain(&sources, &flags, &default_settings)
     }
 
     fn timeouts(&self, env: &Env) -> Result<ProviderTimeouts> {
         let seconds = |key: &'static ConfigKey| {
             let seconds = self.get(key, None)?.as_f64();
             let seconds = seconds.expect("the table says that it is a number");
-            Ok::<_, anyhow::Error>(Duration::from_secs_f64(seconds))
+            anyhow::Ok(Duration::from_secs_f64(seconds))
         };
         let first_byte = seconds(const { config_key("http.firstByteTimeout") })?;
         let stream_idle = seconds(const { config_key("http.streamIdleTimeout") })?;
@@ -170,7 +170,7 @@ impl TypedReader<'_> {
 
     fn enabled_channels(&self) -> Result<Vec<&'static str>> {
         let mut names = Vec::new();
-        // Most configs have no channels, and are read in a moment.
+        // Most configs have no channels, and need not be searched for the key of each.
         if self.0.value()["channels"].is_null() {
             return Ok(names);
         }
@@ -237,8 +237,7 @@ impl TypedReader<'_> {
     }
 
     fn budget(&self) -> Result<BudgetSettings> {
-        let dollars =
-            |name: &'static ConfigKey| Ok::<_, anyhow::Error>(self.get(name, None)?.as_f64());
+        let dollars = |key: &'static ConfigKey| anyhow::Ok(self.get(key, None)?.as_f64());
         Ok(BudgetSettings {
             daily: dollars(const { config_key("budget.daily") })?,
             monthly: dollars(const { config_key("budget.monthly") })?,
@@ -260,8 +259,9 @@ impl TypedReader<'_> {
     }
 
     fn tools(&self) -> Result<ToolSettings> {
-        let joined = |one: &'static ConfigKey, other: &'static ConfigKey| {
-            Ok::<_, anyhow::Error>([self.text_list(one)?, self.text_list(other)?].concat())
+        // The second key is that of other releases.
+        let joined = |key: &'static ConfigKey, other_key: &'static ConfigKey| {
+            anyhow::Ok([self.text_list(key)?, self.text_list(other_key)?].concat())
         };
         let permissions = self.get(const { config_key("tools.permissions") }, None)?;
         let permissions = permissions.as_object().into_iter().flatten();
@@ -295,7 +295,8 @@ impl TypedReader<'_> {
     fn exec(&self, paths: &Paths) -> Result<ExecSettings> {
         let search_path = |key: &'static ConfigKey| {
             let directories = self.text(key)?;
-            let expanded = directories.split(':').map(|it| paths.expand(it).display().to_string());
+            let expanded =
+                directories.split(':').map(|path| paths.expand(path).display().to_string());
             anyhow::Ok(expanded.collect::<Vec<_>>().join(":"))
         };
         Ok(ExecSettings {
@@ -314,12 +315,12 @@ impl TypedReader<'_> {
     }
 
     fn web(&self, config: &Config, env: &Env) -> Result<WebSettings> {
-        let name = |key: &'static ConfigKey| self.optional_text(key, None);
-        let key = match self.secret(const { config_key("tools.web.search.apiKey") })? {
+        let text = |key: &'static ConfigKey| self.optional_text(key, None);
+        let search_api_key = match self.secret(const { config_key("tools.web.search.apiKey") })? {
             Some(key) => Some(key),
             None => env.get(BRAVE_API_KEY).map(LazySecret::new),
         };
-        let range = |text: String| {
+        let parse_range = |text: String| {
             text.parse().map_err(|()| {
                 let cause = format!("`tools.ssrfWhitelist`: `{text}` is not an address range");
                 fail_with_hint(
@@ -329,36 +330,35 @@ impl TypedReader<'_> {
                 )
             })
         };
-        let spared = self.text_list(const { config_key("tools.ssrfWhitelist") })?;
-        let written = self.0.read_key(const { config_key("tools.web.search.provider") })?;
+        let ranges = self.text_list(const { config_key("tools.ssrfWhitelist") })?;
+        // The default of this key does not count as configured.
+        let search_engine = self.0.read_key(const { config_key("tools.web.search.provider") })?;
         Ok(WebSettings {
             enabled: self.boolean(const { config_key("tools.web.enable") })?,
             proxy: self.secret(const { config_key("tools.web.proxy") })?,
-            user_agent: name(const { config_key("tools.web.userAgent") })?,
-            search_engine: written.as_ref().and_then(Value::as_str).and_then(not_blank),
-            search_api_key: key,
-            search_base_url: name(const { config_key("tools.web.search.baseUrl") })?,
+            user_agent: text(const { config_key("tools.web.userAgent") })?,
+            search_engine: search_engine.as_ref().and_then(Value::as_str).and_then(not_blank),
+            search_api_key,
+            search_base_url: text(const { config_key("tools.web.search.baseUrl") })?,
             max_results: self.count(const { config_key("tools.web.search.maxResults") })?.min(10),
             search_timeout: Duration::from_secs(
                 self.whole_number(const { config_key("tools.web.search.timeout") }, None)?.into(),
             ),
-            allowed_ranges: spared.into_iter().map(range).collect::<Result<_>>()?,
+            allowed_ranges: ranges.into_iter().map(parse_range).collect::<Result<_>>()?,
             config_hosts: config_hosts::collect_hosts(config),
         })
     }
 
     fn providers(&self) -> BTreeMap<String, ProviderSettings> {
-        let names = self.0.names(&["providers"]);
-        names
-            .into_iter()
-            .map(|name| {
-                let block = self.provider(&name).unwrap_or_else(|error| ProviderSettings {
-                    unusable_reason: Some(format!("{error:#}")),
-                    ..ProviderSettings::default()
-                });
-                (snake_case(&name), block)
-            })
-            .collect()
+        let mut providers = BTreeMap::new();
+        for name in self.0.names(&["providers"]) {
+            let provider = self.provider(&name).unwrap_or_else(|error| ProviderSettings {
+                unusable_reason: Some(format!("{error:#}")),
+                ..ProviderSettings::default()
+            });
+            providers.insert(snake_case(&name), provider);
+        }
+        providers
     }
 
     fn provider(&self, name: &str) -> Result<ProviderSettings> {
@@ -372,7 +372,7 @@ impl TypedReader<'_> {
                 _ => Ok(Map::new()),
             }
         };
-        let plain = |value: &Value| match value {
+        let to_text = |value: &Value| match value {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
@@ -388,7 +388,7 @@ impl TypedReader<'_> {
             extra_body: map("extraBody")?,
             extra_query: map("extraQuery")?
                 .into_iter()
-                .map(|(name, value)| (name, plain(&value)))
+                .map(|(name, value)| (name, to_text(&value)))
                 .collect(),
             unusable_reason: None,
         })

@@ -13,12 +13,12 @@ pub fn schema() -> Value {
         "title".into(),
         json!("nanobot's config: config.json, and nanobot.json for the keys that say so"),
     );
-    schema.extend(branch_schema(KeyNode::root()));
+    schema.extend(node_schema(KeyNode::root()));
     Value::Object(schema)
 }
 
-fn branch_schema(branch: KeyNode) -> Map<String, Value> {
-    if let Some(key) = branch.key() {
+fn node_schema(node: KeyNode) -> Map<String, Value> {
+    if let Some(key) = node.key() {
         let mut schema = key.kind.schema();
         let doc = match key.support {
             KeySupport::Used | KeySupport::UsedAndWritten => key.doc.to_owned(),
@@ -35,12 +35,12 @@ fn branch_schema(branch: KeyNode) -> Map<String, Value> {
     let mut properties = Map::new();
     let mut schema = Map::new();
     schema.insert("type".into(), json!(["object", "null"]));
-    for name in branch.names() {
-        let below = branch.child(name).map(branch_schema).unwrap_or_default();
+    for name in node.names() {
+        let child = node.child(name).map(node_schema).unwrap_or_default();
         if name == "*" {
-            schema.insert("additionalProperties".into(), Value::Object(below));
+            schema.insert("additionalProperties".into(), Value::Object(child));
         } else {
-            properties.insert(name.to_owned(), Value::Object(below));
+            properties.insert(name.to_owned(), Value::Object(child));
         }
     }
     if !properties.is_empty() {

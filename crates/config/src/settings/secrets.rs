@@ -5,13 +5,13 @@ use super::expand::{expand, expand_all, has_reference};
 use super::key_node::KeyNode;
 use super::key_type::KeyType;
 use super::secret_form;
-use nanobot_os::env::{self, Env};
+use nanobot_os::env::{CREDENTIALS_DIRECTORY, Env};
 use nanobot_os::paths::Paths;
 use nanobot_os::secret::{self, Secret};
 use serde_json::Value;
 use std::path::Path;
 
-/// Words of which one in a name tells of a secret.
+/// Words whose presence in a name means that it is that of a secret.
 const SECRET_WORDS: [&str; 18] = [
     "apikeys",
     "auth",
@@ -33,42 +33,45 @@ const SECRET_WORDS: [&str; 18] = [
     "secrets",
 ];
 
-/// Ends of words that tell of a secret, as in `PGPASSWORD`.
+/// Ends of words that mean the same, as in `PGPASSWORD`.
 const SECRET_ENDS: [&str; 7] =
     ["accesskey", "apikey", "password", "privatekey", "secret", "secretkey", "token"];
 
 /// True if `name`, that of a variable, a header, a flag or a key of the config, is that of a secret: one of its whole words
-/// tells so. `GIT_AUTHOR_NAME` and `PROJECT_PATH` have no such word.
+/// says so. `GIT_AUTHOR_NAME` and `PROJECT_PATH` have no such word.
 pub(crate) fn names_secret(name: &str) -> bool {
-    words_of_name(name).any(|word| {
+    split_name(name).iter().any(|word| {
         SECRET_WORDS.contains(&word.as_str()) || SECRET_ENDS.iter().any(|end| word.ends_with(end))
     })
 }
 
 /// The words of a name in any spelling, in lower case: `api`, `key` of `API_KEY`, `api-key`, `apiKey` and `APIKey`.
-fn words_of_name(name: &str) -> impl Iterator<Item = String> {
+fn split_name(name: &str) -> Vec<String> {
     let letters: Vec<char> = name.chars().collect();
-    let mut words = vec![String::new()];
+    let mut parts = Vec::new();
+    let mut word = String::new();
     for (index, letter) in letters.iter().enumerate() {
-        let before = index.checked_sub(1).map(|before| letters[before]);
-        let after = letters.get(index + 1);
-        let begins = letter.is_uppercase()
-            && (before.is_some_and(|it| it.is_lowercase() || it.is_ascii_digit())
-                || (before.is_some_and(char::is_uppercase)
-                    && after.is_some_and(|it| it.is_lowercase())));
-        if begins || !letter.is_alphanumeric() {
-            words.push(String::new());
+        let previous = index.checked_sub(1).map(|previous| letters[previous]);
+        let next = letters.get(index + 1);
+        let follows_lower =
+            previous.is_some_and(|previous| previous.is_lowercase() || previous.is_ascii_digit());
+        // The last letter of `API` in `APIKey` is not the first of a word, and `K` is.
+        let ends_capitals = previous.is_some_and(char::is_uppercase)
+            && next.is_some_and(|next| next.is_lowercase());
+        let begins_word = letter.is_uppercase() && (follows_lower || ends_capitals);
+        if begins_word || !letter.is_alphanumeric() {
+            parts.push(std::mem::take(&mut word));
         }
-        if letter.is_alphanumeric()
-            && let Some(word) = words.last_mut()
-        {
+        if letter.is_alphanumeric() {
             word.extend(letter.to_lowercase());
         }
     }
-    words.into_iter().filter(|word| !word.is_empty())
+    parts.push(word);
+    parts.retain(|word| !word.is_empty());
+    parts
 }
 
-/// True if `text` is the path of something that exists. It names a secret at most, and is in every message about the file.
+/// True if `text` is the path of an existing file. It is not a secret itself, and is in every message about the file.
 fn is_existing_path(text: &str) -> bool {
     text.starts_with('/') && Path::new(text).symlink_metadata().is_ok()
 }
@@ -85,33 +88,35 @@ pub fn is_secret(path: &[impl AsRef<str>]) -> bool {
 
 /// Registers every secret that the config contains or refers to, the files of keys that are read only when a request is
 /// searched for them, and every environment variable that looks like a secret.
-pub(crate) fn register_secrets(config: &Config, variables: &Env, paths: &Paths) {
-    collect_secrets(config, variables).iter().for_each(secret::register);
+pub(crate) fn register_secrets(config: &Config, env: &Env, paths: &Paths) {
+    collect_secrets(config, env).iter().for_each(secret::register);
     for file in config.files() {
-        register_files(file.value(), &mut Vec::new(), variables, paths);
+        register_files(file.value(), &mut Vec::new(), env, paths);
     }
-    let blocks = config.value()["providers"].as_object().into_iter().flatten();
-    let files = blocks.filter_map(|(_, block)| {
-        let path = block.get("apiKeyFile").or_else(|| block.get("api_key_file"))?.as_str()?;
-        expand(path, variables).ok()
-    });
-    files.for_each(|path| secret::register_file(&paths.expand(&path)));
-    if let Some(folder) = variables.get(env::CREDENTIALS_DIRECTORY) {
-        secret::register_files_of(Path::new(folder));
+    for (_, provider) in config.value()["providers"].as_object().into_iter().flatten() {
+        let path = provider.get("apiKeyFile").or_else(|| provider.get("api_key_file"));
+        if let Some(path) = path.and_then(Value::as_str)
+            && let Ok(path) = expand(path, env)
+        {
+            secret::register_file(&paths.expand(&path));
+        }
+    }
+    if let Some(directory) = env.get(CREDENTIALS_DIRECTORY) {
+        secret::register_files_of(Path::new(directory));
     }
 }
 
 /// Returns every secret that the config contains or refers to, and every environment variable that looks like one.
 fn collect_secrets(config: &Config, env: &Env) -> Vec<Secret> {
-    let mut found = Vec::new();
-    // A secret that is overridden is one too.
+    let mut secrets = Vec::new();
+    // An overridden secret is one too.
     for file in config.files() {
-        collect_into(file.value(), &mut Vec::new(), env, &mut found);
+        collect_into(file.value(), &mut Vec::new(), env, &mut secrets);
     }
     let variables =
         env.iter().filter(|(name, value)| names_secret(name) && !is_existing_path(value));
-    found.extend(variables.map(|(_, value)| Secret::new(value)));
-    found
+    secrets.extend(variables.map(|(_, value)| Secret::new(value)));
+    secrets
 }
 
 /// Registers the files that secrets of the config name.
@@ -121,9 +126,12 @@ fn register_files<'v>(value: &'v Value, path: &mut Vec<&'v str>, env: &Env, path
     };
     if KeyNode::kind_at(path) == Some(KeyType::Secret) {
         // A reference to an unset variable names no file.
-        let place = expand_all(value, env).ok();
-        let file = place.and_then(|place| secret_form::file_of(&place, env, paths));
-        return file.iter().for_each(|path| secret::register_file(path));
+        if let Ok(value) = expand_all(value, env)
+            && let Some(path) = secret_form::file_of(&value, env, paths)
+        {
+            secret::register_file(&path);
+        }
+        return;
     }
     for (name, member) in members {
         path.push(name);
@@ -150,7 +158,12 @@ pub fn looks_secret(name: &str, text: &str) -> bool {
     (names_secret(name) && !is_existing_path(text)) || secret::redact_all(text) != text
 }
 
-fn collect_into<'v>(value: &'v Value, path: &mut Vec<&'v str>, env: &Env, found: &mut Vec<Secret>) {
+fn collect_into<'v>(
+    value: &'v Value,
+    path: &mut Vec<&'v str>,
+    env: &Env,
+    secrets: &mut Vec<Secret>,
+) {
     match value {
         Value::String(text)
             if !text.is_empty()
@@ -160,38 +173,38 @@ fn collect_into<'v>(value: &'v Value, path: &mut Vec<&'v str>, env: &Env, found:
         {
             // A secret that refers to an unset variable cannot be used, so it needs no masking.
             if let Ok(Value::String(text)) = expand_all(value, env) {
-                found.extend(url_password(&text).map(Secret::new));
-                found.extend(url_tokens(&text).map(Secret::new));
-                found.push(Secret::new(text));
+                secrets.extend(url_password(&text).map(Secret::new));
+                secrets.extend(url_tokens(&text).map(Secret::new));
+                secrets.push(Secret::new(text));
             }
         }
-        // The place of a secret is none.
+        // This says where a secret is stored, and is not one itself.
         Value::Object(_) if KeyNode::kind_at(path) == Some(KeyType::Secret) => {}
         Value::Object(members) => {
             for (name, member) in members {
                 path.push(name);
-                collect_into(member, path, env, found);
+                collect_into(member, path, env, secrets);
                 path.pop();
             }
         }
         Value::Array(items) => {
-            items.iter().for_each(|item| collect_into(item, path, env, found));
-            found.extend(secret_arguments(items).map(|(_, secret)| Secret::new(secret)));
+            items.iter().for_each(|item| collect_into(item, path, env, secrets));
+            secrets.extend(secret_arguments(items).map(|(_, secret)| Secret::new(secret)));
         }
         _ => {}
     }
 }
 
-/// The secrets among `items`, the arguments of a program, each with its index: what follows a flag whose name tells of a
-/// secret, as in `--api-key KEY` and `--api-key=KEY`. References to variables are no secrets themselves.
+/// The secrets among `items`, the arguments of a program, each with its index: the value of a flag whose name is that of a
+/// secret, as in `--api-key KEY` and `--api-key=KEY`. References to variables are not secrets themselves.
 pub fn secret_arguments(items: &[Value]) -> impl Iterator<Item = (usize, &str)> {
-    let tells = |flag: &str| flag.starts_with('-') && names_secret(flag);
+    let is_secret_flag = |flag: &str| flag.starts_with('-') && names_secret(flag);
     items.iter().enumerate().filter_map(move |(index, item)| {
         let text = item.as_str()?;
-        let before = index.checked_sub(1).and_then(|before| items[before].as_str());
+        let previous = index.checked_sub(1).and_then(|previous| items[previous].as_str());
         let secret = match text.split_once('=') {
-            Some((name, value)) if tells(name) => value,
-            _ if before.is_some_and(|flag| tells(flag) && !flag.contains('='))
+            Some((name, value)) if is_secret_flag(name) => value,
+            _ if previous.is_some_and(|flag| is_secret_flag(flag) && !flag.contains('='))
                 && !text.starts_with('-') =>
             {
                 text

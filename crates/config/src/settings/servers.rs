@@ -108,8 +108,7 @@ impl TypedReader<'_> {
     pub(super) fn servers(&self) -> Vec<McpServer> {
         let names = self.0.names(&["tools", "mcpServers"]);
         let server = |name: String| {
-            let read = self.server(&name);
-            read.unwrap_or_else(|error| McpServer {
+            self.server(&name).unwrap_or_else(|error| McpServer {
                 unusable_reason: Some(format!("{error:#}")),
                 name,
                 ..McpServer::default()
@@ -133,7 +132,7 @@ impl TypedReader<'_> {
         let seconds = |key: &str| -> Result<Duration> {
             Ok(Duration::from_secs(get(key)?.as_u64().unwrap_or_default()))
         };
-        let is = |key: &str| -> Result<bool> { Ok(get(key)? == Value::Bool(true)) };
+        let boolean = |key: &str| -> Result<bool> { Ok(get(key)? == Value::Bool(true)) };
         let command = text("command")?;
         let url = text("url")?;
         let kind = text("type")?.map(|kind| kind.to_lowercase());
@@ -145,7 +144,7 @@ impl TypedReader<'_> {
             })
         };
         let is_sse = (url.as_ref()).is_some_and(|url| url.trim_end_matches('/').ends_with("/sse"));
-        let mut unusable = text("auth")?.and_then(|way| unsupported_login(&way));
+        let mut unusable_reason = text("auth")?.and_then(|auth| unsupported_login(&auth));
         let transport = match (kind.as_deref(), command) {
             (None | Some("stdio" | "local"), Some(command)) => ServerTransport::Program {
                 command,
@@ -154,7 +153,7 @@ impl TypedReader<'_> {
                 directory: text("cwd")?,
             },
             (Some("stdio" | "local"), None) => {
-                unusable.get_or_insert_with(|| "it has no `command`".into());
+                unusable_reason.get_or_insert_with(|| "it has no `command`".into());
                 ServerTransport::default()
             }
             (Some("sse"), _) => ServerTransport::Sse(remote()?),
@@ -163,7 +162,7 @@ impl TypedReader<'_> {
                 ServerTransport::Http(remote()?)
             }
             (Some(other), _) => {
-                unusable.get_or_insert_with(|| {
+                unusable_reason.get_or_insert_with(|| {
                     format!("its `type` is `{other}`, expected stdio, streamableHttp or sse")
                 });
                 ServerTransport::default()
@@ -173,7 +172,7 @@ impl TypedReader<'_> {
         | ServerTransport::Sse(RemoteEndpoint { url, .. }) = &transport
             && url.is_empty()
         {
-            unusable.get_or_insert_with(|| "it has neither a `command` nor a `url`".into());
+            unusable_reason.get_or_insert_with(|| "it has neither a `command` nor a `url`".into());
         }
         Ok(McpServer {
             name: name.to_owned(),
@@ -181,22 +180,22 @@ impl TypedReader<'_> {
             call_timeout: seconds("toolTimeout")?,
             start_timeout: seconds("startTimeout")?,
             enabled_tools: texts("enabledTools")?,
-            is_required: is("required")?,
-            is_disabled: is("disabled")?,
+            is_required: boolean("required")?,
+            is_disabled: boolean("disabled")?,
             read_paths: texts("read")?,
             write_paths: texts("write")?,
             is_unsandboxed: get("sandbox")? == Value::String("off".into()),
-            is_trusted: is("trusted")?,
+            is_trusted: boolean("trusted")?,
             sampling: SamplingMode::from_config(&get("sampling")?),
-            unusable_reason: unusable,
+            unusable_reason,
         })
     }
 }
 
 /// The reason why a server with this value of `auth` cannot be used.
-fn unsupported_login(way: &str) -> Option<String> {
-    let reason = || format!("its `auth` is `{way}`, expected oauth or none");
-    (!["oauth", "none"].contains(&way)).then(reason)
+fn unsupported_login(auth: &str) -> Option<String> {
+    let is_supported = ["oauth", "none"].contains(&auth);
+    (!is_supported).then(|| format!("its `auth` is `{auth}`, expected oauth or none"))
 }
 
 #[cfg(test)]

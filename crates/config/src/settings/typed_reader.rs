@@ -30,15 +30,15 @@ impl TypedReader<'_> {
                 fail(Exit::Usage, cause)
             });
         }
-        let written = self.0.read_key(key)?;
-        Ok(written.unwrap_or_else(|| key.default_value()))
+        let value = self.0.read_key(key)?;
+        Ok(value.unwrap_or_else(|| key.default_value()))
     }
 
     /// Reads the value at a path with a name that the user chose.
     pub(super) fn get_at(&self, names: &[&str]) -> Result<Value> {
         let default = || {
             let key = KeyNode::at(names).and_then(KeyNode::key);
-            key.expect("only keys of the table are asked for").default_value()
+            key.expect("callers name only keys of the table").default_value()
         };
         Ok(self.0.read(names)?.unwrap_or_else(default))
     }

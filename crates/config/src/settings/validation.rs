@@ -13,40 +13,44 @@ use serde_json::Value;
 
 /// Returns the error in `value` for the key at `path`; the value's type has already been checked.
 pub fn validate(path: &[String], value: &Value) -> Option<String> {
-    let joined = format_path(path);
-    let told = |text: &str, words: String| format!("`{joined}`: `{text}` {words}");
-    let texts = || value.as_array().into_iter().flatten().filter_map(Value::as_str);
-    let first = |judge: &dyn Fn(&str) -> Result<(), String>| {
-        texts().find_map(|text| judge(text).err().map(|words| told(text, words)))
+    let path_text = format_path(path);
+    let describe = |text: &str, message: String| format!("`{path_text}`: `{text}` {message}");
+    let first_error = |check: &dyn Fn(&str) -> Result<(), String>| {
+        let mut texts = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+        texts.find_map(|text| check(text).err().map(|message| describe(text, message)))
     };
-    let rule = |effect: RuleEffect| {
-        first(&|text: &str| PolicyRule::parse(text, effect, &joined).map(drop))
+    let first_rule_error = |effect: RuleEffect| {
+        first_error(&|text: &str| PolicyRule::parse(text, effect, &path_text).map(drop))
     };
-    match joined.as_str() {
+    match path_text.as_str() {
         "hooks" => HookSettings::parse(value).err(),
         "tools.permissions" => value.as_object()?.iter().find_map(|(tool, word)| {
-            let words = Permission::parse_entry(tool, word.as_str()?).err()?;
-            Some(format!("`{joined}.{tool}` {words}"))
+            let message = Permission::parse_entry(tool, word.as_str()?).err()?;
+            Some(format!("`{path_text}.{tool}` {message}"))
         }),
-        "tools.allow" => rule(RuleEffect::Allow),
-        "tools.deny" => rule(RuleEffect::Deny),
-        "tools.net" => first(&|text: &str| net::parse_host(text).map(drop)),
+        "tools.allow" => first_rule_error(RuleEffect::Allow),
+        "tools.deny" => first_rule_error(RuleEffect::Deny),
+        "tools.net" => first_error(&|text: &str| net::parse_host(text).map(drop)),
         "tools.exec.allowPatterns" | "tools.exec.denyPatterns" => {
-            first(&|text: &str| CommandPattern::compile(text).map(drop))
+            first_error(&|text: &str| CommandPattern::compile(text).map(drop))
         }
-        "tools.ssrfWhitelist" => first(&|text: &str| {
+        "tools.ssrfWhitelist" => first_error(&|text: &str| {
             let range = text.parse::<IpRange>();
             range.map(drop).map_err(|()| "is not an address range such as `10.0.0.0/8`".into())
         }),
         _ if is_api_base(path) => match value.as_str()?.trim() {
             "" => None,
-            text => Some(told(&web_url::redact_url(text), web_url::check_server(text).err()?)),
+            text => Some(describe(&web_url::redact_url(text), web_url::check_server(text).err()?)),
         },
         _ => {
-            let (tool, above) = path.split_last()?;
-            let word = value.as_str().filter(|_| above == ["tools", "permissions"])?;
-            let words = Permission::parse_entry(tool, word).err()?;
-            Some(format!("`{joined}` {words}"))
+            let [tools, permissions, tool] = path else {
+                return None;
+            };
+            if tools != "tools" || permissions != "permissions" {
+                return None;
+            }
+            let message = Permission::parse_entry(tool, value.as_str()?).err()?;
+            Some(format!("`{path_text}` {message}"))
         }
     }
 }
@@ -56,8 +60,8 @@ fn is_api_base(path: &[String]) -> bool {
     matches!(path, [section, _, key] if section == "providers" && key == "apiBase")
 }
 
-/// Returns the first unknown key in `path` or in `value`, which belongs there: below a key that has names of the user, the
-/// table of keys ends.
+/// Returns the first unknown key in `path`, or in `value` at this path. The table of keys ends at names that the user
+/// chooses.
 pub fn unknown_key(path: &[String], value: &Value) -> Option<UnknownKey> {
     // The presets of other releases have more keys.
     let value = match path.first()?.as_str() {
@@ -65,20 +69,22 @@ pub fn unknown_key(path: &[String], value: &Value) -> Option<UnknownKey> {
         "modelPresets" => &Value::Null,
         _ => return None,
     };
-    let above = (0..path.len()).map(|end| (&path[..end], &Value::Null));
-    let mut places = above.chain([(path, value)]);
-    let found =
-        places.find_map(|(path, value)| unknown_metadata_keys(path, value).into_iter().next())?;
-    Some(UnknownKey::new(&found, &Value::Null))
+    let unknown_in_path =
+        (0..path.len()).find_map(|end| unknown_metadata_keys(&path[..end], &Value::Null).pop());
+    let unknown_path = match unknown_in_path {
+        Some(unknown_path) => unknown_path,
+        None => unknown_metadata_keys(path, value).into_iter().next()?,
+    };
+    Some(UnknownKey::new(&unknown_path, &Value::Null))
 }
 
 /// Returns a warning about a valid but risky `value` for the key at `path`.
 pub fn warn(path: &str, value: &Value) -> Option<String> {
     match path {
         "tools.ssrfWhitelist" => {
-            let texts = value.as_array()?.iter().filter_map(Value::as_str);
-            let wide = |text: &&str| text.parse().is_ok_and(|range: IpRange| range.is_wide());
-            let text = texts.into_iter().find(wide)?;
+            let mut texts = value.as_array()?.iter().filter_map(Value::as_str);
+            let is_wide = |text: &&str| text.parse().is_ok_and(|range: IpRange| range.is_wide());
+            let text = texts.find(is_wide)?;
             Some(format!(
                 "`{path}` contains `{text}`: a web page could direct the agent to almost any reachable host, including this machine and cloud metadata; list only the ranges that you need"
             ))
