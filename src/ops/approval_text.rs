@@ -3,7 +3,7 @@
 use nanobot_base::shell_quote::unquote;
 use nanobot_tool::ApprovalRequest;
 
-/// The name under which a request of an MCP server for a reply of the model needs approval; no tool has it.
+/// The tool name in the approval of a request of an MCP server for a reply of the model. No tool has this name.
 pub(crate) const SAMPLING: &str = "sampling";
 /// Maximum characters of a path in the headline.
 const MAX_HEADLINE_PATH_CHARS: usize = 60;
@@ -16,8 +16,8 @@ struct Flag {
 }
 
 impl Flag {
-    fn suggested_by(case: &ApprovalRequest<'_>) -> Self {
-        let flag = case.refusal.suggested_flag.as_deref().unwrap_or_default();
+    fn suggested_by(request: &ApprovalRequest<'_>) -> Self {
+        let flag = request.refusal.suggested_flag.as_deref().unwrap_or_default();
         let (name, value) = match flag.split_once(['=', ' ']) {
             Some((name, value)) => {
                 let value = unquote(value).unwrap_or_else(|| value.to_owned());
@@ -34,13 +34,13 @@ impl Flag {
 }
 
 /// Returns the question, in one line.
-pub(crate) fn headline(case: &ApprovalRequest<'_>, is_new_file: bool) -> String {
-    let tool = case.tool;
-    let place = case.file_scope.directory.display();
-    let flag = Flag::suggested_by(case);
-    if !case.withheld.is_empty() {
-        let directory = &case.file_scope.directory;
-        let names = case.withheld.iter().map(|change| {
+pub(crate) fn headline(request: &ApprovalRequest<'_>, is_new_file: bool) -> String {
+    let tool = request.tool;
+    let directory_name = request.file_scope.directory.display();
+    let flag = Flag::suggested_by(request);
+    if !request.withheld.is_empty() {
+        let directory = &request.file_scope.directory;
+        let names = request.withheld.iter().map(|change| {
             let name = change.path.strip_prefix(directory).unwrap_or(&change.path);
             name.display().to_string().replace(['\n', '\r'], "␊")
         });
@@ -49,18 +49,18 @@ pub(crate) fn headline(case: &ApprovalRequest<'_>, is_new_file: bool) -> String 
             names.collect::<Vec<_>>().join(", ")
         );
     }
-    if case.is_retry {
+    if request.is_retry {
         return match flag.parts() {
             ("--write", None) => format!(
-                "{tool} failed, perhaps because it may not write. Run it again with write access to {place}?"
+                "{tool} failed, perhaps because it may not write. Run it again with write access to {directory_name}?"
             ),
             ("--net", _) => format!(
                 "{tool} failed, perhaps because it has no network. Run it again with network access?"
             ),
-            _ => format!("{tool} failed. Run it again, when {}?", permission(case)),
+            _ => format!("{tool} failed. Run it again, when {}?", permission(request)),
         };
     }
-    let path = headline_path(case).unwrap_or("the file below");
+    let path = headline_path(request).unwrap_or("the file below");
     match (tool, flag.parts()) {
         ("write_file", _) if is_new_file => format!("Allow write_file to create {path}?"),
         ("write_file" | "edit_file", _) => format!("Allow {tool} to change {path}?"),
@@ -70,40 +70,41 @@ pub(crate) fn headline(case: &ApprovalRequest<'_>, is_new_file: bool) -> String 
         ("exec", ("--net", _)) => "Allow exec to run this command with network access?".into(),
         ("exec", _) => "Allow exec to run this command?".into(),
         (_, ("--net", Some(host))) => format!("Allow {tool} to reach {host}?"),
-        (SAMPLING, _) => format!("Allow the server {} to use the model?", server(case)),
+        (SAMPLING, _) => format!("Allow the server {} to use the model?", server(request)),
         _ => format!("Allow this call of {tool}?"),
     }
 }
 
 /// The name of the server that requests a reply of the model.
-fn server<'a>(case: &ApprovalRequest<'a>) -> &'a str {
-    case.arguments["server"].as_str().unwrap_or_default()
+fn server<'a>(request: &ApprovalRequest<'a>) -> &'a str {
+    request.arguments["server"].as_str().unwrap_or_default()
 }
 
-/// Returns the path of a call that is short and plain enough for the headline.
-pub(crate) fn headline_path<'a>(case: &ApprovalRequest<'a>) -> Option<&'a str> {
-    let has_path = ["write_file", "edit_file", "delete_file", "read_file"].contains(&case.tool);
-    let path = case.arguments["path"].as_str().filter(|_| has_path)?;
+/// Returns the path of a call, if it is short and plain enough for the headline.
+pub(crate) fn headline_path<'a>(request: &ApprovalRequest<'a>) -> Option<&'a str> {
+    let has_path = ["write_file", "edit_file", "delete_file", "read_file"].contains(&request.tool);
+    let path = request.arguments["path"].as_str().filter(|_| has_path)?;
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-/~+@".contains(letter);
     let is_short = path.len() <= MAX_HEADLINE_PATH_CHARS && !path.is_empty();
     (is_short && path.chars().all(is_plain)).then_some(path)
 }
 
-/// Returns why the call is not allowed, unless the headline says enough.
-pub(crate) fn reason<'a>(case: &ApprovalRequest<'a>) -> Option<&'a str> {
-    let flag = Flag::suggested_by(case);
-    // The reason for a request under an `--allow` rule is written for the model, and tells the user nothing.
+/// Returns the reason why the call is not allowed, unless the headline makes it clear.
+pub(crate) fn reason<'a>(request: &ApprovalRequest<'a>) -> Option<&'a str> {
+    let flag = Flag::suggested_by(request);
+    // The reason for a request under an `--allow` rule is written for the model, and is not useful to the user.
     let is_plain = matches!(flag.parts(), ("--write", None) | ("--allow", _));
-    (!is_plain && !case.is_retry && case.withheld.is_empty()).then_some(&case.refusal.message)
+    (!is_plain && !request.is_retry && request.withheld.is_empty())
+        .then_some(&request.refusal.message)
 }
 
-/// Returns what a permission for longer than this call allows.
-pub(crate) fn permission(case: &ApprovalRequest<'_>) -> String {
-    let tool = case.tool;
-    let place = case.file_scope.directory.display();
-    match Flag::suggested_by(case).parts() {
-        _ if tool == SAMPLING => format!("the server {} may use the model", server(case)),
-        ("--write", None) => format!("{tool} may change files in {place}"),
+/// Describes a permission that lasts longer than this call.
+pub(crate) fn permission(request: &ApprovalRequest<'_>) -> String {
+    let tool = request.tool;
+    let directory_name = request.file_scope.directory.display();
+    match Flag::suggested_by(request).parts() {
+        _ if tool == SAMPLING => format!("the server {} may use the model", server(request)),
+        ("--write", None) => format!("{tool} may change files in {directory_name}"),
         ("--write", Some(path)) => format!("{tool} may change {path}"),
         ("--read", Some(path)) => format!("{tool} may read {path}"),
         ("--net", None) => format!("{tool} may use the network"),
@@ -131,7 +132,7 @@ mod tests {
         let check = |tool: &str, arguments: Value, flag: &str, expect: [&str; 3]| {
             let refusal = Refusal { message: "because".into(), suggested_flag: Some(flag.into()) };
             let file_scope = FileScope { directory: "/w".into(), ..FileScope::default() };
-            let case = ApprovalRequest {
+            let request = ApprovalRequest {
                 tool,
                 arguments: &arguments,
                 refusal: &refusal,
@@ -139,12 +140,12 @@ mod tests {
                 withheld: &[],
                 file_scope: &file_scope,
             };
-            let found = [
-                headline(&case, false),
-                reason(&case).unwrap_or_default().to_owned(),
-                permission(&case),
+            let texts = [
+                headline(&request, false),
+                reason(&request).unwrap_or_default().to_owned(),
+                permission(&request),
             ];
-            assert_eq!(found, expect);
+            assert_eq!(texts, expect);
         };
         check(
             "edit_file",

@@ -1,4 +1,4 @@
-//! The change of a file by a call that waits for approval, as the user is shown it.
+//! The change that a call would make to a file, shown to the user who approves the call.
 
 use nanobot_os::durable_file;
 use nanobot_tool::files::text_file::TextFile;
@@ -6,14 +6,14 @@ use nanobot_tool::masked_text::restore_keys;
 use nanobot_tool::{ApprovalRequest, edit_file};
 use std::borrow::Cow;
 
-/// The largest file whose change is shown, in bytes.
+/// Maximum size of a file whose change is shown, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The content of a file before and after a call of `write_file` or `edit_file`, or as much of both as the call names.
+/// The content of a file before and after a call of `write_file` or `edit_file`, or the parts of it that the call names.
 pub(crate) struct ChangePreview {
     pub(crate) before: String,
     pub(crate) after: String,
-    /// False if the file is replaced and what it contains cannot be shown.
+    /// False if the file is replaced and its content cannot be shown.
     pub(crate) is_complete: bool,
 }
 
@@ -26,10 +26,11 @@ enum CurrentContent {
 }
 
 impl ChangePreview {
-    pub(crate) fn for_request(case: &ApprovalRequest<'_>) -> Self {
-        let text = |key: &str| case.arguments[key].as_str().unwrap_or_default().to_owned();
-        let old = current_content(case);
-        if case.tool == "write_file" {
+    /// The change that `request` would make.
+    pub(crate) fn for_request(request: &ApprovalRequest<'_>) -> Self {
+        let text = |key: &str| request.arguments[key].as_str().unwrap_or_default().to_owned();
+        let old = current_content(request);
+        if request.tool == "write_file" {
             let after = text("content");
             let (before, after, is_complete) = match old {
                 CurrentContent::Text(old) => {
@@ -45,8 +46,8 @@ impl ChangePreview {
         let (mut before, mut after) = (text("old_text"), text("new_text"));
         // The content may not be known: reading needs a permission of its own.
         if let CurrentContent::Text(old) = old {
-            let all = case.arguments["replace_all"] == true;
-            if let Ok(new) = edit_file::edit_with_keys(&old.text, &before, &after, all) {
+            let replace_all = request.arguments["replace_all"] == true;
+            if let Ok(new) = edit_file::edit_with_keys(&old.text, &before, &after, replace_all) {
                 (before, after) = (old.text, new.text);
             }
         }
@@ -54,18 +55,18 @@ impl ChangePreview {
     }
 
     /// True if the call names a file that does not exist.
-    pub(crate) fn is_new_file(case: &ApprovalRequest<'_>) -> bool {
-        matches!(current_content(case), CurrentContent::None)
+    pub(crate) fn is_new_file(request: &ApprovalRequest<'_>) -> bool {
+        matches!(current_content(request), CurrentContent::None)
     }
 }
 
-/// The current content of the file that `case` would change.
-fn current_content(case: &ApprovalRequest<'_>) -> CurrentContent {
-    let given = case.arguments["path"].as_str().unwrap_or_default();
-    let path = case.file_scope.absolute(given);
+/// The current content of the file that `request` would change.
+fn current_content(request: &ApprovalRequest<'_>) -> CurrentContent {
+    let path = request.arguments["path"].as_str().unwrap_or_default();
+    let path = request.file_scope.absolute(path);
     match std::fs::metadata(&path) {
         Err(_) => return CurrentContent::None,
-        Ok(about) if !about.is_file() || about.len() > MAX_FILE_BYTES => {
+        Ok(metadata) if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES => {
             return CurrentContent::Other;
         }
         Ok(_) => {}

@@ -10,7 +10,7 @@ use nanobot_config::policy::tool_names::BUILT_IN_TOOLS;
 use nanobot_config::settings::config_file;
 use nanobot_config::settings::key_node::KeyNode;
 use nanobot_config::settings::key_spelling::format_path;
-use nanobot_config::settings::key_type::KeyType as Value;
+use nanobot_config::settings::key_type::KeyType;
 use nanobot_config::settings::keys::{KEYS, KeySupport};
 use nanobot_config::settings::servers::McpServer;
 use nanobot_config::settings::{Config, FlagOverrides, Settings};
@@ -31,7 +31,7 @@ pub(crate) struct NameCandidate {
 
 type Candidates = Vec<NameCandidate>;
 
-/// The kind of thing that a value names.
+/// The kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum NameKind {
     Sessions,
@@ -57,7 +57,17 @@ pub(crate) enum NameKind {
 /// The source of all names, in the context of the typed line.
 pub(crate) struct NameSource {
     ctx: Context,
+    /// The words of the line so far.
     typed: Vec<String>,
+}
+
+/// Maximum length of a description and of the name of a server's tool, in characters.
+const MAX_DESCRIPTION_CHARS: usize = 80;
+const MAX_TOOL_NAME_CHARS: usize = 200;
+
+/// The description of a server's tool, on one line.
+fn description(tool: &ToolInfo) -> String {
+    sanitize::single_line(&tool.description, MAX_DESCRIPTION_CHARS)
 }
 
 fn candidate(name: impl Into<String>, help: impl Into<String>) -> NameCandidate {
@@ -119,40 +129,40 @@ impl NameSource {
 
     fn trash(&self) -> Option<Candidates> {
         let store = self.ctx.session_store(&self.settings()?).ok()?;
-        let gone = session::list_trash(&store).ok()?;
-        Some(gone.iter().map(|gone| candidate(&gone.key, "")).collect())
+        let sessions = session::list_trash(&store).ok()?;
+        Some(sessions.iter().map(|session| candidate(&session.key, "")).collect())
     }
 
     /// The ids of jobs, and the names that only one job has.
     fn jobs(&self) -> Option<Candidates> {
         let jobs = workspace_jobs::open(&self.ctx, &self.settings()?).jobs().ok()?;
         let ids = jobs.iter().map(|job| candidate(&job.id, &job.name));
-        let alone = jobs
+        let names = jobs
             .iter()
-            .filter(|job| jobs.iter().filter(|other| other.name == job.name).count() == 1);
-        let names = alone.map(|job| candidate(&job.name, &job.id));
+            .filter(|job| jobs.iter().filter(|other| other.name == job.name).count() == 1)
+            .map(|job| candidate(&job.name, &job.id));
         Some(names.chain(ids).collect())
     }
 
     fn skills(&self) -> Option<Candidates> {
-        let found = skills::find(&self.ctx, &self.settings()?, Path::new(".")).ok()?;
-        let skills = found.skills.iter();
+        let library = skills::find(&self.ctx, &self.settings()?, Path::new(".")).ok()?;
+        let skills = library.skills.iter();
         Some(skills.map(|skill| candidate(&skill.name, &skill.description)).collect())
     }
 
     fn models(&self) -> Candidates {
         let presets = self.own_names("modelPresets");
         let presets = presets.iter().map(|name| candidate(name, "a preset of the config"));
-        let known = MODELS.iter().map(|facts| candidate(facts.name, facts.vendor));
-        presets.chain(known).collect()
+        let models = MODELS.iter().map(|model| candidate(model.name, model.vendor));
+        presets.chain(models).collect()
     }
 
     fn providers(&self) -> Candidates {
-        let own = self.own_names("providers");
-        let is_own = |name: &&String| PROVIDERS.iter().all(|entry| entry.name != **name);
-        let own = own.iter().filter(is_own).map(|name| candidate(name, "from the config"));
-        let known = PROVIDERS.iter().map(|entry| candidate(entry.name, entry.label));
-        known.chain(own).collect()
+        let own_names = self.own_names("providers");
+        let is_own = |name: &&String| PROVIDERS.iter().all(|provider| provider.name != **name);
+        let own = own_names.iter().filter(is_own).map(|name| candidate(name, "from the config"));
+        let built_in = PROVIDERS.iter().map(|provider| candidate(provider.name, provider.label));
+        built_in.chain(own).collect()
     }
 
     fn servers(&self) -> Candidates {
@@ -165,7 +175,7 @@ impl NameSource {
     fn cached_catalog(&self, server: &McpServer) -> Option<ServerFeatures> {
         let Context { env, paths, clock, .. } = &self.ctx;
         match McpCache::new(&paths.mcp(), clock, env).get(server)? {
-            CachedResult::Features(offer) => Some(offer),
+            CachedResult::Features(features) => Some(features),
             CachedResult::Failed { .. } => None,
         }
     }
@@ -176,89 +186,85 @@ impl NameSource {
         };
         let is_named = |server: &&McpServer| self.typed.contains(&server.name);
         let server = settings.servers.iter().find(is_named);
-        let offer = server.and_then(|server| self.cached_catalog(server));
-        let tools = offer.map(|offer| offer.tools).unwrap_or_default();
-        let description = |tool: &ToolInfo| sanitize::single_line(&tool.description, 80);
-        let plain = tools.iter().filter(|tool| sanitize::single_line(&tool.name, 200) == tool.name);
-        plain.map(|tool| candidate(&tool.name, description(tool))).collect()
+        let features = server.and_then(|server| self.cached_catalog(server));
+        let tools = features.map(|features| features.tools).unwrap_or_default();
+        // A name with control characters cannot be completed.
+        let is_plain =
+            |tool: &&ToolInfo| sanitize::single_line(&tool.name, MAX_TOOL_NAME_CHARS) == tool.name;
+        tools.iter().filter(is_plain).map(|tool| candidate(&tool.name, description(tool))).collect()
     }
 
-    /// Our own tools, and those of servers as far as they are stored.
+    /// Our own tools, and the cached tools of servers.
     fn tools(&self) -> Candidates {
-        let mut found: Candidates =
+        let mut candidates: Candidates =
             BUILT_IN_TOOLS.iter().map(|tool| candidate(tool.name, "")).collect();
         let servers = self.settings().map(|settings| settings.servers);
-        for server in servers.into_iter().flatten().filter(|it| !it.is_disabled) {
-            let tools = self.cached_catalog(&server).map(|offer| offer.tools);
-            for (tool, ours) in tool_name::for_tools(&server.name, &tools.unwrap_or_default()) {
-                if server.is_tool_enabled([&tool.name, &ours]) {
-                    found.push(candidate(ours, sanitize::single_line(&tool.description, 80)));
+        for server in servers.into_iter().flatten().filter(|server| !server.is_disabled) {
+            let tools = self.cached_catalog(&server).map(|features| features.tools);
+            for (tool, name) in tool_name::for_tools(&server.name, &tools.unwrap_or_default()) {
+                if server.is_tool_enabled([&tool.name, &name]) {
+                    candidates.push(candidate(name, description(tool)));
                 }
             }
         }
-        found
+        candidates
     }
 
     fn profiles(&self) -> Candidates {
-        let about = |name: &str| {
-            let mut built_in = profile::BUILT_IN.iter();
-            let known = built_in.find(|(known, _)| *known == name);
-            known.map_or("your own", |(_, about)| about)
+        let description = |name: &str| {
+            let built_in = profile::BUILT_IN.iter().find(|(built_in, _)| *built_in == name);
+            built_in.map_or("your own", |(_, description)| description)
         };
         let names = profiles::names(&self.ctx);
-        names.iter().map(|name| candidate(name, about(name))).collect()
+        names.iter().map(|name| candidate(name, description(name))).collect()
     }
 
-    /// The keys that the user chose for entries at `place` in the config.
-    fn own_names(&self, place: &str) -> Vec<String> {
+    /// The names that the user chose for entries below `key` in the config.
+    fn own_names(&self, key: &str) -> Vec<String> {
         let config = self.config();
-        let path: Vec<&str> = place.split('.').collect();
-        let found = config.as_ref().and_then(|config| config_file::get_in(config.value(), &path));
-        let members = found.and_then(serde_json::Value::as_object);
+        let path: Vec<&str> = key.split('.').collect();
+        let value = config.as_ref().and_then(|config| config_file::get_in(config.value(), &path));
+        let members = value.and_then(serde_json::Value::as_object);
         members.map_or_else(Vec::new, |members| members.keys().cloned().collect())
     }
 
-    /// All valid config keys. For names that the user chooses it takes those in the config; the keys of all providers
-    /// are included once the word begins with `providers.`.
+    /// All valid config keys, with the names that the user chose in the config. The keys of all providers are included once
+    /// the word begins with `providers.`.
     fn keys(&self) -> Candidates {
-        let is_asked = self.typed.last().is_some_and(|word| word.starts_with("providers."));
-        let mut found = Vec::new();
+        let has_prefix = self.typed.last().is_some_and(|word| word.starts_with("providers."));
+        let mut candidates = Vec::new();
         for key in KEYS.iter().filter(|key| key.support != KeySupport::Ignored) {
             let Some((before, after)) = key.path.split_once(".*.") else {
-                found.push(candidate(key.path, key.doc));
+                candidates.push(candidate(key.path, key.doc));
                 continue;
             };
             let mut names = self.own_names(before);
-            if before == "providers" && is_asked {
-                names.extend(PROVIDERS.iter().map(|entry| entry.name.to_owned()));
+            if before == "providers" && has_prefix {
+                names.extend(PROVIDERS.iter().map(|provider| provider.name.to_owned()));
                 names.sort();
                 names.dedup();
             }
-            let spelled = |name: &String| {
-                candidate(
-                    format!("{before}.{}.{after}", format_path(std::slice::from_ref(name))),
-                    key.doc,
-                )
-            };
-            found.extend(names.iter().map(spelled));
+            for name in names {
+                let key_name = format!("{before}.{}.{after}", format_path(&[name]));
+                candidates.push(candidate(key_name, key.doc));
+            }
         }
-        found
+        candidates
     }
 
     /// The possible values of the config key that the preceding word names.
     fn values(&self) -> Candidates {
         let key = self.typed.iter().rev().nth(1);
-        let path = key.and_then(|key| KeyNode::canonical_path(key));
-        let Some(path) = path else {
+        let Some(path) = key.and_then(|key| KeyNode::canonical_path(key)) else {
             return Vec::new();
         };
         match (path.last().map(String::as_str), KeyNode::kind_at(&path)) {
             (Some("model"), _) => self.models(),
             (Some("provider"), _) => self.providers(),
             (Some("profile"), _) => self.profiles(),
-            (_, Some(Value::Bool)) => ["true", "false"].map(|word| candidate(word, "")).into(),
-            (_, Some(Value::OneOf(words))) => {
-                words.iter().map(|word| candidate(*word, "")).collect()
+            (_, Some(KeyType::Bool)) => ["true", "false"].map(|value| candidate(value, "")).into(),
+            (_, Some(KeyType::OneOf(values))) => {
+                values.iter().map(|value| candidate(*value, "")).collect()
             }
             _ => Vec::new(),
         }

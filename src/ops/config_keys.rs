@@ -26,7 +26,7 @@ pub(crate) struct ConfigValue {
     pub(crate) key: String,
     /// The value, without secrets.
     pub(crate) value: Value,
-    /// The place that the value comes from.
+    /// The source of the value.
     pub(crate) origin: String,
 }
 
@@ -50,9 +50,9 @@ pub(crate) fn value_of(ctx: &Context, key: &str) -> Result<ConfigValue> {
     let path = canonical_path(key)?;
     let value = match KeyNode::at(&path).and_then(KeyNode::key) {
         // A request for a single key reports its errors.
-        Some(known) => match layers.read(&path)? {
+        Some(config_key) => match layers.read(&path)? {
             Some(value) => value,
-            None if path.len() == known.path.split('.').count() => known.default_value(),
+            None if path.len() == config_key.path.split('.').count() => config_key.default_value(),
             None => Value::Null,
         },
         None => group(&layers, &path),
@@ -83,7 +83,7 @@ pub(crate) fn all_values(ctx: &Context) -> Result<Vec<ConfigValue>> {
 pub(crate) fn unset(ctx: &Context, key: &str) -> Result<()> {
     let path = canonical_path(key)?;
     Config::change(&ctx.paths.config, |config| {
-        let before = config.clone();
+        let old_config = config.clone();
         if !config.unset(&path)? {
             let cause = format!("`{key}` is not set in {}", config.path().display());
             return Err(match validation::unknown_key(&path, &Value::Null) {
@@ -94,11 +94,12 @@ pub(crate) fn unset(ctx: &Context, key: &str) -> Result<()> {
                 }
             });
         }
-        usable_config::check_change(ctx, &before, config).with_context(|| format!("unset `{key}`"))
+        usable_config::check_change(ctx, &old_config, config)
+            .with_context(|| format!("unset `{key}`"))
     })
 }
 
-/// Sets `key` to the value that `text` reads as; `null` removes it, and `-` reads the text from standard input.
+/// Sets `key` to the value of `text`. `null` removes it, and `-` reads the text from standard input.
 ///
 /// # Errors
 /// Status 78 if there is no such key, it does not take the value, or no run could use the config with it.
@@ -107,30 +108,35 @@ pub(crate) fn set(ctx: &Context, key: &str, text: &str) -> Result<()> {
         return unset(ctx, key);
     }
     let path = canonical_path(key)?;
-    let kind = KeyNode::kind_at(&path).ok_or_else(|| {
+    let key_type = KeyNode::kind_at(&path).ok_or_else(|| {
         let cause = format!("`{key}` holds other keys");
         fail_with_hint(Exit::Config, cause, "set them one by one")
     })?;
-    let from_input = if text == "-" { Some(read_stdin_value()?) } else { None };
-    let is_place = kind == KeyType::Secret && kind.parse(text).is_object();
-    if from_input.is_none() && is_secret(&path) && !has_reference(text) && !is_place {
+    let stdin_text = if text == "-" { Some(read_stdin_value()?) } else { None };
+    // An object names the file or the command that provides the key.
+    let is_key_source = key_type == KeyType::Secret && key_type.parse(text).is_object();
+    if stdin_text.is_none() && is_secret(&path) && !has_reference(text) && !is_key_source {
         ctx.terminal.eprint(&format!(
             "nanobot: every process can see a key on the command line; `nanobot config set {} -` reads it from standard input",
             quote(key)
         ));
     }
-    let text = from_input.as_deref().unwrap_or(text);
-    let value = parse_value(key, kind, text)?;
+    let text = stdin_text.as_deref().unwrap_or(text);
+    let value = parse_value(key, key_type, text)?;
     if !has_reference(text) {
         refuse_unusable(ctx, key, &path, &value)?;
     }
-    if let Some(words) = validation::warn(&format_path(&path), &value) {
-        ctx.terminal.eprint(&format!("nanobot: {words}"));
+    if let Some(warning) = validation::warn(&format_path(&path), &value) {
+        ctx.terminal.eprint(&format!("nanobot: {warning}"));
     }
     Config::change(&ctx.paths.config, |config| {
-        let before = config.clone();
+        let old_config = config.clone();
         config.set(&path, &value)?;
-        if has_reference(text) { Ok(()) } else { usable_config::check_change(ctx, &before, config) }
+        if has_reference(text) {
+            Ok(())
+        } else {
+            usable_config::check_change(ctx, &old_config, config)
+        }
     })
 }
 
@@ -141,18 +147,18 @@ pub(crate) fn canonical_path(key: &str) -> Result<Vec<String>> {
         if let Some(hint) = quoting_hint(key) {
             return fail_with_hint(Exit::Config, cause, hint);
         }
-        let found = keys_that_end_in(key);
-        if !found.is_empty() {
-            return fail_with_hint(Exit::Config, cause, found.join(", "));
+        let suggestions = keys_that_end_in(key);
+        if !suggestions.is_empty() {
+            return fail_with_hint(Exit::Config, cause, suggestions.join(", "));
         }
-        match nearest(key, KEYS.iter().map(|known| known.path)) {
-            Some(meant) => fail_with_hint(Exit::Config, cause, format!("`{meant}`")),
+        match nearest(key, KEYS.iter().map(|config_key| config_key.path)) {
+            Some(nearest) => fail_with_hint(Exit::Config, cause, format!("`{nearest}`")),
             None => fail_with_hint(Exit::Config, cause, "nanobot config schema"),
         }
     })
 }
 
-/// The hint for an unknown key that would be one if a name in it were quoted: the name contains a dot.
+/// The hint for an unknown key that would be valid if a name with a dot in it were quoted.
 fn quoting_hint(key: &str) -> Option<String> {
     let is_key = |path: &[String]| {
         KeyNode::canonical_path(&format_path(path)).is_some_and(|path| {
@@ -160,12 +166,12 @@ fn quoting_hint(key: &str) -> Option<String> {
                 && validation::unknown_key(&path, &Value::Null).is_none()
         })
     };
-    let meant = join_names(&parse_path(key)?, is_key)?;
-    let meant = quote(&format_path(&meant));
-    Some(format!("`{meant}`: a name with a dot is quoted"))
+    let path = join_names(&parse_path(key)?, is_key)?;
+    let quoted_key = quote(&format_path(&path));
+    Some(format!("`{quoted_key}`: a name with a dot is quoted"))
 }
 
-/// The error `cause`, about `key` with a name that is unknown.
+/// The error `cause` about `key`, which contains an unknown name.
 fn unknown_key_error(key: &str, unknown: &UnknownKey, cause: &str) -> anyhow::Error {
     match quoting_hint(key).filter(|_| !unknown.is_misspelt) {
         Some(hint) => fail_with_hint(Exit::Config, cause, hint),
@@ -176,20 +182,20 @@ fn unknown_key_error(key: &str, unknown: &UnknownKey, cause: &str) -> anyhow::Er
 /// Maximum number of keys that are suggested for one name.
 const MAX_SUGGESTIONS: usize = 6;
 
-/// The keys in use, in backticks, whose last names are `name`; none if there are too many. If each channel has one, those
-/// of channels are left out.
+/// The keys in use, in backticks, whose last name is `name`; none if there are too many. Keys of channels are left out if
+/// there are too many with them.
 fn keys_that_end_in(name: &str) -> Vec<String> {
     let name = format!(".{}", camel_case(name));
     let is_used = |key: &&ConfigKey| {
         matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten)
             && key.path.ends_with(&name)
     };
-    let mut found: Vec<&ConfigKey> = KEYS.iter().filter(is_used).collect();
-    if found.len() > MAX_SUGGESTIONS {
-        found.retain(|key| !key.path.starts_with("channels."));
+    let mut keys: Vec<&ConfigKey> = KEYS.iter().filter(is_used).collect();
+    if keys.len() > MAX_SUGGESTIONS {
+        keys.retain(|key| !key.path.starts_with("channels."));
     }
-    if found.len() <= MAX_SUGGESTIONS {
-        found.iter().map(|key| format!("`{}`", key.path.replace('*', "NAME"))).collect()
+    if keys.len() <= MAX_SUGGESTIONS {
+        keys.iter().map(|key| format!("`{}`", key.path.replace('*', "NAME"))).collect()
     } else {
         Vec::new()
     }
@@ -197,39 +203,39 @@ fn keys_that_end_in(name: &str) -> Vec<String> {
 
 /// Collects the values below `path` into one object.
 fn group(layers: &LayeredConfig<'_>, path: &[String]) -> Value {
-    let mut all = Value::Object(serde_json::Map::new());
+    let mut object = Value::Object(serde_json::Map::new());
     let rows = KeyNode::at(path).map(KeyNode::keys).unwrap_or_default();
-    for (below, value) in effective_values(layers, rows) {
-        if let Some(rest) = below.strip_prefix(path) {
-            config_file::set_in(&mut all, rest, value);
+    for (value_path, value) in effective_values(layers, rows) {
+        if let Some(rest) = value_path.strip_prefix(path) {
+            config_file::set_in(&mut object, rest, value);
         }
     }
-    all
+    object
 }
 
 /// The keys of `rows` that are set, or in use with a default. A value that cannot be parsed is returned as written, so
-/// that an error in one key, or an unset variable, hides no other key; `config check` reports it.
+/// that an error in one key, or an unset variable, hides no other key. `config check` reports the error.
 fn effective_values(
     layers: &LayeredConfig<'_>,
     rows: &'static [ConfigKey],
 ) -> Vec<(Vec<String>, Value)> {
-    let mut found = Vec::new();
+    let mut values = Vec::new();
     for key in rows {
         for path in expand_wildcards(layers, key.path) {
             let written =
                 config_file::get_in(layers.value(), &path).filter(|value| !value.is_null());
-            let used = matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten);
+            let is_used = matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten);
             let value = match written {
                 Some(written) => {
                     layers.to_typed(&path, written, key.kind).unwrap_or_else(|_| written.clone())
                 }
-                None if used => key.default_value(),
+                None if is_used => key.default_value(),
                 None => continue,
             };
-            found.push((path, value));
+            values.push((path, value));
         }
     }
-    found
+    values
 }
 
 /// The paths that a row of the table stands for: one, or one for each name that the user chose.
@@ -254,21 +260,22 @@ fn mask_secrets(value: &Value, path: &mut Vec<String>) -> Value {
     match value {
         Value::String(text) if !text.is_empty() && is_secret(path) => "***".into(),
         Value::Object(members) => {
-            let mut shown = serde_json::Map::new();
+            let mut masked = serde_json::Map::new();
             for (name, member) in members {
                 path.push(name.clone());
-                shown.insert(name.clone(), mask_secrets(member, path));
+                masked.insert(name.clone(), mask_secrets(member, path));
                 path.pop();
             }
-            Value::Object(shown)
+            Value::Object(masked)
         }
         Value::Array(items) => {
-            let mut shown: Vec<Value> = items.iter().map(|item| mask_secrets(item, path)).collect();
+            let mut masked: Vec<Value> =
+                items.iter().map(|item| mask_secrets(item, path)).collect();
             for (index, secret) in secret_arguments(items) {
-                shown[index] =
+                masked[index] =
                     items[index].as_str().unwrap_or_default().replace(secret, "***").into();
             }
-            shown.into()
+            masked.into()
         }
         // An address or an argument may contain a key.
         Value::String(text) => secret::redact_all(text).into(),
@@ -278,45 +285,44 @@ fn mask_secrets(value: &Value, path: &mut Vec<String>) -> Value {
 
 /// Refuses a value that would stop every run, or have no effect.
 fn refuse_unusable(ctx: &Context, key: &str, path: &[String], value: &Value) -> Result<()> {
-    if let Some(words) = validation::validate(path, value) {
-        return Err(fail(Exit::Config, words));
+    if let Some(error) = validation::validate(path, value) {
+        return Err(fail(Exit::Config, error));
     }
     if let Some(unknown) = validation::unknown_key(path, value) {
         return Err(unknown_key_error(key, &unknown, &unknown.description));
     }
     let config = Config::load(&ctx.paths.config)?;
     let layers = LayeredConfig::new(&config, &ctx.env);
-    let Some(words) = layers.name_error(path, value, |name| find_provider(name).is_some()) else {
+    let Some(error) = layers.name_error(path, value, |name| find_provider(name).is_some()) else {
         return Ok(());
     };
     let hint = match value.as_str().unwrap_or_default().trim() {
         "" => format!("nanobot config unset {}", format_path(path)),
-        name => match nearest(name, PROVIDERS.iter().map(|entry| entry.name)) {
-            Some(meant) => format!("`{meant}`"),
+        name => match nearest(name, PROVIDERS.iter().map(|provider| provider.name)) {
+            Some(nearest) => format!("`{nearest}`"),
             None => format!(
                 "`nanobot provider list`; for a provider of your own, set `{}` first",
                 quote(&format_path(&["providers", name, "apiBase"]))
             ),
         },
     };
-    Err(fail_with_hint(Exit::Config, words, hint))
+    Err(fail_with_hint(Exit::Config, error, hint))
 }
 
-/// Parses `text` as the value of a key of type `kind`. A reference to a variable is stored as it is, and checked when
+/// Parses `text` as the value of a key of type `key_type`. A reference to a variable is stored as it is, and checked when
 /// it is used.
-fn parse_value(key: &str, kind: KeyType, text: &str) -> Result<Value> {
-    let read = kind.parse(text);
+fn parse_value(key: &str, key_type: KeyType, text: &str) -> Result<Value> {
+    let value = key_type.parse(text);
     if has_reference(text) {
-        return Ok(read);
+        return Ok(value);
     }
-    kind.accept(&read).ok_or_else(|| {
-        let cause =
-            format!("`{key}` is {}, expected {}", kind.describe_value(&read), kind.describe());
-        fail(Exit::Config, cause)
+    key_type.accept(&value).ok_or_else(|| {
+        let (actual, expected) = (key_type.describe_value(&value), key_type.describe());
+        fail(Exit::Config, format!("`{key}` is {actual}, expected {expected}"))
     })
 }
 
-/// Moves the keys of the config file that belong to ours, and says which.
+/// Moves keys of the shared config file that only this program reads to `nanobot.json`, and reports them.
 ///
 /// # Errors
 /// A file cannot be read or written.
@@ -324,8 +330,8 @@ pub(crate) fn move_misplaced_keys(ctx: &Context) -> Result<()> {
     let (keys, file) = Config::change(&ctx.paths.config, |config| {
         let keys = config.misplaced_keys();
         config.move_keys(&keys)?;
-        let [_, own] = config.files();
-        Ok((keys, ctx.paths.display(own.path())))
+        let [_, own_file] = config.files();
+        Ok((keys, ctx.paths.display(own_file.path())))
     })?;
     if !keys.is_empty() {
         let keys: Vec<String> = keys.iter().map(|path| format_path(path)).collect();

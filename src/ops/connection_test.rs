@@ -1,5 +1,5 @@
 //! One small request that tests provider, key and model together. `onboard` and `status --check` send it once, without
-//! retries, because the user is waiting for the result.
+//! retries, because the user waits for the result.
 
 use crate::ops::context::Context;
 use crate::ops::jobs::time_format::to_one_line;
@@ -38,8 +38,8 @@ impl TestReply {
     /// The answer's text, shortened to one line.
     pub(crate) fn text(&self) -> String {
         let mut text = sanitize(&to_one_line(&self.text));
-        if let Some((at, _)) = text.char_indices().nth(MAX_SHOWN_CHARS) {
-            text.truncate(at);
+        if let Some((end, _)) = text.char_indices().nth(MAX_SHOWN_CHARS) {
+            text.truncate(end);
             text.push('…');
         }
         text
@@ -63,13 +63,16 @@ impl TestReply {
 
 /// Returns the settings with all timeouts capped at `max_timeout`.
 pub(crate) fn with_short_timeouts(settings: &Settings, max_timeout: Duration) -> Settings {
-    let sooner = |time: Duration| if time.is_zero() { max_timeout } else { time.min(max_timeout) };
+    // Zero stands for no timeout.
+    let cap = |timeout: Duration| {
+        if timeout.is_zero() { max_timeout } else { timeout.min(max_timeout) }
+    };
     let ProviderTimeouts { connect, first_byte, stream_idle, total } = settings.timeouts;
     let timeouts = ProviderTimeouts {
         connect: connect.min(CONNECT_TIMEOUT),
-        first_byte: sooner(first_byte),
-        stream_idle: sooner(stream_idle),
-        total: sooner(total),
+        first_byte: cap(first_byte),
+        stream_idle: cap(stream_idle),
+        total: cap(total),
     };
     Settings { timeouts, ..settings.clone() }
 }
@@ -83,10 +86,10 @@ pub(crate) fn send_test_request(
     settings: &Settings,
     endpoint: Endpoint,
 ) -> Result<TestReply> {
-    let account = CallPurpose { cause: "test", ..CallPurpose::default() };
+    let purpose = CallPurpose { cause: "test", ..CallPurpose::default() };
     let model = endpoint.choice.model.clone();
-    let provider = model::single_attempt(ctx, settings, endpoint, &account, &Arc::default());
-    let hello = UserMessage {
+    let provider = model::single_attempt(ctx, settings, endpoint, &purpose, &Arc::default());
+    let message = UserMessage {
         parts: vec![MessagePart::Text("Say hello in one short sentence.".into())],
         ..UserMessage::default()
     };
@@ -95,7 +98,7 @@ pub(crate) fn send_test_request(
         temperature: None,
         reasoning_effort: None,
     };
-    let messages = [Message::User(hello)];
+    let messages = [Message::User(message)];
     let request = Request {
         system: "You are nanobot. This is a connection test.",
         messages: &messages,
@@ -106,22 +109,22 @@ pub(crate) fn send_test_request(
         reply_id: "test",
         schema: None,
     };
-    let begun = ctx.clock.timestamp();
+    let start = ctx.clock.timestamp();
     let reply = provider.reply(&request, &mut |_| Ok(())).map_err(to_error)?;
     Ok(TestReply {
         text: reply.text,
         usage: reply.usage,
         cost: reply.cost,
-        duration: ctx.clock.timestamp().duration_since(begun),
+        duration: ctx.clock.timestamp().duration_since(start),
     })
 }
 
-/// Turns a provider's error into an error, without the hints that only fit a turn.
+/// Converts the error of a provider, without the hints that only fit a turn.
 pub(crate) fn to_error(error: ProviderError) -> anyhow::Error {
     match error {
         ProviderError::Failed { kind: FailureKind::ContextExceeded, message, .. } => {
             fail(Exit::BadInput, message)
         }
-        other => other.into_failure(),
+        error => error.into_failure(),
     }
 }

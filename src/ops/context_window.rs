@@ -1,4 +1,4 @@
-//! The context window of a model on a local server: when it is asked for, and where the answer is kept.
+//! The context window of a model on a local server: when the server is asked for it, and where its answer is stored.
 
 use crate::ops::context::Context;
 use crate::ops::model::{Endpoint, resolve_endpoint, server_file_name};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The provider whose address the user gives.
 const CUSTOM_PROVIDER: &str = "custom";
 
-/// The timeouts of a question to a local server about its model. The turn waits for the answer.
+/// The timeouts of the request to a local server. The turn waits for the answer.
 const WINDOW_REPORT_TIMEOUTS: HttpTimeouts = HttpTimeouts {
     connect: Duration::from_secs(1),
     first_byte: Duration::from_secs(2),
@@ -20,15 +20,15 @@ const WINDOW_REPORT_TIMEOUTS: HttpTimeouts = HttpTimeouts {
     total: Duration::from_secs(3),
 };
 
-/// The context window of the model to be asked, in tokens, input and output together, or the configured default if the
-/// model is unknown.
+/// The context window of the configured model in tokens, input and output together, or the configured default if the model
+/// is unknown.
 pub(crate) fn context_window(ctx: &Context, settings: &Settings) -> u32 {
-    let asked = &settings.models[0];
-    let configured = asked.overrides.context_window;
+    let model_settings = &settings.models[0];
+    let configured = model_settings.overrides.context_window;
     configured.unwrap_or_else(|| {
-        resolve_endpoint(ctx, settings, asked, true, true)
+        resolve_endpoint(ctx, settings, model_settings, true, true)
             .map_or(settings.context_window, |endpoint| {
-                endpoint.context_tokens(ctx, asked, settings)
+                endpoint.context_tokens(ctx, model_settings, settings)
             })
     })
 }
@@ -62,8 +62,7 @@ impl Endpoint {
         });
     }
 
-    /// The place of the report about the context window; `None` if the window is configured or the server is not a
-    /// local one.
+    /// The stored report about the context window; `None` if the window is configured or the server is not local.
     fn window_report(
         &self,
         ctx: &Context,

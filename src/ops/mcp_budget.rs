@@ -1,5 +1,5 @@
-//! The budget of the tools of MCP servers: they are part of each request, so a server with long descriptions or many tools
-//! makes every turn dearer. Descriptions are shortened to fit; no tool is left out.
+//! The token budget of the tools of MCP servers. Tools are part of each request, so a server with long descriptions or many
+//! tools makes every turn more expensive. Descriptions are shortened to fit; no tool is left out.
 
 use nanobot_base::message::token_estimate;
 use nanobot_mcp::sanitize;
@@ -26,21 +26,21 @@ pub(crate) fn apply_budget(tools: &mut [ToolView], budget_tokens: u64) -> Option
     let budget = "the budget of `tools.mcpBudgetTokens`";
     (before > budget_tokens).then(|| {
         let count = tools.len();
-        let more = if after > budget_tokens { format!("still over {budget}") } else { format!("within {budget}") };
+        let outcome = if after > budget_tokens { format!("still over {budget}") } else { format!("within {budget}") };
         format!(
-            "{count} tools of MCP servers take {before} tokens of each request; with shortened descriptions {after}, {more}; \
+            "{count} tools of MCP servers take {before} tokens of each request; with shortened descriptions {after}, {outcome}; \
              `enabledTools` of a server leaves tools out"
         )
     })
 }
 
 fn count_tokens(tools: &[ToolView]) -> u64 {
-    let one = |tool: &ToolView| {
+    let tool_tokens = |tool: &ToolView| {
         token_estimate::for_text(&tool.name)
             + token_estimate::for_text(&tool.description)
             + token_estimate::for_value(&tool.schema)
     };
-    tools.iter().map(one).sum()
+    tools.iter().map(tool_tokens).sum()
 }
 
 /// Shortens all descriptions in a JSON Schema. A property that is called `description` is an object, and stays.

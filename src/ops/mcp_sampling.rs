@@ -1,6 +1,6 @@
 //! Sampling: answers requests of MCP servers with the model of the turn whose call is in progress, within its budget. Such
-//! a request is content from outside: the model gets it without our tools, our prompt and the conversation, and its reply
-//! goes to the server alone.
+//! a request is external content: the model gets it without our tools, our prompt and the conversation, and only the server
+//! gets the reply.
 
 use crate::ops::approval_text::SAMPLING;
 use crate::ops::context::Context;
@@ -81,8 +81,8 @@ impl TurnSampler {
     /// Asks the user, if the server's config says so.
     fn require_consent(&self, server: &str, request: &SamplingRequest) -> Result<(), ErrorObject> {
         let mut servers = self.settings.servers.iter();
-        let mode = servers.find(|it| it.name == server).map(|it| it.sampling);
-        match mode.unwrap_or_default() {
+        let config = servers.find(|config| config.name == server);
+        match config.map(|config| config.sampling).unwrap_or_default() {
             SamplingMode::On => return Ok(()),
             SamplingMode::Off => return Err(rejected("this server may not use the model")),
             SamplingMode::Ask => {}
@@ -92,26 +92,18 @@ impl TurnSampler {
                 "its user has to approve each request to the model, and cannot be asked in this run",
             ));
         };
-        let part = |part: &ContentPart| match part {
-            ContentPart::Text(text) => text.clone(),
-            _ => "[image]".to_owned(),
-        };
-        let messages = request.messages.iter().map(|message| {
-            let role = if message.is_assistant { "assistant" } else { "user" };
-            let parts: Vec<String> = message.parts.iter().map(part).collect();
-            format!("{role}: {}", parts.join("\n"))
-        });
+        let messages = request.messages.iter().map(describe_message);
         let messages = messages.collect::<Vec<_>>().join("\n");
         let arguments = match &request.system {
             Some(system) => json!({ "server": server, "system": system, "messages": messages }),
             None => json!({ "server": server, "messages": messages }),
         };
-        let place = quote(&format_path(&["tools", "mcpServers", server, "sampling"]));
+        let key = quote(&format_path(&["tools", "mcpServers", server, "sampling"]));
         let refusal = Refusal {
             message: "the server wants the model to answer this, at your cost".into(),
-            suggested_flag: Some(format!("nanobot config set {place} on")),
+            suggested_flag: Some(format!("nanobot config set {key} on")),
         };
-        let approved = prompt.approve(&ApprovalRequest {
+        let approval = prompt.approve(&ApprovalRequest {
             tool: SAMPLING,
             arguments: &arguments,
             refusal: &refusal,
@@ -119,10 +111,7 @@ impl TurnSampler {
             withheld: &[],
             file_scope: &FileScope::default(),
         });
-        match approved {
-            Ok(_) => Ok(()),
-            Err(_) => Err(rejected("the user declined")),
-        }
+        approval.map(drop).map_err(|_| rejected("the user declined"))
     }
 
     /// Converts a message of the request. Images are converted to a form that the model takes.
@@ -150,8 +139,7 @@ impl TurnSampler {
         if parts.iter().all(is_text) {
             Ok(Message::Assistant(Reply { id, text: plain_text(&parts), ..Reply::default() }))
         } else {
-            let words = "a message of the assistant has an image";
-            Err(ErrorObject::invalid_params(words))
+            Err(ErrorObject::invalid_params("a message of the assistant has an image"))
         }
     }
 
@@ -173,7 +161,8 @@ impl TurnSampler {
     fn ask_model(
         &self,
         model: &ModelHandle,
-        (system, messages): (&str, &[Message]),
+        system: &str,
+        messages: &[Message],
         request: &SamplingRequest,
     ) -> Result<Reply, ErrorObject> {
         let mut sampling = model::sampling(&self.settings.models[0], model.context_tokens);
@@ -184,7 +173,7 @@ impl TurnSampler {
             let message = "the request is too long for the model";
             return Err(ErrorObject::invalid_params(message));
         }
-        let mut charged = Vec::new();
+        let mut charges = Vec::new();
         let reply = model.provider.reply(
             &Request {
                 system,
@@ -198,15 +187,15 @@ impl TurnSampler {
             },
             &mut |delta| {
                 match delta {
-                    Delta::Charged { usage, cost } => charged.push((usage, cost)),
+                    Delta::Charged { usage, cost } => charges.push((usage, cost)),
                     Delta::Notice(text) => log::warn!(target: "mcp", "{text}"),
                     _ => {}
                 }
                 Ok(())
             },
         );
-        charged.extend(reply.iter().map(|reply| (reply.usage, reply.cost)));
-        self.charges.lock().ignore_poison().extend(charged);
+        charges.extend(reply.iter().map(|reply| (reply.usage, reply.cost)));
+        self.charges.lock().ignore_poison().extend(charges);
         reply.map_err(|error| {
             log::warn!(target: "mcp", "the model did not answer a server: {error}");
             to_answer(&error)
@@ -214,7 +203,17 @@ impl TurnSampler {
     }
 }
 
-/// The answer to the server. The provider's own words may hold what is none of its business.
+/// A message of a request, for the user who approves it.
+fn describe_message(message: &SamplingMessage) -> String {
+    let role = if message.is_assistant { "assistant" } else { "user" };
+    let parts = message.parts.iter().map(|part| match part {
+        ContentPart::Text(text) => text.as_str(),
+        _ => "[image]",
+    });
+    format!("{role}: {}", parts.collect::<Vec<_>>().join("\n"))
+}
+
+/// The error for the server. It does not quote the provider, whose message may contain private data.
 fn to_answer(error: &ProviderError) -> ErrorObject {
     match error {
         ProviderError::BudgetExceeded(_) => rejected("the budget for the model is used up"),
@@ -232,14 +231,15 @@ impl Sampler for TurnSampler {
             return Err(rejected("the call is not part of a turn, so there is no model"));
         };
         self.require_consent(server, request)?;
-        let messages = request.messages.iter().enumerate();
-        let messages = messages.map(|(number, it)| self.to_message(server, it, number));
-        let messages = messages.collect::<Result<Vec<_>, _>>()?;
+        let mut messages = Vec::new();
+        for (number, message) in request.messages.iter().enumerate() {
+            messages.push(self.to_message(server, message, number)?);
+        }
         let system = match &request.system {
-            Some(own) => format!("{SYSTEM_PROMPT}\n\n{own}"),
+            Some(system) => format!("{SYSTEM_PROMPT}\n\n{system}"),
             None => SYSTEM_PROMPT.to_owned(),
         };
-        let reply = self.ask_model(model, (&system, &messages), request)?;
+        let reply = self.ask_model(model, &system, &messages, request)?;
         if reply.text.trim().is_empty() {
             return Err(ErrorObject::failure("the model returned an empty reply"));
         }

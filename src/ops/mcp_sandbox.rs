@@ -1,5 +1,5 @@
-//! The sandboxes of MCP servers. Paths that the policy closes to every run stay closed to servers too, whatever their
-//! config entries name.
+//! The sandboxes of MCP servers. Paths that are hidden from every run are hidden from servers too, even if their config
+//! names them.
 
 use crate::ops::context::Context;
 use crate::ops::permissions;
@@ -28,24 +28,23 @@ struct McpSandboxFactory {
     quiet: bool,
 }
 
-/// Returns the builder of sandboxes for the servers of `settings`. What rules of `file_scope` deny to read stays closed to
-/// them.
+/// Returns the builder of sandboxes for the servers of `settings`. They cannot read files that rules of `file_scope` deny.
 pub(crate) fn sandbox_factory(
     ctx: &Context,
     settings: &Settings,
     file_scope: &FileScope,
 ) -> Arc<dyn SandboxFactory> {
-    let mut real = PathResolver::default();
-    let workspace = real.resolve(&permissions::absolute(&settings.workspace));
+    let mut real_paths = PathResolver::default();
+    let workspace = real_paths.resolve(&permissions::absolute(&settings.workspace));
     let (hidden, read_only) = protected_paths::protected_paths(ctx, &workspace);
     // A server's own directory lies in this one. The sandbox closes the other servers' directories beside it.
-    let servers_dir = real.resolve(&permissions::absolute(&ctx.paths.mcp()));
-    let others = hidden.iter().filter(|place| **place != servers_dir);
+    let servers_dir = real_paths.resolve(&permissions::absolute(&ctx.paths.mcp()));
+    let hidden = hidden.iter().filter(|path| **path != servers_dir);
     Arc::new(McpSandboxFactory {
         shared_scope: ServerScope {
-            home: real.resolve(&ctx.paths.home),
-            nanobot_home: real.resolve(&permissions::absolute(&ctx.paths.root)),
-            hidden: others.cloned().collect(),
+            home: real_paths.resolve(&ctx.paths.home),
+            nanobot_home: real_paths.resolve(&permissions::absolute(&ctx.paths.root)),
+            hidden: hidden.cloned().collect(),
             read_only: [protected_paths::instruction_files(&workspace), read_only.to_vec()]
                 .concat(),
             workspace,
@@ -61,28 +60,30 @@ pub(crate) fn sandbox_factory(
 
 impl SandboxFactory for McpSandboxFactory {
     fn create(&self, grant: &FileGrant) -> io::Result<SandboxedSpec> {
-        let FileGrant { state_dir: state, reads, writes } = grant.clone();
-        let station = ServerScope {
+        let FileGrant { state_dir, reads, writes } = grant.clone();
+        let server_scope = ServerScope {
             reads,
             writes,
             temp_dir: private_tmp::create_server_directory(&self.temporary_dirs)?,
-            state_dir: state,
+            state_dir,
             ..self.shared_scope.clone()
         };
-        let mut sandbox = sandbox_spec::for_server(&station, &self.tools)?;
-        let roots = sandbox.readable.iter().chain(&sandbox.writable);
-        let roots =
-            roots.filter(|path| station.reads.contains(path) || station.writes.contains(path));
-        let roots = roots.map(|path| ScopeRoot { path: path.clone(), may_write: false });
+        let mut sandbox = sandbox_spec::for_server(&server_scope, &self.tools)?;
+        let roots = sandbox
+            .readable
+            .iter()
+            .chain(&sandbox.writable)
+            .filter(|path| server_scope.reads.contains(path) || server_scope.writes.contains(path))
+            .map(|path| ScopeRoot { path: path.clone(), may_write: false });
         let file_scope = FileScope { roots: roots.collect(), ..self.file_scope.clone() };
         sandbox.cover(sandbox_spec::denied_files(&file_scope, &sandbox)?);
         sandbox.tmp = Some(private_tmp::create_server_directory(&self.temporary_dirs)?);
-        Ok(SandboxedSpec { sandbox, env: sandbox_spec::tool_env(&station) })
+        Ok(SandboxedSpec { sandbox, env: sandbox_spec::tool_env(&server_scope) })
     }
 
-    fn warn(&self, words: &str) {
+    fn warn(&self, message: &str) {
         if !self.quiet {
-            self.terminal.eprint(&format!("nanobot: {}", sanitize(words)));
+            self.terminal.eprint(&format!("nanobot: {}", sanitize(message)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! MCP servers outside a turn: lists them, and asks what they offer.
+//! MCP servers outside a turn: lists them, and requests their features.
 
 use crate::ops::agent_turn::tool_usage::find_server;
 use crate::ops::context::Context;
@@ -24,14 +24,17 @@ use nanobot_sandbox::system_paths::RELOCATED_TOOLS;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// The configured servers, and what is needed to contact them.
+/// Maximum length of the error message of a server, in characters.
+const MAX_ERROR_CHARS: usize = 2000;
+
+/// The configured servers, and the means to contact them.
 pub(crate) struct McpContext<'w> {
     pub(crate) ctx: &'w Context,
     pub(crate) servers: Vec<McpServer>,
     pub(crate) client_config: ClientConfig,
     /// The connections to the servers.
     pub(crate) catalog: ToolCatalog,
-    /// The pinned tool definitions, with which offers are compared.
+    /// The pinned tool definitions, with which the tools of a server are compared.
     pub(crate) pins: PinFile,
     /// The tools that servers offered last.
     pub(crate) cache: McpCache,
@@ -54,11 +57,11 @@ impl<'w> McpContext<'w> {
             elicitation: None,
             sandboxes: Some(mcp_sandbox::sandbox_factory(ctx, settings, &FileScope::default())),
         };
-        let folder = ctx.paths.mcp();
+        let directory = ctx.paths.mcp();
         Self {
             catalog: ToolCatalog::new(&servers, &ctx.clock, client_config.clone()),
-            pins: PinFile::new(&folder),
-            cache: McpCache::new(&folder, &ctx.clock, &ctx.env),
+            pins: PinFile::new(&directory),
+            cache: McpCache::new(&directory, &ctx.clock, &ctx.env),
             servers,
             client_config,
             ctx,
@@ -67,31 +70,30 @@ impl<'w> McpContext<'w> {
 
     /// The server `name`.
     pub(crate) fn server(&self, name: &str) -> Result<&McpServer> {
-        let found = self.servers.iter().find(|server| server.name == name);
-        found.ok_or_else(|| self.unknown_server_error(name))
+        let server = self.servers.iter().find(|server| server.name == name);
+        server.ok_or_else(|| self.unknown_server_error(name))
     }
 
     /// The error for a server that is not configured.
     pub(crate) fn unknown_server_error(&self, name: &str) -> anyhow::Error {
         let names = self.servers.iter().map(|server| server.name.as_str());
         let hint = match (nearest(name, names), self.servers.is_empty()) {
-            (Some(meant), _) => format!("`{meant}`"),
+            (Some(nearest), _) => format!("`{nearest}`"),
             (None, false) => "nanobot mcp list".into(),
             (None, true) => "nanobot mcp add".into(),
         };
         fail_with_hint(Exit::NoInput, format!("there is no server `{name}`"), hint)
     }
 
-    /// Asks a server what it offers now, and caches the answer.
+    /// Requests the features of a server, and caches them.
     pub(crate) fn query(&self, server: &McpServer) -> Result<ServerView> {
-        if let Some(words) = &server.unusable_reason {
-            return Err(unusable_error(server, words));
+        if let Some(reason) = &server.unusable_reason {
+            return Err(unusable_error(server, reason));
         }
         if server.is_disabled {
             return Err(unusable_error(server, "it is disabled"));
         }
-        let view = self.catalog.query(&server.name);
-        let view = view.map_err(|failed| to_error(server, &failed))?;
+        let view = self.catalog.query(&server.name).map_err(|error| to_error(server, &error))?;
         for note in &view.notes {
             self.ctx.notice(&format!("MCP server `{}`: {note}", server.name));
         }
@@ -110,23 +112,21 @@ pub(crate) struct ServerTest<'s> {
     pub(crate) server: &'s McpServer,
     /// The duration of the request.
     pub(crate) duration: Duration,
-    /// The server's offer, or the error.
+    /// The server's features, or the error.
     pub(crate) result: Result<ServerView>,
 }
 
 impl ServerTest<'_> {
     /// The tools that have changed since they were pinned.
     pub(crate) fn changed(&self) -> Vec<&str> {
-        let view = self.result.as_ref().ok().into_iter();
-        let changes = view.flat_map(|view| &view.changed);
+        let changes = self.result.iter().flat_map(|view| &view.changed);
         changes.map(|change| change.name.as_str()).collect()
     }
 
     /// The tools that the user has not accepted, except changed ones.
     pub(crate) fn unaccepted(&self) -> Vec<&str> {
         let changed = self.changed();
-        let view = self.result.as_ref().ok().into_iter();
-        let names = view.flat_map(|view| &view.unaccepted).map(String::as_str);
+        let names = self.result.iter().flat_map(|view| &view.unaccepted).map(String::as_str);
         names.filter(|name| !changed.contains(name)).collect()
     }
 }
@@ -137,29 +137,29 @@ pub(crate) fn query_servers<'s>(
     servers: &[&'s McpServer],
     on_result: &mut dyn FnMut(ServerTest<'s>),
 ) {
-    let one = |server: &'s McpServer| {
-        let begun = Instant::now();
+    let test = |server: &'s McpServer| {
+        let start = Instant::now();
         let result = mcp.query(server);
-        ServerTest { server, duration: begun.elapsed(), result }
+        ServerTest { server, duration: start.elapsed(), result }
     };
-    let leash = cancel::current();
+    let token = cancel::current();
     std::thread::scope(|scope| {
-        let (send, receive) = mpsc::channel();
+        let (result_tx, result_rx) = mpsc::channel();
         for server in servers.iter().copied() {
-            let (leash, one, send) = (leash.clone(), &one, send.clone());
+            let (token, test, result_tx) = (token.clone(), &test, result_tx.clone());
             scope.spawn(move || {
                 // The receiver waits for all results, so sending does not fail.
-                drop(send.send(cancel::scope(leash, || one(server))));
+                drop(result_tx.send(cancel::scope(token, || test(server))));
             });
         }
-        drop(send);
-        receive.into_iter().for_each(&mut *on_result);
+        drop(result_tx);
+        result_rx.into_iter().for_each(&mut *on_result);
     });
 }
 
 /// Starts `servers` once more, in the environment that cron gives a job, and returns the failures: the name of each
-/// server, and what is missing. Nothing is pinned or cached. The servers of `mcp` are ended first, since two instances of
-/// one may disturb each other.
+/// server, and a message. Nothing is pinned or cached. The servers of `mcp` are ended first, because two instances of one
+/// server may disturb each other.
 pub(crate) fn query_under_cron(
     mcp: &McpContext<'_>,
     servers: &[&McpServer],
@@ -174,21 +174,26 @@ pub(crate) fn query_under_cron(
         ..mcp.client_config.clone()
     };
     let names: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
-    let asked = ClientPool::new(&settings.servers, client_config).fetch_features(&names);
+    let results = ClientPool::new(&settings.servers, client_config).fetch_features(&names);
     signal::check()?;
-    let failed = asked.into_iter().filter_map(|(name, asked)| Some((name, asked.err()?)));
-    Ok(failed.map(|(name, error)| (name, describe_under_cron(mcp.ctx, &error))).collect())
+    let mut failures = Vec::new();
+    for (name, result) in results {
+        if let Err(error) = result {
+            failures.push((name, describe_under_cron(mcp.ctx, &error)));
+        }
+    }
+    Ok(failures)
 }
 
 /// The message for a server that works here and fails with `error` in cron's environment.
 fn describe_under_cron(ctx: &Context, error: &McpError) -> String {
-    let words = sanitize::single_line(&error.to_string(), 2000);
-    let named = RELOCATED_TOOLS.iter().map(|(variable, ..)| *variable);
-    let unset: Vec<&str> = named.filter(|variable| ctx.env.get(variable).is_some()).collect();
+    let message = sanitize::single_line(&error.to_string(), MAX_ERROR_CHARS);
+    let variables = RELOCATED_TOOLS.iter().map(|(variable, ..)| *variable);
+    let unset: Vec<&str> = variables.filter(|variable| ctx.env.get(variable).is_some()).collect();
     match unset.as_slice() {
-        [] => format!("in a job started by cron: {words}"),
+        [] => format!("in a job started by cron: {message}"),
         unset => {
-            format!("in a job started by cron, which does not set {}: {words}", unset.join(", "))
+            format!("in a job started by cron, which does not set {}: {message}", unset.join(", "))
         }
     }
 }
@@ -203,23 +208,23 @@ pub(crate) struct AllServers {
 /// Asks all enabled servers of `settings` concurrently.
 pub(crate) fn query_all(ctx: &Context, settings: &Settings, offline: bool) -> Result<AllServers> {
     let mcp = McpContext::new(ctx, settings, offline);
-    let used = mcp.servers.iter().filter(|server| !server.is_disabled);
-    let all: Vec<&McpServer> = used.collect();
-    let mut asked = Vec::new();
-    query_servers(&mcp, &all, &mut |it| {
-        asked.push((it.server.clone(), it.result));
+    let enabled: Vec<&McpServer> =
+        mcp.servers.iter().filter(|server| !server.is_disabled).collect();
+    let mut results = Vec::new();
+    query_servers(&mcp, &enabled, &mut |test| {
+        results.push((test.server.clone(), test.result));
     });
-    asked.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
-    let working = asked.iter().filter(|(_, result)| result.is_ok());
+    results.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    let working = results.iter().filter(|(_, result)| result.is_ok());
     let working: Vec<&McpServer> = working.map(|(server, _)| server).collect();
     let cron_failures = query_under_cron(&mcp, &working)?;
-    Ok(AllServers { results: asked, cron_failures })
+    Ok(AllServers { results, cron_failures })
 }
 
 /// The rules that `tools.allow` needs to allow all tools of the servers for which it has no rule yet. Without a rule,
 /// each tool that may make changes is refused in a run that cannot ask.
 pub(crate) fn missing_allow_rules(settings: &Settings) -> Vec<String> {
-    let names: Vec<&str> = settings.servers.iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<&str> = settings.servers.iter().map(|server| server.name.as_str()).collect();
     let rules = &settings.tools.allow;
     let permissions = settings.tools.permissions.iter().map(|(tool, _)| tool);
     let is_named = |server: &McpServer| {
@@ -245,20 +250,20 @@ pub(crate) fn unusable_error(server: &McpServer, reason: &str) -> anyhow::Error 
     fail_with_hint(Exit::Config, cause, format!("nanobot config get tools.mcpServers.{name}"))
 }
 
-/// Turns a server's failure into an error for the user.
-pub(crate) fn to_error(server: &McpServer, failed: &McpError) -> anyhow::Error {
+/// Converts the error of a server into an error for the user.
+pub(crate) fn to_error(server: &McpServer, error: &McpError) -> anyhow::Error {
     let name = &server.name;
-    let words = sanitize::single_line(&failed.to_string(), 2000);
-    match failed {
+    let message = sanitize::single_line(&error.to_string(), MAX_ERROR_CHARS);
+    match error {
         McpError::Stopped(stop) => (*stop).into(),
-        McpError::Unusable(_) => unusable_error(server, &words),
-        McpError::Login(_) => fail(Exit::Config, format!("MCP server `{name}`: {words}")),
-        McpError::Refused(_) => fail(Exit::Failed, format!("MCP server `{name}`: {words}")),
+        McpError::Unusable(_) => unusable_error(server, &message),
+        McpError::Login(_) => fail(Exit::Config, format!("MCP server `{name}`: {message}")),
+        McpError::Refused(_) => fail(Exit::Failed, format!("MCP server `{name}`: {message}")),
         McpError::Unreachable(_)
         | McpError::Broken(_)
         | McpError::TimedOut(_)
         | McpError::FeaturesChanged => {
-            fail(Exit::Unavailable, format!("MCP server `{name}`: {words}"))
+            fail(Exit::Unavailable, format!("MCP server `{name}`: {message}"))
         }
     }
 }

@@ -5,7 +5,7 @@ pub(crate) mod acp;
 pub(crate) mod agent_turn;
 pub(crate) mod approval_text;
 pub(crate) mod change_preview;
-pub(crate) mod changeable_places;
+pub(crate) mod changeable_paths;
 pub(crate) mod channel;
 pub(crate) mod completion_names;
 pub(crate) mod config_edit;

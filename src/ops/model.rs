@@ -65,10 +65,10 @@ pub(crate) fn choose(
     ctx: &Context,
     options: &TurnOptions,
     settings: &Settings,
-    account: &CallPurpose,
-    report: &mut Reporter,
+    purpose: &CallPurpose,
+    reporter: &mut Reporter,
 ) -> Result<ModelHandle> {
-    let chosen = match &options.recording.replay {
+    let handle = match &options.recording.replay {
         Some(path) if is_demo(path) => ModelHandle {
             provider_name: demo::NAME.into(),
             model: demo::NAME.into(),
@@ -90,7 +90,7 @@ pub(crate) fn choose(
             if let (Some((key, count)), None) =
                 (&replay.recorded_conversation, &options.session.key)
             {
-                report.notice(&format!(
+                reporter.notice(&format!(
                     "recorded in session `{key}` after {count} messages, replayed in a new one; for the same requests: \
                      `nanobot session fork {} COPY --at {count}`, then `-s COPY`",
                     shell_quote::quote(key)
@@ -107,12 +107,11 @@ pub(crate) fn choose(
             }
         }
         None => {
-            let run =
+            let budget =
                 Arc::new(RunBudget::new(options.model.max_cost, options.limits.max_total_tokens));
-            let shows_pieces = report.shows_pieces();
-            let mut notice = |text: &str| report.notice(text);
-            let costs = (account, run);
-            fallback_chain(ctx, options, settings, costs, shows_pieces, &mut notice)?
+            let shows_pieces = reporter.shows_pieces();
+            let mut notice = |text: &str| reporter.notice(text);
+            fallback_chain(ctx, options, settings, purpose, budget, shows_pieces, &mut notice)?
         }
     };
     // An existing recording is emptied first, so it can be replayed from its beginning. A pipe or a device cannot be
@@ -120,8 +119,8 @@ pub(crate) fn choose(
     if let Some(path) = options.recording.record.as_ref().filter(|path| path.is_file()) {
         nanobot_os::durable_file::replace(path, b"")?;
     }
-    let provider = with_recording(ctx, options, settings, account, chosen.provider);
-    Ok(ModelHandle { provider, ..chosen })
+    let provider = with_recording(ctx, options, settings, purpose, handle.provider);
+    Ok(ModelHandle { provider, ..handle })
 }
 
 /// True if `path` names the demo instead of a recording.
@@ -135,122 +134,127 @@ pub(crate) fn choose_for_subagent(
     ctx: &Context,
     options: &TurnOptions,
     settings: &Settings,
-    account: &CallPurpose,
+    purpose: &CallPurpose,
     budget: &Arc<RunBudget>,
     notice: &mut dyn FnMut(&str),
 ) -> Result<ModelHandle> {
-    let costs = (account, Arc::clone(budget));
-    let chosen = fallback_chain(ctx, options, settings, costs, false, notice)?;
-    let provider = with_recording(ctx, options, settings, account, chosen.provider);
-    Ok(ModelHandle { provider, ..chosen })
+    let handle =
+        fallback_chain(ctx, options, settings, purpose, Arc::clone(budget), false, notice)?;
+    let provider = with_recording(ctx, options, settings, purpose, handle.provider);
+    Ok(ModelHandle { provider, ..handle })
 }
 
 /// The model and its fallbacks. Each has its own retries, and all share one budget. With `shows_pieces`, the pieces of
-/// a reply are shown as they arrive, so that a reply which breaks off cannot begin again.
+/// a reply are shown as they arrive, so a reply that breaks off is not requested again.
 fn fallback_chain(
     ctx: &Context,
     options: &TurnOptions,
     settings: &Settings,
-    (account, budget): (&CallPurpose, Arc<RunBudget>),
+    purpose: &CallPurpose,
+    budget: Arc<RunBudget>,
     shows_pieces: bool,
     notice: &mut dyn FnMut(&str),
 ) -> Result<ModelHandle> {
-    let by_flag = options.model.max_cost.is_some();
-    let capped = by_flag || has_budget(settings);
-    let mut links = Vec::new();
+    let is_limited_by_flag = options.model.max_cost.is_some();
+    let is_limited = is_limited_by_flag || has_budget(settings);
+    let mut models = Vec::new();
     let mut first = None;
-    for asked in &settings.models {
-        let way = resolve_endpoint(
+    for model_settings in &settings.models {
+        let endpoint = resolve_endpoint(
             ctx,
             settings,
-            asked,
+            model_settings,
             options.limits.offline,
             !options.model.no_stream,
         )
-        .and_then(|way| require_price(way, capped.then_some(by_flag), notice));
-        let way = match way {
-            Ok(way) => way,
+        .and_then(|endpoint| {
+            require_price(endpoint, is_limited.then_some(is_limited_by_flag), notice)
+        });
+        let endpoint = match endpoint {
+            Ok(endpoint) => endpoint,
             // A fallback that cannot be used is skipped; the first model is required.
             Err(error) if first.is_some() => {
-                let model = asked.model.as_deref().unwrap_or("the default model");
+                let model = model_settings.model.as_deref().unwrap_or("the default model");
                 notice(&format!("fallback `{model}` is unavailable: {error:#}"));
                 continue;
             }
             Err(error) => return Err(error),
         };
-        way.update_window_report(ctx, settings, asked, options.limits.offline);
-        let context = way.known_context_tokens(ctx, settings, asked);
-        let Endpoint { choice, http_provider: wire } = way;
-        if wire.key.is_configured() && web_url::is_remote_cleartext(&wire.address.current()) {
-            let place = web_url::redact_url(&wire.address.current());
-            notice(&format!("the API key is sent to {place} unencrypted"));
+        endpoint.update_window_report(ctx, settings, model_settings, options.limits.offline);
+        let known_context_tokens = endpoint.known_context_tokens(ctx, settings, model_settings);
+        let context_tokens = known_context_tokens.unwrap_or(settings.context_window);
+        let Endpoint { choice, http_provider } = endpoint;
+        let address = http_provider.address.current();
+        let redacted_address = web_url::redact_url(&address);
+        if http_provider.key.is_configured() && web_url::is_remote_cleartext(&address) {
+            notice(&format!("the API key is sent to {redacted_address} unencrypted"));
         }
         if first.is_none()
-            && let Some(text) = temperature_notice(&choice, asked)
+            && let Some(text) = temperature_notice(&choice, model_settings)
             && ctx.single_notices.is_new(&text)
         {
             notice(&text);
         }
-        let place = web_url::redact_url(&wire.address.current());
-        let (model, provider, key) = (&choice.model, &choice.provider, &wire.key.source_label);
-        log::info!(target: "model", "{} `{model}` of `{provider}` at {place}, key from {key}",
+        let (model, provider, key) =
+            (&choice.model, &choice.provider, &http_provider.key.source_label);
+        log::info!(target: "model", "{} `{model}` of `{provider}` at {redacted_address}, key from {key}",
                    if first.is_none() { "primary" } else { "fallback" });
-        first.get_or_insert_with(|| {
-            let (provider, model) = (choice.provider.clone(), choice.model.clone());
-            (provider, model, context.unwrap_or(settings.context_window))
-        });
-        links.push(FallbackModel {
+        first
+            .get_or_insert_with(|| (choice.provider.clone(), choice.model.clone(), context_tokens));
+        models.push(FallbackModel {
             model: choice.model.clone(),
-            sampling: sampling(asked, context.unwrap_or(settings.context_window)),
-            context_tokens: context,
+            sampling: sampling(model_settings, context_tokens),
+            context_tokens: known_context_tokens,
             provider: with_retries(
                 ctx,
                 settings,
-                Endpoint { choice, http_provider: wire },
-                account,
+                Endpoint { choice, http_provider },
+                purpose,
                 &budget,
                 shows_pieces,
             ),
         });
     }
-    let known_max_tokens = FallbackModel::largest_window(&links);
-    let (provider, model, context) = first.expect("the settings name at least one model");
+    let known_max_tokens = FallbackModel::largest_window(&models);
+    let (provider_name, model, context_tokens) =
+        first.expect("the settings name at least one model");
     Ok(ModelHandle {
-        provider_name: provider,
+        provider_name,
         model,
-        context_tokens: context,
+        context_tokens,
         known_max_tokens,
-        provider: Arc::new(FallbackProvider::new(links, shows_pieces)),
+        provider: Arc::new(FallbackProvider::new(models, shows_pieces)),
         budget,
     })
 }
 
-/// The notice that the chosen temperature is not sent. A default that is not sent needs none.
-fn temperature_notice(choice: &SelectedProvider, asked: &ModelSettings) -> Option<String> {
-    let wanted = asked.temperature;
-    if (wanted - ModelSettings::DEFAULT_TEMPERATURE).abs() < f64::EPSILON {
+/// The notice that the configured temperature is not sent. There is none for the default temperature.
+fn temperature_notice(choice: &SelectedProvider, model_settings: &ModelSettings) -> Option<String> {
+    let temperature = model_settings.temperature;
+    if (temperature - ModelSettings::DEFAULT_TEMPERATURE).abs() < f64::EPSILON {
         return None;
     }
-    let thinks = choice.format == ApiFormat::Anthropic
-        && asked.reasoning_effort.as_deref().is_some_and(|effort| effort != "none");
+    let is_thinking = choice.format == ApiFormat::Anthropic
+        && model_settings.reasoning_effort.as_deref().is_some_and(|effort| effort != "none");
     let reason = if choice.quirks.no_temperature {
         "takes no temperature"
-    } else if thinks {
+    } else if is_thinking {
         "takes no temperature while it thinks"
     } else {
         return None;
     };
-    Some(format!("`{}` {reason}: {wanted} is not sent", choice.model))
+    Some(format!("`{}` {reason}: {temperature} is not sent", choice.model))
 }
 
-/// Returns `endpoint` with a price, or as it is if no cost limit is set. The bound of its family stands for a price that
-/// is unknown. `cap_by_flag` is `Some(true)` for `--max-cost`, and `Some(false)` for a budget in the config.
+/// Returns `endpoint` with a price, or unchanged if no cost limit is set. The highest price of its family replaces an
+/// unknown one. `is_limited_by_flag` is `Some(true)` for `--max-cost`, `Some(false)` for a budget in the config, and
+/// `None` without a limit.
 pub(crate) fn require_price(
     mut endpoint: Endpoint,
-    cap_by_flag: Option<bool>,
+    is_limited_by_flag: Option<bool>,
     notice: &mut dyn FnMut(&str),
 ) -> Result<Endpoint> {
-    let Some(by_flag) = cap_by_flag.filter(|_| endpoint.choice.prices.is_none()) else {
+    let Some(by_flag) = is_limited_by_flag.filter(|_| endpoint.choice.prices.is_none()) else {
         return Ok(endpoint);
     };
     let (model, flag) = (&endpoint.choice.model, if by_flag { "`--max-cost`" } else { "`budget`" });
@@ -276,12 +280,12 @@ pub(crate) fn with_retries(
     ctx: &Context,
     settings: &Settings,
     endpoint: Endpoint,
-    account: &CallPurpose,
+    purpose: &CallPurpose,
     budget: &Arc<RunBudget>,
     shows_pieces: bool,
 ) -> Box<dyn Provider> {
     let retry = RetryProvider {
-        inner: single_attempt(ctx, settings, endpoint, account, budget),
+        inner: single_attempt(ctx, settings, endpoint, purpose, budget),
         clock: ctx.clock.clone(),
         shows_pieces,
     };
@@ -292,22 +296,22 @@ pub(crate) fn with_retries(
 pub(crate) fn single_attempt(
     ctx: &Context,
     settings: &Settings,
-    Endpoint { choice, http_provider: wire }: Endpoint,
-    account: &CallPurpose,
+    Endpoint { choice, http_provider }: Endpoint,
+    purpose: &CallPurpose,
     budget: &Arc<RunBudget>,
 ) -> BudgetedProvider<RateLimitedProvider<HttpProvider>> {
-    let name = server_file_name(&choice.provider, &wire.address.current(), &choice.model);
-    let pace = RateLimitedProvider {
+    let name = server_file_name(&choice.provider, &http_provider.address.current(), &choice.model);
+    let rate_limited = RateLimitedProvider {
         path: ctx.paths.root.join("limits").join(name),
-        inner: wire,
+        inner: http_provider,
         clock: ctx.clock.clone(),
         waited_until: AtomicI64::new(0),
     };
     BudgetedProvider {
-        inner: pace,
+        inner: rate_limited,
         ledger: Ledger::new(&ctx.paths.root, &ctx.clock),
         limits: budget_limits(settings),
-        purpose: account.clone(),
+        purpose: purpose.clone(),
         provider: choice.provider,
         prices: choice.prices,
         run: Arc::clone(budget),
@@ -335,35 +339,37 @@ pub(crate) fn sampling(model_settings: &ModelSettings, context_tokens: u32) -> S
     }
 }
 
-/// Returns a warning if this release knows the models of the provider, and the chosen one is none of them.
+/// Returns a warning if this release lists models of the provider, and not the chosen one.
 pub(crate) fn unknown_model_warning(choice: &SelectedProvider) -> Option<String> {
     if choice.model_info.is_some() {
         return None;
     }
     let vendor = normalize_name(&choice.provider);
-    let models = MODELS.iter().filter(|info| normalize_name(info.vendor) == vendor);
-    let names: Vec<&str> = models.map(|info| info.name).collect();
-    let similar = nearest(&choice.model, names.iter().copied());
-    let similar = similar.map(|name| format!("; did you mean `{name}`?"));
+    let models = MODELS.iter().filter(|model| normalize_name(model.vendor) == vendor);
+    let names: Vec<&str> = models.map(|model| model.name).collect();
+    let suggestion = nearest(&choice.model, names.iter().copied())
+        .map(|name| format!("; did you mean `{name}`?"))
+        .unwrap_or_default();
     (!names.is_empty()).then(|| {
         format!(
-            "`{}` is none of the models of {} that this release knows{}",
-            choice.model,
-            choice.provider,
-            similar.unwrap_or_default()
+            "`{}` is none of the models of {} that this release knows{suggestion}",
+            choice.model, choice.provider
         )
     })
 }
 
+/// Maximum length of each part of a file name for limits, in characters.
+const MAX_PART_CHARS: usize = 80;
+
 /// A file name for the limits of a model of a provider at an address.
 pub(crate) fn server_file_name(provider: &str, base: &str, model: &str) -> String {
-    let plain = |text: &str| -> String {
+    let to_plain = |text: &str| -> String {
         let chars =
             text.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });
-        chars.take(80).collect()
+        chars.take(MAX_PART_CHARS).collect()
     };
     let base = web_url::redact_url(base);
-    format!("{}_{}_{}", plain(provider), plain(&base), plain(model))
+    format!("{}_{}_{}", to_plain(provider), to_plain(&base), to_plain(model))
 }
 
 /// A resolved provider and its connection.
@@ -404,19 +410,18 @@ pub(crate) fn resolve_endpoint(
     offline: bool,
     stream: bool,
 ) -> Result<Endpoint> {
-    let blocks = provider_configs(ctx, settings);
-    let wanted = SelectInput {
+    let configs = provider_configs(ctx, settings);
+    let choice = registry::select_provider(&SelectInput {
         provider: &model_settings.provider,
         model: model_settings.model.as_deref().unwrap_or_default(),
         is_model_explicit: model_settings.model.is_some(),
-        configs: &blocks,
+        configs: &configs,
         env: &ctx.env,
-    };
-    let choice = registry::select_provider(&wanted);
+    });
     // An error in a provider's config matters only if that provider is chosen, or if no other is available.
     let name =
         choice.as_ref().map_or(model_settings.provider.clone(), |choice| choice.provider.clone());
-    let block = settings.provider(&name)?;
+    let provider_settings = settings.provider(&name)?;
     if choice.is_err() {
         for name in settings.providers.keys() {
             settings.provider(name)?;
@@ -432,7 +437,7 @@ pub(crate) fn resolve_endpoint(
         idle: limits.stream_idle,
         total: limits.total,
     };
-    let proxy = block.and_then(|block| block.proxy.as_ref());
+    let proxy = provider_settings.and_then(|settings| settings.proxy.as_ref());
     let proxy = proxy.map(LazySecret::resolve).transpose()?;
     let http = Http::new(timeouts, offline, &settings.network)
         .with_proxy(proxy, "the provider's `proxy`")?
@@ -449,12 +454,13 @@ pub(crate) fn resolve_endpoint(
         }
         _ => Vec::new(),
     };
-    let headers = std::mem::take(&mut choice.headers).into_iter();
-    let headers = headers.map(|(name, value)| Ok((name, value.resolve()?.expose().to_owned())));
-    let headers = headers.collect::<Result<_>>()?;
+    let headers = std::mem::take(&mut choice.headers)
+        .into_iter()
+        .map(|(name, value)| Ok((name, value.resolve()?.expose().to_owned())))
+        .collect::<Result<_>>()?;
     let address_file = format!("{}.address", server_file_name(&name, &choice.base_url, ""));
     let address_file = ctx.paths.root.join("limits").join(address_file);
-    let wire = HttpProvider {
+    let http_provider = HttpProvider {
         format: wire_format(&choice, model_settings.overrides.max_output_tokens),
         address: BaseAddress::new(choice.base_url.clone(), address_file),
         is_base_configured: choice.is_base_configured,
@@ -470,10 +476,10 @@ pub(crate) fn resolve_endpoint(
         http,
         clock: ctx.clock.clone(),
     };
-    Ok(Endpoint { choice, http_provider: wire })
+    Ok(Endpoint { choice, http_provider })
 }
 
-/// Replaces facts of the table by those of the config.
+/// Replaces properties of the model in our table by those in the config.
 fn apply_overrides(choice: &mut SelectedProvider, overrides: ModelOverrides) {
     if let Some(images) = overrides.images {
         choice.quirks.no_images = !images;
@@ -493,8 +499,9 @@ pub(crate) fn accepted_attachments(
     ctx: &Context,
     settings: &Settings,
 ) -> (AcceptedInputs, ImageLimits) {
-    let asked = &settings.models[0];
-    let Ok(Endpoint { choice, .. }) = resolve_endpoint(ctx, settings, asked, true, true) else {
+    let model_settings = &settings.models[0];
+    let Ok(Endpoint { choice, .. }) = resolve_endpoint(ctx, settings, model_settings, true, true)
+    else {
         return (AcceptedInputs::default(), ImageLimits::default());
     };
     // Few servers that use the chat completions format accept files.
@@ -503,14 +510,14 @@ pub(crate) fn accepted_attachments(
         choice.format != ApiFormat::Chat || matches!(name, "openai" | "azureOpenai" | "openrouter");
     let accepts = AcceptedInputs {
         images: !choice.quirks.no_images,
-        pdf: asked
+        pdf: model_settings
             .overrides
             .pdf
-            .unwrap_or(takes_files && choice.model_info.is_some_and(|facts| facts.accepts_pdf())),
+            .unwrap_or(takes_files && choice.model_info.is_some_and(|info| info.accepts_pdf())),
     };
     let images = match choice.format {
-        // The limit is 5 MB, measured after base64 encoding. A request with more than 20 images may have none with a
-        // longer side (Anthropic, "Vision").
+        // The limit is 5 MB after the base64 encoding. In a request with more than 20 images, no side may be longer than
+        // 2000 pixels (Anthropic, "Vision").
         ApiFormat::Anthropic => ImageLimits { max_bytes: 3_750_000, max_side: 2000 },
         _ => ImageLimits::default(),
     };
@@ -521,46 +528,48 @@ pub(crate) fn accepted_attachments(
 fn wire_format(choice: &SelectedProvider, max_output_tokens: Option<u32>) -> Box<dyn WireFormat> {
     let quirks: Quirks = choice.quirks;
     let server = web_url::redact_url(&choice.base_url);
-    let most = max_output_tokens.or(choice.model_info.map(|facts| facts.max_output_tokens));
+    let max_output_tokens =
+        max_output_tokens.or(choice.model_info.map(|info| info.max_output_tokens));
     match choice.format {
-        ApiFormat::Anthropic => {
-            Box::new(AnthropicFormat { quirks, server, max_output_tokens: most })
-        }
+        ApiFormat::Anthropic => Box::new(AnthropicFormat { quirks, server, max_output_tokens }),
         ApiFormat::Responses => Box::new(ResponsesFormat {
             quirks,
             server,
-            max_output_tokens: most,
+            max_output_tokens,
             is_reasoning_model: choice
                 .model_info
-                .map_or_else(|| is_reasoning_model(&choice.model), |facts| facts.is_reasoning()),
+                .map_or_else(|| is_reasoning_model(&choice.model), |info| info.is_reasoning()),
         }),
         ApiFormat::Chat | ApiFormat::OpenAi => {
-            Box::new(ChatFormat { quirks, server, max_output_tokens: most })
+            Box::new(ChatFormat { quirks, server, max_output_tokens })
         }
     }
 }
 
-/// The provider sections of the config, in the form that the registry takes.
+/// The providers of the config, as the registry takes them.
 pub(crate) fn provider_configs(
     ctx: &Context,
     settings: &Settings,
 ) -> BTreeMap<String, ProviderConfig> {
-    let blocks = settings.providers.iter().map(|(name, block)| {
-        let file = |path: &String| KeySource::File(ctx.paths.expand(path));
-        let key = block.api_key.clone().map(KeySource::Secret);
-        let key = key
-            .or_else(|| block.api_key_file.as_ref().map(file))
-            .or_else(|| block.api_key_command.clone().map(KeySource::Command));
-        let block = ProviderConfig {
+    let mut configs = BTreeMap::new();
+    for (name, provider) in &settings.providers {
+        let to_file = |path: &String| KeySource::File(ctx.paths.expand(path));
+        let key = provider
+            .api_key
+            .clone()
+            .map(KeySource::Secret)
+            .or_else(|| provider.api_key_file.as_ref().map(to_file))
+            .or_else(|| provider.api_key_command.clone().map(KeySource::Command));
+        let config = ProviderConfig {
             key,
-            base_url: block.api_base.clone(),
-            api_type: block.api_type.clone(),
-            thinking_style: block.thinking_style.clone(),
-            headers: block.extra_headers.clone(),
-            body: block.extra_body.clone(),
-            query: block.extra_query.clone(),
+            base_url: provider.api_base.clone(),
+            api_type: provider.api_type.clone(),
+            thinking_style: provider.thinking_style.clone(),
+            headers: provider.extra_headers.clone(),
+            body: provider.extra_body.clone(),
+            query: provider.extra_query.clone(),
         };
-        (name.clone(), block)
-    });
-    blocks.collect()
+        configs.insert(name.clone(), config);
+    }
+    configs
 }

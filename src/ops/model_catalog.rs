@@ -1,4 +1,4 @@
-//! Models: those in the table, those that a provider lists, and all that is known about one.
+//! Models: those in our table, those that a provider lists, and the details of one.
 
 use crate::ops::connection_test;
 use crate::ops::context::Context;
@@ -29,10 +29,10 @@ pub(crate) fn table_models(
     if let Some(name) = provider.filter(|name| registry::find_provider(name).is_none()) {
         require_provider(name, &ctx.settings()?)?;
     }
-    let is_wanted = |facts: &&ModelInfo| {
-        provider.is_none_or(|name| normalize_name(name) == normalize_name(facts.vendor))
+    let is_of_provider = |model: &&ModelInfo| {
+        provider.is_none_or(|name| normalize_name(name) == normalize_name(model.vendor))
     };
-    Ok(MODELS.iter().filter(is_wanted).collect())
+    Ok(MODELS.iter().filter(is_of_provider).collect())
 }
 
 /// The models that a provider lists.
@@ -47,14 +47,14 @@ pub(crate) struct ListedModels {
 /// There is no such provider, or it does not list its models.
 pub(crate) fn listed_models(ctx: &Context, provider: Option<&str>) -> Result<ListedModels> {
     let settings = ctx.settings()?;
-    let mut asked = settings.models[0].clone();
+    let mut model_settings = settings.models[0].clone();
     if let Some(name) = provider {
         require_provider(name, &settings)?;
-        asked = ModelSettings { provider: name.to_owned(), model: None, ..asked };
+        model_settings = ModelSettings { provider: name.to_owned(), model: None, ..model_settings };
     }
     let settings = connection_test::with_short_timeouts(&settings, LIST_TIMEOUT);
-    let endpoint = model::resolve_endpoint(ctx, &settings, &asked, false, true)?;
-    let Endpoint { choice, http_provider } = endpoint;
+    let Endpoint { choice, http_provider } =
+        model::resolve_endpoint(ctx, &settings, &model_settings, false, true)?;
     let address = http_provider.address.current();
     if http_provider.key.is_configured() && web_url::is_remote_cleartext(&address) {
         let address = web_url::redact_url(&address);
@@ -76,21 +76,21 @@ fn list_error(error: ProviderError) -> anyhow::Error {
             message,
             "the provider's documentation: not every server lists its models",
         ),
-        other => other.into_failure(),
+        error => error.into_failure(),
     }
 }
 
 /// Fails if `name` is not a provider, in the table or in the config.
 fn require_provider(name: &str, settings: &Settings) -> Result<()> {
-    let is = |other: &String| normalize_name(other) == normalize_name(name);
-    if registry::find_provider(name).is_some() || settings.providers.keys().any(is) {
+    let is_same = |other: &String| normalize_name(other) == normalize_name(name);
+    if registry::find_provider(name).is_some() || settings.providers.keys().any(is_same) {
         Ok(())
     } else {
         let cause = format!("there is no provider `{name}`");
-        let own = settings.providers.keys().map(String::as_str);
-        let names = registry::PROVIDERS.iter().map(|entry| entry.name).chain(own);
+        let own_names = settings.providers.keys().map(String::as_str);
+        let names = registry::PROVIDERS.iter().map(|provider| provider.name).chain(own_names);
         Err(match nearest(name, names) {
-            Some(meant) => fail_with_hint(Exit::Usage, cause, format!("`{meant}`")),
+            Some(nearest) => fail_with_hint(Exit::Usage, cause, format!("`{nearest}`")),
             None => fail_with_hint(Exit::Usage, cause, "nanobot provider list"),
         })
     }
@@ -146,10 +146,10 @@ pub(crate) fn price_tiers(prices: &Prices) -> Vec<PriceTier> {
     tiers.collect()
 }
 
-/// All that is known about a model.
+/// The details of a model.
 #[derive(Debug, Serialize)]
 pub(crate) struct ModelDetails {
-    /// The name that was asked for.
+    /// The name that the user gave.
     pub(crate) name: String,
     pub(crate) provider: String,
     /// The provider's name for people; empty for one that is not in the table.
@@ -158,7 +158,7 @@ pub(crate) struct ModelDetails {
     pub(crate) format: &'static str,
     /// The name that the provider gets.
     pub(crate) model: String,
-    /// The place of the key; `None` if there is none.
+    /// The source of the key; `None` if there is none.
     pub(crate) key: Option<String>,
     pub(crate) context: Option<Fact<u32>>,
     pub(crate) output: Option<Fact<u32>>,
@@ -180,23 +180,23 @@ pub(crate) struct ModelFallback {
 }
 
 impl ModelDetails {
-    /// Collects what is known about the model `name`. A local server is asked for its context window.
+    /// Collects the details of the model `name`. A local server is asked for its context window.
     ///
     /// # Errors
     /// No provider has the model, or its endpoint cannot be used.
     pub(crate) fn find(ctx: &Context, name: &str) -> Result<Self> {
         let overrides = FlagOverrides { model: Some(name.to_owned()), ..FlagOverrides::default() };
         let settings = ctx.settings_with(overrides)?;
-        let asked = &settings.models[0];
-        let endpoint = model::resolve_endpoint(ctx, &settings, asked, true, true)?;
-        endpoint.update_window_report(ctx, &settings, asked, true);
-        let reported_context = endpoint.reported_context_tokens(ctx, &settings, asked);
+        let model_settings = &settings.models[0];
+        let endpoint = model::resolve_endpoint(ctx, &settings, model_settings, true, true)?;
+        endpoint.update_window_report(ctx, &settings, model_settings, true);
+        let reported_context = endpoint.reported_context_tokens(ctx, &settings, model_settings);
         let Endpoint { choice, http_provider } = endpoint;
-        let SelectedProvider { model_info: info, mut quirks, .. } = choice;
+        let SelectedProvider { model_info, mut quirks, .. } = choice;
         // Only the chat completions format has two names for this parameter.
         quirks.max_completion_tokens &= choice.format == ApiFormat::Chat;
         let ModelOverrides { context_window, max_output_tokens, images, pdf, price, .. } =
-            asked.overrides;
+            model_settings.overrides;
         // The prices of the choice already come from the config if it has any.
         let prices_from = if price.is_some() { FactSource::Config } else { FactSource::Table };
         let has_key = http_provider.key.is_configured();
@@ -212,12 +212,12 @@ impl ModelDetails {
             key: has_key.then(|| choice.key_label.to_string()),
             context: match (context_window, reported_context) {
                 (None, Some(tokens)) => Some(Fact { value: tokens, from: FactSource::Server }),
-                (configured, _) => fact(configured, info.map(|info| info.context_tokens)),
+                (configured, _) => fact(configured, model_info.map(|info| info.context_tokens)),
             },
-            output: fact(max_output_tokens, info.map(|info| info.max_output_tokens)),
-            images: fact(images, info.map(ModelInfo::accepts_images)),
-            pdf: fact(pdf, info.map(ModelInfo::accepts_pdf)),
-            reasoning: fact(None, info.map(ModelInfo::is_reasoning)),
+            output: fact(max_output_tokens, model_info.map(|info| info.max_output_tokens)),
+            images: fact(images, model_info.map(ModelInfo::accepts_images)),
+            pdf: fact(pdf, model_info.map(ModelInfo::accepts_pdf)),
+            reasoning: fact(None, model_info.map(ModelInfo::is_reasoning)),
             prices: choice
                 .prices
                 .map(|prices| Fact { value: price_tiers(&prices), from: prices_from }),

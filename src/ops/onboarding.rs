@@ -12,10 +12,11 @@ use nanobot_model::provider::registry::{PROVIDERS, ProviderInfo, ProviderKind};
 use nanobot_store::workspace::Workspace;
 use serde_json::Value;
 
-/// A change to the config: a key, its value, and whether it replaces an existing value.
+/// A change to the config.
 pub(crate) struct ConfigEdit {
     pub(crate) path: String,
     pub(crate) value: Value,
+    /// True if it replaces an existing value.
     pub(crate) replaces: bool,
 }
 
@@ -33,8 +34,8 @@ pub(crate) fn apply_edits(
 ) -> Result<Config> {
     let mut config = config.clone();
     for ConfigEdit { path, value, replaces } in edits {
-        let present = config.get_path(&path);
-        if present.is_none() || replaces && present != Some(&value) {
+        let current = config.get_path(&path);
+        if current.is_none() || replaces && current != Some(&value) {
             let names = parse_path(&path).with_context(|| format!("set `{path}`"))?;
             config.set(&names, &value)?;
         }
@@ -42,7 +43,7 @@ pub(crate) fn apply_edits(
     Ok(config)
 }
 
-/// Writes the config with `edits`, and the missing parts of the workspace. `print` gets what was done.
+/// Writes the config with `edits`, and the missing parts of the workspace. `print` gets a line for each change.
 ///
 /// # Errors
 /// No run could use the config, or a file cannot be written.
@@ -53,39 +54,41 @@ pub(crate) fn apply(
     find_retained_model: &dyn Fn(&Config) -> Option<String>,
 ) -> Result<Settings> {
     let overrides = FlagOverrides { workspace: ctx.workspace.clone(), ..FlagOverrides::default() };
-    let (before, after, settings) = Config::change(&ctx.paths.config, |config| {
-        let before = config.clone();
-        *config = apply_edits(&before, edits.into_iter().chain(default_edits()))?;
+    let (old_config, new_config, settings) = Config::change(&ctx.paths.config, |config| {
+        let old_config = config.clone();
+        *config = apply_edits(&old_config, edits.into_iter().chain(default_edits()))?;
         // Check before anything is written: an unusable config must not be extended.
         let settings = Settings::resolve(config, &ctx.env, &overrides, &ctx.paths)?;
-        Ok((before, config.clone(), settings))
+        Ok((old_config, config.clone(), settings))
     })?;
-    for (old, new) in before.files().into_iter().zip(after.files()) {
-        let shown = ctx.paths.display(new.path());
+    for (old, new) in old_config.files().into_iter().zip(new_config.files()) {
+        let path = ctx.paths.display(new.path());
         print(&match (old.text() == new.text(), old.exists()) {
             (true, false) => continue,
-            (true, true) => format!("kept {shown} unchanged"),
-            (false, true) => format!("updated {shown}"),
-            (false, false) => format!("created {shown}"),
+            (true, true) => format!("kept {path} unchanged"),
+            (false, true) => format!("updated {path}"),
+            (false, false) => format!("created {path}"),
         });
     }
-    if before.exists() {
-        describe_changes(&before, &after).iter().for_each(|words| print(words));
+    if old_config.exists() {
+        for change in describe_changes(&old_config, &new_config) {
+            print(&change);
+        }
     }
-    if let Some(model) = find_retained_model(&after) {
+    if let Some(model) = find_retained_model(&new_config) {
         print(&format!(
             "kept the model {model}, which the new provider may not have; `--model NAME` changes it"
         ));
     }
     let workspace = Workspace::new(&settings.workspace);
-    let made = workspace.create()?;
-    let place = ctx.paths.display(&workspace.root);
-    print(&if made.is_empty() {
-        format!("kept {place} unchanged")
+    let created = workspace.create()?;
+    let root = ctx.paths.display(&workspace.root);
+    print(&if created.is_empty() {
+        format!("kept {root} unchanged")
     } else {
-        format!("created in {place}: {}", made.join(", "))
+        format!("created in {root}: {}", created.join(", "))
     });
-    let layers = LayeredConfig::new(&after, &ctx.env);
+    let layers = LayeredConfig::new(&new_config, &ctx.env);
     for finding in check_channels(&layers, &settings) {
         print(&finding.to_string());
     }
@@ -93,11 +96,11 @@ pub(crate) fn apply(
 }
 
 /// The values of the provider and the model that are replaced, as `  model a → b`.
-fn describe_changes(before: &Config, after: &Config) -> Vec<String> {
+fn describe_changes(old_config: &Config, new_config: &Config) -> Vec<String> {
     let change = |name: &&str| {
         let path = format!("agents.defaults.{name}");
         let text = |config: &Config| config.get_path(&path)?.as_str().map(str::to_owned);
-        let (old, new) = (text(before)?, text(after)?);
+        let (old, new) = (text(old_config)?, text(new_config)?);
         (old != new).then(|| format!("  {name} {old} → {new}"))
     };
     ["provider", "model"].iter().filter_map(change).collect()
@@ -112,23 +115,23 @@ pub(crate) struct ProviderSection {
 
 impl ProviderSection {
     /// The section of a provider in the built-in table.
-    pub(crate) fn from_entry(entry: &'static ProviderInfo) -> Self {
-        Self { name: snake_case(entry.name), entry: Some(entry) }
+    pub(crate) fn from_entry(provider: &'static ProviderInfo) -> Self {
+        Self { name: snake_case(provider.name), entry: Some(provider) }
     }
 
-    /// The section of the provider called `name`. A provider that is not in the table needs an address, given now or
-    /// present in the config.
+    /// The section of the provider called `name`. A provider that is not in the table needs an address, from a flag or from
+    /// the config.
     pub(crate) fn find(name: &str, has_base: bool, config: &Config) -> Result<Self> {
-        let block = Self { name: snake_case(name), entry: find_entry(name) };
-        let known = block.entry.is_some()
+        let section = Self { name: snake_case(name), entry: find_entry(name) };
+        let is_valid = section.entry.is_some()
             || name == "auto"
             || has_base
-            || config.get_path(&block.key("apiBase")).is_some();
-        if !known {
+            || config.get_path(&section.key("apiBase")).is_some();
+        if !is_valid {
             let names: Vec<&str> = PROVIDERS
                 .iter()
-                .filter(|entry| entry.kind != ProviderKind::Unsupported)
-                .map(|entry| entry.name)
+                .filter(|provider| provider.kind != ProviderKind::Unsupported)
+                .map(|provider| provider.name)
                 .collect();
             return Err(fail_with_hint(
                 Exit::Usage,
@@ -136,7 +139,7 @@ impl ProviderSection {
                 format!("one of {}, or any name with `--api-base URL`", names.join(", ")),
             ));
         }
-        Ok(block)
+        Ok(section)
     }
 
     /// The path of one of its keys.
@@ -158,7 +161,7 @@ pub(crate) fn allow_servers_edit(settings: &Settings) -> Option<ConfigEdit> {
 }
 
 fn find_entry(name: &str) -> Option<&'static ProviderInfo> {
-    PROVIDERS.iter().find(|entry| snake_case(entry.name) == snake_case(name))
+    PROVIDERS.iter().find(|provider| snake_case(provider.name) == snake_case(name))
 }
 
 /// The defaults that a config should spell out, added where it has no value.

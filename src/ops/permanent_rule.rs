@@ -18,12 +18,12 @@ use nanobot_tool::ApprovalRequest;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// The longest profile that is read, in bytes.
+/// Maximum size of a profile, in bytes.
 const MAX_PROFILE_BYTES: usize = 1 << 20;
 
 /// A rule, and the list that it is added to.
 pub(crate) struct PermanentRule {
-    /// The rule as the list has it, for people.
+    /// The key of the list and the rule, for people.
     pub(crate) description: String,
     /// The list's key in a profile; in the config it is under `tools`.
     list: &'static str,
@@ -32,13 +32,13 @@ pub(crate) struct PermanentRule {
     profile: Option<PathBuf>,
 }
 
-/// The rule that would allow calls like that of `case`; `None` if there is no such rule.
+/// The rule that would allow calls like the one in `request`; `None` if there is none.
 pub(crate) fn rule_for(
     ctx: &Context,
     profile: Option<&str>,
-    case: &ApprovalRequest<'_>,
+    request: &ApprovalRequest<'_>,
 ) -> Option<PermanentRule> {
-    let flag = case.refusal.suggested_flag.as_deref()?;
+    let flag = request.refusal.suggested_flag.as_deref()?;
     let (name, value) = match flag.split_once(['=', ' ']) {
         Some((name, value)) => (name, Some(unquote(value)?)),
         None => (flag, None),
@@ -47,23 +47,22 @@ pub(crate) fn rule_for(
         ("--allow", Some(rule)) => ("allow", rule),
         ("--net", Some(host)) => ("net", host),
         ("--read", Some(path)) => ("read", path),
-        // The rule covers the tool only in the directory of this call. No rule opens what is outside of the run's paths.
-        ("--write", place) if WRITE_TOOLS.contains(&case.tool) => {
-            let place =
-                place.map_or_else(|| std::env::current_dir().ok(), |path| Some(path.into()))?;
-            let place = PathResolver::default().resolve(&place);
-            let mut roots = case.file_scope.roots.iter();
-            roots.find(|root| place.starts_with(&root.path))?;
-            let beneath = if place.is_dir() { place.join("*") } else { place };
-            let rule = format!("{}({})", case.tool, beneath.to_str()?);
-            // A name may be an invalid glob.
+        // The rule is for the tool and the path of this call. No rule opens a path outside of the run's file scope.
+        ("--write", path) if WRITE_TOOLS.contains(&request.tool) => {
+            let path =
+                path.map_or_else(|| std::env::current_dir().ok(), |path| Some(path.into()))?;
+            let path = PathResolver::default().resolve(&path);
+            request.file_scope.roots.iter().find(|root| path.starts_with(&root.path))?;
+            let pattern = if path.is_dir() { path.join("*") } else { path };
+            let rule = format!("{}({})", request.tool, pattern.to_str()?);
+            // A file name may be an invalid glob.
             PolicyRule::parse(&rule, RuleEffect::Allow, "").ok()?;
             ("allow", rule)
         }
         _ => return None,
     };
-    let own = profile.filter(|name| Profile::built_in(name).is_none());
-    let key = match own {
+    let own_profile = profile.filter(|name| Profile::built_in(name).is_none());
+    let key = match own_profile {
         Some(_) => list.to_owned(),
         None => format!("tools.{list}"),
     };
@@ -71,7 +70,7 @@ pub(crate) fn rule_for(
         description: format!("{key}: {text}"),
         list,
         text,
-        profile: own.map(|name| ctx.paths.profiles().join(format!("{name}.md"))),
+        profile: own_profile.map(|name| ctx.paths.profiles().join(format!("{name}.md"))),
     })
 }
 
@@ -81,42 +80,41 @@ impl PermanentRule {
         let Some(path) = &self.profile else {
             let file = Config::change(&ctx.paths.config, |config| {
                 let path = ["tools", self.list];
-                let written = config.get_path(&path.join("."));
-                let all = with_item(written, &self.text);
-                config.set(&path, &all)?;
+                let list = with_item(config.get_path(&path.join(".")), &self.text);
+                config.set(&path, &list)?;
                 Ok(ctx.paths.display(config.file_of(&path).path()))
             })?;
             return Ok(format!("`tools.{}` of {file}", self.list));
         };
-        let shown = ctx.paths.display(path);
-        let lock = durable_file::lock_for_change(path, &shown)?;
-        let bytes = input::read_file(path, &shown, MAX_PROFILE_BYTES)?;
+        let file_name = ctx.paths.display(path);
+        let lock = durable_file::lock_for_change(path, &file_name)?;
+        let bytes = input::read_file(path, &file_name, MAX_PROFILE_BYTES)?;
         let text = String::from_utf8(bytes)
-            .map_err(|_| fail(Exit::Config, format!("`{shown}` is not UTF-8")))?;
-        let new = add_to_front_matter(&text, self.list, &self.text)
-            .map_err(|words| fail(Exit::Config, format!("`{shown}`: {words}")))?;
-        durable_file::replace(path, new.as_bytes())?;
+            .map_err(|_| fail(Exit::Config, format!("`{file_name}` is not UTF-8")))?;
+        let new_text = add_to_front_matter(&text, self.list, &self.text)
+            .map_err(|error| fail(Exit::Config, format!("`{file_name}`: {error}")))?;
+        durable_file::replace(path, new_text.as_bytes())?;
         lock.remove()?;
-        // Load the profile again, to check that what was written can be read.
+        // Load the profile again, to check that it is still valid.
         let name = path.file_stem().and_then(|name| name.to_str());
         profiles::find(ctx, name.unwrap_or_default())?;
-        Ok(format!("`{}` of {shown}", self.list))
+        Ok(format!("`{}` of {file_name}", self.list))
     }
 }
 
 /// Appends `text` to `list`.
 fn with_item(list: Option<&Value>, text: &str) -> Value {
-    let mut all: Vec<Value> = match list {
+    let mut new_list: Vec<Value> = match list {
         Some(Value::Array(items)) => items.clone(),
         Some(Value::String(items)) => {
             items.split(',').map(|item| json!(item.trim())).filter(|item| item != "").collect()
         }
         _ => Vec::new(),
     };
-    if !all.iter().any(|item| item == text) {
-        all.push(json!(text));
+    if !new_list.iter().any(|item| item == text) {
+        new_list.push(json!(text));
     }
-    Value::Array(all)
+    Value::Array(new_list)
 }
 
 /// Appends `item` to the list `key` in the front matter of the profile `text`.
@@ -127,28 +125,23 @@ fn add_to_front_matter(text: &str, key: &str, item: &str) -> Result<String, Stri
     }
     let line = format!("{key}: {}", with_item(head.get(key), item));
     let lines: Vec<&str> = text.lines().collect();
-    let begins = text.trim_start_matches('\u{feff}').starts_with("---");
-    if !begins {
+    if !text.trim_start_matches('\u{feff}').starts_with("---") {
         return Ok(format!("---\n{line}\n---\n{text}"));
     }
-    let end = lines.iter().skip(1).position(|line| line.trim() == "---");
-    let end = end.ok_or("the front matter is not closed")? + 1;
+    let closing = lines.iter().skip(1).position(|line| line.trim() == "---");
+    let closing = closing.ok_or("the front matter is not closed")? + 1;
     let is_key = |line: &&str| line.split(':').next() == Some(key);
-    let mut new: Vec<String> = Vec::new();
-    let mut at = 0;
-    let found = lines[..end].iter().position(is_key);
-    if let Some(start) = found {
-        new.extend(lines[..start].iter().map(|line| (*line).to_owned()));
-        let goes_on =
-            |line: &&&str| line.starts_with([' ', '\t', '-', ']']) || line.trim().is_empty();
-        at = start + 1 + lines[start + 1..end].iter().take_while(goes_on).count();
-    } else {
-        new.extend(lines[..end].iter().map(|line| (*line).to_owned()));
-        at += end;
-    }
-    new.push(line);
-    new.extend(lines[at..].iter().map(|line| (*line).to_owned()));
-    Ok(new.join("\n") + "\n")
+    // The lines of the key, or the empty range before the closing line.
+    let (start, end) = match lines[..closing].iter().position(is_key) {
+        Some(start) => {
+            let continues =
+                |line: &&&str| line.starts_with([' ', '\t', '-', ']']) || line.trim().is_empty();
+            (start, start + 1 + lines[start + 1..closing].iter().take_while(continues).count())
+        }
+        None => (closing, closing),
+    };
+    let new_lines = [&lines[..start], &[line.as_str()], &lines[end..]].concat();
+    Ok(new_lines.join("\n") + "\n")
 }
 
 #[cfg(test)]

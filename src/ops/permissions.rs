@@ -47,23 +47,26 @@ pub(crate) fn resolve_profile(
     settings: &Settings,
 ) -> Result<Profile> {
     let name = grants.profile.as_deref().unwrap_or(&settings.profile);
-    let wrong = |cause: String, hint: &str| match grants.profile {
+    let profile_error = |cause: String, hint: &str| match grants.profile {
         Some(_) => fail_with_hint(Exit::Usage, cause, hint),
         None => fail_with_hint(Exit::Config, format!("`agents.defaults.profile`: {cause}"), hint),
     };
     let profile = profiles::find(ctx, name)?.ok_or_else(|| {
         let names = profiles::names(ctx);
         let hint = match nearest(name, names.iter().map(String::as_str)) {
-            Some(meant) => format!("`{meant}`"),
+            Some(nearest) => format!("`{nearest}`"),
             None => names.join(", "),
         };
-        wrong(format!("there is no profile `{name}`"), &hint)
+        profile_error(format!("there is no profile `{name}`"), &hint)
     })?;
     if profile.kind == profile::ProfileKind::Subagent {
-        return Err(wrong(format!("the profile `{name}` is for sub-agents"), "default, plan"));
+        return Err(profile_error(
+            format!("the profile `{name}` is for sub-agents"),
+            "default, plan",
+        ));
     }
     if profile.is_unrestricted && grants.profile.is_none() {
-        return Err(wrong(
+        return Err(profile_error(
             format!("profile `{name}` cannot be the default: it must be given on each run"),
             "`nanobot agent --profile full`",
         ));
@@ -87,7 +90,7 @@ impl WorkspacePlace {
         }
     }
 
-    /// The workspace of a run that has begun, at its path without links: where that leads now does not count.
+    /// The workspace of a run that has begun. `path` has no links, and is not resolved again: a run may change links.
     pub(crate) fn of_run(path: &Path) -> Self {
         Self { path: path.to_owned(), exists: path.is_dir() }
     }
@@ -111,11 +114,11 @@ pub(crate) fn build_policy(
             "only one of the two",
         ));
     }
-    let mut real = PathResolver::with_real_path(&workspace.path);
-    let reach = file_scope(ctx, grants, settings, profile, workspace, &mut real)?;
+    let mut real_paths = PathResolver::with_real_path(&workspace.path);
+    let file_scope = file_scope(ctx, grants, settings, profile, workspace, &mut real_paths)?;
     let mut policy = Policy {
         profile: profile.name.clone(),
-        file_scope: reach,
+        file_scope,
         net: allowed_hosts(grants, settings, profile)?,
         explicit_addresses: explicit_addresses(grants.net.as_deref().unwrap_or_default()),
         sandbox: sandbox_mode(grants, settings, profile),
@@ -147,15 +150,15 @@ fn tool_permissions(
     profile: &Profile,
 ) -> Result<Vec<(Pattern, Permission)>> {
     let mut permissions = Vec::new();
-    for (tool, word) in &settings.tools.permissions {
-        let written = Permission::parse_entry(tool, word)
-            .map_err(|words| fail(Exit::Config, format!("`tools.permissions.{tool}` {words}")))?;
-        permissions.push(written);
+    for (tool, permission) in &settings.tools.permissions {
+        let entry = Permission::parse_entry(tool, permission)
+            .map_err(|error| fail(Exit::Config, format!("`tools.permissions.{tool}` {error}")))?;
+        permissions.push(entry);
     }
     let is_web_tool = |name: &Pattern| ["web_search", "web_fetch"].contains(&name.text());
     // `--net` grants the web tools too.
-    let stays = |(name, _): &&(Pattern, Permission)| !(grants.net.is_some() && is_web_tool(name));
-    permissions.extend(profile.permissions.iter().filter(stays).cloned());
+    let applies = |(name, _): &&(Pattern, Permission)| grants.net.is_none() || !is_web_tool(name);
+    permissions.extend(profile.permissions.iter().filter(applies).cloned());
     Ok(permissions)
 }
 
@@ -174,17 +177,17 @@ fn sandbox_mode(grants: &Grants, settings: &Settings, profile: &Profile) -> Sand
 /// Adds the rules of the config and of the flags.
 fn add_rules(policy: &mut Policy, grants: &Grants, settings: &Settings) -> Result<()> {
     let tools = &settings.tools;
-    let written = [
+    let sources = [
         (&tools.allow, RuleEffect::Allow, "tools.allow", Exit::Config),
         (&tools.deny, RuleEffect::Deny, "tools.deny", Exit::Config),
         (&grants.allow, RuleEffect::Allow, "--allow", Exit::Usage),
         (&grants.deny, RuleEffect::Deny, "--deny", Exit::Usage),
         (&grants.disabled_tools, RuleEffect::Deny, "--deny", Exit::Usage),
     ];
-    for (rules, effect, origin, exit) in written {
+    for (rules, effect, origin, exit) in sources {
         for text in rules {
             let rule = PolicyRule::parse(text, effect, origin)
-                .map_err(|words| fail(exit, format!("{origin}: rule `{text}` {words}")))?;
+                .map_err(|error| fail(exit, format!("{origin}: rule `{text}` {error}")))?;
             // A rule that allows fetching from a host also allows connecting to it.
             if let (RuleEffect::Allow, "web_fetch", Some(host)) =
                 (effect, rule.tool.text(), &rule.argument)
@@ -215,7 +218,7 @@ pub(crate) fn add_flag(grants: &mut Grants, flag: &str) -> Option<()> {
     match (name, value) {
         ("--write", path) => grants.write.push(path.map_or_else(|| ".".into(), PathBuf::from)),
         ("--read", Some(path)) => grants.read.push(path.into()),
-        // Only the user's own flag or config grants it.
+        // Signing is granted only by a flag or config that the user writes.
         ("--allow", Some(rule)) if rule != SIGNING => grants.allow.push(rule),
         ("--net", None) => grants.net = Some(Vec::new()),
         ("--net", Some(host)) => match &mut grants.net {
@@ -229,44 +232,44 @@ pub(crate) fn add_flag(grants: &mut Grants, flag: &str) -> Option<()> {
 }
 
 fn parse_patterns(texts: &[String], key: &str) -> Result<Vec<CommandPattern>> {
-    let read = |text: &String| {
+    let compile = |text: &String| {
         CommandPattern::compile(text)
-            .map_err(|words| fail(Exit::Config, format!("`{key}`: `{text}` {words}")))
+            .map_err(|error| fail(Exit::Config, format!("`{key}`: `{text}` {error}")))
     };
-    texts.iter().map(read).collect()
+    texts.iter().map(compile).collect()
 }
 
 /// The IP addresses among `hosts`. Host names are excluded, because a name could resolve to any address.
 fn explicit_addresses(hosts: &[String]) -> Vec<(IpAddr, Option<u16>)> {
-    let address = |text: &String| net::literal_address(&net::parse_host(text).ok()?);
-    hosts.iter().filter_map(address).collect()
+    let parse = |text: &String| net::literal_address(&net::parse_host(text).ok()?);
+    hosts.iter().filter_map(parse).collect()
 }
 
-/// The hosts of the config, and those of `--net=HOSTS`, else those of the profile. What the config and the rules name is for
-/// the web tools alone.
+/// The hosts of the config, and those of `--net=HOSTS`, else those of the profile. The hosts of the config and of the rules
+/// are for the web tools alone.
 fn allowed_hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net> {
-    let configured = settings.tools.net.iter().map(|text| {
-        net::parse_host(text)
-            .map_err(|words| fail(Exit::Config, format!("`tools.net`: `{text}` {words}")))
-    });
-    let configured: Vec<Pattern> = configured.collect::<Result<_>>()?;
-    match &grants.net {
-        Some(hosts) if hosts.is_empty() => return Ok(Net::Any),
-        Some(hosts) => {
-            let typed = hosts.iter().map(|text| {
-                net::parse_host(text).map_err(|words| {
-                    let cause = format!("`--net`: `{text}` {words}");
-                    fail_with_hint(
-                        Exit::Usage,
-                        cause,
-                        "`--net=example.org,*.example.com`; bare `--net` for all",
-                    )
-                })
-            });
-            let typed: Vec<Pattern> = typed.collect::<Result<_>>()?;
-            return Ok(Net::Hosts { hosts: [configured, typed.clone()].concat(), commands: typed });
+    let mut configured: Vec<Pattern> = Vec::new();
+    for text in &settings.tools.net {
+        configured.push(
+            net::parse_host(text)
+                .map_err(|error| fail(Exit::Config, format!("`tools.net`: `{text}` {error}")))?,
+        );
+    }
+    if let Some(hosts) = &grants.net {
+        if hosts.is_empty() {
+            return Ok(Net::Any);
         }
-        None => {}
+        let mut granted = Vec::new();
+        for text in hosts {
+            granted.push(net::parse_host(text).map_err(|error| {
+                fail_with_hint(
+                    Exit::Usage,
+                    format!("`--net`: `{text}` {error}"),
+                    "`--net=example.org,*.example.com`; bare `--net` for all",
+                )
+            })?);
+        }
+        return Ok(Net::Hosts { hosts: [configured, granted.clone()].concat(), commands: granted });
     }
     Ok(match &profile.net {
         Net::Any => Net::Any,
@@ -285,11 +288,11 @@ fn file_scope(
     grants: &Grants,
     settings: &Settings,
     profile: &Profile,
-    place: &WorkspacePlace,
+    workspace_place: &WorkspacePlace,
     real_paths: &mut PathResolver,
 ) -> Result<FileScope> {
-    let workspace = &place.path;
-    let directory = working_directory(ctx, grants, settings, place, real_paths)?;
+    let workspace = &workspace_place.path;
+    let directory = working_directory(ctx, grants, settings, workspace_place, real_paths)?;
     if profile.reads_only && !grants.write.is_empty() {
         return Err(fail_with_hint(
             Exit::Usage,
@@ -298,7 +301,7 @@ fn file_scope(
         ));
     }
     let mut roots = GrantedPaths::default();
-    if place.exists {
+    if workspace_place.exists {
         roots.add(workspace.to_owned(), !profile.reads_only);
     }
     let position = roots.0.len();
@@ -323,7 +326,9 @@ fn file_scope(
     } else {
         repository::find(ctx, &directory, &home, &hidden)?
     };
-    repository.iter().for_each(|repository| roots.add_repository(repository));
+    if let Some(repository) = &repository {
+        roots.add_repository(repository);
+    }
     let roots = roots.0;
     if settings.restrict_to_workspace && roots.iter().any(|root| root.path != *workspace) {
         return Err(fail_with_hint(
@@ -343,25 +348,27 @@ fn file_scope(
             ..FileScope::default()
         });
     }
-    let written = roots.iter().filter(|root| root.may_write).map(|root| &root.path);
-    let mut written: Vec<PathBuf> = written.cloned().collect();
+    let writable = roots.iter().filter(|root| root.may_write).map(|root| &root.path);
+    let mut writable: Vec<PathBuf> = writable.cloned().collect();
     for git_dir in repository.iter().flat_map(|repository| &repository.git_dirs) {
-        if !written.iter().any(|root| git_dir.starts_with(root)) {
-            written.push(git_dir.clone());
+        if !writable.iter().any(|root| git_dir.starts_with(root)) {
+            writable.push(git_dir.clone());
         }
     }
     let user_home = home.clone();
     let read_only = Deferred::new(move || {
-        let of_git = written.iter().flat_map(|root| {
-            let mut paths = git_paths::configured_paths(root, &user_home);
-            // What the user grants by name may be changed, such as a directory of hooks.
-            paths.retain(|path| {
-                let is_named = |other: &&PathBuf| *other != root && other.starts_with(root);
-                !written.iter().filter(is_named).any(|other| path.starts_with(other))
-            });
-            paths
-        });
-        own_read_only.iter().cloned().chain(of_git).collect()
+        let mut read_only = own_read_only.to_vec();
+        for root in &writable {
+            let granted_below =
+                || writable.iter().filter(|other| *other != root && other.starts_with(root));
+            for path in git_paths::configured_paths(root, &user_home) {
+                // A path that the user grants by name may be changed, such as a directory of hooks.
+                if !granted_below().any(|granted| path.starts_with(granted)) {
+                    read_only.push(path);
+                }
+            }
+        }
+        read_only
     });
     Ok(FileScope {
         directory,
@@ -388,18 +395,18 @@ impl GrantedPaths {
         }
     }
 
-    /// Adds the working directory at `position`, unless it was granted by name. It is read-only, unless a directory around
-    /// it was granted for writing.
+    /// Adds the working directory at `position`, unless it was granted by name. It is read-only, unless one of its parents
+    /// was granted for writing.
     fn add_directory(&mut self, directory: &Path, position: usize) {
         if self.0.iter().all(|root| root.path != *directory) {
-            let mut around = self.0.iter();
-            let may_write = around.any(|root| root.may_write && directory.starts_with(&root.path));
+            let may_write =
+                self.0.iter().any(|root| root.may_write && directory.starts_with(&root.path));
             let path = directory.to_owned();
             self.0.insert(position, ScopeRoot { path, may_write });
         }
     }
 
-    /// Adds the places of the repository that no root contains, to be read: a grant for writing is for its own place.
+    /// Adds the directories of the repository that no root contains, read-only: a grant for writing is for its own path.
     fn add_repository(&mut self, repository: &Repository) {
         if repository.git_dirs.is_empty() {
             return;
@@ -420,27 +427,29 @@ impl GrantedPaths {
         directory: &Path,
     ) -> Result<()> {
         let tools = &settings.tools;
-        let wanted = [
+        let sources = [
             (&tools.read, false, "`tools.read`"),
             (&tools.write, true, "`tools.write`"),
             (&profile.read, false, "the profile"),
             (&profile.write, true, "the profile"),
         ];
-        for (places, may_write, origin) in wanted {
-            for place in places {
-                let path = match place.as_str() {
+        for (configured_paths, may_write, origin) in sources {
+            for configured in configured_paths {
+                let path = match configured.as_str() {
                     "." => directory.to_owned(),
                     // A configured path may be missing. One given by a flag must exist.
-                    place => match resolve_if_exists(&directory.join(ctx.paths.expand(place))) {
-                        Ok(Some(path)) => path,
-                        Ok(None) => {
-                            log::info!(target: "policy", "{origin} names `{place}`, which does not exist");
-                            continue;
+                    configured => {
+                        match resolve_if_exists(&directory.join(ctx.paths.expand(configured))) {
+                            Ok(Some(path)) => path,
+                            Ok(None) => {
+                                log::info!(target: "policy", "{origin} names `{configured}`, which does not exist");
+                                continue;
+                            }
+                            Err(error) => {
+                                return Err(error.context(format!("resolve a path from {origin}")));
+                            }
                         }
-                        Err(error) => {
-                            return Err(error.context(format!("resolve a path from {origin}")));
-                        }
-                    },
+                    }
                 };
                 self.add(path, may_write && !profile.reads_only);
             }
@@ -458,9 +467,9 @@ fn working_directory(
     real_paths: &mut PathResolver,
 ) -> Result<PathBuf> {
     if let Some(path) = &grants.directory {
-        let found = resolve_existing(path, None)?;
-        return if found.is_dir() {
-            Ok(found)
+        let directory = resolve_existing(path, None)?;
+        return if directory.is_dir() {
+            Ok(directory)
         } else {
             Err(fail_with_hint(
                 Exit::Usage,
@@ -479,8 +488,8 @@ fn working_directory(
     Ok(if is_replaced { workspace.path.clone() } else { current })
 }
 
-/// True if the workspace takes the place of `directory`, an absolute path without links: the home directory and those above it contain
-/// private files. Before the workspace exists, a run sends nothing, so it may use them.
+/// True if the workspace replaces `directory`, an absolute path without links, as working directory: the home directory and
+/// its parents contain private files. Before the workspace exists, a run sends nothing, so it may use them.
 pub(crate) fn is_replaced_by_workspace(
     ctx: &Context,
     directory: &Path,
@@ -491,8 +500,8 @@ pub(crate) fn is_replaced_by_workspace(
     home.starts_with(directory) && has_workspace
 }
 
-/// A notice that the workspace takes the place of the current directory, which is the home directory, one above it, or
-/// deleted: where `--write` does not grant that directory, and on request.
+/// A notice that the workspace replaces the current directory, which is the home directory, one of its parents, or deleted.
+/// There is one if `--write` was meant for the current directory, and if `is_requested`.
 pub(crate) fn replaced_directory_notice(
     ctx: &Context,
     grants: &Grants,
@@ -501,11 +510,11 @@ pub(crate) fn replaced_directory_notice(
     is_requested: bool,
 ) -> Option<String> {
     let directory = &policy.file_scope.directory;
-    let means_directory = grants.write.iter().any(|path| path == Path::new("."));
+    let writes_directory = grants.write.iter().any(|path| path == Path::new("."));
     let is_chosen = grants.directory.is_some()
         || settings.restrict_to_workspace
         || settings.directory == DefaultDirectory::Workspace;
-    if !(means_directory || is_requested) || is_chosen {
+    if !(writes_directory || is_requested) || is_chosen {
         return None;
     }
     let cause = match std::env::current_dir() {
@@ -513,9 +522,9 @@ pub(crate) fn replaced_directory_notice(
         Ok(_) => "the home directory is used as working directory only with `-C .`".to_owned(),
         Err(error) => format!("the current directory cannot be found: {error}"),
     };
-    let what = if means_directory { "`--write` applies to" } else { "working in" };
+    let effect = if writes_directory { "`--write` applies to" } else { "working in" };
     let directory_name = ctx.paths.display(directory);
-    let text = format!("{what} `{directory_name}`: {cause}");
+    let text = format!("{effect} `{directory_name}`: {cause}");
     ctx.single_notices.is_new(&text).then_some(text)
 }
 

@@ -1,7 +1,7 @@
 //! The message bus: messages as JSON lines on standard input, answers as JSON lines on standard output.
 //!
-//! The main thread reads, a thread for each job answers. No more is read while twice as many messages wait as are
-//! answered, so that a full pipe holds the sender back. A signal ends the reading; what has begun is answered. Each
+//! The main thread reads, and a thread for each job answers. The main thread stops reading while two messages for each
+//! thread wait, so that a full pipe blocks the sender. A signal ends the reading; messages in progress are answered. Each
 //! answer and its acknowledgement are one write, after the session is on disk. A pipe with a name keeps a journal.
 
 mod journal;
@@ -38,9 +38,9 @@ use std::time::Duration;
 /// The section of the system prompt.
 const PROMPT: &str = "A program passes on messages to you, one at a time, and delivers your answers. This run is unattended, \
     and you cannot ask questions.";
-/// Interval at which a reader that waits for room checks for signals.
+/// Interval at which a reader that waits for the workers checks for signals.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// The beginning of the keys of sessions that programs have.
+/// The beginning of the keys of sessions of programs.
 const SESSION_PREFIX: &str = "bus:";
 
 /// The options of the bus.
@@ -72,35 +72,34 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, pipe: &PipeOptions) -> R
         state: Mutex::default(),
         changed: Condvar::new(),
     };
-    let read = thread::scope(|scope| {
+    let read_result = thread::scope(|scope| {
         for _ in 0..jobs {
             let token = Arc::clone(&token);
             scope.spawn(|| cancel::scope(Some(token), || bus.answer_all()));
         }
-        let read = bus.continue_earlier_run().and_then(|()| bus.read_all());
+        let read_result = bus.continue_earlier_run().and_then(|()| bus.read_all());
         let mut state = bus.lock();
         state.is_closed = true;
-        if read.is_err() {
-            // Unanswered messages have no acknowledgement, so they come again.
+        if read_result.is_err() {
+            // Messages without an acknowledgement are sent again.
             state.waiting.clear();
         }
         drop(state);
         bus.changed.notify_all();
-        read
+        read_result
     });
     ctx.servers.shut_down();
     let state = bus.state.into_inner().ignore_poison();
-    match state.error {
-        Some(error) => Err(error),
-        None => read.map(|()| {
-            // A failed turn of another cause has its status in its line.
-            Exit::most_important(&state.causes).unwrap_or(if state.causes.is_empty() {
-                Exit::Answered
-            } else {
-                Exit::Failed
-            })
-        }),
+    if let Some(error) = state.error {
+        return Err(error);
     }
+    read_result?;
+    Ok(match Exit::most_important(&state.exits) {
+        Some(exit) => exit,
+        None if state.exits.is_empty() => Exit::Answered,
+        // The status of each failed turn is in its line.
+        None => Exit::Failed,
+    })
 }
 
 struct MessageBus<'a> {
@@ -124,14 +123,21 @@ struct BusState {
     waiting: VecDeque<PipeMessage>,
     /// Keys of the sessions that answer a message.
     busy: HashSet<String>,
-    /// Ids of messages of an earlier run that this run takes up. Their lines, which come again, are the same messages.
-    continued: Vec<Value>,
-    /// True if no more messages come.
+    /// Ids of messages that an earlier run left and this run answers. Their lines, which the sender repeats, are skipped.
+    continued_ids: Vec<Value>,
+    /// True if no more messages are read.
     is_closed: bool,
     /// The statuses of failures.
-    causes: Vec<Exit>,
-    /// The failure of standard output or of the journal, which ends everything.
+    exits: Vec<Exit>,
+    /// The failure of standard output or of the journal, which ends the run.
     error: Option<anyhow::Error>,
+}
+
+/// A line of the input.
+enum InputLine {
+    Message(PipeMessage),
+    /// The reason why the line is not a message.
+    Invalid(String),
 }
 
 impl MessageBus<'_> {
@@ -139,7 +145,7 @@ impl MessageBus<'_> {
         self.state.lock().ignore_poison()
     }
 
-    /// Prints and answers what an earlier run of this name left.
+    /// Prints the answers and answers the messages that an earlier run of this name left.
     fn continue_earlier_run(&self) -> Result<()> {
         let Some(journal) = &self.journal else {
             return Ok(());
@@ -148,7 +154,7 @@ impl MessageBus<'_> {
             self.print_answer(&id, &line)?;
         }
         for message in journal.unanswered() {
-            self.lock().continued.push(message.id.clone());
+            self.lock().continued_ids.push(message.id.clone());
             self.enqueue(message)?;
         }
         Ok(())
@@ -160,17 +166,17 @@ impl MessageBus<'_> {
         let mut number = 0_u64;
         while let Some(line) = reader.next_line()? {
             number += 1;
-            let parsed = match line {
+            let input = match line {
                 Ok(line) if line.trim_ascii().is_empty() => continue,
                 Ok(line) => self.parse(without_byte_order_mark(&line, number))?,
-                Err(reason) => Err(reason),
+                Err(error) => InputLine::Invalid(error),
             };
-            match parsed {
-                Ok(message) if self.is_continued(&message.id) => {}
-                Ok(message) => self.enqueue(message)?,
-                Err(error) => {
+            match input {
+                InputLine::Message(message) if self.is_continued(&message.id) => {}
+                InputLine::Message(message) => self.enqueue(message)?,
+                InputLine::Invalid(error) => {
                     let line = json!({ "v": 1, "type": "error", "line": number, "error": error });
-                    self.lock().causes.push(Exit::BadInput);
+                    self.lock().exits.push(Exit::BadInput);
                     self.write(&format!("{line}\n"))?;
                 }
             }
@@ -178,11 +184,11 @@ impl MessageBus<'_> {
         Ok(())
     }
 
-    /// True if this run has taken up the message `id` by itself, for the first line with that id.
+    /// True if `id` is that of a message which an earlier run left. Only the first line with that id is such a message.
     fn is_continued(&self, id: &Value) -> bool {
-        let continued = &mut self.lock().continued;
-        let found = continued.iter().position(|known| known == id);
-        found.map(|at| continued.swap_remove(at)).is_some()
+        let ids = &mut self.lock().continued_ids;
+        let index = ids.iter().position(|continued_id| continued_id == id);
+        index.map(|index| ids.swap_remove(index)).is_some()
     }
 
     /// The key of the session that answers a message.
@@ -194,31 +200,34 @@ impl MessageBus<'_> {
         }
     }
 
-    /// Parses a line, and stores the message if there is a journal. The inner error is the reason why it is no message.
-    fn parse(&self, line: &[u8]) -> Result<Result<PipeMessage, String>> {
-        let parsed = PipeMessage::parse(line);
-        if let Ok(message) = &parsed
-            && recipients::is_new_chat(self.ctx, &self.session_key(message))?
-        {
-            // The session would make the chat one that the agent may write to.
-            let reason = format!("there is no conversation `{}` in that channel", message.session);
-            return Ok(Err(reason));
+    /// Parses a line, and stores the message if there is a journal.
+    fn parse(&self, line: &[u8]) -> Result<InputLine> {
+        let message = match PipeMessage::parse(line) {
+            Ok(message) => message,
+            Err(error) => return Ok(InputLine::Invalid(error)),
+        };
+        // A new session would allow the agent to write to the chat.
+        if recipients::is_new_chat(self.ctx, &self.session_key(&message))? {
+            return Ok(InputLine::Invalid(format!(
+                "there is no conversation `{}` in that channel",
+                message.session
+            )));
         }
-        match (parsed, &self.journal) {
-            (Ok(message), Some(_)) if message.id.is_null() => {
-                Ok(Err("`id` is missing, which `--name` needs".into()))
+        match &self.journal {
+            Some(_) if message.id.is_null() => {
+                Ok(InputLine::Invalid("`id` is missing, which `--name` needs".into()))
             }
-            (Ok(message), Some(journal)) => journal.store_message(message).map(Ok),
-            (parsed, _) => Ok(parsed),
+            Some(journal) => journal.store_message(message).map(InputLine::Message),
+            None => Ok(InputLine::Message(message)),
         }
     }
 
-    /// Adds a message once there is room for it.
+    /// Adds a message, once fewer than two for each thread wait.
     fn enqueue(&self, message: PipeMessage) -> Result<()> {
         let mut state = self.lock();
         while state.waiting.len() >= 2 * self.jobs && state.error.is_none() {
-            let waited = self.changed.wait_timeout(state, SIGNAL_CHECK_INTERVAL);
-            state = waited.ignore_poison().0;
+            let wait_result = self.changed.wait_timeout(state, SIGNAL_CHECK_INTERVAL);
+            (state, _) = wait_result.ignore_poison();
             signal::check()?;
         }
         if state.error.is_some() {
@@ -230,14 +239,14 @@ impl MessageBus<'_> {
         Ok(())
     }
 
-    /// Answers messages until no more come.
+    /// Answers messages until there are no more.
     fn answer_all(&self) {
         while let Some(message) = self.take() {
             let session = self.session_key(&message);
-            let answered = self.answer(message);
+            let result = self.answer(message);
             let mut state = self.lock();
             state.busy.remove(&session);
-            if let Err(error) = answered {
+            if let Err(error) = result {
                 state.error.get_or_insert(error);
             }
             drop(state);
@@ -245,16 +254,16 @@ impl MessageBus<'_> {
         }
     }
 
-    /// Waits for a message whose session is free. `None` if no more come.
+    /// Waits for a message whose session is free. `None` if there are no more.
     fn take(&self) -> Option<PipeMessage> {
         let mut state = self.lock();
         loop {
             if state.error.is_some() {
                 return None;
             }
-            let mut waiting = state.waiting.iter();
-            if let Some(at) = waiting.position(|it| !state.busy.contains(&self.session_key(it))) {
-                let message = state.waiting.remove(at)?;
+            let is_free = |message: &PipeMessage| !state.busy.contains(&self.session_key(message));
+            if let Some(index) = state.waiting.iter().position(is_free) {
+                let message = state.waiting.remove(index)?;
                 state.busy.insert(self.session_key(&message));
                 drop(state);
                 self.changed.notify_all();
@@ -267,7 +276,7 @@ impl MessageBus<'_> {
         }
     }
 
-    /// Answers a message, from the journal if that has the answer.
+    /// Answers a message, from the journal if it has the answer.
     fn answer(&self, mut message: PipeMessage) -> Result<()> {
         let turn = random_hex(5);
         let key = self.session_key(&message);
@@ -296,53 +305,39 @@ impl MessageBus<'_> {
         };
         let content = OthersContent::new(Origin::Project, "a message of a program");
         let files = std::mem::take(&mut message.files);
-        let attached = match self.read_files(if resume { &[] } else { &files })? {
-            Ok(attached) => attached,
-            Err(error) => {
-                let exit = exit_for(&error);
-                let ending = Ending { error: Some(error), ..Ending::default() };
-                return self.conclude(&message, &turn, &ending, exit);
-            }
-        };
+        let mut attached = Vec::new();
+        if !resume && !files.is_empty() {
+            let reader = self.file_reader()?;
+            attached = match files.iter().map(|name| read_file(reader, name)).collect() {
+                Ok(attached) => attached,
+                Err(error) => {
+                    let exit = exit_for(&error);
+                    let ending = Ending { error: Some(error), ..Ending::default() };
+                    return self.conclude(&message, &turn, &ending, exit);
+                }
+            };
+        }
         let mut options = self.options.clone();
         options.input.message = (!resume).then(|| UserText::of_others(text, content));
         options.session.key = Some(key);
         options.session.resume = resume;
         let chat = ChatTurn { id: &turn, sender: None, chat_prompt: PROMPT, attached };
         let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat, None);
-        let concluded = self.conclude(&message, &turn, &outcome.ending, outcome.exit);
+        let result = self.conclude(&message, &turn, &outcome.ending, outcome.exit);
         outcome.finish_beside_others(self.ctx);
-        concluded
+        result
     }
 
-    /// Reads the files of a message as the file tools of its turn could. The inner error is why one of them cannot be used.
-    fn read_files(&self, names: &[String]) -> Result<Result<Vec<AttachedContent>>> {
-        if names.is_empty() {
-            return Ok(Ok(Vec::new()));
+    /// The reader of the files of messages, which can read what the file tools of the turns can.
+    fn file_reader(&self) -> Result<&Files> {
+        if let Some(files) = self.files.get() {
+            return Ok(files);
         }
-        let opened = match self.files.get() {
-            Some(files) => files,
-            None => {
-                let files = turn_setup::open_for_reading(self.ctx, &self.options.grants)?;
-                self.files.get_or_init(|| files)
-            }
-        };
-        let read = |name: &String| match opened.read(name) {
-            Ok((bytes, path)) => Ok(AttachedContent {
-                name: name.clone(),
-                bytes,
-                is_external: false,
-                path: Some(path),
-            }),
-            Err(error @ (ToolError::Denied(_) | ToolError::Rejected(_))) => {
-                Err(fail(Exit::Refused, format!("`files`: {}", error.message())))
-            }
-            Err(error) => Err(fail(Exit::NoInput, format!("`files`: {}", error.message()))),
-        };
-        Ok(names.iter().map(read).collect())
+        let files = turn_setup::open_for_reading(self.ctx, &self.options.grants)?;
+        Ok(self.files.get_or_init(|| files))
     }
 
-    /// Stores and prints the answer of a turn. After a temporary failure the message will come again.
+    /// Stores and prints the answer of a turn. After a temporary failure the sender repeats the message.
     fn conclude(
         &self,
         message: &PipeMessage,
@@ -351,10 +346,10 @@ impl MessageBus<'_> {
         exit: Exit,
     ) -> Result<()> {
         if exit != Exit::Answered {
-            self.lock().causes.push(exit);
+            self.lock().exits.push(exit);
         }
         let line = answer_line(message, turn, ending, exit).to_string();
-        if comes_again(ending, exit) {
+        if is_repeated(ending, exit) {
             if let Some(journal) = &self.journal {
                 journal.end_turn(message, turn)?;
             }
@@ -382,19 +377,39 @@ impl MessageBus<'_> {
     }
 }
 
+/// Reads a file of a message.
+///
+/// # Errors
+/// Status 77 if the policy denies it, 66 if it cannot be read.
+fn read_file(files: &Files, name: &str) -> Result<AttachedContent> {
+    match files.read(name) {
+        Ok((bytes, path)) => Ok(AttachedContent {
+            name: name.to_owned(),
+            bytes,
+            is_external: false,
+            path: Some(path),
+        }),
+        Err(error @ (ToolError::Denied(_) | ToolError::Rejected(_))) => {
+            Err(fail(Exit::Refused, format!("`files`: {}", error.message())))
+        }
+        Err(error) => Err(fail(Exit::NoInput, format!("`files`: {}", error.message()))),
+    }
+}
+
 /// The line without the byte order mark with which a file of Windows may begin.
 fn without_byte_order_mark(line: &[u8], number: u64) -> &[u8] {
     let rest = line.strip_prefix(b"\xef\xbb\xbf").filter(|_| number == 1);
     rest.unwrap_or(line)
 }
 
-/// True if a message that ended so comes again: the failure passes, or a budget stopped it before any model was asked.
-fn comes_again(ending: &Ending, exit: Exit) -> bool {
+/// True if the sender repeats a message whose turn ended so: the failure is temporary, or a budget stopped the turn before
+/// its first request.
+fn is_repeated(ending: &Ending, exit: Exit) -> bool {
     let usage = ending.stats.usage;
     exit.is_temporary() || exit == Exit::Budget && usage.input == 0 && usage.output == 0
 }
 
-/// The line of an answer. A temporary failure has no text: the message will come again.
+/// The line of an answer. A temporary failure has no text, because the sender repeats the message.
 fn answer_line(message: &PipeMessage, turn: &str, ending: &Ending, exit: Exit) -> Value {
     let error = ending.error.as_ref().filter(|error| exit_for(error) != Exit::Answered);
     json!({

@@ -1,4 +1,4 @@
-//! Explains what a run with given permissions may do: in general, and for one call of a tool, which is not made.
+//! Explains what a run with given permissions may do: in general, and for one call of a tool, which is not executed.
 
 use crate::ops::context::Context;
 use crate::ops::turn_setup::{self, TurnSetup};
@@ -23,34 +23,34 @@ pub(crate) struct ExplainedCall {
     pub(crate) decision: PolicyDecision,
 }
 
-/// Decides about a call of `tool` in a run with these permissions. `arguments` are JSON, or the text of the one that the
-/// decision is about.
+/// Decides about a call of `tool` in a run with these permissions. `arguments` are JSON, or the text of the argument that
+/// the decision is about.
 ///
 /// # Errors
 /// There is no such tool, or it does not take these arguments.
 pub(crate) fn explain_call(
     ctx: &Context,
     grants: &Grants,
-    tool: &str,
+    tool_name: &str,
     arguments: &str,
 ) -> Result<ExplainedCall> {
     let TurnSetup { toolbox, policy, .. } = prepare(ctx, grants)?;
-    if let Some(found) = toolbox.find(tool) {
-        let arguments = parse_arguments(arguments, &found.spec().parameters)?;
-        let decision = decide(&policy, found, &arguments);
+    if let Some(tool) = toolbox.find(tool_name) {
+        let arguments = parse_arguments(arguments, &tool.spec().parameters)?;
+        let decision = decide(&policy, tool, &arguments);
         return Ok(ExplainedCall { arguments, decision });
     }
-    let decision = decide_absent_tool(&policy, grants, tool)?;
-    if tool != "cron" || !matches!(decision, PolicyDecision::Allow(_)) {
+    let decision = decide_absent_tool(&policy, grants, tool_name)?;
+    if tool_name != "cron" || !matches!(decision, PolicyDecision::Allow(_)) {
         return Ok(ExplainedCall { arguments: json!(arguments), decision });
     }
     // The answer covers only what can be decided without a conversation.
     let schema = &cron::spec().parameters;
-    let arguments = cast_and_check(schema, &parse_arguments(arguments, schema)?);
-    let arguments = arguments.map_err(|words| fail(Exit::Usage, words))?;
-    let decision = match policy.decide(tool, &arguments) {
+    let arguments = cast_and_check(schema, &parse_arguments(arguments, schema)?)
+        .map_err(|error| fail(Exit::Usage, error))?;
+    let decision = match policy.decide(tool_name, &arguments) {
         PolicyDecision::Allow(_) => decision,
-        refused => refused,
+        refusal => refusal,
     };
     Ok(ExplainedCall { arguments, decision })
 }
@@ -59,7 +59,7 @@ fn prepare(ctx: &Context, grants: &Grants) -> Result<TurnSetup> {
     turn_setup::prepare_without_turn(ctx, grants, (false, true), Vec::new(), None)
 }
 
-/// The policy of a run with these permissions as rows of a name and a text, with what the session restricts.
+/// The policy of a run with these permissions as rows of a name and a text, with the restrictions of the session.
 ///
 /// # Errors
 /// The settings or the session cannot be read.
@@ -74,8 +74,8 @@ pub(crate) fn describe_policy(
         rows.push(("origin", describe_origin(ctx, key)?));
     }
     let config = ctx.load_config()?;
-    let spared = LayeredConfig::new(&config, &ctx.env).read(&["tools", "ssrfWhitelist"])?;
-    for range in spared.iter().filter_map(Value::as_array).flatten() {
+    let allowed_ranges = LayeredConfig::new(&config, &ctx.env).read(&["tools", "ssrfWhitelist"])?;
+    for range in allowed_ranges.iter().filter_map(Value::as_array).flatten() {
         let range = range.as_str().unwrap_or_default();
         rows.push(("reached", format!("{range} (tools.ssrfWhitelist)")));
     }
@@ -91,23 +91,24 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
     let name = tool.spec().name.as_str();
     let rule = match policy.decide(name, call) {
         PolicyDecision::Allow(rule) => rule,
-        no => return no,
+        refusal => return refusal,
     };
     // For paths, the access rules decide.
     if let Some(access) = file_access(name) {
-        let mut places = Vec::new();
+        let mut roots = Vec::new();
         for file in files_of_call(name, call) {
             match policy.file_scope.decide(file.path, access) {
-                Ok(place) => places.push(place.root),
+                Ok(scoped_path) => roots.push(scoped_path.root),
                 Err(refusal) => return PolicyDecision::Deny(refusal),
             }
         }
-        places.dedup();
-        let roots = places.iter().map(|root| {
-            let root = &policy.file_scope.roots[*root].path;
-            format!("; it is inside `{}`", root.display())
-        });
-        return PolicyDecision::Allow(format!("{rule}{}", roots.collect::<String>()));
+        roots.dedup();
+        let mut reason = rule;
+        for root in roots {
+            let path = policy.file_scope.roots[root].path.display();
+            reason.push_str(&format!("; it is inside `{path}`"));
+        }
+        return PolicyDecision::Allow(reason);
     }
     match tool.precheck(call) {
         Ok(()) => {}
@@ -118,18 +119,18 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
         ) => {
             return PolicyDecision::Deny(refusal);
         }
-        Err(ToolError::Failed(words) | ToolError::Declined(words)) => {
-            return PolicyDecision::Deny(Refusal::new(words));
+        Err(ToolError::Failed(message) | ToolError::Declined(message)) => {
+            return PolicyDecision::Deny(Refusal::new(message));
         }
     }
     if name != "exec" {
         return PolicyDecision::Allow(rule);
     }
     if policy.sandbox != Sandbox::Off
-        && let Err(lack) = sandbox::check_available()
+        && let Err(error) = sandbox::check_available()
     {
         return PolicyDecision::Deny(Refusal {
-            message: format!("commands need a sandbox, and none is available: {lack}"),
+            message: format!("commands need a sandbox, and none is available: {error}"),
             suggested_flag: Some("--sandbox off".into()),
         });
     }
@@ -146,14 +147,18 @@ fn decide_absent_tool(policy: &Policy, grants: &Grants, tool: &str) -> Result<Po
         if let Some(refusal) = policy.withheld_reason(tool).filter(|_| tool.starts_with("mcp_")) {
             return Ok(PolicyDecision::Deny(refusal));
         }
-        let words = tool_names::check(tool).err();
-        let words = words.unwrap_or_else(|| "is not a tool of this run".into());
-        return Err(fail_with_hint(Exit::Usage, format!("`{tool}` {words}"), "nanobot tool list"));
+        let problem =
+            tool_names::check(tool).err().unwrap_or_else(|| "is not a tool of this run".into());
+        return Err(fail_with_hint(
+            Exit::Usage,
+            format!("`{tool}` {problem}"),
+            "nanobot tool list",
+        ));
     }
     if let Some(refusal) = policy.withheld_reason(tool) {
         return Ok(PolicyDecision::Deny(refusal));
     }
-    let why = match &grants.tools {
+    let reason = match &grants.tools {
         _ if grants.no_tools => "`--no-tools` offers none",
         Some(_) if !grants.lists_tool(tool) => "`--tools` leaves it out",
         _ if tool == "spawn" => {
@@ -173,7 +178,7 @@ fn decide_absent_tool(policy: &Policy, grants: &Grants, tool: &str) -> Result<Po
         }
         _ => "the config turns it off (`enable` in `tools.file`, `tools.exec` or `tools.web`)",
     };
-    Ok(PolicyDecision::Deny(Refusal::new(format!("`{tool}` is not offered: {why}"))))
+    Ok(PolicyDecision::Deny(Refusal::new(format!("`{tool}` is not offered: {reason}"))))
 }
 
 /// The arguments that decisions are about.
@@ -185,7 +190,7 @@ const MAIN_ARGUMENTS: &[&str] = &["path", "command", "url", "query"];
 /// The JSON is invalid, or the tool does not accept it, or the text is missing.
 fn parse_arguments(text: &str, schema: &Value) -> Result<Value> {
     if let Ok(call @ Value::Object(_)) = serde_json::from_str(text) {
-        return cast_and_check(schema, &call).map_err(|words| fail(Exit::Usage, words));
+        return cast_and_check(schema, &call).map_err(|error| fail(Exit::Usage, error));
     }
     if text.trim().is_empty() || text.trim_start().starts_with('{') {
         return Err(fail_with_hint(
@@ -194,13 +199,14 @@ fn parse_arguments(text: &str, schema: &Value) -> Result<Value> {
             "`{\"path\": \"notes.md\"}`, or only the path, command or URL",
         ));
     }
-    let needed = schema["required"][0].as_str();
-    let has = |name: &&&str| schema["properties"].get(**name).is_some();
-    let name = needed.or(MAIN_ARGUMENTS.iter().find(has).copied()).unwrap_or("text");
+    let required = schema["required"][0].as_str();
+    let is_property = |name: &&&str| schema["properties"].get(**name).is_some();
+    let main_argument = MAIN_ARGUMENTS.iter().find(is_property).copied();
+    let name = required.or(main_argument).unwrap_or("text");
     Ok(json!({ name: text }))
 }
 
-/// The origin of the session `key`: the content that it is from, since which message, and what it restricts.
+/// The origin of the session `key`: the content that raised it, the number of its message, and the restrictions.
 fn describe_origin(ctx: &Context, key: &str) -> Result<String> {
     let sessions = ctx.session_store(&ctx.settings()?)?;
     let session = Session::read(&sessions, key, &mut |_| {})?;
@@ -210,14 +216,14 @@ fn describe_origin(ctx: &Context, key: &str) -> Result<String> {
     let Some(RecordedOrigin { level, content, since }) = session.origin() else {
         return Ok("not recorded; the next turn determines it".into());
     };
-    let from = format!("{content}, since message {since}");
+    let source = format!("{content}, since message {since}");
     Ok(match level {
         Origin::User => "user: nothing is restricted".into(),
         Origin::Project => {
-            format!("project ({from}): composed web addresses are refused; `/new` ends it")
+            format!("project ({source}): composed web addresses are refused; `/new` ends it")
         }
         Origin::External => format!(
-            "external ({from}): composed web addresses are refused, and changes of jobs and notes need permission; `/new` ends it"
+            "external ({source}): composed web addresses are refused, and changes of jobs and notes need permission; `/new` ends it"
         ),
     })
 }

@@ -12,31 +12,27 @@ const PROFILE_LIMIT_BYTES: usize = 1 << 20;
 
 /// The names of all profiles: built-in ones and the user's own.
 pub(crate) fn names(ctx: &Context) -> Vec<String> {
-    let files = std::fs::read_dir(ctx.paths.profiles()).into_iter();
-    let files = files.flatten().flatten().map(|file| file.file_name());
-    let own = files.filter_map(|file| Some(file.to_str()?.strip_suffix(".md")?.to_owned()));
-    let mut own: Vec<String> = own.collect();
-    own.sort();
-    built_in_names().chain(own).collect()
+    built_in_names().chain(file_names(ctx)).collect()
 }
 
 /// The names of the built-in profiles for runs.
 fn built_in_names() -> impl Iterator<Item = String> {
-    let for_runs = profile::BUILT_IN.iter().filter(|(name, _)| {
+    let is_for_runs = |name: &str| {
         Profile::built_in(name)
             .is_some_and(|profile| profile.kind != profile::ProfileKind::Subagent)
-    });
-    for_runs.map(|(name, _)| (*name).to_owned())
+    };
+    let names = profile::BUILT_IN.iter().map(|(name, _)| *name);
+    names.filter(move |name| is_for_runs(name)).map(str::to_owned)
 }
 
 /// The profile `name`, built-in or the user's own.
 pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
     if let Some(profile) = Profile::built_in(name) {
-        let own = ctx.paths.profiles().join(format!("{name}.md"));
-        return if own.exists() {
+        let path = ctx.paths.profiles().join(format!("{name}.md"));
+        return if path.exists() {
             Err(fail_with_hint(
                 Exit::Config,
-                format!("`{}` has the name of a built-in profile and is not used", own.display()),
+                format!("`{}` has the name of a built-in profile and is not used", path.display()),
                 "another file name; `extends` in its front matter inherits from the built-in profile",
             ))
         } else {
@@ -51,33 +47,41 @@ pub(crate) fn find(ctx: &Context, name: &str) -> Result<Option<Profile>> {
     if !path.is_file() {
         return Ok(None);
     }
-    let display = path.display().to_string();
-    let bytes = input::read_file(&path, &display, PROFILE_LIMIT_BYTES)?;
-    let unusable =
-        |words: String| fail(Exit::Config, format!("invalid profile `{display}`: {words}"));
-    let text = String::from_utf8(bytes).map_err(|_| unusable("not valid UTF-8".into()))?;
-    let (head, body) = skill::parse_strict(&text).map_err(unusable)?;
-    Profile::parse(name, &head, &body).map(Some).map_err(unusable)
+    let file_name = path.display().to_string();
+    let bytes = input::read_file(&path, &file_name, PROFILE_LIMIT_BYTES)?;
+    let to_error =
+        |error: String| fail(Exit::Config, format!("invalid profile `{file_name}`: {error}"));
+    let text = String::from_utf8(bytes).map_err(|_| to_error("not valid UTF-8".into()))?;
+    let (head, body) = skill::parse_strict(&text).map_err(to_error)?;
+    Profile::parse(name, &head, &body).map(Some).map_err(to_error)
 }
 
 /// The errors of the user's profiles that cannot be used.
 pub(crate) fn errors(ctx: &Context) -> Vec<anyhow::Error> {
-    let own = names(ctx).split_off(built_in_names().count());
-    let check = |name: &String| match find(ctx, name) {
-        Ok(Some(_)) => None,
-        Ok(None) => {
-            let path = ctx.paths.profiles().join(format!("{name}.md"));
-            let path = path.display();
-            let cause = format!("`{path}` is not used: it is not a file with a plain name");
-            Some(fail(Exit::Config, cause))
+    let mut errors = Vec::new();
+    for name in file_names(ctx) {
+        match find(ctx, &name) {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let path = ctx.paths.profiles().join(format!("{name}.md"));
+                let path = path.display();
+                let cause = format!("`{path}` is not used: it is not a file with a plain name");
+                errors.push(fail(Exit::Config, cause));
+            }
+            Err(error) => errors.push(error),
         }
-        Err(error) => Some(error),
-    };
-    own.iter().filter_map(check).collect()
+    }
+    errors
 }
 
 /// The names of the user's own profiles.
 pub(crate) fn own_names(ctx: &Context) -> Vec<String> {
+    let is_own = |name: &String| profile::BUILT_IN.iter().all(|(built_in, _)| built_in != name);
+    file_names(ctx).into_iter().filter(is_own).collect()
+}
+
+/// The names of the files of profiles, sorted.
+fn file_names(ctx: &Context) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(ctx.paths.profiles()) else {
         return Vec::new();
     };
@@ -85,8 +89,7 @@ pub(crate) fn own_names(ctx: &Context) -> Vec<String> {
         let name = entry.file_name().into_string().ok()?;
         Some(name.strip_suffix(".md")?.to_owned())
     });
-    let is_own = |name: &String| profile::BUILT_IN.iter().all(|(built_in, _)| built_in != name);
-    let mut names: Vec<String> = names.filter(is_own).collect();
+    let mut names: Vec<String> = names.collect();
     names.sort();
     names
 }

@@ -1,15 +1,15 @@
-//! Arguments in the text of a prompt: the names that the prompt declares, or else `$ARGUMENTS` for all of them and `$1` to `$9`
-//! for single words. Pure.
+//! Arguments in the text of a prompt: the names that the prompt declares, or else `$ARGUMENTS` for all of them and `$1` to
+//! `$9` for single words. Pure.
 
-/// Stands, after `$`, for all arguments.
+/// The name of the placeholder for all arguments.
 const ALL: &str = "ARGUMENTS";
 
 /// The arguments of a prompt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PromptArguments<'a> {
-    /// Those of a prompt that declares names: each name with its value. A number after `$` is text.
+    /// The arguments of a prompt that declares names: each name with its value. A number after `$` is text.
     Named(&'a [(&'a str, &'a str)]),
-    /// Those of any other prompt.
+    /// The arguments of any other prompt.
     Positional {
         /// All arguments as they were given.
         all: &'a str,
@@ -19,15 +19,15 @@ pub(crate) enum PromptArguments<'a> {
 }
 
 impl PromptArguments<'_> {
-    /// Puts the arguments into `text`. Also returns true if there was a place for them.
+    /// Replaces the placeholders in `text`. Also returns true if there was one.
     pub(crate) fn expand(&self, text: &str) -> (String, bool) {
         let mut parts = text.split('$');
         let mut expanded = parts.next().unwrap_or_default().to_owned();
-        let mut has_place = false;
+        let mut has_placeholder = false;
         for part in parts {
             match self.value_at(part) {
                 Some((value, rest)) => {
-                    has_place = true;
+                    has_placeholder = true;
                     expanded.push_str(value);
                     expanded.push_str(rest);
                 }
@@ -37,15 +37,15 @@ impl PromptArguments<'_> {
                 }
             }
         }
-        (expanded, has_place)
+        (expanded, has_placeholder)
     }
 
-    /// The value that the beginning of `text`, which follows a `$`, stands for, and the rest of it.
+    /// The value of the placeholder at the beginning of `text`, which follows a `$`, and the rest of the text.
     fn value_at<'t>(&'t self, text: &'t str) -> Option<(&'t str, &'t str)> {
         match self {
             Self::Named(values) => {
                 let (name, rest) = split_name(text)?;
-                let (_, value) = values.iter().find(|(known, _)| *known == name)?;
+                let (_, value) = values.iter().find(|(declared, _)| *declared == name)?;
                 Some((value, rest))
             }
             Self::Positional { all, each } => {
@@ -69,7 +69,7 @@ fn split_name(text: &str) -> Option<(&str, &str)> {
     Some(text.split_at(end.unwrap_or(text.len())))
 }
 
-/// The number of the word that a text after `$` stands for. `10` and `1.50` are no numbers of words.
+/// The number of the argument at the beginning of a text after `$`. `10` and `1.50` are amounts of money, not arguments.
 fn argument_number(text: &str) -> Option<usize> {
     let rest = text.strip_prefix(|first: char| ('1'..='9').contains(&first))?;
     let fraction = rest.strip_prefix(['.', ',']).unwrap_or(rest);
@@ -82,10 +82,11 @@ mod tests {
     use super::PromptArguments;
 
     #[test]
-    fn places_are_filled_once() {
-        let check = |arguments: PromptArguments, text: &str, expect: &str, has_place: bool| {
-            assert_eq!(arguments.expand(text), (expect.to_owned(), has_place), "{text}");
-        };
+    fn placeholders_are_replaced_once() {
+        let check =
+            |arguments: PromptArguments, text: &str, expect: &str, has_placeholder: bool| {
+                assert_eq!(arguments.expand(text), (expect.to_owned(), has_placeholder), "{text}");
+            };
         let named = PromptArguments::Named(&[("place", "Brest"), ("day", "$place")]);
         check(named, "to $place.", "to Brest.", true);
         check(named, "to ${place}s on $day", "to Brests on $place", true);

@@ -1,5 +1,5 @@
-//! The files that replace built-in prompts, as the config names them. The permissions in force are added to each system
-//! prompt all the same.
+//! The files that the config names to replace built-in prompts. The section about permissions is added to such a system
+//! prompt too.
 
 use crate::ops::context::Context;
 use anyhow::Result;
@@ -15,14 +15,13 @@ pub(crate) fn read(ctx: &Context, name: &str, path: Option<&str>) -> Result<Opti
         return Ok(None);
     };
     let path = ctx.paths.root.join(ctx.paths.expand(path));
-    let fault = |words: &str| {
+    let file_error = |error: &str| {
         let key = format!("agents.defaults.promptFiles.{name}");
-        let cause = format!("`{key}`: read `{}`: {words}", path.display());
-        fail(Exit::Config, cause)
+        fail(Exit::Config, format!("`{key}`: read `{}`: {error}", path.display()))
     };
-    let text = std::fs::read_to_string(&path).map_err(|error| fault(&error.to_string()))?;
+    let text = std::fs::read_to_string(&path).map_err(|error| file_error(&error.to_string()))?;
     match text.trim() {
-        "" => Err(fault("the file is empty")),
+        "" => Err(file_error("the file is empty")),
         text => Ok(Some(text.to_owned())),
     }
 }

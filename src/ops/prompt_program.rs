@@ -1,6 +1,6 @@
-//! Prompt files as programs: a message with front matter. Front matter chooses the model and narrows what the run may do; what
-//! would widen it counts only in a file that the user has pinned with `nanobot trust`. The text of any other file is content
-//! of a project, as that of files which the model reads.
+//! Prompt files as programs: a message with front matter. Front matter chooses the model and narrows the permissions of the
+//! run. Fields that widen them are refused, unless the user has pinned the file with `nanobot trust`. The text of a file
+//! that is not pinned is content of a project, like that of files which the model reads.
 
 use crate::ops::context::Context;
 use crate::ops::default_session::fresh_session_key;
@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Maximum size of a prompt file in bytes.
 pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
 
-/// The fields of front matter that choose or narrow.
+/// The fields of front matter that choose the model or narrow permissions.
 const NARROWING_FIELDS: [&str; 14] = [
     "deny",
     "description",
@@ -42,13 +42,13 @@ const NARROWING_FIELDS: [&str; 14] = [
     "timeout",
     "tools",
 ];
-/// The fields that widen what a run may do.
+/// The fields that widen permissions.
 const WIDENING_FIELDS: [&str; 5] = ["allow", "net", "profile", "read", "write"];
 
 /// A prompt file.
 pub(crate) struct PromptProgram {
     path: PathBuf,
-    /// True if the user has pinned this very content.
+    /// True if the user has pinned the file with its current content.
     is_pinned: bool,
     fields: Vec<(String, Value)>,
     inputs: Vec<PromptInputField>,
@@ -59,7 +59,7 @@ pub(crate) struct PromptProgram {
 struct PromptInputField {
     name: String,
     description: String,
-    /// The value if none is given; `None` if one must be.
+    /// The value if none is given; `None` if the argument is required.
     default: Option<String>,
 }
 
@@ -69,12 +69,14 @@ impl PromptProgram {
     /// # Errors
     /// Status 66 if there is none, 65 if it cannot be used.
     pub(crate) fn load(ctx: &Context, path: &Path) -> Result<Self> {
-        let shown = path.display().to_string();
-        let bytes = input::read_file(path, &shown, MAX_FILE_BYTES)?;
-        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let is_pinned = TrustList::load(&ctx.paths.trust())?.is_pinned(&real, &bytes);
-        let decoded = input::decode(bytes, &format!("`{shown}`"))?;
-        decoded.notice.iter().for_each(|text| ctx.notice(text));
+        let file_name = path.display().to_string();
+        let bytes = input::read_file(path, &file_name, MAX_FILE_BYTES)?;
+        let real_path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let is_pinned = TrustList::load(&ctx.paths.trust())?.is_pinned(&real_path, &bytes);
+        let decoded = input::decode(bytes, &format!("`{file_name}`"))?;
+        if let Some(notice) = &decoded.notice {
+            ctx.notice(notice);
+        }
         let (fields, inputs, body) =
             parse(&decoded.text).map_err(|cause| unusable(path, &cause))?;
         Ok(Self { path: path.to_owned(), is_pinned, fields, inputs, body })
@@ -83,8 +85,8 @@ impl PromptProgram {
     /// The usage of the file, as its help.
     pub(crate) fn help(&self) -> String {
         let field = self.fields.iter().find(|(name, _)| name == "description");
-        let about = field.and_then(|(_, value)| value.as_str()).unwrap_or_default();
-        let mut help = sanitize(about);
+        let description = field.and_then(|(_, value)| value.as_str()).unwrap_or_default();
+        let mut help = sanitize(description);
         if !help.is_empty() {
             help.push_str("\n\n");
         }
@@ -101,15 +103,17 @@ impl PromptProgram {
     }
 
     fn usage(&self) -> String {
-        let places = self.inputs.iter().map(|input| match input.default {
-            Some(_) => format!(" [{}]", input.name),
-            None => format!(" {}", input.name),
-        });
-        let name = self.path.display();
-        format!("{name}{}", places.collect::<String>())
+        let mut usage = self.path.display().to_string();
+        for input in &self.inputs {
+            usage += &match input.default {
+                Some(_) => format!(" [{}]", input.name),
+                None => format!(" {}", input.name),
+            };
+        }
+        usage
     }
 
-    /// True if the user has trusted the file as it is, so that its text is the user's.
+    /// True if the user has trusted the file with its current content, so that its text counts as the user's.
     pub(crate) fn is_pinned(&self) -> bool {
         self.is_pinned
     }
@@ -118,35 +122,36 @@ impl PromptProgram {
     ///
     /// # Errors
     /// Status 2: an argument or its value is missing, or there is no place for one.
-    pub(crate) fn message(&self, words: &[String]) -> Result<String> {
-        let wrong = |cause: String| fail_with_hint(Exit::Usage, cause, self.usage());
+    pub(crate) fn message(&self, arguments: &[String]) -> Result<String> {
+        let usage_error = |cause: String| fail_with_hint(Exit::Usage, cause, self.usage());
         let mut values: Vec<Option<&str>> = vec![None; self.inputs.len()];
         let mut rest: Vec<&str> = Vec::new();
-        let mut words = words.iter().map(String::as_str);
-        let find = |name: &str| self.inputs.iter().position(|input| input.name == name);
+        let mut arguments = arguments.iter().map(String::as_str);
+        let find_input = |name: &str| self.inputs.iter().position(|input| input.name == name);
         let mut takes_options = !self.inputs.is_empty();
-        while let Some(word) = words.next() {
-            if takes_options && word == "--" {
+        while let Some(argument) = arguments.next() {
+            if takes_options && argument == "--" {
                 takes_options = false;
-            } else if let Some(option) = word.strip_prefix("--").filter(|_| takes_options) {
+            } else if let Some(option) = argument.strip_prefix("--").filter(|_| takes_options) {
                 let (name, value) = match option.split_once('=') {
                     Some((name, value)) => (name, Some(value)),
                     None => (option, None),
                 };
-                let index = find(name).ok_or_else(|| {
-                    wrong(format!(
+                let index = find_input(name).ok_or_else(|| {
+                    usage_error(format!(
                         "there is no input `{name}`; flags of nanobot stand before the file"
                     ))
                 })?;
-                let value = value.or_else(|| words.next());
-                values[index] =
-                    Some(value.ok_or_else(|| wrong(format!("`--{name}` needs a value")))?);
+                let value = value
+                    .or_else(|| arguments.next())
+                    .ok_or_else(|| usage_error(format!("`--{name}` needs a value")))?;
+                values[index] = Some(value);
             } else if let Some((index, value)) =
-                word.split_once('=').and_then(|(name, value)| Some((find(name)?, value)))
+                argument.split_once('=').and_then(|(name, value)| Some((find_input(name)?, value)))
             {
                 values[index] = Some(value);
             } else {
-                rest.push(word);
+                rest.push(argument);
             }
         }
         let mut positional = rest.iter().copied();
@@ -158,22 +163,22 @@ impl PromptProgram {
         let extra = positional.next();
         let mut named = Vec::new();
         for (input, value) in self.inputs.iter().zip(values) {
-            let value = value.or(input.default.as_deref());
-            let value =
-                value.ok_or_else(|| wrong(format!("the argument `{}` is missing", input.name)))?;
+            let value = value
+                .or(input.default.as_deref())
+                .ok_or_else(|| usage_error(format!("the argument `{}` is missing", input.name)))?;
             named.push((input.name.as_str(), value));
         }
         let all = rest.join(" ");
-        let arguments = if self.inputs.is_empty() {
+        let prompt_arguments = if self.inputs.is_empty() {
             PromptArguments::Positional { all: &all, each: &rest }
         } else {
             PromptArguments::Named(&named)
         };
-        let (message, has_place) = arguments.expand(&self.body);
-        let takes_undeclared = self.inputs.is_empty() && has_place;
+        let (message, has_placeholder) = prompt_arguments.expand(&self.body);
+        let takes_undeclared = self.inputs.is_empty() && has_placeholder;
         match extra {
             Some(extra) if !takes_undeclared => {
-                Err(wrong(format!("there is no place for the argument `{extra}`")))
+                Err(usage_error(format!("there is no place for the argument `{extra}`")))
             }
             _ => Ok(message),
         }
@@ -223,20 +228,20 @@ impl PromptProgram {
                 let seconds = Duration::from_secs(whole(value)?);
                 set_if_none(&mut options.limits.timeout, seconds);
             }
-            // The config has limits of its own, which only a flag or a pinned file raises.
+            // Only a flag or a pinned file raises the limits of the config.
             "max-iterations" if options.model.max_iterations.is_none() => {
-                let given = whole32(value)?;
+                let count = whole32(value)?;
                 let settings = ctx.settings().map_err(|error| format!("{error:#}"))?;
                 let limit = settings.max_tool_iterations;
                 options.model.max_iterations =
-                    Some(if self.is_pinned { given } else { given.min(limit) });
+                    Some(if self.is_pinned { count } else { count.min(limit) });
             }
             "max-tokens" if options.model.max_tokens.is_none() => {
-                let given = whole32(value)?;
+                let count = whole32(value)?;
                 let settings = ctx.settings().map_err(|error| format!("{error:#}"))?;
                 let limit = settings.models[0].max_tokens;
                 options.model.max_tokens =
-                    Some(if self.is_pinned { given } else { given.min(limit) });
+                    Some(if self.is_pinned { count } else { count.min(limit) });
             }
             "schema" if options.schema.is_none() => {
                 options.schema = Some(self.schema(ctx, value)?);
@@ -262,10 +267,10 @@ impl PromptProgram {
         Ok(())
     }
 
-    /// True if the field would give the run more than it has by the config and the flags.
+    /// True if the field would give the run more permissions than the config and the flags.
     fn widens(&self, name: &str, value: &Value, grants: &Grants) -> bool {
         match name {
-            // The profile that only reads is for every file.
+            // Every file may choose the read-only profile.
             "profile" => value.as_str() != Some("plan"),
             // A run has this tool only if the user names it.
             "tools" => {
@@ -291,18 +296,19 @@ impl PromptProgram {
         self.directory().join(text)
     }
 
-    /// True if `file` really is in the directory of this file, and not in a hidden one within that.
+    /// True if `file`, without links, is in the directory of this file, and not in a hidden directory within it.
     fn is_beside(&self, file: &Path) -> bool {
-        let real = |path: &Path| std::fs::canonicalize(path).ok();
-        let (Some(directory), Some(file)) = (real(self.directory()), real(file)) else {
+        let (Ok(directory), Ok(file)) =
+            (std::fs::canonicalize(self.directory()), std::fs::canonicalize(file))
+        else {
             return false;
         };
         let is_hidden = |part: &OsStr| part.as_encoded_bytes().starts_with(b".");
         file.strip_prefix(directory).is_ok_and(|path| !path.iter().any(is_hidden))
     }
 
-    /// The schema of the answer as JSON: it is given as fields, as a JSON schema, or as a file beside this one. What names no
-    /// such file is not looked for in the working directory.
+    /// The schema of the answer as JSON. It is given as fields, as a JSON schema, or as the path of a file, relative to this
+    /// file and not to the working directory.
     fn schema(&self, ctx: &Context, value: &Value) -> Result<String, String> {
         let text = match value {
             Value::Object(_) => return Ok(value.to_string()),
@@ -313,7 +319,9 @@ impl PromptProgram {
         let text = if file.is_file() {
             let decoded = input::read_text(&file, &file.display().to_string(), MAX_FILE_BYTES)
                 .map_err(|error| format!("{error:#}"))?;
-            decoded.notice.iter().for_each(|text| ctx.notice(text));
+            if let Some(notice) = &decoded.notice {
+                ctx.notice(notice);
+            }
             decoded.text
         } else {
             text.clone()
@@ -350,14 +358,12 @@ fn parse(text: &str) -> Result<ParsedPrompt, String> {
             "reasoning-effort" => "effort".to_owned(),
             name => name.to_owned(),
         };
-        let mut known = NARROWING_FIELDS.iter().chain(&WIDENING_FIELDS);
-        if !known.any(|field| *field == name) {
-            let fields = NARROWING_FIELDS.into_iter().chain(WIDENING_FIELDS);
-            let meant = nearest(&name, fields).map(|meant| format!("; did you mean `{meant}`?"));
-            return Err(format!(
-                "its front matter has the unknown field `{name}`{}",
-                meant.unwrap_or_default()
-            ));
+        let field_names = || NARROWING_FIELDS.into_iter().chain(WIDENING_FIELDS);
+        if !field_names().any(|field| field == name) {
+            let suggestion = nearest(&name, field_names())
+                .map(|nearest| format!("; did you mean `{nearest}`?"))
+                .unwrap_or_default();
+            return Err(format!("its front matter has the unknown field `{name}`{suggestion}"));
         }
         match name.as_str() {
             "inputs" => inputs = parse_inputs(&value)?,
@@ -372,7 +378,7 @@ fn parse(text: &str) -> Result<ParsedPrompt, String> {
 
 /// Parses `inputs`: names, objects with `name`, or an object by name.
 fn parse_inputs(value: &Value) -> Result<Vec<PromptInputField>, String> {
-    let parsed: Result<Vec<PromptInputField>, String> = match value {
+    match value {
         Value::Array(entries) => entries
             .iter()
             .map(|entry| match entry {
@@ -383,9 +389,8 @@ fn parse_inputs(value: &Value) -> Result<Vec<PromptInputField>, String> {
         Value::Object(entries) => {
             entries.iter().map(|(name, entry)| to_input(name, entry)).collect()
         }
-        _ => return Err("`inputs` is neither a list nor an object".into()),
-    };
-    parsed
+        _ => Err("`inputs` is neither a list nor an object".into()),
+    }
 }
 
 fn to_input(name: &str, entry: &Value) -> Result<PromptInputField, String> {
@@ -398,7 +403,7 @@ fn to_input(name: &str, entry: &Value) -> Result<PromptInputField, String> {
     let default = match &entry["default"] {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
+        value => Some(value.to_string()),
     };
     let description = entry.as_str().or(entry["description"].as_str());
     Ok(PromptInputField {
@@ -408,8 +413,8 @@ fn to_input(name: &str, entry: &Value) -> Result<PromptInputField, String> {
     })
 }
 
-fn set_if_none<T>(place: &mut Option<T>, value: T) {
-    place.get_or_insert(value);
+fn set_if_none<T>(option: &mut Option<T>, value: T) {
+    option.get_or_insert(value);
 }
 
 fn unusable(path: &Path, cause: &str) -> anyhow::Error {
@@ -436,7 +441,7 @@ fn whole32(value: &Value) -> Result<u32, String> {
     u32::try_from(whole(value)?).map_err(|_| "it is too large".into())
 }
 
-/// A list of texts, or one with commas.
+/// A list of texts, or a text of several with commas between them.
 fn texts(value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::String(text) => Ok(text
@@ -461,14 +466,15 @@ mod tests {
 
     #[test]
     fn messages() {
-        let check = |text: &str, words: &[&str], expect: Result<&str, &str>| {
-            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-            let message = program(text)
-                .and_then(|program| program.message(&words).map_err(|error| format!("{error:#}")));
+        let check = |text: &str, arguments: &[&str], expect: Result<&str, &str>| {
+            let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+            let message = program(text).and_then(|program| {
+                program.message(&arguments).map_err(|error| format!("{error:#}"))
+            });
             match (message, expect) {
                 (Ok(message), Ok(expect)) => assert_eq!(message, expect),
                 (Err(cause), Err(part)) => assert!(cause.contains(part), "{text}: {cause}"),
-                (found, _) => panic!("{text}: {found:?}"),
+                (message, _) => panic!("{text}: {message:?}"),
             }
         };
         check("Hello.\n", &[], Ok("Hello."));

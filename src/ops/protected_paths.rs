@@ -1,4 +1,4 @@
-//! The paths of our own that no tool of a run reads, or none changes. They are found out when they are first used.
+//! Our own paths that no tool of a run may read or change. They are resolved when they are first used.
 
 use crate::ops::context::Context;
 use nanobot_config::settings::own_keys::own_file_path;
@@ -8,8 +8,8 @@ use nanobot_os::sync::Deferred;
 use nanobot_store::memory;
 use std::path::{Path, PathBuf};
 
-/// Files and directories in our own directory, outside the workspace. They are closed even if a directory around them
-/// is granted.
+/// Hidden files and directories in our own directory, outside the workspace. They are hidden even if a parent directory is
+/// granted.
 const PROTECTED_PATHS: &[&str] = &[
     "auth",
     "channels",
@@ -42,25 +42,29 @@ pub(crate) fn protected_paths(
     ctx: &Context,
     workspace: &Path,
 ) -> (Deferred<Vec<PathBuf>>, Deferred<Vec<PathBuf>>) {
-    let (paths, place) = (ctx.paths.clone(), workspace.to_owned());
+    let (paths, workspace_path) = (ctx.paths.clone(), workspace.to_owned());
     let hidden = Deferred::new(move || {
-        let mut real_paths = PathResolver::with_real_path(&place);
-        let [config, own] = config_files(&paths);
+        let mut real_paths = PathResolver::with_real_path(&workspace_path);
+        let [config, own_config] = config_files(&paths);
         let root = real_paths.resolve(&paths.root);
         let protected = PROTECTED_PATHS.iter().map(|name| root.join(name));
         protected
-            .chain(["cron", "sessions"].map(|name| place.join(name)))
-            .chain([paths.auth(), config, own].map(|path| real_paths.resolve(&path)))
+            .chain(["cron", "sessions"].map(|name| workspace_path.join(name)))
+            .chain([paths.auth(), config, own_config].map(|path| real_paths.resolve(&path)))
             .collect()
     });
-    let (paths, place) = (ctx.paths.clone(), workspace.to_owned());
+    let (paths, workspace) = (ctx.paths.clone(), workspace.to_owned());
     let read_only = Deferred::new(move || {
-        let root = PathResolver::with_real_path(&place).resolve(&paths.root);
-        let own = memory::PROTECTED_NAMES.iter().map(|name| place.join("memory").join(name));
-        let own = own.chain([place.join(".git"), place.join(".nanobot"), root.join("tools")]);
-        // What is hidden is behind these links. Another one in the place of such a link would lead to another config.
-        let linked = config_files(&paths).into_iter().chain([paths.root.clone()]);
-        own.chain(linked.flat_map(|path| trace_links(&path).links).map(|(link, _)| link)).collect()
+        let root = PathResolver::with_real_path(&workspace).resolve(&paths.root);
+        let mut read_only =
+            vec![workspace.join(".git"), workspace.join(".nanobot"), root.join("tools")];
+        let memory = workspace.join("memory");
+        read_only.extend(memory::PROTECTED_NAMES.iter().map(|name| memory.join(name)));
+        // These links lead to hidden files. A run that replaced one could choose another config.
+        for path in config_files(&paths).into_iter().chain([paths.root.clone()]) {
+            read_only.extend(trace_links(&path).links.into_iter().map(|(link, _)| link));
+        }
+        read_only
     });
     (hidden, read_only)
 }
@@ -68,12 +72,11 @@ pub(crate) fn protected_paths(
 /// The two files of the config, by the names that the user gave.
 fn config_files(paths: &Paths) -> [PathBuf; 2] {
     let config = std::path::absolute(&paths.config).unwrap_or_else(|_| paths.config.clone());
-    let own = own_file_path(&config);
-    [config, own]
+    let own_config = own_file_path(&config);
+    [config, own_config]
 }
 
 /// The files in the workspace that give instructions to later runs.
 pub(crate) fn instruction_files(workspace: &Path) -> Vec<PathBuf> {
-    let names = INSTRUCTION_FILES.iter();
-    names.map(|name| workspace.join(name)).collect()
+    INSTRUCTION_FILES.iter().map(|name| workspace.join(name)).collect()
 }

@@ -14,23 +14,25 @@ use std::sync::Arc;
 
 /// The names that the paths of this run have in a recording.
 pub(crate) fn path_names(ctx: &Context, grants: &Grants, settings: &Settings) -> PathNames {
-    let given = grants.directory.as_deref();
-    let directory = given.map(permissions::absolute).or_else(|| std::env::current_dir().ok());
+    let directory = match &grants.directory {
+        Some(directory) => permissions::absolute(directory),
+        None => std::env::current_dir().unwrap_or_default(),
+    };
     PathNames::new(&[
         (&settings.workspace, "${nanobot.workspace}"),
-        (&directory.unwrap_or_default(), "${nanobot.directory}"),
+        (&directory, "${nanobot.directory}"),
         (&ctx.paths.root, "${nanobot.root}"),
         (&ctx.paths.home, "${nanobot.home}"),
     ])
 }
 
-/// Wraps `provider` so that keys are hidden, and every exchange is recorded if `--record` was given. It stands outside
-/// of the fallbacks, so their messages are not truncated.
+/// Wraps `provider` so that keys are hidden, and every exchange is recorded if `--record` was given. The recorder wraps the
+/// fallbacks, so a recording has the messages before a fallback truncates them.
 pub(crate) fn with_recording(
     ctx: &Context,
     options: &TurnOptions,
     settings: &Settings,
-    account: &CallPurpose,
+    purpose: &CallPurpose,
     provider: Arc<dyn Provider>,
 ) -> Arc<dyn Provider> {
     let provider = RedactingProvider { inner: provider, sends_keys: options.model.send_keys };
@@ -38,7 +40,7 @@ pub(crate) fn with_recording(
         Some(path) => Arc::new(RecordingProvider {
             inner: provider,
             path: path.clone(),
-            session: account.session.clone(),
+            session: purpose.session.clone(),
             path_names: path_names(ctx, &options.grants, settings),
         }),
         None => Arc::new(provider),

@@ -1,4 +1,4 @@
-//! The repository that contains the directory of a run, as far as the user vouches for it.
+//! The repository that contains the directory of a run, without the parts that only an unpinned pointer leads to.
 
 use crate::ops::context::Context;
 use crate::ops::protected_paths::protected_paths;
@@ -12,59 +12,61 @@ use nanobot_store::trust::TrustList;
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 
-/// Finds the repository that contains `directory`, in no place that is secret or in `hidden`. The list of what the user has
-/// pinned is read only if something depends on it.
+/// Finds the repository that contains `directory`. Paths that are secret or in `hidden` are not part of it. The list of
+/// pinned pointers is read only if the repository has pointers.
 pub(crate) fn find(
     ctx: &Context,
     directory: &Path,
     home: &Path,
-    hidden: &Deferred<Vec<PathBuf>>,
+    hidden_paths: &Deferred<Vec<PathBuf>>,
 ) -> Result<Option<Repository>> {
     let trust = OnceCell::new();
     let is_pinned = |pointer: &GitPointer| {
         let list = trust.get_or_init(|| TrustList::load(&ctx.paths.trust()));
         list.as_ref().is_ok_and(|list| list.is_pointer_pinned(pointer))
     };
-    let found = search(directory, home, hidden, &is_pinned);
-    if let Some(list) = trust.into_inner().transpose()? {
-        list.damage_notice().iter().for_each(|notice| ctx.notice(notice));
+    let repository = search(directory, home, hidden_paths, &is_pinned);
+    if let Some(list) = trust.into_inner().transpose()?
+        && let Some(notice) = list.damage_notice()
+    {
+        ctx.notice(&notice);
     }
-    Ok(found)
+    Ok(repository)
 }
 
-/// The pointers of the repository at or around `directory`, a real path, that count only if the user pins them.
+/// The pointers of the repository that contains `directory`, a real path, that count only if the user pins them.
 pub(crate) fn unpinned_pointers(ctx: &Context, directory: &Path) -> Vec<GitPointer> {
     let mut real_paths = PathResolver::default();
     let home = real_paths.resolve(&ctx.paths.home);
-    // Each run leaves out what is closed in its workspace too.
-    let (hidden, _) = protected_paths(ctx, &real_paths.resolve(&ctx.paths.root));
+    // No workspace is known here; each run also leaves out the hidden paths of its workspace.
+    let (hidden_paths, _) = protected_paths(ctx, &real_paths.resolve(&ctx.paths.root));
     let pointers = RefCell::new(Vec::new());
-    // Borrowed objects may lead to further ones.
+    // A pointer that counts as pinned may lead to further pointers.
     let is_pinned = |pointer: &GitPointer| {
         pointers.borrow_mut().push(pointer.clone());
         true
     };
-    search(directory, &home, &hidden, &is_pinned);
+    search(directory, &home, &hidden_paths, &is_pinned);
     pointers.into_inner()
 }
 
 fn search(
     directory: &Path,
     home: &Path,
-    hidden: &Deferred<Vec<PathBuf>>,
+    hidden_paths: &Deferred<Vec<PathBuf>>,
     is_pinned: &dyn Fn(&GitPointer) -> bool,
 ) -> Option<Repository> {
     let is_closed = |path: &Path| {
-        // What is hidden in a home is named by a directory in it, and only up to that.
+        // A hidden directory of the home directory is closed, unless the run works in it.
         let hidden_entry = secrets::hidden_home_entry(path, home);
         secrets::secret_containing(path, home).is_some()
             || hidden_entry.is_some_and(|entry| path == entry || !directory.starts_with(entry))
-            || hidden.iter().any(|place| path.starts_with(place))
+            || hidden_paths.iter().any(|hidden| path.starts_with(hidden))
     };
     find_repository(directory, &RepositoryLimits { home, is_closed: &is_closed, is_pinned })
 }
 
-/// The notice about pointers that do not count yet, with what to do.
+/// The notice about a pointer that is not pinned, with the command that pins it.
 pub(crate) fn unpinned_notice(ctx: &Context, repository: &Repository) -> Option<String> {
     let GitPointer { file, target } = repository.unpinned.first()?;
     let [file, target, top] = [file, target, &repository.top].map(|path| ctx.paths.display(path));

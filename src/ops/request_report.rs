@@ -1,4 +1,4 @@
-//! The composition of a request: each part, its size, and why it is sent.
+//! The composition of a request: each part, its size, and the reason why it is sent.
 
 use nanobot_agent::prompt::PromptSection;
 use nanobot_agent::report::columns::{Side, align_and_wrap};
@@ -36,15 +36,15 @@ pub(crate) struct RequestBreakdown<'a> {
 struct BreakdownRow {
     part: String,
     tokens: u64,
-    why: String,
+    reason: String,
 }
 
 impl RequestBreakdown<'_> {
     fn rows(&self) -> Vec<BreakdownRow> {
-        let row = |part: &str, tokens: u64, why: String| BreakdownRow {
+        let row = |part: &str, tokens: u64, reason: String| BreakdownRow {
             part: part.to_owned(),
             tokens,
-            why,
+            reason,
         };
         let mut rows: Vec<BreakdownRow> = self
             .sections
@@ -63,12 +63,12 @@ impl RequestBreakdown<'_> {
         let (old, new) = messages.split_at(messages.len() - self.new_count);
         let old = match (self.session.summary(), old) {
             (Some(summary), [first, rest @ ..]) => {
-                let words = match summary.user_messages.len() {
+                let messages = match summary.user_messages.len() {
                     1 => "1 user message verbatim".to_owned(),
                     count => format!("{count} user messages verbatim"),
                 };
-                let why = format!("replaces the compacted messages, with {words}");
-                rows.push(row("summary", token_estimate::for_message(first), why));
+                let reason = format!("replaces the compacted messages, with {messages}");
+                rows.push(row("summary", token_estimate::for_message(first), reason));
                 rest
             }
             _ => old,
@@ -87,32 +87,32 @@ impl RequestBreakdown<'_> {
     }
 
     fn describe_history(&self, sent: &[Message]) -> String {
-        let HistoryWindow { shortened_before: aged, start, .. } = self.session.history_window();
-        let first = start + 1;
-        let mut why = format!("{} messages, starting at number {first}", sent.len());
-        if aged > start {
-            why.push_str(&format!("; long results before number {} truncated", aged + 1));
+        let HistoryWindow { shortened_before, start, .. } = self.session.history_window();
+        let mut text = format!("{} messages, starting at number {}", sent.len(), start + 1);
+        if shortened_before > start {
+            let number = shortened_before + 1;
+            text.push_str(&format!("; long results before number {number} truncated"));
         }
-        why
+        text
     }
 
     /// Describes the messages in the log that are not sent.
     fn describe_omitted(&self) -> Vec<String> {
         let HistoryWindow { start, consolidated, .. } = self.session.history_window();
-        let from = self.session.summary().map_or(0, |summary| summary.first_sent);
-        let mut words = Vec::new();
-        let mut at = 0;
-        for (to, why) in [
+        let first_sent = self.session.summary().map_or(0, |summary| summary.first_sent);
+        let mut ranges = Vec::new();
+        let mut start_of_range = 0;
+        for (end, reason) in [
             (consolidated, "consolidated, archived, or left out by `/new`".to_owned()),
-            (from, "compacted: replaced by the summary".to_owned()),
+            (first_sent, "compacted: replaced by the summary".to_owned()),
             (start, format!("before the window of {} messages", self.message_window)),
         ] {
-            if to > at {
-                words.push(format!("{} to {to}: {why}", at + 1));
-                at = to;
+            if end > start_of_range {
+                ranges.push(format!("{} to {end}: {reason}", start_of_range + 1));
+                start_of_range = end;
             }
         }
-        words
+        ranges
     }
 
     fn ratio(&self) -> f64 {
@@ -124,28 +124,28 @@ impl RequestBreakdown<'_> {
         (sum as f64 * self.ratio()) as u64
     }
 
-    /// The report as a table for people. A terminal has `width` columns, and gets meters: each part's share, and that of
-    /// the context window.
+    /// The report as a table for people. A terminal has `width` columns. A wide one shows meters: the share of each part, and
+    /// that of the request in the context window.
     pub(crate) fn table(&self, width: Option<usize>) -> String {
         let parts = self.rows();
         let sum: u64 = parts.iter().map(|row| row.tokens).sum();
         let has_meters = width.is_some_and(|width| width >= MIN_METER_WINDOW_COLUMNS);
-        let cells = |BreakdownRow { part, tokens, why }: BreakdownRow| {
+        let cells = |BreakdownRow { part, tokens, reason }: BreakdownRow| {
             let share = tokens as f64 / sum.max(1) as f64;
             let mut count = ((tokens as f64 * self.ratio()) as u64).to_string();
             if has_meters {
                 count.push_str(&format!(" {}", draw_meter(share, METER_COLUMNS)));
             }
-            vec![sanitize(&part), count, sanitize(&why)]
+            vec![sanitize(&part), count, sanitize(&reason)]
         };
         let mut rows: Vec<Vec<String>> = parts.into_iter().map(cells).collect();
-        let why = match self.session.history_window().token_ratio {
+        let total_reason = match self.session.history_window().token_ratio {
             Some(ratio) => format!("estimate, scaled by {ratio:.2} from the provider's last count"),
             None => "estimate; corrected by the provider's count after the first reply".into(),
         };
         let meter_columns = if has_meters { METER_COLUMNS + 1 } else { 0 };
         let blank = " ".repeat(meter_columns);
-        rows.push(vec!["TOTAL".into(), format!("{}{blank}", self.total()), why]);
+        rows.push(vec!["TOTAL".into(), format!("{}{blank}", self.total()), total_reason]);
         let tokens_heading = format!("TOKENS{blank}");
         let columns =
             [("PART", Side::Left), (tokens_heading.as_str(), Side::Right), ("WHY", Side::Left)];
@@ -154,8 +154,8 @@ impl RequestBreakdown<'_> {
             text.push_str(&line);
             text.push('\n');
         }
-        for words in self.describe_omitted() {
-            text.push_str(&format!("not sent: messages {words}\n"));
+        for range in self.describe_omitted() {
+            text.push_str(&format!("not sent: messages {range}\n"));
         }
         let limit = match self.threshold {
             Some(threshold) => format!("compacted at {threshold} tokens"),
@@ -182,7 +182,7 @@ impl RequestBreakdown<'_> {
         let rows: Vec<Value> = self
             .rows()
             .into_iter()
-            .map(|BreakdownRow { part, tokens, why }| json!({ "part": part, "tokens": scaled(tokens), "why": why }))
+            .map(|BreakdownRow { part, tokens, reason }| json!({ "part": part, "tokens": scaled(tokens), "why": reason }))
             .collect();
         json!({ "parts": rows, "total": self.total(), "ratio": self.session.history_window().token_ratio,
                 "not_sent": self.describe_omitted(), "threshold": self.threshold, "model_takes": self.context_window })

@@ -1,7 +1,7 @@
 //! The containment of the hooks of a run: the sandbox of its commands for those that run in it, and for the others the places
 //! that they do not see, because the run may change them.
 
-use crate::ops::changeable_places::{add_places, changeable_places};
+use crate::ops::changeable_paths::{add_scope, changeable_paths};
 use crate::ops::context::Context;
 use nanobot_base::message::Origin;
 use nanobot_config::policy::file_scope::FileScope;
@@ -43,7 +43,7 @@ impl HookContainment {
         } else {
             Origin::Project
         };
-        let places = changeable_places(ctx, settings, policy);
+        let places = changeable_paths(ctx, settings, policy);
         // A command changes the temporary directories of the run at least.
         let runs_commands = settings.exec.enabled && policy.is_offered(tool_names::EXEC)
             || !settings.tools.programs.is_empty();
@@ -94,7 +94,7 @@ impl HookContainment {
     /// Hides also what `scope` lets the run change.
     pub(super) fn hide_also(&self, scope: &FileScope) {
         if let Some(places) = &self.places {
-            add_places(&mut places.lock().ignore_poison(), scope);
+            add_scope(&mut places.lock().ignore_poison(), scope);
         }
     }
 

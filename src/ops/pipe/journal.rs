@@ -1,7 +1,7 @@
-//! The journal of a named pipe: messages and answers on disk, so that each id is answered once through any crash.
+//! The journal of a named pipe: messages and answers on disk, so that each id is answered once, even after a crash.
 //!
-//! A message is on disk before it waits, the turn's id before the turn begins, and the answer before it is printed. The
-//! key of an answer is the id of its message.
+//! A message is on disk before it is queued, the turn's id before the turn begins, and the answer before it is printed.
+//! The key of an answer is the id of its message.
 
 use super::message::PipeMessage;
 use crate::ops::context::Context;
@@ -30,7 +30,7 @@ pub(super) struct PipeJournal<'a> {
 
 /// The journal's answer to a message whose turn is about to begin.
 pub(super) enum EarlierAnswer {
-    /// The line that was or would have been printed, without its line break.
+    /// The line of the answer, without its line break. It may have been printed.
     Stored(String),
     /// The state of the turns that were begun for it.
     Turn(EarlierTurn),
@@ -61,9 +61,8 @@ impl<'a> PipeJournal<'a> {
     /// Ids and lines of answers that an earlier run stored and possibly did not print.
     pub(super) fn unprinted(&self) -> Vec<(Value, String)> {
         let inbox = self.inbox();
-        let keys = inbox.state().undelivered().map(|entry| &entry.message.key);
-        let answers = keys.filter_map(|id| Some((id.as_str().into(), stored_answer(&inbox, id)?)));
-        answers.collect()
+        let ids = inbox.state().undelivered().map(|entry| &entry.message.key);
+        ids.filter_map(|id| Some((id.as_str().into(), stored_answer(&inbox, id)?))).collect()
     }
 
     /// Messages that an earlier run did not answer.
@@ -72,7 +71,7 @@ impl<'a> PipeJournal<'a> {
         inbox.state().unanswered().map(to_message).collect()
     }
 
-    /// Stores a message. One that was stored before comes back as it was, so that its session is the same.
+    /// Stores a message. If its id was stored before, the stored message is returned, so that its session is the same.
     ///
     /// # Errors
     /// Status 74.
@@ -101,7 +100,7 @@ impl<'a> PipeJournal<'a> {
         Ok(message)
     }
 
-    /// Notes that `turn` begins in the session with the key `session`, unless the message is answered.
+    /// Records that `turn` begins in the session with the key `session`, unless the message is answered.
     ///
     /// # Errors
     /// Status 74; the session cannot be read.
@@ -118,24 +117,24 @@ impl<'a> PipeJournal<'a> {
                 return Ok(EarlierAnswer::Stored(line));
             }
             let entry = inbox.state().inbound(id);
-            entry.map(|it| (it.turns.clone(), it.killed_turns())).unwrap_or_default()
+            entry.map(|entry| (entry.turns.clone(), entry.killed_turns())).unwrap_or_default()
         };
-        let earlier = if turns.is_empty() {
+        let earlier_turn = if turns.is_empty() {
             EarlierTurn::NotStored
         } else {
             turn_recovery::find(self.ctx, &self.settings, session, &turns)?
         };
-        if matches!(earlier, EarlierTurn::Answered(..)) {
-            return Ok(EarlierAnswer::Turn(earlier));
+        if matches!(earlier_turn, EarlierTurn::Answered(..)) {
+            return Ok(EarlierAnswer::Turn(earlier_turn));
         }
         if killed_turns >= MAX_ATTEMPTS {
             return Ok(EarlierAnswer::GivenUp);
         }
         self.append_turn(id, turn, false)?;
-        Ok(EarlierAnswer::Turn(earlier))
+        Ok(EarlierAnswer::Turn(earlier_turn))
     }
 
-    /// Notes that `turn` has ended without an answer: the message comes again.
+    /// Records that `turn` has ended without an answer: the sender repeats the message.
     ///
     /// # Errors
     /// Status 74.
@@ -168,7 +167,7 @@ impl<'a> PipeJournal<'a> {
         }))
     }
 
-    /// Notes that an answer was printed.
+    /// Records that an answer was printed.
     ///
     /// # Errors
     /// Status 74.
@@ -209,7 +208,7 @@ fn to_message(entry: &InboundEntry) -> PipeMessage {
         id: Value::from(id.as_str()),
         session: entry.session.clone(),
         text: text.as_str().to_owned(),
-        files: files.filter_map(|it| Some(it.as_str()?.into())).collect(),
+        files: files.filter_map(|path| Some(path.as_str()?.into())).collect(),
         facts: reply_facts["facts"].clone(),
     }
 }

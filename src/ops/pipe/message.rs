@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// The keys of a message. Other keys come back with the answer.
+/// The keys of a message. Other keys are returned with the answer.
 const KEYS: [&str; 9] =
     ["id", "session", "channel", "chat", "from", "text", "files", "reply_to", "at"];
 
@@ -16,7 +16,7 @@ pub(super) struct PipeMessage {
     pub(super) text: String,
     /// Paths of files to attach.
     pub(super) files: Vec<String>,
-    /// The `facts` and every unknown key, which come back with the answer.
+    /// The `facts` and every unknown key, which are returned with the answer.
     pub(super) facts: Value,
 }
 
@@ -24,7 +24,7 @@ impl PipeMessage {
     /// Parses a line.
     ///
     /// # Errors
-    /// The reason why it is no message.
+    /// The reason why it is not a message.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8")?;
         let value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
@@ -51,14 +51,8 @@ impl PipeMessage {
         }
         let files = match object.shift_remove("files") {
             None | Some(Value::Null) => Vec::new(),
-            Some(Value::Array(paths)) => paths
-                .into_iter()
-                .map(|path| match path {
-                    Value::String(path) => Ok(path),
-                    _ => Err("`files` must be a list of paths"),
-                })
-                .collect::<Result<_, _>>()?,
-            Some(_) => return Err("`files` must be a list of paths".into()),
+            Some(paths) => serde_json::from_value::<Vec<String>>(paths)
+                .map_err(|_| "`files` must be a list of paths")?,
         };
         let mut facts = match object.shift_remove("facts") {
             None | Some(Value::Null) => Map::new(),
@@ -70,13 +64,13 @@ impl PipeMessage {
     }
 }
 
-/// Removes the value of a key, or else that of the name which programs written for the Python program use for it. A key
-/// that is not needed comes back with the answer.
+/// Removes and returns the value of the first of `names` that is present. The second name is the one that programs for the
+/// Python program use. If both are present, the second is returned with the answer.
 fn take_first(object: &mut Map<String, Value>, names: [&str; 2]) -> Result<Option<String>, String> {
-    let [name, other] = names;
+    let [name, python_name] = names;
     match take_text(object, name)? {
         Some(text) => Ok(Some(text)),
-        None => take_text(object, other),
+        None => take_text(object, python_name),
     }
 }
 
@@ -97,11 +91,11 @@ mod tests {
     #[test]
     fn lines_are_parsed_or_explained() {
         let check = |line: &str, expect: Result<(&str, &str), &str>| {
-            let found = PipeMessage::parse(line.as_bytes());
-            let found = found.as_ref().map(|it| (&*it.session, &*it.text));
-            match (found, expect) {
+            let parsed = PipeMessage::parse(line.as_bytes());
+            let message = parsed.as_ref().map(|message| (&*message.session, &*message.text));
+            match (message, expect) {
                 (Err(error), Err(part)) => assert!(error.contains(part), "{line}: {error}"),
-                (found, expect) => assert_eq!(found.ok(), expect.ok(), "{line}"),
+                (message, expect) => assert_eq!(message.ok(), expect.ok(), "{line}"),
             }
         };
         check(r#"{"session":"s","text":"hi"}"#, Ok(("s", "hi")));

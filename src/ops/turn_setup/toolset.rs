@@ -1,6 +1,6 @@
 //! The tools that a run or a sub-agent can have, built for one policy.
 
-use crate::ops::changeable_places::changeable_places;
+use crate::ops::changeable_paths::changeable_paths;
 use crate::ops::context::Context;
 use crate::ops::turn_setup::shared_state::SharedState;
 use crate::ops::turn_setup::web_tools;
@@ -189,7 +189,7 @@ pub(crate) fn exec_tool(
         .with_locks(ctx.paths.write_locks());
     match process::program_path(ctx.env.get("PATH")) {
         Ok(program) if is_sandboxed && policy.allows_signing() => {
-            let changeable = changeable_places(ctx, settings, policy);
+            let changeable = changeable_paths(ctx, settings, policy);
             tool.with_signing(Arc::new(Signer::new(&ctx.env, &ctx.paths.home, program, changeable)))
         }
         _ => tool,
