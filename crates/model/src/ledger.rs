@@ -146,25 +146,16 @@ impl Ledger {
         let mut waited = Duration::ZERO;
         loop {
             let mut later_day = None;
-            let found = self.with_ledger_lock(|log| {
+            let reservation = self.with_ledger_lock(|log| {
                 let Some(end) = self.read_end(log)? else {
                     return Ok(None);
                 };
                 later_day = end.later_day;
                 let totals = end.totals;
-                let spent = [
-                    ("daily", limits.daily, totals.daily),
-                    ("monthly", limits.monthly, totals.monthly),
-                    ("perSession", limits.per_session, session_usd),
-                ];
-                for (name, limit, spent) in spent {
-                    if let Some(limit) = limit.filter(|limit| spent >= *limit) {
-                        return Err(budget_exceeded_error(name, limit, spent));
-                    }
-                }
-                let others = self.reserved_usd()?;
+                check_limits(limits, &totals, session_usd)?;
+                let reserved = self.reserved_usd()?;
                 let fits = |limit: Option<f64>, spent: f64| {
-                    limit.is_none_or(|limit| spent + others < limit)
+                    limit.is_none_or(|limit| spent + reserved < limit)
                 };
                 if fits(limits.daily, totals.daily) && fits(limits.monthly, totals.monthly) {
                     self.create_reservation(max_usd).map(Some)
@@ -172,7 +163,7 @@ impl Ledger {
                     Ok(None)
                 }
             })?;
-            if let Some(reservation) = found {
+            if let Some(reservation) = reservation {
                 if let Some(day) = later_day {
                     on_notice(&format!(
                         "the clock was ahead: the last cost was recorded for {day}, and counts for that day only"
@@ -194,12 +185,12 @@ impl Ledger {
 
     /// Records a call. `reservation` is the one made for it, and counts until the line is written.
     pub fn record(&self, call: &ModelCall<'_>, reservation: Option<Reservation>) -> Result<()> {
+        // False if the ledger was replaced before it could be locked; the call belongs in the new file.
         let append = |log: &File| {
             let Some(end) = self.read_end(log)? else {
                 return Ok(false);
             };
-            let usd = call.usd.unwrap_or(0.0);
-            let mut line = self.format_line(call, &end.totals, usd);
+            let mut line = self.format_line(call, &end.totals);
             if end.is_torn {
                 line.insert(0, '\n');
             }
@@ -217,7 +208,8 @@ impl Ledger {
         Ok(())
     }
 
-    fn format_line(&self, call: &ModelCall<'_>, before: &CostTotals, usd_now: f64) -> String {
+    /// The line of `call`. `totals` are the costs before it.
+    fn format_line(&self, call: &ModelCall<'_>, totals: &CostTotals) -> String {
         let ModelCall {
             purpose: CallPurpose { session, turn, job, sender, cause },
             provider,
@@ -230,7 +222,7 @@ impl Ledger {
         let line = LedgerLine {
             v: 1,
             time: self.clock.now().timestamp().to_string().into(),
-            day: before.day.as_str().into(),
+            day: totals.day.as_str().into(),
             session: session.into(),
             turn: turn.into(),
             job: job.as_deref().map(Into::into),
@@ -246,8 +238,8 @@ impl Ledger {
             usd: usd.map(round_usd),
             ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
             outcome: if *failed { "failed" } else { "ok" }.into(),
-            day_usd: round_usd(before.daily + usd_now),
-            month_usd: round_usd(before.monthly + usd_now),
+            day_usd: round_usd(totals.daily + usd.unwrap_or(0.0)),
+            month_usd: round_usd(totals.monthly + usd.unwrap_or(0.0)),
             sender: sender.as_deref().map(Into::into),
             sums: None,
         };
@@ -275,8 +267,8 @@ impl Ledger {
             let Some(entry) = entry.filter(|entry| entry.day == today) else {
                 return;
             };
-            let from = entry.sender.as_deref().and_then(|it| it.split_once(':'));
-            if let Some((_, id)) = from.filter(|(name, _)| *name == channel) {
+            let address = entry.sender.as_deref().and_then(|sender| sender.split_once(':'));
+            if let Some((_, id)) = address.filter(|(name, _)| *name == channel) {
                 let usd = entry.usd.unwrap_or(0.0);
                 costs.channel += usd;
                 costs.sender += if id == sender { usd } else { 0.0 };
@@ -317,7 +309,7 @@ impl Ledger {
     /// waited for the lock sees that its file has no name any more, and opens the new one.
     ///
     /// # Errors
-    /// The ledger cannot be read or written, or has several names.
+    /// The ledger cannot be read or written, or has several hard links.
     pub fn rotate(&self) -> Result<Rotation> {
         loop {
             let rotation = self.with_ledger_lock(|log| match self.read_end(log)? {
@@ -341,7 +333,7 @@ impl Ledger {
         }
     }
 
-    /// Runs `work` with the open and exclusively locked ledger.
+    /// Runs `action` with the open and exclusively locked ledger.
     fn with_ledger_lock<T>(&self, action: impl FnOnce(&File) -> Result<T>) -> Result<T> {
         let log = self.open_or_create(durable_file::open_line_log)?;
         with_lock(&log, &self.path, || action(&log))
@@ -350,8 +342,8 @@ impl Ledger {
     /// Opens the ledger with `open`, after creating its directory if necessary.
     fn open_or_create(&self, open: fn(&Path) -> Result<File>) -> Result<File> {
         match (open(&self.path), self.path.parent()) {
-            (Err(_), Some(folder)) if !folder.exists() => {
-                durable_file::create_dir(folder)?;
+            (Err(_), Some(dir)) if !dir.exists() => {
+                durable_file::create_dir(dir)?;
                 open(&self.path)
             }
             (log, _) => log,
@@ -398,8 +390,8 @@ impl Ledger {
     }
 
     /// Reads the end of the ledger, with the costs of this day and month from the last valid line. Lines that were
-    /// written while the clock was ahead count for their own day only, and are skipped. Returns `None` if another file
-    /// has taken the place of this one.
+    /// written while the clock was ahead count for their own day only, and are skipped. Returns `None` if the
+    /// file was replaced by another one while this process waited for its lock.
     fn read_end(&self, log: &File) -> Result<Option<LedgerEnd>> {
         let date = self.clock.now().date();
         let (today, last_day) = (date.to_string(), latest_day(date).to_string());
@@ -413,7 +405,7 @@ impl Ledger {
             let mut tail = vec![0; usize::try_from(length).context("read the ledger")?];
             log.read_exact_at(&mut tail, size - length)
                 .with_context(|| format!("read `{}`", self.path.display()))?;
-            // The first piece may be part of a line, and then does not parse.
+            // The first line may be cut, and then does not parse.
             let mut lines = tail.split(|byte| *byte == b'\n').rev();
             let mut later_day = None;
             let last = lines.find_map(|line| {
@@ -496,10 +488,19 @@ fn latest_day(today: Date) -> Date {
     today.tomorrow().unwrap_or(today)
 }
 
-fn budget_exceeded_error(name: &str, limit: f64, spent: f64) -> anyhow::Error {
-    let cause =
-        format!("`budget.{name}` limit of ${limit} reached (${} spent)", format_dollars(spent));
-    fail_with_hint(Exit::Budget, cause, "`nanobot usage` to see the costs")
+fn check_limits(limits: &BudgetLimits, totals: &CostTotals, session_usd: f64) -> Result<()> {
+    for (name, limit, spent) in [
+        ("daily", limits.daily, totals.daily),
+        ("monthly", limits.monthly, totals.monthly),
+        ("perSession", limits.per_session, session_usd),
+    ] {
+        if let Some(limit) = limit.filter(|limit| spent >= *limit) {
+            let spent = format_dollars(spent);
+            let cause = format!("`budget.{name}` limit of ${limit} reached (${spent} spent)");
+            return Err(fail_with_hint(Exit::Budget, cause, "`nanobot usage` to see the costs"));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -119,30 +119,27 @@ impl CostTotals {
 
 /// Parses a line of the ledger; `None` if it is invalid or of another format version.
 pub(super) fn parse_line(line: &[u8]) -> Option<(LedgerEntry<'_>, CostTotals)> {
-    let written: LedgerLine<'_> = serde_json::from_slice(line).ok()?;
+    let line: LedgerLine<'_> = serde_json::from_slice(line).ok()?;
     let entry = LedgerEntry {
-        sums: written.sums,
-        time: written.time.parse().ok()?,
-        day: written.day.parse().ok()?,
-        session: written.session,
-        turn: written.turn,
-        job: written.job,
-        sender: written.sender,
-        provider: written.provider,
-        model: written.model,
-        input: written.input,
-        cached: written.cached,
-        cache_write: written.cache_write,
-        output: written.output,
-        reasoning: written.reasoning,
-        estimated: written.estimated,
-        usd: written.usd,
-        failed: written.outcome != "ok",
+        sums: line.sums,
+        time: line.time.parse().ok()?,
+        day: line.day.parse().ok()?,
+        session: line.session,
+        turn: line.turn,
+        job: line.job,
+        sender: line.sender,
+        provider: line.provider,
+        model: line.model,
+        input: line.input,
+        cached: line.cached,
+        cache_write: line.cache_write,
+        output: line.output,
+        reasoning: line.reasoning,
+        estimated: line.estimated,
+        usd: line.usd,
+        failed: line.outcome != "ok",
     };
-    let totals = CostTotals {
-        day: written.day.into_owned(),
-        daily: written.day_usd,
-        monthly: written.month_usd,
-    };
-    (written.v == 1).then_some((entry, totals))
+    let totals =
+        CostTotals { day: line.day.into_owned(), daily: line.day_usd, monthly: line.month_usd };
+    (line.v == 1).then_some((entry, totals))
 }

@@ -21,14 +21,22 @@ pub struct Rotation {
     pub lines: u64,
 }
 
-/// The calls that become one line: month, session, job, provider and model.
-type GroupKey = (Date, String, Option<String>, String, String);
+/// The properties that the calls of one line share.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct GroupKey {
+    /// The first day of the month.
+    month: Date,
+    session: String,
+    job: Option<String>,
+    provider: String,
+    model: String,
+}
 
 /// The sum of a group.
 #[derive(Default)]
 struct Group {
-    /// The place of its last call in the file, by which the lines are ordered.
-    last: usize,
+    /// The number of the line of its last call. Lines stay in the order of these numbers.
+    line_number: usize,
     line: Value,
     sums: CallSums,
     turns: HashSet<u64>,
@@ -40,54 +48,50 @@ struct Group {
     usd: f64,
 }
 
-/// Returns the ledger `bytes` with the calls before `limit` added up, and the effect. `None` if nothing changes. Lines that
-/// are not understood stay.
+/// Returns the effect of a rotation, and the ledger `bytes` with the calls before `limit` added up; `None` if nothing
+/// changes. Lines that cannot be parsed stay.
 pub(super) fn rotate(bytes: &[u8], limit: Date) -> (Rotation, Option<Vec<u8>>) {
     let mut groups: BTreeMap<GroupKey, Group> = BTreeMap::new();
-    let mut kept: Vec<(usize, &[u8])> = Vec::new();
+    let mut other_lines: Vec<(usize, &[u8])> = Vec::new();
     let mut rotation = Rotation::default();
     let lines = bytes.split_inclusive(|byte| *byte == b'\n');
-    for (place, line) in lines.enumerate() {
+    for (number, line) in lines.enumerate() {
         rotation.lines_before += 1;
         match parse_line(line) {
             Some((entry, totals)) if entry.day < limit => {
                 let group = groups.entry(group_key(&entry)).or_default();
-                group.add(place, &entry, &totals);
+                group.add(number, &entry, &totals);
             }
-            _ => kept.push((place, line)),
+            _ => other_lines.push((number, line)),
         }
     }
-    rotation.lines = (groups.len() + kept.len()) as u64;
+    rotation.lines = (groups.len() + other_lines.len()) as u64;
     if rotation.lines == rotation.lines_before {
         return (rotation, None);
     }
     let sums: Vec<(usize, String)> = groups.into_values().map(Group::into_line).collect();
-    let sums = sums.iter().map(|(place, line)| (*place, line.as_bytes()));
-    let mut all: Vec<(usize, &[u8])> = sums.chain(kept).collect();
-    all.sort_by_key(|(place, _)| *place);
-    let lines: Vec<&[u8]> = all.into_iter().map(|(_, line)| line).collect();
+    let sums = sums.iter().map(|(number, line)| (*number, line.as_bytes()));
+    let mut numbered_lines: Vec<(usize, &[u8])> = sums.chain(other_lines).collect();
+    numbered_lines.sort_by_key(|(number, _)| *number);
+    let lines: Vec<&[u8]> = numbered_lines.into_iter().map(|(_, line)| line).collect();
     (rotation, Some(lines.concat()))
 }
 
 fn group_key(entry: &LedgerEntry<'_>) -> GroupKey {
-    let session = if entry.session.starts_with(SINGLE_RUN_PREFIX) {
-        SINGLE_RUN_SUM.to_owned()
-    } else {
-        entry.session.to_string()
-    };
-    (
-        entry.day.first_of_month(),
-        session,
-        entry.job.as_ref().map(ToString::to_string),
-        entry.provider.to_string(),
-        entry.model.to_string(),
-    )
+    let is_single_run = entry.session.starts_with(SINGLE_RUN_PREFIX);
+    GroupKey {
+        month: entry.day.first_of_month(),
+        session: if is_single_run { SINGLE_RUN_SUM } else { &entry.session }.to_owned(),
+        job: entry.job.as_deref().map(str::to_owned),
+        provider: entry.provider.to_string(),
+        model: entry.model.to_string(),
+    }
 }
 
 impl Group {
-    fn add(&mut self, place: usize, entry: &LedgerEntry<'_>, totals: &CostTotals) {
-        let (_, session, job, provider, model) = group_key(entry);
-        self.last = place;
+    fn add(&mut self, line_number: usize, entry: &LedgerEntry<'_>, totals: &CostTotals) {
+        let GroupKey { session, job, provider, model, .. } = group_key(entry);
+        self.line_number = line_number;
         self.line = json!({
             "v": 1, "time": entry.time.to_string(), "day": entry.day.to_string(), "session": session, "turn": "",
             "job": job, "cause": "sum", "provider": provider, "model": model, "estimated": false, "outcome": "ok",
@@ -114,11 +118,11 @@ impl Group {
         self.usd += entry.usd.unwrap_or(0.0);
     }
 
-    /// The line of the sum, and its place in the file.
+    /// The number and the text of the line of the sum.
     fn into_line(mut self) -> (usize, String) {
         self.sums.runs += self.turns.len() as u64;
-        let known = self.sums.unpriced < self.sums.calls;
-        self.line["usd"] = json!(known.then(|| round_usd(self.usd)));
+        let has_price = self.sums.unpriced < self.sums.calls;
+        self.line["usd"] = json!(has_price.then(|| round_usd(self.usd)));
         for (name, value) in [
             ("input", self.input),
             ("cached", self.cached),
@@ -129,6 +133,6 @@ impl Group {
             self.line[name] = json!(value);
         }
         self.line["sums"] = json!(self.sums);
-        (self.last, format!("{}\n", self.line))
+        (self.line_number, format!("{}\n", self.line))
     }
 }

@@ -101,21 +101,21 @@ impl ToolUsageLog {
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub fn append(&self, account: &CallPurpose, usage: ToolUsage) -> Result<()> {
+    pub fn append(&self, purpose: &CallPurpose, usage: ToolUsage) -> Result<()> {
         let now = self.clock.now();
         let line = ToolUsageLine {
             v: 1,
             time: now.timestamp().to_string(),
             day: now.date().to_string(),
-            session: account.session.clone(),
-            turn: account.turn.clone(),
-            job: account.job.clone(),
+            session: purpose.session.clone(),
+            turn: purpose.turn.clone(),
+            job: purpose.job.clone(),
             usage,
         };
         let mut text = serde_json::to_string(&line).context("serialize the tool usage")?;
         text.push('\n');
-        if let Some(folder) = self.path.parent() {
-            durable_file::create_dir(folder)?;
+        if let Some(dir) = self.path.parent() {
+            durable_file::create_dir(dir)?;
         }
         durable_file::append(&self.path, text.as_bytes())
     }
@@ -127,16 +127,16 @@ impl ToolUsageLog {
     /// Fails if the file cannot be read or written.
     pub fn remove_before(&self, limit: Date) -> Result<usize> {
         let bytes = durable_file::read(&self.path)?.unwrap_or_default();
-        let is_kept = |line: &&[u8]| {
-            let written = serde_json::from_slice::<ToolUsageLine>(line).ok();
-            let entry = written.and_then(ToolUsageLine::into_entry);
+        let is_recent = |line: &&[u8]| {
+            let line = serde_json::from_slice::<ToolUsageLine>(line).ok();
+            let entry = line.and_then(ToolUsageLine::into_entry);
             entry.is_none_or(|entry| entry.day >= limit)
         };
         let lines = || bytes.split_inclusive(|byte| *byte == b'\n');
-        let kept: Vec<&[u8]> = lines().filter(is_kept).collect();
-        let removed = lines().count() - kept.len();
+        let recent_lines: Vec<&[u8]> = lines().filter(is_recent).collect();
+        let removed = lines().count() - recent_lines.len();
         if removed > 0 {
-            durable_file::replace(&self.path, &kept.concat())?;
+            durable_file::replace(&self.path, &recent_lines.concat())?;
         }
         Ok(removed)
     }
@@ -170,10 +170,10 @@ impl ToolUsageLog {
                 log.skip_until(b'\n').with_context(reading)?;
                 continue;
             }
-            let written = serde_json::from_slice::<ToolUsageLine>(&line);
-            let ours = written.ok().filter(|line| line.v == 1);
-            if let Some(line) = ours.and_then(ToolUsageLine::into_entry) {
-                each(line);
+            let parsed = serde_json::from_slice::<ToolUsageLine>(&line).ok();
+            let entry = parsed.filter(|line| line.v == 1).and_then(ToolUsageLine::into_entry);
+            if let Some(entry) = entry {
+                each(entry);
             }
         }
     }
@@ -201,21 +201,21 @@ mod tests {
             definition_tokens: [(String::new(), 900), ("git".to_owned(), 500)].into(),
             skill_list_tokens: 70,
         };
-        let account = CallPurpose {
+        let purpose = CallPurpose {
             session: "cli:direct".into(),
             turn: "t1".into(),
             ..CallPurpose::default()
         };
-        tools.append(&account, used.clone()).unwrap();
+        tools.append(&purpose, used.clone()).unwrap();
         let path = home.path().join("tools.jsonl");
         let mut text = std::fs::read_to_string(&path).unwrap();
         text.insert_str(0, "{\"v\":1,\"ti\nnull\n{\"v\":2}\n");
         std::fs::write(&path, text).unwrap();
-        tools.append(&account, ToolUsage::default()).unwrap();
-        let mut found = Vec::new();
-        assert!(tools.for_each_entry(&mut |line| found.push(line)).unwrap());
-        assert_eq!(found.len(), 2);
-        assert_eq!((&found[0].usage, found[0].turn.as_str()), (&used, "t1"));
-        assert_eq!(found[1].usage, ToolUsage::default());
+        tools.append(&purpose, ToolUsage::default()).unwrap();
+        let mut entries = Vec::new();
+        assert!(tools.for_each_entry(&mut |entry| entries.push(entry)).unwrap());
+        assert_eq!(entries.len(), 2);
+        assert_eq!((&entries[0].usage, entries[0].turn.as_str()), (&used, "t1"));
+        assert_eq!(entries[1].usage, ToolUsage::default());
     }
 }
