@@ -14,13 +14,18 @@ pub struct BaseAddress {
 }
 
 impl BaseAddress {
-    /// The base URL `configured`, or what a run before has found in its place and stored at `path`.
+    /// The base URL `configured`, or the one that an earlier run has used instead of it and stored at `path`.
     pub fn new(configured: String, path: PathBuf) -> Self {
         let completed = completions(&configured);
         let stored = if completed.is_empty() { None } else { std::fs::read_to_string(&path).ok() };
-        // Nothing but such an address is used, because the key is sent to it.
-        let known = completed.into_iter().find(|url| stored.as_deref().map(str::trim) == Some(url));
-        Self { current: Mutex::new(known.unwrap_or_else(|| configured.clone())), configured, path }
+        // The key is sent to this address, so no other text of the file is trusted.
+        let current =
+            completed.into_iter().find(|url| stored.as_deref().map(str::trim) == Some(url));
+        Self {
+            current: Mutex::new(current.unwrap_or_else(|| configured.clone())),
+            configured,
+            path,
+        }
     }
 
     /// The base URL without a trailing slash.
@@ -35,15 +40,15 @@ impl BaseAddress {
     /// The addresses that may be meant instead of the current one.
     pub fn others(&self) -> Vec<String> {
         let current = self.current();
-        let mut found = completions(&self.configured);
-        if !found.is_empty() {
-            found.push(self.configured.clone());
+        let mut addresses = completions(&self.configured);
+        if !addresses.is_empty() {
+            addresses.push(self.configured.clone());
         }
-        found.retain(|url| *url != current);
-        found
+        addresses.retain(|url| *url != current);
+        addresses
     }
 
-    /// Stores the current address for later runs. Best effort: without it they find it again.
+    /// Stores the current address for later runs. Best effort: a run without it tries the addresses again.
     pub fn store(&self) {
         drop(self.path.parent().map(durable_file::create_dir));
         drop(durable_file::replace(&self.path, format!("{}\n", self.current()).as_bytes()));

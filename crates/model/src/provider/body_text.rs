@@ -61,9 +61,9 @@ fn plain_length(text: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
     // Sets the high bit of each byte below `limit`. A byte after such a byte may be marked too; only the first counts.
     let mark_below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
-    let (words, tail) = text.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let word = u64::from_le_bytes(*word);
+    let (chunks, tail) = text.as_chunks::<8>();
+    for (index, chunk) in chunks.iter().enumerate() {
+        let word = u64::from_le_bytes(*chunk);
         let marks = mark_below(word, 0x20)
             | mark_below(word ^ (ONES * u64::from(b'"')), 1)
             | mark_below(word ^ (ONES * u64::from(b'\\')), 1);

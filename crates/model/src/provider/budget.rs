@@ -6,7 +6,7 @@ use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
 use crate::ledger::{BudgetLimits, CallPurpose, Ledger, ModelCall, Reservation};
 use nanobot_base::error::{Exit, NextStep, Stop, fail_with_step};
 use nanobot_base::format::format_dollars;
-use nanobot_base::message::{Message, MessagePart, Reply, Usage};
+use nanobot_base::message::{Message, MessagePart, Reply, ToolSpec, Usage};
 use nanobot_os::signal;
 use nanobot_os::sync::IgnorePoison;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -25,7 +25,7 @@ const IMAGE_TOKENS: usize = 1600;
 /// Poll interval while concurrent requests of this run hold the rest of the budget.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Forwards requests to `inner`, and keeps the account.
+/// Forwards requests to `inner` within the budget, and records what they cost.
 pub struct BudgetedProvider<P> {
     pub inner: P,
     pub ledger: Ledger,
@@ -67,18 +67,18 @@ struct BudgetState {
 #[derive(Debug)]
 struct BudgetReservation<'a> {
     run: &'a RunBudget,
-    max: Spending,
+    max_spending: Spending,
 }
 
 impl Drop for BudgetReservation<'_> {
     fn drop(&mut self) {
-        let mut books = self.run.lock_state();
-        books.in_flight -= 1;
-        books.reserved.usd -= self.max.usd;
-        books.reserved.tokens -= self.max.tokens;
-        if books.in_flight == 0 {
+        let mut state = self.run.lock_state();
+        state.in_flight -= 1;
+        state.reserved.usd -= self.max_spending.usd;
+        state.reserved.tokens -= self.max_spending.tokens;
+        if state.in_flight == 0 {
             // Sums of floating-point numbers leave rounding errors.
-            books.reserved.usd = 0.0;
+            state.reserved.usd = 0.0;
         }
     }
 }
@@ -99,27 +99,27 @@ impl RunBudget {
 
     /// # Errors
     /// Status 4 once a limit is reached. One request can exceed it, because the cost is known only with the response.
-    fn check_limits(&self, spent: Spending) -> anyhow::Result<()> {
-        let over = match (self.max_cost, self.max_tokens) {
-            (Some(limit), _) if spent.usd >= limit => {
-                Some((format!("${limit} (${} spent)", format_dollars(spent.usd)), "--max-cost"))
+    fn check_limits(&self, spending: Spending) -> anyhow::Result<()> {
+        let exceeded = match (self.max_cost, self.max_tokens) {
+            (Some(limit), _) if spending.usd >= limit => {
+                Some((format!("${limit} (${} spent)", format_dollars(spending.usd)), "--max-cost"))
             }
-            (_, Some(limit)) if spent.tokens >= limit => {
+            (_, Some(limit)) if spending.tokens >= limit => {
                 Some((format!("{limit} tokens"), "--max-total-tokens"))
             }
             _ => None,
         };
-        match over {
+        match exceeded {
             None => Ok(()),
-            Some((what, flag)) => Err(fail_with_step(
+            Some((limit, flag)) => Err(fail_with_step(
                 Exit::Budget,
-                format!("stopped by the budget of {what}"),
+                format!("stopped by the budget of {limit}"),
                 NextStep::RaiseBudget(flag),
             )),
         }
     }
 
-    /// Waits until a request that uses at most `max` fits: the sum of all requests in flight must stay below each
+    /// Waits until a request that uses at most `max_spending` fits: the sum of all requests in flight must stay below each
     /// limit. A single request may exceed a limit by its own cost, so the last one never waits. `session_limit` is that
     /// of the session, to which the cost before this run counts too.
     ///
@@ -127,26 +127,26 @@ impl RunBudget {
     /// Status 4 as in [`Self::check_limits`], and those of [`signal::check`].
     fn reserve(
         &self,
-        max: Spending,
+        max_spending: Spending,
         session_limit: Option<f64>,
     ) -> anyhow::Result<BudgetReservation<'_>> {
-        let before = self.session_usd_before.get().copied().unwrap_or(0.0);
-        let session = session_limit.map(|limit| limit - before);
+        let usd_before = self.session_usd_before.get().copied().unwrap_or(0.0);
+        let session_limit = session_limit.map(|limit| limit - usd_before);
         loop {
             {
-                let mut books = self.lock_state();
-                let BudgetState { spent, reserved: promised, .. } = *books;
+                let mut state = self.lock_state();
+                let BudgetState { spent, reserved, .. } = *state;
                 self.check_limits(spent)?;
-                let usd = spent.usd + promised.usd;
-                let tokens = spent.tokens.saturating_add(promised.tokens);
+                let usd = spent.usd + reserved.usd;
+                let tokens = spent.tokens.saturating_add(reserved.tokens);
                 let fits = self.max_cost.is_none_or(|limit| usd < limit)
-                    && session.is_none_or(|limit| usd < limit)
+                    && session_limit.is_none_or(|limit| usd < limit)
                     && self.max_tokens.is_none_or(|limit| tokens < limit);
-                if fits || books.in_flight == 0 {
-                    books.in_flight += 1;
-                    books.reserved.usd += max.usd;
-                    books.reserved.tokens += max.tokens;
-                    return Ok(BudgetReservation { run: self, max });
+                if fits || state.in_flight == 0 {
+                    state.in_flight += 1;
+                    state.reserved.usd += max_spending.usd;
+                    state.reserved.tokens += max_spending.tokens;
+                    return Ok(BudgetReservation { run: self, max_spending });
                 }
             }
             signal::sleep(POLL_INTERVAL)?;
@@ -175,21 +175,21 @@ impl<P: Provider> Provider for BudgetedProvider<P> {
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
-        let session = self.session_limit()?;
+        let session_limit = self.session_limit()?;
         let has_limit = !self.limits.is_unlimited() || self.run.has_limit();
-        let most = if has_limit { self.max_spending(request) } else { Spending::default() };
-        let promise = self.run.reserve(most, session).map_err(to_provider_error)?;
-        let reservation = self.reserve(most, on_delta)?;
+        let max_spending = if has_limit { self.max_spending(request) } else { Spending::default() };
+        let run_reservation =
+            self.run.reserve(max_spending, session_limit).map_err(to_provider_error)?;
+        let ledger_reservation = self.reserve_in_ledger(max_spending, on_delta)?;
         let started = Instant::now();
         let mut output_bytes = 0;
-        let answer = self.inner.reply(request, &mut |delta| {
+        let mut reply = self.inner.reply(request, &mut |delta| {
             if let Delta::Text(text) | Delta::Reasoning(text) = delta {
                 output_bytes += text.len();
             }
             on_delta(delta)
         });
-        let mut answer = answer;
-        let (usage, usd, failed) = match &mut answer {
+        let (usage, usd, failed) = match &mut reply {
             Ok(reply) => {
                 if reply.usage.input == 0 && reply.usage.output == 0 {
                     reply.usage = estimate_usage(request, reply_bytes(reply));
@@ -199,15 +199,15 @@ impl<P: Provider> Provider for BudgetedProvider<P> {
             }
             // Requests that were refused or never arrived are free. Cancelled or truncated ones may be charged, even if
             // no output arrived: models reason, and generate tool calls, without streaming text.
-            Err(error) if output_bytes == 0 && !is_charged(error) => return answer,
+            Err(error) if output_bytes == 0 && !is_charged(error) => return reply,
             Err(_) => {
                 let usage = estimate_usage(request, output_bytes);
                 (usage, self.cost(&usage), true)
             }
         };
         self.run.record_usage(usage, usd);
-        drop(promise);
-        let model = answer.as_ref().map_or("", |reply| reply.model.as_str());
+        drop(run_reservation);
+        let model = reply.as_ref().map_or("", |reply| reply.model.as_str());
         let call = ModelCall {
             purpose: &self.purpose,
             provider: &self.provider,
@@ -219,18 +219,18 @@ impl<P: Provider> Provider for BudgetedProvider<P> {
         };
         // The reply is already paid for, so a ledger failure is only reported. If a budget depends on the ledger, the
         // run ends before its next request.
-        if let Err(error) = self.ledger.record(&call, reservation) {
+        if let Err(error) = self.ledger.record(&call, ledger_reservation) {
             let notice = format!("the cost was not recorded: {error:#}");
             on_delta(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
         }
-        let Err(error) = answer else {
-            return answer;
+        let Err(error) = reply else {
+            return reply;
         };
-        let charged = on_delta(Delta::Charged { usage, cost: usd });
+        let received = on_delta(Delta::Charged { usage, cost: usd });
         // A receiver that fails has usually ended the exchange itself, and the first error says why.
-        Err(match (error, charged) {
+        Err(match (error, received) {
             (error @ ProviderError::Aborted(_), _) | (error, Ok(())) => error,
-            (_, Err(failed)) => ProviderError::Aborted(failed),
+            (_, Err(error)) => ProviderError::Aborted(error),
         })
     }
 }
@@ -259,27 +259,30 @@ impl<P> BudgetedProvider<P> {
     fn session_limit(&self) -> Result<Option<f64>, ProviderError> {
         if self.limits.per_session.is_some() && self.run.session_usd_before.get().is_none() {
             // The ledger is read once per run, before the first request. The run's own spending is known here.
-            let all = self.ledger.session_cost(&self.purpose.session);
-            let all = all.map_err(ProviderError::BudgetExceeded)?;
-            let own = self.run.lock_state().spent.usd;
-            self.run.session_usd_before.get_or_init(|| all - own);
+            let session_usd = self.ledger.session_cost(&self.purpose.session);
+            let session_usd = session_usd.map_err(ProviderError::BudgetExceeded)?;
+            let run_usd = self.run.lock_state().spent.usd;
+            self.run.session_usd_before.get_or_init(|| session_usd - run_usd);
         }
         Ok(self.limits.per_session)
     }
 
-    fn reserve(
+    /// Reserves `max_spending` in the ledger; `None` if no limit depends on it.
+    fn reserve_in_ledger(
         &self,
-        max: Spending,
+        max_spending: Spending,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Option<Reservation>, ProviderError> {
         if self.limits.is_unlimited() {
             return Ok(None);
         }
-        let before = self.run.session_usd_before.get().copied().unwrap_or(0.0);
-        let here = before + self.run.lock_state().spent.usd;
-        let mut say = |text: &str| on_delta(Delta::Notice(text));
-        let asked = self.ledger.reserve(&self.limits, here, max.usd, &mut say);
-        asked.map(Some).map_err(to_provider_error)
+        let usd_before = self.run.session_usd_before.get().copied().unwrap_or(0.0);
+        let session_usd = usd_before + self.run.lock_state().spent.usd;
+        let mut on_notice = |text: &str| on_delta(Delta::Notice(text));
+        self.ledger
+            .reserve(&self.limits, session_usd, max_spending.usd, &mut on_notice)
+            .map(Some)
+            .map_err(to_provider_error)
     }
 }
 
@@ -324,7 +327,7 @@ fn estimate_usage(request: &Request<'_>, output_bytes: usize) -> Usage {
 
 /// Bytes of text in a request. Images count as the equivalent of their tokens.
 fn request_bytes(request: &Request<'_>) -> usize {
-    let parts = |parts: &[MessagePart]| -> usize {
+    let parts_bytes = |parts: &[MessagePart]| -> usize {
         parts
             .iter()
             .map(|part| match part {
@@ -338,16 +341,17 @@ fn request_bytes(request: &Request<'_>) -> usize {
             })
             .sum()
     };
-    let message = |message: &Message| match message {
-        Message::User(user) => parts(&user.parts) + user.runtime_facts.len(),
+    let message_bytes = |message: &Message| match message {
+        Message::User(user) => parts_bytes(&user.parts) + user.runtime_facts.len(),
         Message::Assistant(reply) => reply_bytes(reply),
-        Message::Tool(result) => parts(&result.parts),
+        Message::Tool(result) => parts_bytes(&result.parts),
     };
-    let tools = request.tools.iter();
-    let tools: usize = tools
-        .map(|tool| tool.name.len() + tool.description.len() + tool.parameters.as_json().len())
-        .sum();
-    request.system.len() + tools + request.messages.iter().map(message).sum::<usize>()
+    let tool_bytes = |tool: &ToolSpec| {
+        tool.name.len() + tool.description.len() + tool.parameters.as_json().len()
+    };
+    request.system.len()
+        + request.tools.iter().map(tool_bytes).sum::<usize>()
+        + request.messages.iter().map(message_bytes).sum::<usize>()
 }
 
 /// Bytes of the model's output.

@@ -17,11 +17,11 @@ const FORMAT_VERSION: u64 = 1;
 pub(super) fn format_line(
     session: &str,
     request: &Request<'_>,
-    answer: &Result<Reply, ProviderError>,
+    reply: &Result<Reply, ProviderError>,
     names: &PathNames,
 ) -> String {
     let mut object = json!({ "v": FORMAT_VERSION, "session": session, "request": request_to_json(request, names) });
-    match answer {
+    match reply {
         Ok(reply) => {
             object["reply"] = reply_to_json(reply);
             names.to_names(&mut object["reply"]);
@@ -43,7 +43,7 @@ pub(super) fn parse_line(
     if object["v"].as_u64() != Some(FORMAT_VERSION) {
         return None;
     }
-    let answer = match object["error"].as_str() {
+    let reply = match object["error"].as_str() {
         Some(message) => Err(error_from_json(&object, message.to_owned())),
         None => {
             names.to_paths(&mut object["reply"]);
@@ -52,7 +52,7 @@ pub(super) fn parse_line(
     };
     // A recording of an earlier release has the paths themselves.
     names.to_names(&mut object["request"]);
-    Some((object["request"].take(), answer))
+    Some((object["request"].take(), reply))
 }
 
 /// The kind of a failure, and the exit status of one that has no kind.
@@ -88,8 +88,8 @@ pub(super) fn recorded_conversation(recording: &str) -> Option<(String, usize)> 
         message["text"].as_str().is_some_and(|text| text.starts_with("[nanobot]"))
     };
     let is_user = |message: &Value| message["role"] == "user" && !is_injected(message);
-    let earlier = messages.iter().rposition(is_user).filter(|count| *count > 0)?;
-    Some((object["session"].as_str()?.to_owned(), earlier))
+    let earlier_count = messages.iter().rposition(is_user).filter(|count| *count > 0)?;
+    Some((object["session"].as_str()?.to_owned(), earlier_count))
 }
 
 /// Serializes a request in the recording's format, with the paths replaced by `names`.
@@ -105,10 +105,10 @@ pub(super) fn request_to_json(request: &Request<'_>, names: &PathNames) -> Value
         }
     };
     let messages: Vec<Value> = request.messages.iter().map(message).collect();
-    let mut question = json!({ "model": request.model, "tools": tools, "system": request.system, "messages": messages });
-    names.to_names(&mut question);
+    let mut object = json!({ "model": request.model, "tools": tools, "system": request.system, "messages": messages });
+    names.to_names(&mut object);
     // Masked as well, because it is compared with a recorded request.
-    secret::redact_all_json(&question).into_owned()
+    secret::redact_all_json(&object).into_owned()
 }
 
 /// The first difference between two requests, as a JSON pointer; `None` if they are equal.

@@ -7,10 +7,10 @@
 pub(super) struct CodeTracker {
     /// The character and the length of the fence that opened the current block.
     block: Option<(u8, usize)>,
-    /// The length of the run of backticks that opened the current span; 0 outside of spans.
-    span: usize,
+    /// The length of the run of backticks that opened the current span.
+    span: Option<usize>,
     /// The current run of backticks or tildes.
-    run: Run,
+    run: Option<Run>,
     is_line_blank: bool,
     /// Columns of white space at the beginning of the line.
     indent: usize,
@@ -18,25 +18,25 @@ pub(super) struct CodeTracker {
     opens_block: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Run {
     byte: u8,
     length: usize,
     begins_line: bool,
 }
 
-/// The shortest fence.
+/// The shortest fence of a block.
 const MIN_BLOCK_MARK_CHARS: usize = 3;
 
-/// The indent of a code block.
+/// The indent of an indented code block.
 const CODE_INDENT_COLUMNS: usize = 4;
 
 impl Default for CodeTracker {
     fn default() -> Self {
         Self {
             block: None,
-            span: 0,
-            run: Run::default(),
+            span: None,
+            run: None,
             is_line_blank: true,
             indent: 0,
             opens_block: false,
@@ -47,21 +47,21 @@ impl Default for CodeTracker {
 impl CodeTracker {
     /// Passes over the next byte.
     pub(super) fn step(&mut self, byte: u8) {
-        if self.run.length > 0 {
-            if byte == self.run.byte {
-                self.run.length += 1;
+        if let Some(run) = &mut self.run {
+            if run.byte == byte {
+                run.length += 1;
                 return;
             }
             self.end_run();
         }
         match byte {
             b'`' | b'~' => {
-                self.run = Run { byte, length: 1, begins_line: self.is_line_blank };
+                self.run = Some(Run { byte, length: 1, begins_line: self.is_line_blank });
                 self.is_line_blank = false;
             }
             b'\n' => {
                 if self.is_line_blank {
-                    self.span = 0;
+                    self.span = None;
                 }
                 self.is_line_blank = true;
                 self.indent = 0;
@@ -77,7 +77,7 @@ impl CodeTracker {
     /// True if the next byte is in code, unless it is a backtick or a tilde itself.
     pub(super) fn is_in_code(&mut self) -> bool {
         self.end_run();
-        self.block.is_some() || self.span > 0 || self.indent >= CODE_INDENT_COLUMNS
+        self.block.is_some() || self.span.is_some() || self.indent >= CODE_INDENT_COLUMNS
     }
 
     /// True if there is only white space in the line so far.
@@ -86,27 +86,26 @@ impl CodeTracker {
     }
 
     fn end_run(&mut self) {
-        let Run { byte, length, begins_line } = std::mem::take(&mut self.run);
-        if length == 0 {
+        let Some(Run { byte, length, begins_line }) = self.run.take() else {
             return;
-        }
+        };
         match self.block {
-            // The line of a fence has no other backticks: it was a span.
+            // The line of a fence has no other backticks (CommonMark), so this one opened a span.
             Some((_, open)) if self.opens_block && byte == b'`' => {
                 self.block = None;
-                self.span = if length == open { 0 } else { open };
+                self.span = (length != open).then_some(open);
             }
             Some((open_byte, open)) if begins_line && byte == open_byte && length >= open => {
                 self.block = None;
             }
             Some(_) => {}
-            None if self.span > 0 && byte == b'`' && length == self.span => self.span = 0,
-            None if self.span > 0 => {}
+            None if byte == b'`' && self.span == Some(length) => self.span = None,
+            None if self.span.is_some() => {}
             None if begins_line && length >= MIN_BLOCK_MARK_CHARS => {
                 self.block = Some((byte, length));
                 self.opens_block = true;
             }
-            None if byte == b'`' => self.span = length,
+            None if byte == b'`' => self.span = Some(length),
             None => {}
         }
     }

@@ -27,13 +27,14 @@ impl WindowReport {
         self.read().map(|(tokens, _)| tokens).filter(|tokens| *tokens > 0)
     }
 
-    /// Calls `ask` and stores its result, unless the report is recent. A server that does not know its window is not
-    /// asked again before; one that cannot be reached is.
+    /// Calls `ask` and stores its result, unless the report is recent. The answer of a
+    /// server that does not know its window is stored too, as 0; a server that cannot be reached is asked again.
     pub fn update(&self, ask: impl FnOnce() -> Result<Option<u32>>) {
         let now = self.clock.timestamp().as_second();
-        let is_recent =
-            |at: i64| u64::try_from(now - at).is_ok_and(|age| age < MAX_REPORT_AGE.as_secs());
-        if self.read().is_some_and(|(_, at)| is_recent(at)) {
+        let is_recent = |reported_at: i64| {
+            u64::try_from(now - reported_at).is_ok_and(|age| age < MAX_REPORT_AGE.as_secs())
+        };
+        if self.read().is_some_and(|(_, reported_at)| is_recent(reported_at)) {
             return;
         }
         let stored = ask().and_then(|tokens| {
@@ -49,13 +50,13 @@ impl WindowReport {
     /// The reported tokens, 0 if the server does not know them, and the time in Unix seconds.
     fn read(&self) -> Option<(u32, i64)> {
         let text = std::fs::read_to_string(&self.path).ok()?;
-        let (tokens, at) = text.trim().split_once(' ')?;
-        Some((tokens.parse().ok()?, at.parse().ok()?))
+        let (tokens, reported_at) = text.trim().split_once(' ')?;
+        Some((tokens.parse().ok()?, reported_at.parse().ok()?))
     }
 }
 
 /// Asks the server at `base_url` for the context window of `model`: for its properties (llama.cpp), the description of
-/// the model (Ollama), and the list of models (vLLM). `None` if it tells the window in none of these.
+/// the model (Ollama), and the list of models (vLLM). `None` if none of these has the window.
 ///
 /// # Errors
 /// The server cannot be reached.
@@ -65,7 +66,7 @@ pub fn ask_server(
     headers: &[(String, String)],
     model: &str,
 ) -> Result<Option<u32>> {
-    // Two of these are beside the versioned interface.
+    // The paths of the first two do not begin with the version.
     let root = base_url
         .rsplit_once("/v")
         .filter(|(_, version)| version.bytes().all(|byte| byte.is_ascii_digit()))
@@ -75,16 +76,16 @@ pub fn ask_server(
         Ok((response.status == 200).then_some(response.body))
     };
     let properties = exchange(&format!("{root}/props"), HttpMethod::Get)?;
-    let loaded = properties.and_then(|properties| window_in_properties(&properties));
-    if loaded.is_some() {
-        return Ok(loaded);
+    let window = properties.and_then(|properties| window_in_properties(&properties));
+    if window.is_some() {
+        return Ok(window);
     }
     let body = json!({ "model": model }).to_string();
     let method = HttpMethod::Post("application/json", body.as_bytes());
     let description = exchange(&format!("{root}/api/show"), method)?;
-    let described = description.and_then(|description| window_in_description(&description));
-    if described.is_some() {
-        return Ok(described);
+    let window = description.and_then(|description| window_in_description(&description));
+    if window.is_some() {
+        return Ok(window);
     }
     let list = exchange(&format!("{base_url}/models"), HttpMethod::Get)?;
     Ok(list.and_then(|list| window_in_list(&list, model)))
@@ -104,14 +105,14 @@ fn window_in_properties(properties: &Value) -> Option<u32> {
 }
 
 /// The window in the description of a model: the configured one, or else that of its architecture.
-fn window_in_description(shown: &Value) -> Option<u32> {
-    let parameters = shown["parameters"].as_str().unwrap_or_default();
+fn window_in_description(description: &Value) -> Option<u32> {
+    let parameters = description["parameters"].as_str().unwrap_or_default();
     let configured = parameters.lines().find_map(|line| {
         let number = line.trim().strip_prefix("num_ctx")?.trim();
         number.parse().ok().filter(|tokens| *tokens > 0)
     });
     let of_architecture = || {
-        let info = shown["model_info"].as_object()?;
+        let info = description["model_info"].as_object()?;
         let (_, tokens) = info.iter().find(|(name, _)| name.ends_with(".context_length"))?;
         to_tokens(tokens)
     };

@@ -64,9 +64,9 @@ impl LazyCredentials {
         Ok(Some(RequestCredentials { token, base_url: None, headers: Vec::new() }))
     }
 
-    fn read(&self, place: &SecretSource) -> Result<Secret> {
+    fn read(&self, source: &SecretSource) -> Result<Secret> {
         let label = &self.source_label;
-        stored_secret::read(place, &self.env, &label.to_string())
+        stored_secret::read(source, &self.env, &label.to_string())
             .with_context(|| format!("read the key from {label}"))
     }
 }

@@ -31,33 +31,34 @@ impl Provider for DemoProvider {
             .unwrap_or(0);
         let results: Vec<&ToolResult> = request.messages[turn..]
             .iter()
-            .filter_map(
-                |message| {
-                    if let Message::Tool(result) = message { Some(result) } else { None }
-                },
-            )
+            .filter_map(|message| match message {
+                Message::Tool(result) => Some(result),
+                _ => None,
+            })
             .collect();
-        let can = |name: &str| {
+        let has_tool = |name: &str| {
             request.tool_choice != ToolChoice::None
                 && request.tools.iter().any(|tool| tool.name == name)
         };
         let step = match results[..] {
-            [] if can("list_dir") => DemoStep::Call("list_dir", json!({ "path": "." })),
+            [] if has_tool("list_dir") => DemoStep::Call("list_dir", json!({ "path": "." })),
             [] => DemoStep::Answer(
                 "This is the built-in demo, without a model, and this run has no tools to show."
                     .into(),
             ),
-            [listed] if listed.failed => DemoStep::Answer(format!(
+            [list_result] if list_result.failed => DemoStep::Answer(format!(
                 "The folder cannot be listed: {}",
-                plain_text(&listed.parts)
+                plain_text(&list_result.parts)
             )),
-            [listed] => match choose_file(&listed_names(&plain_text(&listed.parts))) {
-                Some(name) if can("read_file") => {
+            [list_result] => match choose_file(&listed_names(&plain_text(&list_result.parts))) {
+                Some(name) if has_tool("read_file") => {
                     DemoStep::Call("read_file", json!({ "path": name }))
                 }
-                _ => DemoStep::Answer(summarize_listing(listed, None)),
+                _ => DemoStep::Answer(summarize_listing(list_result, None)),
             },
-            [listed, read, ..] => DemoStep::Answer(summarize_listing(listed, Some(read))),
+            [list_result, read_result, ..] => {
+                DemoStep::Answer(summarize_listing(list_result, Some(read_result)))
+            }
         };
         let mut reply =
             Reply { id: request.reply_id.to_owned(), model: NAME.into(), ..Reply::default() };
@@ -86,34 +87,37 @@ enum DemoStep {
 
 /// The names in a listing; directories end with a slash.
 fn listed_names(listing: &str) -> Vec<&str> {
-    let name = |line: &'_ str| line.find("  ").map_or(line.len(), |end| end);
     let lines = listing.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('('));
-    lines.map(|line| line[..name(line)].trim()).collect()
+    // Two spaces come before the size.
+    lines.map(|line| line.split("  ").next().unwrap_or(line).trim()).collect()
 }
 
 /// Selects a README, or else the first file that looks like text.
 fn choose_file<'a>(names: &[&'a str]) -> Option<&'a str> {
-    let kinds = [
+    let extensions = [
         ".md", ".txt", ".toml", ".json", ".py", ".rs", ".js", ".sh", ".c", ".go", ".html", ".csv",
         ".yml", ".yaml",
     ];
     let readme =
         names.iter().find(|name| name.to_lowercase().starts_with("readme") && !name.ends_with('/'));
-    let text =
-        || names.iter().find(|name| kinds.iter().any(|kind| name.to_lowercase().ends_with(kind)));
+    let text = || {
+        names.iter().find(|name| {
+            extensions.iter().any(|extension| name.to_lowercase().ends_with(extension))
+        })
+    };
     readme.or_else(text).copied()
 }
 
-fn summarize_listing(listed: &ToolResult, read: Option<&ToolResult>) -> String {
-    let listing = plain_text(&listed.parts);
+fn summarize_listing(list_result: &ToolResult, read_result: Option<&ToolResult>) -> String {
+    let listing = plain_text(&list_result.parts);
     let names = listed_names(&listing);
     let folders = names.iter().filter(|name| name.ends_with('/')).count();
     let mut text = match (names.len(), folders) {
         (0, _) => "This folder is empty.\n".to_owned(),
-        (all, folders) => {
+        (count, folders) => {
             format!(
                 "This folder contains {} and {}:\n\n",
-                pluralize(all - folders, "file"),
+                pluralize(count - folders, "file"),
                 pluralize(folders, "folder")
             )
         }
@@ -124,12 +128,12 @@ fn summarize_listing(listed: &ToolResult, read: Option<&ToolResult>) -> String {
     if names.len() > 30 {
         writeln!(text, "- and {} more", names.len() - 30).expect("writing to a string cannot fail");
     }
-    if let Some(read) = read {
+    if let Some(read_result) = read_result {
         let name = choose_file(&names).unwrap_or("the file");
-        let content = plain_text(&read.parts);
+        let content = plain_text(&read_result.parts);
         match first_text_line(&content) {
-            _ if read.failed => writeln!(text, "\n{name} cannot be read: {content}"),
-            Some(words) => writeln!(text, "\n{name} begins: {words}"),
+            _ if read_result.failed => writeln!(text, "\n{name} cannot be read: {content}"),
+            Some(line) => writeln!(text, "\n{name} begins: {line}"),
             None => writeln!(text, "\n{name} contains no text."),
         }
         .expect("writing to a string cannot fail");
@@ -151,20 +155,20 @@ fn pluralize(number: usize, noun: &str) -> String {
 /// The first line of a numbered listing that contains text.
 fn first_text_line(content: &str) -> Option<String> {
     let lines = content.lines().filter_map(|line| line.split_once("| ").map(|(_, text)| text));
-    let mut words = lines
+    let mut texts = lines
         .map(|line| line.trim_matches(['#', '=', '-', '/', '*', '!', ' ', '"']))
         .filter(|line| !line.is_empty());
-    words.next().map(|line| line.chars().take(200).collect())
+    texts.next().map(|line| line.chars().take(200).collect())
 }
 
 /// Estimates the usage at four bytes per token, the common rule of thumb.
 fn estimate_usage(request: &Request<'_>, reply: &Reply) -> Usage {
-    let said = |message: &Message| match message {
+    let message_bytes = |message: &Message| match message {
         Message::User(user) => plain_text(&user.parts).len(),
         Message::Assistant(reply) => reply.text.len(),
         Message::Tool(result) => plain_text(&result.parts).len(),
     };
-    let input = request.system.len() + request.messages.iter().map(said).sum::<usize>();
+    let input = request.system.len() + request.messages.iter().map(message_bytes).sum::<usize>();
     let tokens = |bytes: usize| u64::try_from(bytes / 4).unwrap_or(u64::MAX);
     Usage {
         input: tokens(input),

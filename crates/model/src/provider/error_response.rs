@@ -12,17 +12,17 @@ pub(super) fn embedded_status(error: &Value) -> Option<u16> {
         Value::String(text) => text.parse().ok(),
         _ => None,
     };
-    let places = ["/error/code", "/error/status", "/code", "/status", "/error/status_code"];
-    let found = places
+    let status = ["/error/code", "/error/status", "/code", "/status", "/error/status_code"]
         .iter()
-        .filter_map(|place| error.pointer(place))
+        .filter_map(|pointer| error.pointer(pointer))
         .find_map(number)
-        .and_then(|found| u16::try_from(found).ok())
+        .and_then(|number| u16::try_from(number).ok())
         .filter(|status| (400..600).contains(status));
-    let kinds = ["/error/type", "/error/code", "/code", "/type"];
-    found.or_else(|| {
-        let mut kinds = kinds.iter().filter_map(|place| error.pointer(place)?.as_str());
-        kinds.find_map(status_for_type)
+    status.or_else(|| {
+        ["/error/type", "/error/code", "/code", "/type"]
+            .iter()
+            .filter_map(|pointer| error.pointer(pointer)?.as_str())
+            .find_map(status_for_type)
     })
 }
 
@@ -56,11 +56,11 @@ const CONTEXT_OVERFLOW_CODES: &[&str] = &[
     "prompt_too_long",
 ];
 
-/// Words of error messages for a conversation that exceeds the context window, in lower case. Each has its source; `pi`
+/// Phrases of error messages for a conversation that exceeds the context window, in lower case. Each has its source; `pi`
 /// is packages/ai/src/utils/overflow.ts of <https://github.com/badlogic/pi-mono>, `vibe` is
 /// vibe/core/llm/exceptions.py of <https://github.com/mistralai/mistral-vibe>, and `litellm` is
 /// litellm_core_utils/exception_mapping_utils.py of <https://github.com/BerriAI/litellm>.
-const CONTEXT_OVERFLOW_WORDS: &[&str] = &[
+const CONTEXT_OVERFLOW_PHRASES: &[&str] = &[
     // OpenAI, vLLM, OpenRouter, Mistral: "This model's maximum context length is 4097 tokens", pi
     "maximum context",
     // LM Studio: "… is greater than the context length", pi; others: "longer than the model's context length", litellm
@@ -106,22 +106,22 @@ const CONTEXT_OVERFLOW_WORDS: &[&str] = &[
 ];
 
 /// True if the error says that the conversation exceeds the context window: by its code, which is precise, or else by
-/// the words of its message.
+/// a phrase in its message.
 pub(super) fn is_context_overflow(status: u16, body: &str, message: &str) -> bool {
     let has_code = || {
         let body = serde_json::from_str::<Value>(body).unwrap_or_default();
-        let places = ["/error/code", "/error/type", "/code", "/type", "/0/error/code"];
-        let mut codes = places.iter().filter_map(|place| body.pointer(place)?.as_str());
+        let pointers = ["/error/code", "/error/type", "/code", "/type", "/0/error/code"];
+        let mut codes = pointers.iter().filter_map(|pointer| body.pointer(pointer)?.as_str());
         codes.any(|code| CONTEXT_OVERFLOW_CODES.contains(&&*code.to_lowercase()))
     };
-    let has_words = || {
+    let has_phrase = || {
         let message = message.to_lowercase();
-        CONTEXT_OVERFLOW_WORDS.iter().any(|words| message.contains(words))
+        CONTEXT_OVERFLOW_PHRASES.iter().any(|phrase| message.contains(phrase))
     };
-    status == 413 || has_code() || matches!(status, 400 | 422 | 500) && has_words()
+    status == 413 || has_code() || matches!(status, 400 | 422 | 500) && has_phrase()
 }
 
-/// True if the account is out of credit; a retry is pointless then.
+/// True if the error message says that the account is out of credit; a retry is pointless then.
 pub(super) fn is_out_of_credit(message: &str) -> bool {
     let message = message.to_lowercase();
     [
@@ -133,33 +133,33 @@ pub(super) fn is_out_of_credit(message: &str) -> bool {
         "billing_not_active",
     ]
     .iter()
-    .any(|word| message.contains(word))
+    .any(|phrase| message.contains(phrase))
 }
 
 /// The delay that the server requests before a retry, from the headers. `now` is our time.
-pub(super) fn retry_after(answer: &Response, now: Timestamp) -> Option<Duration> {
-    let millis = answer.header("retry-after-ms").and_then(|text| text.trim().parse::<f64>().ok());
-    let after = answer.header("retry-after").map(str::trim);
+pub(super) fn retry_after(response: &Response, now: Timestamp) -> Option<Duration> {
+    let millis = response.header("retry-after-ms").and_then(|text| text.trim().parse::<f64>().ok());
+    let after = response.header("retry-after").map(str::trim);
     duration_from_secs(millis.map(|millis| millis / 1000.0)).or_else(|| {
         let after = after?;
         duration_from_secs(after.parse().ok())
-            .or_else(|| duration_until(after, answer.header("date"), now))
+            .or_else(|| duration_until(after, response.header("date"), now))
     })
 }
 
 /// The delay that the server requests, from the body: as a field, or as text ("please retry in 36.5s").
 pub(super) fn retry_after_in_body(body: &str) -> Option<Duration> {
-    let after = |mark: &str, has_unit: bool| {
-        let (_, rest) = body.split_once(mark)?;
+    let number_after = |label: &str, has_unit: bool| {
+        let (_, rest) = body.split_once(label)?;
         let rest = rest.trim_start_matches([' ', ':', '"']);
         let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
         let unit = &rest[end..];
         let is_seconds = !has_unit || unit.starts_with('s') && !unit.starts_with("se ");
         duration_from_secs(rest[..end].parse().ok().filter(|_| is_seconds))
     };
-    let delay = after("\"retryDelay\"", true).or_else(|| after("retry in", true));
+    let delay = number_after("\"retryDelay\"", true).or_else(|| number_after("retry in", true));
     // The limit of an account, as OpenAI's Codex backend reports it.
-    delay.or_else(|| after("\"resets_in_seconds\"", false))
+    delay.or_else(|| number_after("\"resets_in_seconds\"", false))
 }
 
 fn duration_from_secs(number: Option<f64>) -> Option<Duration> {
@@ -167,7 +167,7 @@ fn duration_from_secs(number: Option<f64>) -> Option<Duration> {
 }
 
 /// The time until the date of `Retry-After`. It is relative to the server's own `Date`, because our clock may differ;
-/// without a usable one, our clock has to do.
+/// without a usable one, our clock is used.
 fn duration_until(after: &str, date: Option<&str>, now: Timestamp) -> Option<Duration> {
     let parse = |text: &str| jiff::fmt::rfc2822::parse(text).ok().map(|time| time.timestamp());
     let gap = parse(after)?.duration_since(date.and_then(parse).unwrap_or(now));

@@ -94,7 +94,7 @@ fn classify_ambiguous(response: &ErrorResponse<'_>) -> FailureKind {
     } else {
         (false, message)
     };
-    let has_any = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let has_any = |keywords: &[&str]| keywords.iter().any(|keyword| text.contains(keyword));
     if has_any(CONTENT_WORDS) {
         return FailureKind::NotAccepted;
     }

@@ -24,12 +24,12 @@ impl FallbackModel {
     }
 }
 
-/// Sends requests to the first of `models` that is available. There must be at least one link.
+/// Sends requests to the first of `models` that is available. There is at least one.
 pub struct FallbackProvider {
     models: Vec<FallbackModel>,
-    /// Index of the current link. It only advances: a model that failed is not tried again in this run.
+    /// Index of the current model. It only advances: a model that failed is not tried again in this run.
     current: AtomicUsize,
-    /// Number of consecutive blank replies of the current link.
+    /// Number of consecutive blank replies of the current model.
     blank_count: AtomicU32,
     /// True if the pieces of a reply are shown as they arrive.
     shows_pieces: bool,
@@ -41,7 +41,7 @@ impl FallbackProvider {
         Self { models, current: AtomicUsize::new(0), blank_count: AtomicU32::new(0), shows_pieces }
     }
 
-    /// Counts `reply` if it is blank. True if another one would be blank too.
+    /// Counts `reply` if it is blank. True if another attempt would be in vain.
     fn stays_blank(&self, reply: &Reply) -> bool {
         if !reply.is_blank() {
             self.blank_count.store(0, Ordering::Relaxed);
@@ -56,22 +56,22 @@ impl FallbackProvider {
         }
     }
 
-    /// The sampling of `link` for a request with less than the first model's: a lower limit, another temperature. `None` for
-    /// any other request.
-    fn narrowed(&self, link: &FallbackModel, asked: &Sampling) -> Option<Sampling> {
+    /// The sampling of `current` for a request whose `sampling` is not that of the first model: it has a lower limit or
+    /// another temperature, which `current` gets too. `None` for any other request.
+    fn adjusted_sampling(&self, current: &FallbackModel, sampling: &Sampling) -> Option<Sampling> {
         let first = &self.models[0].sampling;
-        let is_shorter = asked.max_tokens < first.max_tokens;
-        if !is_shorter && asked.temperature == first.temperature {
+        let is_shorter = sampling.max_tokens < first.max_tokens;
+        if !is_shorter && sampling.temperature == first.temperature {
             return None;
         }
-        let mut sampling = link.sampling.clone();
+        let mut adjusted = current.sampling.clone();
         if is_shorter {
-            sampling.max_tokens = sampling.max_tokens.min(asked.max_tokens);
+            adjusted.max_tokens = adjusted.max_tokens.min(sampling.max_tokens);
         }
-        if asked.temperature != first.temperature {
-            sampling.temperature = asked.temperature;
+        if sampling.temperature != first.temperature {
+            adjusted.temperature = sampling.temperature;
         }
-        Some(sampling)
+        Some(adjusted)
     }
 }
 
@@ -82,36 +82,36 @@ impl Provider for FallbackProvider {
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
         loop {
-            let at = self.current.load(Ordering::Relaxed);
-            let link = &self.models[at];
-            let narrowed = self.narrowed(link, request.sampling);
+            let index = self.current.load(Ordering::Relaxed);
+            let current = &self.models[index];
+            let adjusted = self.adjusted_sampling(current, request.sampling);
             let request = Request {
-                model: &link.model,
-                sampling: narrowed.as_ref().unwrap_or(&link.sampling),
+                model: &current.model,
+                sampling: adjusted.as_ref().unwrap_or(&current.sampling),
                 ..*request
             };
             let mut emitted = false;
-            let answer = link.provider.reply(&request, &mut |delta| {
+            let reply = current.provider.reply(&request, &mut |delta| {
                 emitted |= self.shows_pieces && delta.is_piece();
                 on_delta(delta)
             });
-            let stays_blank = answer.as_ref().is_ok_and(|reply| self.stays_blank(reply));
-            let Some(next) = self.models.get(at + 1) else {
-                return answer;
+            let stays_blank = reply.as_ref().is_ok_and(|reply| self.stays_blank(reply));
+            let Some(next) = self.models.get(index + 1) else {
+                return reply;
             };
-            let cause = match answer {
-                Err(error) if !emitted && can_fall_back(&error, link, next) => error.to_string(),
+            let cause = match reply {
+                Err(error) if !emitted && can_fall_back(&error, current, next) => error.to_string(),
                 Ok(Reply { usage, cost, .. }) if stays_blank => {
                     on_delta(Delta::Charged { usage, cost }).map_err(ProviderError::Aborted)?;
                     "the model returned an empty reply".to_owned()
                 }
-                answer => return answer,
+                reply => return reply,
             };
-            on_delta(Delta::Fallback { from: &link.model, to: &next.model, cause: &cause })
+            on_delta(Delta::Fallback { from: &current.model, to: &next.model, cause: &cause })
                 .map_err(ProviderError::Aborted)?;
             self.blank_count.store(0, Ordering::Relaxed);
-            log::info!(target: "model", "fallback model `{}` replaces `{}`", next.model, link.model);
-            self.current.store(at + 1, Ordering::Relaxed);
+            log::info!(target: "model", "fallback model `{}` replaces `{}`", next.model, current.model);
+            self.current.store(index + 1, Ordering::Relaxed);
         }
     }
 }
@@ -121,7 +121,7 @@ fn can_fall_back(error: &ProviderError, current: &FallbackModel, next: &Fallback
     match error {
         ProviderError::Failed { kind: FailureKind::ContextExceeded, .. } => {
             let windows = current.context_tokens.zip(next.context_tokens);
-            windows.is_some_and(|(here, there)| there > here)
+            windows.is_some_and(|(current_window, next_window)| next_window > current_window)
         }
         // The server rejects the request, whichever model it is for.
         ProviderError::Failed { kind, .. } => *kind != FailureKind::Refused,

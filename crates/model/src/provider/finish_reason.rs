@@ -1,6 +1,6 @@
-//! The words with which servers end a reply, and their meaning. One table serves all wire formats, because gateways pass
-//! on the words of other vendors. A word that is not in it is kept, so that it can be reported: a reply is complete only
-//! if its server says so in a known word.
+//! The finish reasons of servers, and their meanings. One table serves all wire formats, because gateways pass on the
+//! reasons of other vendors. A reason that is not in it is reported as it is: a reply counts as complete only if its
+//! server says so with a known reason.
 
 use super::wire_format::ReplyError;
 use nanobot_base::message::{FinishReason, Reply};
@@ -91,41 +91,41 @@ const FINISH_REASONS: &[(&str, Meaning)] = &[
     ("missing_thought_signature", Meaning::Broken),
 ];
 
-/// The meaning of the finish reason `word`, if it is known. Gemini puts the kind of filter before its reason, as in
+/// The meaning of a finish reason, if it is known. Gemini puts the kind of filter before its reason, as in
 /// `function_call_filter: MALFORMED_FUNCTION_CALL`.
-fn meaning_of(word: &str) -> Option<Meaning> {
-    let name = word.rsplit(':').next().unwrap_or(word).trim();
+fn meaning_of(reason: &str) -> Option<Meaning> {
+    let name = reason.rsplit(':').next().unwrap_or(reason).trim();
     let name = name.to_ascii_lowercase().replace('-', "_");
-    FINISH_REASONS.iter().find(|(known, _)| *known == name).map(|(_, meaning)| *meaning)
+    FINISH_REASONS.iter().find(|(reason, _)| *reason == name).map(|(_, meaning)| *meaning)
 }
 
-/// Ends `reply` with the server's finish reason. Without one, the server has marked the end in another way.
+/// Ends `reply` with the finish reason of the server. Without a `reason`, the server has marked the end in another way.
 /// `is_refusal` is true if the content itself says that the model declines.
 ///
 /// # Errors
-/// A reply that the server could not complete is as unusable as one whose connection broke.
+/// Fails if the server could not complete the reply, which is then as unusable as one whose connection broke.
 pub(super) fn end_reply(
     reply: &mut Reply,
-    word: Option<&str>,
+    reason: Option<&str>,
     is_refusal: bool,
 ) -> Result<(), ReplyError> {
-    let meaning = word.map_or(Some(Meaning::Complete), meaning_of);
+    let meaning = reason.map_or(Some(Meaning::Complete), meaning_of);
     let has_calls = !reply.tool_calls.is_empty();
-    reply.finish_reason = match (meaning, word) {
+    reply.finish_reason = match (meaning, reason) {
         (Some(Meaning::Broken), _) => {
-            let word = word.unwrap_or_default();
-            return Err(ReplyError::Truncated(format!("its finish reason is `{word}`")));
+            let reason = reason.unwrap_or_default();
+            return Err(ReplyError::Truncated(format!("its finish reason is `{reason}`")));
         }
         (Some(Meaning::Length), _) => FinishReason::Length,
         (Some(Meaning::Declined), _) => FinishReason::Refusal,
         _ if is_refusal => FinishReason::Refusal,
-        (None, Some(word)) => FinishReason::Other(word.to_owned()),
+        (None, Some(reason)) => FinishReason::Other(reason.to_owned()),
         _ if has_calls => FinishReason::ToolCalls,
         (Some(Meaning::ToolCalls), _) => FinishReason::ToolCalls,
         _ => FinishReason::Stop,
     };
     if reply.finish_reason == FinishReason::Refusal && has_calls {
-        // What was stopped is not carried out. The data to send back lists the calls.
+        // Calls of a reply that was stopped are not run. The provider data lists them, so it goes too.
         reply.tool_calls.clear();
         reply.provider_data = None;
     }

@@ -80,14 +80,15 @@ impl Provider for HttpProvider {
     ) -> Result<Reply, ProviderError> {
         let body = self.body(request);
         let started = Instant::now();
-        let place = self.display_url();
+        let url = self.display_url();
         let (size, count) = (body.len(), request.messages.len());
-        log::info!(target: "http", "post to {place}: {size} bytes, {count} messages, {} tools", request.tools.len());
+        log::info!(target: "http", "post to {url}: {size} bytes, {count} messages, {} tools", request.tools.len());
         let content = RequestContent { body: Some(&body), model: Some(request.model) };
-        let mut notice = |text: &str| on_delta(Delta::Notice(text)).map_err(ProviderError::Aborted);
+        let mut on_notice =
+            |text: &str| on_delta(Delta::Notice(text)).map_err(ProviderError::Aborted);
         let reply = self
-            .send_to_server(self.format.path(), content, &mut notice)
-            .and_then(|(_, answer)| self.read_reply(answer, request, on_delta));
+            .send_to_server(self.format.path(), content, &mut on_notice)
+            .and_then(|(_, response)| self.read_reply(response, request, on_delta));
         let total = started.elapsed().as_millis();
         match &reply {
             Ok(reply) => {
@@ -104,19 +105,21 @@ impl HttpProvider {
     /// Lists the models of the server, in its order.
     ///
     /// # Errors
-    /// Those of a request. A server without a list of models is reported as unusable.
-    pub fn list_models(&self, notice: &mut dyn FnMut(&str)) -> Result<Vec<String>, ProviderError> {
-        let mut say = |text: &str| {
-            notice(text);
+    /// Those of a request. A server without a list of models is reported as unavailable.
+    pub fn list_models(
+        &self,
+        on_notice: &mut dyn FnMut(&str),
+    ) -> Result<Vec<String>, ProviderError> {
+        let mut on_notice = |text: &str| {
+            on_notice(text);
             Ok(())
         };
         let content = RequestContent { body: None, model: None };
-        let (first, mut answer) =
-            self.send_to_server(self.format.models_path(), content, &mut say)?;
-        let mut found = Vec::new();
+        let (first_url, mut response) =
+            self.send_to_server(self.format.models_path(), content, &mut on_notice)?;
+        let mut models = Vec::new();
         for _ in 0..MAX_MODEL_PAGES {
-            let read = answer.read_body(MAX_RESPONSE_BYTES as u64, None);
-            let text = read.map_err(|error| {
+            let body = response.read_body(MAX_RESPONSE_BYTES as u64, None).map_err(|error| {
                 let cause = if error.is::<Stop>() {
                     ReplyError::Cancelled(error)
                 } else {
@@ -125,57 +128,60 @@ impl HttpProvider {
                 self.parse_error(cause, None)
             })?;
             let Some((ids, next)) =
-                serde_json::from_slice(&text).ok().and_then(|list| parse_model_list(&list))
+                serde_json::from_slice(&body).ok().and_then(|list| parse_model_list(&list))
             else {
                 return Err(
                     self.parse_error(ReplyError::Malformed("not a list of models".into()), None)
                 );
             };
-            found.extend(ids);
+            models.extend(ids);
             let Some(next) = next else {
                 break;
             };
-            let mark = if first.contains('?') { '&' } else { '?' };
-            let url = format!("{first}{mark}after_id={}", web_url::percent_encode(&next));
+            let separator = if first_url.contains('?') { '&' } else { '?' };
+            let url = format!("{first_url}{separator}after_id={}", web_url::percent_encode(&next));
             let (_, headers) = self.base_and_headers()?;
-            answer = self.send_successfully(&url, &headers, content)?;
+            response = self.send_successfully(&url, &headers, content)?;
         }
-        Ok(found)
+        Ok(models)
     }
 
     /// Sends a request to `path` of the server, and returns its URL and the successful response. If there is no such
-    /// address, and the configured one may lack its `/v1`, the request is sent to that one. The address that answers is
-    /// kept for later requests and runs.
+    /// address, and the configured one may lack its `/v1`, the request is sent to the address with it. The one that answers
+    /// is used for later requests and stored for later runs.
     fn send_to_server(
         &self,
         path: &str,
         content: RequestContent<'_>,
-        notice: &mut dyn FnMut(&str) -> Result<(), ProviderError>,
+        on_notice: &mut dyn FnMut(&str) -> Result<(), ProviderError>,
     ) -> Result<(String, Response), ProviderError> {
         let (base, headers) = self.base_and_headers()?;
         let send = |base: &str| {
             let url = self.url(base, path);
-            let answer = self.send_successfully(&url, &headers, content)?;
-            Ok((url, answer))
+            let response = self.send_successfully(&url, &headers, content)?;
+            Ok((url, response))
         };
         let first = send(&base);
-        let is_no_address = |sent: &Result<(String, Response), ProviderError>| {
-            let kind = sent.as_ref().err().and_then(ProviderError::kind);
-            kind == Some(FailureKind::NoSuchAddress)
-        };
-        if !is_no_address(&first) || !self.is_base_configured || path.starts_with("/v1") {
+        let is_no_address =
+            |error: &ProviderError| error.kind() == Some(FailureKind::NoSuchAddress);
+        if !first.as_ref().is_err_and(is_no_address)
+            || !self.is_base_configured
+            || path.starts_with("/v1")
+        {
             return first;
         }
         for other in self.address.others() {
             self.address.set_current(other.clone());
             match send(&other) {
-                sent if is_no_address(&sent) => {}
+                Err(error) if is_no_address(&error) => {}
                 Err(error) => return Err(error),
-                Ok(answer) => {
+                Ok(exchange) => {
                     self.address.store();
-                    let (given, found) = (web_url::redact_url(&base), self.display_url());
-                    notice(&format!("there is no API at {given}; {found} is used instead"))?;
-                    return Ok(answer);
+                    let (configured, current) = (web_url::redact_url(&base), self.display_url());
+                    on_notice(&format!(
+                        "there is no API at {configured}; {current} is used instead"
+                    ))?;
+                    return Ok(exchange);
                 }
             }
         }
@@ -191,12 +197,12 @@ impl HttpProvider {
         content: RequestContent<'_>,
     ) -> Result<Response, ProviderError> {
         let started = Instant::now();
-        let answer = self.send(url.to_owned(), headers, content.body)?;
-        let (status, first) = (answer.status, started.elapsed().as_millis());
-        log::info!(target: "http", "status {status}, first byte after {first} ms");
+        let response = self.send(url.to_owned(), headers, content.body)?;
+        let (status, first_byte_after) = (response.status, started.elapsed().as_millis());
+        log::info!(target: "http", "status {status}, first byte after {first_byte_after} ms");
         match status {
-            200..=299 => Ok(answer),
-            _ => Err(self.status_error(answer, content.model)),
+            200..=299 => Ok(response),
+            _ => Err(self.status_error(response, content.model)),
         }
     }
 
@@ -211,39 +217,40 @@ impl HttpProvider {
         let method =
             body.map_or(HttpMethod::Get, |body| HttpMethod::Post("application/json", body));
         for _ in 0..MAX_REDIRECTS {
-            let answer = self.http.request(&url, headers, method);
-            let answer = answer.map_err(|error| self.connect_error(error))?;
-            let location = answer.header("location");
-            let next = location
-                .filter(|_| matches!(answer.status, 307 | 308))
+            let response = self.http.request(&url, headers, method);
+            let response = response.map_err(|error| self.connect_error(error))?;
+            // Only these two keep the method and the body (RFC 9110).
+            let next = response
+                .header("location")
+                .filter(|_| matches!(response.status, 307 | 308))
                 .and_then(|location| web_url::redirect_within_origin(&url, location));
             match next {
-                None => return Ok(answer),
+                None => return Ok(response),
                 Some(next) => url = next,
             }
         }
-        let place = self.display_url();
-        let cause = format!("{place}: more than {MAX_REDIRECTS} redirects");
+        let url = self.display_url();
+        let cause = format!("{url}: more than {MAX_REDIRECTS} redirects");
         Err(ProviderError::new(FailureKind::Refused, cause))
     }
 
     /// The base URL and the headers of a request, including credentials.
     pub fn base_and_headers(&self) -> Result<(String, Vec<(String, String)>), ProviderError> {
-        let fixed = self.format.headers().iter();
-        let fixed = fixed.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let own = |(name, _): &(String, String)| {
-            let is_set = |(other, _): &(String, String)| other.eq_ignore_ascii_case(name);
-            !self.headers.iter().any(is_set)
-        };
-        let mut headers: Vec<(String, String)> = fixed.filter(own).collect();
+        let mut headers = Vec::new();
+        for (name, value) in self.format.headers() {
+            // The user's headers replace those of the format.
+            if !self.headers.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+                headers.push(((*name).to_owned(), (*value).to_owned()));
+            }
+        }
         headers.extend(self.headers.iter().cloned());
         let mut base = self.address.current();
-        if let Some(access) = self.key.resolve(&self.http).map_err(ProviderError::Aborted)? {
-            let key = self.key_value(access.token.expose());
+        if let Some(credentials) = self.key.resolve(&self.http).map_err(ProviderError::Aborted)? {
+            let key = self.key_value(credentials.token.expose());
             headers.push((self.key_header().into(), key));
-            headers.extend(access.headers);
+            headers.extend(credentials.headers);
             // A login can determine the address, unless the user configured one.
-            base = access.base_url.filter(|_| !self.is_base_configured).unwrap_or(base);
+            base = credentials.base_url.filter(|_| !self.is_base_configured).unwrap_or(base);
         }
         Ok((base, headers))
     }
@@ -258,8 +265,8 @@ impl HttpProvider {
             } else {
                 ""
             };
-            let place = self.display_url();
-            let cause = shown_message(&format!("send request to {place}: {error}{question}"));
+            let url = self.display_url();
+            let cause = shown_message(&format!("send request to {url}: {error}{question}"));
             ProviderError::new(FailureKind::Unavailable, cause)
         }
     }
@@ -267,9 +274,9 @@ impl HttpProvider {
     fn url(&self, base: &str, path: &str) -> String {
         let mut url = format!("{base}{path}");
         for (number, (name, value)) in self.query.iter().enumerate() {
-            let mark = if number == 0 && !url.contains('?') { '?' } else { '&' };
+            let separator = if number == 0 && !url.contains('?') { '?' } else { '&' };
             url.push_str(&format!(
-                "{mark}{}={}",
+                "{separator}{}={}",
                 web_url::percent_encode(name),
                 web_url::percent_encode(value)
             ));
@@ -331,23 +338,23 @@ impl HttpProvider {
     /// not the end of the connection.
     fn read_reply(
         &self,
-        mut answer: Response,
+        mut response: Response,
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
-        let events =
-            answer.header("content-type").is_some_and(|kind| kind.contains("event-stream"));
+        let is_event_stream =
+            response.header("content-type").is_some_and(|kind| kind.contains("event-stream"));
         let model = Some(request.model);
-        let mut reading = ResponseReader::new(self.format.reply_builder(request), events);
+        let mut reader = ResponseReader::new(self.format.reply_builder(request), is_event_stream);
         let mut chunk = vec![0; 4 << 10];
         let mut total = 0;
         let mut is_ended = false;
-        // Only data counts: comments keep the connection open, but not the wait for an answer.
+        // Only data counts: comments keep the connection open, but not the wait for an response.
         let HttpTimeouts { first_byte, idle, .. } = self.http.timeouts();
-        let end_of = |limit: Duration| (!limit.is_zero()).then(|| signal::now() + limit);
-        let mut data_due = end_of(first_byte);
-        while !is_ended && !reading.is_done() {
-            let count = match answer.read(&mut chunk, data_due) {
+        let deadline_after = |limit: Duration| (!limit.is_zero()).then(|| signal::now() + limit);
+        let mut deadline = deadline_after(first_byte);
+        while !is_ended && !reader.is_done() {
+            let count = match response.read(&mut chunk, deadline) {
                 Ok(count) => count,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => {
@@ -362,18 +369,18 @@ impl HttpProvider {
                 let cause = format!("the response is larger than {} MiB", MAX_RESPONSE_BYTES >> 20);
                 return Err(ProviderError::new(FailureKind::Refused, cause));
             }
-            reading
+            reader
                 .feed(&chunk[..count], on_delta)
-                .map_err(|trouble| self.parse_error(trouble, model))?;
-            if reading.take_progress() {
-                data_due = end_of(idle);
+                .map_err(|error| self.parse_error(error, model))?;
+            if reader.take_progress() {
+                deadline = deadline_after(idle);
             }
         }
-        reading.finish(on_delta).map_err(|trouble| self.parse_error(trouble, model))?;
+        reader.finish(on_delta).map_err(|error| self.parse_error(error, model))?;
         if !is_ended {
-            answer.drain(DRAIN_TIMEOUT);
+            response.drain(DRAIN_TIMEOUT);
         }
-        let mut reply = reading.into_reply().map_err(|trouble| self.parse_error(trouble, model))?;
+        let mut reply = reader.into_reply().map_err(|error| self.parse_error(error, model))?;
         tool_call_repair::repair_calls(&mut reply, request.tools);
         written_calls::settle_written_call(&mut reply, request, self.accepts_written_calls);
         Ok(reply)
@@ -383,8 +390,8 @@ impl HttpProvider {
         match error {
             ReplyError::Cancelled(error) => ProviderError::Aborted(error),
             ReplyError::Truncated(cause) => {
-                let place = self.display_url();
-                let cause = format!("{place} sent an incomplete response: {cause}");
+                let url = self.display_url();
+                let cause = format!("{url} sent an incomplete response: {cause}");
                 ProviderError::new(FailureKind::Interrupted, shown_message(&cause))
             }
             ReplyError::Malformed(cause) => {
@@ -395,47 +402,47 @@ impl HttpProvider {
                 let status = error_response::embedded_status(&error).unwrap_or(500);
                 let body = error.to_string();
                 let message = http::error_message(&body);
-                let wait = error_response::retry_after_in_body(&body);
+                let retry_after = error_response::retry_after_in_body(&body);
                 let response = ErrorResponse {
                     status,
                     body: &body,
                     message: &message,
-                    names_delay: wait.is_some(),
+                    names_delay: retry_after.is_some(),
                     model,
                 };
-                self.to_provider_error(&response, &status.to_string(), wait)
+                self.to_provider_error(&response, &status.to_string(), retry_after)
             }
         }
     }
 
     /// Converts a response with an error status.
-    fn status_error(&self, mut answer: Response, model: Option<&str>) -> ProviderError {
-        let named = error_response::retry_after(&answer, self.clock.timestamp());
-        let place = answer.header("location").map(str::to_owned);
-        let status = answer.status;
-        // The name under which the provider's support finds the request.
-        let request = answer.header("x-request-id").or(answer.header("request-id"));
-        let shown = request
+    fn status_error(&self, mut response: Response, model: Option<&str>) -> ProviderError {
+        let retry_after = error_response::retry_after(&response, self.clock.timestamp());
+        let location = response.header("location").map(str::to_owned);
+        let status = response.status;
+        // The provider's support finds the request by this id.
+        let request_id = response.header("x-request-id").or(response.header("request-id"));
+        let shown_status = request_id
             .map_or(status.to_string(), |id| format!("{status}, request {}", shown_message(id)));
-        let mut text = Vec::new();
+        let mut body = Vec::new();
         // The part of the body that arrived is used even if the rest is missing.
-        drop(answer.read_more(&mut text, MAX_ERROR_BYTES, None));
-        let text = String::from_utf8_lossy(&text);
-        let wait = named.or_else(|| error_response::retry_after_in_body(&text));
-        let mut message = http::error_message(&text);
-        if let (300..=399, Some(place)) = (status, place) {
+        drop(response.read_more(&mut body, MAX_ERROR_BYTES, None));
+        let body = String::from_utf8_lossy(&body);
+        let retry_after = retry_after.or_else(|| error_response::retry_after_in_body(&body));
+        let mut message = http::error_message(&body);
+        if let (300..=399, Some(location)) = (status, location) {
             message = format!(
-                "redirected to {place}; the key is not sent there without your consent: set that base URL"
+                "redirected to {location}; the key is not sent there without your consent: set that base URL"
             );
         }
-        let response = ErrorResponse {
+        let error = ErrorResponse {
             status,
-            body: &text,
+            body: &body,
             message: &message,
-            names_delay: wait.is_some(),
+            names_delay: retry_after.is_some(),
             model,
         };
-        self.to_provider_error(&response, &shown, wait)
+        self.to_provider_error(&error, &shown_status, retry_after)
     }
 
     /// Converts an error response. `shown_status` is the status as users see it.
@@ -491,8 +498,8 @@ fn parse_model_list(list: &Value) -> Option<(Vec<String>, Option<String>)> {
         let id = [&item["id"], &item["name"], item];
         id.into_iter().find_map(Value::as_str).map(str::to_owned)
     };
-    let more = list["has_more"] == true && !items.is_empty();
-    let next = list["last_id"].as_str().filter(|_| more);
+    let has_more = list["has_more"] == true && !items.is_empty();
+    let next = list["last_id"].as_str().filter(|_| has_more);
     Some((items.iter().filter_map(id).collect(), next.map(str::to_owned)))
 }
 

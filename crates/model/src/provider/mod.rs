@@ -151,14 +151,14 @@ impl<'a> Delta<'a> {
         matches!(self, Self::Text(_) | Self::Reasoning(_))
     }
 
-    /// The corresponding event of the turn; `message` is the id of the reply.
-    pub fn into_event(self, message: &'a str) -> Event<'a> {
+    /// The corresponding event of the turn. `message_id` is the id of the reply.
+    pub fn into_event(self, message_id: &'a str) -> Event<'a> {
         match self {
-            Self::Text(text) => Event::Text { message_id: message, text },
-            Self::Reasoning(text) => Event::Reasoning { message_id: message, text },
+            Self::Text(text) => Event::Text { message_id, text },
+            Self::Reasoning(text) => Event::Reasoning { message_id, text },
             Self::Retry { attempt, wait, cause } => Event::Retry { attempt, wait, cause },
             Self::Fallback { from, to, cause } => Event::Fallback { from, to, cause },
-            Self::Charged { usage, cost } => Event::Usage { message_id: message, usage, cost },
+            Self::Charged { usage, cost } => Event::Usage { message_id, usage, cost },
             Self::Notice(text) => Event::Notice(text),
         }
     }
@@ -167,7 +167,7 @@ impl<'a> Delta<'a> {
 /// The failure of a request.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderError {
-    /// The server, or the way to it, failed.
+    /// The server or the connection to it failed.
     #[error("{message}")]
     Failed {
         kind: FailureKind,
@@ -211,7 +211,7 @@ pub enum FailureKind {
     /// The model does not exist.
     #[serde(rename = "not_found")]
     ModelNotFound,
-    /// The address has no such interface, as far as the server tells.
+    /// The server says that there is no such API at the address.
     NoSuchAddress,
 }
 

@@ -15,11 +15,11 @@ impl PathNames {
         for (path, name) in paths {
             let Some(text) = path.to_str() else { continue };
             let is_usable = path.is_absolute() && path.parent().is_some();
-            if is_usable && names.iter().all(|(known, _)| known != text) {
+            if is_usable && names.iter().all(|(other, _)| other != text) {
                 names.push((text.to_owned(), name));
             }
         }
-        // A path inside another one comes first.
+        // A path inside another one comes first, or its beginning would be replaced.
         names.sort_by_key(|(path, _)| std::cmp::Reverse(path.len()));
         Self(names)
     }

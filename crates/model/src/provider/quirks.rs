@@ -170,22 +170,23 @@ impl Quirks {
     pub fn describe(&self) -> Vec<String> {
         let Self {
             max_completion_tokens,
-            no_output_limit: no_limit,
+            no_output_limit,
             no_temperature,
             thinking,
-            requires_reasoning: reasoning_back,
+            requires_reasoning,
             no_stream_options,
-            tool_call_ids: ids,
-            assistant_after_tools: word_after_tools,
+            tool_call_ids,
+            assistant_after_tools,
             no_system,
             cache_marks,
-            streaming_only: only_streams,
+            streaming_only,
             // Listed with the model's abilities instead.
             no_images: _,
-            json_schemas: schemas,
-            reports_cost: tells_cost,
+            json_schemas,
+            reports_cost,
         } = *self;
         let thinking = match thinking {
+            // The way of OpenAI's API is no quirk.
             ThinkingStyle::Effort => "",
             ThinkingStyle::NoneOrHigh => "the reasoning effort is none or high",
             ThinkingStyle::Type => "reasoning is requested with `thinking`",
@@ -196,23 +197,24 @@ impl Quirks {
             ThinkingStyle::Budget => "reasoning has a token budget",
             ThinkingStyle::Adaptive => "reasoning is adaptive",
         };
-        let when = |is: bool, words: &str| if is { words.to_owned() } else { String::new() };
-        let words = [
-            when(max_completion_tokens, "the output limit is sent as `max_completion_tokens`"),
-            when(no_limit, "no output limit is sent"),
-            when(no_temperature, "no temperature is sent"),
-            thinking.to_owned(),
-            when(reasoning_back, "every reply is sent back with a reasoning field"),
-            when(no_stream_options, "no `stream_options` are sent"),
-            when(ids == ToolCallIdFormat::NineAlphanumerics, "tool call ids have nine characters"),
-            when(word_after_tools, "an assistant message follows tool results"),
-            when(no_system, "no system message is sent"),
-            when(cache_marks, "the prompt has cache marks"),
-            when(only_streams, "replies are always streamed"),
-            when(!schemas, "JSON schemas are sent as text only"),
-            when(tells_cost, "the server reports costs"),
+        let has_short_ids = tool_call_ids == ToolCallIdFormat::NineAlphanumerics;
+        let phrases = [
+            (max_completion_tokens, "the output limit is sent as `max_completion_tokens`"),
+            (no_output_limit, "no output limit is sent"),
+            (no_temperature, "no temperature is sent"),
+            (!thinking.is_empty(), thinking),
+            (requires_reasoning, "every reply is sent back with a reasoning field"),
+            (no_stream_options, "no `stream_options` are sent"),
+            (has_short_ids, "tool call ids have nine characters"),
+            (assistant_after_tools, "an assistant message follows tool results"),
+            (no_system, "no system message is sent"),
+            (cache_marks, "the prompt has cache marks"),
+            (streaming_only, "replies are always streamed"),
+            (!json_schemas, "JSON schemas are sent as text only"),
+            (reports_cost, "the server reports costs"),
         ];
-        words.into_iter().filter(|words| !words.is_empty()).collect()
+        let applicable = phrases.into_iter().filter(|(applies, _)| *applies);
+        applicable.map(|(_, phrase)| phrase.to_owned()).collect()
     }
 }
 
@@ -233,30 +235,28 @@ const OLDER_CLAUDES: &[(&str, ThinkingStyle)] = &[
 ];
 
 impl Quirks {
-    /// Adds the quirks of `model`. `anthropic` is true if requests use Anthropic's own format.
-    pub(crate) fn with_model(mut self, model: &str, anthropic: bool) -> Self {
+    /// Adds the quirks of `model`. `is_anthropic` is true if requests use Anthropic's own format.
+    pub(crate) fn with_model(mut self, model: &str, is_anthropic: bool) -> Self {
         let name = normalize_model(model);
-        for (_, change) in MODEL_QUIRKS.iter().filter(|(start, _)| name.starts_with(start)) {
+        for (_, change) in MODEL_QUIRKS.iter().filter(|(prefix, _)| name.starts_with(prefix)) {
             change(&mut self);
         }
         let is_claude = name.starts_with("claude");
-        let older = OLDER_CLAUDES.iter().find(|(start, _)| name.starts_with(start));
+        let older = OLDER_CLAUDES.iter().find(|(prefix, _)| name.starts_with(prefix));
         if older.is_some() {
             self.no_temperature = false;
         }
-        if anthropic {
+        if is_anthropic {
             self.cache_marks = true;
             self.json_schemas =
-                is_claude && !SCHEMALESS_CLAUDES.iter().any(|start| name.starts_with(start));
+                is_claude && !SCHEMALESS_CLAUDES.iter().any(|prefix| name.starts_with(prefix));
             self.thinking = match older {
                 Some((_, style)) => *style,
                 None if is_claude => ThinkingStyle::Adaptive,
                 None => ThinkingStyle::Budget,
             };
-            // The vendor's own types omit it, and other vendors' models may have their own.
-            if !is_claude && !self.no_temperature {
-                self.no_temperature = true;
-            }
+            // Models of other vendors behind this format may take no temperature but their own.
+            self.no_temperature |= !is_claude;
         }
         self
     }
@@ -264,8 +264,8 @@ impl Quirks {
 
 /// True if an OpenAI model reasons, judging by its name.
 pub fn is_reasoning_model(model: &str) -> bool {
-    let starts = ["gpt-5", "gpt-6", "o1", "o3", "o4", "codex"];
-    starts.iter().any(|start| model.starts_with(start))
+    let prefixes = ["gpt-5", "gpt-6", "o1", "o3", "o4", "codex"];
+    prefixes.iter().any(|prefix| model.starts_with(prefix))
 }
 
 /// The model's name without vendor prefixes, in lower case, with its version in one spelling.

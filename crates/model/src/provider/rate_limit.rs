@@ -41,11 +41,11 @@ impl<P: Provider> Provider for RateLimitedProvider<P> {
             let retry_after = Some(wait + random_jitter());
             return Err(ProviderError::Failed { kind: FailureKind::Busy, message, retry_after });
         }
-        let answer = self.inner.reply(request, on_delta);
-        if let Err(ProviderError::Failed { retry_after: Some(wait), .. }) = &answer {
+        let reply = self.inner.reply(request, on_delta);
+        if let Err(ProviderError::Failed { retry_after: Some(wait), .. }) = &reply {
             self.store_delay(*wait);
         }
-        answer
+        reply
     }
 }
 
@@ -63,7 +63,7 @@ impl<P> RateLimitedProvider<P> {
         (!wait.is_zero() && wait <= MAX_DELAY).then_some((until, wait))
     }
 
-    /// Stores a delay. Best effort: a run that misses it gets the same answer from the server.
+    /// Stores a delay. Best effort: a run that misses it gets the same response from the server.
     fn store_delay(&self, delay: Duration) {
         let wait = delay.min(MAX_DELAY);
         let until =

@@ -21,9 +21,9 @@ impl<P: Provider> Provider for RecordingProvider<P> {
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
-        let answer = self.inner.reply(request, on_delta);
-        let line = cassette::format_line(&self.session, request, &answer, &self.path_names);
+        let reply = self.inner.reply(request, on_delta);
+        let line = cassette::format_line(&self.session, request, &reply, &self.path_names);
         durable_file::append(&self.path, line.as_bytes()).map_err(ProviderError::Aborted)?;
-        answer
+        reply
     }
 }

@@ -34,7 +34,7 @@ impl<P: Provider> Provider for RedactingProvider<P> {
         let request = &masked.as_ref().map_or(*request, |masked| masked.apply(request));
         let (mut text_stream, mut reasoning_stream) =
             (StreamRedactor::for_known_keys(), StreamRedactor::for_known_keys());
-        let answer = self.inner.reply(request, &mut |delta| match delta {
+        let reply = self.inner.reply(request, &mut |delta| match delta {
             Delta::Text(text) => {
                 emit_text(&reasoning_stream.finish(), Delta::Reasoning, on_delta)?;
                 emit_text(&text_stream.feed(text), Delta::Text, on_delta)
@@ -51,14 +51,14 @@ impl<P: Provider> Provider for RedactingProvider<P> {
                 on_delta(other)
             }
         });
-        if let Err(ProviderError::Aborted(_)) = answer {
-            return answer;
+        if let Err(ProviderError::Aborted(_)) = reply {
+            return reply;
         }
         // If the reply broke off, the text held back so far is emitted too.
         emit_text(&reasoning_stream.finish(), Delta::Reasoning, on_delta)
             .and_then(|()| emit_text(&text_stream.finish(), Delta::Text, on_delta))
             .map_err(ProviderError::Aborted)
-            .and(answer)
+            .and(reply)
             .map(mask_reply)
     }
 }

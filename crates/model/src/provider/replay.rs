@@ -59,34 +59,36 @@ impl Provider for ReplayProvider {
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
-        let question = cassette::request_to_json(request, &self.path_names);
+        let request_json = cassette::request_to_json(request, &self.path_names);
         let next = {
             let mut exchanges = self.exchanges.lock().ignore_poison();
-            let alike = |keys: &[&str]| {
-                let same = |(recorded, _): &(Value, _)| {
-                    keys.iter().all(|key| recorded.pointer(key) == question.pointer(key))
-                };
-                exchanges.iter().position(same)
+            let position_of_equal = |pointers: &[&str]| {
+                exchanges.iter().position(|(recorded, _)| {
+                    let is_equal =
+                        |pointer: &&str| recorded.pointer(pointer) == request_json.pointer(pointer);
+                    pointers.iter().all(is_equal)
+                })
             };
-            let place = alike(&[""])
-                .or_else(|| alike(&["/system", "/messages/0"]))
-                .or_else(|| alike(&["/system"]));
-            exchanges.remove(place.unwrap_or(0))
+            // The same request, or the same caller: its system prompt and its first message.
+            let position = position_of_equal(&[""])
+                .or_else(|| position_of_equal(&["/system", "/messages/0"]))
+                .or_else(|| position_of_equal(&["/system"]));
+            exchanges.remove(position.unwrap_or(0))
         };
-        let Some((recorded, answer)) = next else {
+        let Some((recorded, reply)) = next else {
             let cause = format!("the recording `{}` has no further exchange", self.path.display());
             return Err(ProviderError::Aborted(fail(Exit::BadInput, cause)));
         };
-        if let Some(place) = cassette::first_difference(&recorded, &question) {
-            let notice = format!("the request differs from the recorded one at {place}");
+        if let Some(pointer) = cassette::first_difference(&recorded, &request_json) {
+            let notice = format!("the request differs from the recorded one at {pointer}");
             if self.is_strict {
-                let diff = difference_at(&place, &recorded, &question);
+                let diff = difference_at(&pointer, &recorded, &request_json);
                 let cause = format!("{notice}\n{diff}");
                 return Err(ProviderError::Aborted(fail(Exit::BadInput, cause)));
             }
             on_delta(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
         }
-        let mut reply = answer?;
+        let mut reply = reply?;
         request.reply_id.clone_into(&mut reply.id);
         for (text, delta) in [
             (&reply.reasoning, Delta::Reasoning(&reply.reasoning)),
@@ -101,8 +103,8 @@ impl Provider for ReplayProvider {
 }
 
 /// The unified diff of what two requests have at a JSON pointer.
-fn difference_at(place: &str, recorded: &Value, request: &Value) -> String {
-    let text = |value: &Value| match value.pointer(place) {
+fn difference_at(pointer: &str, recorded: &Value, request: &Value) -> String {
+    let text = |value: &Value| match value.pointer(pointer) {
         Some(Value::String(text)) => format!("{text}\n"),
         Some(other) => format!("{other:#}\n"),
         None => String::new(),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// The source of a reply, or the target of a request.
 pub(super) struct ReplySource {
     /// The name of the wire format.
-    pub(super) wire: &'static str,
+    pub(super) format: &'static str,
     /// The base URL, without secrets.
     pub(super) server: String,
     /// The model as requested.
@@ -15,20 +15,19 @@ pub(super) struct ReplySource {
 }
 
 impl ReplySource {
-    /// The opaque data of a reply from here: `keep`, and where it may go back to.
-    pub(super) fn wrap(&self, keep: Value) -> Value {
-        let Self { wire, server, model } = self;
-        let mut data = json!({ "wire": wire, "server": server, "model": model });
-        data["keep"] = keep;
+    /// The provider data of a reply from this source: `opaque`, and the only target that it may be sent back to.
+    pub(super) fn wrap(&self, opaque: Value) -> Value {
+        let mut data = json!({ "wire": self.format, "server": self.server, "model": self.model });
+        data["keep"] = opaque;
         data
     }
 
-    /// The content of the opaque data of `reply`, if the reply came from here.
+    /// The opaque part of the provider data of `reply`, if the reply came from this source.
     pub(super) fn unwrap<'a>(&self, reply: &'a Reply) -> Option<&'a Value> {
         let data = reply.provider_data.as_ref()?;
-        let is_ours = data["wire"] == self.wire
+        let is_same = data["wire"] == self.format
             && data["server"] == self.server
             && data["model"] == self.model;
-        is_ours.then(|| &data["keep"])
+        is_same.then(|| &data["keep"])
     }
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// Bytes that most bodies fit in, so that they are not copied as they grow.
+/// Size that most bodies do not exceed, so that they are not copied as they grow.
 const CAPACITY_BYTES: usize = 64 << 10;
 
 /// The JSON of a tool in a wire format, around its name, its description and its schema.
@@ -55,18 +55,18 @@ impl<'a> BodyWriter<'a> {
     /// Writes the field `tools`. Schemas are JSON already, so they are neither parsed nor serialized.
     pub(crate) fn put_tools(&mut self, tools: &[ToolSpec], form: &ToolForm) {
         self.put_with("tools", |body| {
-            let mut mark = "[";
-            for (place, tool) in tools.iter().enumerate() {
-                body.write_json(mark);
+            let mut separator = "[";
+            for (index, tool) in tools.iter().enumerate() {
+                body.write_json(separator);
                 body.write_json(form.before_name);
                 body.write_value(&tool.name);
                 body.write_json(form.before_description);
                 body.write_value(BodyText(&tool.description));
                 body.write_json(form.before_schema);
                 body.write_json(tool.parameters.as_json());
-                let is_last = place + 1 == tools.len();
+                let is_last = index + 1 == tools.len();
                 body.write_json(if is_last { form.end_of_last } else { form.end });
-                mark = ",";
+                separator = ",";
             }
             body.write_json("]");
         });

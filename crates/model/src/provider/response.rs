@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 /// Maximum size of an event. A tool call with a whole file in it stays far below.
 const MAX_EVENT_BYTES: usize = 32 << 20;
 
+/// The byte order mark of UTF-8, with which some servers begin.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// A response, as far as it has arrived.
 pub(super) struct ResponseReader {
     parser: SseParser,
@@ -33,7 +36,7 @@ enum ResponseShape {
 }
 
 impl ResponseReader {
-    /// `events` is true if the server declares an event stream. Otherwise the first byte decides.
+    /// `is_event_stream` is true if the server declares one. Otherwise the first byte decides.
     pub(super) fn new(builder: Box<dyn ReplyBuilder>, is_event_stream: bool) -> Self {
         let shape = if is_event_stream { ResponseShape::Events } else { ResponseShape::Unknown };
         Self {
@@ -54,12 +57,11 @@ impl ResponseReader {
     ) -> Result<(), ReplyError> {
         if self.shape == ResponseShape::Unknown {
             self.buffer.extend_from_slice(bytes);
-            let mark = b"\xef\xbb\xbf";
-            let text = self.buffer.strip_prefix(mark).unwrap_or(&self.buffer);
+            let text = self.buffer.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&self.buffer);
             self.shape = match text.trim_ascii_start().first() {
                 None => ResponseShape::Unknown,
                 // An incomplete byte order mark.
-                Some(_) if mark.starts_with(text) => ResponseShape::Unknown,
+                Some(_) if BYTE_ORDER_MARK.starts_with(text) => ResponseShape::Unknown,
                 Some(b'{' | b'<' | b'[') => ResponseShape::Object,
                 Some(_) => ResponseShape::Events,
             };
@@ -74,19 +76,19 @@ impl ResponseReader {
             self.buffer.extend_from_slice(bytes);
             return Ok(());
         }
-        let draft = self.builder.as_mut();
+        let builder = self.builder.as_mut();
         let surrogates = &mut self.surrogates;
         let has_progress = &mut self.has_progress;
         let mut pieces = PieceJoiner::default();
         let mut join = |delta: Delta<'_>| pieces.add(delta, on_delta);
-        let fed = self.parser.feed(bytes, &mut |found| {
-            *has_progress |= found.data.as_ref().is_some_and(|data| !data.is_empty());
-            process_event(found, draft, surrogates, &mut join)
+        let parsed = self.parser.feed(bytes, &mut |event| {
+            *has_progress |= event.data.as_ref().is_some_and(|data| !data.is_empty());
+            process_event(event, builder, surrogates, &mut join)
         });
         self.has_progress |= self.parser.has_partial_line();
         // The pieces before an error have arrived.
         let emitted = pieces.emit(on_delta).map_err(ReplyError::Cancelled);
-        fed.and(emitted)
+        parsed.and(emitted)
     }
 
     /// True if data arrived since the last call. The comments and blanks that servers send while they have nothing to
@@ -97,10 +99,10 @@ impl ResponseReader {
 
     /// Ends the response.
     pub(super) fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
-        let draft = self.builder.as_mut();
+        let builder = self.builder.as_mut();
         if self.shape == ResponseShape::Events {
             let surrogates = &mut self.surrogates;
-            self.parser.finish(&mut |found| process_event(found, draft, surrogates, on_delta))?;
+            self.parser.finish(&mut |event| process_event(event, builder, surrogates, on_delta))?;
         } else {
             let text = String::from_utf8_lossy(&self.buffer);
             let text = text.trim_start_matches('\u{feff}').trim();
@@ -110,9 +112,9 @@ impl ResponseReader {
             let object = lenient_json::parse(text)
                 .ok_or_else(|| ReplyError::Malformed(error_message(text)))?;
             check_for_error(&object)?;
-            draft.add_response(&object, on_delta)?;
+            builder.add_response(&object, on_delta)?;
         }
-        draft.finish(on_delta)
+        builder.finish(on_delta)
     }
 
     /// True once the response is complete, whatever follows.
@@ -126,8 +128,8 @@ impl ResponseReader {
     }
 }
 
-/// Joins pieces of a reply that arrive at once: a fast server sends a hundred words at a time, and each piece costs every
-/// receiver of it.
+/// Joins pieces of a reply that arrive at once: a fast server sends a hundred pieces at a time, and every receiver does
+/// some work for each.
 #[derive(Default)]
 struct PieceJoiner {
     text: String,
@@ -200,7 +202,7 @@ fn check_for_error(object: &Value) -> Result<(), ReplyError> {
     }
 }
 
-/// Parses the arguments of a call. Text that is not an object is kept as text, so that the model can be told about it.
+/// Parses the arguments of a call. Text that is not an object is kept as text, so that the error that the model gets can quote it.
 pub(super) fn parse_arguments(text: &str) -> Value {
     if text.trim().is_empty() {
         return Value::Object(Map::new());

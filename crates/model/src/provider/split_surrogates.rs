@@ -8,7 +8,7 @@ use std::borrow::Cow;
 /// Parses the events of a stream, and joins the halves of characters.
 #[derive(Default)]
 pub(super) struct SurrogateJoiner {
-    /// The texts that end with the first half of a character: where they are in an event, and the half.
+    /// The texts that end with the first half of a character: their paths in the event, and the halves.
     pending: Vec<(String, u16)>,
 }
 
@@ -82,7 +82,7 @@ impl SurrogateJoiner {
             return;
         }
         let mut units = Vec::new();
-        if let Some(at) = self.pending.iter().position(|(place, _)| place == path) {
+        if let Some(at) = self.pending.iter().position(|(other, _)| other == path) {
             units.push(self.pending.swap_remove(at).1);
         }
         for letter in text.chars() {

@@ -78,7 +78,7 @@ pub enum TextSegment<'a> {
     Reasoning(&'a str),
 }
 
-/// A look for one of several tags at a place.
+/// The result of matching a text with the tags.
 enum TagMatch {
     Found(&'static str),
     /// More input is needed.
@@ -87,23 +87,23 @@ enum TagMatch {
 }
 
 impl ThinkTagSplitter {
-    /// Processes the next piece of the stream. Passes the pieces that are classified by now to `emit`.
+    /// Processes the next piece of the stream. Passes the pieces that are classified by now to `on_segment`.
     ///
     /// # Errors
-    /// Those of `emit`.
-    pub fn feed<E>(&mut self, text: &str, emit: &mut SegmentSink<'_, E>) -> Result<(), E> {
+    /// Those of `on_segment`.
+    pub fn feed<E>(&mut self, text: &str, on_segment: &mut SegmentSink<'_, E>) -> Result<(), E> {
         self.buffer.push_str(text);
-        while self.split_next(emit)? {}
+        while self.split_next(on_segment)? {}
         Ok(())
     }
 
-    /// Ends the stream. Passes the rest to `emit`.
+    /// Ends the stream. Passes the rest to `on_segment`.
     ///
     /// # Errors
-    /// Those of `emit`.
-    pub fn finish<E>(&mut self, emit: &mut SegmentSink<'_, E>) -> Result<(), E> {
+    /// Those of `on_segment`.
+    pub fn finish<E>(&mut self, on_segment: &mut SegmentSink<'_, E>) -> Result<(), E> {
         self.is_ended = true;
-        while self.split_next(emit)? {}
+        while self.split_next(on_segment)? {}
         Ok(())
     }
 
@@ -112,13 +112,13 @@ impl ThinkTagSplitter {
         self.tag
     }
 
-    /// Classifies one piece of the held text; `false` if more input is needed.
-    fn split_next<E>(&mut self, emit: &mut SegmentSink<'_, E>) -> Result<bool, E> {
+    /// Classifies one piece of the buffer; `false` if more input is needed.
+    fn split_next<E>(&mut self, on_segment: &mut SegmentSink<'_, E>) -> Result<bool, E> {
         match &self.state {
             SplitterState::Start => Ok(self.split_start()),
-            SplitterState::Thinking(name) => self.split_thinking(name, emit),
-            SplitterState::Text => self.split_text(emit),
-            SplitterState::Tag(name, _) => self.split_tag(name, emit),
+            SplitterState::Thinking(name) => self.split_thinking(name, on_segment),
+            SplitterState::Text => self.split_text(on_segment),
+            SplitterState::Tag(name, _) => self.split_tag(name, on_segment),
         }
     }
 
@@ -139,32 +139,32 @@ impl ThinkTagSplitter {
     fn split_thinking<E>(
         &mut self,
         name: &'static str,
-        emit: &mut SegmentSink<'_, E>,
+        on_segment: &mut SegmentSink<'_, E>,
     ) -> Result<bool, E> {
         let end = format!("</{name}>");
         if let Some(at) = self.buffer.find(&end) {
-            let thought = self.take_front(at);
+            let reasoning = self.take_front(at);
             self.buffer.drain(..end.len());
             self.dropped = DroppedSpace::All;
             self.state = SplitterState::Start;
-            emit(TextSegment::Reasoning(&thought))?;
+            on_segment(TextSegment::Reasoning(&reasoning))?;
             return Ok(true);
         }
         // Everything is reasoning, except a suffix that may be the beginning of the closing tag.
-        let known = (0..end.len())
+        let partial_length = (0..end.len())
             .rev()
             .find(|length| self.buffer.ends_with(&end[..*length]))
             .filter(|_| !self.is_ended)
             .unwrap_or(0);
-        let thought = self.take_front(self.buffer.len() - known);
-        if !thought.is_empty() {
-            emit(TextSegment::Reasoning(&thought))?;
+        let reasoning = self.take_front(self.buffer.len() - partial_length);
+        if !reasoning.is_empty() {
+            on_segment(TextSegment::Reasoning(&reasoning))?;
         }
         Ok(false)
     }
 
     /// Passes on text up to the next tag.
-    fn split_text<E>(&mut self, emit: &mut SegmentSink<'_, E>) -> Result<bool, E> {
+    fn split_text<E>(&mut self, on_segment: &mut SegmentSink<'_, E>) -> Result<bool, E> {
         if !self.drop_space() {
             return Ok(false);
         }
@@ -183,7 +183,7 @@ impl ThinkTagSplitter {
         let text = self.take_front(end);
         if !text.is_empty() {
             self.last = text.chars().next_back();
-            emit(TextSegment::Text(&text))?;
+            on_segment(TextSegment::Text(&text))?;
         }
         let TagMatch::Found(name) = tag else {
             return Ok(false);
@@ -217,18 +217,18 @@ impl ThinkTagSplitter {
         true
     }
 
-    /// Finds the end of the block that begins at a tag within the text, or that there is none.
+    /// Passes on the block that begins at a tag within the text. Without an end, the tag is text.
     fn split_tag<E>(
         &mut self,
         name: &'static str,
-        emit: &mut SegmentSink<'_, E>,
+        on_segment: &mut SegmentSink<'_, E>,
     ) -> Result<bool, E> {
         let SplitterState::Tag(_, search) = &mut self.state else {
             return Ok(false);
         };
         let (start, end) = (name.len() + 2, format!("</{name}>"));
         let begins_line = search.begins_line;
-        let found = match search.find(&self.buffer, &end) {
+        let end_index = match search.find(&self.buffer, &end) {
             Some(at) => at,
             None if !self.is_ended => return Ok(false),
             None => {
@@ -237,31 +237,33 @@ impl ThinkTagSplitter {
                 return Ok(true);
             }
         };
-        let block = self.take_front(found + end.len());
+        let block = self.take_front(end_index + end.len());
         self.state = SplitterState::Text;
-        let content = &block[start..found];
+        let content = &block[start..end_index];
         let follows_space = self.last.is_some_and(char::is_whitespace);
         if !begins_line && follows_space && JOINING_WORDS.contains(&content.trim()) {
             block.bytes().for_each(|byte| self.code.step(byte));
             self.last = Some('>');
-            return emit(TextSegment::Text(&block)).map(|()| true);
+            return on_segment(TextSegment::Text(&block)).map(|()| true);
         }
-        self.dropped = match begins_line {
-            true => DroppedSpace::Lines,
-            false if follows_space => DroppedSpace::Blanks,
-            false => DroppedSpace::None,
+        self.dropped = if begins_line {
+            DroppedSpace::Lines
+        } else if follows_space {
+            DroppedSpace::Blanks
+        } else {
+            DroppedSpace::None
         };
         self.tag.get_or_insert(name);
-        emit(TextSegment::Reasoning(content)).map(|()| true)
+        on_segment(TextSegment::Reasoning(content)).map(|()| true)
     }
 
-    /// Removes the first `length` bytes of the held text.
+    /// Removes the first `length` bytes of the buffer.
     fn take_front(&mut self, length: usize) -> String {
         let rest = self.buffer.split_off(length);
         std::mem::replace(&mut self.buffer, rest)
     }
 
-    /// Looks for an opening tag at the beginning of `text`.
+    /// Matches the beginning of `text` with the opening tags.
     fn match_tag(&self, text: &str) -> TagMatch {
         let is_possible = |name: &&&str| !self.unclosed.contains(name);
         let mut names = TAG_NAMES.iter().filter(is_possible);

@@ -30,12 +30,12 @@ impl<'a> ToolCallIds<'a> {
     /// The id to send for the next call, whose original id is `id`.
     pub(super) fn assign(&mut self, id: &'a str) -> Cow<'a, str> {
         let sent = self.sent.entry(id).or_default();
-        let mut fresh = Cow::Borrowed(id);
-        while !self.used.insert(fresh.clone()) {
+        let mut unique_id = Cow::Borrowed(id);
+        while !self.used.insert(unique_id.clone()) {
             sent.repetitions += 1;
-            fresh = Cow::Owned(format!("{id}x{}", sent.repetitions));
+            unique_id = Cow::Owned(format!("{id}x{}", sent.repetitions));
         }
-        sent.latest = match fresh {
+        sent.latest = match unique_id {
             Cow::Borrowed(id) => convert_id(id, self.format),
             Cow::Owned(id) => Cow::Owned(convert_id(&id, self.format).into_owned()),
         };
@@ -52,10 +52,10 @@ impl<'a> ToolCallIds<'a> {
 }
 
 /// Converts `id` to the form that the server accepts; unchanged if it has that form.
-fn convert_id(id: &str, form: ToolCallIdFormat) -> Cow<'_, str> {
-    let is_usual = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
-    let fits = match form {
-        ToolCallIdFormat::Standard => (1..=64).contains(&id.len()) && id.chars().all(is_usual),
+fn convert_id(id: &str, format: ToolCallIdFormat) -> Cow<'_, str> {
+    let is_accepted = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    let fits = match format {
+        ToolCallIdFormat::Standard => (1..=64).contains(&id.len()) && id.chars().all(is_accepted),
         ToolCallIdFormat::NineAlphanumerics => {
             id.len() == 9 && id.chars().all(|letter| letter.is_ascii_alphanumeric())
         }
@@ -65,11 +65,12 @@ fn convert_id(id: &str, form: ToolCallIdFormat) -> Cow<'_, str> {
     }
     // A hash of the whole id keeps converted ids distinct.
     let number = hash_id(id);
-    Cow::Owned(match form {
+    Cow::Owned(match format {
         ToolCallIdFormat::NineAlphanumerics => number,
         ToolCallIdFormat::Standard => {
-            let kept: String = id.chars().filter(|letter| is_usual(*letter)).take(50).collect();
-            format!("{kept}_{number}")
+            let prefix: String =
+                id.chars().filter(|letter| is_accepted(*letter)).take(50).collect();
+            format!("{prefix}_{number}")
         }
     })
 }

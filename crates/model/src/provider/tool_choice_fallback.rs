@@ -22,8 +22,8 @@ impl<P: Provider> Provider for ToolChoiceFallback<P> {
             return self.inner.reply(request, on_delta);
         }
         if !self.ignores_tool_choice.load(Ordering::Relaxed) {
-            let answer = self.inner.reply(request, on_delta);
-            let kind = answer.as_ref().err().and_then(ProviderError::kind);
+            let reply = self.inner.reply(request, on_delta);
+            let kind = reply.as_ref().err().and_then(ProviderError::kind);
             let is_refused = matches!(
                 kind,
                 Some(
@@ -34,15 +34,15 @@ impl<P: Provider> Provider for ToolChoiceFallback<P> {
                 )
             );
             if !is_refused {
-                return answer;
+                return reply;
             }
         }
         let request = Request { tool_choice: ToolChoice::Auto, ..*request };
-        let answer = self.inner.reply(&request, on_delta);
-        if answer.is_ok() {
+        let reply = self.inner.reply(&request, on_delta);
+        if reply.is_ok() {
             self.ignores_tool_choice.store(true, Ordering::Relaxed);
         }
-        answer
+        reply
     }
 }
 

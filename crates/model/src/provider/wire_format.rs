@@ -24,7 +24,7 @@ pub trait WireFormat: Send + Sync {
     }
     /// Writes the request body to `body`. Its last field is the one that grows during a conversation.
     fn body(&self, request: &Request<'_>, stream: bool, body: BodyWriter<'_>) -> Vec<u8>;
-    /// An empty draft for the reply to `request`.
+    /// A builder of the reply to `request`.
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder>;
 }
 
@@ -42,7 +42,7 @@ pub trait ReplyBuilder {
     /// Processes a complete response.
     fn add_response(
         &mut self,
-        answer: &Value,
+        response: &Value,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError>;
     /// Processes the stream's closing mark, if the format has one in addition to its events.

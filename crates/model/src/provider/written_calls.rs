@@ -68,15 +68,15 @@ pub(super) fn settle_written_call(reply: &mut Reply, request: &Request<'_>, is_a
     let length = reply.text[..block.start].trim_end().len();
     reply.text.truncate(length);
     reply.tool_calls.push(ToolCall { id, name, arguments });
-    // It describes the reply as it was sent.
+    // The provider data describes the reply as it was sent.
     reply.provider_data = None;
 }
 
-/// True if `words` occur in what the model has read.
-fn has_read(messages: &[Message], words: &str) -> bool {
+/// True if `mark` occurs in what the model has read.
+fn has_read(messages: &[Message], mark: &str) -> bool {
     messages.iter().any(|message| match message {
-        Message::User(user) => to_plain_text(&user.parts).contains(words),
-        Message::Tool(result) => to_plain_text(&result.parts).contains(words),
+        Message::User(user) => to_plain_text(&user.parts).contains(mark),
+        Message::Tool(result) => to_plain_text(&result.parts).contains(mark),
         Message::Assistant(_) => false,
     })
 }

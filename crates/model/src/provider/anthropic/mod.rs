@@ -9,7 +9,7 @@ mod request;
 mod wire_format;
 
 /// Identifies this format in a reply's opaque data.
-const WIRE_NAME: &str = "anthropic";
+const FORMAT_NAME: &str = "anthropic";
 
 /// The format, configured for one server and model.
 pub struct AnthropicFormat {
@@ -21,8 +21,8 @@ pub struct AnthropicFormat {
 }
 
 impl AnthropicFormat {
-    /// The origin of the replies of `model`.
-    fn origin(&self, model: &str) -> ReplySource {
-        ReplySource { wire: WIRE_NAME, server: self.server.clone(), model: model.to_owned() }
+    /// The source of the replies of `model`.
+    fn reply_source(&self, model: &str) -> ReplySource {
+        ReplySource { format: FORMAT_NAME, server: self.server.clone(), model: model.to_owned() }
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct AnthropicReplyBuilder {
     id: String,
     /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
     message_count: usize,
-    origin: ReplySource,
+    source: ReplySource,
     /// The content blocks, by their index in the response.
     blocks: Vec<(u64, ContentBlock)>,
     finish_reason: Option<String>,
@@ -68,12 +68,12 @@ struct AnthropicTextDelta<'a> {
 }
 
 impl AnthropicReplyBuilder {
-    /// An empty draft for the reply to `request`.
-    pub(super) fn new(request: &Request<'_>, origin: ReplySource) -> Self {
+    /// A builder of the reply to `request`.
+    pub(super) fn new(request: &Request<'_>, source: ReplySource) -> Self {
         Self {
             id: request.reply_id.to_owned(),
             message_count: request.messages.len(),
-            origin,
+            source,
             blocks: Vec::new(),
             finish_reason: None,
             usage: Usage::default(),
@@ -106,10 +106,10 @@ impl AnthropicReplyBuilder {
             let cached = number("cache_read_input_tokens").unwrap_or(0);
             let cache_write = number("cache_creation_input_tokens").unwrap_or(0);
             // A later event may omit numbers of an earlier one.
-            let before = &mut self.usage;
-            before.cached = cached.max(before.cached);
-            before.cache_write = cache_write.max(before.cache_write);
-            before.input = before.input.max(input + before.cached + before.cache_write);
+            let totals = &mut self.usage;
+            totals.cached = cached.max(totals.cached);
+            totals.cache_write = cache_write.max(totals.cache_write);
+            totals.input = totals.input.max(input + totals.cached + totals.cache_write);
         }
         if let Some(output) = number("output_tokens") {
             self.usage.output = output;
@@ -127,27 +127,27 @@ impl AnthropicReplyBuilder {
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
         self.has_started = true;
-        let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
-        let new = match block["type"].as_str() {
-            Some("text") => ContentBlock::Text(text("text")),
+        let field = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+        let content = match block["type"].as_str() {
+            Some("text") => ContentBlock::Text(field("text")),
             Some("tool_use") => ContentBlock::Call {
-                id: text("id"),
-                name: text("name"),
+                id: field("id"),
+                name: field("name"),
                 input: block["input"].clone(),
                 json: String::new(),
             },
             Some("thinking") => {
-                ContentBlock::Thinking { text: text("thinking"), signature: text("signature") }
+                ContentBlock::Thinking { text: field("thinking"), signature: field("signature") }
             }
             _ => ContentBlock::Other(block.clone()),
         };
-        let said = match &new {
-            ContentBlock::Text(words) => Delta::Text(words),
+        let delta = match &content {
+            ContentBlock::Text(text) => Delta::Text(text),
             ContentBlock::Thinking { text, .. } => Delta::Reasoning(text),
             _ => Delta::Text(""),
         };
-        emit_delta(said, on_delta)?;
-        self.blocks.push((index, new));
+        emit_delta(delta, on_delta)?;
+        self.blocks.push((index, content));
         Ok(())
     }
 
@@ -157,7 +157,7 @@ impl AnthropicReplyBuilder {
         delta: &Value,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
-        let text = |key: &str| delta[key].as_str().unwrap_or_default();
+        let field = |key: &str| delta[key].as_str().unwrap_or_default();
         if !self.blocks.iter().any(|(other, _)| *other == index) {
             // The block was never opened; the delta's type implies the block's type.
             let kind = match delta["type"].as_str() {
@@ -172,20 +172,20 @@ impl AnthropicReplyBuilder {
             return Ok(());
         };
         match (delta["type"].as_str(), block) {
-            (Some("text_delta"), ContentBlock::Text(words)) => {
-                words.push_str(text("text"));
-                emit_delta(Delta::Text(text("text")), on_delta)
+            (Some("text_delta"), ContentBlock::Text(text)) => {
+                text.push_str(field("text"));
+                emit_delta(Delta::Text(field("text")), on_delta)
             }
-            (Some("thinking_delta"), ContentBlock::Thinking { text: words, .. }) => {
-                words.push_str(text("thinking"));
-                emit_delta(Delta::Reasoning(text("thinking")), on_delta)
+            (Some("thinking_delta"), ContentBlock::Thinking { text, .. }) => {
+                text.push_str(field("thinking"));
+                emit_delta(Delta::Reasoning(field("thinking")), on_delta)
             }
             (Some("signature_delta"), ContentBlock::Thinking { signature, .. }) => {
-                signature.push_str(text("signature"));
+                signature.push_str(field("signature"));
                 Ok(())
             }
             (Some("input_json_delta"), ContentBlock::Call { json, .. }) => {
-                json.push_str(text("partial_json"));
+                json.push_str(field("partial_json"));
                 Ok(())
             }
             // Citations, and future types.
@@ -216,16 +216,16 @@ impl ReplyBuilder for AnthropicReplyBuilder {
         {
             return Ok(false);
         }
-        let Object(AnthropicTextDelta { r#type, text, thinking }) = &event.delta;
+        let Object(delta) = &event.delta;
         let block = self.blocks.iter_mut().rfind(|(index, _)| *index == event.index);
-        match (&*r#type.0, block) {
-            ("text_delta", Some((_, ContentBlock::Text(words)))) => {
-                words.push_str(text_event::as_str(text));
-                emit_delta(Delta::Text(text_event::as_str(text)), on_delta)?;
+        match (&*delta.r#type.0, block) {
+            ("text_delta", Some((_, ContentBlock::Text(text)))) => {
+                text.push_str(text_event::as_str(&delta.text));
+                emit_delta(Delta::Text(text_event::as_str(&delta.text)), on_delta)?;
             }
-            ("thinking_delta", Some((_, ContentBlock::Thinking { text: words, .. }))) => {
-                words.push_str(text_event::as_str(thinking));
-                emit_delta(Delta::Reasoning(text_event::as_str(thinking)), on_delta)?;
+            ("thinking_delta", Some((_, ContentBlock::Thinking { text, .. }))) => {
+                text.push_str(text_event::as_str(&delta.thinking));
+                emit_delta(Delta::Reasoning(text_event::as_str(&delta.thinking)), on_delta)?;
             }
             _ => return Ok(false),
         }
@@ -255,13 +255,13 @@ impl ReplyBuilder for AnthropicReplyBuilder {
 
     fn add_response(
         &mut self,
-        answer: &Value,
+        response: &Value,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
-        let Some(blocks) = answer["content"].as_array() else {
+        let Some(blocks) = response["content"].as_array() else {
             return Err(ReplyError::Malformed("a response without content".into()));
         };
-        self.start_message(answer);
+        self.start_message(response);
         for (number, block) in blocks.iter().enumerate() {
             self.start_block(number as u64, block, on_delta)?;
         }
@@ -291,19 +291,20 @@ impl ReplyBuilder for AnthropicReplyBuilder {
     fn into_reply(self: Box<Self>) -> Result<Reply, ReplyError> {
         let mut reply =
             Reply { id: self.id, usage: self.usage, model: self.model, ..Reply::default() };
-        let is_claude = self.origin.model.to_lowercase().contains("claude");
-        let mut keep = Vec::new();
-        let mut keeps = false;
+        let is_claude = self.source.model.to_lowercase().contains("claude");
+        let mut opaque_blocks = Vec::new();
+        // Placeholders of texts and calls alone need not be sent back.
+        let mut has_opaque = false;
         let mut blocks = self.blocks;
         blocks.sort_by_key(|(index, _)| *index);
         for (number, (_, block)) in blocks.into_iter().enumerate() {
             match block {
-                ContentBlock::Text(words) => {
-                    keep.push(json!({ "type": "text", "length": words.len() }));
-                    reply.text.push_str(&words);
+                ContentBlock::Text(text) => {
+                    opaque_blocks.push(json!({ "type": "text", "length": text.len() }));
+                    reply.text.push_str(&text);
                 }
                 ContentBlock::Call { id, name, input, json } => {
-                    keep.push(json!({ "type": "tool_use" }));
+                    opaque_blocks.push(json!({ "type": "tool_use" }));
                     // The streamed fragments if there are any, else the input from the block's start.
                     let arguments = match json.trim() {
                         "" => arguments_from_value(&input),
@@ -318,21 +319,21 @@ impl ReplyBuilder for AnthropicReplyBuilder {
                     // The vendor's own models refuse unsigned thinking. Some others sign nothing, and refuse calls
                     // whose thinking is missing.
                     if !signature.is_empty() || !is_claude && !text.is_empty() {
-                        keeps = true;
-                        keep.push(
+                        has_opaque = true;
+                        opaque_blocks.push(
                             json!({ "type": "thinking", "thinking": text, "signature": signature }),
                         );
                     }
                 }
                 ContentBlock::Other(block) => {
-                    keeps |= block["type"] == "redacted_thinking";
                     if block["type"] == "redacted_thinking" {
-                        keep.push(block);
+                        has_opaque = true;
+                        opaque_blocks.push(block);
                     }
                 }
             }
         }
-        reply.provider_data = keeps.then(|| self.origin.wrap(keep.into()));
+        reply.provider_data = has_opaque.then(|| self.source.wrap(opaque_blocks.into()));
         finish_reason::end_reply(&mut reply, self.finish_reason.as_deref(), false)?;
         Ok(reply)
     }

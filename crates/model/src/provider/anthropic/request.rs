@@ -38,7 +38,7 @@ pub(super) fn write_body(
     let (limit, budget) = token_limits(request.sampling.max_tokens, thinking, format);
     body.put("max_tokens", limit);
     let mut output = Map::new();
-    let thinks = thinking.is_some()
+    let is_thinking = thinking.is_some()
         && (budget.is_some() || format.quirks.thinking == ThinkingStyle::Adaptive);
     match (thinking, format.quirks.thinking, budget) {
         (Some(effort), ThinkingStyle::Adaptive, _) => {
@@ -51,7 +51,7 @@ pub(super) fn write_body(
         _ => {}
     }
     // While a model thinks, it takes no other temperature than its own.
-    let takes_temperature = !thinks && !format.quirks.no_temperature;
+    let takes_temperature = !is_thinking && !format.quirks.no_temperature;
     if let Some(temperature) = request.sampling.temperature.filter(|_| takes_temperature) {
         body.put("temperature", temperature.min(MAX_TEMPERATURE));
     }
@@ -64,20 +64,20 @@ pub(super) fn write_body(
     if stream {
         body.put("stream", true);
     }
-    let mark = format.quirks.cache_marks;
+    let has_cache_marks = format.quirks.cache_marks;
     if !request.tools.is_empty() {
-        let form = if mark { &MARKED_TOOL_FORM } else { &TOOL_FORM };
+        let form = if has_cache_marks { &MARKED_TOOL_FORM } else { &TOOL_FORM };
         body.put_tools(request.tools, form);
         let choice = match request.tool_choice {
             ToolChoice::None => json!({ "type": "none" }),
             // With thinking enabled, a tool call cannot be forced.
-            ToolChoice::Required(name) if !thinks => json!({ "type": "tool", "name": name }),
+            ToolChoice::Required(name) if !is_thinking => json!({ "type": "tool", "name": name }),
             ToolChoice::Auto | ToolChoice::Required(_) => json!({ "type": "auto" }),
         };
         body.put("tool_choice", choice);
     }
     if let Some(mut system) = text_block(request.system) {
-        if mark {
+        if has_cache_marks {
             system.add_cache_mark();
         }
         body.put("system", [system]);
@@ -191,13 +191,13 @@ fn close_schema(schema: &Value) -> Option<Value> {
         "$schema",
         "$id",
     ];
-    let all = |map: &Map<String, Value>| -> Option<Map<String, Value>> {
-        map.iter().map(|(name, inner)| Some((name.clone(), close_schema(inner)?))).collect()
+    let close_all = |schemas: &Map<String, Value>| -> Option<Map<String, Value>> {
+        schemas.iter().map(|(name, inner)| Some((name.clone(), close_schema(inner)?))).collect()
     };
-    let mut new = Map::new();
+    let mut closed = Map::new();
     for (key, value) in schema.as_object()? {
         let value = match (key.as_str(), value) {
-            ("properties" | "$defs", Value::Object(map)) => all(map)?.into(),
+            ("properties" | "$defs", Value::Object(schemas)) => close_all(schemas)?.into(),
             ("anyOf" | "allOf", Value::Array(list)) => {
                 list.iter().map(close_schema).collect::<Option<Vec<_>>>()?.into()
             }
@@ -207,14 +207,14 @@ fn close_schema(schema: &Value) -> Option<Value> {
             (key, _) if CONSTRAINT_KEYWORDS.contains(&key) => continue,
             _ => return None,
         };
-        new.insert(key.clone(), value);
+        closed.insert(key.clone(), value);
     }
-    if new.get("type").is_some_and(|kind| kind == "object") {
+    if closed.get("type").is_some_and(|kind| kind == "object") {
         // A closed object without properties would always be empty.
-        new.get("properties")?;
-        new.insert("additionalProperties".into(), false.into());
+        closed.get("properties")?;
+        closed.insert("additionalProperties".into(), false.into());
     }
-    Some(new.into())
+    Some(closed.into())
 }
 
 /// The output limit including thinking, and the thinking budget if the model takes one. Both in tokens.
@@ -223,9 +223,9 @@ fn token_limits(
     effort: Option<&str>,
     format: &AnthropicFormat,
 ) -> (u32, Option<u32>) {
-    let most = format.max_output_tokens.unwrap_or(u32::MAX);
+    let max_output_tokens = format.max_output_tokens.unwrap_or(u32::MAX);
     let share = match effort {
-        None => return (max_tokens.min(most), None),
+        None => return (max_tokens.min(max_output_tokens), None),
         Some("minimal") => MIN_THINKING_BUDGET_TOKENS,
         Some("low") => 2048,
         Some("medium") => 8192,
@@ -233,7 +233,7 @@ fn token_limits(
         Some(_) => 32_768,
     };
     // Thinking is added on top of the share for the answer.
-    let limit = max_tokens.saturating_add(share).min(most);
+    let limit = max_tokens.saturating_add(share).min(max_output_tokens);
     // If the limit cannot hold both, each gets half.
     let budget =
         if limit < max_tokens.saturating_add(share) { share.min(limit / 2) } else { share };
@@ -256,15 +256,15 @@ fn adaptive_effort<'a>(effort: &'a str, model: &str) -> &'a str {
 /// without it, as after a change of model; the later calls of a turn do without.
 fn can_think(request: &Request<'_>, format: &AnthropicFormat) -> bool {
     let is_user = |message: &Message| matches!(message, Message::User(_));
-    let start = request.messages.iter().rposition(is_user).unwrap_or(0);
-    let mut replies = request.messages[start..].iter();
-    let first = replies.find_map(|message| match message {
+    let turn_start = request.messages.iter().rposition(is_user).unwrap_or(0);
+    let mut replies = request.messages[turn_start..].iter();
+    let first_reply = replies.find_map(|message| match message {
         Message::Assistant(reply) if !reply.tool_calls.is_empty() => Some(reply),
         _ => None,
     });
-    let origin = format.origin(request.model);
-    let thought = |reply: &Reply| preserved_blocks(reply, &origin).iter().any(is_thinking_block);
-    format.quirks.thinking != ThinkingStyle::Budget || first.is_none_or(thought)
+    let source = format.reply_source(request.model);
+    let has_thinking = |reply: &Reply| opaque_blocks(reply, &source).iter().any(is_thinking_block);
+    format.quirks.thinking != ThinkingStyle::Budget || first_reply.is_none_or(has_thinking)
 }
 
 fn is_thinking_block(block: &Value) -> bool {
@@ -273,8 +273,8 @@ fn is_thinking_block(block: &Value) -> bool {
 
 /// The blocks of a reply that are sent back unchanged, if it is from this server and model. Placeholders mark the
 /// positions of its text and calls.
-fn preserved_blocks<'a>(reply: &'a Reply, origin: &ReplySource) -> &'a [Value] {
-    let blocks = origin.unwrap(reply).and_then(Value::as_array);
+fn opaque_blocks<'a>(reply: &'a Reply, source: &ReplySource) -> &'a [Value] {
+    let blocks = source.unwrap(reply).and_then(Value::as_array);
     blocks.map_or(&[], Vec::as_slice)
 }
 
@@ -283,49 +283,49 @@ fn build_messages<'a>(
     format: &AnthropicFormat,
 ) -> Vec<AnthropicMessage<'a>> {
     let is_user = |message: &Message| matches!(message, Message::User(_));
-    let turn = request.messages.iter().rposition(is_user);
-    let origin = format.origin(request.model);
+    let latest_user = request.messages.iter().rposition(is_user);
+    let source = format.reply_source(request.model);
     let mut ids = ToolCallIds::new(format.quirks.tool_call_ids);
-    let mut parts = PartWriter {
-        has_images: !format.quirks.no_images,
+    let mut writer = PartWriter {
+        accepts_images: !format.quirks.no_images,
         surplus_images: count_images(request.messages).saturating_sub(MAX_IMAGES),
     };
-    let mut list: Vec<AnthropicMessage<'_>> = Vec::new();
-    for (number, message) in request.messages.iter().enumerate() {
+    let mut messages: Vec<AnthropicMessage<'_>> = Vec::new();
+    for (index, message) in request.messages.iter().enumerate() {
         let (role, mut content) = match message {
-            Message::Assistant(reply) => ("assistant", assistant_blocks(reply, &origin, &mut ids)),
-            Message::User(user) => ("user", user_blocks(user, &mut parts)),
-            Message::Tool(result) => ("user", vec![tool_result_block(result, &ids, &mut parts)]),
+            Message::Assistant(reply) => ("assistant", assistant_blocks(reply, &source, &mut ids)),
+            Message::User(user) => ("user", user_blocks(user, &mut writer)),
+            Message::Tool(result) => ("user", vec![tool_result_block(result, &ids, &mut writer)]),
         };
         if content.is_empty() {
             continue;
         }
         // The latest user message stays marked for the whole turn, because all requests of the turn share that prefix.
-        if format.quirks.cache_marks && Some(number) == turn {
+        if format.quirks.cache_marks && Some(index) == latest_user {
             add_cache_mark(&mut content);
         }
-        match list.last_mut() {
+        match messages.last_mut() {
             // Results of one reply's calls belong in one message, and consecutive messages of one role are refused.
             Some(last) if last.role == role => last.content.extend(content),
-            _ => list.push(AnthropicMessage { role, content }),
+            _ => messages.push(AnthropicMessage { role, content }),
         }
     }
-    if list.first().is_some_and(|first| first.role == "assistant") {
+    if messages.first().is_some_and(|first| first.role == "assistant") {
         let content = text_block("(continued)").into_iter().collect();
         let role = "user";
-        list.insert(0, AnthropicMessage { role, content });
+        messages.insert(0, AnthropicMessage { role, content });
     }
-    for message in &mut list {
+    for message in &mut messages {
         if message.role == "user" {
             // Tool results must precede the user's text.
             let is_result = |block: &Block<'_>| matches!(block, Block::ToolResult { .. });
             message.content.sort_by_key(|block| !is_result(block));
         }
     }
-    if let Some(last) = list.last_mut().filter(|_| format.quirks.cache_marks) {
+    if let Some(last) = messages.last_mut().filter(|_| format.quirks.cache_marks) {
         add_cache_mark(&mut last.content);
     }
-    list
+    messages
 }
 
 /// Marks the last of `blocks` that can have a mark.
@@ -344,24 +344,24 @@ fn text_block<'a>(text: impl Into<Cow<'a, str>>) -> Option<Block<'a>> {
 }
 
 /// The blocks of a user message: images first, the per-message facts last.
-fn user_blocks<'a>(user: &'a UserMessage, parts: &mut PartWriter) -> Vec<Block<'a>> {
+fn user_blocks<'a>(user: &'a UserMessage, writer: &mut PartWriter) -> Vec<Block<'a>> {
     let mut blocks: Vec<_> =
-        images_first(&user.parts).filter_map(|part| parts.part_to_block(part)).collect();
+        images_first(&user.parts).filter_map(|part| writer.part_to_block(part)).collect();
     blocks.extend(text_block(&user.runtime_facts));
     blocks
 }
 
 /// Writes the parts of messages in their order.
 struct PartWriter {
-    has_images: bool,
-    /// The number of images that are too many. The oldest are named only.
+    accepts_images: bool,
+    /// The number of images above the limit. Of the oldest ones, only the names are sent.
     surplus_images: usize,
 }
 
 impl PartWriter {
     fn part_to_block<'a>(&mut self, part: &'a MessagePart) -> Option<Block<'a>> {
         match part {
-            MessagePart::Image(image) if self.has_images && self.surplus_images == 0 => {
+            MessagePart::Image(image) if self.accepts_images && self.surplus_images == 0 => {
                 return Some(image_block(image));
             }
             MessagePart::Image(_) => self.surplus_images = self.surplus_images.saturating_sub(1),
@@ -397,7 +397,7 @@ fn document_block(document: &Document) -> Block<'static> {
 
 fn assistant_blocks<'a>(
     reply: &'a Reply,
-    origin: &ReplySource,
+    source: &ReplySource,
     ids: &mut ToolCallIds<'a>,
 ) -> Vec<Block<'a>> {
     let mut call = |call: &'a ToolCall| Block::ToolUse {
@@ -406,32 +406,31 @@ fn assistant_blocks<'a>(
         input: call.arguments_object(),
         cache_control: None,
     };
-    let kept = preserved_blocks(reply, origin);
     let mut rest = reply.text.as_str();
     let mut calls = reply.tool_calls.iter();
     let mut blocks = Vec::new();
-    for block in kept {
+    for block in opaque_blocks(reply, source) {
         match block["type"].as_str() {
             Some("text") => {
                 let length =
                     block["length"].as_u64().and_then(|length| usize::try_from(length).ok());
-                let (words, after) =
+                let (text, after) =
                     length.and_then(|length| rest.split_at_checked(length)).unwrap_or((rest, ""));
-                blocks.extend(text_block(words));
+                blocks.extend(text_block(text));
                 rest = after;
             }
             Some("tool_use") => blocks.extend(calls.next().map(&mut call)),
             _ => blocks.push(Block::Other(Cow::Borrowed(block))),
         }
     }
-    // Text without a placeholder (all of it if nothing was kept) goes after the last text block, or before the calls.
+    // Text without a placeholder (all of it if the reply has no opaque blocks) goes after the last text block, or before the calls.
     let is_text = |block: &Block<'_>| matches!(block, Block::Text { .. });
     let is_call = |block: &Block<'_>| matches!(block, Block::ToolUse { .. });
-    let after = blocks.iter().rposition(is_text);
-    let before = blocks.iter().position(is_call);
-    let place = after.map(|place| place + 1).or(before);
+    let last_text = blocks.iter().rposition(is_text);
+    let first_call = blocks.iter().position(is_call);
+    let index = last_text.map(|index| index + 1).or(first_call);
     if let Some(rest) = text_block(rest) {
-        blocks.insert(place.unwrap_or(blocks.len()), rest);
+        blocks.insert(index.unwrap_or(blocks.len()), rest);
     }
     blocks.extend(calls.map(call));
     blocks
@@ -440,10 +439,10 @@ fn assistant_blocks<'a>(
 fn tool_result_block<'a>(
     result: &'a ToolResult,
     ids: &ToolCallIds<'a>,
-    parts: &mut PartWriter,
+    writer: &mut PartWriter,
 ) -> Block<'a> {
     let mut content: Vec<_> =
-        result.parts.iter().filter_map(|part| parts.part_to_block(part)).collect();
+        result.parts.iter().filter_map(|part| writer.part_to_block(part)).collect();
     if content.is_empty() {
         content.extend(text_block("(no output)"));
     }

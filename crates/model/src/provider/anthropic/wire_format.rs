@@ -27,6 +27,9 @@ impl WireFormat for AnthropicFormat {
     }
 
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder> {
-        Box::new(reply_builder::AnthropicReplyBuilder::new(request, self.origin(request.model)))
+        Box::new(reply_builder::AnthropicReplyBuilder::new(
+            request,
+            self.reply_source(request.model),
+        ))
     }
 }

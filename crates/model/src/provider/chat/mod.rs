@@ -10,7 +10,7 @@ mod request;
 mod wire_format;
 
 /// Identifies this format in a reply's opaque data.
-const WIRE_NAME: &str = "chat";
+const FORMAT_NAME: &str = "chat";
 
 /// The format, configured for one server and model.
 pub struct ChatFormat {
@@ -22,8 +22,8 @@ pub struct ChatFormat {
 }
 
 impl ChatFormat {
-    /// The origin of the replies of `model`.
-    fn origin(&self, model: &str) -> ReplySource {
-        ReplySource { wire: WIRE_NAME, server: self.server.clone(), model: model.to_owned() }
+    /// The source of the replies of `model`.
+    fn reply_source(&self, model: &str) -> ReplySource {
+        ReplySource { format: FORMAT_NAME, server: self.server.clone(), model: model.to_owned() }
     }
 }

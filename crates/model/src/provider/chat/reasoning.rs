@@ -1,8 +1,8 @@
-//! The places of reasoning in a reply. A server expects reasoning where it puts it itself, so the place is kept with the
-//! reply. It goes back with every later request, which keeps the prompt prefix the same; servers drop what a model does
-//! not read.
+//! The location of reasoning in a reply: a field, a part of the content, or a tag in the text. A server expects reasoning
+//! back where it has put it, so the location is stored with the reply. Reasoning goes back with every later request,
+//! which keeps the prompt prefix the same; servers drop what a model does not read.
 //!
-//! | server | place | source |
+//! | server | location | source |
 //! |---|---|---|
 //! | DeepSeek | `reasoning_content`, required | `api-docs.deepseek.com/guides/thinking_mode` |
 //! | Moonshot (Kimi) | `reasoning_content`, required | `platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model` |
@@ -23,11 +23,11 @@
 use nanobot_base::message::Reply;
 use serde_json::{Value, json};
 
-/// The name of the place in the field of the same name.
+/// The location in the field of the same name.
 pub(super) const REASONING_CONTENT: &str = "reasoning_content";
-/// The name of the place in the field of the same name.
+/// The location in the field of the same name.
 pub(super) const REASONING: &str = "reasoning";
-/// The name of the place in chunks of type `thinking` in the content.
+/// The location in chunks of type `thinking` in the content.
 pub(super) const THINKING_CHUNK: &str = "thinking_chunk";
 
 /// The parts of a reply as they are sent back.
@@ -39,20 +39,20 @@ pub(super) struct PlacedReasoning<'a> {
     pub(super) reasoning: Option<&'a str>,
 }
 
-/// The reasoning of `reply` in its place according to `keep`, the opaque data. Any other name of a place is that of the
-/// tags around a block in the text.
-pub(super) fn place<'a>(reply: &'a Reply, keep: &'a Value) -> PlacedReasoning<'a> {
+/// Puts the reasoning of `reply` where its `opaque` data says. A location that is none of the constants above is the name
+/// of a tag around the reasoning, at the beginning of the text.
+pub(super) fn place_reasoning<'a>(reply: &'a Reply, opaque: &'a Value) -> PlacedReasoning<'a> {
     let mut placed = PlacedReasoning::default();
     let (reasoning, text) = (reply.reasoning.as_str(), reply.text.as_str());
-    match keep["place"].as_str() {
+    match opaque["place"].as_str() {
         None => {}
         Some(REASONING_CONTENT) => placed.reasoning_content = Some(reasoning),
         Some(REASONING) => placed.reasoning = Some(reasoning),
         Some(THINKING_CHUNK) => {
             let thinking = json!([{ "type": "text", "text": reasoning }]);
             let mut chunks = vec![json!({ "type": "thinking", "thinking": thinking })];
-            if !keep["signature"].is_null() {
-                chunks[0]["signature"] = keep["signature"].clone();
+            if !opaque["signature"].is_null() {
+                chunks[0]["signature"] = opaque["signature"].clone();
             }
             if !text.is_empty() {
                 chunks.push(json!({ "type": "text", "text": text }));

@@ -19,7 +19,7 @@ pub(super) struct ChatReplyBuilder {
     id: String,
     /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
     message_count: usize,
-    origin: ReplySource,
+    source: ReplySource,
     splitter: ThinkTagSplitter,
     emitted: ReplyText,
     calls: Vec<PartialToolCall>,
@@ -30,8 +30,8 @@ pub(super) struct ChatReplyBuilder {
     cost: Option<f64>,
     /// True if this server reports costs in US dollars.
     reports_cost: bool,
-    /// The place of the reasoning, which is where it is sent back.
-    place: Option<&'static str>,
+    /// The location of the reasoning, at which it is sent back.
+    reasoning_location: Option<&'static str>,
     /// The signature of a thinking chunk.
     signature: Value,
     /// Pieces of structured reasoning that must be sent back unchanged.
@@ -49,7 +49,7 @@ struct ReplyText {
     reasoning: String,
 }
 
-/// A chunk that only adds text. Fields that are present here and not used require a look at the whole chunk.
+/// A chunk that only adds text. If one of its unused fields is present, the whole chunk is read instead.
 #[derive(Deserialize)]
 struct TextChunk<'a> {
     #[serde(borrow)]
@@ -111,12 +111,12 @@ struct PartialToolCall {
 }
 
 impl ChatReplyBuilder {
-    /// An empty draft for the reply to `request`.
+    /// A builder of the reply to `request`.
     pub(super) fn new(request: &Request<'_>, format: &ChatFormat) -> Self {
         Self {
             id: request.reply_id.to_owned(),
             message_count: request.messages.len(),
-            origin: format.origin(request.model),
+            source: format.reply_source(request.model),
             splitter: ThinkTagSplitter::default(),
             emitted: ReplyText::default(),
             calls: Vec::new(),
@@ -125,7 +125,7 @@ impl ChatReplyBuilder {
             usage: Usage::default(),
             cost: None,
             reports_cost: format.quirks.reports_cost,
-            place: None,
+            reasoning_location: None,
             signature: Value::Null,
             reasoning_details: Vec::new(),
             model: String::new(),
@@ -182,8 +182,8 @@ impl ChatReplyBuilder {
             self.is_refusal = true;
             self.emitted.emit(TextSegment::Text(refusal), on_delta)?;
         }
-        for piece in message["reasoning_details"].as_array().into_iter().flatten() {
-            self.add_reasoning_detail(piece);
+        for detail in message["reasoning_details"].as_array().into_iter().flatten() {
+            self.add_reasoning_detail(detail);
         }
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             self.add_call_fragment(call);
@@ -202,7 +202,7 @@ impl ChatReplyBuilder {
         let id = fragment["id"].as_str().unwrap_or_default();
         let function = &fragment["function"];
         let name = function["name"].as_str().unwrap_or_default();
-        let place = match index {
+        let position = match index {
             Some(_) => self
                 .calls
                 .iter()
@@ -211,7 +211,7 @@ impl ChatReplyBuilder {
             None if name.is_empty() => self.calls.len().checked_sub(1),
             None => None,
         };
-        let place = place.unwrap_or_else(|| {
+        let position = position.unwrap_or_else(|| {
             self.calls.push(PartialToolCall {
                 index,
                 id: String::new(),
@@ -222,7 +222,7 @@ impl ChatReplyBuilder {
             });
             self.calls.len() - 1
         });
-        let call = &mut self.calls[place];
+        let call = &mut self.calls[position];
         if call.id.is_empty() {
             id.clone_into(&mut call.id);
         }
@@ -242,13 +242,13 @@ impl ChatReplyBuilder {
 
     /// Adds a piece of reasoning, appending it to the last one if it continues that.
     fn add_reasoning_detail(&mut self, detail: &Value) {
-        let goes_on = |last: &&mut Value| {
+        let continues = |last: &&mut Value| {
             last["type"] == detail["type"]
                 && last["index"] == detail["index"]
                 && !detail["index"].is_null()
         };
         let (Some(last), Some(new)) =
-            (self.reasoning_details.last_mut().filter(goes_on), detail.as_object())
+            (self.reasoning_details.last_mut().filter(continues), detail.as_object())
         else {
             self.reasoning_details.push(detail.clone());
             return;
@@ -260,7 +260,7 @@ impl ChatReplyBuilder {
                 {
                     text.push_str(more);
                 }
-                (place, value) if !value.is_null() => *place = value.clone(),
+                (field, value) if !value.is_null() => *field = value.clone(),
                 _ => {}
             }
         }
@@ -270,7 +270,7 @@ impl ChatReplyBuilder {
     fn add_text(&mut self, text: &str, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
         let emitted = &mut self.emitted;
         self.splitter.feed(text, &mut |segment| emitted.emit(segment, on_delta))?;
-        self.place = self.place.or(self.splitter.tag());
+        self.reasoning_location = self.reasoning_location.or(self.splitter.tag());
         Ok(())
     }
 
@@ -282,14 +282,14 @@ impl ChatReplyBuilder {
         reasoning_content: &str,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
-        let (place, thought) = match reasoning {
+        let (location, text) = match reasoning {
             "" => (REASONING_CONTENT, reasoning_content),
             _ => (REASONING, reasoning),
         };
-        if !thought.is_empty() {
-            self.place.get_or_insert(place);
+        if !text.is_empty() {
+            self.reasoning_location.get_or_insert(location);
         }
-        self.emitted.emit(TextSegment::Reasoning(thought), on_delta)
+        self.emitted.emit(TextSegment::Reasoning(text), on_delta)
     }
 
     /// Adds a chunk of the content of type `thinking`.
@@ -298,13 +298,13 @@ impl ChatReplyBuilder {
         chunk: &Value,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
-        self.place.get_or_insert(THINKING_CHUNK);
+        self.reasoning_location.get_or_insert(THINKING_CHUNK);
         if !chunk["signature"].is_null() {
             self.signature = chunk["signature"].clone();
         }
         let inner = if chunk["thinking"].is_null() { &chunk["text"] } else { &chunk["thinking"] };
-        let thought = content_text(inner, &mut |_| Ok(()))?;
-        self.emitted.emit(TextSegment::Reasoning(&thought), on_delta)
+        let reasoning = content_text(inner, &mut |_| Ok(()))?;
+        self.emitted.emit(TextSegment::Reasoning(&reasoning), on_delta)
     }
 }
 
@@ -316,13 +316,13 @@ impl ReplyText {
     ) -> Result<(), ReplyError> {
         let delta = match segment {
             TextSegment::Text("") | TextSegment::Reasoning("") => return Ok(()),
-            TextSegment::Text(words) => {
-                self.text.push_str(words);
-                Delta::Text(words)
+            TextSegment::Text(text) => {
+                self.text.push_str(text);
+                Delta::Text(text)
             }
-            TextSegment::Reasoning(words) => {
-                self.reasoning.push_str(words);
-                Delta::Reasoning(words)
+            TextSegment::Reasoning(reasoning) => {
+                self.reasoning.push_str(reasoning);
+                Delta::Reasoning(reasoning)
             }
         };
         on_delta(delta).map_err(ReplyError::Cancelled)
@@ -359,11 +359,11 @@ impl ReplyBuilder for ChatReplyBuilder {
 
     fn add_response(
         &mut self,
-        answer: &Value,
+        response: &Value,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
         self.is_complete = true;
-        self.add_chunk(answer, on_delta)
+        self.add_chunk(response, on_delta)
     }
 
     fn close(&mut self) {
@@ -390,17 +390,17 @@ impl ReplyBuilder for ChatReplyBuilder {
     fn into_reply(self: Box<Self>) -> Result<Reply, ReplyError> {
         let Self {
             id,
-            message_count: messages,
-            origin,
-            place,
+            message_count,
+            source,
+            reasoning_location,
             signature,
             emitted: ReplyText { text, reasoning },
             calls,
-            finish_reason: finish,
-            is_refusal: refused,
+            finish_reason,
+            is_refusal,
             usage,
             cost,
-            reasoning_details: details,
+            reasoning_details,
             model,
             ..
         } = *self;
@@ -415,7 +415,7 @@ impl ReplyBuilder for ChatReplyBuilder {
                     None => response::parse_arguments(&part.arguments_text),
                 },
             };
-            response::add_call(&mut tool_calls, call, format!("call_{messages}_{number}"))?;
+            response::add_call(&mut tool_calls, call, format!("call_{message_count}_{number}"))?;
             extras.push(part.extra);
         }
         let mut reply = Reply {
@@ -427,27 +427,27 @@ impl ReplyBuilder for ChatReplyBuilder {
             usage,
             cost,
             model,
-            provider_data: opaque_data(place, signature, details, extras)
-                .map(|keep| origin.wrap(keep)),
+            provider_data: opaque_data(reasoning_location, signature, reasoning_details, extras)
+                .map(|opaque| source.wrap(opaque)),
         };
-        finish_reason::end_reply(&mut reply, finish.as_deref(), refused)?;
+        finish_reason::end_reply(&mut reply, finish_reason.as_deref(), is_refusal)?;
         Ok(reply)
     }
 }
 
 /// The data that the server wants back, if there is any.
 fn opaque_data(
-    place: Option<&str>,
+    reasoning_location: Option<&str>,
     signature: Value,
-    details: Vec<Value>,
+    reasoning_details: Vec<Value>,
     extras: Vec<Value>,
 ) -> Option<Value> {
     let mut opaque = Map::new();
     // Structured reasoning contains the text.
-    if !details.is_empty() {
-        opaque.insert("reasoning_details".into(), details.into());
-    } else if let Some(place) = place {
-        opaque.insert("place".into(), place.into());
+    if !reasoning_details.is_empty() {
+        opaque.insert("reasoning_details".into(), reasoning_details.into());
+    } else if let Some(reasoning_location) = reasoning_location {
+        opaque.insert("place".into(), reasoning_location.into());
         if !signature.is_null() {
             opaque.insert("signature".into(), signature);
         }
@@ -464,10 +464,10 @@ fn starts_new_call(call: &PartialToolCall, id: &str, name: &str) -> bool {
     !id.is_empty() && !call.id.is_empty() && call.id != id && !name.is_empty()
 }
 
-/// Content as text: a string, or a list of parts. Thinking chunks are passed to `think`.
+/// Content as text: a string, or a list of parts. Thinking chunks are passed to `on_thinking`.
 fn content_text(
     content: &Value,
-    think: &mut dyn FnMut(&Value) -> Result<(), ReplyError>,
+    on_thinking: &mut dyn FnMut(&Value) -> Result<(), ReplyError>,
 ) -> Result<String, ReplyError> {
     let parts = match content {
         Value::String(text) => return Ok(text.clone()),
@@ -477,8 +477,8 @@ fn content_text(
     let mut text = String::new();
     for part in parts {
         match (part, part["type"].as_str()) {
-            (Value::String(words), _) => text.push_str(words),
-            (_, Some("thinking" | "reasoning")) => think(part)?,
+            (Value::String(part), _) => text.push_str(part),
+            (_, Some("thinking" | "reasoning")) => on_thinking(part)?,
             _ => text.push_str(part["text"].as_str().unwrap_or_default()),
         }
     }
@@ -489,14 +489,14 @@ fn content_text(
 /// included.
 fn reported_cost(usage: &Value) -> Option<f64> {
     let cost = usage["cost"].as_f64()?;
-    let there = usage.pointer("/cost_details/upstream_inference_cost").and_then(Value::as_f64);
-    let own = there.filter(|_| usage["is_byok"] == true).unwrap_or(0.0);
-    Some(cost + own).filter(|cost| cost.is_finite() && *cost >= 0.0)
+    let upstream = usage.pointer("/cost_details/upstream_inference_cost").and_then(Value::as_f64);
+    let upstream = upstream.filter(|_| usage["is_byok"] == true).unwrap_or(0.0);
+    Some(cost + upstream).filter(|cost| cost.is_finite() && *cost >= 0.0)
 }
 
 fn parse_usage(value: &Value) -> Usage {
-    let number = |places: &[&str]| {
-        places.iter().find_map(|place| parse_tokens(value.pointer(place)?)).unwrap_or(0)
+    let number = |pointers: &[&str]| {
+        pointers.iter().find_map(|pointer| parse_tokens(value.pointer(pointer)?)).unwrap_or(0)
     };
     Usage {
         input: number(&["/prompt_tokens", "/input_tokens"]),

@@ -3,7 +3,7 @@
 //! caches hit.
 
 use super::ChatFormat;
-use super::reasoning::{self, PlacedReasoning};
+use super::reasoning::{PlacedReasoning, place_reasoning};
 use crate::provider::body_text::{BodyText, serialize_text};
 use crate::provider::quirks::{Quirks, ThinkingStyle};
 use crate::provider::reply_source::ReplySource;
@@ -26,10 +26,10 @@ pub(super) fn write_body(
 ) -> Vec<u8> {
     let quirks = &format.quirks;
     body.put("model", request.model);
-    let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
     if !quirks.no_output_limit {
-        let most = format.max_output_tokens.unwrap_or(u32::MAX);
-        body.put(limit, request.sampling.max_tokens.min(most));
+        let key = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
+        let max_output_tokens = format.max_output_tokens.unwrap_or(u32::MAX);
+        body.put(key, request.sampling.max_tokens.min(max_output_tokens));
     }
     if let Some(temperature) = request.sampling.temperature.filter(|_| !quirks.no_temperature) {
         body.put("temperature", temperature);
@@ -61,7 +61,7 @@ pub(super) fn write_body(
             },
         );
     }
-    let messages = ChatMessages { request, quirks, origin: format.origin(request.model) };
+    let messages = ChatMessages { request, quirks, source: format.reply_source(request.model) };
     body.finish("messages", messages)
 }
 
@@ -81,18 +81,18 @@ fn thinking_field(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str
         return Some(("reasoning_split", true.into()));
     }
     let effort = effort?;
-    let on = effort != "none";
+    let is_enabled = effort != "none";
     Some(match quirks.thinking {
         ThinkingStyle::Effort => ("reasoning_effort", effort.into()),
         ThinkingStyle::NoneOrHigh => {
-            let high = !matches!(effort, "none" | "minimal" | "low");
-            ("reasoning_effort", if high { "high" } else { "none" }.into())
+            let is_high = !matches!(effort, "none" | "minimal" | "low");
+            ("reasoning_effort", if is_high { "high" } else { "none" }.into())
         }
         ThinkingStyle::Type => {
-            let kind = if on { "enabled" } else { "disabled" };
+            let kind = if is_enabled { "enabled" } else { "disabled" };
             ("thinking", json!({ "type": kind }))
         }
-        ThinkingStyle::Enable => ("enable_thinking", on.into()),
+        ThinkingStyle::Enable => ("enable_thinking", is_enabled.into()),
         ThinkingStyle::Object => ("reasoning", json!({ "effort": effort })),
         ThinkingStyle::Split
         | ThinkingStyle::Unsupported
@@ -105,7 +105,7 @@ fn thinking_field(effort: Option<&str>, quirks: &Quirks) -> Option<(&'static str
 struct ChatMessages<'a> {
     request: &'a Request<'a>,
     quirks: &'a Quirks,
-    origin: ReplySource,
+    source: ReplySource,
 }
 
 /// A system, user or tool message, or an assistant message that fills a gap.
@@ -172,50 +172,52 @@ impl<'a> ChatMessage<'a> {
 
 impl Serialize for ChatMessages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (request, quirks, origin) = (self.request, self.quirks, &self.origin);
-        let mut list = serializer.serialize_seq(None)?;
+        let Self { request, quirks, source } = self;
+        let mut messages = serializer.serialize_seq(None)?;
         let mut ids = ToolCallIds::new(quirks.tool_call_ids);
         let mut opening = request.system;
         if !quirks.no_system {
             let content = with_cache_mark(ChatContent::Text(opening.into()), quirks.cache_marks);
-            list.serialize_element(&ChatMessage::new("system", content))?;
+            messages.serialize_element(&ChatMessage::new("system", content))?;
             opening = "";
         }
         let is_user = |message: &Message| matches!(message, Message::User(_));
-        let turn = request.messages.iter().rposition(is_user);
+        let latest_user = request.messages.iter().rposition(is_user);
         let mut follows_tool = false;
         let mut rest = request.messages;
         while let Some((message, after)) = rest.split_first() {
-            let at = request.messages.len() - rest.len();
+            let index = request.messages.len() - rest.len();
             rest = after;
             let followed_tool = std::mem::take(&mut follows_tool);
             match message {
                 Message::Assistant(reply) => {
-                    let message = assistant_message(reply, origin, &mut ids, quirks);
-                    list.serialize_element(&message)?;
+                    let message = assistant_message(reply, source, &mut ids, quirks);
+                    messages.serialize_element(&message)?;
                 }
                 Message::User(user) => {
                     // Strict servers refuse consecutive user messages, which an interrupted turn leaves behind.
-                    let more = rest.iter().take_while(|next| is_user(next)).count();
+                    let further_count = rest.iter().take_while(|next| is_user(next)).count();
                     let mut parts = user_parts(user);
-                    for next in &rest[..more] {
+                    for next in &rest[..further_count] {
                         if let Message::User(user) = next {
                             parts.extend(user_parts(user));
                         }
                     }
-                    rest = &rest[more..];
+                    rest = &rest[further_count..];
                     if !opening.is_empty() {
                         let opening = MessagePart::Text(std::mem::take(&mut opening).to_owned());
                         parts.insert(0, Cow::Owned(opening));
                     }
                     if quirks.assistant_after_tools && followed_tool {
                         let content = ChatContent::Text("(interrupted)".into());
-                        list.serialize_element(&ChatMessage::new("assistant", content))?;
+                        messages.serialize_element(&ChatMessage::new("assistant", content))?;
                     }
-                    let last = turn.is_some_and(|turn| (at..=at + more).contains(&turn));
+                    let is_latest = latest_user.is_some_and(|latest_user| {
+                        (index..=index + further_count).contains(&latest_user)
+                    });
                     let content = parts_to_content(&parts, quirks);
-                    let content = with_cache_mark(content, quirks.cache_marks && last);
-                    list.serialize_element(&ChatMessage::new("user", content))?;
+                    let content = with_cache_mark(content, quirks.cache_marks && is_latest);
+                    messages.serialize_element(&ChatMessage::new("user", content))?;
                 }
                 Message::Tool(first) => {
                     let results = rest.iter().map_while(|next| match next {
@@ -227,7 +229,7 @@ impl Serialize for ChatMessages<'_> {
                     for result in std::iter::once(first).chain(results) {
                         let is_other = |part: &&MessagePart| !is_sent_as_text(part, quirks);
                         others.extend(result.parts.iter().filter(is_other).map(Cow::Borrowed));
-                        list.serialize_element(&ChatMessage {
+                        messages.serialize_element(&ChatMessage {
                             role: "tool",
                             tool_call_id: Some(ids.for_result(&result.call_id)),
                             content: ChatContent::Text(result_text(&result.parts)),
@@ -240,31 +242,31 @@ impl Serialize for ChatMessages<'_> {
                     if !others.is_empty() {
                         if quirks.assistant_after_tools {
                             let content = ChatContent::Text("(images follow)".into());
-                            list.serialize_element(&ChatMessage::new("assistant", content))?;
+                            messages.serialize_element(&ChatMessage::new("assistant", content))?;
                         }
                         let content = parts_to_content(&others, quirks);
-                        list.serialize_element(&ChatMessage::new("user", content))?;
+                        messages.serialize_element(&ChatMessage::new("user", content))?;
                     }
                 }
             }
         }
-        list.end()
+        messages.end()
     }
 }
 
 /// Adds a cache mark to the content, up to which providers cache the prompt. A mark requires the content to be a list.
-fn with_cache_mark(content: ChatContent<'_>, mark: bool) -> ChatContent<'_> {
-    if !mark {
+fn with_cache_mark(content: ChatContent<'_>, is_marked: bool) -> ChatContent<'_> {
+    if !is_marked {
         return content;
     }
-    let mut list = match content {
-        ChatContent::Parts(list) => list,
+    let mut parts = match content {
+        ChatContent::Parts(parts) => parts,
         ChatContent::Text(text) => vec![json!({ "type": "text", "text": text })],
     };
-    if let Some(last) = list.last_mut() {
+    if let Some(last) = parts.last_mut() {
         last["cache_control"] = json!({ "type": "ephemeral" });
     }
-    ChatContent::Parts(list)
+    ChatContent::Parts(parts)
 }
 
 /// The parts of a user message, the per-message facts last.
@@ -295,18 +297,20 @@ fn is_sent_as_text(part: &MessagePart, quirks: &Quirks) -> bool {
 
 /// The parts as one text if they are all text, else as a list with images and documents first.
 fn parts_to_content<'a>(parts: &'a [Cow<'_, MessagePart>], quirks: &Quirks) -> ChatContent<'a> {
-    let text = |part: &'a MessagePart| to_plain_text(std::slice::from_ref(part));
+    let plain_text = |part: &'a MessagePart| to_plain_text(std::slice::from_ref(part));
     let mut parts = parts.iter().map(AsRef::as_ref);
     if parts.clone().all(|part| is_sent_as_text(part, quirks)) {
-        let mut all = parts.next().map(text).unwrap_or_default();
+        let mut text = parts.next().map(plain_text).unwrap_or_default();
         for part in parts {
-            all.to_mut().push_str("\n\n");
-            all.to_mut().push_str(&text(part));
+            text.to_mut().push_str("\n\n");
+            text.to_mut().push_str(&plain_text(part));
         }
-        return ChatContent::Text(all);
+        return ChatContent::Text(text);
     }
-    let value = |part: &'a MessagePart| match part {
-        part if is_sent_as_text(part, quirks) => json!({ "type": "text", "text": text(part) }),
+    let to_json = |part: &'a MessagePart| match part {
+        part if is_sent_as_text(part, quirks) => {
+            json!({ "type": "text", "text": plain_text(part) })
+        }
         MessagePart::Text(text) => json!({ "type": "text", "text": text }),
         MessagePart::Image(image) => {
             let url = data_url(image.media_type, &image.bytes);
@@ -319,38 +323,38 @@ fn parts_to_content<'a>(parts: &'a [Cow<'_, MessagePart>], quirks: &Quirks) -> C
     };
     let (texts, others): (Vec<&MessagePart>, Vec<&MessagePart>) =
         parts.partition(|part| is_sent_as_text(part, quirks));
-    ChatContent::Parts(others.into_iter().chain(texts).map(value).collect())
+    ChatContent::Parts(others.into_iter().chain(texts).map(to_json).collect())
 }
 
 fn assistant_message<'a>(
     reply: &'a Reply,
-    origin: &ReplySource,
+    source: &ReplySource,
     ids: &mut ToolCallIds<'a>,
     quirks: &Quirks,
 ) -> AssistantMessage<'a> {
-    let silent = reply.text.is_empty() && !reply.tool_calls.is_empty();
-    let keep = origin.unwrap(reply).unwrap_or(&Value::Null);
+    let is_silent = reply.text.is_empty() && !reply.tool_calls.is_empty();
+    let opaque = source.unwrap(reply).unwrap_or(&Value::Null);
     let PlacedReasoning { content, reasoning_content, reasoning } = if quirks.requires_reasoning {
         PlacedReasoning { reasoning_content: Some(&reply.reasoning), ..PlacedReasoning::default() }
     } else {
-        reasoning::place(reply, keep)
+        place_reasoning(reply, opaque)
     };
     let content = content.map(AssistantContent::WithReasoning);
-    let call = |(place, call): (usize, &'a ToolCall)| ChatToolCall {
+    let call = |(index, call): (usize, &'a ToolCall)| ChatToolCall {
         id: ids.assign(&call.id),
         r#type: "function",
         function: CalledFunction {
             name: to_legal_name(&call.name),
             arguments: call.arguments_json(),
         },
-        extra_content: &keep["extra_content"][place],
+        extra_content: &opaque["extra_content"][index],
     };
     AssistantMessage {
         role: "assistant",
-        content: content.or_else(|| (!silent).then_some(AssistantContent::Text(&reply.text))),
+        content: content.or_else(|| (!is_silent).then_some(AssistantContent::Text(&reply.text))),
         reasoning_content: reasoning_content.map(BodyText),
         reasoning: reasoning.map(BodyText),
-        reasoning_details: keep.get("reasoning_details"),
+        reasoning_details: opaque.get("reasoning_details"),
         tool_calls: reply.tool_calls.iter().enumerate().map(call).collect(),
     }
 }

@@ -35,9 +35,9 @@ pub(super) fn login(
     on_prompt: &mut dyn FnMut(DevicePrompt<'_>),
 ) -> Result<Login> {
     let base = &endpoints.github;
-    let sent = [("client_id", CLIENT_ID), ("scope", SCOPE)];
+    let form = [("client_id", CLIENT_ID), ("scope", SCOPE)];
     let device_code =
-        server.send(&format!("{base}/login/device/code"), &[], RequestBody::Form(&sent))?;
+        server.send(&format!("{base}/login/device/code"), &[], RequestBody::Form(&form))?;
     if !device_code.is_success() || device_code.error_code().is_some() {
         return Err(device_code.to_error("log in"));
     }
@@ -54,13 +54,13 @@ pub(super) fn login(
     };
     let interval = device_code.seconds("interval").unwrap_or(DEFAULT_POLL_INTERVAL);
     on_prompt(prompt);
-    let granted = server.poll(interval, prompt.lifetime, &mut || {
+    let response = server.poll(interval, prompt.lifetime, &mut || {
         interpret_poll(server.send(&url, &[], RequestBody::Form(&poll_form))?)
     })?;
-    renew(server, endpoints, &granted.required_text("access_token")?.into())
+    renew(server, endpoints, &response.required_text("access_token")?.into())
 }
 
-/// Requests a new Copilot token, with GitHub's own token as `renewal`.
+/// Requests a new Copilot token. The `refresh_token` is GitHub's own token.
 pub(super) fn renew(
     server: &LoginServer<'_>,
     endpoints: &LoginEndpoints,
@@ -78,17 +78,17 @@ pub(super) fn renew(
         let cause = format!("GitHub Copilot sent an insecure API address: {base}");
         return Err(fail(Exit::Unavailable, cause));
     }
-    // The server names the time to renew; `expires` needs the end, which is later by the margin.
-    let length = response.number("refresh_in").map(|seconds| {
+    // The server names the time of the renewal, which is before the expiry by the margin.
+    let lifetime = response.number("refresh_in").map(|seconds| {
         let margin = i64::try_from(RENEWAL_MARGIN.as_secs()).unwrap_or(0);
         seconds.saturating_add(margin)
     });
     let end = response.number("expires_at");
     Ok(Login {
         token: response.required_text("token")?.into(),
-        expires_at: expiry_time(server.clock.timestamp(), end, length),
+        expires_at: expiry_time(server.clock.timestamp(), end, lifetime),
         refresh_token: refresh_token.clone(),
-        account: None,
+        account_id: None,
         base_url: base.map(|base| base.trim_end_matches('/').to_owned()),
     })
 }

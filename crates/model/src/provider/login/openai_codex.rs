@@ -51,20 +51,20 @@ pub(super) fn login(
         DevicePrompt { url: &format!("{base}/codex/device"), code, lifetime: CODE_LIFETIME };
     let interval = device_code.seconds("interval").unwrap_or(DEFAULT_POLL_INTERVAL);
     on_prompt(prompt);
-    let entered = server.poll(interval, prompt.lifetime, &mut || {
+    let authorization = server.poll(interval, prompt.lifetime, &mut || {
         interpret_poll(server.send(&url, &[], RequestBody::Json(&poll_body))?)
     })?;
     let form = [
         ("grant_type", "authorization_code"),
-        ("code", entered.required_text("authorization_code")?),
+        ("code", authorization.required_text("authorization_code")?),
         ("redirect_uri", &format!("{base}/deviceauth/callback")),
         ("client_id", CLIENT_ID),
-        ("code_verifier", entered.required_text("code_verifier")?),
+        ("code_verifier", authorization.required_text("code_verifier")?),
     ];
     let response = server.send(&format!("{base}/oauth/token"), &[], RequestBody::Form(&form))?;
     let response = response.require_success(LOGIN_ACTION)?;
-    let renewal = response.required_text("refresh_token")?.into();
-    parse_login(server, &response, renewal, None)
+    let refresh_token = response.required_text("refresh_token")?.into();
+    parse_login(server, &response, refresh_token, None)
 }
 
 /// Requests a new token.
@@ -81,9 +81,9 @@ pub(super) fn renew(
     let url = format!("{}/oauth/token", endpoints.openai);
     let response = server.send(&url, &[], RequestBody::Json(&grant))?;
     let response = response.require_success("renew the login")?;
-    let next = response.optional_text("refresh_token");
-    let renewal = next.map_or_else(|| login.refresh_token.clone(), LoginSecret::from);
-    parse_login(server, &response, renewal, login.account.clone())
+    let new_token = response.optional_text("refresh_token");
+    let refresh_token = new_token.map_or_else(|| login.refresh_token.clone(), LoginSecret::from);
+    parse_login(server, &response, refresh_token, login.account_id.clone())
 }
 
 /// The credentials that `login` gives to requests.
@@ -92,7 +92,7 @@ pub(super) fn to_credentials(login: Login) -> RequestCredentials {
         ("originator".to_owned(), "nanobot".to_owned()),
         ("openai-beta".to_owned(), "responses=experimental".to_owned()),
     ];
-    headers.extend(login.account.map(|account| ("chatgpt-account-id".to_owned(), account)));
+    headers.extend(login.account_id.map(|id| ("chatgpt-account-id".to_owned(), id)));
     RequestCredentials { token: login.token.secret().clone(), base_url: login.base_url, headers }
 }
 
@@ -108,26 +108,26 @@ fn interpret_poll(response: LoginResponse<'_>) -> Result<PollResult<LoginRespons
     }
 }
 
-/// Reads the login from a token response. `account` is the previously known account id.
+/// Reads the login from a token response. `account_id` is that of the login before.
 fn parse_login(
     server: &LoginServer<'_>,
     response: &LoginResponse<'_>,
     refresh_token: LoginSecret,
-    account: Option<String>,
+    account_id: Option<String>,
 ) -> Result<Login> {
     let token = response.required_text("access_token")?;
     let access_claims = decode_claims(token);
     let identity_claims = response.optional_text("id_token").and_then(decode_claims);
-    let named = [identity_claims.as_ref(), access_claims.as_ref()]
+    let claimed_id = [identity_claims.as_ref(), access_claims.as_ref()]
         .into_iter()
         .flatten()
-        .find_map(account_id);
+        .find_map(parse_account_id);
     let end = access_claims.as_ref().and_then(|claims| claims["exp"].as_i64());
     Ok(Login {
         token: token.into(),
         expires_at: expiry_time(server.clock.timestamp(), end, response.number("expires_in")),
         refresh_token,
-        account: named.or(account),
+        account_id: claimed_id.or(account_id),
         base_url: None,
     })
 }
@@ -141,23 +141,23 @@ fn decode_claims(token: &str) -> Option<Value> {
     serde_json::from_slice(&bytes).ok().filter(Value::is_object)
 }
 
-fn account_id(claims: &Value) -> Option<String> {
-    let account = claims[ACCOUNT_CLAIM]["chatgpt_account_id"].as_str()?;
+fn parse_account_id(claims: &Value) -> Option<String> {
+    let id = claims[ACCOUNT_CLAIM]["chatgpt_account_id"].as_str()?;
     // The account id becomes a header value.
-    let plain = !account.is_empty() && account.bytes().all(|byte| byte.is_ascii_graphic());
-    plain.then(|| account.to_owned())
+    let is_plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_graphic());
+    is_plain.then(|| id.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{account_id, decode_claims};
+    use super::{decode_claims, parse_account_id};
     use base64::Engine;
     use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 
     #[test]
     fn token_claims_are_decoded() {
         let check = |token: &str, expect: Option<&str>| {
-            let account = decode_claims(token).as_ref().and_then(account_id);
+            let account = decode_claims(token).as_ref().and_then(parse_account_id);
             assert_eq!(account.as_deref(), expect, "{token}");
         };
         let of = |account: &str| {

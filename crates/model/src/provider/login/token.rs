@@ -26,8 +26,8 @@ pub(super) struct Login {
     #[serde(rename = "renewal")]
     pub(super) refresh_token: LoginSecret,
     /// The account id, if requests must name it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) account: Option<String>,
+    #[serde(rename = "account", default, skip_serializing_if = "Option::is_none")]
+    pub(super) account_id: Option<String>,
     /// The base URL of requests, if the server determines it.
     #[serde(rename = "base", default, skip_serializing_if = "Option::is_none")]
     pub(super) base_url: Option<String>,
@@ -61,13 +61,15 @@ impl Login {
     }
 }
 
-/// The expiry of a token: at `end` (Unix time in seconds) or after `length` seconds, whichever is earlier. `length` is
-/// measured by our own clock, which makes a slow clock harmless.
-pub(super) fn expiry_time(now: Timestamp, end: Option<i64>, length: Option<i64>) -> Timestamp {
+/// The expiry of a token: at `end` (Unix time in seconds) or after `lifetime` seconds, whichever is earlier. The lifetime
+/// is measured by our own clock, so that a wrong clock does no harm.
+pub(super) fn expiry_time(now: Timestamp, end: Option<i64>, lifetime: Option<i64>) -> Timestamp {
     let end = end.and_then(|end| Timestamp::from_second(end).ok());
-    let length = length.map(|length| Duration::from_secs(u64::try_from(length).unwrap_or(0)));
-    let first = end.into_iter().chain(length.map(|length| add_saturating(now, length))).min();
-    first.unwrap_or_else(|| add_saturating(now, DEFAULT_LIFETIME))
+    let lifetime =
+        lifetime.map(|lifetime| Duration::from_secs(u64::try_from(lifetime).unwrap_or(0)));
+    let earliest =
+        end.into_iter().chain(lifetime.map(|lifetime| add_saturating(now, lifetime))).min();
+    earliest.unwrap_or_else(|| add_saturating(now, DEFAULT_LIFETIME))
 }
 
 fn add_saturating(time: Timestamp, length: Duration) -> Timestamp {
@@ -109,7 +111,7 @@ mod tests {
                 token: "token".into(),
                 expires_at: timestamp_at(1000 + left),
                 refresh_token: "renewal".into(),
-                account: None,
+                account_id: None,
                 base_url: None,
             };
             assert_eq!(login.is_fresh(timestamp_at(1000)), expect, "{left}");

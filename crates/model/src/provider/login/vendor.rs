@@ -30,9 +30,8 @@ impl Vendor {
     /// Status 2 if there is none.
     pub fn from_name(name: &str) -> Result<Self> {
         let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
-        let found =
-            Self::ALL.into_iter().find(|vendor| plain(vendor.provider_name()) == plain(name));
-        found.ok_or_else(|| {
+        let is_named = |vendor: &Self| plain(vendor.provider_name()) == plain(name);
+        Self::ALL.into_iter().find(is_named).ok_or_else(|| {
             let names = Self::ALL.map(Self::provider_name).join(", ");
             let cause = format!("provider `{name}` does not support logins");
             fail_with_hint(Exit::Usage, cause, format!("one of {names}"))
@@ -122,7 +121,7 @@ impl LoginEndpoints {
 #[derive(Clone, Copy, Debug)]
 pub struct DevicePrompt<'a> {
     pub url: &'a str,
-    /// The code to enter at `address`.
+    /// The code to enter at `url`.
     pub code: &'a str,
     /// The lifetime of the code.
     pub lifetime: Duration,

@@ -75,8 +75,8 @@ impl Prices {
 
     /// The price of a request with `input` tokens of input.
     pub fn for_input_tokens(&self, input: u64) -> TokenPrice {
-        let fits = self.0.iter().rev().find(|(above, _)| input > *above);
-        fits.or(self.0.first()).map_or(FREE, |(_, price)| *price)
+        let tier = self.0.iter().rev().find(|(above, _)| input > *above);
+        tier.or(self.0.first()).map_or(FREE, |(_, price)| *price)
     }
 }
 
@@ -90,32 +90,32 @@ const fn price(input: f64, cached: f64, cache_write: f64, output: f64) -> TokenP
 /// The facts about `model`, whatever provider serves it.
 pub fn find_model(model: &str) -> Option<&'static ModelInfo> {
     let name = normalize_model(model);
-    MODELS.iter().find(|facts| matches_name(&name, facts.name))
+    MODELS.iter().find(|info| matches_name(&name, info.name))
 }
 
-/// The prices of `model` at the provider `entry`, if known.
-pub fn find_prices(entry: Option<&ProviderInfo>, model: &str) -> Option<Prices> {
-    let entry = entry?;
+/// The prices of `model` at a provider, if known.
+pub fn find_prices(provider: Option<&ProviderInfo>, model: &str) -> Option<Prices> {
+    let provider = provider?;
     // Local servers and logins are not charged by the token.
-    if matches!(entry.kind, ProviderKind::Local | ProviderKind::Login) {
+    if matches!(provider.kind, ProviderKind::Local | ProviderKind::Login) {
         return Some(Prices::flat(FREE));
     }
     let name = normalize_model(model);
     // OpenRouter passes the vendors' prices on. A variant of a model has a different price, or none.
-    let passes_on = entry.name == "openrouter";
+    let is_openrouter = provider.name == "openrouter";
     match name.split_once(':') {
-        Some((_, "free")) if passes_on => return Some(Prices::flat(FREE)),
-        Some(_) if passes_on => return None,
+        Some((_, "free")) if is_openrouter => return Some(Prices::flat(FREE)),
+        Some(_) if is_openrouter => return None,
         _ => {}
     }
-    let vendor = match entry.name {
+    let vendor = match provider.name {
         "minimaxAnthropic" => "minimax",
         name => name,
     };
-    let facts = MODELS
+    let info = MODELS
         .iter()
-        .find(|facts| (facts.vendor == vendor || passes_on) && matches_name(&name, facts.name))?;
-    facts.prices()
+        .find(|info| (info.vendor == vendor || is_openrouter) && matches_name(&name, info.name))?;
+    info.prices()
 }
 
 /// An upper bound for the prices of a model that is not listed: the highest ones of its family, whatever their vendor.
@@ -124,8 +124,8 @@ pub fn find_family_bound(model: &str) -> Option<Prices> {
     let name = normalize_model(model);
     let family = family_name(&name);
     let relatives =
-        MODELS.iter().filter(|facts| !family.is_empty() && family_name(facts.name) == family);
-    let prices = relatives.flat_map(|facts| facts.prices).map(|(_, price)| *price);
+        MODELS.iter().filter(|info| !family.is_empty() && family_name(info.name) == family);
+    let prices = relatives.flat_map(|info| info.prices).map(|(_, price)| *price);
     let highest = prices.reduce(|one, other| TokenPrice {
         input: one.input.max(other.input),
         cached: one.cached.max(other.cached),
@@ -151,7 +151,7 @@ fn matches_name(name: &str, model_name: &str) -> bool {
         text.len() >= 8 && text.chars().all(|letter| letter.is_ascii_digit() || letter == '-')
     };
     match rest.strip_prefix('-') {
-        Some(tail) => tail == "latest" || is_date(tail),
+        Some(suffix) => suffix == "latest" || is_date(suffix),
         None => rest.is_empty() || rest.starts_with([':', '@']),
     }
 }

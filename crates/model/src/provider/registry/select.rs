@@ -15,7 +15,7 @@ use nanobot_os::secret::LazySecret;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// The inputs of a choice.
+/// The input of [`select_provider`].
 pub struct SelectInput<'a> {
     /// A provider's name, or `auto`.
     pub provider: &'a str,
@@ -23,7 +23,7 @@ pub struct SelectInput<'a> {
     pub model: &'a str,
     /// True if the model was specified and is not our default.
     pub is_model_explicit: bool,
-    /// The provider blocks of the config, by their names as written.
+    /// The configs of the providers, by their names as written.
     pub configs: &'a BTreeMap<String, ProviderConfig>,
     pub env: &'a Env,
 }
@@ -32,7 +32,7 @@ pub struct SelectInput<'a> {
 #[derive(Debug)]
 pub struct SelectedProvider {
     pub provider: String,
-    /// The table entry whose rules apply: the gateway's, if another vendor's block leads to one.
+    /// The table entry whose rules apply: that of a gateway, if the config of another vendor leads to one.
     pub entry: Option<&'static ProviderInfo>,
     /// The model's name as sent to the server.
     pub model: String,
@@ -64,74 +64,80 @@ pub fn select_provider(input: &SelectInput<'_>) -> Result<SelectedProvider> {
     if normalize_name(input.provider) != "auto" {
         return resolve_provider(input, input.provider);
     }
-    let usable = |entry: &&ProviderInfo| is_usable(input, entry);
+    let usable = |provider: &&ProviderInfo| is_usable(input, provider);
     let lower = input.model.to_lowercase();
     let prefix = lower.split_once('/').map(|(prefix, _)| normalize_name(prefix));
     if let Some(prefix) = &prefix {
-        // A provider that is named and needs no key needs no block either.
-        let is_open = |entry: &&ProviderInfo| {
-            usable(entry) || entry.is_keyless() && !entry.base_url.is_empty()
+        // A provider that is named and needs no key needs no config either.
+        let is_open = |provider: &&ProviderInfo| {
+            usable(provider) || provider.is_keyless() && !provider.base_url.is_empty()
         };
-        let is = |entry: &&ProviderInfo| normalize_name(entry.name) == *prefix;
-        if let Some(entry) = PROVIDERS.iter().filter(is_open).find(is) {
-            return resolve_provider(input, entry.name);
+        let has_name = |provider: &&ProviderInfo| normalize_name(provider.name) == *prefix;
+        if let Some(provider) = PROVIDERS.iter().filter(is_open).find(has_name) {
+            return resolve_provider(input, provider.name);
         }
         // A provider defined by the user. Its models are never sent to another provider, which would bill another
         // account.
-        let own = |name: &&String| normalize_name(name) == *prefix && find_provider(name).is_none();
-        if let Some(name) = input.configs.keys().find(own) {
+        let is_users_own =
+            |name: &&String| normalize_name(name) == *prefix && find_provider(name).is_none();
+        if let Some(name) = input.configs.keys().find(is_users_own) {
             return resolve_provider(input, name);
         }
     }
     let is_foreign = prefix.as_deref().is_some_and(|prefix| find_provider(prefix).is_some());
-    let matches_keywords = |entry: &&ProviderInfo| {
-        !(entry.is_local() && is_foreign)
-            && entry.keywords.iter().any(|word| matches_keyword(word, &lower))
+    let matches_keywords = |provider: &&ProviderInfo| {
+        !(provider.is_local() && is_foreign)
+            && provider.keywords.iter().any(|keyword| matches_keyword(keyword, &lower))
     };
     let by_keyword = PROVIDERS.iter().filter(usable).find(matches_keywords);
     // A local server with a configured address accepts any model that no other provider claims. Old releases require a
     // key for vLLM: with a key, it is considered in its usual position, as they do.
-    let has_key = |entry: &ProviderInfo| {
-        find_config(input, entry.name).is_some_and(|block| block.key.is_some())
+    let has_key = |provider: &ProviderInfo| {
+        find_config(input, provider.name).is_some_and(|config| config.key.is_some())
     };
-    let is_keyed_vllm = |entry: &ProviderInfo| entry.name == "vllm" && has_key(entry);
-    let is_configured_local = |entry: &&ProviderInfo| {
-        entry.is_local() && has_base_url(input, entry) && !is_keyed_vllm(entry) && !is_foreign
+    let is_keyed_vllm = |provider: &ProviderInfo| provider.name == "vllm" && has_key(provider);
+    let is_configured_local = |provider: &&ProviderInfo| {
+        provider.is_local()
+            && has_base_url(input, provider)
+            && !is_keyed_vllm(provider)
+            && !is_foreign
     };
-    let is_metered = |entry: &&ProviderInfo| entry.kind != ProviderKind::Login;
-    let has_variable = |entry: &&ProviderInfo| {
-        !entry.base_url.is_empty() && external_key(input.env, entry).is_some()
+    let is_metered = |provider: &&ProviderInfo| provider.kind != ProviderKind::Login;
+    let has_variable = |provider: &&ProviderInfo| {
+        !provider.base_url.is_empty() && external_key(input.env, provider).is_some()
     };
-    let is_named = |entry: &&ProviderInfo| prefix.as_deref() == Some(&normalize_name(entry.name));
-    if let Some(entry) = by_keyword
+    let is_named =
+        |provider: &&ProviderInfo| prefix.as_deref() == Some(&normalize_name(provider.name));
+    if let Some(provider) = by_keyword
         .or_else(|| PROVIDERS.iter().find(is_configured_local))
         .or_else(|| PROVIDERS.iter().filter(usable).find(is_metered))
     {
+        if provider.takes_foreign_models(prefix.is_some()) {
+            return resolve_provider(input, provider.name);
+        }
         // The model of another vendor, whose key is in a variable, goes to that vendor.
-        let owner = || {
-            let mut owners = PROVIDERS.iter().filter(has_variable);
-            let named = owners.clone().find(is_named);
-            named.or_else(|| owners.find(|it| by_keyword.is_none() && matches_keywords(it)))
-        };
-        let owner = if entry.takes_foreign_models(prefix.is_some()) { None } else { owner() };
-        return resolve_provider(input, owner.unwrap_or(entry).name);
+        let mut vendors = PROVIDERS.iter().filter(has_variable);
+        let named = vendors.clone().find(is_named);
+        let vendor = named
+            .or_else(|| vendors.find(|vendor| by_keyword.is_none() && matches_keywords(vendor)));
+        return resolve_provider(input, vendor.unwrap_or(provider).name);
     }
-    if let Some((name, _)) = input.configs.iter().find(|(name, block)| {
-        find_provider(name).is_none() && block.base_url.is_some() && block.key.is_some()
+    if let Some((name, _)) = input.configs.iter().find(|(name, config)| {
+        find_provider(name).is_none() && config.base_url.is_some() && config.key.is_some()
     }) {
         return resolve_provider(input, name);
     }
-    // No block is usable. Try environment variables, those of the model's own provider first.
+    // No config is usable. Try environment variables, those of the model's own provider first.
     // Many users have a Hugging Face token for downloads only.
-    let is_for_inference = |entry: &&ProviderInfo| entry.name != "huggingface";
-    let is_preferred = |entry: &&ProviderInfo| is_named(entry) || matches_keywords(entry);
+    let is_for_inference = |provider: &&ProviderInfo| provider.name != "huggingface";
+    let is_preferred = |provider: &&ProviderInfo| is_named(provider) || matches_keywords(provider);
     let by_variable = PROVIDERS
         .iter()
         .filter(has_variable)
         .find(is_preferred)
         .or_else(|| PROVIDERS.iter().filter(is_for_inference).find(has_variable));
     match by_variable {
-        Some(entry) => resolve_provider(input, entry.name),
+        Some(provider) => resolve_provider(input, provider.name),
         None => Err(no_provider_error(input)),
     }
 }
@@ -140,33 +146,33 @@ pub fn select_provider(input: &SelectInput<'_>) -> Result<SelectedProvider> {
 fn matches_keyword(keyword: &str, model: &str) -> bool {
     let model = model.replace('-', "_");
     match keyword.strip_prefix('^') {
-        Some(word) => model.split('/').any(|part| part.starts_with(word)),
+        Some(start) => model.split('/').any(|part| part.starts_with(start)),
         None => model.contains(keyword),
     }
 }
 
 fn find_config<'a>(input: &'a SelectInput<'_>, name: &str) -> Option<&'a ProviderConfig> {
-    let found = input.configs.iter().find(|(key, _)| normalize_name(key) == normalize_name(name));
-    found.map(|(_, block)| block)
+    let has_name = |(key, _): &(&String, _)| normalize_name(key) == normalize_name(name);
+    input.configs.iter().find(has_name).map(|(_, config)| config)
 }
 
-fn has_base_url(input: &SelectInput<'_>, entry: &ProviderInfo) -> bool {
-    find_config(input, entry.name).is_some_and(|block| block.base_url.is_some())
+fn has_base_url(input: &SelectInput<'_>, provider: &ProviderInfo) -> bool {
+    find_config(input, provider.name).is_some_and(|config| config.base_url.is_some())
 }
 
-fn is_usable(input: &SelectInput<'_>, entry: &ProviderInfo) -> bool {
-    let has_key = find_config(input, entry.name).is_some_and(|block| block.key.is_some());
-    match entry.kind {
+fn is_usable(input: &SelectInput<'_>, provider: &ProviderInfo) -> bool {
+    let has_key = find_config(input, provider.name).is_some_and(|config| config.key.is_some());
+    match provider.kind {
         ProviderKind::Login => true,
         ProviderKind::Unsupported => false,
-        ProviderKind::Local | ProviderKind::Direct => has_key || has_base_url(input, entry),
+        ProviderKind::Local | ProviderKind::Direct => has_key || has_base_url(input, provider),
         ProviderKind::Standard | ProviderKind::Gateway => has_key,
     }
 }
 
-/// A key for `entry` from outside the config: a service manager credential or an environment variable.
-fn external_key(env: &Env, entry: &ProviderInfo) -> Option<ResolvedKey> {
-    entry.key_variables.iter().find_map(|variable| {
+/// A key for `provider` from outside the config: a service manager credential or an environment variable.
+fn external_key(env: &Env, provider: &ProviderInfo) -> Option<ResolvedKey> {
+    provider.key_variables.iter().find_map(|variable| {
         let credential = env.path(CREDENTIALS_DIRECTORY).map(|folder| folder.join(variable));
         if let Some(path) = credential.filter(|path| path.is_file()) {
             return Some(ResolvedKey {
@@ -191,36 +197,36 @@ struct ResolvedKey {
     label: KeyLabel,
 }
 
-/// Finds the key of the provider `name`, which follows the rules of `entry` and has the address `base_url`.
+/// Finds the key of the provider `name`, which follows the rules of `provider` and has the address `base_url`.
 fn resolve_key(
     name: &str,
     config: &ProviderConfig,
-    entry: Option<&'static ProviderInfo>,
+    provider: Option<&'static ProviderInfo>,
     base_url: &str,
     env: &Env,
 ) -> Option<ResolvedKey> {
-    if let Some(entry) = entry.filter(|entry| entry.kind == ProviderKind::Login) {
+    if let Some(provider) = provider.filter(|provider| provider.kind == ProviderKind::Login) {
         return Some(ResolvedKey {
-            key: KeySource::Login(entry.name),
+            key: KeySource::Login(provider.name),
             kind: "login",
-            label: KeyLabel::Phrase(format!("`nanobot provider login {}`", entry.name)),
+            label: KeyLabel::Phrase(format!("`nanobot provider login {}`", provider.name)),
         });
     }
     if let Some(key) = &config.key {
-        let (from, place) = match key {
+        let (kind, phrase) = match key {
             KeySource::Secret(_) => ("config", format!("`providers.{name}.apiKey`")),
             KeySource::File(path) => ("file", format!("`{}`", path.display())),
             KeySource::Command(_) => ("command", format!("`providers.{name}.apiKeyCommand`")),
             KeySource::Login(name) => ("login", format!("`nanobot provider login {name}`")),
         };
         let key = key.clone();
-        return Some(ResolvedKey { key, kind: from, label: KeyLabel::Phrase(place) });
+        return Some(ResolvedKey { key, kind, label: KeyLabel::Phrase(phrase) });
     }
     // A vendor's environment variable is sent only to that vendor's own host.
-    let entry = entry.filter(|entry| {
-        entry.base_url.is_empty() || url_host(base_url) == url_host(entry.base_url)
+    let provider = provider.filter(|provider| {
+        provider.base_url.is_empty() || url_host(base_url) == url_host(provider.base_url)
     })?;
-    external_key(env, entry)
+    external_key(env, provider)
 }
 
 /// The status of a provider, usable or not.
@@ -237,84 +243,83 @@ pub struct ProviderStatus {
     pub is_usable: bool,
 }
 
-/// The status of the provider `name`, given all provider blocks of the config.
+/// The status of the provider `name`, given the configs of all providers.
 pub fn provider_status(
     name: &str,
     configs: &BTreeMap<String, ProviderConfig>,
     env: &Env,
 ) -> ProviderStatus {
     let input = SelectInput { provider: name, model: "", is_model_explicit: false, configs, env };
-    let block = find_config(&input, name).cloned().unwrap_or_default();
-    let own = find_provider(name);
-    let rules = own.map(|entry| detect_gateway(&block, entry).unwrap_or(entry));
-    let own_base = rules.map_or("", |entry| entry.base_url);
-    let base = block.base_url.clone().unwrap_or_else(|| own_base.to_owned());
-    let found = resolve_key(name, &block, rules, &base, env);
-    let is_usable = match rules.map(|entry| entry.kind) {
+    let config = find_config(&input, name).cloned().unwrap_or_default();
+    let entry = find_provider(name);
+    let provider = entry.map(|provider| detect_gateway(&config, provider).unwrap_or(provider));
+    let default_url = provider.map_or("", |provider| provider.base_url);
+    let base_url = config.base_url.clone().unwrap_or_else(|| default_url.to_owned());
+    let key = resolve_key(name, &config, provider, &base_url, env);
+    let is_usable = match provider.map(|provider| provider.kind) {
         Some(ProviderKind::Unsupported) => false,
         Some(ProviderKind::Local | ProviderKind::Direct) => {
-            !base.is_empty() && (block.base_url.is_some() || found.is_some())
+            !base_url.is_empty() && (config.base_url.is_some() || key.is_some())
         }
-        Some(_) => found.is_some() || url_host(&base) != url_host(own_base),
-        None => !base.is_empty(),
+        Some(_) => key.is_some() || url_host(&base_url) != url_host(default_url),
+        None => !base_url.is_empty(),
     };
     ProviderStatus {
-        entry: own,
-        base_url: base,
-        key: found.map(|ResolvedKey { kind, label, .. }| (kind, label.to_string())),
+        entry,
+        base_url,
+        key: key.map(|ResolvedKey { kind, label, .. }| (kind, label.to_string())),
         is_usable,
     }
 }
 
 fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvider> {
-    let block = find_config(input, name).cloned().unwrap_or_default();
+    let config = find_config(input, name).cloned().unwrap_or_default();
     let entry = find_provider(name);
-    if let Some(entry) = entry.filter(|entry| entry.kind == ProviderKind::Unsupported) {
+    if let Some(provider) = entry.filter(|provider| provider.kind == ProviderKind::Unsupported) {
         return Err(fail_with_hint(
             Exit::Config,
-            format!("{} is not supported by this release", entry.label),
+            format!("{} is not supported by this release", provider.label),
             "`nanobot model list` to see supported providers",
         ));
     }
-    // If the key or address identifies a gateway, the gateway's rules apply, whatever the block's name is.
-    let rules = entry.map(|entry| detect_gateway(&block, entry).unwrap_or(entry));
-    let base = resolve_base_url(name, &block, rules)?;
-    let base_given = block.base_url.is_some();
-    let (key, key_place) = match resolve_key(name, &block, rules, &base, input.env) {
-        Some(ResolvedKey { key, label: place, .. }) => (Some(key), place),
-        None if needs_key(rules, &base) => return Err(missing_key_error(name, rules)),
+    // If the key or the address is a gateway's, the rules of the gateway apply, whatever the name in the config.
+    let provider = entry.map(|provider| detect_gateway(&config, provider).unwrap_or(provider));
+    let base_url = resolve_base_url(name, &config, provider)?;
+    let (key, key_label) = match resolve_key(name, &config, provider, &base_url, input.env) {
+        Some(ResolvedKey { key, label, .. }) => (Some(key), label),
+        None if needs_key(provider, &base_url) => return Err(missing_key_error(name, provider)),
         None => (None, KeyLabel::Phrase("none".into())),
     };
     let model = match entry {
-        Some(entry) if !input.is_model_explicit => entry.default_model,
+        Some(provider) if !input.is_model_explicit => provider.default_model,
         _ => input.model,
     };
-    let model = wire_model_name(model, name, rules);
-    let format = resolve_format(name, block.api_type.as_deref(), rules, &base, &model)?;
-    let facts = model_info::find_model(&model);
-    let mut quirks = resolve_quirks(name, &block, rules, &model, format)?;
-    quirks.no_images = facts.is_some_and(|facts| !facts.accepts_images());
+    let model = wire_model_name(model, name, provider);
+    let format = resolve_format(name, config.api_type.as_deref(), provider, &base_url, &model)?;
+    let model_info = model_info::find_model(&model);
+    let mut quirks = resolve_quirks(name, &config, provider, &model, format)?;
+    quirks.no_images = model_info.is_some_and(|model_info| !model_info.accepts_images());
     // A server of the user's own network is not charged by the token, whatever its name in the config.
-    let prices = if web_url::is_private_server(&base) {
+    let prices = if web_url::is_private_server(&base_url) {
         Some(Prices::flat(model_info::FREE))
     } else {
-        model_info::find_prices(rules, &model)
+        model_info::find_prices(provider, &model)
     };
     Ok(SelectedProvider {
         provider: name.to_owned(),
-        entry: rules,
-        base_url: normalize_base_url(&base, rules, format),
+        entry: provider,
+        base_url: normalize_base_url(&base_url, provider, format),
         model,
         key,
-        key_label: key_place,
-        is_base_configured: base_given,
-        key_header: rules.map_or("authorization", |entry| entry.key_header),
-        headers: block.headers,
-        body: block.body,
-        query: block.query,
+        key_label,
+        is_base_configured: config.base_url.is_some(),
+        key_header: provider.map_or("authorization", |provider| provider.key_header),
+        headers: config.headers,
+        body: config.body,
+        query: config.query,
         format,
         quirks,
-        model_info: facts,
+        model_info,
         prices,
     })
 }
@@ -323,17 +328,17 @@ fn resolve_provider(input: &SelectInput<'_>, name: &str) -> Result<SelectedProvi
 fn resolve_base_url(
     name: &str,
     config: &ProviderConfig,
-    rules: Option<&ProviderInfo>,
+    provider: Option<&ProviderInfo>,
 ) -> Result<String> {
-    // The default address of `custom` is a local server, which is not used unless its block is filled in.
-    let is_unasked =
-        |entry: &&ProviderInfo| entry.kind == ProviderKind::Direct && config.key.is_none();
-    let own_base = rules.filter(|entry| !is_unasked(entry)).map_or("", |entry| entry.base_url);
-    let base = config.base_url.as_deref().unwrap_or(own_base);
-    if !base.is_empty() {
-        return Ok(base.to_owned());
+    // The default address of `custom` is a local server, which is used only if the config has a key for it.
+    let has_default =
+        |provider: &&ProviderInfo| provider.kind != ProviderKind::Direct || config.key.is_some();
+    let default_url = provider.filter(has_default).map_or("", |provider| provider.base_url);
+    let base_url = config.base_url.as_deref().unwrap_or(default_url);
+    if !base_url.is_empty() {
+        return Ok(base_url.to_owned());
     }
-    let cause = if rules.is_none() && config.base_url.is_none() {
+    let cause = if provider.is_none() && config.base_url.is_none() {
         format!("there is no provider `{name}`")
     } else {
         format!("no base URL for provider `{name}`")
@@ -343,15 +348,15 @@ fn resolve_base_url(
 }
 
 /// True if the vendor requires a key. Servers at other addresses may not.
-fn needs_key(rules: Option<&ProviderInfo>, base_url: &str) -> bool {
-    rules.is_some_and(|entry| {
-        matches!(entry.kind, ProviderKind::Standard | ProviderKind::Gateway)
-            && url_host(base_url) == url_host(entry.base_url)
+fn needs_key(provider: Option<&ProviderInfo>, base_url: &str) -> bool {
+    provider.is_some_and(|provider| {
+        matches!(provider.kind, ProviderKind::Standard | ProviderKind::Gateway)
+            && url_host(base_url) == url_host(provider.base_url)
     })
 }
 
-fn missing_key_error(name: &str, rules: Option<&ProviderInfo>) -> anyhow::Error {
-    let variable = rules.and_then(|entry| entry.key_variables.first());
+fn missing_key_error(name: &str, provider: Option<&ProviderInfo>) -> anyhow::Error {
+    let variable = provider.and_then(|provider| provider.key_variables.first());
     let variable = variable.unwrap_or(&"its API key variable");
     fail_with_hint(
         Exit::Config,
@@ -364,51 +369,54 @@ fn missing_key_error(name: &str, rules: Option<&ProviderInfo>) -> anyhow::Error 
 fn resolve_quirks(
     name: &str,
     config: &ProviderConfig,
-    rules: Option<&ProviderInfo>,
+    provider: Option<&ProviderInfo>,
     model: &str,
     format: ApiFormat,
 ) -> Result<Quirks> {
-    let anthropic = format == ApiFormat::Anthropic;
-    let of_provider = rules.map_or(NONE, |entry| entry.quirks);
-    let mut quirks = of_provider.with_model(model, anthropic);
+    let is_anthropic = format == ApiFormat::Anthropic;
+    let mut quirks =
+        provider.map_or(NONE, |provider| provider.quirks).with_model(model, is_anthropic);
     if let Some(style) = &config.thinking_style {
         quirks.thinking = parse_thinking_style(name, style)?;
     }
     // Gateways pass cache marks on. Other servers may not.
-    let passes_on = rules.is_some_and(|entry| entry.kind == ProviderKind::Gateway);
-    quirks.cache_marks &= anthropic || passes_on;
+    let passes_on = provider.is_some_and(|provider| provider.kind == ProviderKind::Gateway);
+    quirks.cache_marks &= is_anthropic || passes_on;
     Ok(quirks)
 }
 
-/// The gateway that another vendor's block actually leads to, judging by its key or address.
-fn detect_gateway(config: &ProviderConfig, entry: &ProviderInfo) -> Option<&'static ProviderInfo> {
-    if entry.kind != ProviderKind::Standard {
+/// The gateway that the config of another vendor leads to, judging by its key or address.
+fn detect_gateway(
+    config: &ProviderConfig,
+    provider: &ProviderInfo,
+) -> Option<&'static ProviderInfo> {
+    if provider.kind != ProviderKind::Standard {
         return None;
     }
     let key = match &config.key {
         Some(KeySource::Secret(key)) => key.text().unwrap_or_default(),
         _ => "",
     };
-    let base = config.base_url.as_deref().unwrap_or_default();
-    PROVIDERS.iter().filter(|other| other.kind == ProviderKind::Gateway).find(|other| {
-        let by_key = !other.key_prefix.is_empty() && key.starts_with(other.key_prefix);
-        by_key && base.is_empty()
-            || !other.url_keyword.is_empty() && base.contains(other.url_keyword)
+    let base_url = config.base_url.as_deref().unwrap_or_default();
+    PROVIDERS.iter().filter(|gateway| gateway.kind == ProviderKind::Gateway).find(|gateway| {
+        let by_key = !gateway.key_prefix.is_empty() && key.starts_with(gateway.key_prefix);
+        by_key && base_url.is_empty()
+            || !gateway.url_keyword.is_empty() && base_url.contains(gateway.url_keyword)
     })
 }
 
 /// Normalizes the base URL: removes path parts that the format adds, and adds the provider's fixed suffix.
-fn normalize_base_url(base: &str, entry: Option<&ProviderInfo>, format: ApiFormat) -> String {
+fn normalize_base_url(base: &str, provider: Option<&ProviderInfo>, format: ApiFormat) -> String {
     let base = base.trim_end_matches('/');
-    let cut = |base: &str, tail: &str| base.strip_suffix(tail).unwrap_or(base).to_owned();
+    let strip = |base: &str, suffix: &str| base.strip_suffix(suffix).unwrap_or(base).to_owned();
     let base = match format {
-        ApiFormat::Anthropic => cut(&cut(base, "/messages"), "/v1"),
-        ApiFormat::Responses => cut(base, "/responses"),
-        ApiFormat::Chat | ApiFormat::OpenAi => cut(base, "/chat/completions"),
+        ApiFormat::Anthropic => strip(&strip(base, "/messages"), "/v1"),
+        ApiFormat::Responses => strip(base, "/responses"),
+        ApiFormat::Chat | ApiFormat::OpenAi => strip(base, "/chat/completions"),
     };
-    match entry.map(|entry| entry.url_suffix) {
-        Some(tail) if format != ApiFormat::Anthropic && !base.ends_with(tail) => {
-            format!("{base}{tail}")
+    match provider.map(|provider| provider.url_suffix) {
+        Some(suffix) if format != ApiFormat::Anthropic && !base.ends_with(suffix) => {
+            format!("{base}{suffix}")
         }
         _ => base,
     }
@@ -418,12 +426,12 @@ fn normalize_base_url(base: &str, entry: Option<&ProviderInfo>, format: ApiForma
 fn resolve_format(
     name: &str,
     configured: Option<&str>,
-    entry: Option<&ProviderInfo>,
+    provider: Option<&ProviderInfo>,
     base: &str,
     model: &str,
 ) -> Result<ApiFormat> {
     let format = match configured.map(normalize_name).as_deref() {
-        None | Some("" | "auto") => entry.map_or(ApiFormat::Chat, |entry| entry.format),
+        None | Some("" | "auto") => provider.map_or(ApiFormat::Chat, |provider| provider.format),
         Some("chat" | "openai" | "openaichat" | "chatcompletions" | "openaicompletions") => {
             ApiFormat::Chat
         }
@@ -473,17 +481,20 @@ fn url_host(url: &str) -> &str {
 }
 
 /// Removes a model prefix that only names its provider. Gateways require the prefixes of other vendors.
-fn wire_model_name(model: &str, name: &str, entry: Option<&ProviderInfo>) -> String {
-    let strip = entry.map_or(PrefixStripping::Own, |entry| entry.strip);
+fn wire_model_name(model: &str, name: &str, provider: Option<&ProviderInfo>) -> String {
+    let strip = provider.map_or(PrefixStripping::Own, |provider| provider.strip);
     let Some((prefix, rest)) = model.split_once('/') else {
         return model.to_owned();
     };
-    let others = entry.map_or(&[][..], |entry| entry.model_prefixes);
+    let model_prefixes = provider.map_or(&[][..], |provider| provider.model_prefixes);
     let is_own = normalize_name(prefix) == normalize_name(name)
-        || entry.is_some_and(|entry| normalize_name(prefix) == normalize_name(entry.name))
-        || others.iter().any(|other| normalize_name(other) == normalize_name(prefix));
+        || provider.is_some_and(|provider| normalize_name(prefix) == normalize_name(provider.name))
+        || model_prefixes
+            .iter()
+            .any(|own_prefix| normalize_name(own_prefix) == normalize_name(prefix));
     // The gateway's own models carry its name as a prefix.
-    let is_its_own = entry.is_some_and(|entry| entry.name == "openrouter") && !rest.contains('/');
+    let is_its_own =
+        provider.is_some_and(|provider| provider.name == "openrouter") && !rest.contains('/');
     match strip {
         PrefixStripping::All => model.rsplit('/').next().unwrap_or(model).to_owned(),
         PrefixStripping::Own if is_own && !is_its_own => rest.to_owned(),
@@ -495,18 +506,19 @@ fn wire_model_name(model: &str, name: &str, entry: Option<&ProviderInfo>) -> Str
 /// never used without being configured.
 fn no_provider_error(input: &SelectInput<'_>) -> anyhow::Error {
     let servers = [("ollama", 11434), ("lmStudio", 1234), ("llamaCpp", 8080), ("vllm", 8000)];
-    let found = servers.iter().find(|(_, port)| http::is_listening(*port));
-    let unbuilt = input.configs.iter().find_map(|(name, block)| {
-        let entry = find_provider(name).filter(|entry| entry.kind == ProviderKind::Unsupported)?;
-        block.key.is_some().then_some(entry.label)
+    let running = servers.iter().find(|(_, port)| http::is_listening(*port));
+    let unsupported = input.configs.iter().find_map(|(name, config)| {
+        let provider =
+            find_provider(name).filter(|provider| provider.kind == ProviderKind::Unsupported)?;
+        config.key.is_some().then_some(provider.label)
     });
-    let cause = match unbuilt {
+    let cause = match unsupported {
         Some(label) => {
             format!("the only API key is for {label}, which is not supported by this release")
         }
         None => "no provider is configured".into(),
     };
-    let hint = match found {
+    let hint = match running {
         Some((name, port)) => {
             format!("`nanobot onboard --provider {name}` (a server listens on port {port}); or --replay demo")
         }

@@ -20,6 +20,5 @@ pub fn model_for<'a>(provider: &str, configured: Option<&'a str>) -> &'a str {
 
 /// The price of an hour of speech in US dollars; `None` if it is unknown.
 pub fn price_per_hour(model: &str) -> Option<f64> {
-    let found = PRICES.iter().find(|(name, _)| *name == model);
-    found.map(|(_, price)| *price)
+    PRICES.iter().find(|(name, _)| *name == model).map(|(_, price)| *price)
 }

@@ -273,9 +273,9 @@ pub const PROVIDERS: &[ProviderInfo] = &[
     },
 ];
 
-/// Finds the entry `name`, in any spelling.
+/// Finds the provider `name`, in any spelling.
 pub fn find_provider(name: &str) -> Option<&'static ProviderInfo> {
-    PROVIDERS.iter().find(|entry| normalize_name(entry.name) == normalize_name(name))
+    PROVIDERS.iter().find(|provider| normalize_name(provider.name) == normalize_name(name))
 }
 
 /// Normalizes a name for comparison: `lmStudio`, `lm-studio` and `lm_studio` are equal.

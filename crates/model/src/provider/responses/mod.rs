@@ -10,7 +10,7 @@ mod request;
 mod wire_format;
 
 /// Identifies this format in a reply's opaque data.
-const WIRE_NAME: &str = "responses";
+const FORMAT_NAME: &str = "responses";
 
 /// The format, configured for one server and model.
 pub struct ResponsesFormat {
@@ -24,8 +24,8 @@ pub struct ResponsesFormat {
 }
 
 impl ResponsesFormat {
-    /// The origin of the replies of `model`.
-    fn origin(&self, model: &str) -> ReplySource {
-        ReplySource { wire: WIRE_NAME, server: self.server.clone(), model: model.to_owned() }
+    /// The source of the replies of `model`.
+    fn reply_source(&self, model: &str) -> ReplySource {
+        ReplySource { format: FORMAT_NAME, server: self.server.clone(), model: model.to_owned() }
     }
 }

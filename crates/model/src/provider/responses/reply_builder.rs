@@ -19,7 +19,7 @@ pub(super) struct ResponsesReplyBuilder {
     id: String,
     /// Number of messages in the conversation. Generated ids count from it, which keeps them unique.
     message_count: usize,
-    origin: ReplySource,
+    source: ReplySource,
     items: Vec<OutputItem>,
     /// The reasoning emitted so far.
     reasoning: String,
@@ -78,12 +78,12 @@ impl OutputItem {
 }
 
 impl ResponsesReplyBuilder {
-    /// An empty draft for the reply to `request`.
-    pub(super) fn new(request: &Request<'_>, origin: ReplySource) -> Self {
+    /// A builder of the reply to `request`.
+    pub(super) fn new(request: &Request<'_>, source: ReplySource) -> Self {
         Self {
             id: request.reply_id.to_owned(),
             message_count: request.messages.len(),
-            origin,
+            source,
             items: Vec::new(),
             reasoning: String::new(),
             finish_reason: None,
@@ -111,14 +111,14 @@ impl ResponsesReplyBuilder {
     /// Begins an item.
     fn begin_item(&mut self, index: Option<u64>, value: &Value) {
         // The item was announced before, or its pieces arrived first.
-        let is_it = |item: &OutputItem| {
+        let is_same_item = |item: &OutputItem| {
             item.is_same(value)
                 || !item.is_complete
                     && Some(item.index) == index
                     && item.value["id"].is_null()
                     && item.value["type"] == value["type"]
         };
-        match self.items.iter().position(is_it) {
+        match self.items.iter().position(is_same_item) {
             Some(at) if self.items[at].is_complete => {}
             Some(at) => self.items[at].value = value.clone(),
             None => drop(self.add_item(index, value.clone())),
@@ -133,21 +133,21 @@ impl ResponsesReplyBuilder {
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
         let by_id = |item: &OutputItem| item.is_same(value);
-        let by_place =
+        let by_index =
             |item: &OutputItem| Some(item.index) == index && item.value["type"] == value["type"];
         // Some servers change an item's id between its beginning and its end.
         let is_open = |item: &OutputItem| !item.is_complete && item.value["type"] == value["type"];
-        let found = self.items.iter().position(by_id);
-        let found =
-            found.or_else(|| self.items.iter().position(|item| is_open(item) && by_place(item)));
-        let found = found.or_else(|| self.items.iter().position(is_open));
-        let found = found.or_else(|| self.items.iter().position(by_place));
-        let words = message_text(value);
-        let is_told = |item: &OutputItem| {
-            item.has_type("message") && !words.is_empty() && item.emitted == words
+        let text = message_text(value);
+        let is_emitted = |item: &OutputItem| {
+            item.has_type("message") && !text.is_empty() && item.emitted == text
         };
-        let found = found.or_else(|| self.items.iter().position(is_told));
-        let at = found.unwrap_or_else(|| self.add_item(index, value.clone()));
+        let position = |matches: &dyn Fn(&OutputItem) -> bool| self.items.iter().position(matches);
+        let position = position(&by_id)
+            .or_else(|| position(&|item| is_open(item) && by_index(item)))
+            .or_else(|| position(&is_open))
+            .or_else(|| position(&by_index))
+            .or_else(|| position(&is_emitted));
+        let at = position.unwrap_or_else(|| self.add_item(index, value.clone()));
         if std::mem::replace(&mut self.items[at].is_complete, true) {
             return Ok(());
         }
@@ -155,7 +155,7 @@ impl ResponsesReplyBuilder {
         match value["type"].as_str() {
             Some("message") => {
                 self.items[at].is_refusal |= has_refusal(value);
-                let rest = words.strip_prefix(&self.items[at].emitted);
+                let rest = text.strip_prefix(&self.items[at].emitted);
                 self.emit_text(at, rest.unwrap_or_default(), on_delta)
             }
             Some("reasoning") if self.items[at].emitted.is_empty() => {
@@ -172,13 +172,14 @@ impl ResponsesReplyBuilder {
         let by_id = |item: &OutputItem| {
             id.is_some_and(|id| item.value["id"] == id || item.value["call_id"] == id)
         };
-        let by_place = |item: &OutputItem| item.has_type(kind) && Some(item.index) == index;
-        let found = self.items.iter().rposition(by_id);
-        let found = found.or_else(|| self.items.iter().rposition(by_place));
+        let by_index = |item: &OutputItem| item.has_type(kind) && Some(item.index) == index;
         // Without index and id, the event refers to the item that was begun last.
-        let last = |item: &OutputItem| item.has_type(kind) && !item.is_complete;
-        let found = found.or_else(|| self.items.iter().rposition(last).filter(|_| index.is_none()));
-        found.unwrap_or_else(|| {
+        let is_open =
+            |item: &OutputItem| index.is_none() && item.has_type(kind) && !item.is_complete;
+        let position = (self.items.iter().rposition(by_id))
+            .or_else(|| self.items.iter().rposition(by_index))
+            .or_else(|| self.items.iter().rposition(is_open));
+        position.unwrap_or_else(|| {
             let mut value = json!({ "type": kind });
             if let Some(id) = id {
                 value["id"] = id.into();
@@ -277,11 +278,11 @@ impl ReplyBuilder for ResponsesReplyBuilder {
             || text_event::as_str(&event.object) == "error"
             || event.r#type.0 != "response.output_text.delta"
             || event.item_id.0.is_empty();
-        let is_it = |item: &OutputItem| {
+        let has_id = |item: &OutputItem| {
             let id = &*event.item_id.0;
             item.value["id"] == id || item.value["call_id"] == id
         };
-        match self.items.iter().rposition(is_it) {
+        match self.items.iter().rposition(has_id) {
             Some(at) if !is_other => {
                 self.emit_text(at, &event.delta.0, on_delta)?;
                 Ok(true)
@@ -343,13 +344,13 @@ impl ReplyBuilder for ResponsesReplyBuilder {
 
     fn add_response(
         &mut self,
-        answer: &Value,
+        response: &Value,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
-        if answer["output"].is_array() {
-            self.finish_response(answer, on_delta)
+        if response["output"].is_array() {
+            self.finish_response(response, on_delta)
         } else {
-            self.update_response(answer)?;
+            self.update_response(response)?;
             Err(ReplyError::Malformed("a response without output".into()))
         }
     }
@@ -380,32 +381,32 @@ impl ReplyBuilder for ResponsesReplyBuilder {
         };
         let mut items = self.items;
         items.sort_by_key(|item| item.index);
-        let mut keep = Vec::new();
-        let mut keeps = false;
-        let mut refused = false;
+        let mut opaque_items = Vec::new();
+        let mut has_opaque = false;
+        let mut is_refusal = false;
         for (number, item) in items.into_iter().enumerate() {
             let value = item.value;
             match value["type"].as_str() {
                 Some("message") => {
-                    refused |= item.is_refusal;
+                    is_refusal |= item.is_refusal;
                     // Models that mark their final answer with a phase require the marks back.
                     let phase = value["phase"].as_str();
-                    keeps |= phase.is_some();
-                    let mut kept = json!({ "type": "message" });
+                    has_opaque |= phase.is_some();
+                    let mut opaque = json!({ "type": "message" });
                     if let Some(phase) = phase {
-                        kept["phase"] = phase.into();
+                        opaque["phase"] = phase.into();
                     }
                     if item.is_commentary {
-                        kept["role"] = "assistant".into();
-                        kept["content"] = item.emitted.into();
+                        opaque["role"] = "assistant".into();
+                        opaque["content"] = item.emitted.into();
                     } else {
-                        kept["length"] = item.emitted.len().into();
+                        opaque["length"] = item.emitted.len().into();
                         reply.text.push_str(&item.emitted);
                     }
-                    keep.push(kept);
+                    opaque_items.push(opaque);
                 }
                 Some("function_call") => {
-                    keep.push(json!({ "type": "function_call" }));
+                    opaque_items.push(json!({ "type": "function_call" }));
                     let has_pieces = !item.arguments.trim().is_empty();
                     let is_blank = |text: &str| text.trim().is_empty();
                     let arguments = match &value["arguments"] {
@@ -413,7 +414,7 @@ impl ReplyBuilder for ResponsesReplyBuilder {
                         Value::String(text) if has_pieces && is_blank(text) => {
                             parse_arguments(&item.arguments)
                         }
-                        whole => arguments_from_value(whole),
+                        arguments => arguments_from_value(arguments),
                     };
                     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
                     let call = ToolCall { id: text("call_id"), name: text("name"), arguments };
@@ -422,14 +423,14 @@ impl ReplyBuilder for ResponsesReplyBuilder {
                 }
                 // Reasoning that is not encrypted is useless to a server that stores nothing.
                 Some("reasoning") if value["encrypted_content"].is_string() => {
-                    keeps = true;
-                    keep.push(reasoning_to_send_back(&value));
+                    has_opaque = true;
+                    opaque_items.push(reasoning_to_send_back(&value));
                 }
                 _ => {}
             }
         }
-        reply.provider_data = keeps.then(|| self.origin.wrap(keep.into()));
-        finish_reason::end_reply(&mut reply, self.finish_reason.as_deref(), refused)?;
+        reply.provider_data = has_opaque.then(|| self.source.wrap(opaque_items.into()));
+        finish_reason::end_reply(&mut reply, self.finish_reason.as_deref(), is_refusal)?;
         Ok(reply)
     }
 }
@@ -440,13 +441,12 @@ fn content_parts(item: &Value) -> impl Iterator<Item = &Value> {
 
 /// The text of a message item, including a refusal's text.
 fn message_text(item: &Value) -> String {
-    let words = |part: &Value| {
-        part["text"].as_str().or_else(|| part["refusal"].as_str()).map(str::to_owned)
-    };
-    match item["type"].as_str() {
-        Some("message") => content_parts(item).filter_map(words).collect(),
-        _ => String::new(),
+    if item["type"] != "message" {
+        return String::new();
     }
+    content_parts(item)
+        .filter_map(|part| part["text"].as_str().or_else(|| part["refusal"].as_str()))
+        .collect()
 }
 
 fn has_refusal(item: &Value) -> bool {
@@ -463,18 +463,18 @@ fn reasoning_text(item: &Value) -> String {
 
 /// A reasoning item in the form in which it can be sent back.
 fn reasoning_to_send_back(item: &Value) -> Value {
-    let mut kept = Map::new();
+    let mut opaque = Map::new();
     for key in ["type", "id", "summary", "content", "encrypted_content"] {
         if let Some(value) = item.get(key).filter(|value| !value.is_null()) {
-            kept.insert(key.into(), value.clone());
+            opaque.insert(key.into(), value.clone());
         }
     }
-    kept.entry("summary").or_insert_with(|| json!([]));
-    kept.into()
+    opaque.entry("summary").or_insert_with(|| json!([]));
+    opaque.into()
 }
 
 fn parse_usage(value: &Value) -> Usage {
-    let number = |place: &str| value.pointer(place).and_then(parse_tokens).unwrap_or(0);
+    let number = |pointer: &str| value.pointer(pointer).and_then(parse_tokens).unwrap_or(0);
     Usage {
         input: number("/input_tokens"),
         cached: number("/input_tokens_details/cached_tokens"),

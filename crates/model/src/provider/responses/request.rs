@@ -15,6 +15,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
+/// The smallest output limit that the API accepts.
+const MIN_OUTPUT_TOKENS: u32 = 16;
+
 /// The body of `request`.
 pub(super) fn write_body(
     request: &Request<'_>,
@@ -24,9 +27,8 @@ pub(super) fn write_body(
 ) -> Vec<u8> {
     body.put("model", request.model);
     if !format.quirks.no_output_limit {
-        let most = format.max_output_tokens.unwrap_or(u32::MAX);
-        // The API requires a limit of at least 16.
-        let limit = request.sampling.max_tokens.min(most).max(16);
+        let max_output_tokens = format.max_output_tokens.unwrap_or(u32::MAX);
+        let limit = request.sampling.max_tokens.min(max_output_tokens).max(MIN_OUTPUT_TOKENS);
         body.put("max_output_tokens", limit);
     }
     if let Some(temperature) =
@@ -45,9 +47,9 @@ pub(super) fn write_body(
         body.put("stream", true);
     }
     if let Some(schema) = request.schema {
-        let form =
+        let format =
             json!({ "type": "json_schema", "name": "answer", "schema": schema, "strict": false });
-        body.put("text", json!({ "format": form }));
+        body.put("text", json!({ "format": format }));
     }
     body.put("instructions", BodyText(request.system));
     if !request.tools.is_empty() {
@@ -132,28 +134,28 @@ enum InputContent<'a> {
 }
 
 fn build_input<'a>(request: &Request<'a>, format: &ResponsesFormat) -> Vec<InputItem<'a>> {
-    let mut list = Vec::new();
+    let mut items = Vec::new();
     let mut ids = ToolCallIds::new(format.quirks.tool_call_ids);
-    let origin = format.origin(request.model);
+    let source = format.reply_source(request.model);
     for message in request.messages {
         match message {
-            Message::User(user) => list.push(InputItem::Message {
+            Message::User(user) => items.push(InputItem::Message {
                 r#type: "message",
                 role: "user",
                 content: ItemContent::Parts(user_content(user, format)),
                 phase: None,
             }),
             Message::Assistant(reply) => {
-                add_assistant_items(reply, &origin, &mut ids, &mut list);
+                add_assistant_items(reply, &source, &mut ids, &mut items);
             }
-            Message::Tool(result) => list.push(InputItem::Output {
+            Message::Tool(result) => items.push(InputItem::Output {
                 r#type: "function_call_output",
                 call_id: ids.for_result(&result.call_id),
                 output: tool_output(result, format),
             }),
         }
     }
-    list
+    items
 }
 
 /// The parts of a user message: images first, the per-message facts last.
@@ -191,49 +193,49 @@ fn tool_output<'a>(result: &'a ToolResult, format: &ResponsesFormat) -> ItemCont
     ItemContent::Parts(parts.map(|part| part_to_content(part, format)).collect())
 }
 
-/// The items of a reply. Items that must go back unchanged are included if this server and model produced them, with its text and
-/// calls in their original positions.
+/// Adds the items of a reply. Items that must go back unchanged are included if this server and model produced them, with
+/// the text and the calls of the reply in their original positions.
 fn add_assistant_items<'a>(
     reply: &'a Reply,
-    origin: &ReplySource,
+    source: &ReplySource,
     ids: &mut ToolCallIds<'a>,
-    list: &mut Vec<InputItem<'a>>,
+    items: &mut Vec<InputItem<'a>>,
 ) {
-    let kept = origin.unwrap(reply).and_then(Value::as_array);
+    let opaque_items = source.unwrap(reply).and_then(Value::as_array);
     let mut call = |call: &'a ToolCall| InputItem::Call {
         r#type: "function_call",
         call_id: ids.assign(&call.id),
         name: to_legal_name(&call.name),
         arguments: call.arguments_json(),
     };
-    let text = |words: &'a str, phase: &'a Value| {
-        (!words.is_empty()).then(|| InputItem::Message {
+    let message = |text: &'a str, phase: &'a Value| {
+        (!text.is_empty()).then(|| InputItem::Message {
             r#type: "message",
             role: "assistant",
-            content: ItemContent::Text(words.into()),
+            content: ItemContent::Text(text.into()),
             phase: phase.as_str(),
         })
     };
     let mut rest = reply.text.as_str();
     let mut calls = reply.tool_calls.iter();
-    for item in kept.into_iter().flatten() {
+    for item in opaque_items.into_iter().flatten() {
         match (item["type"].as_str(), item["length"].as_u64()) {
             (Some("message"), Some(length)) => {
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
-                let (words, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
-                list.extend(text(words, &item["phase"]));
+                let (text, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
+                items.extend(message(text, &item["phase"]));
                 rest = after;
             }
-            (Some("function_call"), _) => list.extend(calls.next().map(&mut call)),
-            _ => list.push(InputItem::Unchanged(item)),
+            (Some("function_call"), _) => items.extend(calls.next().map(&mut call)),
+            _ => items.push(InputItem::Unchanged(item)),
         }
     }
-    list.extend(text(rest, &Value::Null));
-    list.extend(calls.map(call));
+    items.extend(message(rest, &Value::Null));
+    items.extend(calls.map(call));
     // A trailing reasoning item, as after truncation at the output limit, is refused.
     let is_reasoning = |item: &InputItem<'_>| matches!(item, InputItem::Unchanged(item) if item["type"] == "reasoning");
-    while list.last().is_some_and(is_reasoning) {
-        list.pop();
+    while items.last().is_some_and(is_reasoning) {
+        items.pop();
     }
 }
 

@@ -15,6 +15,9 @@ impl WireFormat for ResponsesFormat {
     }
 
     fn reply_builder(&self, request: &Request<'_>) -> Box<dyn ReplyBuilder> {
-        Box::new(reply_builder::ResponsesReplyBuilder::new(request, self.origin(request.model)))
+        Box::new(reply_builder::ResponsesReplyBuilder::new(
+            request,
+            self.reply_source(request.model),
+        ))
     }
 }
