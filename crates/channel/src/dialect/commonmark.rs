@@ -12,12 +12,12 @@ const MAX_FENCE_COLUMNS: usize = 3;
 /// Writes the lines of a part, with headings of level `deepest` at most.
 pub(super) fn write(lines: &[DocumentLine], deepest: usize) -> String {
     let mut out = String::new();
-    let mut fence: Option<String> = None;
+    let mut closing_fence: Option<String> = None;
     for (index, line) in lines.iter().enumerate() {
         let is_code = matches!(line.content, LineContent::Code { .. });
-        let continues_code = is_code && !line.starts_block && fence.is_some();
-        if !continues_code && let Some(fence) = fence.take() {
-            out += &format!("\n{fence}");
+        let continues_code = is_code && !line.starts_block && closing_fence.is_some();
+        if !continues_code && let Some(closing_fence) = closing_fence.take() {
+            out += &format!("\n{closing_fence}");
         }
         if index > 0 {
             out += if line.has_blank_before { "\n\n" } else { "\n" };
@@ -28,21 +28,21 @@ pub(super) fn write(lines: &[DocumentLine], deepest: usize) -> String {
         };
         let indent = code_prefix(line);
         if !continues_code {
-            let mark = fence_mark(&lines[index..]);
-            let first = first_prefix(line, &indent);
-            out += &format!("{first}{mark}{language}\n");
-            fence = Some(format!("{indent}{mark}"));
+            let fence_marks = fence_marks(&lines[index..]);
+            let opening_prefix = first_prefix(line, &indent);
+            out += &format!("{opening_prefix}{fence_marks}{language}\n");
+            closing_fence = Some(format!("{indent}{fence_marks}"));
         }
         out += &format!("{indent}{text}");
     }
-    if let Some(fence) = fence {
-        out += &format!("\n{fence}");
+    if let Some(closing_fence) = closing_fence {
+        out += &format!("\n{closing_fence}");
     }
     out
 }
 
 /// Returns a fence that the code at the start of `lines` does not contain.
-fn fence_mark(lines: &[DocumentLine]) -> String {
+fn fence_marks(lines: &[DocumentLine]) -> String {
     let block = lines.iter().enumerate().map_while(|(index, line)| match &line.content {
         LineContent::Code { text, .. } if index == 0 || !line.starts_block => Some(text),
         _ => None,
@@ -58,7 +58,7 @@ fn longest_backticks<'t>(texts: impl Iterator<Item = &'t String>) -> usize {
 
 /// Returns the prefix of lines of code and of their fences.
 fn code_prefix(line: &DocumentLine) -> String {
-    let quotes = line.containers.iter().filter(|one| **one == Container::Quote);
+    let quotes = line.containers.iter().filter(|container| **container == Container::Quote);
     let column = line.containers.iter().rev().find_map(|container| match container {
         Container::Item { content_column, .. } => Some(*content_column),
         Container::Quote => None,
@@ -114,20 +114,17 @@ fn run_markdown(run: &TextRun) -> String {
     } else {
         escape(&escape_references(&run.text))
     };
-    // Marks hold only where no space is next to them.
-    let words = text.trim();
-    let [Some(before), Some(after)] = [
-        text.find(words).map(|at| &text[..at]),
-        text.rfind(words).map(|at| &text[at + words.len()..]),
-    ] else {
+    if text.trim().is_empty() {
         return text;
-    };
+    }
+    // Marks take effect only without a space on their inner side.
+    let (start, end) = (text.len() - text.trim_start().len(), text.trim_end().len());
     let marks = [(style.bold, "**"), (style.italic, "*"), (style.struck, "~~")];
-    let mut styled = words.to_owned();
-    for (_, mark) in marks.iter().filter(|(is_set, _)| *is_set && !words.is_empty()) {
+    let mut styled = text[start..end].to_owned();
+    for (_, mark) in marks.iter().filter(|(is_set, _)| *is_set) {
         styled = format!("{mark}{styled}{mark}");
     }
-    format!("{before}{styled}{after}")
+    format!("{}{styled}{}", &text[..start], &text[end..])
 }
 
 /// Escapes the characters that are marks within a line.

@@ -19,7 +19,7 @@ pub(super) fn write(lines: &[DocumentLine]) -> String {
 /// An open block within its containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaf {
-    /// Words directly in an item.
+    /// Text directly in an item.
     ItemText,
     Paragraph,
     Code,
@@ -100,26 +100,26 @@ impl HtmlWriter {
 
     /// Closes the containers that the line is not in, and opens those that it begins.
     fn open_containers(&mut self, line: &DocumentLine) {
-        let kept = line.continued.min(self.open.len());
-        let mut wanted = line.containers.iter().enumerate().skip(kept);
-        if line.containers.len() == kept && self.open.len() == kept {
+        let open_count = line.continued.min(self.open.len());
+        let mut remaining = line.containers.iter().enumerate().skip(open_count);
+        if line.containers.len() == open_count && self.open.len() == open_count {
             return;
         }
         self.close_leaf();
         // The next item of the same list.
-        if let Some(OpenContainer::Item { is_numbered }) = self.open.get(kept).copied()
-            && let Some((index, Container::Item { mark, .. })) = wanted.clone().next()
+        if let Some(OpenContainer::Item { is_numbered }) = self.open.get(open_count).copied()
+            && let Some((index, Container::Item { mark, .. })) = remaining.clone().next()
             && index >= line.continued
             && is_numbered == (number(mark).is_some())
         {
-            self.close_to(kept + 1);
-            wanted.next();
+            self.close_to(open_count + 1);
+            remaining.next();
             self.out += "</li><li>";
             self.out += box_of(mark);
         }
-        let done = wanted.clone().next().map_or(line.containers.len(), |(index, _)| index);
-        self.close_to(done);
-        for (index, container) in wanted {
+        let count = remaining.clone().next().map_or(line.containers.len(), |(index, _)| index);
+        self.close_to(count);
+        for (index, container) in remaining {
             let opened = match container {
                 Container::Quote => {
                     self.out += "<blockquote>";

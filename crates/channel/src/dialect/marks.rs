@@ -1,6 +1,6 @@
 //! The marks of WhatsApp and of Slack's mrkdwn (Slack, "Formatting message text"): `*bold*`, `_italic_`, `~struck~`, and code
-//! in one or three backticks. Lists and quotes are marked as in plain text, which both show as such. Marks have no escapes;
-//! mrkdwn has three characters that have, also in code, and links.
+//! in one or three backticks. Lists and quotes are marked as in plain text, which both show as such. Marks cannot be
+//! escaped. mrkdwn escapes three characters, also in code, and has links.
 
 use super::plain;
 use nanobot_base::markdown::document::{DocumentLine, LineContent, TextRun};
@@ -93,17 +93,17 @@ impl MarkReader {
             (style.italic, "_"),
             (style.struck, "~"),
         ];
-        // Marks hold only where no space is next to them.
-        let words = run.text.trim();
-        let Some(at) = run.text.find(words).filter(|_| !words.is_empty()) else {
-            return run.text.clone();
-        };
-        let mut marked = self.escape(words);
-        for (_, mark) in marks.iter().filter(|(is_set, _)| *is_set) {
-            marked = format!("{mark}{marked}{mark}");
+        let text = run.text.as_str();
+        if text.trim().is_empty() {
+            return text.to_owned();
         }
-        let (before, after) = (&run.text[..at], &run.text[at + words.len()..]);
-        format!("{before}{marked}{after}")
+        // Marks take effect only without a space on their inner side.
+        let (start, end) = (text.len() - text.trim_start().len(), text.trim_end().len());
+        let mut styled = self.escape(&text[start..end]);
+        for (_, mark) in marks.iter().filter(|(is_set, _)| *is_set) {
+            styled = format!("{mark}{styled}{mark}");
+        }
+        format!("{}{styled}{}", &text[..start], &text[end..])
     }
 
     fn escape(self, text: &str) -> String {

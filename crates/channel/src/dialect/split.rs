@@ -37,16 +37,16 @@ pub(super) fn split<'t>(
 
 /// Returns the largest number up to `limit` that fits, 0 if 1 does not.
 fn count_fitting(limit: usize, fits: impl Fn(usize) -> bool) -> usize {
-    let (mut good, mut bad) = (0, 1);
-    while bad <= limit && fits(bad) {
-        (good, bad) = (bad, bad * 2);
+    let (mut fitting, mut exceeding) = (0, 1);
+    while exceeding <= limit && fits(exceeding) {
+        (fitting, exceeding) = (exceeding, exceeding * 2);
     }
-    bad = bad.min(limit + 1);
-    while bad - good > 1 {
-        let middle = good + (bad - good) / 2;
-        if fits(middle) { good = middle } else { bad = middle }
+    exceeding = exceeding.min(limit + 1);
+    while exceeding - fitting > 1 {
+        let middle = fitting + (exceeding - fitting) / 2;
+        if fits(middle) { fitting = middle } else { exceeding = middle }
     }
-    good
+    fitting
 }
 
 /// Returns the end of a part that starts at `start` and has no room beyond `end`. A block that fits into a part of
@@ -57,10 +57,10 @@ fn choose_end(lines: &[DocumentLine], start: usize, end: usize, fits: &Fits<'_>)
     if end == lines.len() || may_break(&end) {
         return end;
     }
-    if let Some(block) = (start + 1..end).rev().find(may_break) {
-        let after = (end..lines.len()).find(may_break).unwrap_or(lines.len());
-        if fits(&lines[block..after]) {
-            return block;
+    if let Some(block_start) = (start + 1..end).rev().find(may_break) {
+        let block_end = (end..lines.len()).find(may_break).unwrap_or(lines.len());
+        if fits(&lines[block_start..block_end]) {
+            return block_start;
         }
     }
     if follows_heading(end) && end - start > 1 { end - 1 } else { end }
@@ -140,19 +140,19 @@ fn split_at<'t>(line: &DocumentLine<'t>, end: usize) -> (DocumentLine<'t>, Docum
     (head, tail)
 }
 
-/// Splits the runs after `end` bytes, without spaces around the place.
+/// Splits the runs after `end` bytes, and removes the spaces around that position.
 fn split_runs(runs: &[TextRun], end: usize) -> (Vec<TextRun>, Vec<TextRun>) {
     let (mut head, mut tail) = (Vec::new(), Vec::new());
-    let mut left = end;
+    let mut head_bytes = end;
     for run in runs {
-        let at = left.min(run.text.len());
-        left -= at;
-        let piece = |text: &str| TextRun { text: text.to_owned(), ..run.clone() };
+        let at = head_bytes.min(run.text.len());
+        head_bytes -= at;
+        let with_text = |text: &str| TextRun { text: text.to_owned(), ..run.clone() };
         if at > 0 {
-            head.push(piece(&run.text[..at]));
+            head.push(with_text(&run.text[..at]));
         }
         if at < run.text.len() {
-            tail.push(piece(&run.text[at..]));
+            tail.push(with_text(&run.text[at..]));
         }
     }
     if let Some(last) = head.last_mut() {

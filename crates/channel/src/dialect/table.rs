@@ -48,12 +48,12 @@ fn align_table(mut rows: Vec<DocumentLine<'_>>) -> Vec<DocumentLine<'_>> {
 }
 
 fn join_cells(cells: &[String], widths: &[usize]) -> String {
-    let padded = cells.iter().zip(widths).map(|(cell, width)| {
+    let padded_cells = cells.iter().zip(widths).map(|(cell, width)| {
         let padding = width.saturating_sub(cell.width());
         format!("{cell}{}", " ".repeat(padding))
     });
-    let joined: Vec<String> = padded.collect();
-    joined.join(CELL_SEPARATOR).trim_end().to_owned()
+    let padded_cells: Vec<String> = padded_cells.collect();
+    padded_cells.join(CELL_SEPARATOR).trim_end().to_owned()
 }
 
 fn cell_texts(content: &LineContent) -> Vec<String> {
