@@ -191,7 +191,7 @@ fn what_is_too_large_is_not_sent() {
     let story = story.file("a", vec![b'x'; 1_200_000]).file("b", vec![b'x'; 18_100_000]);
     let send =
         |file: &str| story.run(["channel", "send", "email", "bob@example.com", "hi", "-a", file]);
-    send("a").status(65).stderr_has("larger than the server takes, 1000000 bytes");
+    send("a").status(65).stderr_has("larger than the server accepts (1000000 bytes)");
     send("b").status(65).stderr_has("is larger than 18 MB");
     assert!(server.sent().is_empty());
     for recipient in ["bob", "a@b>\r\nRCPT TO:<c@d", "a@b, c@d"] {
@@ -254,7 +254,7 @@ fn nothing_goes_over_a_connection_that_is_not_secure() {
     story
         .run(["channel", "send", "email", "ann@example.org", "hi"])
         .status(78)
-        .stderr_has("offers no TLS");
+        .stderr_has("does not offer TLS");
     let commands = server.commands();
     assert_eq!(commands[before..], ["EHLO [127.0.0.1]"]);
     let story = story

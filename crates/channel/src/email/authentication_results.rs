@@ -1,4 +1,4 @@
-//! The header `Authentication-Results` (RFC 8601): what our own mail server found out about the sender. Pure.
+//! The header `Authentication-Results` (RFC 8601): what our own mail server has verified about the sender. Pure.
 //!
 //! A sender can write this header too, so only the topmost one of a server that the config trusts counts: that server
 //! puts its own above all that it received.
@@ -77,30 +77,33 @@ pub(super) fn verify(
         return Ok(());
     }
     let domain = address.rsplit('@').next().unwrap_or_default();
-    let all = headers.iter().map(|value| AuthenticationResults::parse(value.as_ref()));
-    let trusted: Vec<AuthenticationResults> =
-        all.filter(|it| verification.trusted_ids.contains(&it.server)).collect();
-    let Some(found) = trusted.first() else {
+    let trusted: Vec<AuthenticationResults> = headers
+        .iter()
+        .map(|value| AuthenticationResults::parse(value.as_ref()))
+        .filter(|results| verification.trusted_ids.contains(&results.server))
+        .collect();
+    let Some(topmost) = trusted.first() else {
         return Err("no trusted server has verified it".to_owned());
     };
     // A failure of the policy of the domain outweighs the rest, in any result of a trusted server.
-    let has_failed = |it: &MethodResult| it.method == "dmarc" && it.result == "fail";
-    if trusted.iter().any(|it| it.results.iter().any(has_failed)) {
-        return Err(format!("DMARC failed for `{domain}`, as `{}` says", found.server));
+    let is_failed_dmarc =
+        |result: &MethodResult| result.method == "dmarc" && result.result == "fail";
+    if trusted.iter().flat_map(|results| &results.results).any(is_failed_dmarc) {
+        return Err(format!("DMARC failed for `{domain}`, as `{}` says", topmost.server));
     }
-    if found.passes("dmarc", &["header.from"], domain) {
+    if topmost.passes("dmarc", &["header.from"], domain) {
         return Ok(());
     }
     let has_dkim =
-        !verification.needs_dkim || found.passes("dkim", &["header.d", "header.i"], domain);
+        !verification.needs_dkim || topmost.passes("dkim", &["header.d", "header.i"], domain);
     let has_spf =
-        !verification.needs_spf || found.passes("spf", &["smtp.mailfrom", "smtp.mail"], domain);
+        !verification.needs_spf || topmost.passes("spf", &["smtp.mailfrom", "smtp.mail"], domain);
     if has_dkim && has_spf {
         Ok(())
     } else {
         Err(format!(
             "`{}` has not verified it: neither DMARC nor SPF and DKIM passed for `{domain}`",
-            found.server
+            topmost.server
         ))
     }
 }
@@ -126,7 +129,7 @@ fn without_comments(value: &str) -> String {
             }
             _ => {}
         }
-        // A quoted string may hold what separates results; no value that counts has it.
+        // Separators within a quoted string are dropped: no value that counts has one.
         if depth == 0 && !(is_quoted && matches!(letter, ';' | ' ' | '=')) {
             text.push(letter);
         }

@@ -13,7 +13,7 @@ use nanobot_sandbox::process;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A server may need minutes to accept a large mail.
+/// Timeouts of mail servers. One may need minutes to accept a large mail.
 const TIMEOUTS: HttpTimeouts = HttpTimeouts {
     connect: Duration::from_secs(20),
     first_byte: Duration::from_secs(120),
@@ -83,7 +83,7 @@ impl MailConnector {
         }
     }
 
-    /// The server with a token in the place of the command that prints it.
+    /// The server with a token, if a command prints it.
     pub(super) fn with_token(&self, server: &MailServer) -> ChannelResult<MailServer> {
         let mut server = server.clone();
         if let Some(login) = &mut server.login
@@ -107,35 +107,35 @@ impl MailConnection {
 
     /// As [`LineStream::write`].
     pub(super) fn write(&mut self, bytes: &[u8]) -> ChannelResult<()> {
-        let written = self.stream.write(bytes);
-        written.map_err(|error| to_channel_error(error, &self.host))
+        let result = self.stream.write(bytes);
+        result.map_err(|error| to_channel_error(error, &self.host))
     }
 
     /// As [`LineStream::read_line`].
     pub(super) fn read_line(
         &mut self,
-        into: &mut Vec<u8>,
+        buffer: &mut Vec<u8>,
         limit_bytes: usize,
     ) -> ChannelResult<()> {
-        let read = self.stream.read_line(into, limit_bytes);
-        read.map_err(|error| to_channel_error(error, &self.host))
+        let result = self.stream.read_line(buffer, limit_bytes);
+        result.map_err(|error| to_channel_error(error, &self.host))
     }
 
     /// As [`LineStream::read_exact`].
-    pub(super) fn read_exact(&mut self, into: &mut Vec<u8>, count: usize) -> ChannelResult<()> {
-        let read = self.stream.read_exact(into, count);
-        read.map_err(|error| to_channel_error(error, &self.host))
+    pub(super) fn read_exact(&mut self, buffer: &mut Vec<u8>, count: usize) -> ChannelResult<()> {
+        let result = self.stream.read_exact(buffer, count);
+        result.map_err(|error| to_channel_error(error, &self.host))
     }
 
     /// As [`LineStream::wait_until`].
     pub(super) fn wait_until(&mut self, end: Duration) -> ChannelResult<bool> {
-        let waited = self.stream.wait_until(end);
-        waited.map_err(|error| to_channel_error(error, &self.host))
+        let result = self.stream.wait_until(end);
+        result.map_err(|error| to_channel_error(error, &self.host))
     }
 
-    /// A server's words on one line, without secrets and control characters.
-    pub(super) fn describe(&self, words: &[u8]) -> String {
-        format!("`{}` responds: {}", self.host, shown_message(&String::from_utf8_lossy(words)))
+    /// A server's reply on one line, without secrets and control characters.
+    pub(super) fn describe(&self, reply: &[u8]) -> String {
+        format!("`{}` responds: {}", self.host, shown_message(&String::from_utf8_lossy(reply)))
     }
 }
 
@@ -155,7 +155,7 @@ pub(super) fn unexpected(server: &MailServer, protocol: &str) -> ChannelError {
 /// The error of a server that cannot encrypt the connection.
 pub(super) fn no_tls(server: &MailServer) -> ChannelError {
     let (host, port) = (&server.host, server.port);
-    ChannelError::Misconfigured(format!("`{host}:{port}` offers no TLS"))
+    ChannelError::Misconfigured(format!("`{host}:{port}` does not offer TLS"))
 }
 
 /// The SASL mechanism of a login, and the initial response in Base64: XOAUTH2 with a token, else PLAIN (RFC 4616) if the

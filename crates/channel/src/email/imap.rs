@@ -18,7 +18,7 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 const MAX_RESPONSE_BYTES: usize = 64 << 20;
 /// Maximum size of a header that is fetched, in bytes. One that reaches it is not whole.
 pub(super) const MAX_HEADER_BYTES: usize = 64 << 10;
-/// The wait after which a server that is busy is asked again.
+/// The delay before the next attempt at a server that is busy.
 const BUSY_DELAY: Duration = Duration::from_secs(300);
 /// The flag of mail that was answered here, where the server stores flags of clients.
 const DONE_FLAG: &str = "$NanobotDone";
@@ -39,7 +39,7 @@ pub(super) struct SelectedMailbox {
     takes_flags_of_clients: bool,
 }
 
-/// A mail, as far as it was asked for.
+/// A mail, with the attributes that were requested.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FetchedMail {
     pub(super) uid: u32,
@@ -53,7 +53,7 @@ pub(super) struct FetchedMail {
 /// The end of a command.
 enum ImapOutcome {
     Ok,
-    /// `NO` or `BAD`, with the server's words.
+    /// `NO` or `BAD`, with the server's explanation.
     Refused(String),
     /// As `Refused`, with a response code that says that it works again later (RFC 5530).
     Busy(String),
@@ -85,27 +85,27 @@ impl ImapSession {
             session.read_capabilities()?;
         }
         session.log_in(&server)?;
-        // More is offered after the login.
+        // Servers may offer more after the login.
         session.read_capabilities()?;
         Ok(session)
     }
 
     fn has(&self, capability: &str) -> bool {
-        self.capabilities.iter().any(|it| it == capability)
+        self.capabilities.iter().any(|offered| offered == capability)
     }
 
     fn read_capabilities(&mut self) -> ChannelResult<()> {
-        let mut found = Vec::new();
+        let mut capabilities = Vec::new();
         self.run_with("CAPABILITY", &mut |response| {
             if let Response::Capabilities(list) = response {
-                found.extend(list.iter().map(|it| match it {
+                capabilities.extend(list.iter().map(|capability| match capability {
                     Capability::Imap4rev1 => "IMAP4REV1".to_owned(),
                     Capability::Auth(name) => format!("AUTH={}", name.to_ascii_uppercase()),
                     Capability::Atom(name) => name.to_ascii_uppercase(),
                 }));
             }
         })?;
-        self.capabilities = found;
+        self.capabilities = capabilities;
         Ok(())
     }
 
@@ -114,10 +114,10 @@ impl ImapSession {
             return Ok(());
         };
         let offers = |mechanism: &str| self.has(&format!("AUTH={mechanism}"));
-        let end = match authentication(login, &offers) {
+        let outcome = match authentication(login, &offers) {
             Some((mechanism, response)) => self.authenticate(mechanism, &response)?,
             None if self.has("LOGINDISABLED") => {
-                let cause = format!("`{}` allows no login by password", server.host);
+                let cause = format!("`{}` does not allow password logins", server.host);
                 return Err(ChannelError::Misconfigured(cause));
             }
             None => {
@@ -126,7 +126,7 @@ impl ImapSession {
                 self.execute(line.as_bytes(), &mut |_| {})?
             }
         };
-        match end {
+        match outcome {
             ImapOutcome::Ok => Ok(()),
             ImapOutcome::Refused(cause) => Err(login.rejected(&cause)),
             ImapOutcome::Busy(cause) => Err(busy(cause)),
@@ -135,22 +135,22 @@ impl ImapSession {
 
     fn authenticate(&mut self, mechanism: &str, response: &str) -> ChannelResult<ImapOutcome> {
         let tag = self.next_tag();
-        let is_sent = self.has("SASL-IR");
-        let line = if is_sent {
+        let has_initial_response = self.has("SASL-IR");
+        let line = if has_initial_response {
             format!("{tag} AUTHENTICATE {mechanism} {response}\r\n")
         } else {
             format!("{tag} AUTHENTICATE {mechanism}\r\n")
         };
         self.connection.write(line.as_bytes())?;
-        let mut next = Some(response).filter(|_| !is_sent);
+        let mut pending_response = Some(response).filter(|_| !has_initial_response);
         loop {
             let raw = self.read_response()?;
             if raw.starts_with(b"+") {
                 // After the response, the server explains a failure, which is answered with an empty line.
-                let text = next.take().unwrap_or_default();
+                let text = pending_response.take().unwrap_or_default();
                 self.connection.write(format!("{text}\r\n").as_bytes())?;
-            } else if let Some(end) = self.end_of(&tag, &raw) {
-                return Ok(end);
+            } else if let Some(outcome) = self.end_of(&tag, &raw) {
+                return Ok(outcome);
             }
         }
     }
@@ -159,7 +159,7 @@ impl ImapSession {
     pub(super) fn select(&mut self, mailbox: &str) -> ChannelResult<SelectedMailbox> {
         let mut selected = SelectedMailbox::default();
         let line = format!("SELECT {}", quoted(&encode_mailbox(mailbox))?);
-        let end = self.execute(line.as_bytes(), &mut |response| {
+        let outcome = self.execute(line.as_bytes(), &mut |response| {
             let Response::Data { outcome, .. } = response else {
                 return;
             };
@@ -172,14 +172,15 @@ impl ImapSession {
                 _ => {}
             }
         })?;
-        match end {
+        match outcome {
             ImapOutcome::Refused(cause) => {
                 let cause = format!("the mailbox `{mailbox}` cannot be opened: {cause}");
                 Err(ChannelError::Misconfigured(cause))
             }
             ImapOutcome::Busy(cause) => Err(busy(cause)),
             ImapOutcome::Ok if selected.uid_validity == 0 || selected.uid_next == 0 => {
-                let cause = "the server gives mail no lasting numbers (UIDVALIDITY and UIDNEXT)";
+                let cause =
+                    "the server does not number its mail (UIDVALIDITY and UIDNEXT are missing)";
                 Err(ChannelError::Misconfigured(cause.to_owned()))
             }
             ImapOutcome::Ok => Ok(selected),
@@ -190,8 +191,8 @@ impl ImapSession {
     pub(super) fn search(&mut self, criteria: &str) -> ChannelResult<Vec<u32>> {
         let mut uids = Vec::new();
         self.run_with(&format!("UID SEARCH {criteria}"), &mut |response| {
-            if let Response::MailboxData(MailboxDatum::Search(found)) = response {
-                uids.extend(found);
+            if let Response::MailboxData(MailboxDatum::Search(matches)) = response {
+                uids.extend(matches);
             }
         })?;
         uids.sort_unstable();
@@ -214,7 +215,7 @@ impl ImapSession {
         let items = format!("UID BODY.PEEK[]<0.{limit_bytes}>");
         let mails = self.fetch(&[uid], &items)?;
         let mut mails = mails.into_iter().filter(|mail| mail.uid == uid);
-        Ok(mails.next().map(|mail| mail.content).filter(|it| !it.is_empty()))
+        Ok(mails.next().map(|mail| mail.content).filter(|content| !content.is_empty()))
     }
 
     fn fetch(&mut self, uids: &[u32], items: &str) -> ChannelResult<Vec<FetchedMail>> {
@@ -255,10 +256,10 @@ impl ImapSession {
         uid: u32,
         marks_seen: bool,
     ) -> ChannelResult<()> {
-        let seen = if marks_seen { " \\Seen" } else { "" };
-        let done =
+        let seen_flag = if marks_seen { " \\Seen" } else { "" };
+        let done_flag =
             if mailbox.takes_flags_of_clients { format!(" {DONE_FLAG}") } else { String::new() };
-        self.run(&format!("UID STORE {uid} +FLAGS.SILENT (\\Answered{seen}{done})"))
+        self.run(&format!("UID STORE {uid} +FLAGS.SILENT (\\Answered{seen_flag}{done_flag})"))
     }
 
     /// Deletes or moves a mail.
@@ -311,7 +312,7 @@ impl ImapSession {
         self.finish(&tag, &mut |_| {}).map(|_| Some(has_news))
     }
 
-    /// Asks the server for nothing, by which it tells what is new, and by which a connection that broke is noticed.
+    /// Sends a command without effect. The server reports with it what is new, and a broken connection is noticed.
     pub(super) fn noop(&mut self) -> ChannelResult<()> {
         self.run("NOOP")
     }
@@ -354,8 +355,8 @@ impl ImapSession {
     ) -> ChannelResult<ImapOutcome> {
         loop {
             let raw = self.read_response()?;
-            if let Some(end) = self.end_of(tag, &raw) {
-                return Ok(end);
+            if let Some(outcome) = self.end_of(tag, &raw) {
+                return Ok(outcome);
             }
             if let Some(response) = parse(&to_parsable(&raw)) {
                 on_response(&response);
@@ -401,8 +402,8 @@ impl ImapSession {
     }
 }
 
-/// A response without letters that are not ASCII, unless it has the content of a mail: `imap-proto` panics where they
-/// follow a response code.
+/// A response in ASCII, unless it has the content of a mail: `imap-proto` panics at other characters after a response
+/// code.
 fn to_parsable(raw: &[u8]) -> Cow<'_, [u8]> {
     let has_number = raw.strip_prefix(b"* ").and_then(|rest| rest.first());
     if raw.is_ascii() || has_number.is_some_and(u8::is_ascii_digit) {
@@ -442,7 +443,7 @@ fn busy(cause: String) -> ChannelError {
 /// A quoted string.
 fn quoted(text: &str) -> ChannelResult<String> {
     if text.chars().any(|letter| !letter.is_ascii() || letter.is_control()) {
-        let cause = "a value has letters that this server takes in no command";
+        let cause = "the user name, the password or the mailbox has characters that IMAP commands cannot contain";
         return Err(ChannelError::Misconfigured(cause.to_owned()));
     }
     let text = text.replace('\\', "\\\\").replace('"', "\\\"");

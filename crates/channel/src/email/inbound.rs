@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// The mails of a thread that an answer refers to, at most.
+/// Maximum number of mails of a thread that an answer refers to.
 const MAX_REFERENCES: usize = 19;
 /// Maximum length of a `Message-ID` in bytes.
 const MAX_MESSAGE_ID_BYTES: usize = 250;
-/// Beginnings of addresses that programs write from, and that are not read.
+/// Prefixes of addresses that programs write from, and that no person reads.
 const UNREAD_ADDRESSES: [&str; 6] =
     ["mailer-daemon@", "postmaster@", "noreply", "no-reply", "donotreply", "do-not-reply"];
 
@@ -62,10 +62,10 @@ impl<'m> MailHeader<'m> {
         (!server.is_empty()).then_some(server)
     }
 
-    /// Checks that the sender is who it says.
+    /// Checks that the address of the sender is not forged.
     ///
     /// # Errors
-    /// The reason why it is not known.
+    /// The reason why that is not known.
     pub(super) fn verify(&self, address: &str, settings: &MailSettings) -> Result<(), String> {
         let results: Vec<String> = self.values("Authentication-Results").collect();
         authentication_results::verify(&results, address, &settings.verification)
@@ -78,29 +78,29 @@ impl<'m> MailHeader<'m> {
         address: &str,
         own_addresses: &[String],
     ) -> Option<&'static str> {
-        let value = |name: &str| self.values(name).next().map(|it| it.trim().to_lowercase());
+        let value = |name: &str| self.values(name).next().map(|value| value.trim().to_lowercase());
         let has = |name: &str| self.values(name).next().is_some();
-        let word = |name: &str| {
+        let first_word = |name: &str| {
             let value = value(name).unwrap_or_default();
             let end = value.find([';', ' ', '(']).unwrap_or(value.len());
             value[..end].to_owned()
         };
-        let is_report = word("Content-Type") == "multipart/report";
+        let is_report = first_word("Content-Type") == "multipart/report";
         if own_addresses.iter().any(|own| own == address) {
             Some("it is from ourselves")
         } else if value("Return-Path").is_some_and(|path| path == "<>") {
             Some("it is a bounce")
         } else if is_report {
             Some("it is a report")
-        } else if has("Auto-Submitted") && word("Auto-Submitted") != "no" {
+        } else if has("Auto-Submitted") && first_word("Auto-Submitted") != "no" {
             Some("a program has written it (`Auto-Submitted`)")
-        } else if matches!(word("Precedence").as_str(), "bulk" | "junk" | "list") {
+        } else if matches!(first_word("Precedence").as_str(), "bulk" | "junk" | "list") {
             Some("it is bulk mail (`Precedence`)")
         } else if has("List-Id") || has("List-Unsubscribe") {
             Some("it is from a mailing list")
         } else if has("X-Autoreply") || has("X-Autorespond") {
             Some("it is an automatic answer")
-        } else if UNREAD_ADDRESSES.iter().any(|it| address.starts_with(it)) {
+        } else if UNREAD_ADDRESSES.iter().any(|prefix| address.starts_with(prefix)) {
             Some("the sender's address is not read")
         } else {
             None
@@ -163,7 +163,7 @@ pub(super) fn parse_arrival(date: &str) -> Option<i64> {
 /// The parser of whole mails, in a process of its own.
 pub struct MailParser;
 
-/// A question about a mail.
+/// A request to the parser.
 #[derive(Serialize, Deserialize)]
 pub enum MailQuery {
     Content {
@@ -234,7 +234,7 @@ pub(super) fn add_content(
             return Ok(());
         }
     };
-    // Marks of quotations differ too much to tell what of a mail was typed.
+    // Programs mark quotations too differently to know which text of a mail was typed.
     message.text = UserText::label(content.typed);
     message.files = content.files;
     message.quotes = content.quotes;
@@ -290,8 +290,8 @@ fn parse_content(
 fn describe_header(mail: &Message<'_>, left_out: &[String]) -> String {
     let one_line = |text: &str| text.replace(['\r', '\n'], " ");
     let sender = mail.from().and_then(|from| from.first());
-    let name = sender.and_then(|it| it.name()).unwrap_or_default();
-    let address = sender.and_then(|it| it.address()).unwrap_or_default();
+    let name = sender.and_then(|sender| sender.name()).unwrap_or_default();
+    let address = sender.and_then(|sender| sender.address()).unwrap_or_default();
     let mut lines = vec![
         format!("From: {} <{}>", one_line(name), one_line(address)),
         format!("Subject: {}", one_line(mail.subject().unwrap_or_default())),
@@ -332,7 +332,7 @@ fn attachments<'m, 'x>(
 
 fn attachment_content(raw: &[u8], number: usize) -> Option<Vec<u8>> {
     let mail = MessageParser::new().parse(raw)?;
-    let (_, part) = attachments(&mail).find(|(found, _)| *found == number)?;
+    let (_, part) = attachments(&mail).find(|(other, _)| *other == number)?;
     Some(part.contents().to_vec())
 }
 

@@ -59,7 +59,7 @@ struct Email {
     clock: Clock,
     /// Sessions that are not in use.
     sessions: Mutex<Vec<ImapSession>>,
-    /// The mail whose attachments were fetched last: each is asked for by itself.
+    /// The mail whose attachments were fetched last. Each attachment is fetched by a request of its own.
     last_mail: Mutex<Option<(MailUid, Vec<u8>)>>,
 }
 
@@ -116,18 +116,18 @@ impl Channel for Email {
         Ok(mail.message_id)
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let limit = limit_bytes.min(self.settings.attachments.max_bytes);
         if file.size_bytes.is_some_and(|size| size > limit) {
             return Ok(false);
         }
         let numbers: Vec<u32> = file.id.split('.').flat_map(str::parse).collect();
         let [uid_validity, uid, number] = numbers[..] else {
-            return Err(fail(Exit::BadInput, "the attachment has no place in a mail"));
+            return Err(fail(Exit::BadInput, "the id of the attachment does not name a mail"));
         };
         let mail_uid = MailUid { uid_validity, uid };
         let mut last_mail = self.last_mail.lock().ignore_poison();
-        if last_mail.as_ref().is_none_or(|(found, _)| *found != mail_uid) {
+        if last_mail.as_ref().is_none_or(|(other, _)| *other != mail_uid) {
             let raw = self.fetch_mail(mail_uid)?;
             *last_mail = Some((mail_uid, raw));
         }
@@ -137,13 +137,14 @@ impl Channel for Email {
         if content.len() as u64 > limit {
             return Ok(false);
         }
-        into.write_all(&content)?;
+        writer.write_all(&content)?;
         Ok(true)
     }
 
     fn mark_answered(&self, message: &InboundMessage) {
         let facts = &message.reply_facts;
-        let number = |name: &str| facts[name].as_u64().and_then(|it| u32::try_from(it).ok());
+        let number =
+            |name: &str| facts[name].as_u64().and_then(|number| u32::try_from(number).ok());
         if let (Some(uid_validity), Some(uid)) = (number("uid_validity"), number("uid"))
             && let Err(error) = self.mark(MailUid { uid_validity, uid })
         {
@@ -152,7 +153,7 @@ impl Channel for Email {
     }
 
     fn identity(&self) -> Result<Identity> {
-        // Mails are taken while SMTP rejects the login: their answers wait.
+        // Mail is read even while SMTP rejects the login: the answers wait.
         let mut session = self.session()?;
         let mailbox = self.select(&mut session)?;
         self.require_verification(&mut session, mailbox)?;
@@ -162,10 +163,10 @@ impl Channel for Email {
     }
 
     fn test(&self) -> Result<Identity> {
-        let account = self.identity()?;
+        let identity = self.identity()?;
         let smtp = SmtpSession::open(&self.connector, &self.settings.smtp);
         smtp?.quit();
-        Ok(account)
+        Ok(identity)
     }
 
     fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
@@ -223,7 +224,7 @@ impl Email {
             uid_next: mailbox.uid_next,
             read_at: self.clock.timestamp().as_second(),
         };
-        // Mail that was there before the first poll is not for the agent.
+        // Mail from before the first poll is not answered.
         let Some(mut position) = position else {
             return deliver(self.batch(now, Vec::new()));
         };
@@ -233,13 +234,14 @@ impl Email {
             deliver(self.batch(now, messages?))?;
             position = now;
         }
-        let mut has_news = position.uid_next < now.uid_next;
+        let mut may_have_new_mail = position.uid_next < now.uid_next;
         loop {
-            let is_found = has_news && self.read_news(session, &mut position, deliver)?;
-            if is_found || signal::now() >= end {
+            let has_messages =
+                may_have_new_mail && self.read_new_mails(session, &mut position, deliver)?;
+            if has_messages || signal::now() >= end {
                 return Ok(());
             }
-            has_news = self.wait_for_news(session, end)?;
+            may_have_new_mail = self.wait_for_mail(session, end)?;
         }
     }
 
@@ -270,8 +272,8 @@ impl Email {
         session.select(&self.settings.mailbox)
     }
 
-    /// Hands on the mails after the position. Returns true if there are messages.
-    fn read_news(
+    /// Delivers the mails after the position. Returns true if there are messages.
+    fn read_new_mails(
         &self,
         session: &mut ImapSession,
         position: &mut MailPosition,
@@ -301,12 +303,12 @@ impl Email {
         let day = Timestamp::from_second(time - 24 * 3600).unwrap_or_default();
         let day = day.to_zoned(TimeZone::UTC).strftime("%-d-%b-%Y").to_string();
         let uids = session.search(&format!("SINCE {day}"))?;
-        let mut all = Vec::new();
+        let mut mails = Vec::new();
         for uids in uids.chunks(HEADERS_AT_ONCE) {
-            all.extend(session.fetch_headers(uids)?);
+            mails.extend(session.fetch_headers(uids)?);
         }
-        all.retain(|mail| inbound::parse_arrival(&mail.arrived).is_none_or(|at| at >= time));
-        Ok(all)
+        mails.retain(|mail| inbound::parse_arrival(&mail.arrived).is_none_or(|at| at >= time));
+        Ok(mails)
     }
 
     fn read_all(
@@ -341,7 +343,7 @@ impl Email {
             return ignore("it has no header");
         };
         let Some(sender) = header.sender() else {
-            return ignore("it has not one sender");
+            return ignore("it does not have exactly one sender");
         };
         if let Some(reason) = header.reason_to_ignore(&sender, &self.settings.own_addresses) {
             return ignore(reason);
@@ -369,10 +371,10 @@ impl Email {
         };
         let settings = &self.settings;
         let (max_chars, limits) = (settings.max_body_chars, &settings.attachments);
-        let added = inbound::add_content(&mut message, &raw, max_chars, limits);
-        added.map_err(|stop| ChannelError::Other(stop.into()))?;
+        let result = inbound::add_content(&mut message, &raw, max_chars, limits);
+        result.map_err(|stop| ChannelError::Other(stop.into()))?;
         if is_large {
-            // Their ends are missing.
+            // Attachments are cut, so each counts as too large to be fetched.
             for file in &mut message.files {
                 file.size_bytes = Some(u64::MAX);
             }
@@ -381,9 +383,9 @@ impl Email {
     }
 
     /// Waits until there may be new mail. Returns false if there is none at `end`.
-    fn wait_for_news(&self, session: &mut ImapSession, end: Duration) -> Result<bool> {
-        if let Some(has_news) = session.idle(end)? {
-            return Ok(has_news);
+    fn wait_for_mail(&self, session: &mut ImapSession, end: Duration) -> Result<bool> {
+        if let Some(may_have_new_mail) = session.idle(end)? {
+            return Ok(may_have_new_mail);
         }
         let interval = Duration::from_secs(self.settings.poll_interval_secs);
         let left = end.saturating_sub(signal::now());
@@ -392,7 +394,8 @@ impl Email {
         Ok(true)
     }
 
-    /// Fails if senders must be verified and the config names no server that does so; with the servers of recent mail.
+    /// Fails if senders must be verified and the config names no server that does so. The error names the servers that have
+    /// verified recent mail.
     fn require_verification(
         &self,
         session: &mut ImapSession,
@@ -413,7 +416,7 @@ impl Email {
                  `verifySpf`, to believe every sender",
             ));
         };
-        let names: Vec<String> = servers.iter().map(|it| format!("`{it}`")).collect();
+        let names: Vec<String> = servers.iter().map(|server| format!("`{server}`")).collect();
         Err(fail_with_hint(
             Exit::Config,
             format!("{cause}; the senders of recent mail were verified by {}", names.join(", ")),
@@ -424,15 +427,15 @@ impl Email {
     }
 
     fn fetch_mail(&self, mail_uid: MailUid) -> ChannelResult<Vec<u8>> {
-        let gone = || ChannelError::Unavailable("the mail is gone".to_owned());
+        let missing_mail = || ChannelError::Unavailable("the mail is gone".to_owned());
         let mut session = self.session()?;
         let mailbox = self.select(&mut session)?;
         if mailbox.uid_validity != mail_uid.uid_validity {
-            return Err(gone());
+            return Err(missing_mail());
         }
         let raw = session.fetch_content(mail_uid.uid, MAX_MAIL_BYTES)?;
         self.sessions.lock().ignore_poison().push(session);
-        raw.ok_or_else(gone)
+        raw.ok_or_else(missing_mail)
     }
 
     fn mark(&self, mail_uid: MailUid) -> ChannelResult<()> {
@@ -462,7 +465,7 @@ fn verifying_servers(
     }
     let mails = session.fetch_headers(&uids)?;
     let headers = mails.iter().filter_map(|mail| MailHeader::parse(&mail.content));
-    Ok(headers.filter_map(|it| it.verifying_server()).collect())
+    Ok(headers.filter_map(|header| header.verifying_server()).collect())
 }
 
 /// The message of a value of the service, for a test of all services.

@@ -10,7 +10,7 @@ use nanobot_os::digest::digest;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Maximum size of the files of a mail, in bytes. Base64 makes a third more of it; most services take 25 MB.
+/// Maximum size of the files of a mail, in bytes. Base64 adds a third; most services accept 25 MB.
 const MAX_FILES_BYTES: u64 = 18_000_000;
 /// Maximum characters of a subject that is taken from the text.
 const MAX_SUBJECT_CHARS: usize = 70;
@@ -55,19 +55,19 @@ pub(super) fn write(
             Raw::new(if is_answer { "auto-replied" } else { "auto-generated" }),
         )
         .header("X-Auto-Response-Suppress", Raw::new("All"));
-    if let Some(answered) = facts["message_id"].as_str() {
+    if let Some(answered_id) = facts["message_id"].as_str() {
         let references = facts["references"].as_array().into_iter().flatten();
-        let references = references.filter_map(Value::as_str).chain([answered]);
-        mail = mail.in_reply_to(answered).references(references.collect::<Vec<_>>());
+        let references = references.filter_map(Value::as_str).chain([answered_id]);
+        mail = mail.in_reply_to(answered_id).references(references.collect::<Vec<_>>());
     }
     mail = mail.text_body(part.plain.as_str());
     if !part.markup.is_empty() {
         mail = mail.html_body(format!("<!DOCTYPE html><html><body>{}</body></html>", part.markup));
     }
-    let mut left = MAX_FILES_BYTES;
+    let mut bytes_left = MAX_FILES_BYTES;
     for path in part.file.iter().chain(&part.attached) {
-        let file = UploadFile::read(path, left)?;
-        left -= file.bytes.len() as u64;
+        let file = UploadFile::read(path, bytes_left)?;
+        bytes_left -= file.bytes.len() as u64;
         let (_, media_type) = file.media_type();
         mail = mail.attachment(media_type, file.name, file.bytes);
     }
@@ -78,11 +78,10 @@ pub(super) fn write(
 /// The subject of the answered mail with the prefix; else the first line of the text.
 fn subject<'s>(settings: &MailSettings, facts: &Value, part: &Part) -> Cow<'s, str> {
     let one_line = |text: &str| -> String {
-        let words: Vec<&str> = text
-            .split(|letter: char| letter.is_whitespace() || letter.is_control())
+        text.split(|letter: char| letter.is_whitespace() || letter.is_control())
             .filter(|word| !word.is_empty())
-            .collect();
-        words.join(" ")
+            .collect::<Vec<_>>()
+            .join(" ")
     };
     if let Some(subject) = facts["subject"].as_str() {
         let subject = one_line(subject);

@@ -1,4 +1,4 @@
-//! Divides the text of a mail into the words of its sender and what the sender quotes. Pure.
+//! Divides the text of a mail into what its sender typed and what the sender quotes. Pure.
 //!
 //! Programs mark quotations differently, and a sender can imitate the marks, so this is for reading: the whole mail counts
 //! as untrusted content.
@@ -53,13 +53,15 @@ pub(super) fn divide(text: &str) -> MailText {
     for (line, is_quoted) in lines.iter().zip(is_quoted) {
         // The separator of RFC 3676; programs remove the blank at its end.
         is_signature |= !is_quoted && line.trim_end() == "--";
-        let place = match (is_quoted, is_signature) {
-            (true, _) => &mut divided.quoted,
-            (false, true) => &mut divided.signature,
-            (false, false) => &mut divided.typed,
+        let text = if is_quoted {
+            &mut divided.quoted
+        } else if is_signature {
+            &mut divided.signature
+        } else {
+            &mut divided.typed
         };
-        *place += line.trim_end();
-        place.push('\n');
+        *text += line.trim_end();
+        text.push('\n');
     }
     divided.quoted += &rest.join("\n");
     let signature = divided.signature.trim_start_matches("--");
@@ -86,7 +88,7 @@ fn is_header_line(line: &str) -> bool {
     line.split_once(':').is_some_and(|(name, _)| !name.is_empty() && name.chars().count() < 20)
 }
 
-/// Marks the lines before a quotation that say whose words follow: the last of them ends in a colon.
+/// Marks the lines before a quotation that introduce it: the last of them ends in a colon.
 fn mark_introduction(lines: &[&str], start: usize, is_quoted: &mut [bool]) {
     let blanks = lines[..start].iter().rev();
     let blanks = blanks.take_while(|line| line.trim().is_empty()).count();
@@ -95,15 +97,16 @@ fn mark_introduction(lines: &[&str], start: usize, is_quoted: &mut [bool]) {
         return;
     }
     let first = end.saturating_sub(MAX_INTRODUCTION_LINES);
-    let paragraph = (first..end)
+    let paragraph_start = (first..end)
         .rev()
         .take_while(|index| !lines[*index].trim().is_empty() && !is_quoted[*index])
         .last()
         .unwrap_or(end - 1);
     // A longer paragraph is not an introduction, but for its last line.
-    let is_whole =
-        paragraph == 0 || lines[paragraph - 1].trim().is_empty() || is_quoted[paragraph - 1];
-    let from = if is_whole { paragraph } else { end - 1 };
+    let is_whole = paragraph_start == 0
+        || lines[paragraph_start - 1].trim().is_empty()
+        || is_quoted[paragraph_start - 1];
+    let from = if is_whole { paragraph_start } else { end - 1 };
     is_quoted[from..start].fill(true);
 }
 

@@ -33,7 +33,7 @@ pub(super) enum MailSecurity {
     Cleartext,
 }
 
-/// A user, and what proves that it is us.
+/// A user, and the proof of the login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MailLogin {
     pub(super) user: String,
@@ -52,7 +52,7 @@ pub(super) enum LoginProof {
     Token(Secret),
 }
 
-/// The end of a mail in the mailbox, after its answer was sent.
+/// The action on a mail in the mailbox, after its answer was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PostAction {
     Keep,
@@ -79,7 +79,7 @@ pub(super) struct MailSettings {
     pub(super) verification: SenderVerification,
 }
 
-/// The attachments that are taken.
+/// The attachments that are accepted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AttachmentLimits {
     /// Media types, as `image/*`; `*` for all.
@@ -115,7 +115,7 @@ impl MailSettings {
         }
         let imap = imap_server(config)?;
         let smtp = smtp_server(config)?;
-        let user = |server: &MailServer| server.login.as_ref().map(|it| it.user.clone());
+        let user = |server: &MailServer| server.login.as_ref().map(|login| login.user.clone());
         let from = config.text("fromAddress");
         let from = from.or_else(|| user(&smtp)).or_else(|| user(&imap));
         let from = from.unwrap_or_default();
@@ -123,8 +123,11 @@ impl MailSettings {
             let cause = format!("`channels.email.fromAddress`: `{from}` is not an address");
             return Err(fail(Exit::Config, cause));
         };
-        let own = [user(&imap), user(&smtp), Some(from.address.clone())];
-        let own = own.into_iter().flatten().filter(|it| it.contains('@'));
+        let own_addresses = [user(&imap), user(&smtp), Some(from.address.clone())]
+            .into_iter()
+            .flatten()
+            .filter(|user| user.contains('@'))
+            .map(|address| address.to_ascii_lowercase());
         let count = |key: &str| config.count(key).unwrap_or(u64::MAX);
         let size = |key: &str| usize::try_from(count(key)).unwrap_or(usize::MAX);
         Ok(Self {
@@ -132,7 +135,7 @@ impl MailSettings {
             smtp,
             mailbox: config.text("imapMailbox").unwrap_or_else(|| "INBOX".to_owned()),
             from,
-            own_addresses: own.map(|it| it.to_ascii_lowercase()).collect(),
+            own_addresses: own_addresses.collect(),
             replies: config.flag("autoReplyEnabled"),
             marks_seen: config.flag("markSeen"),
             post_action: post_action(config)?,
@@ -160,8 +163,8 @@ impl MailSettings {
 }
 
 impl SenderVerification {
-    /// Addresses of senders can be forged, so a list of them needs proof. Where everyone may write, proof is checked if
-    /// there are servers to believe.
+    /// Addresses of senders can be forged, so a list of them needs proof. Where everyone may write, proof is checked only
+    /// if the config names servers that verify it.
     fn read(config: &ChannelConfig, access: &AccessRules) -> Self {
         let ids = config.list("trustedAuthservIds");
         let trusted_ids: Vec<String> =
@@ -179,10 +182,12 @@ impl SenderVerification {
 
 fn imap_server(config: &ChannelConfig) -> Result<MailServer> {
     let host = config.required_text("imapHost", "mail.example.org")?;
-    let security = match config.flag("imapUseSsl") {
-        true => MailSecurity::Tls,
-        false if is_loopback(&host) => MailSecurity::Cleartext,
-        false => MailSecurity::StartTls,
+    let security = if config.flag("imapUseSsl") {
+        MailSecurity::Tls
+    } else if is_loopback(&host) {
+        MailSecurity::Cleartext
+    } else {
+        MailSecurity::StartTls
     };
     let user = config.required_text("imapUsername", "USER")?;
     let proof = match token_command(config) {
@@ -199,17 +204,18 @@ fn imap_server(config: &ChannelConfig) -> Result<MailServer> {
 
 fn smtp_server(config: &ChannelConfig) -> Result<MailServer> {
     let host = config.required_text("smtpHost", "mail.example.org")?;
-    let security = match (config.flag("smtpUseSsl"), config.flag("smtpUseTls")) {
-        (true, _) => MailSecurity::Tls,
-        (false, true) => MailSecurity::StartTls,
-        (false, false) if is_loopback(&host) => MailSecurity::Cleartext,
-        (false, false) => {
-            return Err(fail_with_hint(
-                Exit::Config,
-                "mail would be sent unencrypted: `smtpUseTls` and `smtpUseSsl` are false",
-                "`nanobot config set channels.email.smtpUseTls true`",
-            ));
-        }
+    let security = if config.flag("smtpUseSsl") {
+        MailSecurity::Tls
+    } else if config.flag("smtpUseTls") {
+        MailSecurity::StartTls
+    } else if is_loopback(&host) {
+        MailSecurity::Cleartext
+    } else {
+        return Err(fail_with_hint(
+            Exit::Config,
+            "mail would be sent unencrypted: `smtpUseTls` and `smtpUseSsl` are false",
+            "`nanobot config set channels.email.smtpUseTls true`",
+        ));
     };
     let login = match config.text("smtpUsername") {
         None => None,

@@ -11,10 +11,23 @@ use std::time::Duration;
 const MAX_LINE_BYTES: usize = 64 << 10;
 /// Maximum number of lines of a reply.
 const MAX_REPLY_LINES: usize = 200;
-/// The wait after which a mail is offered again that the server does not take now.
+/// The delay before the next attempt with a mail that the server does not accept now.
 const RETRY_DELAY: Duration = Duration::from_secs(300);
-/// Our name for a server that only takes mail from users who log in: it cannot verify one.
+/// Our name. A server for users who log in cannot verify one, so it is an address of this machine.
 const HELLO_NAME: &str = "[127.0.0.1]";
+
+/// Reply codes (RFC 5321 §4.2.3, RFC 4954 §6; 523 is used by some services for a mail that is too large).
+const READY: u16 = 220;
+const AUTHENTICATED: u16 = 235;
+const CONTINUE_AUTHENTICATION: u16 = 334;
+const START_MAIL_INPUT: u16 = 354;
+const SHUTTING_DOWN: u16 = 421;
+const MAIL_ABOVE_LIMIT: u16 = 523;
+const LOGIN_REQUIRED: u16 = 530;
+const LOGIN_TOO_WEAK: u16 = 534;
+const LOGIN_REJECTED: u16 = 535;
+const ENCRYPTION_REQUIRED: u16 = 538;
+const MAIL_TOO_LARGE: u16 = 552;
 
 /// A session in which we are logged in.
 pub(super) struct SmtpSession {
@@ -31,7 +44,7 @@ pub(super) struct MailEnvelope<'e> {
     pub(super) to: &'e str,
 }
 
-/// A reply: its code, and the server's words.
+/// A reply: its code, and the texts of its lines.
 struct SmtpReply {
     code: u16,
     lines: Vec<Vec<u8>>,
@@ -50,7 +63,7 @@ impl SmtpSession {
         let mut session =
             Self { connection: connector.connect(&server)?, server, extensions: Vec::new() };
         let greeting = session.read_reply()?;
-        if greeting.code != 220 {
+        if greeting.code != READY {
             return Err(session.refusal(&greeting, ChannelError::Unavailable));
         }
         session.say_hello()?;
@@ -59,7 +72,7 @@ impl SmtpSession {
                 return Err(no_tls(&session.server));
             }
             let reply = session.command("STARTTLS")?;
-            if reply.code != 220 {
+            if reply.code != READY {
                 return Err(session.refusal(&reply, ChannelError::Unavailable));
             }
             session.connection = session.connection.encrypt()?;
@@ -88,12 +101,12 @@ impl SmtpSession {
     /// The parameters of an extension.
     fn extension(&self, keyword: &str) -> Option<&str> {
         let lines = self.extensions.iter();
-        let mut found = lines.filter_map(|line| {
+        let mut parameters = lines.filter_map(|line| {
             let rest = line.strip_prefix(keyword)?;
             (rest.is_empty() || rest.starts_with([' ', '=']))
                 .then(|| rest[rest.len().min(1)..].trim())
         });
-        found.next()
+        parameters.next()
     }
 
     fn has(&self, keyword: &str) -> bool {
@@ -102,33 +115,33 @@ impl SmtpSession {
 
     fn log_in(&mut self, login: &MailLogin) -> ChannelResult<()> {
         let offered = self.extension("AUTH").unwrap_or_default().to_owned();
-        let offers = |mechanism: &str| offered.split(' ').any(|it| it == mechanism);
+        let offers = |mechanism: &str| offered.split(' ').any(|other| other == mechanism);
         let mut reply = match authentication(login, &offers) {
             Some((mechanism, response)) => self.command(&format!("AUTH {mechanism} {response}"))?,
             None if offers("LOGIN") => {
                 let (user, password) = login.user_and_proof();
                 let mut reply = self.command("AUTH LOGIN")?;
                 for text in [user, password] {
-                    if reply.code == 334 {
+                    if reply.code == CONTINUE_AUTHENTICATION {
                         reply = self.command(&to_base64(text))?;
                     }
                 }
                 reply
             }
             None => {
-                let cause = format!("`{}` offers no login by password", self.server.host);
+                let cause = format!("`{}` does not offer password logins", self.server.host);
                 return Err(ChannelError::Misconfigured(cause));
             }
         };
-        if reply.code == 334 && matches!(login.proof, LoginProof::Token(_)) {
+        if reply.code == CONTINUE_AUTHENTICATION && matches!(login.proof, LoginProof::Token(_)) {
             // The server explains a failure, which is answered with an empty line.
             reply = self.command("")?;
         }
         match reply.code {
-            235 => Ok(()),
+            AUTHENTICATED => Ok(()),
             400..500 => Err(self.refusal(&reply, ChannelError::Unavailable)),
             _ => {
-                let cause = self.connection.describe(&words_of(&reply));
+                let cause = self.connection.describe(&describe_reply(&reply));
                 Err(login.rejected(&cause))
             }
         }
@@ -141,7 +154,7 @@ impl SmtpSession {
         if let Some(limit) = self.extension("SIZE") {
             let limit = limit.parse::<usize>().unwrap_or(0);
             if limit > 0 && mail.len() > limit {
-                let cause = format!("the mail is larger than the server takes, {limit} bytes");
+                let cause = format!("the mail is larger than the server accepts ({limit} bytes)");
                 return Err(ChannelError::Undeliverable(cause));
             }
             parameters += &format!(" SIZE={}", mail.len());
@@ -151,7 +164,8 @@ impl SmtpSession {
         }
         if !from.is_ascii() || !to.is_ascii() {
             if !self.has("SMTPUTF8") {
-                let cause = format!("the server takes no address like `{to}` (SMTPUTF8)");
+                let cause =
+                    format!("the server does not accept addresses like `{to}`: it lacks SMTPUTF8");
                 return Err(ChannelError::Undeliverable(cause));
             }
             parameters += " SMTPUTF8";
@@ -161,7 +175,7 @@ impl SmtpSession {
             return Err(self.refusal(
                 &reply,
                 match reply.code {
-                    552 | 523 => ChannelError::Undeliverable,
+                    MAIL_TOO_LARGE | MAIL_ABOVE_LIMIT => ChannelError::Undeliverable,
                     _ => ChannelError::Misconfigured,
                 },
             ));
@@ -171,7 +185,7 @@ impl SmtpSession {
             return Err(self.refusal(&reply, ChannelError::RecipientRefused));
         }
         let reply = self.command("DATA")?;
-        if reply.code != 354 {
+        if reply.code != START_MAIL_INPUT {
             return Err(self.refusal(&reply, ChannelError::Undeliverable));
         }
         self.connection.write(&to_data(mail))?;
@@ -215,18 +229,19 @@ impl SmtpSession {
 
     /// The error of a reply that refuses. A temporary refusal leaves the mail for a later attempt.
     fn refusal(&self, reply: &SmtpReply, permanent: fn(String) -> ChannelError) -> ChannelError {
-        let cause = self.connection.describe(&words_of(reply));
+        let cause = self.connection.describe(&describe_reply(reply));
         match reply.code {
-            // The channel is about to be closed: the server is down.
-            421 => ChannelError::Unavailable(cause),
+            SHUTTING_DOWN => ChannelError::Unavailable(cause),
             400..500 => ChannelError::RateLimited(RateLimit(RETRY_DELAY), cause),
-            530 | 534 | 535 | 538 => ChannelError::TokenRejected(cause),
+            LOGIN_REQUIRED | LOGIN_TOO_WEAK | LOGIN_REJECTED | ENCRYPTION_REQUIRED => {
+                ChannelError::TokenRejected(cause)
+            }
             _ => permanent(cause),
         }
     }
 }
 
-fn words_of(reply: &SmtpReply) -> Vec<u8> {
+fn describe_reply(reply: &SmtpReply) -> Vec<u8> {
     let text = reply.lines.join(&b' ');
     [reply.code.to_string().as_bytes(), b" ", &text].concat()
 }
