@@ -437,7 +437,7 @@ fn other_channels_take_no_webhooks() {
     let story = story.stdin("GET / HTTP/1.1\r\n\r\n");
     let ran = story.run(["channel", "listen", "ntfy"]).status(78);
     ran.text();
-    ran.stderr_has("takes no webhooks");
+    ran.stderr_has("does not receive webhooks");
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn failures_have_their_statuses() {
     assert_eq!(server.answer_texts("D1"), ["Hello."]);
     server.fail_next("users.conversations", refuse("missing_scope"));
     server.fail_next("conversations.history", refuse("missing_scope"));
-    story.run(["channel", "poll"]).status(78).stderr_has("has not the scope `channels:history`");
+    story.run(["channel", "poll"]).status(78).stderr_has("lacks the scope `channels:history`");
     story.run(["channel", "send", "slack", "C9", "x"]).status(65).stderr_has("channel_not_found");
 }
 

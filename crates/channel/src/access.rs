@@ -1,4 +1,4 @@
-//! The decision about a message by its sender and chat: answer it, offer a pairing, or leave it. Pure.
+//! The decision about a message by its sender and chat: answer it, offer a pairing, refuse it, or ignore it. Pure.
 
 use super::{Chat, InboundMessage};
 use std::collections::BTreeSet;
@@ -60,11 +60,11 @@ impl GroupPolicy {
 pub enum AccessDecision {
     /// Answer it.
     Answer,
-    /// Send the sender a pairing code.
+    /// Send a pairing code to the sender.
     Pair,
-    /// Leave it, and remember the sender, who is not allowed.
+    /// Do not answer it, and list the sender, who is not allowed.
     Refuse,
-    /// Leave it: it does not address us.
+    /// Do not answer it: it does not address us.
     Ignore,
 }
 
@@ -109,10 +109,12 @@ impl AccessRules {
         if from.is_unverified {
             return AccessDecision::Refuse;
         }
-        match self.is_allowed(list, &from.id, from.name.as_deref()) {
-            true => AccessDecision::Answer,
-            false if chat.is_direct && self.pairs && list.is_empty() => AccessDecision::Pair,
-            false => AccessDecision::Refuse,
+        if self.is_allowed(list, &from.id, from.name.as_deref()) {
+            AccessDecision::Answer
+        } else if chat.is_direct && self.pairs && list.is_empty() {
+            AccessDecision::Pair
+        } else {
+            AccessDecision::Refuse
         }
     }
 
@@ -140,11 +142,12 @@ impl AccessRules {
 
     /// True if an entry of `list` is this id, or `ID|NAME` as the Python program writes it.
     fn has_id(&self, list: &[String], id: &str) -> bool {
-        let id_of = |entry: &str| entry.split('|').next() == Some(id) && !id.is_empty();
-        let mut entries = list.iter().map(|entry| entry.trim());
-        entries.any(
-            |entry| if self.matches_names { id_of(entry) } else { entry == id && !id.is_empty() },
-        )
+        !id.is_empty()
+            && list.iter().map(|entry| entry.trim()).any(|entry| {
+                let entry_id =
+                    if self.matches_names { entry.split('|').next() } else { Some(entry) };
+                entry_id == Some(id)
+            })
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tokens that a service gives for an app's id and secret, and that are valid for some hours.
+//! Tokens that a service issues for the id and the secret of an app, and that are valid for some hours.
 
 use super::{ChannelError, ChannelResult};
 use nanobot_os::secret::{self, Secret};
@@ -7,7 +7,7 @@ use nanobot_os::sync::IgnorePoison;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The time before the end of a token's validity at which another one is fetched.
+/// A token is renewed this long before it expires, so that it outlives the request that it is fetched for.
 const RENEWAL_MARGIN: Duration = Duration::from_secs(300);
 
 /// The current token of a channel. It is in memory only.
@@ -15,8 +15,8 @@ const RENEWAL_MARGIN: Duration = Duration::from_secs(300);
 pub(super) struct AccessToken(Mutex<Option<(Secret, Duration)>>);
 
 impl AccessToken {
-    /// Runs `request` with the token, which is first fetched if there is none: its text, and the seconds for which it is
-    /// valid. A token that is rejected is fetched anew, once.
+    /// Runs `request` with the token. If there is none, `fetch` returns its text, and the seconds for which it is valid. A
+    /// token that is rejected is fetched again, once: the app may have been given another one.
     ///
     /// # Errors
     /// Those of `fetch` and of `request`.
@@ -31,11 +31,11 @@ impl AccessToken {
                 *self.0.lock().ignore_poison() = None;
                 request(self.current(fetch)?.0.expose())
             }
-            other => other,
+            result => result,
         }
     }
 
-    /// The token, and true if it was just fetched.
+    /// The token, and true if it was just fetched. The lock is held meanwhile, so that threads share one fetch.
     fn current(
         &self,
         fetch: &dyn Fn() -> ChannelResult<(String, u64)>,

@@ -1,7 +1,7 @@
-//! Polls services that are asked for one conversation after the other, such as Mattermost.
+//! Polls services whose conversations are read one after the other, such as Mattermost.
 //!
 //! Their messages have positions that grow with time over all conversations. The cursor has the position of the first
-//! look, before which nothing is read, and one for each conversation that had news since.
+//! poll, before which nothing is read, and one for each conversation with messages since then.
 
 use super::{Batch, ChannelError, ChannelResult, Identity, InboundMessage, PollRequest};
 use anyhow::Result;
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// First and longest delay after a connection for events has failed twice.
+/// First and longest delay after a connection for events has failed for the second time.
 const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
-/// The time after which a poll that listens to events looks at all conversations nevertheless.
-const MAX_LOOK_AGE: Duration = Duration::from_secs(300);
+/// The time after which a poll that listens to events reads all conversations nevertheless.
+const MAX_FULL_READ_AGE: Duration = Duration::from_secs(300);
 
 /// A conversation that we take part in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,15 +53,15 @@ pub(super) trait ConversationService {
     /// The entries of a conversation after a position, in order.
     fn entries_after(
         &self,
-        account: &Identity,
+        identity: &Identity,
         conversation: &Conversation,
         position: u64,
     ) -> ChannelResult<Vec<ConversationEntry>>;
 
-    /// The pause between two looks of a poll that waits without a connection for events.
-    const LOOK_INTERVAL: Duration;
+    /// The pause between two reads of a poll that waits without a connection for events.
+    const READ_INTERVAL: Duration;
 
-    /// A connection over which the service tells of new messages.
+    /// A connection over which the service reports new messages.
     type Connection: Send;
 
     /// Opens such a connection. `cache` is that of [`Self::conversations`]. `None` if the config does not provide for one.
@@ -75,11 +75,11 @@ pub(super) trait ConversationService {
         &self,
         connection: &mut Self::Connection,
         cache: &mut Value,
-        account: &Identity,
+        identity: &Identity,
         end: Duration,
     ) -> ChannelResult<Option<Conversation>>;
 
-    /// Waits between two looks.
+    /// Waits between two reads.
     fn pause(&self, duration: Duration) -> ChannelResult<()>;
 }
 
@@ -88,11 +88,12 @@ pub(super) struct EventListener<C>(Mutex<ListenerState<C>>);
 
 struct ListenerState<C> {
     connection: Option<C>,
-    /// The time before which no connection is tried, on the clock of [`signal::now`], and the delay after a failure.
+    /// The time before which no connection is tried, on the clock of [`signal::now`].
     retry_at: Duration,
+    /// The delay after the next failure.
     delay: Duration,
-    /// The time of the last look at all conversations, if none of the events since then was missed.
-    looked_at: Option<Duration>,
+    /// The time of the last read of all conversations, if no event since then was missed.
+    read_all_at: Option<Duration>,
 }
 
 impl<C> Default for EventListener<C> {
@@ -101,7 +102,7 @@ impl<C> Default for EventListener<C> {
             connection: None,
             retry_at: Duration::ZERO,
             delay: Duration::ZERO,
-            looked_at: None,
+            read_all_at: None,
         }))
     }
 }
@@ -116,7 +117,7 @@ impl<C> ListenerState<C> {
         if self.connection.is_some() || signal::now() < self.retry_at {
             return Ok(());
         }
-        self.looked_at = None;
+        self.read_all_at = None;
         match service.connect(cache) {
             Ok(connection) => self.connection = connection,
             Err(error) => self.give_up(error)?,
@@ -124,7 +125,7 @@ impl<C> ListenerState<C> {
         Ok(())
     }
 
-    /// Drops a connection that has failed. The messages that it does not tell of are looked for.
+    /// Drops a connection that has failed. All conversations are read then, since events may have been missed.
     fn give_up(&mut self, error: ChannelError) -> ChannelResult<()> {
         let is_temporary =
             matches!(error, ChannelError::Unavailable(_) | ChannelError::RateLimited(..));
@@ -132,47 +133,47 @@ impl<C> ListenerState<C> {
             return Err(error);
         }
         log::info!(target: "channel", "no events: {error}; next attempt in {} s", self.delay.as_secs());
-        (self.connection, self.looked_at) = (None, None);
+        (self.connection, self.read_all_at) = (None, None);
         self.retry_at = signal::now() + self.delay;
         self.delay = (self.delay * 2).clamp(MIN_RETRY_DELAY, MAX_RETRY_DELAY);
         Ok(())
     }
 
-    /// True if a connection has told of all messages since the last look.
+    /// True if a connection has reported all messages since the last read.
     fn is_current(&self) -> bool {
-        let is_recent = |at: Duration| signal::now() < at + MAX_LOOK_AGE;
-        self.connection.is_some() && self.looked_at.is_some_and(is_recent)
+        let is_recent = |at: Duration| signal::now() < at + MAX_FULL_READ_AGE;
+        self.connection.is_some() && self.read_all_at.is_some_and(is_recent)
     }
 }
 
 /// Does what [`super::Channel::poll`] promises. A poll that waits listens to events; messages are always read by
-/// requests, so that an event that is missed delays a message and loses none.
+/// requests, so that a missed event delays a message and loses none.
 pub(super) fn poll<S: ConversationService>(
     service: &S,
     listener: &EventListener<S::Connection>,
     request: PollRequest<'_>,
 ) -> Result<()> {
-    let PollRequest { account, cursor, wait, deliver } = request;
+    let PollRequest { identity, cursor, wait, deliver } = request;
     let end = signal::now().saturating_add(wait);
     let Some(cursor) = cursor else {
         let cursor = first_cursor(service)?;
         let messages = Vec::new();
         return deliver(Batch { messages, cursor });
     };
-    let mut reader = ConversationReader { service, account, cursor: cursor.clone(), deliver };
+    let mut reader = ConversationReader { service, identity, cursor: cursor.clone(), deliver };
     if wait.is_zero() {
         return reader.read_all().map(drop);
     }
     let mut state = listener.0.lock().ignore_poison();
     loop {
-        reader.with_cache(|cache| state.connect(service, cache))?;
+        reader.with_cache(|cache| state.connect(service, cache))??;
         let has_messages = if state.is_current() {
             reader.wait_and_read(&mut state, end)?
         } else {
-            let looked_at = signal::now();
-            state.looked_at = None;
+            let read_all_at = signal::now();
+            state.read_all_at = None;
             let has_messages = reader.read_all()?;
-            state.looked_at = Some(looked_at);
+            state.read_all_at = Some(read_all_at);
             has_messages
         };
         let left = end.saturating_sub(signal::now());
@@ -180,13 +181,13 @@ pub(super) fn poll<S: ConversationService>(
             return Ok(());
         }
         if state.connection.is_none() {
-            let pause = S::LOOK_INTERVAL.min(left);
+            let pause = S::READ_INTERVAL.min(left);
             service.pause(pause)?;
         }
     }
 }
 
-/// The cursor of the first look: all that is there now was written before.
+/// The cursor of the first poll. Messages that are there by now are not read.
 fn first_cursor(service: &impl ConversationService) -> ChannelResult<Value> {
     let mut cache = json!({});
     let mut started = 0;
@@ -198,39 +199,35 @@ fn first_cursor(service: &impl ConversationService) -> ChannelResult<Value> {
 
 struct ConversationReader<'p, S> {
     service: &'p S,
-    account: &'p Identity,
+    identity: &'p Identity,
     cursor: Value,
     deliver: &'p mut dyn FnMut(Batch) -> Result<()>,
 }
 
 impl<S: ConversationService> ConversationReader<'_, S> {
-    /// Hands on the new messages of all conversations. Returns true if there were any.
+    /// Delivers the new messages of all conversations. Returns true if there were any.
     fn read_all(&mut self) -> Result<bool> {
         let service = self.service;
-        let listed = self.with_cache(|cache| service.conversations(cache))?;
+        let conversations = self.with_cache(|cache| service.conversations(cache))??;
         let mut has_messages = false;
-        for conversation in listed {
+        for conversation in conversations {
             has_messages |= self.read_new(&conversation)?;
         }
         Ok(has_messages)
     }
 
-    /// Waits until `end` for an event, and hands on the new messages of its conversation. Returns true if there were any.
+    /// Waits until `end` for an event, and delivers the new messages of its conversation. Returns true if there were any.
     fn wait_and_read(
         &mut self,
         state: &mut ListenerState<S::Connection>,
         end: Duration,
     ) -> Result<bool> {
-        let (service, account) = (self.service, self.account);
+        let (service, identity) = (self.service, self.identity);
         let Some(connection) = &mut state.connection else {
             return Ok(false);
         };
-        let event = self.with_cache(|cache| {
-            match service.next_conversation(connection, cache, account, end) {
-                Ok(event) => Ok(Ok(event)),
-                Err(error) => Ok(Err(error)),
-            }
-        })?;
+        let event =
+            self.with_cache(|cache| service.next_conversation(connection, cache, identity, end))?;
         match event {
             Ok(None) => {
                 state.delay = Duration::ZERO;
@@ -238,10 +235,10 @@ impl<S: ConversationService> ConversationReader<'_, S> {
             }
             Ok(Some(conversation)) => {
                 state.delay = Duration::ZERO;
-                // After a failure, all conversations are looked at.
-                let looked_at = state.looked_at.take();
+                // Stays unset if the read fails, so that all conversations are read then.
+                let read_all_at = state.read_all_at.take();
                 let has_messages = self.read_new(&conversation)?;
-                state.looked_at = looked_at;
+                state.read_all_at = read_all_at;
                 Ok(has_messages)
             }
             Err(error) => {
@@ -251,28 +248,27 @@ impl<S: ConversationService> ConversationReader<'_, S> {
         }
     }
 
-    /// Runs `work` with the cache of the service, and stores the cache if it has changed.
-    fn with_cache<T>(&mut self, work: impl FnOnce(&mut Value) -> ChannelResult<T>) -> Result<T> {
+    /// Runs `action` with the cache of the service, and stores the cache if it has changed, also if the action fails.
+    fn with_cache<T>(&mut self, action: impl FnOnce(&mut Value) -> T) -> Result<T> {
         let mut cache = self.cursor["cache"].take();
-        let before = cache.clone();
-        let outcome = work(&mut cache);
-        let is_changed = cache != before;
+        let original = cache.clone();
+        let returned = action(&mut cache);
+        let is_changed = cache != original;
         self.cursor["cache"] = cache;
         if is_changed {
-            self.hand_on(Vec::new())?;
+            self.deliver(Vec::new())?;
         }
-        Ok(outcome?)
+        Ok(returned)
     }
 
-    /// Hands on the new messages of a conversation. Returns true if there were any.
+    /// Delivers the new messages of a conversation. Returns true if there were any.
     fn read_new(&mut self, conversation: &Conversation) -> Result<bool> {
         let position = self.position_of(&conversation.id);
-        if conversation.newest.is_some_and(|newest| newest <= position.at) {
+        if conversation.newest.is_some_and(|newest| newest <= position.last_read) {
             return Ok(false);
         }
-        let after = position.at.saturating_sub(S::OVERLAP).max(position.started);
-        let read = self.service.entries_after(self.account, conversation, after);
-        let entries = match read {
+        let start = position.last_read.saturating_sub(S::OVERLAP).max(position.started);
+        let entries = match self.service.entries_after(self.identity, conversation, start) {
             Ok(entries) => entries,
             // We may have been removed from it meanwhile. The other conversations go on.
             Err(ChannelError::RecipientRefused(cause) | ChannelError::Undeliverable(cause)) => {
@@ -281,27 +277,29 @@ impl<S: ConversationService> ConversationReader<'_, S> {
             }
             Err(error) => return Err(error.into()),
         };
-        // The list may count what is no entry.
+        // The newest position in the list of conversations may be that of something that is not an entry.
         let last = entries.iter().map(|entry| entry.position).max();
-        let at = last.max(conversation.newest).unwrap_or(0).max(position.at);
-        if at == position.at && entries.iter().all(|entry| !position.is_before(entry)) {
+        let last_read = last.max(conversation.newest).unwrap_or(0).max(position.last_read);
+        if last_read == position.last_read && !entries.iter().any(|entry| position.is_unread(entry))
+        {
             return Ok(false);
         }
-        let near = entries
-            .iter()
-            .filter(|entry| S::OVERLAP > 0 && entry.position.saturating_add(S::OVERLAP) > at);
-        let near: Vec<Value> = near.map(|entry| entry.id.as_str().into()).collect();
-        self.cursor["positions"][&conversation.id] = [vec![json!(at)], near].concat().into();
+        let is_recent = |entry: &&ConversationEntry| {
+            S::OVERLAP > 0 && entry.position.saturating_add(S::OVERLAP) > last_read
+        };
+        let mut stored = vec![json!(last_read)];
+        stored.extend(entries.iter().filter(is_recent).map(|entry| json!(entry.id)));
+        self.cursor["positions"][&conversation.id] = stored.into();
         let entrance = entries.iter().rposition(|entry| entry.is_own_entrance);
         let entries = entries.into_iter().skip(entrance.unwrap_or(0));
-        let new = entries.filter(|entry| position.is_before(entry));
-        let messages: Vec<InboundMessage> = new.filter_map(|entry| entry.message).collect();
+        let unread = entries.filter(|entry| position.is_unread(entry));
+        let messages: Vec<InboundMessage> = unread.filter_map(|entry| entry.message).collect();
         let has_messages = !messages.is_empty();
-        self.hand_on(messages)?;
+        self.deliver(messages)?;
         Ok(has_messages)
     }
 
-    fn hand_on(&mut self, messages: Vec<InboundMessage>) -> Result<()> {
+    fn deliver(&mut self, messages: Vec<InboundMessage>) -> Result<()> {
         let cursor = self.cursor.clone();
         (self.deliver)(Batch { messages, cursor })
     }
@@ -309,32 +307,33 @@ impl<S: ConversationService> ConversationReader<'_, S> {
     fn position_of(&self, conversation: &str) -> Position {
         let started = self.cursor["started"].as_u64().unwrap_or_default();
         let stored = self.cursor["positions"][conversation].as_array();
-        let (at, ids) = match stored.and_then(|stored| stored.split_first()) {
-            Some((at, ids)) => (at.as_u64(), ids.to_vec()),
+        let (last_read, recent_ids) = match stored.and_then(|stored| stored.split_first()) {
+            Some((last_read, ids)) => (last_read.as_u64(), ids.to_vec()),
             None => (None, Vec::new()),
         };
-        Position { started, at: at.unwrap_or(started).max(started), ids, overlap: S::OVERLAP }
+        let last_read = last_read.unwrap_or(started).max(started);
+        Position { started, last_read, recent_ids, overlap: S::OVERLAP }
     }
 }
 
 /// The position in a conversation.
 struct Position {
-    /// That of the first look.
+    /// That of the first poll.
     started: u64,
     /// That of the last entry that was read.
-    at: u64,
+    last_read: u64,
     /// The ids of the entries that were read within `overlap` before it.
-    ids: Vec<Value>,
+    recent_ids: Vec<Value>,
     overlap: u64,
 }
 
 impl Position {
-    /// True if the entry was not read yet.
-    fn is_before(&self, entry: &ConversationEntry) -> bool {
-        let is_near = || {
-            entry.position.saturating_add(self.overlap) > self.at
-                && !self.ids.iter().any(|id| *id == entry.id.as_str())
+    fn is_unread(&self, entry: &ConversationEntry) -> bool {
+        let is_late = || {
+            entry.position.saturating_add(self.overlap) > self.last_read
+                && !self.recent_ids.iter().any(|id| *id == entry.id.as_str())
         };
-        entry.position > self.started && (entry.position > self.at || self.overlap > 0 && is_near())
+        entry.position > self.started
+            && (entry.position > self.last_read || self.overlap > 0 && is_late())
     }
 }

@@ -1,7 +1,7 @@
 //! DingTalk, in stream mode: the service sends messages to bots of an organisation's own apps over a WebSocket
 //! (<https://open.dingtalk.com/document/development/stream>), and sends them again until they are acknowledged.
 //!
-//! In groups it hands on only messages that mention the bot. Answers go through the API for robots.
+//! In groups it passes on only messages that mention the bot. Answers go through the API for robots.
 
 use super::access_token::AccessToken;
 use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
@@ -26,8 +26,10 @@ const HOSTS: &[&str] = &["dingtalk.com", "aliyuncs.com"];
 /// The topic of messages to the bot.
 const MESSAGE_TOPIC: &str = "/v1.0/im/bot/messages/get";
 const TOKEN_HEADER: &str = "x-acs-dingtalk-access-token";
-/// The start of the id of a group, as the Python program writes it.
+/// The prefix of the ids of groups, as the Python program writes them.
 const GROUP_PREFIX: &str = "group:";
+/// The type of a conversation of several users, in messages.
+const GROUP_CONVERSATION: &str = "2";
 /// Largest upload: 20 MB (DingTalk, "Upload media files").
 const MAX_UPLOAD_BYTES: u64 = 20_000_000;
 /// Maximum characters of a text that is quoted.
@@ -71,8 +73,8 @@ impl PushService for DingTalk {
             "subscriptions": [{ "type": "CALLBACK", "topic": MESSAGE_TOPIC }],
             "ua": concat!("nanobot/", env!("CARGO_PKG_VERSION")),
         });
-        let opened = self.post("/v1.0/gateway/connections/open", &request, &[])?;
-        let (endpoint, ticket) = (opened["endpoint"].as_str(), opened["ticket"].as_str());
+        let response = self.post("/v1.0/gateway/connections/open", &request, &[])?;
+        let (endpoint, ticket) = (response["endpoint"].as_str(), response["ticket"].as_str());
         let (Some(endpoint), Some(ticket)) = (endpoint, ticket) else {
             return Err(self.client.unexpected_response());
         };
@@ -86,7 +88,7 @@ impl PushService for DingTalk {
     fn read_frame(
         &self,
         frame: &Value,
-        _account: &Identity,
+        _identity: &Identity,
         _cache: &mut Value,
     ) -> ChannelResult<FrameContent> {
         let headers = &frame["headers"];
@@ -151,27 +153,27 @@ impl Channel for DingTalk {
                 "/v1.0/robot/oToMessages/batchSend"
             }
         };
-        let sent = self.post_with_token(path, &request)?;
-        let is_listed = |name: &str| sent[name].as_array().is_some_and(|ids| !ids.is_empty());
+        let response = self.post_with_token(path, &request)?;
+        let is_listed = |name: &str| response[name].as_array().is_some_and(|ids| !ids.is_empty());
         if is_listed("invalidStaffIdList") {
-            let cause = format!("`{chat}` is no user of the organisation");
+            let cause = format!("`{chat}` is not a user of the organisation");
             return Err(ChannelError::Undeliverable(cause));
         }
         if is_listed("flowControlledStaffIdList") {
-            let cause = "the user has got too many messages".to_owned();
+            let cause = "the user has received too many messages".to_owned();
             return Err(ChannelError::rate_limited(cause));
         }
-        self.client.text_of(&sent["processQueryKey"])
+        self.client.text_of(&response["processQueryKey"])
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let request = json!({ "downloadCode": file.id, "robotCode": self.client_id });
-        let found = self.post_with_token("/v1.0/robot/messageFiles/download", &request)?;
-        let url = found["downloadUrl"].as_str().unwrap_or_default();
-        self.client.download_own("DingTalk", url, into, limit_bytes)
+        let response = self.post_with_token("/v1.0/robot/messageFiles/download", &request)?;
+        let url = response["downloadUrl"].as_str().unwrap_or_default();
+        self.client.download_own("DingTalk", url, writer, limit_bytes)
     }
 
-    /// Proves the id and the secret. The service tells no name.
+    /// Checks the id and the secret by fetching a token. The service has no name for the bot.
     fn identity(&self) -> Result<Identity> {
         self.token.with(&|| self.fetch_token(), &|_| Ok(()))?;
         Ok(Identity { id: self.client_id.clone(), name: self.client_id.clone() })
@@ -192,9 +194,9 @@ pub(super) fn parse_chat(recipient: &str, thread_mark: Option<&str>) -> Chat {
 impl DingTalk {
     fn fetch_token(&self) -> ChannelResult<(String, u64)> {
         let request = json!({ "appKey": self.client_id, "appSecret": self.client_secret.expose() });
-        let given = self.post("/v1.0/oauth2/accessToken", &request, &[])?;
-        let token = self.client.text_of(&given["accessToken"])?;
-        Ok((token, given["expireIn"].as_u64().unwrap_or_default()))
+        let response = self.post("/v1.0/oauth2/accessToken", &request, &[])?;
+        let token = self.client.text_of(&response["accessToken"])?;
+        Ok((token, response["expireIn"].as_u64().unwrap_or_default()))
     }
 
     fn post_with_token(&self, path: &str, request: &Value) -> ChannelResult<Value> {
@@ -228,7 +230,7 @@ impl DingTalk {
         let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
         let kind = if is_image { "image" } else { "file" };
         let (form_type, form) = file.to_form(&[], "media");
-        let uploaded = self.token.with(&|| self.fetch_token(), &|token| {
+        let response = self.token.with(&|| self.fetch_token(), &|token| {
             let token = percent_encode(token);
             let path = format!("/media/upload?access_token={token}&type={kind}");
             self.upload_client.exchange(&ServiceRequest {
@@ -236,11 +238,11 @@ impl DingTalk {
                 ..ServiceRequest::post(&path, &form_type, &form)
             })
         })?;
-        let Some(id) = uploaded["media_id"].as_str() else {
-            let cause = uploaded["errmsg"].as_str().unwrap_or("the upload failed");
+        let Some(id) = response["media_id"].as_str() else {
+            let cause = response["errmsg"].as_str().unwrap_or("the upload failed");
             return Err(ChannelError::Undeliverable(cause.to_owned()));
         };
-        let extension = file.name.rsplit_once('.').map_or("bin", |(_, it)| it);
+        let extension = file.name.rsplit_once('.').map_or("bin", |(_, extension)| extension);
         Ok(if is_image {
             ("sampleImageMsg", json!({ "photoURL": id }))
         } else {
@@ -272,7 +274,7 @@ fn to_error(response: &ServiceResponse) -> ChannelError {
 fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
     let text = |name: &str| data[name].as_str().filter(|text| !text.is_empty());
     let (id, sender) = (text("msgId")?, text("senderStaffId").or(text("senderId"))?);
-    let is_group = data["conversationType"] == "2";
+    let is_group = data["conversationType"] == GROUP_CONVERSATION;
     let content = &data["content"];
     let mut files = Vec::new();
     let mut add_file = |item: &Value, kind: AttachmentKind, name: &str| {
@@ -308,10 +310,11 @@ fn to_message(data: &Value, has_user_sessions: bool) -> Option<InboundMessage> {
     if is_unreadable && ["text", "richText"].contains(&kind) {
         return None;
     }
-    let replied = &data["text"]["repliedMsg"];
-    let quoted = replied["content"]["text"].as_str().filter(|text| !text.is_empty());
-    let quoted = quoted
-        .map(|text| QuotedText::replied(text, MAX_QUOTE_CHARS, replied["msgId"].as_str(), false));
+    let replied_message = &data["text"]["repliedMsg"];
+    let quoted = replied_message["content"]["text"].as_str().filter(|text| !text.is_empty());
+    let quoted = quoted.map(|text| {
+        QuotedText::replied(text, MAX_QUOTE_CHARS, replied_message["msgId"].as_str(), false)
+    });
     let chat = if is_group {
         format!("{GROUP_PREFIX}{}", text("conversationId")?)
     } else {

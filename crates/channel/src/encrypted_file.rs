@@ -1,5 +1,5 @@
-//! Attachments that a service encrypts with AES, under a key that comes with the message: with 128 bits each block by itself
-//! (WeChat), with 256 bits as a chain (WeCom).
+//! Attachments that a service encrypts with AES, with a key that comes with the message: AES-128 in ECB mode (WeChat) or
+//! AES-256 in CBC mode (WeCom).
 
 use super::RemoteFile;
 use super::service_client::ServiceClient;
@@ -13,7 +13,7 @@ use nanobot_base::error::{Exit, fail};
 use std::io::Write;
 
 const BLOCK_BYTES: usize = 16;
-/// Most bytes of padding: WeCom fills up blocks of 32.
+/// Maximum padding in bytes: WeCom pads to blocks of 32.
 const MAX_PADDING_BYTES: usize = 32;
 /// Base64 with or without padding, and with stray bits at its end.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -23,8 +23,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The id of an attachment, which holds its key. `None` for a key that is none: 16 or 32 bytes in Base64, or the hexadecimal
-/// digits of 16 bytes, plain or in Base64.
+/// The id of an attachment, which holds its key and its address. A key is 16 or 32 bytes in Base64, or the hexadecimal digits
+/// of 16 bytes, plain or in Base64; `None` for any other text.
 pub(super) fn to_id(key: &str, url: &str) -> Option<String> {
     let is_hex = |text: &[u8]| text.len() == 32 && text.iter().all(u8::is_ascii_hexdigit);
     let hex = if is_hex(key.as_bytes()) {
@@ -46,7 +46,7 @@ pub(super) fn to_id(key: &str, url: &str) -> Option<String> {
 pub(super) fn fetch(
     client: &ServiceClient,
     file: &RemoteFile,
-    into: &mut dyn Write,
+    writer: &mut dyn Write,
     limit_bytes: u64,
 ) -> Result<bool> {
     let (key, url) = file.id.split_once(' ').unwrap_or_default();
@@ -62,14 +62,14 @@ pub(super) fn fetch(
     if decrypt(&key, &mut content).is_none() {
         return Err(fail(Exit::BadInput, "the attachment cannot be decrypted"));
     }
-    into.write_all(&content)?;
+    writer.write_all(&content)?;
     Ok(content.len() as u64 <= limit_bytes)
 }
 
 /// Decrypts `content` in place, and removes its padding. `None` if the key does not fit.
 fn decrypt(key: &[u8], content: &mut Vec<u8>) -> Option<()> {
     if key.len() == 32 {
-        return decrypt_chain(key, &key[..BLOCK_BYTES], content);
+        return decrypt_cbc(key, &key[..BLOCK_BYTES], content);
     }
     let cipher = Aes128::new_from_slice(key).ok()?;
     for chunk in content.chunks_exact_mut(BLOCK_BYTES) {
@@ -80,17 +80,20 @@ fn decrypt(key: &[u8], content: &mut Vec<u8>) -> Option<()> {
     remove_padding(content)
 }
 
-/// Decrypts `content` in place with a key of 256 bits, as a chain that begins with the block `first`, and removes its padding.
-/// `None` if the key does not fit.
-pub(super) fn decrypt_chain(key: &[u8], first: &[u8], content: &mut Vec<u8>) -> Option<()> {
+/// Decrypts `content` in place with a key of 256 bits in CBC mode, and removes its padding. `None` if the key does not fit.
+pub(super) fn decrypt_cbc(
+    key: &[u8],
+    initialization_vector: &[u8],
+    content: &mut Vec<u8>,
+) -> Option<()> {
     let cipher = Aes256::new_from_slice(key).ok()?;
-    let mut previous = first.to_vec();
+    let mut previous = initialization_vector.to_vec();
     for chunk in content.chunks_exact_mut(BLOCK_BYTES) {
         let mut block = Block::try_from(&*chunk).ok()?;
         cipher.decrypt_block(&mut block);
         let encrypted = chunk.to_vec();
-        for ((byte, decrypted), before) in chunk.iter_mut().zip(block).zip(&previous) {
-            *byte = decrypted ^ before;
+        for ((byte, decrypted), previous_byte) in chunk.iter_mut().zip(block).zip(&previous) {
+            *byte = decrypted ^ previous_byte;
         }
         previous = encrypted;
     }

@@ -1,7 +1,7 @@
 //! Connections to gateways of the kind that Discord and QQ have: heartbeats, and sessions that a later connection resumes.
 //!
 //! A bot of Discord may begin 1,000 sessions in a day, or its token is reset; resuming one does not count. So the session
-//! is kept from poll to poll, and new ones are rationed.
+//! is stored from poll to poll, and the number of new ones is limited.
 
 use super::service_client::{ServiceClient, to_channel_error};
 use super::{ChannelError, ChannelResult};
@@ -18,6 +18,14 @@ const MAX_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(600);
 /// New sessions in an hour, at most.
 const MAX_SESSIONS_PER_HOUR: usize = 10;
 const HOUR_SECS: i64 = 3600;
+/// Opcodes (Discord, "Gateway Opcodes"; those of QQ are the same).
+const DISPATCH: u64 = 0;
+const HEARTBEAT: u64 = 1;
+const IDENTIFY: u64 = 2;
+const RESUME: u64 = 6;
+const RECONNECT: u64 = 7;
+const INVALID_SESSION: u64 = 9;
+const HEARTBEAT_ACKNOWLEDGED: u64 = 11;
 
 /// The values that begin a session.
 pub(super) struct GatewayLogin<'g> {
@@ -63,19 +71,18 @@ impl GatewayConnection {
     ) -> ChannelResult<Option<Self>> {
         let GatewayLogin { url, query, token, identity, now, explain_close } = login;
         let session = cache["session"].clone();
-        let resume_url = session["url"].as_str().map(|url| {
-            let url = url.trim_end_matches('/');
-            format!("{url}{query}")
-        });
         // The token goes to gateways of the service only.
-        let resume_url = resume_url.filter(|url| client.owns_socket(url));
-        let is_resumed = session["id"].is_string() && resume_url.is_some();
-        let mut begun: Vec<Value> = cache["begun"].as_array().cloned().unwrap_or_default();
-        begun.retain(|at| at.as_i64().is_some_and(|at| (0..HOUR_SECS).contains(&(now - at))));
-        if !is_resumed && begun.len() >= MAX_SESSIONS_PER_HOUR {
+        let resume_url = session["url"]
+            .as_str()
+            .filter(|_| session["id"].is_string())
+            .map(|url| format!("{}{query}", url.trim_end_matches('/')))
+            .filter(|url| client.owns_socket(url));
+        let is_resumed = resume_url.is_some();
+        let mut begun_at: Vec<Value> = cache["begun"].as_array().cloned().unwrap_or_default();
+        begun_at.retain(|at| at.as_i64().is_some_and(|at| (0..HOUR_SECS).contains(&(now - at))));
+        if !is_resumed && begun_at.len() >= MAX_SESSIONS_PER_HOUR {
             return Ok(None);
         }
-        let resume_url = resume_url.filter(|_| is_resumed);
         let mut connection = Self {
             socket: client.open_websocket(resume_url.as_deref().unwrap_or(url))?,
             heartbeat_interval: MAX_HEARTBEAT_INTERVAL,
@@ -91,24 +98,26 @@ impl GatewayConnection {
         }
         let hello = hello?.unwrap_or_default();
         let interval = hello["d"]["heartbeat_interval"].as_u64();
-        let Some(interval) = interval.filter(|it| *it > 0) else {
+        let Some(interval) = interval.filter(|millis| *millis > 0) else {
             return Err(client.unexpected_response());
         };
         connection.heartbeat_interval =
             Duration::from_millis(interval).clamp(MIN_HEARTBEAT_INTERVAL, MAX_HEARTBEAT_INTERVAL);
         connection.next_heartbeat_at = signal::now() + connection.heartbeat_interval;
-        let first = if is_resumed {
-            json!({ "op": 6, "d": { "token": token,
-        "session_id": connection.session["id"], "seq": connection.session["seq"] } })
+        let login_payload = if is_resumed {
+            let session = &connection.session;
+            let data =
+                json!({ "token": token, "session_id": session["id"], "seq": session["seq"] });
+            json!({ "op": RESUME, "d": data })
         } else {
-            begun.push(now.into());
-            cache["begun"] = begun.into();
+            begun_at.push(now.into());
+            cache["begun"] = begun_at.into();
             connection.session = Value::Null;
             let mut data = identity;
             data["token"] = token.into();
-            json!({ "op": 2, "d": data })
+            json!({ "op": IDENTIFY, "d": data })
         };
-        connection.send(&first)?;
+        connection.send(&login_payload)?;
         Ok(Some(connection))
     }
 
@@ -123,7 +132,7 @@ impl GatewayConnection {
             let wake_at = end.min(self.next_heartbeat_at);
             let Some(payload) = self.next_payload(wake_at)? else {
                 if signal::now() >= self.next_heartbeat_at {
-                    self.beat()?;
+                    self.send_due_heartbeat()?;
                 }
                 if signal::now() >= end {
                     return Ok(None);
@@ -131,7 +140,7 @@ impl GatewayConnection {
                 continue;
             };
             match payload["op"].as_u64() {
-                Some(0) => {
+                Some(DISPATCH) => {
                     let data = &payload["d"];
                     if payload["t"] == "READY" {
                         self.session =
@@ -142,22 +151,24 @@ impl GatewayConnection {
                     }
                     return Ok(Some(payload));
                 }
-                Some(1) => self.send_heartbeat()?,
-                Some(7) => return Err(unavailable("the gateway asks for a new connection")),
-                Some(9) => {
+                Some(HEARTBEAT) => self.send_heartbeat()?,
+                Some(RECONNECT) => {
+                    return Err(unavailable("the gateway asks for a new connection"));
+                }
+                Some(INVALID_SESSION) => {
                     if payload["d"] != true {
                         self.session = Value::Null;
                     }
                     return Err(unavailable("the gateway has ended the session"));
                 }
-                Some(11) => self.is_heartbeat_answered = true,
+                Some(HEARTBEAT_ACKNOWLEDGED) => self.is_heartbeat_answered = true,
                 _ => {}
             }
         }
     }
 
-    /// Sends the heartbeat that is due.
-    fn beat(&mut self) -> ChannelResult<()> {
+    /// Sends the heartbeat that is due, if the last one was acknowledged.
+    fn send_due_heartbeat(&mut self) -> ChannelResult<()> {
         if !self.is_heartbeat_answered {
             return Err(unavailable("the gateway does not respond"));
         }
@@ -167,7 +178,7 @@ impl GatewayConnection {
     }
 
     fn send_heartbeat(&mut self) -> ChannelResult<()> {
-        self.send(&json!({ "op": 1, "d": self.session["seq"] }))
+        self.send(&json!({ "op": HEARTBEAT, "d": self.session["seq"] }))
     }
 
     fn send(&mut self, payload: &Value) -> ChannelResult<()> {

@@ -18,7 +18,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Size above which an inbox is written anew, if that halves it. Each poll reads the whole of it, and holds it in memory.
+/// Size above which a journal is compacted, if that halves it. Each poll reads all of it and holds it in memory.
 const COMPACTION_BYTES: u64 = 256 << 10;
 /// Time for which the turns of a sender are counted, in milliseconds.
 pub const HOUR_MILLIS: i64 = 3_600_000;
@@ -31,7 +31,7 @@ const MAX_REFUSED_SENDERS: usize = 100;
 pub enum InboxRecord {
     /// A message from an allowed sender was received.
     In { message: InboundMessage, session: String, at: i64 },
-    /// A turn begins that answers these messages. With `ended`, it has ended without an answer, and they come again.
+    /// A turn begins that answers these messages. With `ended`, it has ended without an answer, and the messages are answered by another turn.
     Turn {
         ids: Vec<String>,
         turn: String,
@@ -71,7 +71,7 @@ pub struct InboundEntry {
 impl InboundEntry {
     /// The ids of the messages.
     pub fn ids_of(entries: &[Self]) -> Vec<String> {
-        entries.iter().map(|it| it.message.id.clone()).collect()
+        entries.iter().map(|entry| entry.message.id.clone()).collect()
     }
 
     /// True if it is neither answered nor settled.
@@ -191,11 +191,11 @@ impl InboxState {
         state
     }
 
-    /// The state that these records leave of this one.
+    /// The state after the `records`, which replace the journal. What is known of this process alone is taken over.
     fn reduced_to(&self, records: Vec<InboxRecord>) -> Self {
         let mut state = Self::default();
         records.into_iter().for_each(|record| state.apply(record));
-        for entry in self.outbound.iter().filter(|it| it.is_untried) {
+        for entry in self.outbound.iter().filter(|entry| entry.is_untried) {
             if let Some(entry) = state.outbound_mut(&entry.message.key) {
                 entry.is_untried = true;
             }
@@ -289,14 +289,14 @@ impl InboxState {
         self.outbound.push(OutboundEntry { message, ..OutboundEntry::default() });
     }
 
-    fn settle_outbound(&mut self, key: &str, result: Settlement) {
+    fn settle_outbound(&mut self, key: &str, settlement: Settlement) {
         let Some(entry) = self.outbound_mut(key) else {
             return;
         };
-        entry.settlement = Some(result);
+        entry.settlement = Some(settlement);
         for id in entry.message.answers.clone() {
             if let Some(inbound) = self.inbound_mut(&id) {
-                inbound.settlement = Some(result);
+                inbound.settlement = Some(settlement);
             }
         }
     }
@@ -348,7 +348,7 @@ impl InboxState {
     pub fn from_others<'a>(&'a self, session: &'a str) -> impl Iterator<Item = &'a OutboundEntry> {
         self.outbound
             .iter()
-            .filter(move |it| it.message.source.is_some() && it.message.session == session)
+            .filter(move |entry| entry.message.source.is_some() && entry.message.session == session)
     }
 
     /// True if the outbound message is there and not settled.
@@ -364,14 +364,13 @@ impl InboxState {
     /// Number of turns begun for `sender` since `since`, in milliseconds since 1970. One that has ended without an answer
     /// is followed by another, which counts.
     pub fn turns_since(&self, sender: &str, since: i64) -> usize {
-        let of_sender = self.inbound.iter();
-        let of_sender = of_sender.filter(|entry| entry.message.from.id == sender);
-        let turns = of_sender.flat_map(|entry| &entry.turns);
-        let recent: HashSet<&str> = turns
+        let entries = self.inbound.iter().filter(|entry| entry.message.from.id == sender);
+        let turns: HashSet<&str> = entries
+            .flat_map(|entry| &entry.turns)
             .filter(|turn| turn.at >= since && !turn.ended)
             .map(|turn| turn.turn.as_str())
             .collect();
-        recent.len()
+        turns.len()
     }
 }
 
@@ -457,16 +456,17 @@ impl ChannelInbox {
         let Self { path, log, state, replayed_bytes, compaction_bytes: _ } = self;
         with_lock(log, path, || {
             let size = durable_file::size(log, path)?;
-            let mut others = vec![0; usize::try_from(size.saturating_sub(*replayed_bytes))?];
-            log.read_exact_at(&mut others, *replayed_bytes)
+            // The lines of other processes since the last call.
+            let mut appended = vec![0; usize::try_from(size.saturating_sub(*replayed_bytes))?];
+            log.read_exact_at(&mut appended, *replayed_bytes)
                 .with_context(|| format!("read `{}`", path.display()))?;
-            state.replay_lines(&others);
+            state.replay_lines(&appended);
             *replayed_bytes = size;
             if lines.is_empty() {
                 return Ok(());
             }
-            // The line of a killed process is ended, so that ours is not a part of it.
-            if others.last().is_some_and(|last| *last != b'\n') {
+            // The torn line of a killed process gets its newline, so that ours is not a part of it.
+            if appended.last().is_some_and(|last| *last != b'\n') {
                 lines.insert(0, b'\n');
             }
             durable_file::append_to(log, path, size, &lines)?;

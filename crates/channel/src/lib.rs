@@ -1,8 +1,8 @@
 //! Chat channels: inbound and outbound messages, and one file for each service.
 //!
 //! [`Channel`] is the interface of a service: it hands over new messages, and sends one part of an answer. The order of
-//! writes is that of the program's `ops::inbound`. A process that ends asks the service, so nothing here keeps a connection open or a
-//! state in memory.
+//! writes is that of the program's `ops::inbound`. Each poll begins at a cursor on disk, so no state in memory is needed
+//! between polls.
 //!
 //! The program decides which messages are answered, and by which turn. Start with [`Channel`] and [`table`]; a small
 //! service is `ntfy`.
@@ -63,8 +63,8 @@ use std::time::Duration;
 
 /// A service that carries messages. Methods may be called from several threads at once.
 pub trait Channel: Send + Sync {
-    /// Fetches new messages, and hands them on in batches. Returns at the latest when the wait is over, and after the first
-    /// response with messages. Does nothing where nothing can be asked for.
+    /// Fetches new messages, and delivers them in batches. Returns after the first response with messages, and at the latest
+    /// when the wait is over. Does nothing for a service that cannot be polled.
     ///
     /// # Errors
     /// With the status of the run: 69 for a service that is down after all tries, 75 for a rate limit, 77 for a
@@ -79,7 +79,7 @@ pub trait Channel: Send + Sync {
     /// # Errors
     /// Status 78 if the service sends none, or a key for the signature is missing.
     fn receive(&self, _request: &WebhookRequest) -> Result<WebhookReceipt> {
-        Err(fail(Exit::Config, "this channel takes no webhooks"))
+        Err(fail(Exit::Config, "this channel does not receive webhooks"))
     }
 
     /// Sends one part. `key` is the same when a part is sent again, and no other part has it. Returns the service's id
@@ -102,8 +102,8 @@ pub trait Channel: Send + Sync {
     /// Writes the content of an attachment, at most `limit_bytes` of it. Returns false if it is longer.
     ///
     /// # Errors
-    /// The attachment cannot be fetched, or `into` cannot be written.
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool>;
+    /// The attachment cannot be fetched, or `writer` cannot be written.
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool>;
 
     /// Shows in the chat that an answer is being written. Called again every four seconds; failures are ignored.
     fn show_typing(&self, _destination: &Destination) {}
@@ -125,7 +125,7 @@ pub trait Channel: Send + Sync {
         self.identity()
     }
 
-    /// Does what a login needs: a token is checked, exchanged for another one, or got for a code that the user scans.
+    /// Does what a login needs: checks a token, exchanges it for another one, or gets one for a code that the user scans.
     ///
     /// # Errors
     /// As [`Channel::poll`].
@@ -138,9 +138,9 @@ pub trait Channel: Send + Sync {
 /// The arguments of [`Channel::poll`].
 pub struct PollRequest<'a> {
     /// Our account, as [`Channel::identity`] returned it within the last day.
-    pub account: &'a Identity,
-    /// The last value of [`Batch::cursor`]: the messages after it are asked for. `None` on first contact: a service that
-    /// keeps a queue for us hands it on, another one only its position.
+    pub identity: &'a Identity,
+    /// The last value of [`Batch::cursor`]: the messages after it are fetched. `None` on first contact: a service that
+    /// keeps a queue for us delivers it, another one only its position.
     pub cursor: Option<&'a Value>,
     /// The longest wait for the first message, where the service allows it; zero never waits at the service.
     pub wait: Duration,
@@ -199,9 +199,9 @@ pub struct Batch {
 pub struct WebhookReceipt {
     pub response: WebhookResponse,
     /// Our account, to which the messages were sent.
-    pub account: Identity,
+    pub identity: Identity,
     pub messages: Vec<InboundMessage>,
-    /// True if the request only tells that a poll will find something.
+    /// True if the request only says that a poll will find something.
     pub is_for_poll: bool,
 }
 
@@ -210,7 +210,7 @@ impl WebhookReceipt {
     fn without_messages(response: WebhookResponse) -> Self {
         Self {
             response,
-            account: Identity { id: String::new(), name: String::new() },
+            identity: Identity { id: String::new(), name: String::new() },
             messages: Vec::new(),
             is_for_poll: false,
         }
@@ -270,7 +270,7 @@ pub struct InboundMessage {
     pub id: String,
     pub chat: Chat,
     pub from: Sender,
-    /// The text of the message itself, which knows the words of it that the sender typed.
+    /// The text of the message itself, with the parts of it that the sender typed.
     #[serde(flatten)]
     pub text: UserText,
     /// Text by others, or of unknown origin: quotes, forwards, link previews, names.
@@ -293,7 +293,7 @@ pub struct InboundMessage {
 }
 
 impl InboundMessage {
-    /// The place where it is answered.
+    /// The destination of its answer.
     pub fn destination(&self) -> Destination {
         Destination { chat: self.chat.clone(), reply_facts: self.reply_facts.clone() }
     }
@@ -305,7 +305,7 @@ pub struct QuotedText {
     /// A short name for the model, such as `quoted message` or `forwarded message`.
     pub label: String,
     pub text: String,
-    /// If the text is of the message that this one replies to. It may be empty where the service gives only the id.
+    /// The message that this one replies to, if the text is of that. The text is empty where the service gives only the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replied: Option<RepliedMessage>,
 }
@@ -428,8 +428,8 @@ pub type ChannelResult<T> = Result<T, ChannelError>;
 
 /// The failure of an exchange with a service.
 ///
-/// It converts into the error of a run by `?`, with its status, and with the [`RateLimit`] if it is one. It is no
-/// [`std::error::Error`], since those convert without a status.
+/// It converts into the error of a run by `?`, with its status, and with the [`RateLimit`] if it is one. It does not
+/// implement [`std::error::Error`], since such errors convert without a status.
 #[derive(Debug)]
 pub enum ChannelError {
     /// A rate limit that is longer than the adapter waits: status 75. The part stays in the outbox.

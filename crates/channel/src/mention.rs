@@ -1,25 +1,25 @@
-//! Mentions in texts: ours, which a message addresses us with, and those that an answer must not make. Pure.
+//! Mentions in texts: those of our account, by which a message addresses us, and those that an answer must not make. Pure.
 
 use nanobot_base::message::user_text::UserText;
 
 /// A character that is not shown, and at which no line may break.
 pub(super) const WORD_JOINER: char = '\u{2060}';
 
-/// Removes the mentions of ours from a text. `None` if there is none. `mention` is as it is typed, such as `@name`.
+/// Removes each `mention`, such as `@name`, from a text. `None` if there is none.
 pub(super) fn without_mention(text: &str, mention: &str) -> Option<String> {
-    let mut kept = String::with_capacity(text.len());
+    let mut out = String::with_capacity(text.len());
     let (mut rest, mut is_found) = (text, false);
-    while let Some(at) = find_mention(rest, mention, kept.chars().next_back()) {
+    while let Some(at) = find_mention(rest, mention, out.chars().next_back()) {
         let (before, after) = rest.split_at(at);
-        kept += before;
+        out += before;
         rest = after[mention.len()..].trim_start_matches([' ', '\t']);
         is_found = true;
     }
-    kept += rest;
-    is_found.then(|| kept.trim().to_owned())
+    out += rest;
+    is_found.then(|| out.trim().to_owned())
 }
 
-/// The place of a mention that no longer name contains. `before` is the character before the text.
+/// The position of a mention that is not a part of a longer name. `before` is the character before the text.
 fn find_mention(text: &str, mention: &str, before: Option<char>) -> Option<usize> {
     let is_word = |letter: char| letter.is_alphanumeric() || matches!(letter, '_' | '-');
     let is_bracketed = mention.starts_with('<');
@@ -58,8 +58,8 @@ pub(super) fn with_names(text: &str, names: &[(String, String)]) -> UserText {
     let mut rest = text;
     let find = |rest: &str| {
         let marks = names.iter().filter(|(mark, _)| !mark.is_empty());
-        let found = marks.filter_map(|(mark, name)| Some((rest.find(mark)?, mark, name)));
-        found.min_by_key(|(at, ..)| *at)
+        let matches = marks.filter_map(|(mark, name)| Some((rest.find(mark)?, mark, name)));
+        matches.min_by_key(|(at, ..)| *at)
     };
     while let Some((at, mark, name)) = find(rest) {
         named.push(&UserText::typed(&rest[..at]));
@@ -70,12 +70,12 @@ pub(super) fn with_names(text: &str, names: &[(String, String)]) -> UserText {
     named
 }
 
-/// A text of a service that puts in names of users without marking them. What follows an `@` in a line may be one.
+/// A text of a service that inserts names of users without marking them. The text after an `@` in a line may be one.
 pub(super) fn with_unmarked_names(text: &str) -> UserText {
     let mut named = UserText::default();
     for line in text.split_inclusive('\n') {
         let at = line.char_indices().find(|(at, letter)| {
-            *letter == '@' && !line[..*at].ends_with(|it: char| it.is_ascii_alphanumeric())
+            *letter == '@' && !line[..*at].ends_with(|letter: char| letter.is_ascii_alphanumeric())
         });
         let (typed, rest) = line.split_at(at.map_or(line.len(), |(at, _)| at));
         named.push(&UserText::typed(typed));

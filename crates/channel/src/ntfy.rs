@@ -1,7 +1,7 @@
 //! ntfy: a topic to read, and a topic for answers (<https://docs.ntfy.sh/subscribe/api>).
 //!
-//! A message has no sender. Everything that is written to the topic counts as the user's words, so the config must
-//! say `allowFrom: ["*"]` and have an access token. Answers in the same topic carry a tag by which we skip them.
+//! A message has no sender. Everything in the topic counts as written by the user, so the config must have
+//! `allowFrom: ["*"]` and an access token. Answers in the same topic carry a tag by which we skip them.
 
 use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
@@ -33,7 +33,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum bytes of an attachment, with the default settings of the server.
 const MAX_UPLOAD_BYTES: u64 = 15_000_000;
 
-/// Maximum bytes of one line of a stream. A message has 4,096.
+/// Maximum bytes of one line of a stream. A message has at most 4,096.
 const MAX_LINE_BYTES: usize = 256 << 10;
 
 struct Ntfy {
@@ -53,14 +53,14 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     if !config.list("allowFrom").iter().any(|entry| entry == "*") {
         return Err(fail_with_hint(
             Exit::Config,
-            "ntfy does not tell who sends a message, and `channels.ntfy.allowFrom` does not hold `*`",
+            "ntfy does not tell who sends a message, and `channels.ntfy.allowFrom` does not contain `*`",
             "`nanobot config set channels.ntfy.allowFrom '[\"*\"]'`",
         ));
     }
     let answer_topic = config.text("answerTopic").unwrap_or_else(|| topic.clone());
     for topic in [&topic, &answer_topic] {
         if !is_topic(topic) {
-            let cause = format!("`{topic}` is no name of a topic at ntfy");
+            let cause = format!("`{topic}` is not a valid topic of ntfy");
             return Err(fail(Exit::Config, cause));
         }
     }
@@ -105,7 +105,7 @@ impl Channel for Ntfy {
             &destination.chat.id
         };
         if !is_topic(topic) {
-            let cause = format!("`{topic}` is no name of a topic at ntfy");
+            let cause = format!("`{topic}` is not a valid topic of ntfy");
             return Err(ChannelError::Undeliverable(cause));
         }
         let path = format!("/{topic}");
@@ -136,12 +136,12 @@ impl Channel for Ntfy {
         }
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         if !self.client.owns(&file.id) {
             let cause = "the attachment is not on the server `channels.ntfy.server`";
             return Err(fail(Exit::Refused, cause));
         }
-        self.client.download(&file.id, into, limit_bytes)
+        self.client.download(&file.id, writer, limit_bytes)
     }
 
     fn identity(&self) -> Result<Identity> {
@@ -174,7 +174,7 @@ impl Ntfy {
         let mut response = match self.client.open(&request) {
             Err(error) if error.is::<Stop>() => return Err(error),
             Ok(response) if response.status == 200 => response,
-            // The cached messages are asked for again, with all tries.
+            // The cached messages are requested instead, with retries.
             Ok(_) | Err(_) => return self.cached(since, wait),
         };
         let (mut pending, mut buffer) = (Vec::new(), [0; 4096]);
@@ -266,7 +266,7 @@ fn parse_event(line: &[u8]) -> Option<Value> {
     line["event"].is_string().then_some(line)
 }
 
-/// Returns an event that is a message; others, such as keepalives, are none.
+/// Returns an event that is a message; `None` for others, such as keepalives.
 fn into_message(event: Value) -> Option<Value> {
     (event["event"] == "message" && event["id"].is_string()).then_some(event)
 }

@@ -56,14 +56,14 @@ impl PairingFile {
     pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let lock = durable_file::lock_for_change(path, "the pairing file")?;
         let mut file = Self::load(path)?;
-        let before = file.0.clone();
-        let done = change(&mut file)?;
-        if file.0 != before {
+        let original = file.0.clone();
+        let result = change(&mut file)?;
+        if file.0 != original {
             let text = serde_json::to_string_pretty(&file.0)? + "\n";
             durable_file::replace(path, text.as_bytes())?;
         }
         drop(lock);
-        Ok(done)
+        Ok(result)
     }
 
     /// The ids that are approved for `channel`.
@@ -85,8 +85,8 @@ impl PairingFile {
                 expires_at: whole_seconds(&entry["expires_at"])?,
             })
         };
-        let all = pending.into_iter().flatten().filter_map(parse);
-        all.filter(|entry| entry.expires_at > now).collect()
+        let pairings = pending.into_iter().flatten().filter_map(parse);
+        pairings.filter(|entry| entry.expires_at > now).collect()
     }
 
     /// The valid code of a sender, which is created if there is none. `None` if the channel has too many.
@@ -116,17 +116,16 @@ impl PairingFile {
     /// Approves the sender of a valid code. `None` if there is no such code.
     pub fn approve(&mut self, code: &str, now: i64) -> Option<PendingPairing> {
         let code = code.trim().to_uppercase();
-        let found = self.pending(now);
-        let found = found.into_iter().find(|entry| entry.code == code)?;
+        let pairing = self.pending(now).into_iter().find(|pairing| pairing.code == code)?;
         self.section("pending").remove(&code);
         let approved = self.section("approved");
-        let ids = approved.entry(&found.channel).or_insert_with(|| json!([]));
+        let ids = approved.entry(&pairing.channel).or_insert_with(|| json!([]));
         if let Value::Array(ids) = ids
-            && !ids.iter().any(|id| id_text(id).as_ref() == Some(&found.sender_id))
+            && !ids.iter().any(|id| id_text(id).as_ref() == Some(&pairing.sender_id))
         {
-            ids.push(found.sender_id.clone().into());
+            ids.push(pairing.sender_id.clone().into());
         }
-        Some(found)
+        Some(pairing)
     }
 
     /// An object in the file, created if it is missing.

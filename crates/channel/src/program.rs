@@ -1,5 +1,5 @@
 //! Programs as channels: any program that speaks the lines of `nanobot pipe` on its standard streams, such as a client
-//! of IRC. It is ours while a poll lasts, and is supervised as MCP servers are.
+//! of IRC. It runs while a poll lasts, and is supervised as MCP servers are.
 //!
 //! It prints messages, and reads answers and acknowledgements. For what it has delivered it prints an acknowledgement too.
 
@@ -91,9 +91,11 @@ impl FrameConnection for ProgramConnection {
             });
             match parsed {
                 Ok(frame @ Value::Object(_)) => return Ok(Some(frame)),
-                Ok(_) => log::warn!(target: "channel", "{}: a line is no JSON object", self.name),
+                Ok(_) => {
+                    log::warn!(target: "channel", "{}: a line is not a JSON object", self.name);
+                }
                 Err(cause) => {
-                    log::warn!(target: "channel", "{}: a line is no JSON: {cause}", self.name);
+                    log::warn!(target: "channel", "{}: a line is not JSON: {cause}", self.name);
                 }
             }
         }
@@ -130,12 +132,12 @@ impl PushService for ProgramChannel {
     fn read_frame(
         &self,
         frame: &Value,
-        _account: &Identity,
+        _identity: &Identity,
         _cache: &mut Value,
     ) -> ChannelResult<FrameContent> {
         match frame["type"].as_str() {
             None | Some("message") => {}
-            // The response to a request that was given up.
+            // The response to a request that has timed out.
             Some("ack" | "error") => return Ok(FrameContent::default()),
             Some(other) => {
                 log::warn!(target: "channel", "{}: a line has the unknown type `{other}`", self.name);
@@ -147,9 +149,9 @@ impl PushService for ProgramChannel {
             Err(cause) => {
                 log::warn!(target: "channel", "{}: {cause}", self.name);
                 let id = &frame["id"];
-                let answer = json!({ "v": 1, "type": "error", "id": id, "error": cause });
+                let error_frame = json!({ "v": 1, "type": "error", "id": id, "error": cause });
                 return Ok(FrameContent {
-                    acknowledgement: Some(answer),
+                    acknowledgement: Some(error_frame),
                     ..FrameContent::default()
                 });
             }
@@ -188,13 +190,13 @@ impl Channel for ProgramChannel {
         })
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let path = Path::new(&file.id);
         let Some(mut content) = durable_file::open_existing(path)? else {
             let cause = format!("`{}` does not exist", path.display());
             return Err(fail(Exit::NoInput, cause));
         };
-        let copied = std::io::copy(&mut (&mut content).take(limit_bytes), into);
+        let copied = std::io::copy(&mut (&mut content).take(limit_bytes), writer);
         copied.with_context(|| format!("read `{}`", path.display()))?;
         Ok(content.read(&mut [0])? == 0)
     }
@@ -209,12 +211,12 @@ impl Channel for ProgramChannel {
 /// The message of a line.
 ///
 /// # Errors
-/// The reason why it is none.
+/// The reason why the line is not a message.
 fn to_message(line: &Value) -> Result<InboundMessage, String> {
     let optional = |name: &str| line[name].as_str().map(str::to_owned);
     let required = |name: &str| {
         let text = optional(name).filter(|text| !text.trim().is_empty());
-        text.ok_or_else(|| format!("a message has no `{name}`, which must be a text"))
+        text.ok_or_else(|| format!("a message needs a text as `{name}`"))
     };
     let (id, chat, from) = (required("id")?, required("chat")?, required("from")?);
     let texts = |name: &str| {

@@ -1,7 +1,7 @@
 //! Polls services that send their messages over a connection, such as DingTalk, and cannot be asked for them.
 //!
 //! The connection stays open from poll to poll. A message is acknowledged once it is on disk. Another thread may send a
-//! request over the same connection: it interrupts the wait for messages, and puts aside those that it reads.
+//! request over the same connection: it interrupts the wait for messages, and queues those that it reads.
 
 use super::service_client::next_json;
 use super::{Batch, ChannelError, ChannelResult, Identity, InboundMessage, PollRequest};
@@ -15,9 +15,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The silence after which a poll that does not wait has got what the service keeps for us.
-const HANDOVER_TIMEOUT: Duration = Duration::from_millis(500);
-/// Time for the response to a request.
+/// The silence after which a poll that does not wait ends: the service has sent what it had queued for us.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
+/// Maximum time to the response to a request.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection over which frames go both ways.
@@ -67,7 +67,7 @@ pub(super) trait PushService: Sync {
     fn read_frame(
         &self,
         frame: &Value,
-        account: &Identity,
+        identity: &Identity,
         cache: &mut Value,
     ) -> ChannelResult<FrameContent>;
 
@@ -104,28 +104,27 @@ struct WaitingSenders {
 impl PushListener {
     /// Does what [`super::Channel::poll`] promises. A poll that does not wait takes what the service sends at once.
     pub(super) fn poll(&self, service: &dyn PushService, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { account, cursor, wait, deliver } = request;
+        let PollRequest { identity, cursor, wait, deliver } = request;
         let mut cache = cursor.cloned().unwrap_or_else(|| json!({}));
         let mut stored = cursor.cloned();
-        let mut hand_on = |messages: Vec<InboundMessage>, cache: &Value| {
+        let mut deliver_batch = |messages: Vec<InboundMessage>, cache: &Value| {
             let cursor = cache.clone();
             deliver(Batch { messages, cursor })
         };
-        let mut end = signal::now().saturating_add(wait.max(HANDOVER_TIMEOUT));
-        let mut was_asked_to_reconnect = false;
-        let outcome = loop {
-            let next = self.next_frame(service, &mut cache, end);
-            let frame = match next {
+        let mut end = signal::now().saturating_add(wait.max(IDLE_TIMEOUT));
+        let mut has_reconnected = false;
+        let ending = loop {
+            let frame = match self.next_frame(service, &mut cache, end) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break Ok(()),
                 Err(error) => break Err(error),
             };
-            let content = match service.read_frame(&frame, account, &mut cache) {
+            let content = match service.read_frame(&frame, identity, &mut cache) {
                 Ok(content) => content,
                 Err(error) => {
                     self.lock().connection = None;
                     let is_request = matches!(error, ChannelError::Unavailable(_));
-                    if !is_request || std::mem::replace(&mut was_asked_to_reconnect, true) {
+                    if !is_request || std::mem::replace(&mut has_reconnected, true) {
                         break Err(error);
                     }
                     continue;
@@ -133,7 +132,7 @@ impl PushListener {
             };
             let has_messages = !content.messages.is_empty();
             if has_messages {
-                hand_on(content.messages, &cache)?;
+                deliver_batch(content.messages, &cache)?;
                 stored = Some(cache.clone());
             }
             if let Some(acknowledgement) = content.acknowledgement {
@@ -143,19 +142,19 @@ impl PushListener {
                 if !wait.is_zero() {
                     break Ok(());
                 }
-                end = signal::now() + HANDOVER_TIMEOUT;
+                end = signal::now() + IDLE_TIMEOUT;
             }
         };
         if stored.as_ref() != Some(&cache) {
-            hand_on(Vec::new(), &cache)?;
+            deliver_batch(Vec::new(), &cache)?;
         }
-        Ok(outcome?)
+        Ok(ending?)
     }
 
     /// Sends a request, and returns the response to it.
     ///
     /// # Errors
-    /// There is none: the request may have been carried out.
+    /// There is no response. The request may have been carried out.
     pub(super) fn request(
         &self,
         service: &dyn PushService,
@@ -169,17 +168,17 @@ impl PushListener {
         }
         drop(senders);
         let mut state = self.lock();
-        let exchanged = state.exchange(service, request, is_response);
-        if exchanged.is_err() {
+        let response = state.exchange(service, request, is_response);
+        if response.is_err() {
             state.connection = None;
         }
         drop(state);
         self.senders.lock().ignore_poison().count -= 1;
         self.is_sent.notify_all();
-        exchanged
+        response
     }
 
-    /// Connects, unless there is a connection, and waits a moment for an objection of the service.
+    /// Connects, unless there is a connection, and waits a moment for the service to reject it.
     ///
     /// # Errors
     /// The service cannot be reached, or rejects the token.
@@ -191,7 +190,7 @@ impl PushListener {
         let Some(connection) = &mut state.connection else {
             return Ok(());
         };
-        match connection.next_frame(signal::now() + HANDOVER_TIMEOUT) {
+        match connection.next_frame(signal::now() + IDLE_TIMEOUT) {
             Ok(frame) => state.backlog.extend(frame),
             Err(error) => {
                 state.connection = None;
@@ -254,7 +253,7 @@ impl PushListener {
         while senders.count > 0 {
             senders = self.is_sent.wait(senders).ignore_poison();
         }
-        let unused = senders.interrupt.take().filter(|it| !it.is_cancelled());
+        let unused = senders.interrupt.take().filter(|token| !token.is_cancelled());
         let interrupt = match unused {
             Some(token) => token,
             None => CancelToken::new().map_err(|error| ChannelError::Other(error.into()))?,

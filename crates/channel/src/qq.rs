@@ -1,8 +1,8 @@
 //! QQ, through the API for bots (<https://bot.q.qq.com/wiki/develop/api-v2/>): events come from a gateway, whose sessions
 //! are resumed, and answers are requests.
 //!
-//! The service takes only answers: five to a message, within an hour in a direct chat and five minutes in a group. It
-//! recognises an answer that is sent again by the number that we give it.
+//! The service accepts only answers: five to a message, within an hour in a direct chat and five minutes in a group. It
+//! recognises an answer that is sent again by its number.
 
 use super::access_token::AccessToken;
 use super::gateway::{GatewayClose, GatewayConnection, GatewayLogin};
@@ -34,9 +34,17 @@ const HOSTS: &[&str] = &["qq.com", "qq.com.cn", "qpic.cn"];
 const INTENTS: u64 = 1 << 25 | 1 << 12;
 /// Marks that notify people.
 const MENTION_MARKS: &[&str] = &["<@", "<qqbot"];
+/// The largest number of an answer; the service documents no larger ones.
+const LAST_SEQUENCE_NUMBER: u32 = 999_999;
 /// Largest upload.
 const MAX_UPLOAD_BYTES: u64 = 10_000_000;
-/// The error code of an answer that the service has got before.
+/// Types of messages, and of files.
+const TEXT_MESSAGE: u64 = 0;
+const MARKDOWN_MESSAGE: u64 = 2;
+const MEDIA_MESSAGE: u64 = 7;
+const IMAGE_FILE: u64 = 1;
+const OTHER_FILE: u64 = 4;
+/// The error code of an answer that the service has received before.
 const REPEATED_CODE: i64 = 40_054_005;
 
 struct Qq {
@@ -99,7 +107,7 @@ impl PushService for Qq {
         if cache["session"].is_object() {
             cache["session"]["url"] = url.into();
         }
-        let opened = self.token.with(&|| self.fetch_token(), &|token| {
+        let (connection, new_cache) = self.token.with(&|| self.fetch_token(), &|token| {
             let mut cache = cache.clone();
             let login = GatewayLogin {
                 url,
@@ -110,9 +118,8 @@ impl PushService for Qq {
                 explain_close,
             };
             Ok((GatewayConnection::open(&self.client, login, &mut cache)?, cache))
-        });
-        let (connection, changed) = opened?;
-        *cache = changed;
+        })?;
+        *cache = new_cache;
         match connection {
             Some(connection) => Ok(Box::new(QqConnection(connection))),
             None => {
@@ -125,7 +132,7 @@ impl PushService for Qq {
     fn read_frame(
         &self,
         frame: &Value,
-        _account: &Identity,
+        _identity: &Identity,
         cache: &mut Value,
     ) -> ChannelResult<FrameContent> {
         let (kind, data) = (frame["t"].as_str().unwrap_or_default(), &frame["d"]);
@@ -156,8 +163,8 @@ impl Channel for Qq {
 
     fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         let facts = &destination.reply_facts;
-        let Some(answered) = facts["id"].as_str() else {
-            let cause = "QQ takes only answers to a message since April 2025";
+        let Some(answered_id) = facts["id"].as_str() else {
+            let cause = "QQ accepts only answers to messages since April 2025";
             return Err(ChannelError::RecipientRefused(cause.to_owned()));
         };
         let chat = percent_encode(&destination.chat.id);
@@ -166,36 +173,36 @@ impl Channel for Qq {
             Some("server") => format!("/dms/{chat}"),
             _ => format!("/v2/users/{chat}"),
         };
-        let mut message = json!({ "msg_id": answered, "msg_seq": sequence_of(key) });
+        let mut message = json!({ "msg_id": answered_id, "msg_seq": sequence_of(key) });
         match &part.file {
             Some(path) => {
-                message["msg_type"] = 7.into();
+                message["msg_type"] = MEDIA_MESSAGE.into();
                 message["media"] = self.upload(&base, path)?;
             }
             None if self.is_markdown => {
-                message["msg_type"] = 2.into();
+                message["msg_type"] = MARKDOWN_MESSAGE.into();
                 let text = without_pings(&part.markup, MENTION_MARKS);
                 message["markdown"] = json!({ "content": text });
             }
             None => {
-                message["msg_type"] = 0.into();
+                message["msg_type"] = TEXT_MESSAGE.into();
                 message["content"] = without_pings(&part.plain, MENTION_MARKS).into();
             }
         }
-        let sent = self.request(&format!("{base}/messages"), Some(&message))?;
-        let id = sent["id"].as_str().map(str::to_owned);
+        let response = self.request(&format!("{base}/messages"), Some(&message))?;
+        let id = response["id"].as_str().map(str::to_owned);
         Ok(id.unwrap_or_else(|| key.to_owned()))
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
-        self.client.download_own("QQ", &file.id, into, limit_bytes)
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        self.client.download_own("QQ", &file.id, writer, limit_bytes)
     }
 
     fn identity(&self) -> Result<Identity> {
-        let account = self.request("/users/@me", None)?;
+        let user = self.request("/users/@me", None)?;
         Ok(Identity {
-            id: self.client.text_of(&account["id"])?,
-            name: self.client.text_of(&account["username"])?,
+            id: self.client.text_of(&user["id"])?,
+            name: self.client.text_of(&user["username"])?,
         })
     }
 }
@@ -203,13 +210,13 @@ impl Channel for Qq {
 impl Qq {
     fn fetch_token(&self) -> ChannelResult<(String, u64)> {
         let request = json!({ "appId": self.app_id, "clientSecret": self.secret.expose() });
-        let given = self.token_client.post("", &request)?;
-        let seconds = &given["expires_in"];
-        let seconds = seconds.as_u64().or(seconds.as_str().and_then(|it| it.parse().ok()));
-        match given["access_token"].as_str() {
+        let response = self.token_client.post("", &request)?;
+        let seconds = &response["expires_in"];
+        let seconds = seconds.as_u64().or(seconds.as_str().and_then(|text| text.parse().ok()));
+        match response["access_token"].as_str() {
             Some(token) => Ok((token.to_owned(), seconds.unwrap_or_default())),
             None => {
-                let cause = given["message"].as_str().unwrap_or("no token");
+                let cause = response["message"].as_str().unwrap_or("no token");
                 Err(ChannelError::TokenRejected(format!(
                     "{cause}; `channels.qq.appId` and `secret` are not accepted"
                 )))
@@ -217,7 +224,7 @@ impl Qq {
         }
     }
 
-    /// Gets JSON, or posts `body`, which is not done twice by the service: the second time the result is null.
+    /// Gets JSON, or posts `body`. The service recognises a repeated answer; the result is null then.
     fn request(&self, path: &str, body: Option<&Value>) -> ChannelResult<Value> {
         self.token.with(&|| self.fetch_token(), &|token| {
             let headers = [
@@ -250,14 +257,14 @@ impl Qq {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
         let mut request = json!({
-            "file_type": if is_image { 1 } else { 4 }, "srv_send_msg": false,
+            "file_type": if is_image { IMAGE_FILE } else { OTHER_FILE }, "srv_send_msg": false,
             "file_data": STANDARD.encode(&file.bytes),
         });
         if !is_image {
             request["file_name"] = file.name.into();
         }
-        let uploaded = self.request(&format!("{base}/files"), Some(&request))?;
-        Ok(json!({ "file_info": uploaded["file_info"] }))
+        let response = self.request(&format!("{base}/files"), Some(&request))?;
+        Ok(json!({ "file_info": response["file_info"] }))
     }
 }
 
@@ -281,8 +288,7 @@ fn explain_close(code: u16) -> GatewayClose {
 /// The number of a part among the answers to a message: the same when it is sent again.
 fn sequence_of(key: &str) -> u32 {
     let hex = digest(key.as_bytes());
-    // Up to 999,999: longer ones are not documented.
-    u32::from_str_radix(&hex[..6], 16).unwrap_or_default() % 999_999 + 1
+    u32::from_str_radix(&hex[..6], 16).unwrap_or_default() % LAST_SEQUENCE_NUMBER + 1
 }
 
 /// The error of a response, by the service's code.
@@ -291,7 +297,7 @@ fn to_error(code: Option<i64>, response: &ServiceResponse) -> ChannelError {
     match code {
         Some(22_009 | 20_028 | 304_045 | 304_049) => ChannelError::rate_limited(cause),
         Some(304_103 | 40_034_005 | 40_034_128) => ChannelError::RecipientRefused(format!(
-            "{cause}; the time in which QQ takes an answer is over"
+            "{cause}; the time in which QQ accepts an answer is over"
         )),
         Some(11_241..=11_244) => ChannelError::TokenRejected(cause),
         _ if response.status == 403 => ChannelError::RecipientRefused(cause),

@@ -1,4 +1,4 @@
-//! Rate limits that a service tells of before they are exceeded (Discord, "Rate Limits"): the next request of a route waits,
+//! Rate limits that a service announces before they are exceeded (Discord, "Rate Limits"): the next request of a route waits,
 //! since too many responses with status 429 get an address banned.
 
 use nanobot_net::http::{HttpMethod, Response};
@@ -15,7 +15,7 @@ const ROUTE_SEGMENTS: usize = 3;
 pub(super) enum RequestLimit {
     /// No request of this route is left for this time.
     Route(Duration),
-    /// None of any route is left. The response has the time.
+    /// No request of any route is left, for the time that the response names.
     Global,
 }
 
@@ -24,7 +24,7 @@ pub(super) enum RequestLimit {
 pub(super) struct RequestLimits(Mutex<BTreeMap<String, Duration>>);
 
 impl RequestLimit {
-    /// The limit that `response` tells of.
+    /// The limit that the headers of `response` announce.
     pub(super) fn from_response(response: &Response) -> Option<Self> {
         if response.header("x-ratelimit-global") == Some("true") {
             return Some(Self::Global);

@@ -8,8 +8,7 @@ use nanobot_net::http::{
     ConnectError, Http, HttpMethod, HttpTimeouts, Response, WEBSOCKET_TIMEOUTS, WebSocket,
     WebSocketEvent, error_message, shown_message,
 };
-use nanobot_net::web_url;
-use nanobot_net::web_url::{is_loopback, redact_url};
+use nanobot_net::web_url::{self, is_loopback, redact_url};
 use nanobot_os::clock::Clock;
 use nanobot_os::secret::{Secret, redact_known};
 use nanobot_os::signal;
@@ -174,10 +173,10 @@ impl ServiceResponse {
         let seconds = body["parameters"]["retry_after"].as_f64();
         let seconds = seconds.or(body["retry_after"].as_f64());
         let millis = body["retry_after_ms"].as_f64();
-        let in_body = seconds.or(millis.map(|millis| millis / 1000.0));
-        let in_body = in_body.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let wait = in_body.or(self.retry_after);
-        // A wait of zero would be asked for without an end.
+        let body_wait = seconds.or(millis.map(|millis| millis / 1000.0));
+        let body_wait = body_wait.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let wait = body_wait.or(self.retry_after);
+        // With a wait of zero, the same request could be refused for ever.
         wait.unwrap_or(DEFAULT_RATE_LIMIT_DELAY).max(MIN_RATE_LIMIT_DELAY)
     }
 }
@@ -261,7 +260,7 @@ impl ServiceClient {
         self.with_header("authorization", format!("Bearer {}", token.expose()))
     }
 
-    /// Leaves out of messages what follows the host in the base address.
+    /// Shows only the host of the base address in messages.
     pub(super) fn with_secret_address(mut self) -> Self {
         self.shown_base = web_url::origin(&self.base);
         self
@@ -296,8 +295,8 @@ impl ServiceClient {
             return false;
         };
         let host = url.host_str().unwrap_or_default();
-        let is_listed = |listed: &&str| {
-            let rest = host.strip_suffix(*listed);
+        let is_below = |domain: &&str| {
+            let rest = host.strip_suffix(*domain);
             rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
         let is_local = || is_loopback(base.host_str().unwrap_or_default()) && is_loopback(host);
@@ -305,7 +304,7 @@ impl ServiceClient {
             || is_local()
             || url.scheme() == "https"
                 && url.port_or_known_default() == Some(443)
-                && self.hosts.iter().any(is_listed)
+                && self.hosts.iter().any(is_below)
     }
 
     /// True if `url` is the address of a WebSocket of this service.
@@ -314,7 +313,7 @@ impl ServiceClient {
         rest.is_some_and(|rest| self.owns(&format!("http{rest}")))
     }
 
-    /// The error of a response that has not what the protocol requires, such as a page of a proxy.
+    /// The error of a response that lacks what the protocol requires, such as a page of a proxy.
     pub(super) fn unexpected_response(&self) -> ChannelError {
         let (name, base) = (self.name, &self.shown_base);
         ChannelError::Unavailable(format!("`{base}` does not respond as {name} does"))
@@ -341,7 +340,7 @@ impl ServiceClient {
         loop {
             let wait = self.limits.wait(&route, signal::now());
             if wait > rate_limit_left {
-                let cause = "the service takes no more of these requests now".to_owned();
+                let cause = "the service accepts no more of these requests for now".to_owned();
                 return Err(ChannelError::RateLimited(RateLimit(wait), cause));
             }
             if !wait.is_zero() {
@@ -349,11 +348,11 @@ impl ServiceClient {
                 end += wait;
                 self.pause(wait)?;
             }
-            let sent = self.request_until(request, end);
-            if let Ok(response) = &sent {
+            let result = self.request_until(request, end);
+            if let Ok(response) = &result {
                 self.store_limit(&route, response);
             }
-            let (cause, is_retried) = match sent {
+            let (cause, is_retried) = match result {
                 Ok(response) if response.status == 401 => {
                     let (name, key) = (self.name, self.token_key);
                     let cause = response.describe();
@@ -393,7 +392,7 @@ impl ServiceClient {
         }
     }
 
-    /// Stores the limit that a response tells of, for the requests after it.
+    /// Stores the limit that a response announces, for the requests after it.
     fn store_limit(&self, route: &str, response: &ServiceResponse) {
         let now = signal::now();
         match response.limit {
@@ -437,7 +436,7 @@ impl ServiceClient {
         self.read_success(&self.request(request)?)
     }
 
-    /// Returns the JSON of a response, or the reason why the service has not done what was asked.
+    /// Returns the JSON of a response, or the error of a request that was refused.
     pub(super) fn read_success(&self, response: &ServiceResponse) -> ChannelResult<Value> {
         match response.status {
             200..300 => match response.json() {
@@ -490,14 +489,14 @@ impl ServiceClient {
     /// Writes the body of a GET request, at most `limit_bytes` of it. Returns false if it is longer.
     ///
     /// # Errors
-    /// The service does not have it, the exchange failed, or `into` cannot be written.
+    /// The service does not have it, the exchange failed, or `writer` cannot be written.
     pub(super) fn download(
         &self,
         path: &str,
-        into: &mut dyn Write,
+        writer: &mut dyn Write,
         limit_bytes: u64,
     ) -> anyhow::Result<bool> {
-        self.try_download(path, into, limit_bytes)?.into_result()
+        self.try_download(path, writer, limit_bytes)?.into_result()
     }
 
     /// As [`Self::download`] from an address of `service`, to which the token may be sent.
@@ -508,23 +507,26 @@ impl ServiceClient {
         &self,
         service: &str,
         url: &str,
-        into: &mut dyn Write,
+        writer: &mut dyn Write,
         limit_bytes: u64,
     ) -> anyhow::Result<bool> {
         if !self.owns(url) {
-            return Err(fail(Exit::Refused, format!("the attachment is not at {service}")));
+            return Err(fail(
+                Exit::Refused,
+                format!("the address of the attachment is not one of {service}"),
+            ));
         }
-        self.download(url, into, limit_bytes)
+        self.download(url, writer, limit_bytes)
     }
 
     /// As [`Self::download`], and returns the response of a service that does not have the content.
     ///
     /// # Errors
-    /// The exchange failed, or `into` cannot be written.
+    /// The exchange failed, or `writer` cannot be written.
     pub(super) fn try_download(
         &self,
         path: &str,
-        into: &mut dyn Write,
+        writer: &mut dyn Write,
         limit_bytes: u64,
     ) -> anyhow::Result<Download> {
         let response =
@@ -537,12 +539,12 @@ impl ServiceClient {
             return Ok(Download::Refused(read_response(response, end)?));
         }
         let mut body = response.body;
-        std::io::copy(&mut (&mut body).take(limit_bytes), into)?;
+        std::io::copy(&mut (&mut body).take(limit_bytes), writer)?;
         let is_complete = body.read(&mut [0])? == 0;
         Ok(if is_complete { Download::Complete } else { Download::TooLong })
     }
 
-    /// A text that the service's interface promises in a response.
+    /// A text that the API of the service requires in a response.
     ///
     /// # Errors
     /// It is missing.

@@ -12,7 +12,7 @@ use anyhow::Result;
 pub struct ChannelKind {
     /// The name in the config, on the command line, and in keys of sessions.
     pub name: &'static str,
-    /// True if messages come from it. Otherwise a poll only sends what waits.
+    /// True if messages come from it. Otherwise, a poll only sends the messages in the outbox.
     pub receives: bool,
     /// True if messages come by `channel listen` only: a poll answers those that it has stored.
     pub is_pushed: bool,

@@ -1,4 +1,4 @@
-//! The text of others in a thread, for the model that answers in it. Pure.
+//! The messages of others in a thread, for the model that answers in it. Pure.
 
 use super::QuotedText;
 
@@ -19,12 +19,12 @@ pub(super) fn context_quotes(
     max_messages: usize,
 ) -> Vec<QuotedText> {
     let thread: Vec<ThreadMessage> = thread.collect();
-    let own = thread.iter().rposition(|message| message.is_own);
-    let since = &thread[own.map_or(0, |own| own + 1)..];
-    let replied = thread.first().filter(|_| own == Some(0));
+    let own_index = thread.iter().rposition(|message| message.is_own);
+    let later = &thread[own_index.map_or(0, |index| index + 1)..];
+    let replied = thread.first().filter(|_| own_index == Some(0));
     let replied =
         replied.map(|root| QuotedText::replied(&root.text, MAX_QUOTE_CHARS, Some(&root.id), true));
-    let newest = &since[since.len().saturating_sub(max_messages)..];
+    let newest = &later[later.len().saturating_sub(max_messages)..];
     let texts = newest.iter().map(|message| message.text.as_str());
     let quotes = texts
         .filter(|text| !text.is_empty())

@@ -37,11 +37,11 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 impl Channel for Webhook {
     fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         if part.file.is_some() {
-            return Err(ChannelError::Undeliverable("a webhook takes no files".into()));
+            return Err(ChannelError::Undeliverable("a webhook does not accept files".into()));
         }
         let body = json!({ "v": 1, "id": key, "to": destination.chat.id, "text": part.markup });
         let body = body.to_string();
-        // A receiver that gets a part again knows it by this key.
+        // A receiver recognises a repeated part by this key.
         let headers = [("idempotency-key".to_owned(), key.to_owned())];
         let request = ServiceRequest {
             headers: &headers,
@@ -56,7 +56,12 @@ impl Channel for Webhook {
         }
     }
 
-    fn fetch(&self, _file: &RemoteFile, _into: &mut dyn Write, _limit_bytes: u64) -> Result<bool> {
+    fn fetch(
+        &self,
+        _file: &RemoteFile,
+        _writer: &mut dyn Write,
+        _limit_bytes: u64,
+    ) -> Result<bool> {
         Err(fail(Exit::Config, "a webhook receives no files"))
     }
 

@@ -1,7 +1,7 @@
 //! WeCom, by its bots with a long connection (<https://developer.work.weixin.qq.com/document/path/101463>): messages come and
 //! answers go over one WebSocket. A new connection of the same bot ends the earlier one.
 //!
-//! In groups the service hands on only messages that mention the bot.
+//! In groups, the service passes on only messages that mention the bot.
 
 use super::encrypted_file;
 use super::mention::without_pings;
@@ -32,6 +32,10 @@ const LOGIN_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval of heartbeats, as in the vendor's client.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 const MAX_QUOTE_CHARS: usize = 500;
+/// Error codes of rate limits: of an app, and of a chat.
+const TOO_MANY_CALLS: i64 = 45_009;
+const TOO_MANY_PARALLEL_CALLS: i64 = 45_033;
+const TOO_MANY_MESSAGES: i64 = 846_607;
 
 struct WeCom {
     client: ServiceClient,
@@ -86,7 +90,7 @@ impl PushService for WeCom {
     fn read_frame(
         &self,
         frame: &Value,
-        _account: &Identity,
+        _identity: &Identity,
         _cache: &mut Value,
     ) -> ChannelResult<FrameContent> {
         let event = &frame["body"]["event"];
@@ -129,7 +133,7 @@ impl Channel for WeCom {
                 Err(ChannelError::Undeliverable(cause)) => {
                     log::info!(target: "channel", "wecom: {cause}; sending to the chat");
                 }
-                other => return other.map(|()| id),
+                result => return result.map(|()| id),
             }
         }
         let body = json!({ "chatid": destination.chat.id, "msgtype": "markdown",
@@ -139,8 +143,8 @@ impl Channel for WeCom {
         Ok(id)
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
-        encrypted_file::fetch(&self.client, file, into, limit_bytes)
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        encrypted_file::fetch(&self.client, file, writer, limit_bytes)
     }
 
     fn identity(&self) -> Result<Identity> {
@@ -165,8 +169,9 @@ fn check_response(response: &Value) -> ChannelResult<()> {
     let cause = format!("error {code}: {cause}");
     match code {
         0 => Ok(()),
-        // Too many requests of an app, and of a chat.
-        45_009 | 45_033 | 846_607 => Err(ChannelError::rate_limited(cause)),
+        TOO_MANY_CALLS | TOO_MANY_PARALLEL_CALLS | TOO_MANY_MESSAGES => {
+            Err(ChannelError::rate_limited(cause))
+        }
         _ => Err(ChannelError::Undeliverable(cause)),
     }
 }
@@ -221,7 +226,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     quotes.extend(quoted.map(|text| QuotedText::replied(text, MAX_QUOTE_CHARS, None, false)));
     // The mention comes first, under the bot's name.
     let typed = match typed.trim_start().strip_prefix('@') {
-        Some(rest) if is_group => rest.split_once(char::is_whitespace).map_or("", |(_, it)| it),
+        Some(rest) if is_group => rest.split_once(char::is_whitespace).map_or("", |(_, text)| text),
         _ => &typed,
     };
     let typed =

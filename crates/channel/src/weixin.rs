@@ -1,8 +1,8 @@
 //! WeChat as a personal account, through iLink: a bot that the owner links by scanning a QR code. The interface has no
 //! public documentation; it is as the Python program's channel uses it.
 //!
-//! The service takes a message only with the token that came with a message of the same user, which ages within minutes: the
-//! last one of each user is kept. It recognises a message that is sent again by the id that we give it.
+//! The service accepts a message only with the context token of a message of the same user, which expires within minutes:
+//! the last one of each user is stored. It recognises a message that is sent again by the id that we give it.
 
 use super::access::AccessRules;
 use super::encrypted_file;
@@ -52,10 +52,10 @@ const EXPIRED_LOGIN: i64 = -14;
 const RESTRICTED: i64 = -2;
 /// The age of a context token after which another one is asked for, in seconds.
 const CONTEXT_AGE_SECS: i64 = 60;
-/// The wait after a message that was restricted: the service counts messages in five minutes.
+/// The wait after a restricted message: the service counts the messages of five minutes.
 const RATE_LIMIT_DELAY: Duration = Duration::from_secs(300);
-/// Time for the first byte of a look that does not wait: the service responds at once if there is something.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time for the first byte of a poll that does not wait: the service responds at once if there is something.
+const SHORT_POLL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The interval in which a login asks if the code was scanned, and the codes that it shows in turn.
 const LOGIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_LOGIN_CODES: usize = 4;
@@ -63,11 +63,11 @@ const MAX_QUOTE_CHARS: usize = 500;
 
 struct Weixin {
     client: ServiceClient,
-    look_client: ServiceClient,
+    short_poll_client: ServiceClient,
     file_client: ServiceClient,
     file_base: String,
     token: Option<Secret>,
-    /// The position of the Python program, for the first look.
+    /// The position of the Python program, for the first poll.
     first_position: String,
     access: AccessRules,
     clock: Clock,
@@ -85,9 +85,9 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let mut base = config.required_text("baseUrl", "URL")?;
     let file_base = config.required_text("cdnBaseUrl", "URL")?;
-    let account = read_account(setup)?;
+    let python_account = read_account(setup)?;
     let (mut token, mut first_position) = (config.secret("token")?.cloned(), String::new());
-    let text = |name: &str| account[name].as_str().filter(|text| !text.is_empty());
+    let text = |name: &str| python_account[name].as_str().filter(|text| !text.is_empty());
     let of_python = text("token").map(Secret::new);
     if token.is_none() || token == of_python {
         token = token.or(of_python);
@@ -115,7 +115,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     };
     Ok(Box::new(Weixin {
         client: client(TIMEOUTS)?,
-        look_client: client(HttpTimeouts { first_byte: LOOK_TIMEOUT, ..TIMEOUTS })?,
+        short_poll_client: client(HttpTimeouts { first_byte: SHORT_POLL_TIMEOUT, ..TIMEOUTS })?,
         file_client: ServiceClient::at(setup, &file_base, "cdnBaseUrl", "token")?
             .with_hosts(FILE_HOSTS),
         file_base,
@@ -148,16 +148,16 @@ impl Channel for Weixin {
         };
         loop {
             let left = end.saturating_sub(signal::now());
-            let Some(news) = self.fetch_news(&position, left)? else {
+            let Some(response) = self.fetch_updates(&position, left)? else {
                 return Ok(());
             };
-            let messages = news["msgs"].as_array().into_iter().flatten();
+            let messages = response["msgs"].as_array().into_iter().flatten();
             let messages: Vec<InboundMessage> = messages.filter_map(to_message).collect();
-            let next = news["get_updates_buf"].as_str().filter(|it| !it.is_empty());
+            let next = response["get_updates_buf"].as_str().filter(|position| !position.is_empty());
             let has_messages = !messages.is_empty();
             let is_moved = next.is_some_and(|next| next != position);
             position = next.unwrap_or(&position).to_owned();
-            self.keep_contexts(&messages)?;
+            self.store_contexts(&messages)?;
             if has_messages || is_moved {
                 let cursor = json!({ "position": position });
                 deliver(Batch { messages, cursor })?;
@@ -178,7 +178,7 @@ impl Channel for Weixin {
             facts => facts.clone(),
         };
         let Some(context) = facts["context"].as_str() else {
-            let cause = "WeChat takes a message only after one of the user";
+            let cause = "WeChat accepts a message only after one of the user";
             return Err(ChannelError::RecipientRefused(cause.to_owned()));
         };
         let age = self.clock.timestamp().as_second() - facts["at"].as_i64().unwrap_or_default();
@@ -197,7 +197,7 @@ impl Channel for Weixin {
         Ok(id)
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let (key, locator) = file.id.split_once(' ').unwrap_or_default();
         let url = if locator.contains("://") {
             locator.to_owned()
@@ -205,13 +205,13 @@ impl Channel for Weixin {
             format!("{}/download?encrypted_query_param={locator}", self.file_base)
         };
         let file = RemoteFile { id: format!("{key} {url}"), ..file.clone() };
-        encrypted_file::fetch(&self.file_client, &file, into, limit_bytes)
+        encrypted_file::fetch(&self.file_client, &file, writer, limit_bytes)
     }
 
     fn show_typing(&self, destination: &Destination) {
         let user = &destination.chat.id;
-        let known = self.tickets.lock().ignore_poison().get(user).cloned();
-        let ticket = known.or_else(|| {
+        let cached = self.tickets.lock().ignore_poison().get(user).cloned();
+        let ticket = cached.or_else(|| {
             let context = destination.reply_facts["context"].as_str()?;
             let config = self.config_of(user, context).ok()?;
             Some(config["typing_ticket"].clone())
@@ -225,7 +225,7 @@ impl Channel for Weixin {
         }
     }
 
-    /// Tells the service that the bot is there, which proves the token. There is no name.
+    /// Announces the bot to the service, which checks the token. There is no name.
     fn identity(&self) -> Result<Identity> {
         let Some(token) = &self.token else {
             return Err(fail_with_hint(
@@ -255,8 +255,8 @@ impl Channel for Weixin {
 }
 
 impl Weixin {
-    /// Asks for the messages after `position`. `None` if there are none in time.
-    fn fetch_news(&self, position: &str, wait: Duration) -> ChannelResult<Option<Value>> {
+    /// Fetches the messages after `position`. `None` if there are none in time.
+    fn fetch_updates(&self, position: &str, wait: Duration) -> ChannelResult<Option<Value>> {
         let body = with_base_info(json!({ "get_updates_buf": position })).to_string();
         let headers = [uin_header()];
         let request = ServiceRequest {
@@ -269,7 +269,7 @@ impl Weixin {
             let response = self.client.request(&request)?;
             return self.client.read_success(&response).and_then(check).map(Some);
         }
-        match self.look_client.request_once(&request) {
+        match self.short_poll_client.request_once(&request) {
             Ok(response) => self.client.read_success(&response).and_then(check).map(Some),
             Err(error) if error.is::<ResponseTimeout>() => Ok(None),
             Err(error) => Err(ChannelError::Unavailable(failure(error)?)),
@@ -297,8 +297,8 @@ impl Weixin {
         Ok(serde_json::from_slice(&text.unwrap_or_default()).unwrap_or_default())
     }
 
-    /// Keeps the context tokens of allowed senders.
-    fn keep_contexts(&self, messages: &[InboundMessage]) -> Result<()> {
+    /// Stores the context tokens of allowed senders.
+    fn store_contexts(&self, messages: &[InboundMessage]) -> Result<()> {
         let is_allowed = |message: &&InboundMessage| self.access.allows(&message.from.id);
         let mut allowed = messages.iter().filter(is_allowed).peekable();
         if allowed.peek().is_none() {
@@ -318,7 +318,7 @@ impl Weixin {
             Err(ChannelError::Undeliverable(_) | ChannelError::RateLimited(..)) => Value::Null,
             config => config?,
         };
-        let newer = config["context_token"].as_str().filter(|it| !it.is_empty());
+        let newer = config["context_token"].as_str().filter(|token| !token.is_empty());
         Ok(newer.unwrap_or(context).to_owned())
     }
 
@@ -446,12 +446,12 @@ fn to_file(item: &Value) -> Option<RemoteFile> {
 
 /// The message of a user.
 fn to_message(message: &Value) -> Option<InboundMessage> {
-    let sender = message["from_user_id"].as_str().filter(|it| !it.is_empty())?;
+    let sender = message["from_user_id"].as_str().filter(|id| !id.is_empty())?;
     if message["message_type"] == BOT_MESSAGE {
         return None;
     }
     let number = ["message_id", "seq"].map(|name| &message[name]);
-    let id = number.into_iter().find(|it| !it.is_null() && **it != "")?;
+    let id = number.into_iter().find(|id| !id.is_null() && **id != "")?;
     let id = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
     let (mut typed, mut quotes, mut files) = (Vec::new(), Vec::new(), Vec::new());
     for item in message["item_list"].as_array().into_iter().flatten() {

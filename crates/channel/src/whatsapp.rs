@@ -26,7 +26,7 @@ use std::time::Duration;
 const FILE_HOSTS: &[&str] = &["fbsbx.com"];
 /// Largest upload: documents may have 100 MB.
 const MAX_UPLOAD_BYTES: u64 = 50_000_000;
-/// Longest word that the service asks us to repeat when a webhook is set up.
+/// Longest challenge that the service sends when a webhook is set up.
 const MAX_CHALLENGE_CHARS: usize = 200;
 /// The wait after a rate limit, for which the service names none.
 const RATE_LIMIT_DELAY: Duration = Duration::from_secs(120);
@@ -74,7 +74,7 @@ impl Channel for WhatsApp {
         };
         Ok(WebhookReceipt {
             response: WebhookResponse::empty(200),
-            account: self.account(),
+            identity: self.unnamed_identity(),
             messages: to_messages(&body, &self.phone_number),
             is_for_poll: false,
         })
@@ -97,18 +97,18 @@ impl Channel for WhatsApp {
         }
         let (path, body) = (self.path("messages"), body.to_string());
         let request = ServiceRequest::post(&path, "application/json", body.as_bytes());
-        let sent = self.exchange(&request)?;
-        self.client.text_of(&sent["messages"][0]["id"])
+        let response = self.exchange(&request)?;
+        self.client.text_of(&response["messages"][0]["id"])
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let path = format!("/{}", percent_encode(&file.id));
         let media = self.exchange(&ServiceRequest::get(&path))?;
         let url = media["url"].as_str().unwrap_or_default();
-        self.client.download_own("WhatsApp", url, into, limit_bytes)
+        self.client.download_own("WhatsApp", url, writer, limit_bytes)
     }
 
-    /// The message counts as read then.
+    /// Shows the indicator, with which the message counts as read.
     fn show_typing(&self, destination: &Destination) {
         if let Some(id) = destination.reply_facts["message_id"].as_str() {
             let body = json!({ "messaging_product": "whatsapp", "status": "read", "message_id": id,
@@ -121,12 +121,13 @@ impl Channel for WhatsApp {
         let path = format!("/{}?fields=display_phone_number", percent_encode(&self.phone_number));
         let number = self.exchange(&ServiceRequest::get(&path))?;
         let name = number["display_phone_number"].as_str();
-        Ok(Identity { name: name.unwrap_or_default().to_owned(), ..self.account() })
+        Ok(Identity { name: name.unwrap_or_default().to_owned(), ..self.unnamed_identity() })
     }
 }
 
 impl WhatsApp {
-    fn account(&self) -> Identity {
+    /// Our number, without the name that only the service knows.
+    fn unnamed_identity(&self) -> Identity {
         Identity { id: self.phone_number.clone(), name: String::new() }
     }
 
@@ -135,16 +136,16 @@ impl WhatsApp {
         format!("/{}/{name}", percent_encode(&self.phone_number))
     }
 
-    /// The answer to the request that sets up a webhook.
+    /// The response to the request that sets up a webhook.
     fn verify(&self, request: &WebhookRequest) -> WebhookResponse {
         let parameter = |name| request.parameter(name).unwrap_or_default();
         let token = parameter("hub.verify_token");
         let challenge = parameter("hub.challenge");
-        let is_ours =
-            self.verify_token.as_ref().is_some_and(|ours| is_same_secret(ours.expose(), token));
+        let has_token = |expected: &Secret| is_same_secret(expected.expose(), token);
+        let is_verified = self.verify_token.as_ref().is_some_and(has_token);
         let is_plain = challenge.len() <= MAX_CHALLENGE_CHARS
             && challenge.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if is_ours && is_plain && parameter("hub.mode") == "subscribe" {
+        if is_verified && is_plain && parameter("hub.mode") == "subscribe" {
             WebhookResponse { status: 200, body: challenge.to_owned() }
         } else {
             WebhookResponse::empty(401)
@@ -183,8 +184,8 @@ impl WhatsApp {
             is_idempotent: true,
             ..ServiceRequest::post(&path, &form_type, &form)
         };
-        let uploaded = self.exchange(&request)?;
-        let id = self.client.text_of(&uploaded["id"])?;
+        let response = self.exchange(&request)?;
+        let id = self.client.text_of(&response["id"])?;
         Ok(match kind {
             AttachmentKind::Image if media_type != "image/gif" => ("image", json!({ "id": id })),
             AttachmentKind::Voice | AttachmentKind::Audio => ("audio", json!({ "id": id })),
@@ -210,17 +211,17 @@ fn to_messages(body: &Value, phone_number: &str) -> Vec<InboundMessage> {
     let entries = body["entry"].as_array().into_iter().flatten();
     let changes = entries.flat_map(|entry| entry["changes"].as_array().into_iter().flatten());
     let values = changes.map(|change| &change["value"]);
-    let ours = values.filter(|value| value["metadata"]["phone_number_id"] == phone_number);
-    let messages = ours.flat_map(|value| value["messages"].as_array().into_iter().flatten());
+    let own_values = values.filter(|value| value["metadata"]["phone_number_id"] == phone_number);
+    let messages = own_values.flat_map(|value| value["messages"].as_array().into_iter().flatten());
     messages.filter_map(to_message).collect()
 }
 
-/// Maximum characters of a place or of contacts.
+/// Maximum characters of a location or of contacts.
 const MAX_SHARED_CHARS: usize = 4000;
-/// Content that has no form here.
+/// Kinds of content that cannot be represented.
 const UNREADABLE_KINDS: [&str; 3] = ["order", "sticker", "unsupported"];
 
-/// The name of a place, or contacts: text that the sender has not typed.
+/// The name of a location, or contacts: text that the sender has not typed.
 fn shared_text(kind: &str, content: &Value) -> Option<QuotedText> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let lines: Vec<String> = match kind {
@@ -230,7 +231,7 @@ fn shared_text(kind: &str, content: &Value) -> Option<QuotedText> {
             let line = |contact: &Value| {
                 let phones = contact["phones"].as_array().into_iter().flatten();
                 let phones: Vec<String> =
-                    phones.map(|it| format!(", {}", text(&it["phone"]))).collect();
+                    phones.map(|phone| format!(", {}", text(&phone["phone"]))).collect();
                 text(&contact["name"]["formatted_name"]) + &phones.concat()
             };
             contacts.map(line).collect()
@@ -257,13 +258,13 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
     let chosen = content["text"].as_str().filter(|_| kind == "button");
     let chosen = chosen.or(content["button_reply"]["title"].as_str());
     let chosen = chosen.or(content["list_reply"]["title"].as_str()).map(str::to_owned);
-    let place = content["latitude"].as_f64().zip(content["longitude"].as_f64());
-    let place = place.map(|(latitude, longitude)| {
+    let location = content["latitude"].as_f64().zip(content["longitude"].as_f64());
+    let location = location.map(|(latitude, longitude)| {
         format!("[location: latitude {latitude}, longitude {longitude}]")
     });
     let written = match typed {
         Some(typed) => UserText::typed(typed),
-        None => UserText::label(chosen.or(place).unwrap_or_default()),
+        None => UserText::label(chosen.or(location).unwrap_or_default()),
     };
     let file = to_file(kind, content, is_forward);
     let mut quotes = if is_forward && !written.is_empty() {

@@ -1,6 +1,6 @@
 //! WhatsApp, through the bridge of the Python program: a server on this machine that is linked to an account as a device.
 //!
-//! The bridge keeps nothing: what comes while no poll listens is lost. It names no senders in groups, only the group.
+//! The bridge stores nothing: a message that comes while no poll listens is lost. It names no senders in groups, only the group.
 
 use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
 use super::service_client::{ServiceClient, read_json, to_channel_error};
@@ -80,7 +80,7 @@ impl PushService for WhatsAppBridge {
     fn read_frame(
         &self,
         frame: &Value,
-        _account: &Identity,
+        _identity: &Identity,
         _cache: &mut Value,
     ) -> ChannelResult<FrameContent> {
         match frame["type"].as_str() {
@@ -107,7 +107,7 @@ impl Channel for WhatsAppBridge {
 
     fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         if part.file.is_some() {
-            return Err(ChannelError::Undeliverable("the bridge takes no files".into()));
+            return Err(ChannelError::Undeliverable("the bridge does not accept files".into()));
         }
         let chat = &destination.chat.id;
         let to = if chat.contains('@') {
@@ -126,8 +126,13 @@ impl Channel for WhatsAppBridge {
         }
     }
 
-    fn fetch(&self, _file: &RemoteFile, _into: &mut dyn Write, _limit_bytes: u64) -> Result<bool> {
-        Err(fail(Exit::Config, "the bridge hands on no files"))
+    fn fetch(
+        &self,
+        _file: &RemoteFile,
+        _writer: &mut dyn Write,
+        _limit_bytes: u64,
+    ) -> Result<bool> {
+        Err(fail(Exit::Config, "the bridge does not pass on files"))
     }
 
     fn identity(&self) -> Result<Identity> {
@@ -150,7 +155,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
         vec![QuotedText {
             replied: None,
             label: "voice message".to_owned(),
-            text: "The bridge does not hand on the recording.".to_owned(),
+            text: "The bridge does not pass on the recording.".to_owned(),
         }]
     } else {
         Vec::new()
@@ -163,7 +168,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
             id: sender.split('@').next().unwrap_or_default().to_owned(),
             ..Sender::default()
         },
-        // The bridge does not tell which messages are forwarded.
+        // The bridge does not say which messages are forwarded.
         text: UserText::label(if is_voice { "" } else { content }),
         quotes,
         // Long numbers come in halves.

@@ -120,6 +120,6 @@ fn store_messages(
     run.only_stores = true;
     run.channels[0].get_or_init(|| PolledChannel::new(lock, channel, inbox));
     let batch = Batch { messages: receipt.messages.clone(), cursor: Value::Null };
-    intake::store(&run, 0, &receipt.account, &batch)?;
+    intake::store(&run, 0, &receipt.identity, &batch)?;
     Ok(receipt)
 }

@@ -279,7 +279,7 @@ impl<'scope> Listener<'scope, '_> {
                 Ok(())
             };
             let poll_result = channel.open.service.poll(PollRequest {
-                account: identity,
+                identity,
                 cursor: old_cursor.as_ref(),
                 wait: window,
                 deliver: &mut deliver,

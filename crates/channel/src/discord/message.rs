@@ -1,4 +1,4 @@
-//! Messages in the answers of Discord's API. Pure.
+//! Messages in the responses of Discord's API. Pure.
 
 use crate::conversation_poll::ConversationEntry;
 use crate::mention::{with_names, without_mention, written_mention};
@@ -6,7 +6,9 @@ use crate::{AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFi
 use nanobot_base::message::user_text::UserText;
 use serde_json::{Value, json};
 
-/// The beginning of the time of ids, in milliseconds since 1970 (Discord, "Snowflakes").
+/// The position of the time in an id, in bits (Discord, "Snowflakes").
+const ID_TIME_SHIFT: u32 = 22;
+/// The beginning of the time of ids, in milliseconds since 1970.
 const ID_EPOCH_MILLIS: u64 = 1_420_070_400_000;
 /// Characters of a quoted text that the model receives.
 const MAX_QUOTE_CHARS: usize = 4000;
@@ -15,7 +17,7 @@ const WRITTEN_TYPES: [u64; 2] = [0, 19];
 /// The type of a notice that a user has joined.
 const JOIN_TYPE: u64 = 7;
 /// The flag of a voice message.
-const VOICE_FLAG: u64 = 8192;
+const VOICE_FLAG: u64 = 0x2000;
 
 /// The number of an id; ids grow with time.
 pub(super) fn number_of(id: &Value) -> u64 {
@@ -24,19 +26,19 @@ pub(super) fn number_of(id: &Value) -> u64 {
 }
 
 /// Converts a message in `chat`.
-pub(super) fn to_entry(message: &Value, chat: &Chat, account: &Identity) -> ConversationEntry {
+pub(super) fn to_entry(message: &Value, chat: &Chat, identity: &Identity) -> ConversationEntry {
     let id = &message["id"];
-    let is_own = message["author"]["id"] == account.id.as_str();
+    let is_own = message["author"]["id"] == identity.id.as_str();
     ConversationEntry {
         position: number_of(id),
         id: id.as_str().unwrap_or_default().to_owned(),
-        message: to_message(message, chat, account).filter(|_| !is_own),
+        message: to_message(message, chat, identity).filter(|_| !is_own),
         is_own_entrance: is_own && message["type"] == JOIN_TYPE,
     }
 }
 
-/// Converts a message; `None` for notices, and for those that say nothing to us.
-fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<InboundMessage> {
+/// Converts a message; `None` for notices, and for messages without content.
+fn to_message(message: &Value, chat: &Chat, identity: &Identity) -> Option<InboundMessage> {
     let kind = message["type"].as_u64()?;
     if !WRITTEN_TYPES.contains(&kind) {
         return None;
@@ -46,7 +48,7 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
     let sender = author["id"].as_str()?;
     let mentions = message["mentions"].as_array().map_or(&[][..], Vec::as_slice);
     let mut text = message["content"].as_str().unwrap_or_default().to_owned();
-    for mention in [format!("<@{}>", account.id), format!("<@!{}>", account.id)] {
+    for mention in [format!("<@{}>", identity.id), format!("<@!{}>", identity.id)] {
         text = without_mention(&text, &mention).unwrap_or(text);
     }
     let names = mentions.iter().filter_map(|user| {
@@ -55,17 +57,18 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
     });
     let mut text = with_names(&text, &names.collect::<Vec<_>>());
     let replied = &message["referenced_message"];
-    let is_reply_to_us = replied["author"]["id"] == account.id.as_str();
-    let is_mention = mentions.iter().any(|user| user["id"] == account.id.as_str());
+    let is_reply_to_us = replied["author"]["id"] == identity.id.as_str();
+    let is_mention = mentions.iter().any(|user| user["id"] == identity.id.as_str());
     let forwards = message["message_snapshots"].as_array().into_iter().flatten();
-    let forwards = forwards.filter_map(|it| {
-        let text = it["message"]["content"].as_str()?;
+    let forwards = forwards.filter_map(|forward| {
+        let text = forward["message"]["content"].as_str()?;
         (!text.is_empty()).then(|| QuotedText::cut("forwarded message", text, MAX_QUOTE_CHARS))
     });
     let mut quotes: Vec<QuotedText> = forwards.collect();
     let is_voice = message["flags"].as_u64().unwrap_or_default() & VOICE_FLAG != 0;
     let files = message["attachments"].as_array().into_iter().flatten();
-    let files: Vec<RemoteFile> = files.filter_map(|it| to_file(it, is_voice)).collect();
+    let files: Vec<RemoteFile> =
+        files.filter_map(|attachment| to_file(attachment, is_voice)).collect();
     let poll = &message["poll"];
     if let (true, Some(question)) = (text.is_empty(), poll["question"]["text"].as_str()) {
         let answers = poll["answers"].as_array().into_iter().flatten();
@@ -83,7 +86,7 @@ fn to_message(message: &Value, chat: &Chat, account: &Identity) -> Option<Inboun
     let replied_id = replied["id"].as_str();
     let to_quote = |text| QuotedText::replied(text, MAX_QUOTE_CHARS, replied_id, is_reply_to_us);
     quotes.splice(..0, quoted.map(to_quote));
-    let millis = (number_of(&message["id"]) >> 22) + ID_EPOCH_MILLIS;
+    let millis = (number_of(&message["id"]) >> ID_TIME_SHIFT) + ID_EPOCH_MILLIS;
     Some(InboundMessage {
         id: id.to_owned(),
         chat: chat.clone(),

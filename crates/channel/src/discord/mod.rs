@@ -1,7 +1,7 @@
 //! Discord, through its REST API (<https://discord.com/developers/docs/reference>), and the gateway for events.
 //!
-//! Bots cannot list direct chats, so those with allowed users are opened by their ids; others are known from events. A
-//! message that is sent again within minutes is recognised by its nonce.
+//! Bots cannot list direct chats, so those with allowed users are opened by their ids; others become known by events. The
+//! service recognises a message that is sent again within minutes by its nonce.
 
 mod message;
 
@@ -43,20 +43,39 @@ const GATEWAY_QUERY: &str = "/?v=10&encoding=json";
 const PAGE_MESSAGES: usize = 100;
 /// The time for which the list of servers is kept, in seconds.
 const LIST_LIFETIME_SECS: i64 = 60;
-/// The pause between two looks of a poll that waits without the gateway.
-const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+/// The pause between two reads of a poll that waits without the gateway.
+const READ_INTERVAL: Duration = Duration::from_secs(10);
 /// Largest upload: 10 MiB.
 const MAX_UPLOAD_BYTES: u64 = 10 << 20;
-/// Types of channels with messages: texts, voice, news, stages; and of threads.
+/// Types of channels with messages: text, voice, announcements, stages; and types of threads.
 const CHANNEL_TYPES: [u64; 4] = [0, 2, 5, 13];
 const THREAD_TYPES: [u64; 3] = [10, 11, 12];
-/// Codes of requests that come too fast, without status 429.
+/// Error codes of rate limits that come without status 429.
 const RATE_LIMIT_CODES: [u64; 2] = [20028, 40003];
-/// The permissions that the bot needs: to see channels, read their history, write in them and in threads, attach files, and
-/// react.
-const PERMISSIONS: u64 = 1024 + 65_536 + 2048 + 274_877_906_944 + 32_768 + 64;
+/// The permissions that the bot needs (Discord, "Permissions").
+const PERMISSIONS: u64 = ADD_REACTIONS
+    | VIEW_CHANNEL
+    | SEND_MESSAGES
+    | ATTACH_FILES
+    | READ_MESSAGE_HISTORY
+    | SEND_MESSAGES_IN_THREADS;
+const ADD_REACTIONS: u64 = 0x40;
+const VIEW_CHANNEL: u64 = 0x400;
+const SEND_MESSAGES: u64 = 0x800;
+const ATTACH_FILES: u64 = 0x8000;
+const READ_MESSAGE_HISTORY: u64 = 0x1_0000;
+const SEND_MESSAGES_IN_THREADS: u64 = 0x40_0000_0000;
 /// The flag of a message that shows no previews of links.
-const SUPPRESS_EMBEDS: u64 = 4;
+const SUPPRESS_EMBEDS: u64 = 1 << 2;
+/// Close codes of the gateway (Discord, "Gateway Close Event Codes"; RFC 6455 has the first two).
+const NORMAL_CLOSURE: u16 = 1000;
+const GOING_AWAY: u16 = 1001;
+const NOT_AUTHENTICATED: u16 = 4003;
+const AUTHENTICATION_FAILED: u16 = 4004;
+const INVALID_SEQUENCE: u16 = 4007;
+const SESSION_TIMED_OUT: u16 = 4009;
+const INVALID_INTENTS: u16 = 4013;
+const DISALLOWED_INTENTS: u16 = 4014;
 /// Characters of a nonce, at most 25.
 const NONCE_CHARS: usize = 24;
 
@@ -73,8 +92,8 @@ struct Discord {
     allow_channels: Vec<String>,
     emoji: Option<String>,
     events: EventListener<GatewayConnection>,
-    /// The channels of threads.
-    parents: Mutex<BTreeMap<String, String>>,
+    /// The parent channels of threads; `None` for channels that are not threads.
+    parents: Mutex<BTreeMap<String, Option<String>>>,
     /// Channels that we may not read.
     closed_channels: Mutex<BTreeSet<String>>,
 }
@@ -108,22 +127,22 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl ConversationService for Discord {
     const OVERLAP: u64 = 0;
-    const LOOK_INTERVAL: Duration = LOOK_INTERVAL;
+    const READ_INTERVAL: Duration = READ_INTERVAL;
     type Connection = GatewayConnection;
 
     fn conversations(&self, cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
-        let mut all = self.direct_chats(cache)?;
+        let mut conversations = self.direct_chats(cache)?;
         for server in self.servers(cache)? {
-            all.extend(self.channels_of(&server)?);
+            conversations.extend(self.channels_of(&server)?);
         }
         let closed = self.closed_channels.lock().ignore_poison();
-        all.retain(|conversation| !closed.contains(&conversation.id));
-        Ok(all)
+        conversations.retain(|conversation| !closed.contains(&conversation.id));
+        Ok(conversations)
     }
 
     fn entries_after(
         &self,
-        account: &Identity,
+        identity: &Identity,
         conversation: &Conversation,
         position: u64,
     ) -> ChannelResult<Vec<ConversationEntry>> {
@@ -153,8 +172,8 @@ impl ConversationService for Discord {
             let messages = page.as_array();
             let messages = messages.ok_or_else(|| self.client.unexpected_response())?;
             // The newest come first.
-            let read = messages.iter().rev();
-            entries.extend(read.map(|message| message::to_entry(message, &chat, account)));
+            let oldest_first = messages.iter().rev();
+            entries.extend(oldest_first.map(|message| message::to_entry(message, &chat, identity)));
             let last = messages.first().map(|message| number_of(&message["id"]));
             match last.filter(|last| messages.len() >= PAGE_MESSAGES && *last > after) {
                 Some(last) => after = last,
@@ -180,7 +199,7 @@ impl ConversationService for Discord {
         &self,
         connection: &mut GatewayConnection,
         cache: &mut Value,
-        account: &Identity,
+        identity: &Identity,
         end: Duration,
     ) -> ChannelResult<Option<Conversation>> {
         loop {
@@ -193,7 +212,7 @@ impl ConversationService for Discord {
             let sender = data["author"]["id"].as_str().unwrap_or_default();
             if let Some(channel) = data["channel_id"].as_str()
                 && event["t"] == "MESSAGE_CREATE"
-                && sender != account.id
+                && sender != identity.id
             {
                 let is_direct = data["guild_id"].is_null();
                 if is_direct {
@@ -239,8 +258,8 @@ impl Channel for Discord {
         }
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
-        self.file_client.download_own("Discord", &file.id, into, limit_bytes)
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+        self.file_client.download_own("Discord", &file.id, writer, limit_bytes)
     }
 
     fn show_typing(&self, destination: &Destination) {
@@ -264,10 +283,10 @@ impl Channel for Discord {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let account = self.client.get("/users/@me")?;
+        let user = self.client.get("/users/@me")?;
         Ok(Identity {
-            id: self.client.text_of(&account["id"])?,
-            name: self.client.text_of(&account["username"])?,
+            id: self.client.text_of(&user["id"])?,
+            name: self.client.text_of(&user["username"])?,
         })
     }
 
@@ -279,15 +298,18 @@ impl Channel for Discord {
     }
 }
 
-/// The meaning of a close code (Discord, "Gateway Close Event Codes").
 fn explain_close(code: u16) -> GatewayClose {
     match code {
-        4004 => GatewayClose::TokenRejected("the gateway does not accept `channels.discord.token`"),
-        4013 | 4014 => GatewayClose::Misconfigured(
+        AUTHENTICATION_FAILED => {
+            GatewayClose::TokenRejected("the gateway does not accept `channels.discord.token`")
+        }
+        INVALID_INTENTS | DISALLOWED_INTENTS => GatewayClose::Misconfigured(
             "the gateway refuses `channels.discord.intents`: allow the bot the message content intent in Discord's \
-             developer portal, or leave out 32768 of the number",
+             developer portal, or subtract 32768 from the number",
         ),
-        1000 | 1001 | 4003 | 4007 | 4009 => GatewayClose::SessionLost,
+        NORMAL_CLOSURE | GOING_AWAY | NOT_AUTHENTICATED | INVALID_SEQUENCE | SESSION_TIMED_OUT => {
+            GatewayClose::SessionLost
+        }
         _ => GatewayClose::Temporary,
     }
 }
@@ -295,10 +317,11 @@ fn explain_close(code: u16) -> GatewayClose {
 impl Discord {
     /// True if messages of a channel of a server are read.
     fn reads(&self, channel: &str) -> bool {
-        self.allow_channels.is_empty() || self.allow_channels.iter().any(|it| it == channel)
+        self.allow_channels.is_empty()
+            || self.allow_channels.iter().any(|allowed| allowed == channel)
     }
 
-    /// The direct chats with allowed users, and those that events have told of.
+    /// The direct chats with allowed users, and those that are known by events.
     fn direct_chats(&self, cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
         let mut chats = Vec::new();
         for user in self.access.direct_ids().filter(|id| *id != "*") {
@@ -322,9 +345,8 @@ impl Discord {
                 Err(error) => return Err(error),
             }
         }
-        let known = cache["direct"].as_object().into_iter().flatten();
-        let known = known.filter_map(|(_, id)| id.as_str());
-        for id in known {
+        let direct = cache["direct"].as_object().into_iter().flatten();
+        for id in direct.filter_map(|(_, id)| id.as_str()) {
             if chats.iter().all(|chat| chat.id != id) {
                 chats.push(Conversation { id: id.to_owned(), is_direct: true, newest: None });
             }
@@ -342,10 +364,10 @@ impl Discord {
         let now = self.clock.timestamp().as_second();
         let age = now - cache["listed_at"].as_i64().unwrap_or_default();
         if !(0..LIST_LIFETIME_SECS).contains(&age) {
-            let listed = self.client.get("/users/@me/guilds?limit=200")?;
-            let listed = listed.as_array();
-            let listed = listed.ok_or_else(|| self.client.unexpected_response())?;
-            cache["servers"] = listed.iter().map(|server| server["id"].clone()).collect();
+            let servers = self.client.get("/users/@me/guilds?limit=200")?;
+            let servers = servers.as_array();
+            let servers = servers.ok_or_else(|| self.client.unexpected_response())?;
+            cache["servers"] = servers.iter().map(|server| server["id"].clone()).collect();
             cache["listed_at"] = now.into();
         }
         let ids = cache["servers"].as_array().into_iter().flatten();
@@ -361,7 +383,7 @@ impl Discord {
         let mut parents = self.parents.lock().ignore_poison();
         let threads = threads["threads"].as_array().into_iter().flatten();
         let channels = channels.as_array().into_iter().flatten();
-        let mut all = Vec::new();
+        let mut conversations = Vec::new();
         for channel in channels.chain(threads) {
             let kind = channel["type"].as_u64().unwrap_or_default();
             let Some(id) = channel["id"].as_str() else {
@@ -370,33 +392,32 @@ impl Discord {
             let parent = channel["parent_id"].as_str();
             let parent = parent.filter(|_| THREAD_TYPES.contains(&kind));
             if let Some(parent) = parent {
-                parents.insert(id.to_owned(), parent.to_owned());
+                parents.insert(id.to_owned(), Some(parent.to_owned()));
             } else if !CHANNEL_TYPES.contains(&kind) {
                 continue;
             }
             if self.reads(parent.unwrap_or(id)) {
-                all.push(Conversation {
+                conversations.push(Conversation {
                     id: id.to_owned(),
                     is_direct: false,
                     newest: Some(number_of(&channel["last_message_id"])),
                 });
             }
         }
-        Ok(all)
+        Ok(conversations)
     }
 
-    /// The channel of a thread; `None` for a channel. A thread that is not active is asked for.
+    /// The channel of a thread; `None` for a channel. A thread that is not active is requested once.
     fn parent_of(&self, channel: &str) -> ChannelResult<Option<String>> {
         if let Some(parent) = self.parents.lock().ignore_poison().get(channel) {
-            return Ok(Some(parent.clone()).filter(|parent| !parent.is_empty()));
+            return Ok(parent.clone());
         }
         let path = format!("/channels/{}", percent_encode(channel));
-        let found = self.client.get(&path)?;
-        let is_thread = THREAD_TYPES.contains(&found["type"].as_u64().unwrap_or_default());
-        let parent = found["parent_id"].as_str().filter(|_| is_thread);
-        let mut parents = self.parents.lock().ignore_poison();
-        parents.insert(channel.to_owned(), parent.unwrap_or_default().to_owned());
-        Ok(parent.map(str::to_owned))
+        let response = self.client.get(&path)?;
+        let is_thread = THREAD_TYPES.contains(&response["type"].as_u64().unwrap_or_default());
+        let parent = response["parent_id"].as_str().filter(|_| is_thread).map(str::to_owned);
+        self.parents.lock().ignore_poison().insert(channel.to_owned(), parent.clone());
+        Ok(parent)
     }
 
     fn create_message(
@@ -413,10 +434,10 @@ impl Discord {
             "allowed_mentions": { "parse": [], "replied_user": false },
             "flags": SUPPRESS_EMBEDS,
         });
-        let answered = &destination.reply_facts["message_id"];
-        if answered.is_string() && !destination.chat.is_direct {
+        let answered_id = &destination.reply_facts["message_id"];
+        if answered_id.is_string() && !destination.chat.is_direct {
             body["message_reference"] =
-                json!({ "message_id": answered, "fail_if_not_exists": false });
+                json!({ "message_id": answered_id, "fail_if_not_exists": false });
         }
         let path = format!("/channels/{}/messages", percent_encode(channel));
         let (media_type, body) = match &part.file {
@@ -427,7 +448,7 @@ impl Discord {
             None => ("application/json".to_owned(), body.to_string().into_bytes()),
         };
         let request = ServiceRequest {
-            // Known by its nonce.
+            // The service recognises a repeated message by its nonce.
             is_idempotent: true,
             ..ServiceRequest::post(&path, &media_type, &body)
         };
@@ -436,14 +457,14 @@ impl Discord {
         if RATE_LIMIT_CODES.contains(&code) {
             return Err(ChannelError::rate_limited(response.describe()));
         }
-        let sent = self.client.read_success(&response)?;
-        self.client.text_of(&sent["id"])
+        let message = self.client.read_success(&response)?;
+        self.client.text_of(&message["id"])
     }
 }
 
 /// The message of a value of the service, for a test of all services.
 #[cfg(test)]
 pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
-    let account = Identity { id: "8".into(), name: "bot".into() };
-    message::to_entry(value, &Chat::default(), &account).message
+    let identity = Identity { id: "8".into(), name: "bot".into() };
+    message::to_entry(value, &Chat::default(), &identity).message
 }

@@ -1,6 +1,6 @@
 //! The frames of Feishu's long connection: a message of Protocol Buffers in a binary frame of a WebSocket.
 //!
-//! A long event comes in several frames, which are joined before they are handed on.
+//! A long event comes in several frames, which are joined before they are returned.
 
 use crate::ChannelResult;
 use crate::push_poll::FrameConnection;
@@ -19,6 +19,13 @@ const TEXT_FIELDS: [(u64, &str); 3] =
     [(6, "payload_encoding"), (7, "payload_type"), (9, "LogIDNew")];
 const HEADERS_FIELD: u64 = 5;
 const PAYLOAD_FIELD: u64 = 8;
+/// The fields of a header.
+const HEADER_KEY_FIELD: u64 = 1;
+const HEADER_VALUE_FIELD: u64 = 2;
+/// Wire types (Protocol Buffers, "Encoding"), and the bits of a tag that hold them.
+const VARINT: u64 = 0;
+const LENGTH_DELIMITED: u64 = 2;
+const WIRE_TYPE_BITS: u32 = 3;
 
 /// A long connection. A frame is an object with the fields of the schema, `headers` and the text of the `payload`.
 pub(super) struct FeishuConnection {
@@ -75,12 +82,11 @@ impl FrameConnection for FeishuConnection {
     }
 
     fn send_frame(&mut self, frame: &Value) -> ChannelResult<()> {
-        let sent = self.socket.send_binary(encode(frame));
-        sent.map_err(to_channel_error)
+        self.socket.send_binary(encode(frame)).map_err(to_channel_error)
     }
 }
 
-/// The frame that shows that we are still there.
+/// The frame of a heartbeat.
 pub(super) fn ping(service: u64) -> Value {
     json!({ "SeqID": 0, "LogID": 0, "service": service, "method": 0, "headers": { "type": "ping" } })
 }
@@ -91,8 +97,7 @@ fn decode(bytes: &[u8]) -> Option<(Value, Vec<u8>)> {
     let (mut headers, mut payload) = (Map::new(), Vec::new());
     for (field, value) in read_fields(bytes)? {
         let name = |table: &[(u64, &'static str)]| {
-            let found = table.iter().find(|(number, _)| *number == field);
-            found.map(|(_, name)| *name)
+            table.iter().find(|(number, _)| *number == field).map(|(_, name)| *name)
         };
         match value {
             FieldValue::Number(number) => {
@@ -101,14 +106,19 @@ fn decode(bytes: &[u8]) -> Option<(Value, Vec<u8>)> {
                 }
             }
             FieldValue::Bytes(text) if field == HEADERS_FIELD => {
-                let mut pair = [String::new(), String::new()];
+                let (mut key, mut header) = (String::new(), String::new());
                 for (field, value) in read_fields(text)? {
-                    if let (1 | 2, FieldValue::Bytes(text)) = (field, value) {
-                        pair[usize::from(field == 2)] = String::from_utf8_lossy(text).into_owned();
+                    let FieldValue::Bytes(text) = value else {
+                        continue;
+                    };
+                    let text = String::from_utf8_lossy(text).into_owned();
+                    match field {
+                        HEADER_KEY_FIELD => key = text,
+                        HEADER_VALUE_FIELD => header = text,
+                        _ => {}
                     }
                 }
-                let [key, value] = pair;
-                headers.insert(key, value.into());
+                headers.insert(key, header.into());
             }
             FieldValue::Bytes(text) if field == PAYLOAD_FIELD => payload = text.to_vec(),
             FieldValue::Bytes(text) => {
@@ -126,14 +136,14 @@ fn decode(bytes: &[u8]) -> Option<(Value, Vec<u8>)> {
 fn encode(frame: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (field, name) in NUMBER_FIELDS {
-        write_number(&mut bytes, field << 3);
+        write_number(&mut bytes, field << WIRE_TYPE_BITS | VARINT);
         write_number(&mut bytes, frame[name].as_u64().unwrap_or_default());
     }
     let headers = frame["headers"].as_object().into_iter().flatten();
     for (name, value) in headers {
         let mut header = Vec::new();
-        write_bytes(&mut header, 1, name.as_bytes());
-        write_bytes(&mut header, 2, value.as_str().unwrap_or_default().as_bytes());
+        write_bytes(&mut header, HEADER_KEY_FIELD, name.as_bytes());
+        write_bytes(&mut header, HEADER_VALUE_FIELD, value.as_str().unwrap_or_default().as_bytes());
         write_bytes(&mut bytes, HEADERS_FIELD, &header);
     }
     for (field, name) in TEXT_FIELDS.into_iter().chain([(PAYLOAD_FIELD, "payload")]) {
@@ -154,9 +164,9 @@ fn read_fields(mut bytes: &[u8]) -> Option<Vec<(u64, FieldValue<'_>)>> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
         let tag = read_number(&mut bytes)?;
-        let value = match tag & 7 {
-            0 => FieldValue::Number(read_number(&mut bytes)?),
-            2 => {
+        let value = match tag & ((1 << WIRE_TYPE_BITS) - 1) {
+            VARINT => FieldValue::Number(read_number(&mut bytes)?),
+            LENGTH_DELIMITED => {
                 let length = usize::try_from(read_number(&mut bytes)?).ok()?;
                 let (text, rest) = bytes.split_at_checked(length)?;
                 bytes = rest;
@@ -164,7 +174,7 @@ fn read_fields(mut bytes: &[u8]) -> Option<Vec<(u64, FieldValue<'_>)>> {
             }
             _ => return None,
         };
-        fields.push((tag >> 3, value));
+        fields.push((tag >> WIRE_TYPE_BITS, value));
     }
     Some(fields)
 }
@@ -192,7 +202,7 @@ fn write_number(bytes: &mut Vec<u8>, mut number: u64) {
 }
 
 fn write_bytes(bytes: &mut Vec<u8>, field: u64, text: &[u8]) {
-    write_number(bytes, field << 3 | 2);
+    write_number(bytes, field << WIRE_TYPE_BITS | LENGTH_DELIMITED);
     write_number(bytes, text.len() as u64);
     bytes.extend_from_slice(text);
 }

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 /// Maximum characters of a text that is quoted.
 const MAX_QUOTE_CHARS: usize = 500;
-/// The mark of a mention of everybody.
+/// The key of a mention of everybody.
 const MENTION_OF_ALL: &str = "@_all";
 
 /// The message of an event of the type `im.message.receive_v1`.
 pub(super) fn to_message(
     event: &Value,
-    account: &Identity,
+    identity: &Identity,
     has_topics: bool,
 ) -> Option<InboundMessage> {
     let (message, sender) = (&event["message"], &event["sender"]);
@@ -24,7 +24,7 @@ pub(super) fn to_message(
     let content = text("content").unwrap_or_default();
     let mentions = &message["mentions"];
     let body = MessageBody::read(text("message_type")?, content, id);
-    let typed = resolve_mentions(&body.text, mentions, account);
+    let typed = resolve_mentions(&body.text, mentions, identity);
     let millis = text("create_time").and_then(|text| text.parse::<i64>().ok());
     let root = text("root_id").unwrap_or(id);
     let quotes = body.shared.map(|text| QuotedText::cut("shared content", &text, MAX_QUOTE_CHARS));
@@ -46,7 +46,7 @@ pub(super) fn to_message(
         },
         text: typed,
         quotes: quotes.into_iter().collect(),
-        mentions_us: is_mentioned(mentions, account) || content.contains(MENTION_OF_ALL),
+        mentions_us: is_mentioned(mentions, identity) || content.contains(MENTION_OF_ALL),
         files: body.files,
         is_unreadable: false,
         sent_at: millis.unwrap_or_default() / 1000,
@@ -54,13 +54,13 @@ pub(super) fn to_message(
     })
 }
 
-/// The text of a message that another one answers, as a request returns it.
+/// The quote of a message that another one replies to, as a request returns it.
 pub(super) fn to_quote(message: &Value, app_id: &str) -> Option<QuotedText> {
     let content = message["body"]["content"].as_str()?;
     let body = MessageBody::read(message["msg_type"].as_str()?, content, "");
     let text = if body.text.is_empty() { body.shared? } else { body.text };
     let id = message["message_id"].as_str();
-    // The sender of our messages is the app itself.
+    // Our messages are sent by the app itself.
     let is_ours = message["sender"]["id"] == app_id && message["sender"]["sender_type"] == "app";
     Some(QuotedText::replied(&text, MAX_QUOTE_CHARS, id, is_ours))
 }
@@ -88,7 +88,7 @@ impl MessageBody {
                 seconds: value["duration"].as_u64().map(|millis| millis / 1000),
             })
         };
-        let one = |file: Option<RemoteFile>| Self {
+        let with_file = |file: Option<RemoteFile>| Self {
             files: file.into_iter().collect(),
             ..Self::default()
         };
@@ -98,10 +98,10 @@ impl MessageBody {
                 ..Self::default()
             },
             "post" => read_post(&value, message),
-            "image" => one(file("image_key", "image.png", AttachmentKind::Image)),
-            "audio" => one(file("file_key", "voice.opus", AttachmentKind::Voice)),
-            "media" => one(file("file_key", "video.mp4", AttachmentKind::Video)),
-            "file" => one(file("file_key", "file", AttachmentKind::File)),
+            "image" => with_file(file("image_key", "image.png", AttachmentKind::Image)),
+            "audio" => with_file(file("file_key", "voice.opus", AttachmentKind::Voice)),
+            "media" => with_file(file("file_key", "video.mp4", AttachmentKind::Video)),
+            "file" => with_file(file("file_key", "file", AttachmentKind::File)),
             _ => Self {
                 shared: (!content.is_empty()).then(|| content.to_owned()),
                 ..Self::default()
@@ -114,7 +114,7 @@ impl MessageBody {
 fn read_post(value: &Value, message: &str) -> MessageBody {
     let localized = value
         .as_object()
-        .and_then(|languages| languages.values().find(|it| it["content"].is_array()));
+        .and_then(|languages| languages.values().find(|post| post["content"].is_array()));
     let post = if value["content"].is_array() { value } else { localized.unwrap_or(&Value::Null) };
     let mut body = MessageBody::default();
     let mut lines = vec![post["title"].as_str().unwrap_or_default().to_owned()];
@@ -147,13 +147,13 @@ fn read_post(value: &Value, message: &str) -> MessageBody {
     body
 }
 
-fn is_mentioned(mentions: &Value, account: &Identity) -> bool {
+fn is_mentioned(mentions: &Value, identity: &Identity) -> bool {
     let mut mentions = mentions.as_array().into_iter().flatten();
-    mentions.any(|mention| mention["id"]["open_id"] == account.id.as_str())
+    mentions.any(|mention| mention["id"]["open_id"] == identity.id.as_str())
 }
 
-/// Removes the mentions of ours, and names the others. In the text they are keys such as `@_user_1`.
-fn resolve_mentions(text: &str, mentions: &Value, account: &Identity) -> UserText {
+/// Removes the mentions of our account, and puts names for the others. In the text, mentions are keys such as `@_user_1`.
+fn resolve_mentions(text: &str, mentions: &Value, identity: &Identity) -> UserText {
     let mut text = text.to_owned();
     let mentions = mentions.as_array().into_iter().flatten();
     let mut keyed: Vec<(&str, &Value)> =
@@ -163,7 +163,7 @@ fn resolve_mentions(text: &str, mentions: &Value, account: &Identity) -> UserTex
     let mut names = Vec::new();
     for (key, mention) in keyed {
         let open_id = mention["id"]["open_id"].as_str().unwrap_or_default();
-        if open_id == account.id {
+        if open_id == identity.id {
             text = without_mention(&text, key).unwrap_or(text);
         } else {
             let name = mention["name"].as_str().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Feishu, and Lark as it is called abroad: events come over a long connection, and are sent again until they are
 //! acknowledged; answers are requests (<https://open.feishu.cn/document/server-docs>).
 //!
-//! A message that is sent again within an hour is recognised by its `uuid`.
+//! The service recognises a message that is sent again within an hour by its `uuid`.
 
 mod frame;
 mod message;
@@ -38,11 +38,13 @@ use webhook::{WebhookContent, WebhookSecrets};
 
 /// Hosts of connections.
 const HOSTS: &[&str] = &["feishu.cn", "larksuite.com"];
+/// The method of frames with events; other frames control the connection.
+const DATA_METHOD: u64 = 1;
 /// Largest upload: files may have 30 MB, images 10 MB.
 const MAX_UPLOAD_BYTES: u64 = 30_000_000;
 /// The longest answer that is sent as text: others are cards, which show Markdown.
 const MAX_TEXT_CHARS: usize = 200;
-/// Bounds of the interval of heartbeats, for which the service usually asks for two minutes.
+/// Bounds of the interval of heartbeats. The service usually asks for two minutes.
 const MIN_PING_SECS: u64 = 1;
 const MAX_PING_SECS: u64 = 600;
 /// The start of marks that notify people.
@@ -114,15 +116,15 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 impl PushService for Feishu {
     fn connect(&self, cache: &mut Value) -> ChannelResult<Box<dyn FrameConnection>> {
         let request = json!({ "AppID": self.app_id, "AppSecret": self.secret()? });
-        let opened = self.exchange(&[], "/callback/ws/endpoint", &request)?;
-        let url = opened["data"]["URL"].as_str().unwrap_or_default();
+        let response = self.exchange(&[], "/callback/ws/endpoint", &request)?;
+        let url = response["data"]["URL"].as_str().unwrap_or_default();
         if !self.client.owns_socket(url) {
             return Err(self.client.unexpected_response());
         }
         let query = url.split_once('?').map_or("", |(_, query)| query);
         let service = query.split('&').find_map(|pair| pair.strip_prefix("service_id="));
         let service: u64 = service.and_then(|text| text.parse().ok()).unwrap_or_default();
-        let interval = &opened["data"]["ClientConfig"]["PingInterval"];
+        let interval = &response["data"]["ClientConfig"]["PingInterval"];
         *cache = json!({ "service": service, "ping_secs": interval });
         let socket = self.client.open_websocket(url)?;
         Ok(Box::new(FeishuConnection::new(socket)))
@@ -131,10 +133,10 @@ impl PushService for Feishu {
     fn read_frame(
         &self,
         frame: &Value,
-        account: &Identity,
+        identity: &Identity,
         _cache: &mut Value,
     ) -> ChannelResult<FrameContent> {
-        if frame["method"] != 1 {
+        if frame["method"] != DATA_METHOD {
             return Ok(FrameContent::default());
         }
         let mut acknowledgement = frame.clone();
@@ -142,7 +144,7 @@ impl PushService for Feishu {
         let payload = frame["payload"].as_str().unwrap_or_default();
         let payload: Value = serde_json::from_str(payload).unwrap_or_default();
         Ok(FrameContent {
-            messages: self.to_message(&payload, account).into_iter().collect(),
+            messages: self.to_message(&payload, identity).into_iter().collect(),
             acknowledgement: Some(acknowledgement),
         })
     }
@@ -172,10 +174,10 @@ impl Channel for Feishu {
         if !is_message(&event) {
             return Ok(receipt);
         }
-        let account = self.identity()?;
+        let identity = self.identity()?;
         Ok(WebhookReceipt {
-            messages: self.to_message(&event, &account).into_iter().collect(),
-            account,
+            messages: self.to_message(&event, &identity).into_iter().collect(),
+            identity,
             ..receipt
         })
     }
@@ -204,11 +206,11 @@ impl Channel for Feishu {
                 format!("/open-apis/im/v1/messages?receive_id_type={kind}")
             }
         };
-        let sent = self.post(&path, &request)?;
-        self.client.text_of(&sent["data"]["message_id"])
+        let response = self.post(&path, &request)?;
+        self.client.text_of(&response["data"]["message_id"])
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let mut ids = file.id.split('/').map(percent_encode);
         let mut next = || ids.next().unwrap_or_default();
         let path =
@@ -225,7 +227,7 @@ impl Channel for Feishu {
             }
         })?;
         let limit = usize::try_from(limit_bytes).unwrap_or(usize::MAX);
-        into.write_all(&bytes[..bytes.len().min(limit)])?;
+        writer.write_all(&bytes[..bytes.len().min(limit)])?;
         Ok(bytes.len() <= limit)
     }
 
@@ -246,8 +248,8 @@ impl Channel for Feishu {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let found = self.get("/open-apis/bot/v3/info");
-        let bot = found?["bot"].clone();
+        let response = self.get("/open-apis/bot/v3/info")?;
+        let bot = &response["bot"];
         Ok(Identity {
             id: self.client.text_of(&bot["open_id"])?,
             name: self.client.text_of(&bot["app_name"])?,
@@ -260,8 +262,7 @@ impl Channel for Feishu {
             let Identity { id, name } = self.identity()?;
             return Ok(LoginOutcome::of_line(format!("{name} ({id})")));
         }
-        let registered = registration::register(&self.accounts_client, dialog);
-        Ok(registered?)
+        Ok(registration::register(&self.accounts_client, dialog)?)
     }
 }
 
@@ -271,17 +272,17 @@ fn is_message(event: &Value) -> bool {
 }
 
 impl Feishu {
-    /// The message of an event, with what it answers. `None` if the event has none.
-    fn to_message(&self, event: &Value, account: &Identity) -> Option<InboundMessage> {
+    /// The message of an event, with the one that it replies to. `None` if the event has none.
+    fn to_message(&self, event: &Value, identity: &Identity) -> Option<InboundMessage> {
         let message = is_message(event)
-            .then(|| message::to_message(&event["event"], account, self.settings.has_topics));
+            .then(|| message::to_message(&event["event"], identity, self.settings.has_topics));
         message.flatten().map(|message| self.with_quote(message))
     }
 
     /// The secret of the app.
     ///
     /// # Errors
-    /// It, or the id of the app, is not set.
+    /// The secret or the id of the app is not set.
     fn secret(&self) -> ChannelResult<&str> {
         match &self.app_secret {
             Some(secret) if !self.app_id.is_empty() => Ok(secret.expose()),
@@ -296,9 +297,9 @@ impl Feishu {
     fn fetch_token(&self) -> ChannelResult<(String, u64)> {
         let request = json!({ "app_id": self.app_id, "app_secret": self.secret()? });
         let path = "/open-apis/auth/v3/tenant_access_token/internal";
-        let given = self.exchange(&[], path, &request)?;
-        let token = self.client.text_of(&given["tenant_access_token"])?;
-        Ok((token, given["expire"].as_u64().unwrap_or_default()))
+        let response = self.exchange(&[], path, &request)?;
+        let token = self.client.text_of(&response["tenant_access_token"])?;
+        Ok((token, response["expire"].as_u64().unwrap_or_default()))
     }
 
     fn get(&self, path: &str) -> ChannelResult<Value> {
@@ -332,7 +333,7 @@ impl Feishu {
         read(&self.client.request(&request)?)
     }
 
-    /// Adds the message that an allowed sender answers.
+    /// Adds the message that an allowed sender replies to. Those of other senders cost no request.
     fn with_quote(&self, mut message: InboundMessage) -> InboundMessage {
         let parent = message.reply_facts["parent"].as_str();
         if let Some(parent) = parent
@@ -340,8 +341,8 @@ impl Feishu {
         {
             let path = format!("/open-apis/im/v1/messages/{}", percent_encode(parent));
             match self.get(&path) {
-                Ok(found) => {
-                    let quote = message::to_quote(&found["data"]["items"][0], &self.app_id);
+                Ok(response) => {
+                    let quote = message::to_quote(&response["data"]["items"][0], &self.app_id);
                     message.quotes.extend(quote);
                 }
                 Err(error) => log::info!(target: "channel", "feishu: no quoted message: {error}"),
@@ -371,7 +372,7 @@ impl Feishu {
         };
         let (form_type, form) = file.to_form(&fields, name);
         let path = format!("/open-apis/im/v1/{path}");
-        let uploaded = self.token.with(&|| self.fetch_token(), &|token| {
+        let response = self.token.with(&|| self.fetch_token(), &|token| {
             let headers = authorization(token);
             read(&self.client.request(&ServiceRequest {
                 headers: &headers,
@@ -380,7 +381,7 @@ impl Feishu {
             })?)
         })?;
         let key = if is_image { "image_key" } else { "file_key" };
-        Ok((name, json!({ key: uploaded["data"][key] })))
+        Ok((name, json!({ key: response["data"][key] })))
     }
 }
 
@@ -433,6 +434,6 @@ fn to_error(response: &ServiceResponse) -> ChannelError {
 /// The message of a value of the service, for a test of all services.
 #[cfg(test)]
 pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
-    let account = Identity { id: "ou_bot".into(), name: "bot".into() };
-    message::to_message(value, &account, false)
+    let identity = Identity { id: "ou_bot".into(), name: "bot".into() };
+    message::to_message(value, &identity, false)
 }

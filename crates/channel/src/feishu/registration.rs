@@ -23,7 +23,7 @@ pub(super) fn register(
     client: &ServiceClient,
     dialog: &mut dyn LoginDialog,
 ) -> ChannelResult<LoginOutcome> {
-    let begun = post(
+    let grant = post(
         client,
         &[
             ("action", "begin"),
@@ -32,20 +32,21 @@ pub(super) fn register(
             ("request_user_info", "open_id"),
         ],
     )?;
-    let text = |name: &str| begun[name].as_str().filter(|text| !text.is_empty());
+    let text = |name: &str| grant[name].as_str().filter(|text| !text.is_empty());
     let (Some(code), Some(url)) = (text("device_code"), text("verification_uri_complete")) else {
         return Err(client.unexpected_response());
     };
     let url = url.replacen(LAUNCHER_PAGE, PROGRAM_PAGE, 1);
     dialog.show_code(&url, "scan this with Feishu or Lark, and confirm")?;
-    let interval = begun["interval"].as_u64().unwrap_or(DEFAULT_INTERVAL_SECS).max(1);
-    let lifetime = begun["expires_in"].as_u64().unwrap_or(DEFAULT_LIFETIME_SECS);
+    let interval = grant["interval"].as_u64().unwrap_or(DEFAULT_INTERVAL_SECS).max(1);
+    let lifetime = grant["expires_in"].as_u64().unwrap_or(DEFAULT_LIFETIME_SECS);
     for _ in 0..lifetime / interval {
         client.pause(Duration::from_secs(interval))?;
-        let polled = post(client, &[("action", "poll"), ("device_code", code), ("tp", "ob_app")])?;
-        let (id, secret) = (polled["client_id"].as_str(), polled["client_secret"].as_str());
+        let response =
+            post(client, &[("action", "poll"), ("device_code", code), ("tp", "ob_app")])?;
+        let (id, secret) = (response["client_id"].as_str(), response["client_secret"].as_str());
         if let (Some(id), Some(secret)) = (id, secret) {
-            let is_lark = polled["user_info"]["tenant_brand"] == "lark";
+            let is_lark = response["user_info"]["tenant_brand"] == "lark";
             let domain = if is_lark { "lark" } else { "feishu" };
             let values = [("appId", id), ("appSecret", secret), ("domain", domain)];
             return Ok(LoginOutcome {
@@ -53,7 +54,7 @@ pub(super) fn register(
                 values: values.map(|(key, value)| (key, value.to_owned())).into(),
             });
         }
-        if let Some(error @ ("access_denied" | "expired_token")) = polled["error"].as_str() {
+        if let Some(error @ ("access_denied" | "expired_token")) = response["error"].as_str() {
             return Err(refused(error));
         }
     }

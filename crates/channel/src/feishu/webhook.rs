@@ -1,7 +1,7 @@
 //! Requests with events, which Feishu sends to an address of ours if the app has no long connection. They are encrypted and signed
 //! with the app's `encryptKey`, or carry its `verificationToken` (<https://open.feishu.cn/document/server-docs/event-subscription-guide>).
 
-use crate::encrypted_file::decrypt_chain;
+use crate::encrypted_file::decrypt_cbc;
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 /// The age after which a request counts as a repeated one. The service signs each attempt anew.
 const MAX_REQUEST_AGE_SECS: i64 = 600;
-/// Bytes of the block that begins the chain of encrypted ones.
-const FIRST_BLOCK_BYTES: usize = 16;
+/// Bytes of the initialization vector, with which the encrypted content begins.
+const INITIALIZATION_VECTOR_BYTES: usize = 16;
 
-/// The secrets that prove requests.
+/// The secrets by which requests are verified.
 pub(super) struct WebhookSecrets {
     pub(super) encrypt_key: Option<Secret>,
     pub(super) verification_token: Option<Secret>,
@@ -42,13 +42,13 @@ impl WebhookSecrets {
             return Err(fail(Exit::Config, cause));
         }
         let refused = || Ok(WebhookContent::Response(WebhookResponse::empty(401)));
-        let given: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let received: Value = serde_json::from_slice(&request.body).unwrap_or_default();
         let body = match &self.encrypt_key {
             Some(key) => {
-                let content = decrypt(key.expose(), &given);
+                let content = decrypt(key.expose(), &received);
                 content.and_then(|content| serde_json::from_slice(&content).ok())
             }
-            None => Some(given),
+            None => Some(received),
         };
         let Some(body) = body else {
             return refused();
@@ -91,11 +91,11 @@ fn is_signed(key: &str, request: &WebhookRequest, now: i64) -> bool {
 }
 
 /// The content of an encrypted body. `None` if it is not encrypted with `key`.
-fn decrypt(key: &str, given: &Value) -> Option<Vec<u8>> {
-    let mut content = STANDARD.decode(given["encrypt"].as_str()?).ok()?;
-    let first: Vec<u8> = content.drain(..FIRST_BLOCK_BYTES.min(content.len())).collect();
+fn decrypt(key: &str, body: &Value) -> Option<Vec<u8>> {
+    let mut content = STANDARD.decode(body["encrypt"].as_str()?).ok()?;
+    let vector: Vec<u8> = content.drain(..INITIALIZATION_VECTOR_BYTES.min(content.len())).collect();
     let key = ring::digest::digest(&SHA256, key.as_bytes());
-    decrypt_chain(key.as_ref(), &first, &mut content)?;
+    decrypt_cbc(key.as_ref(), &vector, &mut content)?;
     Some(content)
 }
 

@@ -6,7 +6,8 @@ use crate::settlement::Settlement;
 use std::collections::BTreeMap;
 
 /// Age of settled entries that are forgotten, in milliseconds: a week. Services repeat messages for a day at most.
-const DEDUPLICATION_MILLIS: i64 = 7 * 24 * 3_600_000;
+const DEDUPLICATION_MILLIS: i64 = 7 * DAY_MILLIS;
+const DAY_MILLIS: i64 = 24 * HOUR_MILLIS;
 /// Maximum number of delivered messages whose text is kept for the sessions that do not have it yet.
 const MAX_KEPT_TEXTS: usize = 100;
 /// Maximum number of settled messages, and of settled answers, that are remembered.
@@ -19,7 +20,7 @@ impl InboxState {
         let since = now - DEDUPLICATION_MILLIS;
         let mut records = Vec::new();
         if !keeps_answers {
-            // First, since a message is not taken once its id is settled.
+            // These come first: a message is ignored once its id is settled.
             records.extend(self.dropped_since(since));
             records.extend(self.recent_turns(now - HOUR_MILLIS));
             records.extend(self.settled_ids_since(since));
@@ -30,11 +31,13 @@ impl InboxState {
             at: refused.last_at,
         }));
         records.extend(self.unsettled_inbound());
-        let settled = self.outbound.iter().filter(|it| it.settlement.is_some());
+        let settled = self.outbound.iter().filter(|entry| entry.settlement.is_some());
         let mut excess = settled.count().saturating_sub(MAX_SETTLED_MESSAGES);
-        let is_delivered = |it: &OutboundEntry| it.settlement == Some(Settlement::Delivered);
-        let from_others =
-            self.outbound.iter().filter(|it| it.message.source.is_some() && is_delivered(it));
+        let is_delivered = |entry: &OutboundEntry| entry.settlement == Some(Settlement::Delivered);
+        let from_others = self
+            .outbound
+            .iter()
+            .filter(|entry| entry.message.source.is_some() && is_delivered(entry));
         let mut without_text = from_others.count().saturating_sub(MAX_KEPT_TEXTS);
         for entry in &self.outbound {
             let is_for_session = entry.message.source.is_some() && is_delivered(entry);
@@ -69,7 +72,7 @@ impl InboxState {
 
     /// The ids of messages that were settled since `since`, by day.
     fn settled_ids_since(&self, since: i64) -> Vec<InboxRecord> {
-        let settled = self.inbound.iter().filter(|it| it.settlement.is_some());
+        let settled = self.inbound.iter().filter(|entry| entry.settlement.is_some());
         let settled = settled.map(|entry| (entry.message.id.clone(), entry.received_at));
         let earlier = self.settled_order.iter().cloned();
         let mut ids: Vec<(String, i64)> =
@@ -77,17 +80,17 @@ impl InboxState {
         ids.drain(..ids.len().saturating_sub(MAX_SETTLED_MESSAGES));
         let mut by_day: BTreeMap<i64, Vec<String>> = BTreeMap::new();
         for (id, at) in ids {
-            by_day.entry(at / 86_400_000).or_default().push(id);
+            by_day.entry(at / DAY_MILLIS).or_default().push(id);
         }
         let days =
-            by_day.into_iter().map(|(day, ids)| InboxRecord::Settled { ids, at: day * 86_400_000 });
+            by_day.into_iter().map(|(day, ids)| InboxRecord::Settled { ids, at: day * DAY_MILLIS });
         days.collect()
     }
 
     /// The messages that were dropped since `since`, which can be retried.
     fn dropped_since(&self, since: i64) -> Vec<InboxRecord> {
         let dropped = self.inbound.iter();
-        let dropped = dropped.filter(|it| it.is_dropped() && it.received_at >= since);
+        let dropped = dropped.filter(|entry| entry.is_dropped() && entry.received_at >= since);
         let mut records = Vec::new();
         for entry in dropped {
             records.push(InboxRecord::In {
@@ -132,7 +135,7 @@ impl InboxState {
     /// The records of messages that wait, with the turns that were begun for them.
     fn unsettled_inbound(&self) -> Vec<InboxRecord> {
         let (mut records, mut turns) = (Vec::new(), Vec::new());
-        for entry in self.inbound.iter().filter(|it| it.settlement.is_none()) {
+        for entry in self.inbound.iter().filter(|entry| entry.settlement.is_none()) {
             records.push(InboxRecord::In {
                 message: entry.message.clone(),
                 session: entry.session.clone(),

@@ -1,8 +1,8 @@
 //! Matrix without encryption (Matrix specification, client-server API).
 //!
 //! The position is the `next_batch` of `/sync`. A part is sent with its key as the transaction id, by which the server
-//! recognises a part that is sent again by the same device. Encrypted rooms cannot be read; one notice in the room says
-//! so. An encrypting proxy as `homeserver` can read them.
+//! recognises a part that is sent again by the same device. Encrypted rooms cannot be read, and one notice in the room
+//! says so, unless `homeserver` is a proxy that decrypts them.
 
 use super::access::{AccessDecision, AccessRules};
 use super::pairing::{CODE_LIFETIME_SECS, MAX_OPEN_CODES};
@@ -32,10 +32,13 @@ mod sync;
 /// The part of `/sync` that is needed. Presence, typing and read marks of others are not.
 const SYNC_FILTER: &str = r#"{"presence":{"types":[]},"account_data":{"types":[]},"room":{"timeline":{"limit":50,"lazy_load_members":true},"state":{"types":["m.room.member"],"lazy_load_members":true},"ephemeral":{"types":[]},"account_data":{"types":[]}}}"#;
 
+/// The status of an event that is too large (RFC 9110).
+const PAYLOAD_TOO_LARGE: u16 = 413;
+
 /// Messages of a page of a room's history.
 const HISTORY_PAGE_MESSAGES: usize = 100;
 
-/// The pause after an empty answer that came without the wait that was asked for.
+/// The pause after an empty response that came before the requested wait was over.
 const EMPTY_SYNC_PAUSE: Duration = Duration::from_secs(1);
 
 /// Members of a direct chat: the sender and we.
@@ -48,7 +51,7 @@ const ENCRYPTION_NOTICE: &str = "I cannot read this room, because it is encrypte
 
 struct Matrix {
     client: ServiceClient,
-    /// Our user id. Asked for once.
+    /// Our user id, which is requested once.
     user_id: OnceLock<String>,
     access: AccessRules,
     clock: Clock,
@@ -76,25 +79,25 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl Channel for Matrix {
     fn poll(&self, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { account, cursor, wait, deliver } = request;
-        self.user_id.get_or_init(|| account.id.clone());
+        let PollRequest { identity, cursor, wait, deliver } = request;
+        self.user_id.get_or_init(|| identity.id.clone());
         let end = signal::now() + wait;
         let mut cursor = cursor.cloned().unwrap_or_else(|| json!({}));
         loop {
-            let started = signal::now();
-            let left = end.saturating_sub(started).min(MAX_SERVICE_TIMEOUT);
+            let started_at = signal::now();
+            let left = end.saturating_sub(started_at).min(MAX_SERVICE_TIMEOUT);
             let since = cursor["since"].as_str().map(str::to_owned);
-            let synced = self.sync(since.as_deref(), left)?;
-            self.join_invited(&synced, &mut cursor)?;
-            // The first answer only gives the position: what it holds was written before we listened.
+            let sync = self.sync(since.as_deref(), left)?;
+            self.join_invited(&sync, &mut cursor)?;
+            // The first response only gives the position: its messages were written before we listened.
             let messages = match &since {
-                Some(since) => self.read_rooms(&synced, since, &mut cursor, deliver)?,
+                Some(since) => self.read_rooms(&sync, since, &mut cursor, deliver)?,
                 None => Vec::new(),
             };
             let has_messages = !messages.is_empty();
             let is_first = since.is_none();
-            let is_moved = synced["next_batch"] != cursor["since"];
-            cursor["since"] = synced["next_batch"].clone();
+            let is_moved = sync["next_batch"] != cursor["since"];
+            cursor["since"] = sync["next_batch"].clone();
             if is_moved {
                 let cursor = cursor.clone();
                 deliver(Batch { messages, cursor })?;
@@ -102,7 +105,7 @@ impl Channel for Matrix {
             if has_messages || is_first || signal::now() >= end {
                 return Ok(());
             }
-            if !is_moved && signal::now() < started + left {
+            if !is_moved && signal::now() < started_at + left {
                 let pause = EMPTY_SYNC_PAUSE.min(end.saturating_sub(signal::now()));
                 self.client.pause(pause)?;
             }
@@ -110,9 +113,9 @@ impl Channel for Matrix {
     }
 
     fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
-        let room = &destination.chat.id;
-        if !room.starts_with('!') {
-            let cause = format!("`{room}` is no room id, which begins with `!`");
+        let room_id = &destination.chat.id;
+        if !room_id.starts_with('!') {
+            let cause = format!("`{room_id}` is not a room id: those begin with `!`");
             return Err(ChannelError::Undeliverable(cause));
         }
         let mut content = match &part.file {
@@ -122,54 +125,54 @@ impl Channel for Matrix {
         // The text mentions no user, even if it has a user's name.
         content["m.mentions"] = json!({});
         if let Some(thread) = &destination.chat.thread {
-            let answered = &destination.reply_facts["event_id"];
-            let answered = answered.as_str().unwrap_or(thread);
+            let answered_id = destination.reply_facts["event_id"].as_str().unwrap_or(thread);
             content["m.relates_to"] = json!({
                 "rel_type": "m.thread", "event_id": thread, "is_falling_back": true,
-                "m.in_reply_to": { "event_id": answered },
+                "m.in_reply_to": { "event_id": answered_id },
             });
         }
-        let mut response = None;
-        if part.file.is_none() {
+        let response = if part.file.is_some() {
+            self.put_event(room_id, key, &content)?
+        } else {
             let mut formatted = content.clone();
             formatted["format"] = json!("org.matrix.custom.html");
             formatted["formatted_body"] = json!(part.markup);
-            let sent = self.put_event(room, key, &formatted)?;
+            let response = self.put_event(room_id, key, &formatted)?;
             // An event that is too large is sent without its markup. The server has not taken it, so the key is free.
-            response = (sent.status != 413).then_some(sent);
-        }
-        let response = match response {
-            Some(response) => response,
-            None => self.put_event(room, key, &content)?,
+            if response.status == PAYLOAD_TOO_LARGE {
+                self.put_event(room_id, key, &content)?
+            } else {
+                response
+            }
         };
-        let sent = self.client.read_success(&response)?;
-        self.client.text_of(&sent["event_id"])
+        let event = self.client.read_success(&response)?;
+        self.client.text_of(&event["event_id"])
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let media = file.id.strip_prefix("mxc://");
         let Some((server, id)) = media.and_then(|media| media.split_once('/')) else {
-            let cause = "the attachment has no address of Matrix";
+            let cause = "the attachment has no `mxc://` address";
             return Err(fail(Exit::BadInput, cause));
         };
         let limit = limit_bytes.min(self.max_media_bytes);
         let media = format!("{}/{}", percent_encode(server), percent_encode(id));
         let path = format!("/_matrix/client/v1/media/download/{media}");
-        let download = self.client.try_download(&path, into, limit)?;
+        let download = self.client.try_download(&path, writer, limit)?;
         // Servers before version 1.11 of the specification.
         if let Download::Refused(response) = &download
             && response.json()["errcode"] == "M_UNRECOGNIZED"
         {
             let path = format!("/_matrix/media/v3/download/{media}");
-            return self.client.download(&path, into, limit);
+            return self.client.download(&path, writer, limit);
         }
         download.into_result()
     }
 
     fn show_typing(&self, destination: &Destination) {
         let Ok(user) = self.user_id() else { return };
-        let room = percent_encode(&destination.chat.id);
-        let path = format!("/_matrix/client/v3/rooms/{room}/typing/{}", percent_encode(user));
+        let room_id = percent_encode(&destination.chat.id);
+        let path = format!("/_matrix/client/v3/rooms/{room_id}/typing/{}", percent_encode(user));
         let timeout = u64::try_from(TYPING_TIMEOUT.as_millis()).unwrap_or(u64::MAX);
         let body = json!({ "typing": true, "timeout": timeout }).to_string();
         self.client.try_once(&ServiceRequest::put(&path, "application/json", body.as_bytes()));
@@ -209,20 +212,20 @@ impl Matrix {
             let cause = format!("`channels.matrix.homeserver`: {}", response.describe());
             return Err(fail(Exit::Config, cause));
         }
-        let synced = response.json();
-        self.client.text_of(&synced["next_batch"])?;
-        Ok(synced)
+        let body = response.json();
+        self.client.text_of(&body["next_batch"])?;
+        Ok(body)
     }
 
-    /// Joins the rooms that allowed users have invited us to, and some of users who can be paired there.
-    fn join_invited(&self, synced: &Value, cursor: &mut Value) -> Result<()> {
-        let rooms = &synced["rooms"]["invite"];
+    /// Joins the rooms that allowed users have invited us to, and some rooms of unknown users, who can be paired there.
+    fn join_invited(&self, sync: &Value, cursor: &mut Value) -> Result<()> {
+        let rooms = &sync["rooms"]["invite"];
         if rooms.as_object().is_none_or(serde_json::Map::is_empty) {
             return Ok(());
         }
         let user = self.user_id()?;
         for invitation in sync::invitations(rooms, user) {
-            let room = invitation.chat.id.clone();
+            let room_id = invitation.chat.id.clone();
             let inviter = &invitation.from.id;
             let decision = self.access.decide(&invitation);
             let is_accepted = match decision {
@@ -231,10 +234,10 @@ impl Matrix {
                 AccessDecision::Refuse | AccessDecision::Ignore => false,
             };
             if !is_accepted {
-                log::info!(target: "channel", "matrix: an invitation of {inviter} to {room} is not accepted");
+                log::info!(target: "channel", "matrix: an invitation of {inviter} to {room_id} is not accepted");
                 continue;
             }
-            let path = format!("/_matrix/client/v3/join/{}", percent_encode(&room));
+            let path = format!("/_matrix/client/v3/join/{}", percent_encode(&room_id));
             let request = ServiceRequest {
                 is_idempotent: true,
                 ..ServiceRequest::post(&path, "application/json", b"{}")
@@ -246,13 +249,14 @@ impl Matrix {
                 Err(ChannelError::Unavailable(cause)) if decision == AccessDecision::Pair => cause,
                 Err(error) => return Err(error.into()),
             };
-            log::warn!(target: "channel", "matrix: cannot join {room}: {cause}");
+            log::warn!(target: "channel", "matrix: cannot join {room_id}: {cause}");
         }
         Ok(())
     }
 
-    /// True if a room may be joined for an unknown user, who can be paired there: as many in the lifetime of a pairing
-    /// code as there can be codes, and one for each user. Notes it in the cursor.
+    /// True if we may join a room on the invitation of an unknown user, who can be paired there. One room is joined for each
+    /// user, and at most [`MAX_OPEN_CODES`] rooms within the lifetime of a pairing code, since more users would get no
+    /// code. The cursor lists the users.
     fn may_join_unknown_user(&self, user: &str, cursor: &mut Value) -> bool {
         let now = self.clock.timestamp().as_second();
         let recent = (now - CODE_LIFETIME_SECS + 1)..=now;
@@ -267,37 +271,37 @@ impl Matrix {
         may_join
     }
 
-    /// Reads the new messages of all rooms. Those that the server has left out are handed on page by page, with the
-    /// position of the last poll. Notes in the cursor which encrypted rooms know that we cannot read them.
+    /// Reads the new messages of all rooms. Those that the server has left out are delivered page by page, with the
+    /// position of the last poll. The cursor lists the encrypted rooms that got a notice.
     fn read_rooms(
         &self,
-        synced: &Value,
+        sync: &Value,
         since: &str,
         cursor: &mut Value,
         deliver: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<Vec<InboundMessage>> {
-        let mut all = Vec::new();
-        for mut update in sync::joined_rooms(synced) {
+        let mut messages = Vec::new();
+        for mut update in sync::joined_rooms(sync) {
             let gap = self.gap_pages(&update, since)?;
             let pages = gap.iter().rev().map(Some).chain([None]);
-            for (number, start) in pages.enumerate() {
+            for (index, start) in pages.enumerate() {
                 let page = match start {
                     Some(start) => self.history_page(&update.room_id, start, since)?.0,
                     None => std::mem::take(&mut update.events),
                 };
-                let is_first = number == 0;
-                let messages = self.read_events(&mut update, &page, is_first, cursor)?;
+                let is_first = index == 0;
+                let page_messages = self.read_events(&mut update, &page, is_first, cursor)?;
                 match start {
-                    Some(_) if messages.is_empty() => {}
+                    Some(_) if page_messages.is_empty() => {}
                     Some(_) => {
                         let cursor = cursor.clone();
-                        deliver(Batch { messages, cursor })?;
+                        deliver(Batch { messages: page_messages, cursor })?;
                     }
-                    None => all.extend(messages),
+                    None => messages.extend(page_messages),
                 }
             }
         }
-        Ok(all)
+        Ok(messages)
     }
 
     /// Returns the starts of the pages of the events that the server has left out, back to `since` or to our invitation:
@@ -331,13 +335,13 @@ impl Matrix {
     /// Returns the events of a room before `start` and after `since`, in order, and the start of the page before them.
     fn history_page(
         &self,
-        room: &str,
+        room_id: &str,
         start: &str,
         since: &str,
     ) -> Result<(Vec<Value>, Option<String>)> {
         let path = format!(
             "/_matrix/client/v3/rooms/{}/messages?dir=b&limit={HISTORY_PAGE_MESSAGES}&from={}&to={}",
-            percent_encode(room),
+            percent_encode(room_id),
             percent_encode(start),
             percent_encode(since)
         );
@@ -349,7 +353,8 @@ impl Matrix {
         Ok((events, page["end"].as_str().map(str::to_owned)))
     }
 
-    /// Converts events of a room. Of the first ones, those before our entry are not for us.
+    /// Converts events of a room. `is_first` is true for the oldest page, of which the events before our entry are not for
+    /// us.
     fn read_events(
         &self,
         update: &mut RoomUpdate,
@@ -373,13 +378,13 @@ impl Matrix {
         Ok(messages.collect())
     }
 
-    /// True if only one other user is in the room. The number of members is asked for once.
+    /// True if only one other user is in the room. The number of members is requested once.
     fn is_direct(&self, update: &mut RoomUpdate) -> Result<bool> {
         if let Some(members) = update.members {
             return Ok(members <= MAX_DIRECT_MEMBERS);
         }
-        let room = percent_encode(&update.room_id);
-        let path = format!("/_matrix/client/v3/rooms/{room}/joined_members");
+        let room_id = percent_encode(&update.room_id);
+        let path = format!("/_matrix/client/v3/rooms/{room_id}/joined_members");
         let members = self.client.get(&path)?;
         let Some(joined) = members["joined"].as_object() else {
             return Err(self.client.unexpected_response().into());
@@ -390,33 +395,39 @@ impl Matrix {
     }
 
     /// Says once in an encrypted room that we cannot read it, if an allowed user writes there.
-    fn notice_encryption(&self, room: &str, events: &[Value], cursor: &mut Value) -> Result<()> {
+    fn notice_encryption(&self, room_id: &str, events: &[Value], cursor: &mut Value) -> Result<()> {
         let is_encrypted = |event: &&Value| event["type"] == "m.room.encrypted";
         let mut senders = events.iter().filter(is_encrypted);
-        let mut told: Vec<Value> = cursor["encrypted"].as_array().cloned().unwrap_or_default();
-        let is_told = told.iter().any(|known| known == room);
+        let mut notified_rooms: Vec<Value> =
+            cursor["encrypted"].as_array().cloned().unwrap_or_default();
+        let is_notified = notified_rooms.iter().any(|id| id == room_id);
         let is_allowed =
             |event: &Value| self.access.allows(event["sender"].as_str().unwrap_or_default());
-        if is_told || !senders.any(is_allowed) {
+        if is_notified || !senders.any(is_allowed) {
             return Ok(());
         }
-        log::warn!(target: "channel", "matrix: {room} is encrypted and cannot be read");
+        log::warn!(target: "channel", "matrix: {room_id} is encrypted and cannot be read");
         let content = json!({ "msgtype": "m.notice", "body": ENCRYPTION_NOTICE, "m.mentions": {} });
         // The key is the same for the room, so that the notice is shown once even after a crash.
-        let key = format!("encrypted-{room}");
-        let response = self.put_event(room, &key, &content)?;
+        let key = format!("encrypted-{room_id}");
+        let response = self.put_event(room_id, &key, &content)?;
         if !response.is_success() {
-            log::warn!(target: "channel", "matrix: no notice in {room}: {}", response.describe());
+            log::warn!(target: "channel", "matrix: no notice in {room_id}: {}", response.describe());
         }
-        told.push(json!(room));
-        cursor["encrypted"] = json!(told);
+        notified_rooms.push(json!(room_id));
+        cursor["encrypted"] = json!(notified_rooms);
         Ok(())
     }
 
-    fn put_event(&self, room: &str, key: &str, content: &Value) -> ChannelResult<ServiceResponse> {
+    fn put_event(
+        &self,
+        room_id: &str,
+        key: &str,
+        content: &Value,
+    ) -> ChannelResult<ServiceResponse> {
         let path = format!(
             "/_matrix/client/v3/rooms/{}/send/m.room.message/{}",
-            percent_encode(room),
+            percent_encode(room_id),
             percent_encode(key)
         );
         let body = content.to_string();
@@ -433,8 +444,8 @@ impl Matrix {
             is_idempotent: true,
             ..ServiceRequest::post(&path, media_type, &file.bytes)
         };
-        let uploaded = self.client.read_success(&self.client.request(&request)?)?;
-        let uri = self.client.text_of(&uploaded["content_uri"])?;
+        let response = self.client.read_success(&self.client.request(&request)?)?;
+        let uri = self.client.text_of(&response["content_uri"])?;
         Ok(json!({
             "msgtype": sync::message_type(kind), "body": file.name, "filename": file.name,
             "url": uri,

@@ -1,4 +1,4 @@
-//! Rooms, invitations and messages in the answers of a Matrix server. Pure.
+//! Rooms, invitations and messages in the responses of a Matrix server. Pure.
 
 use crate::mention::with_names;
 use crate::{AttachmentKind, Chat, InboundMessage, QuotedText, RemoteFile, Sender};
@@ -31,14 +31,14 @@ pub(super) struct RoomReader<'r> {
 }
 
 /// Returns the rooms that we are in and that have new events.
-pub(super) fn joined_rooms(synced: &Value) -> Vec<RoomUpdate> {
-    let rooms = synced["rooms"]["join"].as_object();
-    let updates = rooms.into_iter().flatten().map(|(room, update)| {
+pub(super) fn joined_rooms(sync: &Value) -> Vec<RoomUpdate> {
+    let rooms = sync["rooms"]["join"].as_object();
+    let updates = rooms.into_iter().flatten().map(|(room_id, update)| {
         let timeline = &update["timeline"];
         let summary = &update["summary"];
         let members = |key: &str| summary[key].as_u64();
         RoomUpdate {
-            room_id: room.clone(),
+            room_id: room_id.clone(),
             events: timeline["events"].as_array().cloned().unwrap_or_default(),
             gap_end: timeline["prev_batch"]
                 .as_str()
@@ -54,16 +54,16 @@ pub(super) fn joined_rooms(synced: &Value) -> Vec<RoomUpdate> {
 /// Returns the rooms of `rooms.invite`, as messages without text by those who invited us.
 pub(super) fn invitations(rooms: &Value, user: &str) -> Vec<InboundMessage> {
     let rooms = rooms.as_object().into_iter().flatten();
-    let invitations = rooms.filter_map(|(room, invited)| {
-        let events = invited["invite_state"]["events"].as_array()?;
-        let ours = events.iter().find(|event| membership(event, user) == Some("invite"))?;
+    let invitations = rooms.filter_map(|(room_id, update)| {
+        let events = update["invite_state"]["events"].as_array()?;
+        let invitation = events.iter().find(|event| membership(event, user) == Some("invite"))?;
         Some(InboundMessage {
             chat: Chat {
-                id: room.clone(),
+                id: room_id.clone(),
                 thread: None,
-                is_direct: ours["content"]["is_direct"] == true,
+                is_direct: invitation["content"]["is_direct"] == true,
             },
-            from: Sender { id: ours["sender"].as_str()?.to_owned(), ..Sender::default() },
+            from: Sender { id: invitation["sender"].as_str()?.to_owned(), ..Sender::default() },
             mentions_us: true,
             ..InboundMessage::default()
         })
@@ -81,7 +81,7 @@ pub(super) enum RoomEntry {
 }
 
 impl RoomEntry {
-    /// Finds the last one.
+    /// Finds the last entry.
     pub(super) fn find(events: &[Value], user: &str) -> Option<Self> {
         let is_invitation = |event: &Value| membership(event, user) == Some("invite");
         let is_entry =
@@ -90,7 +90,7 @@ impl RoomEntry {
         invited.or_else(|| events.iter().rposition(is_entry).map(Self::Joined))
     }
 
-    /// The events from it on.
+    /// The events from our entry on; all of them if it is not among them.
     pub(super) fn events_since<'e>(events: &'e [Value], user: &str) -> &'e [Value] {
         match Self::find(events, user) {
             Some(Self::Invited(start) | Self::Joined(start)) => &events[start..],
@@ -160,7 +160,7 @@ impl RoomReader<'_> {
         let is_caption = content["filename"].as_str().is_some_and(|name| name != body);
         let text = match poll {
             Some(poll) => UserText::label(poll),
-            // The words for a place are the client's.
+            // The client has written the text of a location.
             None if kind == "m.location" => UserText::label(typed),
             None if file.is_none() || is_caption => self.typed_text(content, typed),
             None => UserText::default(),
@@ -168,7 +168,7 @@ impl RoomReader<'_> {
         let is_thread = relation["rel_type"] == "m.thread";
         // For other clients, a message of a thread seems to reply to the last one.
         let replied = replied.filter(|_| relation["is_falling_back"] != true);
-        // The text is the sender's word for it, and clients of today send none.
+        // The quoted text is as the sender's client gives it; current clients give none.
         let quotes = replied.map(|id| QuotedText::replied(quote, quote.len(), Some(id), false));
         // A file of an encrypted room, or none at all.
         let is_unreadable = text.is_empty() && file.is_none();
@@ -197,10 +197,10 @@ impl RoomReader<'_> {
         let markup = content["formatted_body"].as_str().unwrap_or_default();
         let names = user_names(markup);
         if others > names.len() {
-            // The names cannot be told from the words.
+            // The names cannot be distinguished from the typed text.
             return UserText::label(text);
         }
-        with_names(text, &names.into_iter().map(|it| (it.clone(), it)).collect::<Vec<_>>())
+        with_names(text, &names.into_iter().map(|name| (name.clone(), name)).collect::<Vec<_>>())
     }
 
     fn mentions_us(self, content: &Value, typed: &str) -> bool {
@@ -220,9 +220,9 @@ fn user_names(markup: &str) -> Vec<String> {
     let links = markup.split("<a ").skip(1);
     let names = links.filter_map(|link| {
         let (attributes, rest) = link.split_once('>')?;
-        let is_user = ["matrix.to/#/@", "matrix.to/#/%40", "matrix:u/"];
+        let user_links = ["matrix.to/#/@", "matrix.to/#/%40", "matrix:u/"];
         let name = rest.split_once("</a>").map_or(rest, |(name, _)| name);
-        let is_user = is_user.iter().any(|mark| attributes.contains(mark));
+        let is_user = user_links.iter().any(|link| attributes.contains(link));
         is_user.then(|| html_to_text(name).trim().to_owned())
     });
     names.filter(|name| !name.is_empty()).collect()

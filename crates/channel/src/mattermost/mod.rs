@@ -1,8 +1,8 @@
 //! Mattermost, through its REST API (<https://developers.mattermost.com/api-documentation>).
 //!
-//! One request lists our channels with the time of their last posts; those with news are asked for posts since then, and
-//! a WebSocket tells a poll that waits where to look. A post that is sent again within half a
-//! minute is recognised by its `pending_post_id`; later it is looked for by a property.
+//! One request lists our channels with the times of their last posts; the newer posts of a channel are requested by
+//! themselves. A WebSocket tells a poll that waits which channel has one. The server recognises a post that is sent again
+//! within half a minute by its `pending_post_id`; later, it is searched for by a property.
 
 mod post;
 
@@ -36,8 +36,8 @@ const MAX_POSTS_SINCE: usize = 1000;
 const PAGE_POSTS: usize = 200;
 /// The distance in milliseconds within which posts may become visible out of order.
 const POST_OVERLAP_MILLIS: u64 = 1000;
-/// The pause between two looks of a poll that waits.
-const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// The pause between two reads of a poll that waits.
+const READ_INTERVAL: Duration = Duration::from_secs(2);
 /// Largest upload; the default of the server is twice as much.
 const MAX_UPLOAD_BYTES: u64 = 50_000_000;
 /// The property of our posts with the key of the part.
@@ -50,7 +50,7 @@ struct Mattermost {
     access: AccessRules,
     settings: MattermostSettings,
     events: EventListener<WebSocket>,
-    /// User names or mail addresses by user id, as `allowFromMatchMode` wants them.
+    /// User names or mail addresses by user id, whichever `allowFromMatchMode` names.
     names: Mutex<BTreeMap<String, String>>,
 }
 
@@ -105,17 +105,17 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl ConversationService for Mattermost {
     const OVERLAP: u64 = POST_OVERLAP_MILLIS;
-    const LOOK_INTERVAL: Duration = LOOK_INTERVAL;
+    const READ_INTERVAL: Duration = READ_INTERVAL;
     type Connection = WebSocket;
 
     fn conversations(&self, _cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
-        let listed = self.client.get("/api/v4/users/me/channels");
-        let listed = listed.map_err(|error| self.misconfigured(error))?;
-        let channels = listed.as_array();
+        let response = self.client.get("/api/v4/users/me/channels");
+        let response = response.map_err(|error| self.misconfigured(error))?;
+        let channels = response.as_array();
         let channels = channels.ok_or_else(|| self.client.unexpected_response())?;
-        let is_ours =
+        let is_read =
             |channel: &&Value| self.reads_team(channel["team_id"].as_str().unwrap_or_default());
-        let conversations = channels.iter().filter(is_ours).filter_map(|channel| {
+        let conversations = channels.iter().filter(is_read).filter_map(|channel| {
             Some(Conversation {
                 id: channel["id"].as_str()?.to_owned(),
                 is_direct: channel["type"] == "D",
@@ -127,13 +127,13 @@ impl ConversationService for Mattermost {
 
     fn entries_after(
         &self,
-        account: &Identity,
+        identity: &Identity,
         conversation: &Conversation,
         position: u64,
     ) -> ChannelResult<Vec<ConversationEntry>> {
         let posts = self.posts_since(&conversation.id, position)?;
         let reader = PostReader {
-            account,
+            identity,
             conversation,
             replies_in_thread: self.settings.replies_in_thread,
             policy_in_thread: self.settings.policy_in_thread,
@@ -158,11 +158,11 @@ impl ConversationService for Mattermost {
         &self,
         socket: &mut WebSocket,
         _cache: &mut Value,
-        account: &Identity,
+        identity: &Identity,
         end: Duration,
     ) -> ChannelResult<Option<Conversation>> {
         while let Some(event) = next_json(socket, end)? {
-            if let Some(conversation) = post::conversation_of(&event, account)
+            if let Some(conversation) = post::conversation_of(&event, identity)
                 && self.reads_team(event["data"]["team_id"].as_str().unwrap_or_default())
             {
                 return Ok(Some(conversation));
@@ -183,7 +183,7 @@ impl Channel for Mattermost {
 
     fn send(&self, destination: &Destination, part: &Part, key: &str) -> ChannelResult<String> {
         let chat = &destination.chat;
-        let sent = match chat.id.strip_prefix('@') {
+        let post_id = match chat.id.strip_prefix('@') {
             Some(name) => {
                 let path = format!("/api/v4/users/username/{}", percent_encode(name));
                 let user = self.client.text_of(&self.client.get(&path)?["id"])?;
@@ -191,7 +191,7 @@ impl Channel for Mattermost {
             }
             None => self.create_post(&chat.id, chat.thread.as_deref(), part, key),
         };
-        match sent {
+        match post_id {
             // A recipient may be a user's id.
             Err(ChannelError::RecipientRefused(cause) | ChannelError::Undeliverable(cause))
                 if chat.thread.is_none() && destination.reply_facts.is_null() =>
@@ -213,7 +213,7 @@ impl Channel for Mattermost {
         let path = format!("/api/v4/channels/{channel}/posts?per_page={PAGE_POSTS}");
         let posts = match self.client.get(&path) {
             Ok(list) => post::in_order(&list),
-            // The attempt to send will say more; the recipient may be a user.
+            // The attempt to send reports the cause. The recipient may be a user.
             Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
                 return Ok(None);
             }
@@ -223,9 +223,9 @@ impl Channel for Mattermost {
         Ok(sent.and_then(|sent| Some(sent["id"].as_str()?.to_owned())))
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let path = format!("/api/v4/files/{}", percent_encode(&file.id));
-        self.client.download(&path, into, limit_bytes)
+        self.client.download(&path, writer, limit_bytes)
     }
 
     fn show_typing(&self, destination: &Destination) {
@@ -245,9 +245,9 @@ impl Channel for Mattermost {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let account = self.client.get("/api/v4/users/me");
-        let account = account.map_err(|error| self.misconfigured(error))?;
-        let text = |name: &str| self.client.text_of(&account[name]);
+        let user = self.client.get("/api/v4/users/me");
+        let user = user.map_err(|error| self.misconfigured(error))?;
+        let text = |name: &str| self.client.text_of(&user[name]);
         Ok(Identity { id: text("id")?, name: text("username")? })
     }
 }
@@ -255,8 +255,7 @@ impl Channel for Mattermost {
 impl Mattermost {
     /// True if messages of this team are read; direct ones have none.
     fn reads_team(&self, team: &str) -> bool {
-        let ours = self.settings.team.as_deref();
-        team.is_empty() || ours.is_none_or(|ours| ours == team)
+        team.is_empty() || self.settings.team.as_deref().is_none_or(|configured| configured == team)
     }
 
     /// The error of a request that every server must answer.
@@ -293,7 +292,8 @@ impl Mattermost {
             return Ok(());
         };
         let mut names = self.names.lock().ignore_poison();
-        let mut unknown: Vec<&str> = messages.iter().map(|it| it.from.id.as_str()).collect();
+        let mut unknown: Vec<&str> =
+            messages.iter().map(|message| message.from.id.as_str()).collect();
         unknown.retain(|id| !names.contains_key(*id));
         if !unknown.is_empty() {
             let users = self.client.post("/api/v4/users/ids", &json!(unknown))?;
@@ -332,8 +332,8 @@ impl Mattermost {
 
     /// The id of our direct channel with a user.
     fn direct_channel(&self, user: &str) -> ChannelResult<String> {
-        let account = self.client.get("/api/v4/users/me")?;
-        let users = json!([account["id"], user]);
+        let own_user = self.client.get("/api/v4/users/me")?;
+        let users = json!([own_user["id"], user]);
         let channel = self.client.post("/api/v4/channels/direct", &users)?;
         self.client.text_of(&channel["id"])
     }
@@ -359,7 +359,7 @@ impl Mattermost {
         }
         let body = body.to_string();
         let request = ServiceRequest {
-            // Known by its pending id.
+            // The server recognises a repeated post by its pending id.
             is_idempotent: true,
             ..ServiceRequest::post("/api/v4/posts", "application/json", body.as_bytes())
         };
@@ -375,18 +375,18 @@ impl Mattermost {
             is_idempotent: true,
             ..ServiceRequest::post("/api/v4/files", &media_type, &form)
         };
-        let uploaded = self.client.exchange(&request)?;
-        self.client.text_of(&uploaded["file_infos"][0]["id"])
+        let response = self.client.exchange(&request)?;
+        self.client.text_of(&response["file_infos"][0]["id"])
     }
 }
 
 /// The message of a value of the service, for a test of all services.
 #[cfg(test)]
 pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
-    let account = Identity { id: "bot".into(), name: "bot".into() };
+    let identity = Identity { id: "bot".into(), name: "bot".into() };
     let conversation = Conversation { id: "c".into(), is_direct: true, newest: None };
     let reader = PostReader {
-        account: &account,
+        identity: &identity,
         conversation: &conversation,
         replies_in_thread: false,
         policy_in_thread: GroupPolicy::Open,

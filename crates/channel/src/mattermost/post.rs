@@ -1,4 +1,4 @@
-//! Posts in the answers of a Mattermost server. Pure.
+//! Posts in the responses of a Mattermost server. Pure.
 
 use crate::access::GroupPolicy;
 use crate::conversation_poll::{Conversation, ConversationEntry};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// Converts posts of a channel.
 pub(super) struct PostReader<'r> {
-    pub(super) account: &'r Identity,
+    pub(super) identity: &'r Identity,
     pub(super) conversation: &'r Conversation,
     pub(super) replies_in_thread: bool,
     pub(super) policy_in_thread: GroupPolicy,
@@ -20,8 +20,8 @@ pub(super) struct PostReader<'r> {
 pub(super) fn in_order(list: &Value) -> Vec<Value> {
     let posts = list["posts"].as_object().into_iter().flatten();
     let posts = posts.map(|(_, post)| post);
-    let is_there = |post: &&Value| post["delete_at"].as_u64().unwrap_or_default() == 0;
-    let mut posts: Vec<Value> = posts.filter(is_there).cloned().collect();
+    let is_visible = |post: &&Value| post["delete_at"].as_u64().unwrap_or_default() == 0;
+    let mut posts: Vec<Value> = posts.filter(is_visible).cloned().collect();
     posts.sort_by_key(|post| {
         let id = post["id"].as_str().unwrap_or_default();
         (created_at(post), id.to_owned())
@@ -34,10 +34,10 @@ pub(super) fn created_at(post: &Value) -> u64 {
     post["create_at"].as_u64().unwrap_or_default()
 }
 
-/// The conversation of an event that tells of a post of another user.
-pub(super) fn conversation_of(event: &Value, account: &Identity) -> Option<Conversation> {
+/// The conversation of an event about a post of another user.
+pub(super) fn conversation_of(event: &Value, identity: &Identity) -> Option<Conversation> {
     let post: Value = serde_json::from_str(event["data"]["post"].as_str()?).ok()?;
-    let is_new = event["event"] == "posted" && post["user_id"] != account.id.as_str();
+    let is_new = event["event"] == "posted" && post["user_id"] != identity.id.as_str();
     is_new.then(|| {
         Some(Conversation {
             id: post["channel_id"].as_str()?.to_owned(),
@@ -49,39 +49,39 @@ pub(super) fn conversation_of(event: &Value, account: &Identity) -> Option<Conve
 
 impl PostReader<'_> {
     pub(super) fn to_entry(&self, post: &Value) -> ConversationEntry {
-        let own = self.account.id.as_str();
+        let own_id = self.identity.id.as_str();
         let props = &post["props"];
         ConversationEntry {
             position: created_at(post),
             id: post["id"].as_str().unwrap_or_default().to_owned(),
             message: self.to_message(post),
             is_own_entrance: match post["type"].as_str() {
-                Some("system_join_channel") => post["user_id"] == own,
-                Some("system_add_to_channel") => props["addedUserId"] == own,
+                Some("system_join_channel") => post["user_id"] == own_id,
+                Some("system_add_to_channel") => props["addedUserId"] == own_id,
                 _ => false,
             },
         }
     }
 
-    /// Converts a post of another user; `None` for our own, for those of the system, and for those that say nothing.
+    /// Converts a post of another user; `None` for our own, for those of the system, and for those without content.
     fn to_message(&self, post: &Value) -> Option<InboundMessage> {
         let kind = post["type"].as_str().unwrap_or_default();
         let id = post["id"].as_str()?;
         let sender = post["user_id"].as_str()?;
-        if sender == self.account.id || kind.starts_with("system_") {
+        if sender == self.identity.id || kind.starts_with("system_") {
             return None;
         }
         let written = post["message"].as_str().unwrap_or_default();
-        let mention = format!("@{}", self.account.name);
+        let mention = format!("@{}", self.identity.name);
         let without_own = without_mention(written, &mention);
         let is_mention = without_own.is_some();
         let root = post["root_id"].as_str().filter(|root| !root.is_empty());
         let is_direct = self.conversation.is_direct;
-        let is_heard = match self.policy_in_thread {
+        let is_addressed = match self.policy_in_thread {
             GroupPolicy::Open | GroupPolicy::Allowlist => true,
             GroupPolicy::Mention => is_mention || is_direct,
         };
-        if root.is_some() && !is_heard {
+        if root.is_some() && !is_addressed {
             return None;
         }
         let opens_thread = self.replies_in_thread && !is_direct;
@@ -119,7 +119,7 @@ impl PostReader<'_> {
             mentions_us: is_mention || root.is_some() && self.policy_in_thread == GroupPolicy::Open,
             files,
             sent_at: i64::try_from(created_at(post) / 1000).unwrap_or_default(),
-            reply_facts: json!({ "account": self.account.id }),
+            reply_facts: json!({ "account": self.identity.id }),
         })
     }
 
@@ -133,7 +133,7 @@ impl PostReader<'_> {
         let before = thread.iter().take_while(|post| post["id"] != id);
         let messages = before.map(|post| ThreadMessage {
             id: post["id"].as_str().unwrap_or_default().to_owned(),
-            is_own: post["user_id"] == self.account.id.as_str(),
+            is_own: post["user_id"] == self.identity.id.as_str(),
             text: post["message"].as_str().unwrap_or_default().to_owned(),
         });
         context_quotes(messages, max_posts)

@@ -44,7 +44,7 @@ impl PanelEntry {
         .filter(|entry| !entry.text.is_empty())
     }
 
-    /// The form in which it is gathered.
+    /// The form in which it is stored while it is delayed.
     pub(super) fn to_json(&self) -> Value {
         json!({ "id": self.id, "author": self.author, "name": self.name, "text": self.text,
             "group": self.group, "at": self.sent_at })
@@ -58,7 +58,7 @@ impl PanelEntry {
             author: text("author"),
             name: text("name"),
             text: match &value["text"] {
-                // As an older version has gathered it.
+                // The form of earlier releases.
                 Value::String(text) => UserText::label(text.as_str()),
                 text => UserText::deserialize(text).unwrap_or_default(),
             },

@@ -1,8 +1,8 @@
-//! Mochat: chats of a person with the agent are sessions, channels of groups are panels. Both are asked for by requests, as
-//! in the Python program without its socket.
+//! Mochat: chats of a person with the agent are sessions, channels of groups are panels. Both are polled, as the Python
+//! program does without its socket.
 //!
-//! Sessions have positions. Panels have none: what is new is known by the ids of the last messages. Messages of panels
-//! that do not mention us are gathered for some time, and answered together.
+//! Sessions have positions. Panels have none, so the ids of the last messages say which ones are new. Messages of panels
+//! that do not mention us are delayed for some time, and answered together.
 
 mod entry;
 
@@ -25,10 +25,10 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::time::Duration;
 
-/// Messages of a panel in a response, and ids that are kept of each panel.
+/// Messages of a panel in a response, and ids that are stored of each panel.
 const MAX_PANEL_MESSAGES: usize = 100;
-/// The pause between two looks at several sessions; a single one is waited for at the service.
-const LOOK_INTERVAL: Duration = Duration::from_secs(3);
+/// The pause between two reads at several sessions; a single one is waited for at the service.
+const READ_INTERVAL: Duration = Duration::from_secs(3);
 /// Bounds of the interval of looks at panels.
 const MIN_REFRESH_MILLIS: u64 = 1000;
 const MAX_QUOTE_CHARS: usize = 500;
@@ -60,7 +60,7 @@ struct MochatSettings {
     watch_millis: u64,
     watch_limit: u64,
     refresh_millis: u64,
-    /// The time for which messages without a mention are gathered; zero if they are answered at once.
+    /// The time for which messages without a mention are delayed; zero if they are answered at once.
     delay_millis: i64,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let token = config.required_secret("clawToken")?;
     let agent_id = config.text("agentUserId").unwrap_or_default();
-    if agent_id.is_empty() && setup.access.allow_from.iter().any(|it| it == "*") {
+    if agent_id.is_empty() && setup.access.allow_from.iter().any(|entry| entry == "*") {
         return Err(fail_with_hint(
             Exit::Config,
             "`channels.mochat.agentUserId` is not set: the agent would answer itself",
@@ -118,27 +118,27 @@ impl Channel for Mochat {
         let PollRequest { cursor, wait, deliver, .. } = request;
         let end = signal::now().saturating_add(wait);
         let stored = cursor.cloned();
-        let mut look = MochatLook {
+        let mut reader = MochatReader {
             mochat: self,
             cursor: stored.clone().unwrap_or_else(|| json!({})),
             messages: Vec::new(),
         };
         let mut panels_at = Duration::ZERO;
         loop {
-            let looked = look.read_all(end, &mut panels_at);
-            let messages = std::mem::take(&mut look.messages);
+            let result = reader.read_all(end, &mut panels_at);
+            let messages = std::mem::take(&mut reader.messages);
             let has_messages = !messages.is_empty();
-            if has_messages || stored.as_ref() != Some(&look.cursor) {
-                let cursor = look.cursor.clone();
+            if has_messages || stored.as_ref() != Some(&reader.cursor) {
+                let cursor = reader.cursor.clone();
                 deliver(Batch { messages, cursor })?;
             }
-            looked?;
+            result?;
             let left = end.saturating_sub(signal::now());
             if has_messages || left.is_zero() {
                 return Ok(());
             }
-            let pause = left.min(LOOK_INTERVAL);
-            if !look.is_single() {
+            let pause = left.min(READ_INTERVAL);
+            if !reader.is_single() {
                 self.client.pause(pause)?;
             }
         }
@@ -163,15 +163,20 @@ impl Channel for Mochat {
             }
             "/api/claw/groups/panels/send"
         };
-        // It may have arrived if there is no response, and is not recognised.
+        // Not idempotent: the service does not recognise a repeated message.
         let body = request.to_string();
         let request = ServiceRequest::post(path, "application/json", body.as_bytes());
-        let sent = self.read(&self.client.exchange(&request)?)?;
-        let id = ["messageId", "_id", "id"].iter().find_map(|name| sent[name].as_str());
+        let message = self.read(&self.client.exchange(&request)?)?;
+        let id = ["messageId", "_id", "id"].iter().find_map(|name| message[name].as_str());
         Ok(id.unwrap_or(key).to_owned())
     }
 
-    fn fetch(&self, _file: &RemoteFile, _into: &mut dyn Write, _limit_bytes: u64) -> Result<bool> {
+    fn fetch(
+        &self,
+        _file: &RemoteFile,
+        _writer: &mut dyn Write,
+        _limit_bytes: u64,
+    ) -> Result<bool> {
         Err(fail(Exit::Config, "files of Mochat are not read"))
     }
 
@@ -226,16 +231,16 @@ impl Mochat {
     }
 }
 
-/// A look at all sessions and panels.
-struct MochatLook<'m> {
+/// Reads the new messages of all sessions and panels.
+struct MochatReader<'m> {
     mochat: &'m Mochat,
-    /// `sessions`: the position in each; `panels`: the ids of the last messages of each; `delayed`: the messages of each
-    /// panel that are gathered, and when they are due.
+    /// `sessions`: the position in each; `panels`: the ids of the last messages of each; `delayed`: the delayed messages of
+    /// each panel, and when they are due.
     cursor: Value,
     messages: Vec<InboundMessage>,
 }
 
-impl MochatLook<'_> {
+impl MochatReader<'_> {
     /// True if the service can wait for messages: there is one session, and no panel.
     fn is_single(&self) -> bool {
         let (sessions, panels) = (&self.mochat.sessions, &self.mochat.panels);
@@ -245,14 +250,14 @@ impl MochatLook<'_> {
 
     fn read_all(&mut self, end: Duration, panels_at: &mut Duration) -> ChannelResult<()> {
         for session in self.sessions()? {
-            let watched = self.watch(&session, end);
-            skip_closed(&session, watched)?;
+            let result = self.watch(&session, end);
+            skip_closed(&session, result)?;
         }
         if signal::now() >= *panels_at {
             *panels_at = signal::now() + Duration::from_millis(self.mochat.settings.refresh_millis);
             for (panel, group) in self.panels()? {
-                let read = self.read_panel(&panel, &group);
-                skip_closed(&panel, read)?;
+                let result = self.read_panel(&panel, &group);
+                skip_closed(&panel, result)?;
             }
         }
         self.take_due();
@@ -263,10 +268,15 @@ impl MochatLook<'_> {
         let ChatList { ids, is_all } = &self.mochat.sessions;
         let mut sessions: BTreeSet<String> = ids.iter().cloned().collect();
         if *is_all {
-            let listed = self.mochat.post("/api/claw/sessions/list", &json!({}), Duration::ZERO)?;
-            let listed = listed["sessions"].as_array().cloned().unwrap_or_default();
-            sessions
-                .extend(listed.iter().filter_map(|it| Some(it["sessionId"].as_str()?.to_owned())));
+            let listed_sessions =
+                self.mochat.post("/api/claw/sessions/list", &json!({}), Duration::ZERO)?;
+            let listed_sessions =
+                listed_sessions["sessions"].as_array().cloned().unwrap_or_default();
+            sessions.extend(
+                listed_sessions
+                    .iter()
+                    .filter_map(|session| Some(session["sessionId"].as_str()?.to_owned())),
+            );
         }
         Ok(sessions)
     }
@@ -277,9 +287,10 @@ impl MochatLook<'_> {
         let mut panels: Vec<(String, String)> =
             ids.iter().map(|id| (id.clone(), String::new())).collect();
         if *is_all {
-            let found = self.mochat.post("/api/claw/groups/get", &json!({}), Duration::ZERO)?;
-            let group = found["groupId"].as_str().or(found["_id"].as_str()).unwrap_or_default();
-            for panel in found["panels"].as_array().into_iter().flatten() {
+            let response = self.mochat.post("/api/claw/groups/get", &json!({}), Duration::ZERO)?;
+            let group =
+                response["groupId"].as_str().or(response["_id"].as_str()).unwrap_or_default();
+            for panel in response["panels"].as_array().into_iter().flatten() {
                 let id = panel["id"].as_str().or(panel["_id"].as_str());
                 // Panels of other types have no texts.
                 let is_text = panel["type"].as_u64().is_none_or(|kind| kind == 0);
@@ -305,12 +316,12 @@ impl MochatLook<'_> {
         let millis = u64::try_from(wait.as_millis()).unwrap_or_default();
         let request = json!({ "sessionId": session, "cursor": position.unwrap_or(0), "timeoutMs": millis,
             "limit": settings.watch_limit });
-        let watched = self.mochat.post("/api/claw/sessions/watch", &request, wait)?;
-        let events = watched["events"].as_array().cloned().unwrap_or_default();
+        let response = self.mochat.post("/api/claw/sessions/watch", &request, wait)?;
+        let events = response["events"].as_array().cloned().unwrap_or_default();
         let last = events.iter().filter_map(|event| event["seq"].as_i64()).max();
-        let next = watched["cursor"].as_i64().max(last).max(position).unwrap_or(0);
+        let next = response["cursor"].as_i64().max(last).max(position).unwrap_or(0);
         self.cursor["sessions"][session] = next.into();
-        // The first look only finds the position.
+        // The first poll only stores the position.
         let Some(position) = position else {
             return Ok(());
         };
@@ -331,22 +342,23 @@ impl MochatLook<'_> {
     fn read_panel(&mut self, panel: &str, group: &str) -> ChannelResult<()> {
         let limit = self.mochat.settings.watch_limit.min(MAX_PANEL_MESSAGES as u64);
         let request = json!({ "panelId": panel, "limit": limit });
-        let read =
+        let response =
             self.mochat.post("/api/claw/groups/panels/messages", &request, Duration::ZERO)?;
-        let group = read["groupId"].as_str().unwrap_or(group);
-        let known = self.cursor["panels"][panel].as_array().cloned();
-        let mut ids = known.clone().unwrap_or_default();
+        let group = response["groupId"].as_str().unwrap_or(group);
+        let previous_ids = self.cursor["panels"][panel].as_array().cloned();
+        let mut ids = previous_ids.clone().unwrap_or_default();
         // The newest come first.
-        let listed = read["messages"].as_array().cloned().unwrap_or_default();
-        for message in listed.iter().rev() {
+        let messages = response["messages"].as_array().cloned().unwrap_or_default();
+        for message in messages.iter().rev() {
             let id = &message["messageId"];
             if !id.is_string() || ids.contains(id) {
                 continue;
             }
             ids.push(id.clone());
             let entry = PanelEntry::read(message, &message["createdAt"], &self.mochat.agent_id);
-            if let (Some(mut entry), true) = (entry, known.is_some()) {
-                entry.group = Some(group.to_owned()).filter(|it| !it.is_empty()).or(entry.group);
+            if let (Some(mut entry), true) = (entry, previous_ids.is_some()) {
+                entry.group =
+                    Some(group.to_owned()).filter(|group| !group.is_empty()).or(entry.group);
                 self.take_entry(panel, entry);
             }
         }
@@ -355,7 +367,7 @@ impl MochatLook<'_> {
         Ok(())
     }
 
-    /// Hands on a message of a panel, gathers it, or leaves it.
+    /// Adds a message of a panel, delays it, or ignores it.
     fn take_entry(&mut self, panel: &str, entry: PanelEntry) {
         let mochat = self.mochat;
         if !mochat.access.allows(&entry.author) {
@@ -373,20 +385,21 @@ impl MochatLook<'_> {
             entries.push(entry.to_json());
             *delayed = json!({ "due": now.saturating_add(mochat.settings.delay_millis), "entries": entries });
         } else if entry.is_mention || !mochat.requires_mention(panel, &group) {
-            let earlier = self.gathered(panel);
-            self.hand_on(panel, entry, earlier);
+            let earlier = self.take_delayed(panel);
+            self.add_message(panel, entry, earlier);
         }
     }
 
-    /// Removes the messages of a panel that were gathered.
-    fn gathered(&mut self, panel: &str) -> Vec<PanelEntry> {
+    /// Removes the delayed messages of a panel from the cursor, and returns them.
+    fn take_delayed(&mut self, panel: &str) -> Vec<PanelEntry> {
         let delayed = self.cursor["delayed"].as_object_mut();
         let delayed = delayed.and_then(|panels| panels.shift_remove(panel));
-        let entries = delayed.map(|it| it["entries"].as_array().cloned().unwrap_or_default());
+        let entries =
+            delayed.map(|delayed| delayed["entries"].as_array().cloned().unwrap_or_default());
         entries.unwrap_or_default().iter().map(PanelEntry::from_json).collect()
     }
 
-    /// Hands on the messages that were gathered for long enough.
+    /// Adds the delayed messages that are due.
     fn take_due(&mut self) {
         let now = self.mochat.clock.timestamp().as_millisecond();
         let panels = self.cursor["delayed"].as_object().into_iter().flatten();
@@ -394,15 +407,16 @@ impl MochatLook<'_> {
             panels.filter(|(_, delayed)| delayed["due"].as_i64().is_none_or(|due| due <= now));
         let due: Vec<String> = due.map(|(panel, _)| panel.clone()).collect();
         for panel in due {
-            let mut entries = self.gathered(&panel);
+            let mut entries = self.take_delayed(&panel);
             if let Some(last) = entries.pop() {
-                self.hand_on(&panel, last, entries);
+                self.add_message(&panel, last, entries);
             }
         }
     }
 
-    /// Makes one message of the last entry and the earlier ones: the words of its author are joined, those of others are quoted.
-    fn hand_on(&mut self, panel: &str, mut last: PanelEntry, earlier: Vec<PanelEntry>) {
+    /// Adds one message made of the last entry and the earlier ones: those of the same author are joined, those of others are
+    /// quoted.
+    fn add_message(&mut self, panel: &str, mut last: PanelEntry, earlier: Vec<PanelEntry>) {
         let (own, others): (Vec<PanelEntry>, Vec<PanelEntry>) =
             earlier.into_iter().partition(|entry| entry.author == last.author);
         let mut text = UserText::default();
@@ -422,14 +436,14 @@ impl MochatLook<'_> {
     }
 }
 
-/// Leaves out a chat that is gone, or that we may not read: the others go on.
-fn skip_closed(chat: &str, read: ChannelResult<()>) -> ChannelResult<()> {
-    match read {
+/// Skips a chat that is gone, or that we may not read, so that the others are read.
+fn skip_closed(chat: &str, result: ChannelResult<()>) -> ChannelResult<()> {
+    match result {
         Err(ChannelError::Undeliverable(cause) | ChannelError::RecipientRefused(cause)) => {
             log::warn!(target: "channel", "mochat: {chat}: {cause}");
             Ok(())
         }
-        read => read,
+        result => result,
     }
 }
 

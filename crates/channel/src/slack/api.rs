@@ -50,7 +50,7 @@ impl WebApi {
         is_enough: &dyn Fn(&[Value]) -> bool,
     ) -> ChannelResult<Vec<Value>> {
         let limit = PAGE_ITEMS.to_string();
-        let (mut all, mut cursor) = (Vec::new(), String::new());
+        let (mut all_items, mut cursor) = (Vec::new(), String::new());
         loop {
             let mut arguments = arguments.to_vec();
             arguments.push(("limit", &limit));
@@ -61,11 +61,11 @@ impl WebApi {
             let items = page[member].as_array();
             let items = items.ok_or_else(|| self.client.unexpected_response())?;
             let is_last = items.is_empty() || is_enough(items);
-            all.extend(items.iter().cloned());
+            all_items.extend(items.iter().cloned());
             let next = page["response_metadata"]["next_cursor"].as_str();
             match next.filter(|next| !next.is_empty() && !is_last && *next != cursor) {
                 Some(next) => cursor = next.to_owned(),
-                None => return Ok(all),
+                None => return Ok(all_items),
             }
         }
     }
@@ -108,7 +108,7 @@ impl WebApi {
             "missing_scope" => {
                 let needed = body["needed"].as_str().unwrap_or_default();
                 ChannelError::Misconfigured(format!(
-                    "the app has not the scope `{needed}`: add it, and install the app again"
+                    "the app lacks the scope `{needed}`: add it, and install the app again"
                 ))
             }
             "ratelimited" | "rate_limited" => ChannelError::rate_limited(cause),

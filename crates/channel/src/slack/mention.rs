@@ -23,21 +23,23 @@ pub(super) fn without_mentions(markdown: &str) -> String {
     out + rest
 }
 
-/// True if `text`, after `<`, begins a reference. Other texts, such as `<!DOCTYPE html>`, are code or just words.
+/// True if `text`, after `<`, begins a reference. Other texts, such as `<!DOCTYPE html>`, are not.
 fn is_reference(text: &str) -> bool {
     let is_id = |id: &str, kinds: &[char]| {
         let mut letters = id.chars();
         letters.next().is_some_and(|kind| kinds.contains(&kind))
-            && letters.next().is_some_and(|it| it.is_ascii_uppercase() || it.is_ascii_digit())
+            && letters
+                .next()
+                .is_some_and(|letter| letter.is_ascii_uppercase() || letter.is_ascii_digit())
     };
-    let special = |name: &str| {
-        let starts = SPECIAL_REFERENCES.iter();
-        starts.into_iter().any(|start| name.starts_with(start)) || name.starts_with(WORD_JOINER)
+    let is_special = |name: &str| {
+        SPECIAL_REFERENCES.iter().any(|start| name.starts_with(start))
+            || name.starts_with(WORD_JOINER)
     };
     match text.chars().next() {
         Some('@') => is_id(&text[1..], &['U', 'W', 'B']),
         Some('#') => is_id(&text[1..], &['C', 'G', 'D']),
-        Some('!') => special(&text[1..]),
+        Some('!') => is_special(&text[1..]),
         _ => false,
     }
 }

@@ -1,4 +1,4 @@
-//! Messages in the answers of Slack's Web API. Pure.
+//! Messages in the responses of Slack's Web API. Pure.
 
 use crate::conversation_poll::{Conversation, ConversationEntry};
 use crate::mention::{without_mention, written_mention};
@@ -11,10 +11,10 @@ const MAX_QUOTE_CHARS: usize = 4000;
 
 /// Converts messages of a conversation.
 pub(super) struct MessageReader<'r> {
-    pub(super) account: &'r Identity,
+    pub(super) identity: &'r Identity,
     pub(super) conversation: &'r Conversation,
     pub(super) replies_in_thread: bool,
-    /// Leave messages in channels that do not mention us, whatever the group policy is.
+    /// Ignore messages in channels that do not mention us, whatever the group policy is.
     pub(super) requires_mention: bool,
 }
 
@@ -33,14 +33,14 @@ pub(super) fn stamp_of(position: u64) -> String {
     format!("{}.{:06}", position / 1_000_000, position % 1_000_000)
 }
 
-/// The conversation of an event that tells of a message of another user, and the thread that it is in.
+/// The conversation of an event about a message of another user, and the thread that it is in.
 pub(super) fn conversation_of(
     event: &Value,
-    account: &Identity,
+    identity: &Identity,
 ) -> Option<(Conversation, Option<String>)> {
     let id = event["channel"].as_str()?;
     let is_message = matches!(event["type"].as_str(), Some("message" | "app_mention"));
-    let is_ours = event["user"] == account.id.as_str();
+    let is_ours = event["user"] == identity.id.as_str();
     let thread = event["thread_ts"].as_str().map(str::to_owned);
     let conversation = Conversation {
         id: id.to_owned(),
@@ -58,11 +58,11 @@ impl MessageReader<'_> {
             position: position_of(&message["ts"]),
             id: stamp.to_owned(),
             message: self.to_message(message),
-            is_own_entrance: is_join && message["user"] == self.account.id.as_str(),
+            is_own_entrance: is_join && message["user"] == self.identity.id.as_str(),
         }
     }
 
-    /// Converts a message of another user; `None` for our own, for notices, and for those that say nothing.
+    /// Converts a message of another user; `None` for our own, for notices, and for those without content.
     fn to_message(&self, message: &Value) -> Option<InboundMessage> {
         let stamp = message["ts"].as_str()?;
         let bot = message["bot_id"].as_str();
@@ -71,11 +71,11 @@ impl MessageReader<'_> {
             message["subtype"].as_str(),
             None | Some("file_share" | "thread_broadcast" | "bot_message" | "me_message")
         );
-        if sender == self.account.id || !is_content {
+        if sender == self.identity.id || !is_content {
             return None;
         }
         let written = message["text"].as_str().unwrap_or_default();
-        let without_own = without_mention(written, &format!("<@{}>", self.account.id));
+        let without_own = without_mention(written, &format!("<@{}>", self.identity.id));
         let is_mention = without_own.is_some();
         let is_direct = self.conversation.is_direct;
         if self.requires_mention && !is_mention && !is_direct {
@@ -94,7 +94,7 @@ impl MessageReader<'_> {
         let has_items =
             |name: &str| message[name].as_array().is_some_and(|items| !items.is_empty());
         let is_unreadable =
-            is_empty && ["files", "attachments", "blocks"].iter().any(|it| has_items(it));
+            is_empty && ["files", "attachments", "blocks"].iter().any(|name| has_items(name));
         if is_empty && !is_mention && !is_unreadable {
             return None;
         }

@@ -1,7 +1,8 @@
 //! Slack, through its Web API (<https://docs.slack.dev/apis/web-api>), and Socket Mode for events.
 //!
-//! Conversations are read by their history: the roots of threads in it say which have new replies. An event only tells
-//! where to look, so it is acknowledged at once. A message that may have been sent already is looked for by its metadata.
+//! Conversations are read by their history: the roots of threads in it say which have new replies. An event only names
+//! the conversation, so it is acknowledged at once. A message that may have been sent already is searched for by its
+//! metadata.
 
 mod api;
 mod mention;
@@ -39,9 +40,9 @@ use std::time::Duration;
 
 /// The time for which the list of conversations is kept, in seconds.
 const LIST_LIFETIME_SECS: i64 = 60;
-/// The pause between two looks without Socket Mode: each asks for the history of every conversation, and an app may do so
+/// The pause between two reads without Socket Mode: each asks for the history of every conversation, and an app may do so
 /// 50 times in a minute (Slack, "Rate limits", tier 3).
-const LOOK_INTERVAL: Duration = Duration::from_secs(15);
+const READ_INTERVAL: Duration = Duration::from_secs(15);
 /// The age of a webhook request after which it counts as a repeated one.
 const MAX_REQUEST_AGE_SECS: i64 = 300;
 /// Largest upload.
@@ -59,8 +60,8 @@ struct Slack {
     clock: Clock,
     settings: SlackSettings,
     events: EventListener<WebSocket>,
-    /// Threads of which events have told: the conversation and the root.
-    told_threads: Mutex<BTreeSet<(String, String)>>,
+    /// Threads with new messages, as events have reported them: the conversation and the root.
+    event_threads: Mutex<BTreeSet<(String, String)>>,
     /// The messages with the reaction for work in progress.
     reacted: Mutex<BTreeSet<(String, String)>>,
 }
@@ -108,14 +109,14 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
         clock: setup.clock.clone(),
         settings,
         events: EventListener::default(),
-        told_threads: Mutex::default(),
+        event_threads: Mutex::default(),
         reacted: Mutex::default(),
     }))
 }
 
 impl ConversationService for Slack {
     const OVERLAP: u64 = 0;
-    const LOOK_INTERVAL: Duration = LOOK_INTERVAL;
+    const READ_INTERVAL: Duration = READ_INTERVAL;
     type Connection = WebSocket;
 
     fn conversations(&self, cache: &mut Value) -> ChannelResult<Vec<Conversation>> {
@@ -124,12 +125,11 @@ impl ConversationService for Slack {
         if !(0..LIST_LIFETIME_SECS).contains(&age) {
             let types = "im,mpim,public_channel,private_channel";
             let arguments = [("types", types), ("exclude_archived", "true")];
-            let listed =
+            let channels =
                 self.api.read_pages("users.conversations", &arguments, "channels", &|_| false)?;
             let ids = |is_direct: bool| -> Vec<&Value> {
-                let listed = listed.iter();
-                let wanted = listed.filter(|one| (one["is_im"] == true) == is_direct);
-                wanted.map(|one| &one["id"]).collect()
+                let is_match = |channel: &&Value| (channel["is_im"] == true) == is_direct;
+                channels.iter().filter(is_match).map(|channel| &channel["id"]).collect()
             };
             *cache = json!({ "listed_at": now, "direct": ids(true), "channels": ids(false) });
         }
@@ -156,13 +156,13 @@ impl ConversationService for Slack {
 
     fn entries_after(
         &self,
-        account: &Identity,
+        identity: &Identity,
         conversation: &Conversation,
         position: u64,
     ) -> ChannelResult<Vec<ConversationEntry>> {
         let messages = self.messages_after(&conversation.id, position)?;
         let reader = MessageReader {
-            account,
+            identity,
             conversation,
             replies_in_thread: self.settings.replies_in_thread,
             requires_mention: self.settings.requires_mention,
@@ -171,7 +171,7 @@ impl ConversationService for Slack {
         let mut entries: Vec<ConversationEntry> = entries.collect();
         for entry in &mut entries {
             if let Some(message) = &mut entry.message {
-                self.add_context(account, &entry.id, message)?;
+                self.add_context(identity, &entry.id, message)?;
             }
         }
         Ok(entries)
@@ -181,8 +181,8 @@ impl ConversationService for Slack {
         let Some(api) = &self.app_api else {
             return Ok(None);
         };
-        let opened = api.write("apps.connections.open", &json!({}))?;
-        let url = opened["url"].as_str().unwrap_or_default();
+        let response = api.write("apps.connections.open", &json!({}))?;
+        let url = response["url"].as_str().unwrap_or_default();
         if api.client.owns_socket(url) {
             api.client.open_websocket(url).map(Some)
         } else {
@@ -194,7 +194,7 @@ impl ConversationService for Slack {
         &self,
         socket: &mut WebSocket,
         _cache: &mut Value,
-        account: &Identity,
+        identity: &Identity,
         end: Duration,
     ) -> ChannelResult<Option<Conversation>> {
         while let Some(envelope) = next_json(socket, end)? {
@@ -207,9 +207,9 @@ impl ConversationService for Slack {
                 socket.send(&acknowledgement).map_err(to_channel_error)?;
             }
             let event = &envelope["payload"]["event"];
-            if let Some((conversation, thread)) = message::conversation_of(event, account) {
+            if let Some((conversation, thread)) = message::conversation_of(event, identity) {
                 let thread = thread.map(|thread| (conversation.id.clone(), thread));
-                self.told_threads.lock().ignore_poison().extend(thread);
+                self.event_threads.lock().ignore_poison().extend(thread);
                 return Ok(Some(conversation));
             }
         }
@@ -226,7 +226,7 @@ impl Channel for Slack {
         conversation_poll::poll(self, &self.events, request)
     }
 
-    /// Events only tell where to look, so a poll does the rest.
+    /// Events only name the conversation, so a poll does the rest.
     fn receive(&self, request: &WebhookRequest) -> Result<WebhookReceipt> {
         let Some(secret) = &self.signing_secret else {
             let cause = "`channels.slack.signingSecret` is not set";
@@ -271,20 +271,20 @@ impl Channel for Slack {
         if let Some(thread) = thread {
             body["thread_ts"] = thread.as_str().into();
         }
-        let mut older = body.clone();
+        let mut mrkdwn_body = body.clone();
         let markdown = without_mentions(&part.markup);
         body["markdown_text"] = markdown.as_str().into();
-        let sent = match self.api.write("chat.postMessage", &body) {
+        let message = match self.api.write("chat.postMessage", &body) {
             // A service without this argument takes mrkdwn.
             Err(ChannelError::Undeliverable(cause))
                 if cause == "no_text" || cause == "invalid_arguments" =>
             {
-                older["text"] = to_mrkdwn(&markdown).into();
-                self.api.write("chat.postMessage", &older)
+                mrkdwn_body["text"] = to_mrkdwn(&markdown).into();
+                self.api.write("chat.postMessage", &mrkdwn_body)
             }
             other => other,
         };
-        self.api.client.text_of(&sent?["ts"])
+        self.api.client.text_of(&message?["ts"])
     }
 
     fn find_sent(&self, destination: &Destination, key: &str) -> ChannelResult<Option<String>> {
@@ -300,10 +300,9 @@ impl Channel for Slack {
         };
         // A history is read from its end.
         let is_enough = |_: &[Value]| thread.is_none();
-        let read = self.api.read_pages(method, &arguments, "messages", &is_enough);
-        let messages = match read {
+        let messages = match self.api.read_pages(method, &arguments, "messages", &is_enough) {
             Ok(messages) => messages,
-            // The attempt to send will say more.
+            // The attempt to send reports the cause.
             Err(ChannelError::Undeliverable(_) | ChannelError::Misconfigured(_)) => {
                 return Ok(None);
             }
@@ -317,17 +316,17 @@ impl Channel for Slack {
         Ok(sent.and_then(|sent| Some(sent["ts"].as_str()?.to_owned())))
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         let mut content = Vec::new();
         let client = &self.api.client;
         let is_complete = client.download_own("Slack", &file.id, &mut content, limit_bytes)?;
-        // The page of a login comes in the place of a file that the token may not read.
+        // Slack sends its login page instead of a file that the token may not read.
         let is_page = content.trim_ascii_start().starts_with(b"<!DOCTYPE html");
         if is_page && !file.name.ends_with(".html") {
             let cause = "the app cannot read files: it needs the scope `files:read`";
             return Err(fail(Exit::Config, cause));
         }
-        into.write_all(&content)?;
+        writer.write_all(&content)?;
         Ok(is_complete)
     }
 
@@ -350,18 +349,18 @@ impl Channel for Slack {
         let reacted = (chat.clone(), stamp.to_owned());
         let is_shown = self.reacted.lock().ignore_poison().remove(&reacted);
         if let Some(emoji) = &self.settings.done_emoji {
-            if let Some(shown) = self.settings.react_emoji.as_ref().filter(|_| is_shown) {
-                self.react("reactions.remove", chat, stamp, shown);
+            if let Some(reaction) = self.settings.react_emoji.as_ref().filter(|_| is_shown) {
+                self.react("reactions.remove", chat, stamp, reaction);
             }
             self.react("reactions.add", chat, stamp, emoji);
         }
     }
 
     fn identity(&self) -> Result<Identity> {
-        let account = self.api.write("auth.test", &json!({}))?;
+        let response = self.api.write("auth.test", &json!({}))?;
         Ok(Identity {
-            id: self.api.client.text_of(&account["user_id"])?,
-            name: self.api.client.text_of(&account["user"])?,
+            id: self.api.client.text_of(&response["user_id"])?,
+            name: self.api.client.text_of(&response["user"])?,
         })
     }
 }
@@ -382,10 +381,10 @@ impl Slack {
         let roots = messages.iter().filter(has_replies);
         let mut threads: BTreeSet<String> =
             roots.filter_map(|root| root["ts"].as_str().map(str::to_owned)).collect();
-        let mut told_threads = self.told_threads.lock().ignore_poison();
-        let told = told_threads.extract_if(.., |(conversation, _)| conversation == channel);
-        threads.extend(told.map(|(_, thread)| thread));
-        drop(told_threads);
+        let mut event_threads = self.event_threads.lock().ignore_poison();
+        let reported = event_threads.extract_if(.., |(conversation, _)| conversation == channel);
+        threads.extend(reported.map(|(_, thread)| thread));
+        drop(event_threads);
         messages.retain(is_new);
         let oldest = stamp_of(position);
         for thread in threads {
@@ -394,7 +393,7 @@ impl Slack {
             let replies =
                 self.api.read_pages("conversations.replies", &arguments, "messages", &|_| false)?;
             // The root comes with them.
-            let replies = replies.into_iter().filter(|it| it["ts"] != thread);
+            let replies = replies.into_iter().filter(|reply| reply["ts"] != thread);
             messages.extend(replies.filter(is_new));
         }
         messages.sort_by_key(|message| position_of(&message["ts"]));
@@ -405,7 +404,7 @@ impl Slack {
     /// Adds what others have written in the thread of a message since our last message in it.
     fn add_context(
         &self,
-        account: &Identity,
+        identity: &Identity,
         stamp: &str,
         message: &mut InboundMessage,
     ) -> ChannelResult<()> {
@@ -421,13 +420,13 @@ impl Slack {
             [("channel", message.chat.id.as_str()), ("ts", root.as_str()), ("latest", stamp)];
         let thread =
             self.api.read_pages("conversations.replies", &arguments, "messages", &|_| false)?;
-        let texts = thread.iter().filter(|it| it["ts"] != stamp);
-        let texts = texts.map(|it| ThreadMessage {
-            id: it["ts"].as_str().unwrap_or_default().to_owned(),
-            is_own: it["user"] == account.id.as_str(),
-            text: message::to_plain(it["text"].as_str().unwrap_or_default()),
+        let others = thread.iter().filter(|other| other["ts"] != stamp);
+        let others = others.map(|other| ThreadMessage {
+            id: other["ts"].as_str().unwrap_or_default().to_owned(),
+            is_own: other["user"] == identity.id.as_str(),
+            text: message::to_plain(other["text"].as_str().unwrap_or_default()),
         });
-        message.quotes = context_quotes(texts, max_messages);
+        message.quotes = context_quotes(others, max_messages);
         Ok(())
     }
 
@@ -436,8 +435,8 @@ impl Slack {
         if !recipient.starts_with(['U', 'W']) {
             return Ok(recipient.to_owned());
         }
-        let opened = self.api.write("conversations.open", &json!({ "users": recipient }))?;
-        self.api.client.text_of(&opened["channel"]["id"])
+        let response = self.api.write("conversations.open", &json!({ "users": recipient }))?;
+        self.api.client.text_of(&response["channel"]["id"])
     }
 
     /// Uploads a file into a conversation; returns its id.
@@ -445,8 +444,8 @@ impl Slack {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let length = file.bytes.len().to_string();
         let arguments = [("filename", file.name.as_str()), ("length", &length)];
-        let place = self.api.read("files.getUploadURLExternal", &arguments)?;
-        let text = |name: &str| place[name].as_str().unwrap_or_default();
+        let response = self.api.read("files.getUploadURLExternal", &arguments)?;
+        let text = |name: &str| response[name].as_str().unwrap_or_default();
         let (url, id) = (text("upload_url"), text("file_id"));
         if !self.api.client.owns(url) {
             return Err(self.api.client.unexpected_response());
@@ -456,9 +455,9 @@ impl Slack {
             is_idempotent: true,
             ..ServiceRequest::post(url, media_type, &file.bytes)
         };
-        let uploaded = self.api.client.request(&request)?;
-        if !uploaded.is_success() {
-            return Err(ChannelError::Undeliverable(uploaded.describe()));
+        let upload_response = self.api.client.request(&request)?;
+        if !upload_response.is_success() {
+            return Err(ChannelError::Undeliverable(upload_response.describe()));
         }
         let mut body =
             json!({ "files": [{ "id": id, "title": file.name }], "channel_id": channel });
@@ -484,10 +483,10 @@ fn to_mrkdwn(markdown: &str) -> String {
 /// The message of a value of the service, for a test of all services.
 #[cfg(test)]
 pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
-    let account = Identity { id: "UBOT".into(), name: "bot".into() };
+    let identity = Identity { id: "UBOT".into(), name: "bot".into() };
     let conversation = Conversation { id: "D1".into(), is_direct: true, newest: None };
     let reader = MessageReader {
-        account: &account,
+        identity: &identity,
         conversation: &conversation,
         replies_in_thread: false,
         requires_mention: false,

@@ -49,7 +49,7 @@ impl ApiRefusal {
     }
 
     /// True if the service cannot parse the markup of a text.
-    pub(super) fn is_of_markup(&self) -> bool {
+    pub(super) fn is_about_markup(&self) -> bool {
         self.status == 400 && self.cause.contains("can't parse entities")
     }
 }
@@ -88,7 +88,7 @@ impl From<ApiError> for anyhow::Error {
             409 => fail_with_hint(
                 Exit::TryAgain,
                 cause,
-                "one poll only: another program uses this token",
+                "a single poll: another program uses this token",
             ),
             403 => fail(Exit::Refused, cause),
             _ => fail(Exit::BadInput, cause),
@@ -179,7 +179,7 @@ impl Api {
     pub(super) fn download(
         &self,
         path: &str,
-        into: &mut dyn Write,
+        writer: &mut dyn Write,
         limit_bytes: u64,
     ) -> Result<bool> {
         // The path is the server's, and must not lead to another host or method.
@@ -187,7 +187,7 @@ impl Api {
             return Err(fail(Exit::Unavailable, "`getFile` names no file"));
         }
         let path = format!("/file/bot{}/{path}", self.token.expose());
-        self.client.download(&path, into, limit_bytes)
+        self.client.download(&path, writer, limit_bytes)
     }
 
     /// The error of a success whose result is not that of the method.

@@ -1,6 +1,6 @@
 //! Telegram, through the Bot API (<https://core.telegram.org/bots/api>).
 //!
-//! `getUpdates` is asked with the position after the last update, which confirms all updates before it; an update that
+//! `getUpdates` is called with the position after the last update, which confirms all updates before it; an update that
 //! is not confirmed within a day is lost at the service. Two polls with one token end each other with 409. The token is
 //! a part of the address, so errors name the method only.
 
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
 
-/// Updates of one answer; the service's maximum.
+/// Updates of one response; the service's maximum.
 const MAX_UPDATES: usize = 100;
 /// Time in which the messages of an album arrive.
 const ALBUM_DELAY: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
 
 impl Channel for Telegram {
     fn poll(&self, request: PollRequest<'_>) -> Result<()> {
-        let PollRequest { account, cursor, wait, deliver } = request;
+        let PollRequest { identity, cursor, wait, deliver } = request;
         let mut offset = cursor.and_then(Value::as_i64).unwrap_or(0);
         let mut wait = wait.min(MAX_SERVICE_TIMEOUT);
         loop {
@@ -61,23 +61,23 @@ impl Channel for Telegram {
                 self.api.pause(ALBUM_DELAY)?;
                 updates = self.api.updates(offset, Duration::ZERO, MAX_UPDATES)?;
             }
-            // A full answer has a successor, which is there without waiting.
+            // After a full response there is another one, which needs no wait.
             let is_full = updates.len() >= MAX_UPDATES;
             if is_full && let Some(album) = updates.last().and_then(update::album_of) {
-                // The successor may have the rest of the last album.
-                let is_of_last = |it: &Value| update::album_of(it) == Some(album);
-                match updates.iter().position(is_of_last) {
-                    None | Some(0) => {}
-                    Some(start) => updates.truncate(start),
+                // The next response may have the rest of the last album.
+                let is_of_last = |update: &Value| update::album_of(update) == Some(album);
+                let start = updates.iter().position(is_of_last);
+                if let Some(start) = start.filter(|start| *start > 0) {
+                    updates.truncate(start);
                 }
             }
-            let ids = updates.iter().filter_map(|it| it["update_id"].as_i64());
+            let ids = updates.iter().filter_map(|update| update["update_id"].as_i64());
             let Some(last) = ids.max() else {
                 return Ok(());
             };
             offset = last + 1;
             deliver(Batch {
-                messages: update::to_messages(&updates, account),
+                messages: update::to_messages(&updates, identity),
                 cursor: offset.into(),
             })?;
             if !is_full {
@@ -88,22 +88,22 @@ impl Channel for Telegram {
     }
 
     fn send(&self, destination: &Destination, part: &Part, _key: &str) -> ChannelResult<String> {
-        let sent = match &part.file {
+        let result = match &part.file {
             Some(path) => self.send_file(destination, &UploadFile::read(path, MAX_UPLOAD_BYTES)?),
             None => self.send_text(destination, part),
         };
-        let message = sent?;
+        let message = result?;
         let id = message["message_id"].as_i64();
         id.map(|id| id.to_string()).ok_or_else(|| self.api.unexpected_response())
     }
 
-    fn fetch(&self, file: &RemoteFile, into: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
+    fn fetch(&self, file: &RemoteFile, writer: &mut dyn Write, limit_bytes: u64) -> Result<bool> {
         if file.size_bytes.is_some_and(|size| size > MAX_DOWNLOAD_BYTES) {
             return Ok(false);
         }
-        let found = self.api.call("getFile", &json!({ "file_id": file.id }))?;
-        let path = found["file_path"].as_str().unwrap_or_default();
-        self.api.download(path, into, limit_bytes)
+        let response = self.api.call("getFile", &json!({ "file_id": file.id }))?;
+        let path = response["file_path"].as_str().unwrap_or_default();
+        self.api.download(path, writer, limit_bytes)
     }
 
     fn show_typing(&self, destination: &Destination) {
@@ -124,12 +124,12 @@ impl Channel for Telegram {
     }
 
     fn identity(&self) -> Result<Identity> {
-        let account = self.api.call("getMe", &json!({}))?;
-        let id = account["id"].as_i64();
+        let bot = self.api.call("getMe", &json!({}))?;
+        let id = bot["id"].as_i64();
         let id = id.ok_or_else(|| self.api.unexpected_response())?;
         Ok(Identity {
             id: id.to_string(),
-            name: account["username"].as_str().unwrap_or_default().to_owned(),
+            name: bot["username"].as_str().unwrap_or_default().to_owned(),
         })
     }
 
@@ -156,7 +156,7 @@ impl Telegram {
         body["text"] = part.markup.clone().into();
         body["parse_mode"] = "HTML".into();
         match self.send_message("sendMessage", body) {
-            Err(ApiError::Refused(refusal)) if refusal.is_of_markup() => {
+            Err(ApiError::Refused(refusal)) if refusal.is_about_markup() => {
                 plain["text"] = part.plain.clone().into();
                 self.send_message("sendMessage", plain)
             }
@@ -192,11 +192,11 @@ impl Telegram {
     /// The members that every send method has.
     fn message_body(&self, destination: &Destination) -> Value {
         let mut body = address(destination);
-        let answered = &destination.reply_facts["message_id"];
+        let answered_id = &destination.reply_facts["message_id"];
         let is_group = !destination.chat.is_direct;
-        if (self.quotes_answered_message || is_group) && answered.is_number() {
+        if (self.quotes_answered_message || is_group) && answered_id.is_number() {
             body["reply_parameters"] =
-                json!({ "message_id": answered, "allow_sending_without_reply": true });
+                json!({ "message_id": answered_id, "allow_sending_without_reply": true });
         }
         body
     }
@@ -216,6 +216,6 @@ fn address(destination: &Destination) -> Value {
 /// The message of a value of the service, for a test of all services.
 #[cfg(test)]
 pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
-    let account = Identity { id: "99".into(), name: "bot".into() };
-    update::to_messages(std::slice::from_ref(value), &account).pop()
+    let identity = Identity { id: "99".into(), name: "bot".into() };
+    update::to_messages(std::slice::from_ref(value), &identity).pop()
 }

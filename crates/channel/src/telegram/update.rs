@@ -9,22 +9,22 @@ const MAX_QUOTE_CHARS: usize = 4000;
 
 /// Converts the messages of updates. Those of an album are one message, since only one of them has the caption, and
 /// with it the mention.
-pub(super) fn to_messages(updates: &[Value], account: &Identity) -> Vec<InboundMessage> {
+pub(super) fn to_messages(updates: &[Value], identity: &Identity) -> Vec<InboundMessage> {
     let mut messages: Vec<InboundMessage> = Vec::new();
-    // The places of albums in `messages`.
+    // The ids of albums, with the indexes of their messages in `messages`.
     let mut albums: Vec<(&str, usize)> = Vec::new();
     for update in updates {
-        let Some(message) = to_inbound(&update["message"], account) else {
+        let Some(message) = to_inbound(&update["message"], identity) else {
             continue;
         };
         let album = album_of(update);
-        let first = albums.iter().find(|(id, at)| {
+        let first = albums.iter().find(|(id, index)| {
             Some(*id) == album
-                && messages[*at].chat == message.chat
-                && messages[*at].from == message.from
+                && messages[*index].chat == message.chat
+                && messages[*index].from == message.from
         });
         match (first, album) {
-            (Some(&(_, at)), _) => merge(&mut messages[at], message),
+            (Some(&(_, index)), _) => merge(&mut messages[index], message),
             (None, album) => {
                 albums.extend(album.map(|id| (id, messages.len())));
                 messages.push(message);
@@ -39,34 +39,34 @@ pub(super) fn album_of(update: &Value) -> Option<&str> {
     update["message"]["media_group_id"].as_str()
 }
 
-/// Adds a message of the same album.
-fn merge(album: &mut InboundMessage, message: InboundMessage) {
-    if !album.text.is_empty() && !message.text.is_empty() {
-        album.text.push(&UserText::label("\n"));
+/// Adds another message of the same album.
+fn merge(message: &mut InboundMessage, other: InboundMessage) {
+    if !message.text.is_empty() && !other.text.is_empty() {
+        message.text.push(&UserText::label("\n"));
     }
-    album.text.push(&message.text);
-    for quote in message.quotes {
-        if !album.quotes.contains(&quote) {
-            album.quotes.push(quote);
+    message.text.push(&other.text);
+    for quote in other.quotes {
+        if !message.quotes.contains(&quote) {
+            message.quotes.push(quote);
         }
     }
-    album.mentions_us |= message.mentions_us;
-    album.files.extend(message.files);
+    message.mentions_us |= other.mentions_us;
+    message.files.extend(other.files);
 }
 
-/// Content that has no form here.
+/// Kinds of content that cannot be represented.
 const UNREADABLE_KINDS: [&str; 5] = ["sticker", "game", "story", "paid_media", "checklist"];
 
 /// Converts a message. `None` for an update without one, for messages without a sender, such as those of channels, and
-/// for those that say nothing: pins, joins.
-fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
+/// for those without content: pins, joins.
+fn to_inbound(message: &Value, identity: &Identity) -> Option<InboundMessage> {
     let from = &message["from"];
     let id = from["id"].as_i64()?;
     let chat = to_chat(message)?;
     let message_id = message["message_id"].as_i64()?;
     let is_forward = message.get("forward_origin").is_some();
-    let written = written_text(message, account);
-    let mut quotes = quotes(message, account);
+    let written = written_text(message, identity);
+    let mut quotes = quotes(message, identity);
     let others = match message.get("via_bot") {
         _ if is_forward => Some("forwarded message"),
         // The sender has chosen what a bot composed.
@@ -80,7 +80,7 @@ fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
         written
     };
     let files = files(message);
-    let has_reply_only = quotes.iter().all(|it| it.replied.is_some());
+    let has_reply_only = quotes.iter().all(|quote| quote.replied.is_some());
     let is_unreadable = UNREADABLE_KINDS.iter().any(|kind| message.get(*kind).is_some())
         && text.is_empty()
         && files.is_empty();
@@ -89,7 +89,7 @@ fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
     }
     Some(InboundMessage {
         id: format!("{}:{message_id}", chat.id),
-        mentions_us: mentions(message, account),
+        mentions_us: mentions(message, identity),
         chat,
         from: Sender {
             id: id.to_string(),
@@ -106,12 +106,12 @@ fn to_inbound(message: &Value, account: &Identity) -> Option<InboundMessage> {
     })
 }
 
-/// The text of a message, or the words for what stands in its place.
-fn written_text(message: &Value, account: &Identity) -> UserText {
+/// The text of a message, or the description of other content.
+fn written_text(message: &Value, identity: &Identity) -> UserText {
     let forms = [("text", "entities"), ("caption", "caption_entities")];
     let forms = forms.map(|(text, entities)| (message[text].as_str(), &message[entities]));
     if let Some((text, entities)) = forms.into_iter().find_map(|(text, all)| Some((text?, all))) {
-        return typed_text(text, entities, account);
+        return typed_text(text, entities, identity);
     }
     // A sticker stands for its emoji.
     let emoji = message["sticker"]["emoji"].as_str().map(str::to_owned);
@@ -119,11 +119,11 @@ fn written_text(message: &Value, account: &Identity) -> UserText {
 }
 
 /// A text that the sender typed. In it, the service has put the names of users who have no user name.
-fn typed_text(text: &str, entities: &Value, account: &Identity) -> UserText {
-    let without_name = without_own_name(text, &account.name);
+fn typed_text(text: &str, entities: &Value, identity: &Identity) -> UserText {
+    let without_name = without_own_name(text, &identity.name);
     let units: Vec<u16> = without_name.encode_utf16().collect();
-    let removed = text.encode_utf16().count() - units.len();
-    let piece = |start: usize, end: usize| String::from_utf16_lossy(&units[start..end]);
+    let removed_units = text.encode_utf16().count() - units.len();
+    let units_text = |start: usize, end: usize| String::from_utf16_lossy(&units[start..end]);
     let mut typed = UserText::default();
     let mut end_of_last = 0;
     for entity in entities.as_array().into_iter().flatten() {
@@ -131,13 +131,13 @@ fn typed_text(text: &str, entities: &Value, account: &Identity) -> UserText {
         else {
             continue;
         };
-        let bound = |at: usize| at.saturating_sub(removed).min(units.len());
-        let (start, end) = (bound(start).max(end_of_last), bound(end).max(end_of_last));
-        typed.push(&UserText::typed(piece(end_of_last, start)));
-        typed.push(&UserText::label(piece(start, end)));
+        let clamp = |at: usize| at.saturating_sub(removed_units).min(units.len());
+        let (start, end) = (clamp(start).max(end_of_last), clamp(end).max(end_of_last));
+        typed.push(&UserText::typed(units_text(end_of_last, start)));
+        typed.push(&UserText::label(units_text(start, end)));
         end_of_last = end;
     }
-    typed.push(&UserText::typed(piece(end_of_last, units.len())));
+    typed.push(&UserText::typed(units_text(end_of_last, units.len())));
     typed
 }
 
@@ -160,7 +160,7 @@ fn to_chat(message: &Value) -> Option<Chat> {
 }
 
 /// The text of others in a message: what it replies to, and the part that it quotes.
-fn quotes(message: &Value, account: &Identity) -> Vec<QuotedText> {
+fn quotes(message: &Value, identity: &Identity) -> Vec<QuotedText> {
     let replied = &message["reply_to_message"];
     let text = message["quote"]["text"]
         .as_str()
@@ -171,7 +171,7 @@ fn quotes(message: &Value, account: &Identity) -> Vec<QuotedText> {
     if let Some(text) = text {
         // A quote can be of another message than the one that is replied to.
         let is_part = whole.contains(text);
-        let is_ours = is_part && is_account(&replied["from"], account);
+        let is_ours = is_part && is_own_user(&replied["from"], identity);
         let id = replied["message_id"].as_i64().filter(|_| is_part).map(|id| id.to_string());
         quotes.push(QuotedText::replied(text, MAX_QUOTE_CHARS, id.as_deref(), is_ours));
     }
@@ -192,7 +192,7 @@ fn join_texts(value: &Value, names: &[&str]) -> String {
     texts.collect::<Vec<_>>().join(", ")
 }
 
-/// The words for what the sender has chosen instead of typing: a place, a poll, a throw of dice.
+/// The description of content that the sender has chosen instead of typing: a location, a poll, a throw of dice.
 fn describe(message: &Value) -> Option<String> {
     let [location, poll, dice] = ["location", "poll", "dice"].map(|name| &message[name]);
     if let (Some(latitude), Some(longitude)) =
@@ -211,8 +211,8 @@ fn describe(message: &Value) -> Option<String> {
 }
 
 /// True if a `User` object is ours.
-fn is_account(user: &Value, account: &Identity) -> bool {
-    user["id"].is_number() && user["id"].as_i64() == account.id.parse().ok()
+fn is_own_user(user: &Value, identity: &Identity) -> bool {
+    user["id"].is_number() && user["id"].as_i64() == identity.id.parse().ok()
 }
 
 fn quote(label: &str, text: &str) -> QuotedText {
@@ -220,11 +220,11 @@ fn quote(label: &str, text: &str) -> QuotedText {
 }
 
 /// True if the message names us, is a command for us, or replies to our message.
-fn mentions(message: &Value, account: &Identity) -> bool {
-    if is_account(&message["reply_to_message"]["from"], account) {
+fn mentions(message: &Value, identity: &Identity) -> bool {
+    if is_own_user(&message["reply_to_message"]["from"], identity) {
         return true;
     }
-    let own = format!("@{}", account.name).to_lowercase();
+    let own = format!("@{}", identity.name).to_lowercase();
     let check = |text: &Value, entities: &Value| {
         let units: Vec<u16> = text.as_str().unwrap_or_default().encode_utf16().collect();
         let entities = entities.as_array().into_iter().flatten();
@@ -236,7 +236,7 @@ fn mentions(message: &Value, account: &Identity) -> bool {
             match entity["type"].as_str() {
                 Some("mention") => text == own,
                 Some("bot_command") => text.ends_with(&own),
-                Some("text_mention") => is_account(&entity["user"], account),
+                Some("text_mention") => is_own_user(&entity["user"], identity),
                 _ => false,
             }
         })
@@ -278,9 +278,9 @@ fn files(message: &Value) -> Vec<RemoteFile> {
     // The last size is the largest.
     let photos = message["photo"].as_array().and_then(|all| all.last());
     add(photos.unwrap_or(&Value::Null), AttachmentKind::Image, "photo.jpg");
-    // A voice message that is passed on has words of others.
+    // A voice message that is forwarded is speech of others.
     let is_of_others = ["forward_origin", "via_bot"].iter().any(|key| message.get(key).is_some());
-    let voice = if !is_of_others { AttachmentKind::Voice } else { AttachmentKind::Audio };
+    let voice = if is_of_others { AttachmentKind::Audio } else { AttachmentKind::Voice };
     add(&message["voice"], voice, "voice.ogg");
     add(&message["audio"], AttachmentKind::Audio, "audio.mp3");
     add(&message["video"], AttachmentKind::Video, "video.mp4");
