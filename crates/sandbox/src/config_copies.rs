@@ -1,6 +1,6 @@
-//! Copies of git configs, which commands see and change in place of these: a mount of a symbolic link leads from the config to
-//! its copy. Credentials in them are masked. After the command, a harmless change is made in the config itself. Until then, git outside of the sandbox does
-//! not see it.
+//! Copies of git configs, which commands see and change instead of the configs: a mount of a symbolic link leads from the config
+//! to its copy. Credentials in the copies are masked. After the command, a harmless change is made in the config itself. Until
+//! then, git outside of the sandbox does not see it.
 
 use super::config_mask::MaskedConfig;
 use super::git_config::MAX_CONFIG_BYTES;
@@ -29,7 +29,7 @@ const LINK: &str = "link";
 /// The copies of a command. They are removed when this is dropped.
 #[derive(Debug, Default)]
 pub(super) struct ConfigCopies {
-    /// The directory of all of them.
+    /// The directory that contains all of them.
     base: Option<PathBuf>,
     copies: Vec<ConfigCopy>,
 }
@@ -38,10 +38,10 @@ pub(super) struct ConfigCopies {
 struct ConfigCopy {
     /// The config.
     path: PathBuf,
-    place: TreePath,
+    tree_path: TreePath,
     /// The open directory of the copy.
     directory: OwnedFd,
-    /// The content of the config and of its copy, as last seen.
+    /// The content of the config and of its copy, as last read or written.
     state: Mutex<CopyState>,
 }
 
@@ -76,46 +76,49 @@ impl ConfigCopies {
         protected: &[PathBuf],
         roots: &WritableRoots,
     ) -> io::Result<Self> {
-        let mut made = Self::default();
-        let mut base = None;
+        let mut config_copies = Self::default();
+        let mut base_fd = None;
         for path in protected.iter().filter(|path| is_config(path)) {
-            let Some(place) = roots.locate(path) else {
+            let Some(tree_path) = roots.locate(path) else {
                 continue;
             };
-            let Some((mode, config)) = file_content(roots.read(&place)) else {
+            let Some((mode, config)) = file_content(roots.read(&tree_path)) else {
                 continue;
             };
-            if base.is_none() {
-                base = Some(create_directory(CWD, copies.as_os_str())?);
-                made.base = Some(copies.to_owned());
-            }
-            let Some(base) = &base else { continue };
+            let base_fd = match &base_fd {
+                Some(base_fd) => base_fd,
+                None => {
+                    let new_fd = create_directory(CWD, copies.as_os_str())?;
+                    config_copies.base = Some(copies.to_owned());
+                    &*base_fd.insert(new_fd)
+                }
+            };
             let name = directory_name(path);
-            let directory = create_directory(base.as_fd(), OsStr::new(&name))?;
+            let directory = create_directory(base_fd.as_fd(), OsStr::new(&name))?;
             let flags =
                 OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = rustix::fs::openat(&directory, COPY, flags, Mode::from_raw_mode(0o600))?;
             let masked = MaskedConfig::new(&config);
             File::from(file).write_all(&masked.text)?;
             rustix::fs::symlinkat(copies.join(&name).join(COPY), &directory, LINK)?;
-            made.copies.push(ConfigCopy {
+            config_copies.copies.push(ConfigCopy {
                 path: path.clone(),
-                place,
+                tree_path,
                 directory,
                 state: Mutex::new(CopyState { mode, copy: masked.text.clone(), config, masked }),
             });
         }
-        Ok(made)
+        Ok(config_copies)
     }
 
-    /// Makes the changes of the copies that are `permitted` in the configs. Returns the others.
+    /// Makes the changes of the copies in the configs, as far as `permits_change`. Returns the others.
     pub(super) fn apply(
         &self,
         roots: &WritableRoots,
-        permitted: &PermitsChange<'_>,
+        permits_change: &PermitsChange<'_>,
     ) -> Vec<UndoneChange> {
         let copies = self.copies.iter();
-        copies.filter_map(|copy| copy.apply(roots, permitted)).collect()
+        copies.filter_map(|copy| copy.apply(roots, permits_change)).collect()
     }
 }
 
@@ -126,7 +129,7 @@ impl Drop for ConfigCopies {
             for name in [COPY, LINK] {
                 let _: Result<_, _> = rustix::fs::unlinkat(&copy.directory, name, AtFlags::empty());
             }
-            // Files that a command has put there are removed at the end of the run, with the directory around them.
+            // Files that a command has put there are removed at the end of the run, with the private directory.
             drop(std::fs::remove_dir(base.join(directory_name(&copy.path))));
         }
         drop(std::fs::remove_dir(base));
@@ -134,19 +137,25 @@ impl Drop for ConfigCopies {
 }
 
 impl ConfigCopy {
-    fn apply(&self, roots: &WritableRoots, permitted: &PermitsChange<'_>) -> Option<UndoneChange> {
+    /// Makes the change of the copy in the config. Returns it if it is not permitted, or the config has changed meanwhile.
+    fn apply(
+        &self,
+        roots: &WritableRoots,
+        permits_change: &PermitsChange<'_>,
+    ) -> Option<UndoneChange> {
         let mut state = self.state.lock().ignore_poison();
-        let limit = &mut SNAPSHOT_LIMIT_BYTES.clone();
-        let (_, copy) = file_content(read_state(self.directory.as_fd(), COPY.as_ref(), limit))?;
+        let bytes_left = &mut SNAPSHOT_LIMIT_BYTES.clone();
+        let copy_state = read_state(self.directory.as_fd(), COPY.as_ref(), bytes_left);
+        let (_, copy) = file_content(copy_state)?;
         if copy == state.copy {
             return None;
         }
         state.copy.clone_from(&copy);
         let copy = state.masked.restore(&copy);
-        let now = file_content(roots.read(&self.place));
-        let is_unchanged = now.is_some_and(|(_, now)| now == state.config);
-        if is_unchanged && permitted(&self.path, &state.config, &copy) {
-            let opened = roots.open_parent(&self.place, false).map_err(io::Error::from);
+        let current = file_content(roots.read(&self.tree_path));
+        let is_unchanged = current.is_some_and(|(_, config)| config == state.config);
+        if is_unchanged && permits_change(&self.path, &state.config, &copy) {
+            let opened = roots.open_parent(&self.tree_path, false).map_err(io::Error::from);
             let written = opened
                 .and_then(|(dir, name)| overwrite_file(dir.as_fd(), &name, &copy, state.mode));
             if written.is_ok() {
@@ -159,34 +168,43 @@ impl ConfigCopy {
         Some(UndoneChange {
             path: self.path.clone(),
             remedy: Ok(Remedy::Restored(None)),
-            withheld: is_unchanged.then(|| roots.withheld(&self.place, file)).flatten(),
+            withheld: is_unchanged.then(|| roots.withheld(&self.tree_path, file)).flatten(),
         })
     }
 }
 
-/// The contents of the config at `path` before and after a command; `None` if it is no config, or if more than its content has
-/// changed. A linked worktree's config may be missing, as if it were empty.
-pub(super) fn config_change<'s>(
-    path: &Path,
-    before: &'s SnapshotState,
-    is: &'s SnapshotState,
-) -> Option<(&'s [u8], &'s [u8])> {
-    let [config, of_worktree] = CONFIG_NAMES.map(|name| path.ends_with(name));
-    let content = |state: &'s SnapshotState| match state {
-        SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } => {
-            Some((Some(*mode), &bytes[..]))
-        }
-        SnapshotState::Missing if of_worktree => Some((None, &b""[..])),
-        _ => None,
-    };
-    let (before, is) = content(before).zip(content(is))?;
-    let has_same_mode = before.0.zip(is.0).is_none_or(|(before, is)| before == is);
-    ((config || of_worktree) && has_same_mode).then_some((before.1, is.1))
+/// The contents of a config before and after a command.
+pub(super) struct ConfigChange<'s> {
+    pub(super) before: &'s [u8],
+    pub(super) after: &'s [u8],
+}
+
+impl<'s> ConfigChange<'s> {
+    /// The change of the config at `path`; `None` if it is no config, or if more than its content has changed. The config of a
+    /// linked worktree may be missing, as if it were empty.
+    pub(super) fn new(
+        path: &Path,
+        before: &'s SnapshotState,
+        after: &'s SnapshotState,
+    ) -> Option<Self> {
+        let [is_config, is_worktree_config] = CONFIG_NAMES.map(|name| path.ends_with(name));
+        let mode_and_content = |state: &'s SnapshotState| match state {
+            SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } => {
+                Some((Some(*mode), &bytes[..]))
+            }
+            SnapshotState::Missing if is_worktree_config => Some((None, &b""[..])),
+            _ => None,
+        };
+        let (old_mode, before) = mode_and_content(before)?;
+        let (new_mode, after) = mode_and_content(after)?;
+        let has_same_mode = old_mode.zip(new_mode).is_none_or(|(old, new)| old == new);
+        ((is_config || is_worktree_config) && has_same_mode).then_some(Self { before, after })
+    }
 }
 
 impl SandboxSpec {
-    /// Shows commands the `configs` without their credentials, by copies in `directory` that mounts cover them with. Without
-    /// mounts they see them as they are.
+    /// Shows commands the `configs` without their credentials: mounts cover them with masked copies in `directory`. Where the
+    /// system allows no mounts, commands see them as they are.
     ///
     /// # Errors
     /// A copy cannot be made.
@@ -205,10 +223,10 @@ impl SandboxSpec {
 }
 
 /// Creates a directory that only this user can enter, and opens it.
-fn create_directory(around: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
-    rustix::fs::mkdirat(&around, name, Mode::from_raw_mode(0o700))?;
+fn create_directory(parent: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o700))?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(&around, name, flags, Mode::empty())?)
+    Ok(rustix::fs::openat(&parent, name, flags, Mode::empty())?)
 }
 
 /// The mode and the content of a regular file.

@@ -11,8 +11,16 @@ const SECRET_KEYS: [&str; 8] =
 #[derive(Debug, Default)]
 pub(super) struct MaskedConfig {
     pub(super) text: Vec<u8>,
-    /// The lines that changed, without the blanks around them: as they are shown, and as they were.
-    lines: Vec<(String, String)>,
+    /// The lines that changed.
+    lines: Vec<MaskedLine>,
+}
+
+/// A line with a secret.
+#[derive(Debug)]
+struct MaskedLine {
+    /// Without the secret, and without blanks at both ends.
+    masked: String,
+    original: String,
 }
 
 impl MaskedConfig {
@@ -20,9 +28,9 @@ impl MaskedConfig {
     pub(super) fn new(config: &[u8]) -> Self {
         let mut masked = Self { text: config.to_vec(), lines: Vec::new() };
         let text = to_text(config);
-        let shown: Vec<String> = logical_lines(&text).map(|line| masked.mask_line(line)).collect();
+        let lines: Vec<String> = logical_lines(&text).map(|line| masked.mask_line(line)).collect();
         if !masked.lines.is_empty() {
-            masked.text = to_bytes(&shown.join("\n"));
+            masked.text = to_bytes(&lines.join("\n"));
         }
         masked
     }
@@ -32,17 +40,14 @@ impl MaskedConfig {
         !self.lines.is_empty()
     }
 
-    /// `text`, which a command has left, with the secrets of lines that it has not changed.
+    /// Puts the secrets back into those lines of `text` that a command has left as they were.
     pub(super) fn restore(&self, text: &[u8]) -> Vec<u8> {
         let text = to_text(text);
-        let restored: Vec<&str> = text
-            .split('\n')
-            .map(|line| {
-                let known = self.lines.iter().find(|(shown, _)| shown == line.trim());
-                known.map_or(line, |(_, line)| line)
-            })
-            .collect();
-        to_bytes(&restored.join("\n"))
+        let lines = text.split('\n').map(|line| {
+            let masked_line = self.lines.iter().find(|other| other.masked == line.trim());
+            masked_line.map_or(line, |masked_line| &masked_line.original)
+        });
+        to_bytes(&lines.collect::<Vec<_>>().join("\n"))
     }
 
     fn mask_line(&mut self, line: &str) -> String {
@@ -52,22 +57,24 @@ impl MaskedConfig {
         if masked == plain {
             return line.to_owned();
         }
-        // Two secrets never look the same.
-        let is_taken = |shown: &str| {
-            self.lines.iter().any(|(other, was)| other == shown.trim() && was != line)
+        // Lines with different secrets must differ, so that each gets its own back.
+        let is_taken = |masked: &str| {
+            let mut others = self.lines.iter();
+            others.any(|other| other.masked == masked.trim() && other.original != line)
         };
-        let mut shown = masked.clone();
+        let mut unique = masked.clone();
         let mut number = 2;
-        while is_taken(&shown) {
-            shown = masked.replace(MASK, &format!("{MASK}{number}"));
+        while is_taken(&unique) {
+            unique = masked.replace(MASK, &format!("{MASK}{number}"));
             number += 1;
         }
-        self.lines.push((shown.trim().to_owned(), line.to_owned()));
-        shown
+        let original = line.to_owned();
+        self.lines.push(MaskedLine { masked: unique.trim().to_owned(), original });
+        unique
     }
 }
 
-/// The bytes as letters of the same numbers, whatever their encoding: git does not care about it either.
+/// Decodes the bytes as Latin-1, which keeps each of them, whatever their encoding: git does not interpret it either.
 fn to_text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
@@ -107,8 +114,8 @@ fn is_secret_key(key: &str) -> bool {
     SECRET_KEYS.iter().any(|end| key.ends_with(end))
 }
 
-/// The line with the values masked that it assigns to secret keys, as the query of an address or a helper does. A variable is no
-/// secret.
+/// The line with the values masked that it assigns to secret keys, as the query of an address or a helper does. The name of a
+/// variable is not a secret.
 fn mask_assignments(line: &str) -> String {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);
     let mut masked = String::new();
@@ -129,7 +136,7 @@ fn mask_assignments(line: &str) -> String {
     masked + rest
 }
 
-/// The line with the user parts of its addresses masked. The name of a login by ssh is none.
+/// The line with the user parts of its addresses masked. The user name of an ssh login is not a secret.
 fn mask_addresses(line: &str) -> String {
     let mut masked = String::new();
     let mut rest = line;

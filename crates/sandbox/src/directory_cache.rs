@@ -27,7 +27,7 @@ pub(super) struct DirectoryContents {
     pub(super) directories: Vec<OsString>,
     /// The symbolic links among them.
     pub(super) links: Vec<OsString>,
-    /// The files among them that count.
+    /// The project files among them.
     pub(super) files: Vec<OsString>,
     /// The names among them by which git knows a repository.
     pub(super) repository_names: RepositoryNames,

@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-/// The most levels of directories that are recorded, or removed one by one.
+/// Maximum levels of directories that are recorded, or removed one by one.
 pub(super) const MAX_TREE_DEPTH: usize = 32;
 
-/// An open directory: the writable one itself, or one beneath it.
+/// An open directory: a writable root itself, or one beneath it.
 pub(super) enum OpenDir<'a> {
     Root(&'a OwnedFd),
     Nested(OwnedFd),
@@ -67,17 +67,17 @@ pub(super) fn entry_names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Renames `name`, so that git does not find it: it may be the user's own, which the command moved here from where the
-/// search does not look. Returns its new name.
+/// Renames `name`, so that git does not find it. It is not removed, since it may be the user's own file, which the command has moved
+/// here from a directory that is not searched. Returns its new name.
 pub(super) fn set_aside(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OsString> {
-    let mut other = name.to_owned();
-    other.push(format!(".set-aside-{}", nanobot_os::secret::random_hex(4)));
-    rustix::fs::renameat(dir, name, dir, &other)?;
-    Ok(other)
+    let mut new_name = name.to_owned();
+    new_name.push(format!(".set-aside-{}", nanobot_os::secret::random_hex(4)));
+    rustix::fs::renameat(dir, name, dir, &new_name)?;
+    Ok(new_name)
 }
 
-/// Gives the owner of an open directory all access to it, if it lacks any. Through the descriptor: a background command
-/// could put a link in the place of a path.
+/// Gives the owner of an open directory all access to it, if it lacks any. Uses the descriptor, since a background command could
+/// replace the path by a link.
 pub(super) fn make_accessible(directory: BorrowedFd<'_>) -> io::Result<()> {
     let mode = rustix::fs::fstat(directory)?.st_mode;
     if mode & 0o700 == 0o700 {

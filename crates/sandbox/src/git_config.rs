@@ -1,14 +1,14 @@
-//! Reads configs of git as git does: syntax from git-config(1), and from `config.c` where that is silent. Nothing is decided here
-//! on what a config may contain.
+//! Reads configs of git as git does: the syntax is that of git-config(1), and of git's `config.c` where that page is silent.
+//! `git_config_rules` decides what a config may contain.
 
 use super::git_repository::read_regular;
 use std::path::{Component, Path, PathBuf};
 use std::str::Chars;
 
-/// The most bytes of a config that are read. Git writes none that is nearly as large.
+/// Maximum bytes of a config that are read. Git writes none that is nearly as large.
 pub(super) const MAX_CONFIG_BYTES: u64 = 64 << 20;
 
-/// A value of a config. Section and key are in lower case.
+/// An entry of a config. Section and key are in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ConfigEntry {
     pub(super) section: String,
@@ -40,21 +40,21 @@ impl std::fmt::Display for ConfigEntry {
     }
 }
 
-/// The values in the config at `path`, which is no link. None if it is missing, or git does not accept it.
+/// The entries of the config at `path`. `None` if it is missing, is a symbolic link, or git does not accept it.
 pub(super) fn read(path: &Path) -> Option<Vec<ConfigEntry>> {
     let config = read_regular(path, MAX_CONFIG_BYTES)?;
     parse(&String::from_utf8_lossy(&config))
 }
 
-/// The values in a config that is as git writes it: without control characters, at which it may stop to read, and without values
-/// that go on in the next line.
+/// The entries of a config that is as git writes it: without control characters, at which it may stop reading, and without
+/// values that continue on the next line.
 pub(super) fn parse_plain(config: &[u8]) -> Option<Vec<ConfigEntry>> {
     let text = std::str::from_utf8(config).ok()?;
     let is_control = |letter: char| letter.is_ascii_control() && !['\n', '\t'].contains(&letter);
     if text.contains(is_control) || text.contains("\\\n") { None } else { parse(text) }
 }
 
-/// The values in a config. `None` for what git does not accept.
+/// The entries of a config. `None` for what git does not accept.
 fn parse(text: &str) -> Option<Vec<ConfigEntry>> {
     let text = text.replace("\r\n", "\n");
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -79,6 +79,12 @@ pub(super) fn format(entries: &[ConfigEntry]) -> String {
     text
 }
 
+#[derive(Clone)]
+struct SectionHeader {
+    section: String,
+    subsection: Option<String>,
+}
+
 struct ConfigParser<'a> {
     rest: Chars<'a>,
 }
@@ -86,15 +92,14 @@ struct ConfigParser<'a> {
 impl ConfigParser<'_> {
     fn entries(mut self) -> Option<Vec<ConfigEntry>> {
         let mut entries = Vec::new();
-        // Section and subsection.
-        let mut header = None;
+        let mut header: Option<SectionHeader> = None;
         while let Some(letter) = self.rest.next() {
             match letter {
                 ' ' | '\t' | '\n' => {}
                 '#' | ';' => self.skip_comment(),
                 '[' => header = Some(self.header()?),
                 first if first.is_ascii_alphabetic() => {
-                    let (section, subsection) = header.clone()?;
+                    let SectionHeader { section, subsection } = header.clone()?;
                     let (key, value) = self.assignment(first)?;
                     entries.push(ConfigEntry { section, subsection, key, value });
                 }
@@ -108,8 +113,8 @@ impl ConfigParser<'_> {
         self.rest.find(|letter| *letter == '\n');
     }
 
-    /// The rest of a header, `[core]`, `[remote "origin"]` or `[remote.origin]`: section and subsection.
-    fn header(&mut self) -> Option<(String, Option<String>)> {
+    /// The rest of a header: `[core]`, `[remote "origin"]` or `[remote.origin]`.
+    fn header(&mut self) -> Option<SectionHeader> {
         let mut name = String::new();
         loop {
             match self.rest.next()? {
@@ -119,7 +124,7 @@ impl ConfigParser<'_> {
                     self.quoted_subsection(&mut name)?;
                     break;
                 }
-                letter if is_of_key(letter) || letter == '.' => {
+                letter if is_key_letter(letter) || letter == '.' => {
                     name.push(letter.to_ascii_lowercase());
                 }
                 _ => return None,
@@ -129,7 +134,7 @@ impl ConfigParser<'_> {
             Some((section, subsection)) => (section, Some(subsection.to_owned())),
             None => (name.as_str(), None),
         };
-        (!section.is_empty()).then(|| (section.to_owned(), subsection))
+        (!section.is_empty()).then(|| SectionHeader { section: section.to_owned(), subsection })
     }
 
     fn quoted_subsection(&mut self, name: &mut String) -> Option<()> {
@@ -150,7 +155,7 @@ impl ConfigParser<'_> {
     fn assignment(&mut self, first: char) -> Option<(String, String)> {
         let mut key = String::from(first.to_ascii_lowercase());
         let mut next = self.rest.next();
-        while let Some(letter) = next.filter(|letter| is_of_key(*letter)) {
+        while let Some(letter) = next.filter(|letter| is_key_letter(*letter)) {
             key.push(letter.to_ascii_lowercase());
             next = self.rest.next();
         }
@@ -166,7 +171,7 @@ impl ConfigParser<'_> {
 
     fn value(&mut self) -> Option<String> {
         let mut value = String::new();
-        // The length without blanks at the end.
+        // Without trailing blanks.
         let mut length = 0;
         let mut is_quoted = false;
         loop {
@@ -201,11 +206,11 @@ impl ConfigParser<'_> {
 }
 
 /// True for a letter of a section or a key.
-fn is_of_key(letter: char) -> bool {
+fn is_key_letter(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || letter == '-'
 }
 
-/// `path` without `.` and `..`, by its words alone.
+/// `path` without `.` and `..`, resolved without access to the file system.
 pub(super) fn without_dots(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

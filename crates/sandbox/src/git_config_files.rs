@@ -17,7 +17,7 @@ const PATH_KEYS: [(&str, &str); 8] = [
     ("init", "templatedir"),
     ("gpg", "allowedsignersfile"),
 ];
-/// The most configs that are read, included ones among them.
+/// Maximum number of configs that are read, included ones among them.
 const MAX_CONFIGS: usize = 100;
 
 /// The paths that configs name, whether they exist or not.
@@ -32,22 +32,23 @@ pub(super) struct NamedPaths {
 }
 
 impl NamedPaths {
-    /// Those that `configs` name, and the further configs among them. The home of the user is `home`; hooks run in `top`.
+    /// Collects the paths that `configs` name, and those that the further configs among these name. The home of the user is `home`;
+    /// a relative path of hooks starts from `top`, where they run.
     pub(super) fn find(
         configs: impl IntoIterator<Item = PathBuf>,
         top: &Path,
         home: &Path,
     ) -> Self {
-        let mut found = Self::default();
-        let mut waiting: VecDeque<PathBuf> = configs.into_iter().collect();
-        let mut read = BTreeSet::new();
-        while let Some(file) = waiting.pop_front() {
-            // A link to it is followed: the config is often kept elsewhere.
-            let real = file.canonicalize().ok();
-            let Some(entries) = real.and_then(|real| git_config::read(&real)) else {
+        let mut named_paths = Self::default();
+        let mut queue: VecDeque<PathBuf> = configs.into_iter().collect();
+        let mut files_read = BTreeSet::new();
+        while let Some(file) = queue.pop_front() {
+            // A symbolic link is followed: many users have their config in a repository.
+            let real_path = file.canonicalize().ok();
+            let Some(entries) = real_path.and_then(|path| git_config::read(&path)) else {
                 continue;
             };
-            if read.len() == MAX_CONFIGS || !read.insert(file.clone()) {
+            if files_read.len() == MAX_CONFIGS || !files_read.insert(file.clone()) {
                 continue;
             }
             let named_path = |value: &str, directory: &Path| match value.strip_prefix("~/") {
@@ -58,16 +59,16 @@ impl NamedPaths {
             for entry in entries {
                 let path = named_path(&entry.value, directory);
                 if entry.is_include() {
-                    waiting.push_back(path.clone());
-                    found.configs.insert(path);
+                    queue.push_back(path.clone());
+                    named_paths.configs.insert(path);
                 } else if entry.is("core", "hookspath") {
-                    found.hooks.insert(named_path(&entry.value, top));
+                    named_paths.hooks.insert(named_path(&entry.value, top));
                 } else if PATH_KEYS.iter().any(|(section, key)| entry.is(section, key)) {
-                    found.files.insert(path);
+                    named_paths.files.insert(path);
                 }
             }
         }
-        found
+        named_paths
     }
 }
 
@@ -80,10 +81,10 @@ pub(super) fn user_configs(home: &Path) -> [PathBuf; 2] {
 pub(super) fn files_of_user(home: &Path) -> Vec<PathBuf> {
     let NamedPaths { mut files, configs, .. } = NamedPaths::find(user_configs(home), home, home);
     files.extend(configs);
-    let is_template = |path: &PathBuf| {
+    let is_file_or_template = |path: &PathBuf| {
         path.is_file() || path.join("info").is_dir() || path.join("hooks").is_dir()
     };
-    files.into_iter().filter(is_template).collect()
+    files.into_iter().filter(is_file_or_template).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Decides what the config of a repository may contain that commands have made, and how they may change one that was there before:
-//! what branches track, the user's name, the part of the files that is checked out, and habits such as whether a pull rebases; unless
-//! content from outside is in the conversation, also remotes, submodules and other keys that a new repository may have. All else,
-//! among it whatever makes git run a program, stays as it was.
+//! Decides what the config of a repository that commands created may contain, and which keys of an older config they may change.
+//! They may always change what branches track, the user's name, which files are checked out, and habits such as whether a pull
+//! rebases. Unless content from outside is in the conversation, they may also change remotes, submodules and the other keys that a
+//! new repository may have. All else stays as it was, above all what makes git run a program.
 
 use super::git_config::{ConfigEntry, format, parse_plain, without_dots};
 use super::new_repository::enclosing_git_dir;
@@ -17,7 +17,7 @@ enum ValueKind {
     /// The name of a remote. With a slash it would be the path of a repository.
     RemoteName,
     /// The address of another repository, with one of git's built-in schemes: other schemes name programs that fetch.
-    /// Also the path of one, whose own hooks git may run: the caller decides on it.
+    /// Or the path of a repository, whose own hooks git may run: [`ConfigPolicy::permits_remote`] decides on it.
     Url,
     /// The working tree of a submodule, relative to its git directory. With any other one, a checkout would write
     /// outside of the repository.
@@ -27,12 +27,13 @@ enum ValueKind {
 /// Keys of a section that run nothing, with blanks between them.
 struct KeyRule {
     section: &'static str,
-    /// The section has the name of a subsection.
+    /// True if the keys belong to a subsection.
     has_subsection: bool,
     kind: ValueKind,
-    /// Those that commands may always change. They weaken no check.
+    /// The keys that commands may always change. They weaken no check.
     always: &'static str,
-    /// Those of a new repository, and without content from outside of any. `*` stands for every key.
+    /// The keys that a new repository may have, and that commands may change in others while no content from outside is in the
+    /// conversation. `*` stands for every key.
     of_new: &'static str,
 }
 
@@ -191,19 +192,20 @@ fn has_name(names: &str, key: &str) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HarmlessConfig {
     pub(super) text: String,
-    /// The values that were taken out, as `section.key = value`.
+    /// The entries that were removed, as `section.key = value`.
     pub(super) removed: Vec<String>,
 }
 
-/// The git directory of a config, and the repositories of this system that its remotes may be.
-pub(super) struct ConfigPlace<'a> {
+/// Decides what the config of a new repository may contain.
+pub(super) struct ConfigPolicy<'a> {
+    /// The git directory of the config.
     pub(super) git_dir: &'a Path,
     /// True if the repository at this absolute path may be a remote.
-    pub(super) permits: &'a dyn Fn(&Path) -> bool,
+    pub(super) permits_remote: &'a dyn Fn(&Path) -> bool,
 }
 
-impl ConfigPlace<'_> {
-    /// True if the config of a new repository here may have `entry`.
+impl ConfigPolicy<'_> {
+    /// True if the config may have `entry`.
     fn permits_entry(&self, entry: &ConfigEntry) -> bool {
         let value = entry.value.as_str();
         KeyRule::find(entry).is_some_and(|rule| match rule.kind {
@@ -213,7 +215,7 @@ impl ConfigPlace<'_> {
             ValueKind::RemoteName => is_remote_name(value),
             ValueKind::Worktree => value.starts_with("..") && self.is_worktree(value),
             ValueKind::Url => match local_path(value) {
-                Some(path) => self.absolute(path).is_some_and(|path| (self.permits)(&path)),
+                Some(path) => self.absolute(path).is_some_and(|path| (self.permits_remote)(&path)),
                 None => is_remote_address(value),
             },
         })
@@ -233,7 +235,7 @@ impl ConfigPlace<'_> {
         (path.starts_with('/') || !is_inner).then(|| without_dots(&directory.join(path)))
     }
 
-    /// True if `path` is a directory within the repository around a submodule.
+    /// True if `path` is a directory within the repository that contains the submodule.
     fn is_worktree(&self, path: &str) -> bool {
         let outer = self.outer_git_dir();
         let Some(top) = outer.as_deref().and_then(Path::parent) else {
@@ -244,58 +246,59 @@ impl ConfigPlace<'_> {
     }
 }
 
-/// Takes out of `config` what could make git run a program: all of it, if it is not as git writes it.
-pub(super) fn without_programs(config: &[u8], place: &ConfigPlace<'_>) -> HarmlessConfig {
+/// Removes from `config` what could make git run a program: all of it, if it is not as git writes it.
+pub(super) fn without_programs(config: &[u8], policy: &ConfigPolicy<'_>) -> HarmlessConfig {
     let Some(entries) = parse_plain(config) else {
         let text = String::from_utf8_lossy(config);
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
         return HarmlessConfig { text: String::new(), removed: lines.map(str::to_owned).collect() };
     };
-    let (kept, removed): (Vec<_>, Vec<_>) =
-        entries.into_iter().partition(|entry| place.permits_entry(entry));
+    let (permitted, removed): (Vec<_>, Vec<_>) =
+        entries.into_iter().partition(|entry| policy.permits_entry(entry));
     let removed = removed.iter().map(ToString::to_string).collect();
-    HarmlessConfig { text: format(&kept), removed }
+    HarmlessConfig { text: format(&permitted), removed }
 }
 
-/// True if a command may change a config that was there before from `before` to `after`. The keys of a new repository count if
-/// its `place` is given.
-pub(super) fn may_change(before: &[u8], after: &[u8], place: Option<&ConfigPlace<'_>>) -> bool {
+/// True if a command may change an existing config from `before` to `after`. With a `policy`, it may also change the keys that a
+/// new repository may have.
+pub(super) fn may_change(before: &[u8], after: &[u8], policy: Option<&ConfigPolicy<'_>>) -> bool {
     let [Some(before), Some(after)] = [before, after].map(parse_plain) else {
         return false;
     };
-    let may_go = |entry: &&ConfigEntry| {
+    let may_remove = |entry: &&ConfigEntry| {
         KeyRule::find(entry).is_some_and(|rule| has_name(rule.always, &entry.key))
-            || place.is_some_and(|place| place.permits_entry(entry))
+            || policy.is_some_and(|policy| policy.permits_entry(entry))
     };
-    // Without an address, git would look for one elsewhere.
+    // A remote without an address would be the path of a repository.
     let has_remote = |name: &str| {
         let mut urls = before.iter().filter(|entry| entry.is("remote", "url"));
         urls.any(|url| url.subsection.as_deref() == Some(name))
     };
-    let may_come = |entry: &ConfigEntry| match place {
-        Some(place) => place.permits_entry(entry),
+    let may_add = |entry: &ConfigEntry| match policy {
+        Some(policy) => policy.permits_entry(entry),
         None => KeyRule::find(entry).is_some_and(|rule| match rule.kind {
             ValueKind::RemoteName => entry.value == "." || has_remote(&entry.value),
             _ => true,
         }),
     };
-    // The order counts: of several values, git may take the last one.
-    before.iter().filter(|entry| !may_go(entry)).eq(after.iter().filter(|entry| !may_go(entry)))
-        && after.iter().filter(may_go).all(|entry| before.contains(entry) || may_come(entry))
+    // The order of the others counts: of several values, git may take the last one.
+    let others_before = before.iter().filter(|entry| !may_remove(entry));
+    others_before.eq(after.iter().filter(|entry| !may_remove(entry)))
+        && after.iter().filter(may_remove).all(|entry| before.contains(entry) || may_add(entry))
 }
 
-/// True if no URL, path or option can have this name. A dot is the repository itself.
+/// True if `name` can only be that of a remote: no URL, path or option has this form. A dot is the repository itself.
 fn is_remote_name(name: &str) -> bool {
     let is_safe = |letter: char| letter.is_alphanumeric() || "._+@-".contains(letter);
     let is_first = |letter: char| is_safe(letter) && !"-.".contains(letter);
     name == "." || name.starts_with(is_first) && name.chars().all(is_safe)
 }
 
-/// The path of a repository of this system that a remote's address is, if it is one: absolute, relative, or with the
-/// scheme `file`.
+/// The path in the address of a repository of this system: absolute, relative, or with the scheme `file`. `None` for other
+/// addresses.
 fn local_path(address: &str) -> Option<&str> {
     let path = address.strip_prefix("file://").unwrap_or(address);
-    // A colon before the first slash makes it a host.
+    // A colon before the first slash ends the name of a host.
     let is_host = path.split('/').next().is_some_and(|part| part.contains(':'));
     (!path.is_empty() && !path.starts_with('-') && !path.contains("::") && !is_host).then_some(path)
 }
@@ -318,16 +321,17 @@ fn is_remote_address(address: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConfigPlace, may_change, without_programs};
+    use super::{ConfigPolicy, may_change, without_programs};
     use std::path::Path;
 
     #[test]
     fn harmless_configs() {
-        let permits = |path: &Path| path == Path::new("/a/b.git") || path == Path::new("/w/x y");
+        let permits_remote =
+            |path: &Path| path == Path::new("/a/b.git") || path == Path::new("/w/x y");
         let filter_in = |git_dir: &str, text: &[u8]| {
             let git_dir = Path::new(git_dir);
-            let permits = &permits;
-            without_programs(text, &ConfigPlace { git_dir, permits })
+            let permits_remote = &permits_remote;
+            without_programs(text, &ConfigPolicy { git_dir, permits_remote })
         };
         let filter = |text: &[u8]| filter_in("/w/new/.git", text);
         let check = |text: &str, expect: bool| {
@@ -475,11 +479,11 @@ mod tests {
     #[test]
     fn without_content_from_outside_what_runs_nothing_changes() {
         let check = |after: String, expect: bool| {
-            let place = ConfigPlace {
+            let policy = ConfigPolicy {
                 git_dir: Path::new("/w/.git"),
-                permits: &|path| path == Path::new("/a/b.git"),
+                permits_remote: &|path| path == Path::new("/a/b.git"),
             };
-            let found = may_change(BEFORE.as_bytes(), after.as_bytes(), Some(&place));
+            let found = may_change(BEFORE.as_bytes(), after.as_bytes(), Some(&policy));
             assert_eq!(found, expect, "{after}");
         };
         let with = |text: &str| format!("{BEFORE}{text}");

@@ -1,13 +1,13 @@
 //! Lists of the objects that git repositories had before the commands of a run, and of those that commands wrote while
 //! content from outside was in their conversation.
 //!
-//! The name of an object is a digest of its content, so a list of names tells what git had, however the repository is
-//! packed later. The names of what commands write are kept from run to run: a later run must not take an instruction
-//! file from git that an earlier one put there. What the user commits, fetches or packs between two runs is git's.
+//! The name of an object is a digest of its content, so a list of names says what git had, however the repository is packed later.
+//! The names of what commands write outlast the run: a later run must not accept an instruction file from git that an earlier run
+//! put there. What the user commits, fetches or packs between two runs counts as git's own.
 //!
 //! The file has one record on each line: `begin TIME ID` before a command; `in DIRECTORY`, a digest of the path of the objects, and
 //! the name of each object that the command wrote there; `end ID` after it. `granted NAME` is for the content of an instruction
-//! file that the user allowed, or that git merged of what it had. If a run is killed, the next one adds `killed ID TIME`: objects that appeared between these times
+//! file that the user allowed. If a run is killed, the next one adds `killed ID TIME`: objects that appeared between these times
 //! count as written.
 
 use super::git_object_list::{ObjectList, ObjectName, blob_name, format_name, parse_name};
@@ -41,9 +41,10 @@ pub struct GitHistory {
 #[derive(Debug, Default)]
 struct HistoryState {
     is_loaded: bool,
-    /// The objects that each directory had before, by its real path.
+    /// The objects that each directory had before the first command, by its real path.
     before: HashMap<PathBuf, ObjectList>,
-    /// The names of the contents of the instruction files before. Commands give them to git, as `git stash` does.
+    /// The names of the contents that the instruction files had before the first command. Commands such as `git stash` give them to
+    /// git.
     on_disk: HashMap<PathBuf, ObjectName>,
     /// The names of what commands wrote, by the digest of the directory.
     written: HashMap<String, HashSet<ObjectName>>,
@@ -55,7 +56,8 @@ struct HistoryState {
     has_begun: bool,
     /// The number of commands under way.
     running: usize,
-    /// True if what a command wrote could not be recorded. Then it is known by its time.
+    /// True if what a command wrote could not be recorded. Its record then gets no end, so that later runs recognise what it wrote by
+    /// the time.
     has_failed: bool,
 }
 
@@ -75,8 +77,8 @@ impl GitHistory {
         Self { started: current_file_time(), file, state: Mutex::default() }
     }
 
-    /// Records what the object `directories` have, before a command, and the `contents` of instruction files. Beside what is in
-    /// a `.git`, file tools write nothing in the `git_dirs`.
+    /// Records what the object `directories` have before a command, and the `contents` of instruction files. File tools write
+    /// nothing in a `.git` and in the `git_dirs`, so these show what git had.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -124,33 +126,33 @@ impl GitHistory {
 
     /// Adds the names of what is new in the object `directories` to the file.
     fn add_new(&self, state: &mut HistoryState, directories: &[PathBuf]) -> io::Result<()> {
-        let mut added: BTreeMap<String, BTreeSet<ObjectName>> = BTreeMap::new();
-        let mut failed = Ok(());
+        let mut new_names: BTreeMap<String, BTreeSet<ObjectName>> = BTreeMap::new();
+        let mut result = Ok(());
         for directory in directories {
-            let known = state.before.get(directory);
-            let now = match ObjectList::read(directory, known, &|_| true) {
-                Ok(now) => now,
+            let before = state.before.get(directory);
+            let after = match ObjectList::read(directory, before, &|_| true) {
+                Ok(after) => after,
                 Err(error) => {
-                    failed = Err(error);
+                    result = Err(error);
                     continue;
                 }
             };
             let key = directory_key(directory);
             let is_new = |name: &&ObjectName| {
-                let is_recorded = state.written.get(&key).is_some_and(|it| it.contains(*name));
+                let written = state.written.get(&key);
                 let mut on_disk = state.on_disk.values();
-                let is_known = on_disk.any(|it| it == *name)
-                    || state.before.keys().any(|other| state.had(other, name));
-                !is_recorded && !is_known
+                !written.is_some_and(|names| names.contains(*name))
+                    && !on_disk.any(|other| other == *name)
+                    && !state.before.keys().any(|other| state.had(other, name))
             };
-            let new: BTreeSet<ObjectName> =
-                now.names_beyond(known).filter(is_new).copied().collect();
-            if !new.is_empty() {
-                added.insert(key, new);
+            let names: BTreeSet<ObjectName> =
+                after.names_beyond(before).filter(is_new).copied().collect();
+            if !names.is_empty() {
+                new_names.insert(key, names);
             }
         }
         let mut text = String::new();
-        for (key, names) in &added {
+        for (key, names) in &new_names {
             text.push_str(&format!("in {key}\n"));
             for name in names {
                 text.push_str(&format_name(name));
@@ -158,7 +160,7 @@ impl GitHistory {
             }
         }
         let is_full = |file: &PathBuf| {
-            let size = file.metadata().map_or(0, |data| data.len());
+            let size = file.metadata().map_or(0, |metadata| metadata.len());
             size + text.len() as u64 > MAX_FILE_BYTES
         };
         if !text.is_empty() && self.file.as_ref().is_some_and(is_full) {
@@ -166,10 +168,10 @@ impl GitHistory {
             text = format!("begin {seconds}.{nanoseconds} {FULL}\n");
         }
         self.append(&text)?;
-        for (key, names) in added {
+        for (key, names) in new_names {
             state.written.entry(key).or_default().extend(names);
         }
-        failed
+        result
     }
 
     /// True if one of the object `directories` had `name` before the commands of this run, and no earlier run wrote it.
@@ -210,15 +212,16 @@ impl GitHistory {
         };
         let text = match std::fs::read_to_string(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            read => read.map_err(|error| {
+            other => other.map_err(|error| {
                 io::Error::new(error.kind(), format!("read `{}`: {error}", file.display()))
             })?,
         };
+        // The commands whose records have no end yet, by their runs, with the time of their start.
         let mut open: BTreeMap<&str, FileTime> = BTreeMap::new();
         let mut key = "";
         for line in text.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            match words[..] {
+            let fields: Vec<&str> = line.split(' ').collect();
+            match fields[..] {
                 ["begin", time, id] => {
                     // The earliest record counts, if there are several without an end.
                     open.entry(id).or_insert_with(|| parse_time(time));
@@ -231,7 +234,9 @@ impl GitHistory {
                     state.unrecorded.push((from, parse_time(time)));
                 }
                 ["granted", name] => {
-                    parse_name(name).inspect(|name| _ = state.forget(name));
+                    if let Some(name) = parse_name(name) {
+                        state.forget(&name);
+                    }
                 }
                 ["in", directory] => key = directory,
                 [name] => {
@@ -278,13 +283,16 @@ impl HistoryState {
         let list = self.before.get(directory);
         self.granted.contains(name)
             || list.is_some_and(|list| list.contains(name))
-                && !written.is_some_and(|it| it.contains(name))
+                && !written.is_some_and(|names| names.contains(name))
     }
 
     /// Forgets that commands wrote `name`. Returns true if they did.
     fn forget(&mut self, name: &ObjectName) -> bool {
-        let directories = self.written.values_mut();
-        directories.fold(false, |found, names| names.remove(name) | found)
+        let mut was_written = false;
+        for names in self.written.values_mut() {
+            was_written |= names.remove(name);
+        }
+        was_written
     }
 }
 
@@ -304,17 +312,17 @@ impl Drop for CommandRecord {
         let mut state = self.0.state.lock().ignore_poison();
         state.running -= 1;
         if state.running == 0 && !state.has_failed {
-            // Without an end, what the command wrote is known by its time.
+            // If this fails, what the command wrote is recognised by its time.
             drop(self.0.append(&format!("end {}\n", self.0.id())));
         }
     }
 }
 
-/// True if the run of this identifier goes on, or its record has no end.
+/// True if the run of this identifier still runs, or if it is [`FULL`], whose record has no end.
 fn is_running(id: &str) -> bool {
-    let process = id.split('-').next().and_then(|pid| pid.parse().ok());
+    let pid = id.split('-').next().and_then(|pid| pid.parse().ok());
     id == FULL
-        || process
+        || pid
             .and_then(Pid::from_raw)
             .is_some_and(|pid| rustix::process::test_kill_process(pid).is_ok())
 }

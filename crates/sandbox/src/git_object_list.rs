@@ -1,6 +1,6 @@
 //! The names of the objects in a git repository, read from its loose objects and from the indexes of its packs. A command
-//! may have put anything there: every name is opened without blocking, no link is followed, and an index counts only if it is
-//! one that git could have written.
+//! may have put anything there: files are opened without blocking, no link is followed, and an index is only accepted if git could
+//! have written it.
 
 use nanobot_os::clock::{FileTime, file_time};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// The beginning of the index of a pack, version 2 (gitformat-pack(5)).
 const INDEX_MAGIC: &[u8] = b"\xfftOc\0\0\0\x02";
-/// The size of the table of the numbers of objects by first byte that follows.
+/// The size of the table that follows, which counts the objects by the first byte of their names.
 const FANOUT_BYTES: usize = 256 * 4;
 /// The bytes of the index for each object: its name, its checksum and its position.
 const ENTRY_BYTES: usize = 20 + 4 + 4;
@@ -80,9 +80,9 @@ impl ObjectList {
                 continue;
             };
             if counts(version.1) && counts(time) {
-                let known = earlier.and_then(|list| list.packs.get(&version));
-                let names = match known {
-                    Some(known) => Arc::clone(known),
+                let earlier_names = earlier.and_then(|list| list.packs.get(&version));
+                let names = match earlier_names {
+                    Some(names) => Arc::clone(names),
                     None => read_index(packs.as_fd(), &index)?.into(),
                 };
                 list.packs.insert(version, names);
@@ -113,7 +113,7 @@ impl ObjectList {
     }
 }
 
-/// The name of a file with this content.
+/// The name of the blob with this content.
 pub(super) fn blob_name(content: &[u8]) -> ObjectName {
     let mut hash = ring::digest::Context::new(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY);
     hash.update(format!("blob {}\0", content.len()).as_bytes());
@@ -140,11 +140,11 @@ pub(super) fn parse_name(text: &str) -> Option<ObjectName> {
     Some(name)
 }
 
-/// Returns what was found, or `None` if it does not exist.
-fn existing<T>(found: Result<T, Errno>) -> io::Result<Option<T>> {
-    match found {
+/// Turns the error that a file does not exist into `None`.
+fn existing<T>(result: Result<T, Errno>) -> io::Result<Option<T>> {
+    match result {
         Err(Errno::NOENT) => Ok(None),
-        found => Ok(Some(found?)),
+        other => Ok(Some(other?)),
     }
 }
 
@@ -157,7 +157,7 @@ fn names_in(directory: &OwnedFd) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The version of a regular file. `None` if there is none of this name.
+/// The version of the regular file `name`. `None` if there is none.
 fn version_of(directory: BorrowedFd<'_>, name: &str) -> io::Result<Option<FileVersion>> {
     let stat = existing(rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW))?;
     Ok(stat
@@ -173,11 +173,11 @@ fn read_index(directory: BorrowedFd<'_>, name: &str) -> io::Result<Vec<ObjectNam
     file.take(MAX_INDEX_BYTES + 1).read_to_end(&mut bytes)?;
     parse_index(&bytes)
         .filter(|_| bytes.len() as u64 <= MAX_INDEX_BYTES)
-        .ok_or_else(|| io::Error::other(format!("`{name}` is no index of a pack")))
+        .ok_or_else(|| io::Error::other(format!("`{name}` is not a valid pack index")))
 }
 
-/// Parses the index of a pack. Returns `None` unless git could have written it: the names are sorted, and as many as it says for
-/// each first byte.
+/// Parses the index of a pack. Returns `None` unless git could have written it: the names are sorted, and the table has their
+/// numbers.
 fn parse_index(bytes: &[u8]) -> Option<Vec<ObjectName>> {
     let (fanout, rest) = bytes.strip_prefix(INDEX_MAGIC)?.split_at_checked(FANOUT_BYTES)?;
     let counts = fanout.chunks_exact(4).map(|count| {

@@ -1,5 +1,5 @@
-//! The objects of git repositories, as far as is needed to tell that git has a file with a given content. A command may have put
-//! anything into a repository: every name is opened without blocking.
+//! Decides if git has a file with a given content, in the objects of a repository and of those that it borrows from. A command
+//! may have put anything into a repository: files are opened without blocking.
 
 use super::git_config;
 use super::git_history::GitHistory;
@@ -10,60 +10,61 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The most repositories that are searched for an object: one may borrow the objects of others.
+/// Maximum number of repositories that are searched for an object: one may borrow the objects of others.
 const MAX_OBJECT_DIRECTORIES: usize = 8;
 
-/// The directory of the objects of each repository that a search of `root` has found, and of that at `root` itself.
-pub(super) fn object_directories(root: &Path, found: &[RepositoryPath]) -> Vec<PathBuf> {
+/// The directories of the objects of `repositories`, which a search of `root` has found, and of the one at `root` itself.
+pub(super) fn object_directories(root: &Path, repositories: &[RepositoryPath]) -> Vec<PathBuf> {
     let own = git_directory(root);
-    let others = found.iter().filter_map(|repository| match repository {
+    let others = repositories.iter().filter_map(|repository| match repository {
         RepositoryPath::Worktree(path) => git_directory(&root.join(path)),
         RepositoryPath::GitDir(path) => Some(root.join(path)),
     });
-    let all = own.into_iter().chain(others);
-    all.filter_map(|git_dir| git_dir.join("objects").canonicalize().ok()).collect()
+    let git_dirs = own.into_iter().chain(others);
+    git_dirs.filter_map(|git_dir| git_dir.join("objects").canonicalize().ok()).collect()
 }
 
-/// The object directories that were read, so that each is read once for all files of a command.
-pub(super) type ReadObjects = RefCell<BTreeMap<PathBuf, ObjectList>>;
+/// The objects of the directories that were read, so that each is read once for all files of a command.
+pub(super) type ObjectCache = RefCell<BTreeMap<PathBuf, ObjectList>>;
 
-/// True if the repository around `relative`, a path in `root`, or the one that it was cloned from on this machine, has a
+/// True if the repository that contains `relative`, a path in `root`, or the one that it was cloned from on this machine, has a
 /// file with this content. With a `history`, only what these had before counts.
 pub(super) fn has_blob(
     root: &Path,
     relative: &Path,
     content: &[u8],
-    (history, read): (Option<&GitHistory>, &ReadObjects),
+    history: Option<&GitHistory>,
+    object_cache: &ObjectCache,
 ) -> bool {
     let name = blob_name(content);
     let path = root.join(relative);
     let Some(git_dir) = path.ancestors().skip(1).find_map(git_directory) else {
         return false;
     };
-    let mut waiting = vec![git_dir.join("objects")];
-    waiting.extend(local_origin(&git_dir));
+    let mut queue = vec![git_dir.join("objects")];
+    queue.extend(local_origin(&git_dir));
     if let Some(history) = history {
-        let real = waiting.iter().filter_map(|path| path.canonicalize().ok());
+        let real = queue.iter().filter_map(|path| path.canonicalize().ok());
         return history.had(&real.collect::<Vec<_>>(), &name);
     }
     let mut searched = Vec::new();
-    while let Some(objects) = waiting.pop() {
+    while let Some(objects) = queue.pop() {
         let Ok(objects) = objects.canonicalize() else {
             continue;
         };
         if searched.len() == MAX_OBJECT_DIRECTORIES || searched.contains(&objects) {
             continue;
         }
-        let mut read = read.borrow_mut();
+        let mut cache = object_cache.borrow_mut();
         // A directory that cannot be read proves nothing.
-        let list = read
+        let list = cache
             .entry(objects.clone())
             .or_insert_with(|| ObjectList::read(&objects, None, &|_| true).unwrap_or_default());
         if list.contains(&name) {
             return true;
         }
-        let others = read_small(&objects.join("info/alternates")).unwrap_or_default();
-        waiting.extend(others.lines().map(|line| objects.join(line)));
+        let alternates = read_small(&objects.join("info/alternates")).unwrap_or_default();
+        queue.extend(alternates.lines().map(|line| objects.join(line)));
         searched.push(objects);
     }
     false
@@ -79,16 +80,16 @@ fn local_origin(git_dir: &Path) -> Option<PathBuf> {
     let entries = git_config::read(&git_dir.join("config"))?;
     let urls = entries.iter().filter(|entry| entry.is("remote", "url"));
     let mut urls = urls.map(|entry| entry.value.as_str());
-    let url =
+    let path =
         urls.find_map(|url| url.strip_prefix("file://").or(url.starts_with('/').then_some(url)))?;
-    let place = Path::new(url);
-    let inner = place.join(".git");
-    Some(if inner.is_dir() { inner.join("objects") } else { place.join("objects") })
+    let origin = Path::new(path);
+    let inner = origin.join(".git");
+    Some(if inner.is_dir() { inner.join("objects") } else { origin.join("objects") })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ReadObjects, has_blob, object_directories};
+    use super::{ObjectCache, has_blob, object_directories};
     use crate::GitHistory;
     use std::path::Path;
     use std::sync::Arc;
@@ -120,7 +121,7 @@ mod tests {
         };
         let has = |text: &str, history: Option<&GitHistory>| {
             let path = Path::new("sub/AGENTS.md");
-            has_blob(&dir, path, text.as_bytes(), (history, &ReadObjects::default()))
+            has_blob(&dir, path, text.as_bytes(), history, &ObjectCache::default())
         };
         assert!(!has("one", None));
         for text in ["one", "two", "three"] {
@@ -150,7 +151,7 @@ mod tests {
         for name in ["v", "c"] {
             let root = temp.path().canonicalize().unwrap().join(name);
             assert!(
-                has_blob(&root, Path::new("f"), b"loose", (None, &ReadObjects::default())),
+                has_blob(&root, Path::new("f"), b"loose", None, &ObjectCache::default()),
                 "{name}"
             );
         }

@@ -1,4 +1,4 @@
-//! Places within a writable directory that commands must not change: git's hooks and config in its own repository, in
+//! Paths within a writable directory that commands must not change: git's hooks and config in its own repository, in
 //! submodules and linked worktrees, and in nested and bare repositories as far as a short search finds them; also the
 //! names given by the policy, and what git's config names within the directory.
 
@@ -14,8 +14,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// Paths in a git directory that git runs, or that name what git runs. The last two are places of remotes from before these were
-/// in the config, which git still reads.
+/// Paths in a git directory that git runs, or that name what git runs. The last two held remotes before these were in the config;
+/// git still reads them.
 const GIT_DIR_PATHS: &[&str] =
     &["hooks", "config", "config.worktree", "commondir", "gitdir", "branches", "remotes"];
 
@@ -35,75 +35,75 @@ const MAX_LINK_BYTES: u64 = 8 << 10;
 const MAX_SEARCH_DEPTH: usize = 4;
 /// Maximum directory entries that the search reads, nearest first. This takes a few milliseconds.
 const MAX_SEARCH_ENTRIES: usize = 4000;
+
 /// Lists the paths to protect in the writable directory `root`: those of its repository, and `names`.
 pub fn protected_paths(root: &Path, names: &[&str]) -> Vec<PathBuf> {
-    let mut kept = repository_paths(root);
-    kept.extend(names.iter().map(|name| root.join(name)));
-    kept
+    let mut paths = repository_paths(root);
+    paths.extend(names.iter().map(|name| root.join(name)));
+    paths
 }
 
-/// Lists the `.git` files of the linked worktrees of the git directory that is `root` or in it. Where git does not find one, it
-/// takes the worktree for removed, and deletes what it keeps of it. A file is only listed if it names the directory that names
-/// it: the command before may have written the latter.
+/// Lists the `.git` files of the linked worktrees of the git directory that is `root` or in it. Git takes a worktree whose file it
+/// does not find for removed, and deletes its directory in `worktrees`. A file is only listed if it names the directory that names
+/// it: an earlier command may have written that directory.
 pub fn worktree_links(root: &Path) -> Vec<PathBuf> {
-    let around = [root.join(".git"), root.to_owned()];
-    let kept = around.map(|git_dir| std::fs::read_dir(git_dir.join("worktrees")));
-    let kept = kept.into_iter().flatten().flatten().flatten();
-    kept.take(MAX_MODULE_ENTRIES).filter_map(|entry| worktree_link(&entry.path())).collect()
+    let git_dirs = [root.join(".git"), root.to_owned()];
+    let listings = git_dirs.map(|git_dir| std::fs::read_dir(git_dir.join("worktrees")));
+    let entries = listings.into_iter().flatten().flatten().flatten();
+    entries.take(MAX_MODULE_ENTRIES).filter_map(|entry| worktree_link(&entry.path())).collect()
 }
 
-/// The `.git` file of the linked worktree of which git keeps `administered`.
-fn worktree_link(administered: &Path) -> Option<PathBuf> {
+/// The `.git` file of the linked worktree whose git directory is `linked_git_dir`.
+fn worktree_link(linked_git_dir: &Path) -> Option<PathBuf> {
     let read = |path: &Path| {
         let bytes = durable_file::read_limited(path, MAX_LINK_BYTES).ok()??;
         String::from_utf8(bytes).ok()
     };
-    let named = read(&administered.join("gitdir"))?;
-    let link = administered.join(named.trim_end()).canonicalize().ok()?;
-    let back = read(&link)?;
-    let back = link.parent()?.join(back.strip_prefix("gitdir: ")?.trim_end());
-    (link.ends_with(".git") && back.canonicalize().ok()? == administered.canonicalize().ok()?)
+    let target = read(&linked_git_dir.join("gitdir"))?;
+    let link = linked_git_dir.join(target.trim_end()).canonicalize().ok()?;
+    let text = read(&link)?;
+    let back = link.parent()?.join(text.strip_prefix("gitdir: ")?.trim_end());
+    (link.ends_with(".git") && back.canonicalize().ok()? == linked_git_dir.canonicalize().ok()?)
         .then_some(link)
 }
 
 /// Lists the paths to protect in repositories beneath `root`, and in `root` itself if it is a git directory. The search
 /// covers [`MAX_SEARCH_DEPTH`] levels and at most [`MAX_SEARCH_ENTRIES`] entries.
 pub fn nested_protected_paths(root: &Path) -> Vec<PathBuf> {
-    let mut left = MAX_SEARCH_ENTRIES;
-    let found = find_directories(root, MAX_SEARCH_DEPTH, SKIPPED_DIRECTORIES, &mut left);
-    let mut kept = Vec::new();
-    for path in found.iter().map(PathBuf::as_path).chain([root]) {
-        let names = RepositoryNames::in_directory(path);
-        if path != root && names.has_git {
-            kept.extend(repository_paths(path));
+    let directories =
+        find_directories(root, MAX_SEARCH_DEPTH, SKIPPED_DIRECTORIES, MAX_SEARCH_ENTRIES);
+    let mut paths = Vec::new();
+    for directory in directories.iter().map(PathBuf::as_path).chain([root]) {
+        let names = RepositoryNames::in_directory(directory);
+        if directory != root && names.has_git {
+            paths.extend(repository_paths(directory));
         }
         if names.are_of_git_dir() {
-            kept.extend(git_dir_paths(path));
+            paths.extend(git_dir_paths(directory));
         }
     }
-    kept
+    paths
 }
 
-/// Lists the paths to protect in all repositories in `root`: its own, and those found. Among them are the steps of unfinished
-/// rebases, which git itself changes.
-pub(super) fn all_repository_paths(root: &Path, found: &[RepositoryPath]) -> Vec<PathBuf> {
-    let mut kept = repository_paths(root);
-    for repository in found {
-        kept.extend(match repository {
+/// Lists the paths to protect in all repositories in `root`: its own, and the `repositories` that a search has found. Among the
+/// paths are the steps of unfinished rebases, which git itself changes.
+pub(super) fn all_repository_paths(root: &Path, repositories: &[RepositoryPath]) -> Vec<PathBuf> {
+    let mut paths = repository_paths(root);
+    for repository in repositories {
+        match repository {
             RepositoryPath::Worktree(path) => {
                 let path = root.join(path);
                 // The user's home is not known here, so paths in it are left out.
-                let mut named = configured_paths(&path, Path::new("/nonexistent"));
-                named.extend(repository_paths(&path));
-                named
+                paths.extend(configured_paths(&path, Path::new("/nonexistent")));
+                paths.extend(repository_paths(&path));
             }
-            RepositoryPath::GitDir(path) => git_dir_paths(&root.join(path)),
-        });
+            RepositoryPath::GitDir(path) => paths.extend(git_dir_paths(&root.join(path))),
+        }
     }
-    let configs = kept.iter().filter(|path| path.ends_with("config"));
+    let configs = paths.iter().filter(|path| path.ends_with("config"));
     let steps = configs.filter_map(|path| Some(path.parent()?.join(REBASE_STEPS)));
-    kept.extend(steps.collect::<Vec<_>>());
-    kept
+    paths.extend(steps.collect::<Vec<_>>());
+    paths
 }
 
 /// True if `path` is the file with the steps of an unfinished rebase.
@@ -111,21 +111,22 @@ pub(super) fn is_rebase_steps(path: &Path) -> bool {
     path.ends_with(REBASE_STEPS)
 }
 
-/// The paths in `root` that git's config names as hooks or as further config, whether they exist or not: that of the
-/// repository at `root` or around it, or of `root` itself if it is a git directory, and that of the user, whose home is `home`.
+/// The paths in `root` that git's configs name as hooks or as further config, whether they exist or not. The configs are those of
+/// the repository that contains `root`, or of `root` itself if it is a git directory, and those of the user, whose home is `home`.
 pub fn configured_paths(root: &Path, home: &Path) -> Vec<PathBuf> {
     let is_git_dir = RepositoryNames::in_directory(root).are_of_git_dir();
-    let around = root.ancestors().find(|path| path.join(".git").exists());
-    let top = if is_git_dir {
-        root.parent().filter(|_| root.ends_with(".git")).unwrap_or(root)
+    let top = if !is_git_dir {
+        root.ancestors().find(|path| path.join(".git").exists()).unwrap_or(root)
+    } else if root.ends_with(".git") {
+        root.parent().unwrap_or(root)
     } else {
-        around.unwrap_or(root)
+        root
     };
     let mut git_dirs = named_git_dirs(top);
     git_dirs.extend(is_git_dir.then(|| root.to_owned()));
-    let of_repository =
+    let repository_configs =
         git_dirs.iter().flat_map(|git_dir| CONFIG_NAMES.map(|name| git_dir.join(name)));
-    let configs = of_repository.chain(user_configs(home));
+    let configs = repository_configs.chain(user_configs(home));
     let NamedPaths { configs, hooks, .. } = NamedPaths::find(configs, top, home);
     let mut paths: BTreeSet<PathBuf> = configs
         .union(&hooks)
@@ -149,16 +150,15 @@ pub fn repository_configs(git_dirs: &[PathBuf], home: &Path) -> Vec<PathBuf> {
 /// The paths to protect in the repository at `root`, even if there is none yet.
 fn repository_paths(root: &Path) -> Vec<PathBuf> {
     let git_dir = root.join(".git");
-    let mut kept = vec![git_dir.clone()];
-    kept.extend(git_dir_paths(&git_dir));
-    kept
+    let mut paths = vec![git_dir.clone()];
+    paths.extend(git_dir_paths(&git_dir));
+    paths
 }
 
 /// The paths to protect in a git directory, and in those of its submodules and linked worktrees.
 pub fn git_dir_paths(git_dir: &Path) -> Vec<PathBuf> {
-    let mut left = MAX_MODULE_ENTRIES;
     make_accessible(&git_dir.join("worktrees"));
-    let worktrees = find_directories(&git_dir.join("worktrees"), 1, &[], &mut left);
+    let worktrees = find_directories(&git_dir.join("worktrees"), 1, &[], MAX_MODULE_ENTRIES);
     let inner = submodules(&git_dir.join("modules")).into_iter().chain(worktrees);
     std::iter::once(git_dir.to_owned())
         .chain(inner)
@@ -169,29 +169,29 @@ pub fn git_dir_paths(git_dir: &Path) -> Vec<PathBuf> {
 /// The git directories of submodules. The name of a submodule is its path, slashes included, and it can contain further
 /// submodules.
 fn submodules(modules: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut left = MAX_MODULE_ENTRIES;
-    let mut waiting = vec![(modules.to_owned(), 0)];
-    while let Some((path, deep)) = waiting.pop() {
+    let mut git_dirs = Vec::new();
+    let mut entries_read = 0;
+    let mut queue = vec![(modules.to_owned(), 0)];
+    while let Some((path, depth)) = queue.pop() {
         make_accessible(&path);
         let is_git_dir = path.join("HEAD").exists();
         for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
-            let Some(rest) = left.checked_sub(1) else {
-                return found;
-            };
-            left = rest;
+            if entries_read == MAX_MODULE_ENTRIES {
+                return git_dirs;
+            }
+            entries_read += 1;
             let name = entry.file_name();
             let is_content = is_git_dir && GIT_DIR_CONTENTS.iter().any(|other| name == *other);
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_directory && !is_content && deep < MAX_MODULE_DEPTH {
-                waiting.push((entry.path(), deep + 1));
+            if is_directory && !is_content && depth < MAX_MODULE_DEPTH {
+                queue.push((entry.path(), depth + 1));
             }
         }
         if is_git_dir {
-            found.push(path);
+            git_dirs.push(path);
         }
     }
-    found
+    git_dirs
 }
 
 /// Lets the user enter and read a directory in a git directory, which a command may have closed.
@@ -203,35 +203,36 @@ fn make_accessible(path: &Path) {
     }
 }
 
-/// The directories beneath `root`, nearest first, down to `max_depth` levels, without `skipped` and their contents.
-/// `entries_left` is the number of entries that may still be read.
+/// The directories beneath `root`, nearest first, down to `max_depth` levels, without `skipped` and their contents. At most
+/// `max_entries` entries are read.
 fn find_directories(
     root: &Path,
     max_depth: usize,
     skipped: &[&str],
-    entries_left: &mut usize,
+    max_entries: usize,
 ) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut waiting = VecDeque::from([(root.to_owned(), 0)]);
-    while let Some((path, deep)) = waiting.pop_front() {
+    let mut directories = Vec::new();
+    let mut entries_read = 0;
+    let mut queue = VecDeque::from([(root.to_owned(), 0)]);
+    while let Some((path, depth)) = queue.pop_front() {
         for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
-            let Some(rest) = entries_left.checked_sub(1) else {
-                return found;
-            };
-            *entries_left = rest;
+            if entries_read == max_entries {
+                return directories;
+            }
+            entries_read += 1;
             let name = entry.file_name();
             if skipped.iter().any(|other| name == *other)
                 || !entry.file_type().is_ok_and(|kind| kind.is_dir())
             {
                 continue;
             }
-            found.push(entry.path());
-            if deep + 1 < max_depth {
-                waiting.push_back((entry.path(), deep + 1));
+            directories.push(entry.path());
+            if depth + 1 < max_depth {
+                queue.push_back((entry.path(), depth + 1));
             }
         }
     }
-    found
+    directories
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ const GIT_DIR_NAMES: [&str; 8] =
 /// The first bytes of a bundle, before the number of its version.
 const BUNDLE_START: &[u8; 3] = b"# v";
 
-/// The most bytes of a small file of a repository that are read.
+/// Maximum bytes of a small file of a repository that are read.
 const MAX_SMALL_FILE_BYTES: u64 = 64 << 10;
 
 /// Large directories that contain no repositories that a user works in.
@@ -50,18 +50,18 @@ pub(super) struct RepositoryNames {
 /// True if `path` belongs to a git directory other than `.git`, or would make its directory one.
 pub fn is_in_git_dir(path: &Path) -> bool {
     path.ancestors().skip(1).any(|directory| {
-        let rest = path.strip_prefix(directory).unwrap_or(path);
-        let first = rest.iter().next().unwrap_or_default();
-        let is_part = GIT_DIR_NAMES.iter().any(|name| first.eq_ignore_ascii_case(name));
-        is_part && {
-            let mut names = RepositoryNames::in_directory(directory);
-            names.add(first);
-            names.are_of_git_dir()
+        let relative = path.strip_prefix(directory).unwrap_or(path);
+        let first = relative.iter().next().unwrap_or_default();
+        if !GIT_DIR_NAMES.iter().any(|name| first.eq_ignore_ascii_case(name)) {
+            return false;
         }
+        let mut names = RepositoryNames::in_directory(directory);
+        names.add(first);
+        names.are_of_git_dir()
     })
 }
 
-/// True if there is a file that begins as a bundle of git does.
+/// True if the file at `path` begins as a bundle of git does.
 pub(super) fn is_bundle(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = rustix::fs::open(path, flags, Mode::empty()) else {
@@ -71,12 +71,12 @@ pub(super) fn is_bundle(path: &Path) -> bool {
     File::from(file).read_exact(&mut start).is_ok() && start == *BUNDLE_START
 }
 
-/// The text of a small regular file that is no link.
+/// The text of a small regular file that is not a symbolic link.
 pub(super) fn read_small(path: &Path) -> Option<String> {
     String::from_utf8(read_regular(path, MAX_SMALL_FILE_BYTES)?).ok()
 }
 
-/// The content of a regular file that is no link, up to this size.
+/// The content of a regular file that is not a symbolic link, up to this size.
 pub(super) fn read_regular(path: &Path, max_bytes: u64) -> Option<Vec<u8>> {
     let mut content = Vec::new();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -87,25 +87,28 @@ pub(super) fn read_regular(path: &Path, max_bytes: u64) -> Option<Vec<u8>> {
 }
 
 impl RepositoryNames {
-    /// Those that are in `directory`.
+    /// The names that are in `directory`.
     pub(super) fn in_directory(directory: &Path) -> Self {
         let mut names = Self::default();
-        let has = |name: &&&str| directory.join(name).symlink_metadata().is_ok();
-        let present = REPOSITORY_NAMES.iter().filter(has);
-        present.for_each(|name| names.add(OsStr::new(name)));
+        for name in REPOSITORY_NAMES {
+            if directory.join(name).symlink_metadata().is_ok() {
+                names.add(OsStr::new(name));
+            }
+        }
         names
     }
 
     /// Adds a name that is in the directory, if it is one of these. Compared without case, because some file systems are.
     pub(super) fn add(&mut self, name: &OsStr) {
-        let found = REPOSITORY_NAMES.iter().position(|known| name.eq_ignore_ascii_case(known));
-        match found {
-            Some(0) => self.has_git = true,
-            Some(1) => self.has_head = true,
-            Some(2) => self.has_common_dir = true,
-            Some(3) => self.has_objects = true,
-            Some(_) => self.has_refs = true,
-            None => {}
+        let flags = [
+            &mut self.has_git,
+            &mut self.has_head,
+            &mut self.has_common_dir,
+            &mut self.has_objects,
+            &mut self.has_refs,
+        ];
+        for (repository_name, flag) in REPOSITORY_NAMES.iter().zip(flags) {
+            *flag |= name.eq_ignore_ascii_case(repository_name);
         }
     }
 

@@ -1,5 +1,5 @@
-//! The file system that a program outside of the sandbox sees: all of the system's, but for the places that a run may
-//! change. An empty file system covers them, so that nothing executes what the run wrote there.
+//! The file system that a program outside of the sandbox sees: all of the system's, but for the paths that a run may change.
+//! An empty file system covers these, so that the program executes nothing that the run wrote there.
 
 use super::mounts::{MountTree, clone_mounts, mount_cover, open_path, remount_read_only, unescape};
 use super::namespaces;
@@ -11,13 +11,12 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Places that a program does not see. All paths are absolute and free of symbolic links. A place that does not exist needs no
-/// cover.
+/// Paths that a program does not see. They are absolute and free of symbolic links. One that does not exist needs no cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HiddenPaths {
     /// Files and directories that are covered.
     pub covered: Vec<PathBuf>,
-    /// Places within the covered ones that the program sees all the same.
+    /// Paths within the covered ones that the program sees all the same.
     pub visible: Vec<PathBuf>,
 }
 
@@ -25,51 +24,60 @@ impl HiddenPaths {
     /// Hides them from this process, which must have a single thread, and from those that it starts.
     ///
     /// # Errors
-    /// The system refuses it, or a place has become a symbolic link. The process must then not continue.
+    /// The system refuses it, or a path has become a symbolic link. The process must then not continue.
     pub fn hide(&self) -> io::Result<()> {
         namespaces::enter_mounts()?;
         // Changes of the system's mounts arrive here. Mounts made here do not show outside.
-        let receives = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
-        mount_change("/", receives)?;
+        let propagation = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
+        mount_change("/", propagation)?;
         let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
         let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
         // Parents come first. What is visible is copied before a cover hides it.
-        let mut places: BTreeMap<PathBuf, Option<MountTree>> = BTreeMap::new();
-        for place in &self.covered {
-            places.extend(other_paths(place, &mounts).into_iter().filter_map(OtherPath::existing));
-            places.insert(place.clone(), None);
+        let mut steps: BTreeMap<PathBuf, HidingStep> = BTreeMap::new();
+        for path in &self.covered {
+            let other_paths = other_paths(path, &mounts).into_iter();
+            let other_paths = other_paths.filter(OtherPath::shows_part).map(|other| other.path);
+            steps.extend(other_paths.map(|other_path| (other_path, HidingStep::Cover)));
+            steps.insert(path.clone(), HidingStep::Cover);
         }
-        for place in self.visible.iter().filter(|place| !self.covered.contains(place)) {
-            if let Some(tree) = clone_mounts(place)? {
-                places.insert(place.clone(), Some(tree));
+        for path in self.visible.iter().filter(|path| !self.covered.contains(path)) {
+            if let Some(tree) = clone_mounts(path)? {
+                steps.insert(path.clone(), HidingStep::Show(tree));
             }
         }
-        let mut covers = Vec::new();
-        for (place, tree) in places {
-            match tree {
-                Some(tree) => tree.attach(&place)?,
-                None => covers.extend(cover(place)?),
+        let mut covered_directories = Vec::new();
+        for (path, step) in steps {
+            match step {
+                HidingStep::Show(tree) => tree.attach(&path)?,
+                HidingStep::Cover => covered_directories.extend(cover(path)?),
             }
         }
-        for place in covers {
-            remount_read_only(&open_path(&place)?.0)?;
+        for directory in covered_directories {
+            remount_read_only(&open_path(&directory)?.0)?;
         }
         Ok(())
     }
 }
 
-/// Covers `place`, if it exists. Returns a directory whose cover is still to become read-only.
-fn cover(place: PathBuf) -> io::Result<Option<PathBuf>> {
-    let (fd, kind) = match open_path(&place) {
+/// The change of a path that hides or shows it.
+enum HidingStep {
+    Cover,
+    /// Attaches a copy of its mounts to a cover.
+    Show(MountTree),
+}
+
+/// Covers `path`, if it exists. Returns a directory whose cover is still to become read-only.
+fn cover(path: PathBuf) -> io::Result<Option<PathBuf>> {
+    let (fd, kind) = match open_path(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other?,
     };
     match kind {
         FileType::Directory => {
             mount_cover(&fd)?;
-            Ok(Some(place))
+            Ok(Some(path))
         }
-        FileType::Symlink => Err(io::Error::other(format!("`{}` is a link", place.display()))),
+        FileType::Symlink => Err(io::Error::other(format!("`{}` is a link", path.display()))),
         _ => {
             mount_bind("/dev/null", super::mounts::fd_path(&fd))?;
             Ok(None)
@@ -101,60 +109,59 @@ impl Mount {
     }
 }
 
-/// A path by which another mount shows a place, or a part of it.
+/// A path by which another mount shows a directory, or a part of it.
 #[derive(Debug, PartialEq, Eq)]
 struct OtherPath {
     path: PathBuf,
-    /// The part, by the path of the place.
+    /// The part, by the path of the directory.
     part: PathBuf,
 }
 
 impl OtherPath {
-    /// The path as an entry to cover. `None` if it shows something else, because something is mounted over it.
-    fn existing(self) -> Option<(PathBuf, Option<MountTree>)> {
+    /// True if the path leads to the part. It does not if something is mounted over it.
+    fn shows_part(&self) -> bool {
         let identify = |path: &Path| {
             let metadata = path.symlink_metadata().ok()?;
             Some((metadata.dev(), metadata.ino()))
         };
-        let shown = identify(&self.path)?;
-        (identify(&self.part) == Some(shown)).then_some((self.path, None))
+        identify(&self.path).is_some_and(|id| identify(&self.part) == Some(id))
     }
 }
 
-/// The other paths by which mounts show `place`, and what is mounted within it.
-fn other_paths(place: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
-    let is_within = |mount: &&Mount| mount.point.starts_with(place) && mount.point != place;
-    let within = mounts.iter().filter(|mount| !mount.is_of_kernel).filter(is_within);
-    let parts = std::iter::once(place).chain(within.map(|mount| mount.point.as_path()));
+/// The other paths by which mounts show `path`, and what is mounted within it.
+fn other_paths(path: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
+    let is_within = |mount: &&Mount| mount.point.starts_with(path) && mount.point != path;
+    let inner_mounts = mounts.iter().filter(|mount| !mount.is_of_kernel).filter(is_within);
+    let parts = std::iter::once(path).chain(inner_mounts.map(|mount| mount.point.as_path()));
     let mut paths: Vec<_> = parts.flat_map(|part| paths_of_same_files(part, mounts)).collect();
-    // The place covers what is in it.
-    paths.retain(|other| !other.path.starts_with(place));
+    // The cover of `path` hides what is in it.
+    paths.retain(|other| !other.path.starts_with(path));
     paths
 }
 
-/// The other paths by which mounts of the same file system show `place`.
-fn paths_of_same_files(place: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
-    let around = mounts.iter().filter(|mount| place.starts_with(&mount.point));
+/// The other paths by which mounts of the same file system show `path`.
+fn paths_of_same_files(path: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
+    let outer_mounts = mounts.iter().filter(|mount| path.starts_with(&mount.point));
     // Of mounts at one point, the last one counts.
-    let Some(own) = around.max_by_key(|mount| mount.point.components().count()) else {
+    let Some(own) = outer_mounts.max_by_key(|mount| mount.point.components().count()) else {
         return Vec::new();
     };
     let join = |start: &Path, rest: &Path| {
         if rest.as_os_str().is_empty() { start.to_owned() } else { start.join(rest) }
     };
-    let Ok(below) = place.strip_prefix(&own.point) else {
+    let Ok(relative) = path.strip_prefix(&own.point) else {
         return Vec::new();
     };
-    let inside = join(&own.root, below);
+    let path_in_device = join(&own.root, relative);
     let others = mounts.iter().filter(|mount| mount.device == own.device);
     let paths = others.filter_map(|mount| {
-        if let Ok(rest) = inside.strip_prefix(&mount.root) {
-            return Some(OtherPath { path: join(&mount.point, rest), part: place.to_owned() });
+        if let Ok(rest) = path_in_device.strip_prefix(&mount.root) {
+            return Some(OtherPath { path: join(&mount.point, rest), part: path.to_owned() });
         }
-        let rest = mount.root.strip_prefix(&inside).ok()?;
-        Some(OtherPath { path: mount.point.clone(), part: join(place, rest) })
+        let rest = mount.root.strip_prefix(&path_in_device).ok()?;
+        Some(OtherPath { path: mount.point.clone(), part: join(path, rest) })
     });
-    paths.filter(|other| other.path != *place).collect()
+    paths.filter(|other| other.path != *path).collect()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// The most rules: more would slow down every command too much.
+/// The maximum number of rules. Each one costs system calls when a command starts.
 const MAX_RULES: usize = 2048;
 
 /// An access right.
@@ -53,12 +53,12 @@ pub(super) fn build_rules(sandbox: &SandboxSpec) -> io::Result<Vec<LandlockRule>
     }
     for path in &sandbox.writable {
         grant_listing(path, sandbox, &denied, &mut rules);
-        let withheld = write_protected(path, sandbox);
-        if !withheld.is_empty() {
+        let protected = write_protected(path, sandbox);
+        if !protected.is_empty() {
             grant(path, AccessRight::Read, &denied, &mut rules)?;
         }
-        let without = [denied.as_slice(), &withheld].concat();
-        grant(path, AccessRight::Write, &without, &mut rules)?;
+        let read_only = [denied.as_slice(), &protected].concat();
+        grant(path, AccessRight::Write, &read_only, &mut rules)?;
     }
     Ok(rules)
 }
@@ -69,12 +69,14 @@ fn write_protected(path: &Path, sandbox: &SandboxSpec) -> Vec<PathBuf> {
     if !sandbox.split_parents {
         return Vec::new();
     }
-    let is_inside = |place: &&PathBuf| place.starts_with(path) && *place != path;
-    let inside = sandbox.protected.iter().filter(is_inside);
-    // The contents of `.git` have entries of their own.
-    let is_whole = |place: &&PathBuf| !(place.ends_with(".git") && place.is_dir());
-    let there = inside.filter(|place| is_whole(place) && place.symlink_metadata().is_ok());
-    there.cloned().collect()
+    let is_write_protected = |protected: &&PathBuf| {
+        protected.starts_with(path)
+            && *protected != path
+            // The contents of `.git` have entries of their own.
+            && !(protected.ends_with(".git") && protected.is_dir())
+            && protected.symlink_metadata().is_ok()
+    };
+    sandbox.protected.iter().filter(is_write_protected).cloned().collect()
 }
 
 /// Allows listing a directory that is granted entry by entry, if mounts hide the denied paths in it.
@@ -84,9 +86,9 @@ fn grant_listing(
     denied: &[PathBuf],
     rules: &mut Vec<LandlockRule>,
 ) {
-    let is_around = |place: &PathBuf| place.starts_with(path) && place != path;
-    let is_open = || !denied.iter().any(|place| path.starts_with(place));
-    if sandbox.long_lived && path.is_dir() && is_open() && denied.iter().any(is_around) {
+    let contains = |denied: &PathBuf| denied.starts_with(path) && denied != path;
+    let is_denied = || denied.iter().any(|denied| path.starts_with(denied));
+    if sandbox.long_lived && path.is_dir() && !is_denied() && denied.iter().any(contains) {
         rules.push(LandlockRule {
             path: path.to_owned(),
             right: AccessRight::List,
@@ -95,13 +97,14 @@ fn grant_listing(
     }
 }
 
+/// Grants `path` as a whole, or entry by entry around the `denied` paths in it.
 fn grant(
     path: &Path,
     right: AccessRight,
     denied: &[PathBuf],
     rules: &mut Vec<LandlockRule>,
 ) -> io::Result<()> {
-    if denied.iter().any(|place| path.starts_with(place)) {
+    if denied.iter().any(|denied| path.starts_with(denied)) {
         return Ok(());
     }
     // A symbolic link grants nothing; its target is checked on its own.
@@ -112,7 +115,7 @@ fn grant(
         return Ok(());
     }
     let inside: Vec<PathBuf> =
-        denied.iter().filter(|place| place.starts_with(path)).cloned().collect();
+        denied.iter().filter(|denied| denied.starts_with(path)).cloned().collect();
     if inside.is_empty() || !metadata.is_dir() {
         if rules.len() == MAX_RULES {
             return Err(io::Error::other(format!(

@@ -15,7 +15,7 @@
     allow(clippy::needless_pass_by_value, reason = "cases of a table read best as values")
 )]
 
-pub mod kept_output;
+pub mod output_file;
 pub mod process;
 pub mod stored_secret;
 
@@ -33,7 +33,6 @@ pub mod git_paths;
 mod git_repository;
 mod hidden_paths;
 mod landlock_rules;
-mod links;
 mod mounts;
 pub mod namespaces;
 mod network;
@@ -105,7 +104,7 @@ pub enum SandboxError {
 /// The missing kernel feature.
 pub fn check_available() -> Result<(), SandboxError> {
     static RESULT: LazyLock<Result<(), SandboxError>> = LazyLock::new(|| {
-        let tried = run_on_thread(|| {
+        let checked = run_on_thread(|| {
             if seccomp_program::ARCHITECTURE.is_none() {
                 return Err(SandboxError::Architecture);
             }
@@ -114,7 +113,7 @@ pub fn check_available() -> Result<(), SandboxError> {
             seccomp::apply(CallAccess::default(), Some(&ProtectedPids::current()))
                 .map_err(|_| SandboxError::Seccomp)
         });
-        tried.unwrap_or(Err(SandboxError::Thread))
+        checked.unwrap_or(Err(SandboxError::Thread))
     });
     *RESULT
 }
@@ -162,7 +161,7 @@ impl SandboxSpec {
         seccomp::apply(access, (!self.in_namespaces).then_some(protected))
     }
 
-    /// True if Landlock keeps it from connecting over TCP, as seccomp keeps it from opening the socket.
+    /// True if Landlock forbids connections over TCP: a second layer where seccomp refuses the sockets.
     fn is_closed_to_tcp(&self) -> bool {
         match self.network {
             NetworkAccess::Nothing => true,
@@ -171,8 +170,8 @@ impl SandboxSpec {
         }
     }
 
-    /// Fills the root of this process with only what is granted, enters `directory`, and takes the capabilities. Returns
-    /// the restrictions still to be applied to its child.
+    /// Fills the root of this process with only what is granted, enters `directory`, and drops the capabilities. Returns the
+    /// restrictions that its child still needs.
     ///
     /// # Errors
     /// The system refuses any part of it. The process must then not continue.
@@ -184,7 +183,7 @@ impl SandboxSpec {
     ) -> io::Result<Self> {
         root.fill(&mut self, directory)?;
         drop_capabilities()?;
-        // Cached rules refer to the mounts before this change.
+        // A cached ruleset refers to the mounts before this change.
         self.cache = Arc::default();
         self.in_namespaces = true;
         self.long_lived = is_long_lived;
@@ -195,20 +194,28 @@ impl SandboxSpec {
         Ok(self)
     }
 
-    /// The rules for a command with a root of its own: denied places that are not granted are not there. In the granted
-    /// ones, the sockets of other processes are closed too, since a command in namespaces may open local sockets, and
-    /// their modes do not tell whether they are its own. Those in the private directory, where only commands of the run
-    /// bind them, and those that are bound later stay open to it.
+    /// The rules for a command with a root of its own, in which denied paths that are not granted do not exist. In granted
+    /// paths, the sockets of other processes are closed too: a command in namespaces may open local sockets, and a socket's
+    /// mode does not tell whose it is. Sockets in the private directory, where only commands of the run bind them, stay open to
+    /// it, and so do those that are bound later.
     pub(crate) fn for_own_root(mut self) -> Self {
-        let all = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-        // The last field is a path, which may contain blanks.
-        let paths = all.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
-        let real = paths.filter_map(|path| real_path::real_path(path).ok());
-        let is_private = |path: &PathBuf| self.private().is_some_and(|own| path.starts_with(own));
-        let sockets: Vec<PathBuf> = real.filter(|path| !is_private(path)).collect();
+        let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        let mut sockets = Vec::new();
+        for line in table.lines() {
+            // The last field is a path, which may contain blanks.
+            let Some(start) = line.find('/') else {
+                continue;
+            };
+            let Ok(path) = real_path::real_path(Path::new(&line[start..])) else {
+                continue;
+            };
+            if !self.private().is_some_and(|private| path.starts_with(private)) {
+                sockets.push(path);
+            }
+        }
         let is_granted = |path: &PathBuf| {
             let mut granted = self.readable.iter().chain(&self.writable);
-            granted.any(|place| path.starts_with(place))
+            granted.any(|root| path.starts_with(root))
         };
         self.denied.retain(is_granted);
         self.covered.extend(sockets);
@@ -223,12 +230,13 @@ impl SandboxSpec {
         self
     }
 
-    /// Leaves without mounts what git may remove whole: the git directories of linked worktrees, and repositories that
-    /// earlier commands of the run created. Their files are checked after the command.
+    /// Removes the protection by mounts from what git may remove whole: the git directories of linked worktrees, and
+    /// repositories that earlier commands of the run created. Their files are checked after the command.
     pub fn without_mounts_in_removable_git_dirs(mut self) -> Self {
-        let rules = &self.project_files;
-        self.protected
-            .retain(|path| !rules.is_created(path) && !new_repository::is_in_linked_git_dir(path));
+        let project_files = &self.project_files;
+        self.protected.retain(|path| {
+            !project_files.is_created(path) && !new_repository::is_in_linked_git_dir(path)
+        });
         self
     }
 
@@ -243,19 +251,19 @@ impl SandboxSpec {
         self
     }
 
-    /// Closes further places that exist.
-    pub fn cover(&mut self, places: Vec<PathBuf>) {
-        if !places.is_empty() {
-            self.covered.extend(places);
+    /// Closes further paths that exist.
+    pub fn cover(&mut self, paths: Vec<PathBuf>) {
+        if !paths.is_empty() {
+            self.covered.extend(paths);
             self.cache = Arc::default();
         }
     }
 
-    /// True if project files are looked for in the writable places.
+    /// True if the writable paths are searched for project files.
     pub(crate) fn has_project_files(&self) -> bool {
-        let mut places = self.writable.iter();
+        let mut writable = self.writable.iter();
         !self.project_files.names.is_empty()
-            && places.any(|place| !self.project_files.skipped.contains(place))
+            && writable.any(|root| !self.project_files.skipped.contains(root))
     }
 
     /// Records the state of protected paths that no mount protects.
@@ -265,8 +273,8 @@ impl SandboxSpec {
     pub fn take_snapshot(&self) -> io::Result<PathSnapshot> {
         // A denied path that does not exist yet must not be created either.
         let is_in_mount = |path: &Path| {
-            let mut around = self.protected.iter().filter(|place| path.starts_with(place));
-            around.any(|place| !place.ends_with(".git") && place.is_dir())
+            let mut outer = self.protected.iter().filter(|outer| path.starts_with(outer));
+            outer.any(|outer| !outer.ends_with(".git") && outer.is_dir())
         };
         let is_new = |path: &&PathBuf| {
             let is_writable = self.writable.iter().any(|root| path.starts_with(root));
@@ -280,29 +288,28 @@ impl SandboxSpec {
 
     /// The Landlock ruleset, built once.
     fn ruleset(&self) -> io::Result<RulesetCreated> {
-        if let Some(built) = self.cache.ruleset.get() {
-            return built.try_clone();
+        if let Some(ruleset) = self.cache.ruleset.get() {
+            return ruleset.try_clone();
         }
-        let mut built = empty_ruleset(self.is_closed_to_tcp())?;
+        let mut ruleset = empty_ruleset(self.is_closed_to_tcp())?;
         for rule in landlock_rules::build_rules(self)? {
             // A path that has disappeared or become a symbolic link is not granted.
-            let Ok(place) = landlock_rules::open_nofollow(&rule.path) else {
+            let Ok(fd) = landlock_rules::open_nofollow(&rule.path) else {
                 continue;
             };
-            let is_directory = rule.is_directory;
-            let access = access_rights(rule.right, is_directory);
-            built = built.add_rule(PathBeneath::new(place, access)).map_err(io::Error::other)?;
+            let access = access_rights(rule.right, rule.is_directory);
+            ruleset = ruleset.add_rule(PathBeneath::new(fd, access)).map_err(io::Error::other)?;
         }
-        let clone = built.try_clone()?;
+        let clone = ruleset.try_clone()?;
         // If another thread was faster, its rules are the same.
-        drop(self.cache.ruleset.set(built));
+        drop(self.cache.ruleset.set(ruleset));
         Ok(clone)
     }
 }
 
 /// An empty ruleset, which denies all access.
 fn empty_ruleset(is_closed_to_tcp: bool) -> io::Result<RulesetCreated> {
-    let built = Ruleset::default()
+    let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(MIN_ABI))
         .map(|ruleset| ruleset.set_compatibility(CompatLevel::BestEffort))
@@ -317,15 +324,16 @@ fn empty_ruleset(is_closed_to_tcp: bool) -> io::Result<RulesetCreated> {
             }
         })
         .and_then(|ruleset| ruleset.create());
-    built.map_err(io::Error::other)
+    ruleset.map_err(io::Error::other)
 }
 
-/// True if Landlock keeps a command from abstract sockets outside, which a command with network shares with others.
+/// True if Landlock can keep a command from abstract sockets of other programs, which share the network namespace of a
+/// command with network.
 fn are_abstract_sockets_scoped() -> bool {
-    let scoped = Ruleset::default()
+    let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .scope(Scope::AbstractUnixSocket);
-    scoped.is_ok()
+    ruleset.is_ok()
 }
 
 /// Applies the ruleset to this thread.

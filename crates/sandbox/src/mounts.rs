@@ -1,5 +1,5 @@
-//! The file system that a command sees: an empty root with a mount for each granted place, read-only unless it is
-//! writable; an empty place over each denied one; its own `/proc`, `/dev` and `/tmp`. Everything else is not there.
+//! The file system that a command sees: an empty root with a mount for each granted path, read-only unless it is writable;
+//! an empty file or directory over each denied path; its own `/proc`, `/dev` and `/tmp`. Everything else is absent.
 //!
 //! This needs a mount namespace, which not every system allows. Without it, protected paths are restored afterwards
 //! instead, and a directory that contains a denied path is granted entry by entry.
@@ -29,8 +29,8 @@ const TEMPORARY: &str = "/tmp";
 /// The system's root while the new one is being made.
 const OLD_ROOT: &str = "/.old-root";
 /// The flags of the root.
-const OF_ROOT: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
-/// The modes of what mounts are attached to.
+const ROOT_FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+/// The modes of the directories and files that mounts are attached to.
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o600);
 /// The usual size of the list of mounts, which is then read at once.
@@ -55,25 +55,26 @@ impl EmptyRoot {
     /// # Errors
     /// The system refuses any part of it.
     pub fn enter() -> io::Result<Self> {
-        // Changes of the system's mounts arrive here, so a file system that it unmounts is not kept busy. Mounts made here do not show outside.
-        let receives = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
-        rustix::mount::mount_change("/", receives)?;
+        // Changes of the system's mounts arrive here, so a file system that it unmounts is not kept busy. Mounts made here do not
+        // show outside.
+        let propagation = MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM;
+        rustix::mount::mount_change("/", propagation)?;
         // Any existing directory will do until it becomes the root.
         let base = Path::new("/proc");
-        rustix::mount::mount("none", base, "tmpfs", OF_ROOT, c"mode=755,size=1m")?;
-        let old = base.join(OLD_ROOT.trim_start_matches('/'));
-        std::fs::create_dir(&old)?;
-        rustix::process::pivot_root(base, &old)?;
+        rustix::mount::mount("none", base, "tmpfs", ROOT_FLAGS, c"mode=755,size=1m")?;
+        let old_root = base.join(OLD_ROOT.trim_start_matches('/'));
+        std::fs::create_dir(&old_root)?;
+        rustix::process::pivot_root(base, &old_root)?;
         std::env::set_current_dir("/")?;
         drop(create_directories(Path::new("/proc"))?);
-        let of_proc = MountFlags::RDONLY | no_programs();
-        rustix::mount::mount("proc", "/proc", "proc", of_proc, None)?;
+        let flags = MountFlags::RDONLY | no_programs();
+        rustix::mount::mount("proc", "/proc", "proc", flags, None)?;
         mount_devices()?;
         Ok(Self(()))
     }
 
     /// Gives this process the view of the file system that `sandbox` describes, enters `directory`, and adds to the writable
-    /// places those that only this view has.
+    /// paths those that only this view has.
     ///
     /// # Errors
     /// The system refuses any part of it.
@@ -84,19 +85,19 @@ impl EmptyRoot {
     ) -> io::Result<()> {
         let private = MountPropagationFlags::REC | MountPropagationFlags::PRIVATE;
         rustix::mount::mount_change("/", private)?;
-        let mounts = writable_mount_points()?;
-        let GrantedPlaces { places, directories, links } = granted_places(sandbox)?;
+        let mount_points = writable_mount_points()?;
+        let RootContents { mounts, directories, links } = list_root_contents(sandbox)?;
         let mut trees: BTreeMap<&Path, MountTree> = BTreeMap::new();
-        for place in places.iter().filter(|place| place.is_writable) {
-            let tree = copy_mounts(&place.path)?;
-            trees.extend(tree.map(|tree| (place.path.as_path(), tree)));
+        for mount in mounts.iter().filter(|mount| mount.is_writable) {
+            let tree = copy_mounts(&mount.path)?;
+            trees.extend(tree.map(|tree| (mount.path.as_path(), tree)));
         }
         let tmp = match private_tmp(sandbox) {
             Some(tmp) => copy_mounts(tmp)?,
             None => None,
         };
-        // Copies of a read-only mount are read-only. Those of the writable places were made before.
-        make_read_only(&places, &mounts)?;
+        // Copies of a read-only mount are read-only. Those of the writable paths were made before.
+        make_read_only(&mounts, &mount_points)?;
         let has_tmp = tmp.is_some();
         if let Some(tree) = tmp {
             tree.attach(Path::new(TEMPORARY))?;
@@ -109,19 +110,19 @@ impl EmptyRoot {
         for directory in &directories {
             let fd = create_directories(directory)?;
             if is_outermost(&directory) {
-                // The run's own `/tmp` may be around it, in which a command could add entries.
+                // The run's own `/tmp` may contain it, in which a command could add entries.
                 mount_cover(&fd)?;
             }
         }
         create_links(&links)?;
-        for place in &places {
-            let tree = if place.is_writable {
-                trees.remove(place.path.as_path())
+        for mount in &mounts {
+            let tree = if mount.is_writable {
+                trees.remove(mount.path.as_path())
             } else {
-                copy_mounts(&place.path)?
+                copy_mounts(&mount.path)?
             };
             if let Some(tree) = tree {
-                tree.attach(&place.path)?;
+                tree.attach(&mount.path)?;
             }
         }
         for directory in directories.iter().filter(is_outermost) {
@@ -129,48 +130,49 @@ impl EmptyRoot {
         }
         rustix::mount::unmount(OLD_ROOT, UnmountFlags::DETACH)?;
         std::fs::remove_dir(OLD_ROOT)?;
-        rustix::mount::mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | OF_ROOT, c"")?;
+        let flags = MountFlags::BIND | MountFlags::RDONLY | ROOT_FLAGS;
+        rustix::mount::mount_remount("/", flags, c"")?;
         hide_denied(sandbox)?;
         cover_masked_configs(sandbox)?;
-        protect(sandbox, &mounts)?;
+        protect(sandbox, &mount_points)?;
         sandbox.writable.push(SHARED_MEMORY.into());
         sandbox.writable.extend(has_tmp.then(|| PathBuf::from(TEMPORARY)));
-        // The root, and a directory of which only some entries are visible, are made for the command.
+        // The root, and a directory of which only some entries are visible, are created for the command: what identifies the
+        // system's own directory does not apply to them.
         let is_mounted = |path: &Path| {
-            let mut mounted = places.iter().map(|place| place.path.as_path());
-            !directories.iter().any(|made| path == made)
-                && (mounted.any(|place| path.starts_with(place))
+            !directories.iter().any(|directory| path == directory)
+                && (mounts.iter().any(|mount| path.starts_with(&mount.path))
                     || has_tmp && path.starts_with(TEMPORARY))
         };
         match directory {
             Some(directory) if is_mounted(directory.path()) => directory.enter(),
-            Some(directory) => directory.enter_made(),
+            Some(directory) => directory.enter_created(),
             None => Ok(()),
         }
     }
 }
 
-/// The run's own directory that is mounted at [`TEMPORARY`], unless that place is granted itself.
+/// The run's own directory that is mounted at [`TEMPORARY`], unless that path is granted itself.
 fn private_tmp(sandbox: &SandboxSpec) -> Option<&Path> {
     let mut granted = sandbox.readable.iter().chain(&sandbox.writable);
-    let is_granted = granted.any(|place| Path::new(TEMPORARY).starts_with(place));
-    sandbox.tmp.as_deref().filter(|_| !is_granted)
+    let is_granted = granted.any(|path| Path::new(TEMPORARY).starts_with(path));
+    if is_granted { None } else { sandbox.tmp.as_deref() }
 }
 
 fn no_programs() -> MountFlags {
     MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC
 }
 
-/// A granted place that gets a mount.
-struct GrantedPlace {
+/// A granted path that gets a mount.
+struct GrantedMount {
     path: PathBuf,
     is_writable: bool,
 }
 
 /// The contents of a root.
-struct GrantedPlaces {
-    /// Parents first, without those that the mount of another one contains.
-    places: Vec<GrantedPlace>,
+struct RootContents {
+    /// Parents first, without those that another mount contains.
+    mounts: Vec<GrantedMount>,
     /// The directories that show only some of their entries.
     directories: Vec<PathBuf>,
     /// The symbolic links in them, with their targets.
@@ -178,28 +180,28 @@ struct GrantedPlaces {
 }
 
 /// Finds the contents of a root, while the system's root is at [`OLD_ROOT`].
-fn granted_places(sandbox: &SandboxSpec) -> io::Result<GrantedPlaces> {
+fn list_root_contents(sandbox: &SandboxSpec) -> io::Result<RootContents> {
     let mut paths: BTreeSet<PathBuf> = sandbox.readable.iter().cloned().collect();
     paths.extend(sandbox.writable.iter().cloned());
     if paths.remove(Path::new("/")) {
         let entries = std::fs::read_dir(OLD_ROOT)?.flatten();
         paths.extend(entries.map(|entry| Path::new("/").join(entry.file_name())));
     }
-    let is_ours = |path: &Path| path.starts_with("/proc") || path.starts_with("/dev");
+    let has_own_mount = |path: &Path| path.starts_with("/proc") || path.starts_with("/dev");
     let mut visible = VisibleEntries::new(sandbox, Path::new(OLD_ROOT));
-    for path in paths.iter().filter(|path| !is_ours(path)) {
+    for path in paths.iter().filter(|path| !has_own_mount(path)) {
         visible.add(path);
     }
-    let mut places: Vec<GrantedPlace> = Vec::new();
-    for path in visible.places {
+    let mut mounts: Vec<GrantedMount> = Vec::new();
+    for path in visible.mounts {
         let is_writable = is_within_any(&path, &[&sandbox.writable]);
-        // A writable place within a read-only one needs a mount of its own.
-        let around = places.iter().rfind(|other| path.starts_with(&other.path));
-        if around.is_none_or(|around| is_writable && !around.is_writable) {
-            places.push(GrantedPlace { path, is_writable });
+        // A writable path within a read-only one needs a mount of its own.
+        let outer = mounts.iter().rfind(|other| path.starts_with(&other.path));
+        if outer.is_none_or(|outer| is_writable && !outer.is_writable) {
+            mounts.push(GrantedMount { path, is_writable });
         }
     }
-    Ok(GrantedPlaces { places, directories: visible.directories, links: visible.links })
+    Ok(RootContents { mounts, directories: visible.directories, links: visible.links })
 }
 
 /// The system's mount points whose mounts are not read-only.
@@ -207,60 +209,60 @@ fn writable_mount_points() -> io::Result<BTreeSet<PathBuf>> {
     let mut text = String::with_capacity(MOUNTS_BYTES);
     File::open("/proc/self/mountinfo")?.read_to_string(&mut text)?;
     let points = text.lines().filter_map(writable_mount_point);
-    let of_system = points.filter_map(|point| {
-        let inside = point.strip_prefix(OLD_ROOT).ok()?;
-        Some(Path::new("/").join(inside))
+    let system_points = points.filter_map(|point| {
+        let relative = point.strip_prefix(OLD_ROOT).ok()?;
+        Some(Path::new("/").join(relative))
     });
-    Ok(of_system.collect())
+    Ok(system_points.collect())
 }
 
-/// Makes the system's mounts read-only that contain one of these places, or that one of them contains.
-fn make_read_only(places: &[GrantedPlace], mounts: &BTreeSet<PathBuf>) -> io::Result<()> {
-    let concerns = |point: &Path| {
-        let mut read = places.iter().filter(|place| !place.is_writable);
-        read.any(|place| place.path.starts_with(point) || point.starts_with(&place.path))
+/// Makes the system's mounts read-only that contain one of the read-only `mounts`, or that one of them contains.
+fn make_read_only(mounts: &[GrantedMount], mount_points: &BTreeSet<PathBuf>) -> io::Result<()> {
+    let is_shown_read_only = |point: &Path| {
+        let mut read_only = mounts.iter().filter(|mount| !mount.is_writable);
+        read_only.any(|mount| mount.path.starts_with(point) || point.starts_with(&mount.path))
     };
-    for point in mounts.iter().filter(|point| concerns(point)) {
+    for point in mount_points.iter().filter(|point| is_shown_read_only(point)) {
         // A mount that this process cannot open is closed to the command as well.
-        if let Ok((fd, _)) = open_path(&outside(point)) {
+        if let Ok((fd, _)) = open_path(&in_old_root(point)) {
             remount_read_only(&fd)?;
         }
     }
     Ok(())
 }
 
-/// The place of `path` while the system's root is at [`OLD_ROOT`].
-fn outside(path: &Path) -> PathBuf {
+/// The system's `path` while its root is at [`OLD_ROOT`].
+fn in_old_root(path: &Path) -> PathBuf {
     Path::new(OLD_ROOT).join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Creates the symbolic links that granted places are also reached by.
+/// Creates symbolic links, which granted paths are also reached by.
 fn create_links(links: &BTreeMap<PathBuf, PathBuf>) -> io::Result<()> {
     for (link, target) in links {
         let (Some(parent), Some(name)) = (link.parent(), link.file_name()) else {
             continue;
         };
-        // The run's own directory for temporary files still has the one of an earlier command.
-        unless_existing(rustix::fs::symlinkat(target, create_directories(parent)?, name))?;
+        // The run's own directory for temporary files may have the link of an earlier command.
+        accept_existing(rustix::fs::symlinkat(target, create_directories(parent)?, name))?;
     }
     Ok(())
 }
 
-/// A copy of the mount of one of the system's places and of those beneath it, not attached anywhere.
+/// A copy of the system's mount at a path and of the mounts beneath it, not attached anywhere.
 pub(super) struct MountTree {
     fd: OwnedFd,
     kind: FileType,
 }
 
-/// Copies the system's mount of `place` with those beneath it, while the system's root is at [`OLD_ROOT`]. Returns `None` for
-/// a place that has disappeared or become a symbolic link.
-fn copy_mounts(place: &Path) -> io::Result<Option<MountTree>> {
-    clone_mounts(&outside(place))
+/// Copies the system's mount of `path` with those beneath it, while the system's root is at [`OLD_ROOT`]. Returns `None` for
+/// a path that has disappeared or become a symbolic link.
+fn copy_mounts(path: &Path) -> io::Result<Option<MountTree>> {
+    clone_mounts(&in_old_root(path))
 }
 
-/// Copies the mount of `place` as this process sees it, with those beneath it. Returns `None` as [`copy_mounts`].
-pub(super) fn clone_mounts(place: &Path) -> io::Result<Option<MountTree>> {
-    let Ok((opened, kind)) = open_path(place) else {
+/// Copies the mount of `path` as this process sees it, with those beneath it. Returns `None` as [`copy_mounts`].
+pub(super) fn clone_mounts(path: &Path) -> io::Result<Option<MountTree>> {
+    let Ok((opened, kind)) = open_path(path) else {
         return Ok(None);
     };
     if kind == FileType::Symlink {
@@ -282,7 +284,7 @@ impl MountTree {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let parent = create_directories(parent)?;
-        unless_existing(match self.kind {
+        accept_existing(match self.kind {
             FileType::Directory => rustix::fs::mkdirat(&parent, name, DIRECTORY_MODE),
             _ => rustix::fs::mknodat(&parent, name, FileType::RegularFile, FILE_MODE, 0),
         })?;
@@ -291,15 +293,15 @@ impl MountTree {
     }
 }
 
-/// The result of creating something, which may exist already.
-fn unless_existing(result: rustix::io::Result<()>) -> io::Result<()> {
+/// Turns the error that a path exists already into success.
+fn accept_existing(result: rustix::io::Result<()>) -> io::Result<()> {
     match result {
         Err(Errno::EXIST) => Ok(()),
         other => Ok(other?),
     }
 }
 
-/// Opens the directory `path`, and creates it and those around it if they do not exist. Never follows a link.
+/// Opens the directory `path`, and creates it and its ancestors if they do not exist. Never follows a link.
 fn create_directories(path: &Path) -> io::Result<OwnedFd> {
     match landlock_rules::open_nofollow(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -310,7 +312,7 @@ fn create_directories(path: &Path) -> io::Result<OwnedFd> {
     };
     let parent = create_directories(parent)?;
     // In the run's own directory, another command may create it too.
-    unless_existing(rustix::fs::mkdirat(&parent, name, DIRECTORY_MODE))?;
+    accept_existing(rustix::fs::mkdirat(&parent, name, DIRECTORY_MODE))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(&parent, name, flags, Mode::empty())?)
 }
@@ -331,29 +333,28 @@ fn mount_devices() -> io::Result<()> {
         rustix::fs::symlinkat(*target, &devices, *link)?;
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    let of_memory = c"mode=1777,size=1g";
-    rustix::mount::mount("none", SHARED_MEMORY, "tmpfs", flags, of_memory)?;
+    let options = c"mode=1777,size=1g";
+    rustix::mount::mount("none", SHARED_MEMORY, "tmpfs", flags, options)?;
     let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
-    let of_terminals = c"newinstance,ptmxmode=0666,mode=620";
-    Ok(rustix::mount::mount("devpts", TERMINALS, "devpts", flags, of_terminals)?)
+    let options = c"newinstance,ptmxmode=0666,mode=620";
+    Ok(rustix::mount::mount("devpts", TERMINALS, "devpts", flags, options)?)
 }
 
-/// Covers the denied places.
+/// Covers the denied paths.
 fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
     let granted = [&sandbox.readable, &sandbox.writable];
     let closed = sandbox.denied.iter().chain(&sandbox.covered);
-    let denied = closed.filter(|place| is_within_any(place, &granted));
-    let denied = denied.cloned().collect();
+    let denied = closed.filter(|path| is_within_any(path, &granted)).cloned().collect();
     // An empty file system covers the first directory, and copies of its mount the others.
     let mut cover: Option<OwnedFd> = None;
-    for place in outermost(&denied) {
-        with_existing(place, |fd, kind| match (kind, &cover) {
+    for path in outermost(&denied) {
+        with_existing(path, |fd, kind| match (kind, &cover) {
             (FileType::Directory, Some(cover)) => {
                 Ok(rustix::mount::mount_bind(fd_path(cover), fd_path(fd))?)
             }
             (FileType::Directory, None) => {
                 mount_empty(fd)?;
-                cover = Some(open_path(place)?.0);
+                cover = Some(open_path(path)?.0);
                 Ok(())
             }
             // A symbolic link reveals nothing unless its target is accessible.
@@ -366,19 +367,19 @@ fn hide_denied(sandbox: &SandboxSpec) -> io::Result<()> {
 
 /// Covers the git configs that have credentials with copies that have none.
 fn cover_masked_configs(sandbox: &SandboxSpec) -> io::Result<()> {
-    for (place, copy) in &sandbox.masked_configs {
-        with_existing(place, |fd, _| {
+    for (path, copy) in &sandbox.masked_configs {
+        with_existing(path, |fd, _| {
             rustix::mount::mount_bind(copy, fd_path(fd))?;
-            remount_read_only(&open_path(place)?.0)
+            remount_read_only(&open_path(path)?.0)
         })?;
     }
     Ok(())
 }
 
-/// Makes the existing protected places read-only mounts.
-fn protect(sandbox: &SandboxSpec, mounts: &BTreeSet<PathBuf>) -> io::Result<()> {
+/// Makes the existing protected paths read-only mounts.
+fn protect(sandbox: &SandboxSpec, mount_points: &BTreeSet<PathBuf>) -> io::Result<()> {
     let protected = existing_granted(&sandbox.protected, &sandbox.writable);
-    // The cover of a denied place would move away with a directory around it.
+    // The cover of a denied path would move away with its parent directory.
     let mut pinned = existing_granted(&sandbox.denied, &sandbox.writable);
     pinned.extend(existing_granted(&sandbox.covered, &sandbox.writable));
     pinned.extend(protected.iter().cloned());
@@ -389,45 +390,46 @@ fn protect(sandbox: &SandboxSpec, mounts: &BTreeSet<PathBuf>) -> io::Result<()> 
             _ => Ok(()),
         })?;
     }
-    // A writable place within a protected one becomes a mount of its own, so that it stays writable when the protected
-    // path becomes read-only.
-    for place in sandbox.writable.iter().filter(|place| is_within(place, &protected)) {
-        with_existing(place, |fd, _| mount_on_itself(fd))?;
+    // A writable path within a protected one becomes a mount of its own, so that it stays writable when the protected path
+    // becomes read-only.
+    for path in sandbox.writable.iter().filter(|path| is_within(path, &protected)) {
+        with_existing(path, |fd, _| mount_on_itself(fd))?;
     }
     let mut sealed: Vec<&PathBuf> = Vec::new();
-    for place in &protected {
-        let is_sealed = |around: &&PathBuf| {
-            let mut writable = sandbox.writable.iter().filter(|root| root.starts_with(around));
-            place.starts_with(around) && !writable.any(|root| place.starts_with(root))
+    for path in &protected {
+        let is_sealed_by = |directory: &&PathBuf| {
+            let mut writable = sandbox.writable.iter().filter(|root| root.starts_with(directory));
+            path.starts_with(directory) && !writable.any(|root| path.starts_with(root))
         };
-        if sealed.iter().any(is_sealed) {
+        if sealed.iter().any(is_sealed_by) {
             continue;
         }
-        if sandbox.has_closed(place) && open_path(place)?.1 == FileType::Directory {
-            seal(sandbox, place)?;
-            sealed.push(place);
+        if sandbox.has_closed(path) && open_path(path)?.1 == FileType::Directory {
+            seal(sandbox, path)?;
+            sealed.push(path);
             continue;
         }
-        with_existing(place, |fd, kind| match kind {
+        with_existing(path, |fd, kind| match kind {
             // The contents of `.git` have entries of their own.
-            FileType::Directory if place.ends_with(".git") => Ok(()),
-            FileType::RegularFile if mount_copy(sandbox, place) => Ok(()),
+            FileType::Directory if path.ends_with(".git") => Ok(()),
+            FileType::RegularFile if mount_copy(sandbox, path) => Ok(()),
             FileType::Directory | FileType::RegularFile => {
                 mount_on_itself(fd)?;
                 // The descriptor still refers to the directory below; only the path leads to the new mount.
-                remount_read_only(&open_path(place)?.0)
+                remount_read_only(&open_path(path)?.0)
             }
             _ => Ok(()),
         })?;
     }
-    // The system's mounts within a protected place, but for those in a writable one within that.
-    let depth = |places: &mut dyn Iterator<Item = &PathBuf>, path: &Path| {
-        let around = places.filter(|place| path.starts_with(place));
-        around.map(|place| place.components().count()).max()
+    // The system's mounts within a protected path, but for those in a writable path within that.
+    let innermost_depth = |outer: &mut dyn Iterator<Item = &PathBuf>, path: &Path| {
+        let outer = outer.filter(|outer| path.starts_with(outer));
+        outer.map(|outer| outer.components().count()).max()
     };
-    for point in mounts.iter().filter(|point| is_within(point, &protected)) {
-        let mut whole = protected.iter().filter(|place| !place.ends_with(".git"));
-        let is_protected = depth(&mut whole, point) > depth(&mut sandbox.writable.iter(), point);
+    for point in mount_points.iter().filter(|point| is_within(point, &protected)) {
+        let mut whole = protected.iter().filter(|path| !path.ends_with(".git"));
+        let is_protected = innermost_depth(&mut whole, point)
+            > innermost_depth(&mut sandbox.writable.iter(), point);
         // A mount that this process cannot open is closed to the command as well.
         if is_protected && let Ok((fd, _)) = open_path(point) {
             remount_read_only(&fd)?;
@@ -436,33 +438,33 @@ fn protect(sandbox: &SandboxSpec, mounts: &BTreeSet<PathBuf>) -> io::Result<()> 
     Ok(())
 }
 
-/// Covers a protected directory that contains closed places by one that shows only what is in it now, and is not closed.
+/// Covers a protected directory that contains closed paths by one that shows only what is in it now and is not closed.
 fn seal(sandbox: &SandboxSpec, directory: &Path) -> io::Result<()> {
     let mut visible = VisibleEntries::new(sandbox, Path::new("/"));
     visible.add_entries(directory);
-    let trees = visible.places.iter().map(|place| clone_mounts(place));
+    let trees = visible.mounts.iter().map(|path| clone_mounts(path));
     let trees: Vec<Option<MountTree>> = trees.collect::<io::Result<_>>()?;
     with_existing(directory, |fd, _| mount_cover(fd))?;
     for directory in &visible.directories {
         drop(create_directories(directory)?);
     }
     create_links(&visible.links)?;
-    for (place, tree) in visible.places.iter().zip(trees) {
+    for (path, tree) in visible.mounts.iter().zip(trees) {
         let Some(tree) = tree else {
             continue;
         };
-        tree.attach(place)?;
-        if !sandbox.writable.contains(place) {
-            remount_read_only(&open_path(place)?.0)?;
+        tree.attach(path)?;
+        if !sandbox.writable.contains(path) {
+            remount_read_only(&open_path(path)?.0)?;
         }
     }
     remount_read_only(&open_path(directory)?.0)
 }
 
-/// Mounts the link to a copy of the git config at `place`. Returns false if there is no copy, or the system cannot do it.
-fn mount_copy(sandbox: &SandboxSpec, place: &Path) -> bool {
+/// Mounts the link to a copy of the git config at `path`. Returns false if there is no copy, or the system cannot do it.
+fn mount_copy(sandbox: &SandboxSpec, path: &Path) -> bool {
     let copies = sandbox.config_copies.as_deref();
-    let Some(link) = copies.and_then(|copies| config_copies::link_of(copies, place)) else {
+    let Some(link) = copies.and_then(|copies| config_copies::link_of(copies, path)) else {
         return false;
     };
     let mounted = open_path(&link).and_then(|(link, _)| {
@@ -471,7 +473,7 @@ fn mount_copy(sandbox: &SandboxSpec, place: &Path) -> bool {
             | OpenTreeFlags::AT_EMPTY_PATH;
         let tree = rustix::mount::open_tree(&link, "", flags)?;
         let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-        Ok(rustix::mount::move_mount(&tree, "", CWD, place, flags)?)
+        Ok(rustix::mount::move_mount(&tree, "", CWD, path, flags)?)
     });
     mounted.is_ok()
 }
@@ -499,63 +501,60 @@ pub(super) fn unescape(field: &str) -> Option<PathBuf> {
     Some(text.into())
 }
 
-/// The existing `places` beneath one of `roots`.
-fn existing_granted(places: &[PathBuf], roots: &Vec<PathBuf>) -> BTreeSet<PathBuf> {
-    let inside = places.iter().filter(|place| is_within_any(place, &[roots]));
-    let existing = inside.filter(|place| open_path(place).is_ok());
-    existing.cloned().collect()
+/// The existing `paths` beneath one of `roots`.
+fn existing_granted(paths: &[PathBuf], roots: &Vec<PathBuf>) -> BTreeSet<PathBuf> {
+    let granted = paths.iter().filter(|path| is_within_any(path, &[roots]));
+    granted.filter(|path| open_path(path).is_ok()).cloned().collect()
 }
 
-/// True if `place` is one of the places in `granted`, or within one.
-fn is_within_any(place: &Path, granted: &[&Vec<PathBuf>]) -> bool {
+/// True if `path` is one of the `granted` paths, or within one.
+fn is_within_any(path: &Path, granted: &[&Vec<PathBuf>]) -> bool {
     let mut granted = granted.iter().copied().flatten();
-    granted.any(|root| place.starts_with(root))
+    granted.any(|root| path.starts_with(root))
 }
 
-/// The `places` that are not within another one: a covered directory hides its contents, which could then not be found.
-fn outermost(places: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
-    let is_inside = |place: &Path| place.ancestors().skip(1).any(|above| places.contains(above));
-    places.iter().filter(move |place| !is_inside(place))
+/// The `paths` that are not within another one: a covered directory hides its contents, which could then not be opened.
+fn outermost(paths: &BTreeSet<PathBuf>) -> impl Iterator<Item = &PathBuf> {
+    let is_inside = |path: &Path| path.ancestors().skip(1).any(|parent| paths.contains(parent));
+    paths.iter().filter(move |path| !is_inside(path))
 }
 
-/// True if `place` is strictly within one of `protected` that becomes read-only.
-fn is_within(place: &Path, protected: &BTreeSet<PathBuf>) -> bool {
-    let mut above = place.ancestors().skip(1);
-    above.any(|above| protected.contains(above) && !above.ends_with(".git"))
+/// True if `path` is strictly within one of `protected` that becomes read-only.
+fn is_within(path: &Path, protected: &BTreeSet<PathBuf>) -> bool {
+    let mut parents = path.ancestors().skip(1);
+    parents.any(|parent| protected.contains(parent) && !parent.ends_with(".git"))
 }
 
-/// The directories between writable places and protected ones, parents first.
+/// The directories between writable paths and protected ones, parents first.
 fn parents_between(protected: &BTreeSet<PathBuf>, writable: &[PathBuf]) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
-    for place in protected {
-        let roots = writable.iter().filter(|root| place.starts_with(root));
+    let mut directories = BTreeSet::new();
+    for path in protected {
+        let roots = writable.iter().filter(|root| path.starts_with(root));
         let Some(root) = roots.min_by_key(|root| root.as_os_str().len()) else {
             continue;
         };
-        let between = place.ancestors().skip(1);
-        let between = between.take_while(|path| path != root && path.starts_with(root));
-        found.extend(between.map(Path::to_owned));
-        if place.ends_with(".git") && place != root {
-            found.insert(place.clone());
+        let parents = path.ancestors().skip(1);
+        let parents = parents.take_while(|parent| parent != root && parent.starts_with(root));
+        directories.extend(parents.map(Path::to_owned));
+        if path.ends_with(".git") && path != root {
+            directories.insert(path.clone());
         }
     }
-    found
+    directories
 }
 
-/// Opens `place` and mounts something with `mount`. A place that another program removes meanwhile needs no mount, and neither
+/// Opens `path` and mounts something with `mount`. A path that another program removes meanwhile needs no mount, and neither
 /// does one that this user cannot reach.
 fn with_existing(
-    place: &Path,
+    path: &Path,
     mount: impl FnOnce(&OwnedFd, FileType) -> io::Result<()>,
 ) -> io::Result<()> {
-    let (fd, kind) = match open_path(place) {
+    let (fd, kind) = match open_path(path) {
         Err(error) if is_out_of_reach(&error) => return Ok(()),
         other => other?,
     };
     match mount(&fd, kind) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound && open_path(place).is_err() => {
-            Ok(())
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound && open_path(path).is_err() => Ok(()),
         other => other,
     }
 }
@@ -566,7 +565,7 @@ fn is_out_of_reach(error: &io::Error) -> bool {
     matches!(error.kind(), NotFound | NotADirectory | PermissionDenied)
 }
 
-/// Makes an open place a mount of its own.
+/// Makes an open file or directory a mount of its own.
 fn mount_on_itself(fd: &OwnedFd) -> io::Result<()> {
     Ok(rustix::mount::mount_bind_recursive(fd_path(fd), fd_path(fd))?)
 }
@@ -589,16 +588,16 @@ fn mount_empty(fd: &OwnedFd) -> io::Result<()> {
     Ok(rustix::mount::mount("none", fd_path(fd), "tmpfs", flags, options)?)
 }
 
-/// Mounts an empty file system over an open directory, in which places can be attached until it becomes read-only.
+/// Mounts an empty file system over an open directory. Mounts can be attached in it until it becomes read-only.
 pub(super) fn mount_cover(fd: &OwnedFd) -> io::Result<()> {
     Ok(rustix::mount::mount("none", fd_path(fd), "tmpfs", no_programs(), c"mode=755,size=1m")?)
 }
 
 /// Makes an open mount read-only. Its other flags must be repeated, or the kernel refuses.
 pub(super) fn remount_read_only(fd: &OwnedFd) -> io::Result<()> {
-    let is = rustix::fs::fstatvfs(fd)?.f_flag;
+    let current_flags = rustix::fs::fstatvfs(fd)?.f_flag;
     let mut flags = MountFlags::BIND | MountFlags::RDONLY;
-    for (found, flag) in [
+    for (current_flag, flag) in [
         (StatVfsMountFlags::NOSUID, MountFlags::NOSUID),
         (StatVfsMountFlags::NODEV, MountFlags::NODEV),
         (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
@@ -606,7 +605,7 @@ pub(super) fn remount_read_only(fd: &OwnedFd) -> io::Result<()> {
         (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
         (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
     ] {
-        if is.contains(found) {
+        if current_flags.contains(current_flag) {
             flags |= flag;
         }
     }

@@ -15,7 +15,7 @@ pub enum NewNetwork {
     Nothing,
     /// A network namespace with loopback.
     Loopback,
-    /// One that exists.
+    /// An existing network namespace.
     Existing(NetworkNamespace),
 }
 
@@ -51,10 +51,7 @@ pub fn enter(network: &NewNetwork) -> io::Result<()> {
 /// # Errors
 /// The system refuses it.
 pub(super) fn enter_mounts() -> io::Result<()> {
-    match unshare(UnshareFlags::NEWNS) {
-        Ok(()) => Ok(()),
-        Err(_) => unshare_with_user(UnshareFlags::NEWNS),
-    }
+    unshare(UnshareFlags::NEWNS).or_else(|_| unshare_with_user(UnshareFlags::NEWNS))
 }
 
 /// Moves this process, which must have a single thread, into namespaces in which there is no network and nothing to mount.
@@ -93,7 +90,7 @@ fn keep_capability() -> io::Result<()> {
     Ok(rustix::thread::configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)?)
 }
 
-/// Tells what keeps this user from making namespaces, and how to change it.
+/// Explains what keeps this user from creating namespaces, and how to change it.
 pub fn explain_refusal() -> &'static str {
     // Mapping the user 0 takes this capability (user_namespaces(7)).
     let lacks_capability = rustix::process::geteuid().is_root()
@@ -104,19 +101,19 @@ pub fn explain_refusal() -> &'static str {
     })
 }
 
-/// Tells which of the system's settings, as `read` returns them, keeps a user from making namespaces, or root, which lacks
-/// a capability.
+/// Explains which of the system's settings, as `read` returns them, keeps a user from creating namespaces, or that root lacks a
+/// capability.
 fn explain(lacks_capability: bool, read: &dyn Fn(&str) -> Option<String>) -> &'static str {
-    let is = |name: &str, value: &str| read(name).is_some_and(|text| text.trim() == value);
-    if is("kernel/apparmor_restrict_unprivileged_userns", "1") {
+    let is_set = |name: &str, value: &str| read(name).is_some_and(|text| text.trim() == value);
+    if is_set("kernel/apparmor_restrict_unprivileged_userns", "1") {
         return "AppArmor restricts them; this gives the program a profile: `printf 'abi <abi/4.0>,\\nprofile nanobot %s \
                 flags=(unconfined) { userns, }\\n' \"$(command -v nanobot)\" | sudo tee /etc/apparmor.d/nanobot && sudo \
                 apparmor_parser -r /etc/apparmor.d/nanobot`";
     }
-    if is("kernel/unprivileged_userns_clone", "0") {
+    if is_set("kernel/unprivileged_userns_clone", "0") {
         return "set `sudo sysctl -w kernel.unprivileged_userns_clone=1`";
     }
-    if is("user/max_user_namespaces", "0") {
+    if is_set("user/max_user_namespaces", "0") {
         return "set `sudo sysctl -w user.max_user_namespaces=10000`";
     }
     if lacks_capability {

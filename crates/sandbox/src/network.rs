@@ -1,6 +1,6 @@
-//! The networks of commands. Those with loopback share a network namespace with others of their run, so that one can ask
-//! a server that another one has started in the background. The first of them makes the namespace; the run keeps it by a
-//! descriptor, and hands it to those that start the others.
+//! The networks of commands. Commands with loopback share a network namespace with the others of their run, so that one can reach
+//! a server that another one has started in the background. The first of them creates the namespace; the run holds a descriptor
+//! of it, and passes it to the supervisors of the others.
 
 use nanobot_os::sync::IgnorePoison;
 use rustix::io::Errno;
@@ -43,30 +43,28 @@ impl NetworkAccess {
         }
     }
 
-    /// True if a process that was started for one serves the other as well.
+    /// True if a process in one of them is in the network of the other as well.
     pub fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Nothing, Self::Nothing) | (Self::Machine, Self::Machine) => true,
-            (Self::Loopback { shared }, Self::Loopback { shared: other }) => {
-                Arc::ptr_eq(shared, other)
-            }
+        match (self.shared(), other.shared()) {
+            (Some(left), Some(right)) => Arc::ptr_eq(left, right),
+            (None, None) => self.is_machine() == other.is_machine(),
             _ => false,
         }
     }
 }
 
-/// The network namespace of several commands, once the first of them has made it.
+/// The network namespace of several commands, once the first of them has created it.
 #[derive(Debug, Default)]
 pub struct SharedNetwork {
     namespace: Mutex<Option<NetworkNamespace>>,
     listeners: Option<NetworkListeners>,
 }
 
-/// Sockets that listen in a network namespace, and are handed to a process outside of it.
+/// Sockets that listen in a network namespace, for a process outside of it.
 pub struct NetworkListeners {
-    /// The addresses that the sockets listen at. One that cannot be made is left out.
+    /// The addresses that the sockets listen at. A socket that cannot be created is left out.
     pub addresses: Vec<SocketAddr>,
-    /// Called with the sockets when the namespace has been made.
+    /// Called with the sockets when the namespace has been created.
     pub on_open: Box<dyn Fn(Vec<OwnedFd>) + Send + Sync>,
 }
 
@@ -82,7 +80,7 @@ impl SharedNetwork {
         Self { namespace: Mutex::default(), listeners: Some(listeners) }
     }
 
-    /// The namespace, locked until the process that finds none has made it.
+    /// The namespace. The caller that finds none holds the lock until it has created one.
     pub fn lock(&self) -> MutexGuard<'_, Option<NetworkNamespace>> {
         self.namespace.lock().ignore_poison()
     }
@@ -100,7 +98,7 @@ pub struct NetworkNamespace {
 }
 
 impl NetworkNamespace {
-    /// The one of this process.
+    /// The namespaces of this process.
     pub fn current() -> io::Result<Self> {
         let open = |name: &str| File::open(format!("/proc/self/ns/{name}")).map(OwnedFd::from);
         Ok(Self { network: open("net")?, user: open("user")? })
@@ -112,9 +110,9 @@ impl NetworkNamespace {
     /// # Errors
     /// The system refuses it.
     pub(super) fn enter(&self) -> io::Result<bool> {
-        let ours = rustix::fs::fstat(File::open("/proc/self/ns/user")?)?;
-        let theirs = rustix::fs::fstat(&self.user)?;
-        let is_other = (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino);
+        let current = rustix::fs::fstat(File::open("/proc/self/ns/user")?)?;
+        let target = rustix::fs::fstat(&self.user)?;
+        let is_other = (current.st_dev, current.st_ino) != (target.st_dev, target.st_ino);
         let enter = rustix::thread::move_into_link_name_space;
         if is_other {
             enter(self.user.as_fd(), Some(LinkNameSpaceType::User))?;
@@ -124,10 +122,12 @@ impl NetworkNamespace {
     }
 }
 
-/// The types and flags of the message that changes an interface (rtnetlink(7), netlink(7)).
+/// The types of the message that changes an interface, `RTM_NEWLINK` (rtnetlink(7)), and of its answer, `NLMSG_ERROR`.
 const NEW_LINK: u16 = 16;
-const REQUEST_WITH_ANSWER: u16 = 1 | 4;
 const ERROR: u16 = 2;
+/// The flags `NLM_F_REQUEST` and `NLM_F_ACK` (netlink(7)).
+const REQUEST_WITH_ANSWER: u16 = 1 | 4;
+/// The flag `IFF_UP` (netdevice(7)).
 const INTERFACE_UP: u32 = 1;
 /// The index of the loopback interface in every network namespace.
 const LOOPBACK_INDEX: i32 = 1;
@@ -155,14 +155,17 @@ pub(super) fn bring_up_loopback() -> io::Result<()> {
     rustix::net::send(&socket, &message, SendFlags::empty())?;
     let mut answer = [0; 1024];
     let (received, _) = rustix::net::recv(&socket, &mut answer, RecvFlags::empty())?;
-    let field = |at: usize| answer.get(at..at + 4).filter(|_| at + 4 <= received);
+    // The header has the type after the length; `struct nlmsgerr` begins with the error, 0 for success.
     let is_error = answer[4..6] == ERROR.to_ne_bytes();
-    let number = field(HEADER_BYTES).filter(|_| is_error);
-    let number = number.and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
-    match number {
-        // The answer to a message that was carried out.
-        Some(0) => Ok(()),
-        Some(number) => Err(Errno::from_raw_os_error(-number).into()),
-        None => Err(io::ErrorKind::InvalidData.into()),
+    let end = HEADER_BYTES + 4;
+    let [a, b, c, d] = answer[HEADER_BYTES..end] else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
+    if !is_error || received < end {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    match i32::from_ne_bytes([a, b, c, d]) {
+        0 => Ok(()),
+        number => Err(Errno::from_raw_os_error(-number).into()),
     }
 }

@@ -7,20 +7,20 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// The inode number and the birth time of a file or directory, in seconds and nanoseconds. Numbers are used again.
+/// The inode number and the birth time of a file or directory, in seconds and nanoseconds. The number alone does not identify it:
+/// a file system uses it again.
 pub(super) type FileId = (u64, i64, u32);
 
 /// Identifies `name` in the directory `dir`; a symbolic link is not followed.
 pub(super) fn file_id(dir: impl AsFd, name: impl rustix::path::Arg) -> Option<FileId> {
-    let wanted = StatxFlags::INO | StatxFlags::BTIME;
-    let stat = rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
+    let mask = StatxFlags::INO | StatxFlags::BTIME;
+    let stat = rustix::fs::statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, mask).ok()?;
     Some((stat.stx_ino, stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec))
 }
 
 /// Identifies the git directory that contains `path`.
 pub(super) fn git_dir_id(path: &Path) -> Option<FileId> {
-    let outer = enclosing_git_dir(path);
-    let git_dir = outer.or_else(|| path.parent().map(Path::to_owned))?;
+    let git_dir = enclosing_git_dir(path).or_else(|| path.parent().map(Path::to_owned))?;
     file_id(CWD, &git_dir)
 }
 
@@ -30,19 +30,19 @@ pub(super) const CONFIG_NAMES: [&str; 2] = ["config", "config.worktree"];
 /// True if `path` is the config of a git directory.
 pub(super) fn is_config(path: &Path) -> bool {
     let is_in_git_dir = || {
-        let around = path.parent().map(RepositoryNames::in_directory);
-        enclosing_git_dir(path).is_some() || around.is_some_and(RepositoryNames::are_of_git_dir)
+        let names = path.parent().map(RepositoryNames::in_directory);
+        enclosing_git_dir(path).is_some() || names.is_some_and(RepositoryNames::are_of_git_dir)
     };
     CONFIG_NAMES.iter().any(|name| path.ends_with(name)) && is_in_git_dir()
 }
 
 /// The `.git` directory that contains `path`, or `path` itself if it is one.
 pub(super) fn enclosing_git_dir(path: &Path) -> Option<PathBuf> {
-    let mut found = PathBuf::new();
+    let mut git_dir = PathBuf::new();
     for part in path.components() {
-        found.push(part);
+        git_dir.push(part);
         if part.as_os_str() == ".git" {
-            return Some(found);
+            return Some(git_dir);
         }
     }
     None
@@ -53,7 +53,7 @@ pub(super) fn enclosing_git_dir(path: &Path) -> Option<PathBuf> {
 pub(super) fn is_worktree_link(path: &Path, content: &[u8]) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     match name {
-        // A linked worktree belongs to the repository around its git directory.
+        // A linked worktree belongs to the repository whose git directory contains its own.
         Some("commondir") => is_of_worktree(path) && content.trim_ascii() == b"../..",
         Some("gitdir") => is_of_worktree(path) && !content.trim_ascii().contains(&b'\n'),
         _ => false,
@@ -67,12 +67,12 @@ fn is_of_worktree(path: &Path) -> bool {
 
 /// True if the git directory of a linked worktree, within a `.git` directory, contains `path`.
 pub(super) fn is_in_linked_git_dir(path: &Path) -> bool {
-    let mut around = path.ancestors().skip(2);
-    around.next().is_some_and(|it| it.ends_with("worktrees"))
-        && around.next().is_some_and(|it| it.ends_with(".git"))
+    let mut parents = path.ancestors().skip(2);
+    parents.next().is_some_and(|parent| parent.ends_with("worktrees"))
+        && parents.next().is_some_and(|parent| parent.ends_with(".git"))
 }
 
-/// The git directory that a `.git` file names, free of links, if it is nothing else: `directory` contains the file.
+/// The git directory that a `.git` file in `directory` names, free of links. `None` if the file has any other `content`.
 pub(super) fn linked_git_dir(directory: &Path, content: &[u8]) -> Option<PathBuf> {
     let line = std::str::from_utf8(content).ok()?.strip_prefix("gitdir: ")?;
     let line = line.strip_suffix('\n').unwrap_or(line);
@@ -82,8 +82,8 @@ pub(super) fn linked_git_dir(directory: &Path, content: &[u8]) -> Option<PathBuf
     directory.join(line).canonicalize().ok()
 }
 
-/// The steps of a rebase that run a command.
-pub(super) fn run_steps(todo: &[u8]) -> BTreeSet<String> {
+/// The steps of a rebase that run a command (`exec` of git-rebase(1)).
+pub(super) fn exec_steps(todo: &[u8]) -> BTreeSet<String> {
     let text = String::from_utf8_lossy(todo).into_owned();
     let steps = text.lines().map(str::trim_start);
     let runs = |line: &&str| matches!(line.split_whitespace().next(), Some("x" | "exec"));
@@ -91,14 +91,14 @@ pub(super) fn run_steps(todo: &[u8]) -> BTreeSet<String> {
 }
 
 /// True if `path` is the file that says where a linked worktree is, which git writes again when it moves that.
-pub(super) fn is_place_of_worktree(path: &Path) -> bool {
+pub(super) fn is_worktree_location(path: &Path) -> bool {
     path.ends_with("gitdir") && is_in_linked_git_dir(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        enclosing_git_dir, is_in_linked_git_dir, is_worktree_link, linked_git_dir, run_steps,
+        enclosing_git_dir, exec_steps, is_in_linked_git_dir, is_worktree_link, linked_git_dir,
     };
     use std::path::Path;
 
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn steps_that_run_commands() {
-        let found = run_steps(b"pick 1 x\n exec touch y\nx make\n# exec z\nfixup 2 exec\nexec\n");
+        let found = exec_steps(b"pick 1 x\n exec touch y\nx make\n# exec z\nfixup 2 exec\nexec\n");
         let expect = ["exec", "exec touch y", "x make"].map(str::to_owned);
         assert_eq!(found.into_iter().collect::<Vec<_>>(), expect);
     }

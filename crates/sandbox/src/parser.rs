@@ -9,7 +9,7 @@ use seccompiler::{
 };
 use std::io;
 
-/// The calls that a parser needs, beside those for executable memory: memory, locks, its answer, its end.
+/// The calls that a parser needs without conditions: for memory, locks, its answer and its end.
 const ALLOWED_CALLS: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -32,11 +32,13 @@ const ALLOWED_CALLS: &[i64] = &[
     libc::SYS_write,
 ];
 
-/// The calls that a parser may make unless their third argument asks for executable memory.
+/// The calls that a parser may make unless their argument [`PROTECTION_ARGUMENT`] asks for executable memory.
 const MAPPING_CALLS: &[i64] = &[libc::SYS_mmap, libc::SYS_mprotect];
+/// The index of the memory protection among the arguments of `mmap` and `mprotect`.
+const PROTECTION_ARGUMENT: u8 = 2;
 
-/// Limits the memory of this process to `memory_bytes`, and keeps it from starting processes and from writing files.
-/// Called while it has one thread. What the system does not have is left out: the calls are what counts.
+/// Limits the memory of this process to `memory_bytes`, and keeps it from writing files. Called while it has one thread. Layers that
+/// the system does not have are left out: [`restrict_parser_calls`] is the one that counts.
 ///
 /// # Errors
 /// A limit cannot be set.
@@ -61,7 +63,7 @@ pub(crate) fn limit_parser(memory_bytes: u64) -> io::Result<()> {
 pub(crate) fn restrict_parser_calls() -> io::Result<()> {
     let architecture = ARCHITECTURE.ok_or(io::ErrorKind::Unsupported)?;
     let not_executable = SeccompCondition::new(
-        2,
+        PROTECTION_ARGUMENT,
         SeccompCmpArgLen::Dword,
         SeccompCmpOp::MaskedEq(libc::PROT_EXEC as u64),
         0,

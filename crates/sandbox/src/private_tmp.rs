@@ -1,5 +1,6 @@
 //! Private temporary directories: two for all commands of a run (their `$TMPDIR`, and what they see at `/tmp`), one for
-//! the outputs that the run keeps, and two for each MCP server, so that commands cannot change the files of a server. Only the owner can access them. They are removed when the run ends.
+//! the outputs that the run stores, and two for each MCP server, so that commands cannot change the files of a server. Only the
+//! owner can access them. They are removed when the run ends.
 //!
 //! A run holds a lock (`flock`) on each of its directories. A directory that is not locked and older than 60 s was left
 //! by a killed run; the next run removes it.
@@ -32,7 +33,7 @@ static RUN_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
 /// The directory that commands in namespaces of their own see at `/tmp`. It is not their `$TMPDIR`, which is at the same path inside
 /// and outside, and contains no mounts.
 static TMP_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
-/// The directory for kept outputs.
+/// The directory for the files of long outputs.
 static OUTPUT_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
 /// The directories for MCP servers.
 static SERVER_DIRS: Mutex<Vec<PrivateDir>> = Mutex::new(Vec::new());
@@ -61,8 +62,7 @@ pub fn tmp_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
     get_or_create(&TMP_DIR, parents)
 }
 
-/// Returns the private directory for the outputs that this run keeps, like [`run_directory`]. Its commands cannot access
-/// it.
+/// Returns the private directory for the files of long outputs, like [`run_directory`]. Commands cannot access it.
 ///
 /// # Errors
 /// Like [`run_directory`].
@@ -70,23 +70,23 @@ pub(crate) fn output_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
     get_or_create(&OUTPUT_DIR, parents)
 }
 
-/// Returns the directory for kept outputs, if this run has kept any.
+/// Returns the directory for the files of long outputs, if this run has any.
 pub fn existing_output_directory() -> Option<PathBuf> {
     let dir = OUTPUT_DIR.lock().ignore_poison();
     dir.as_ref().map(|dir| dir.path.clone())
 }
 
-/// Returns the private directories that this run has made so far.
+/// Returns the private directories that this run has created so far.
 pub fn existing_directories() -> Vec<PathBuf> {
-    let of_servers = SERVER_DIRS.lock().ignore_poison();
-    let mut paths: Vec<PathBuf> = of_servers.iter().map(|dir| dir.path.clone()).collect();
+    let server_dirs = SERVER_DIRS.lock().ignore_poison();
+    let mut paths: Vec<PathBuf> = server_dirs.iter().map(|dir| dir.path.clone()).collect();
     for slot in [&RUN_DIR, &TMP_DIR, &OUTPUT_DIR] {
         paths.extend(slot.lock().ignore_poison().as_ref().map(|dir| dir.path.clone()));
     }
     paths
 }
 
-/// True if a run has made `path`, or a directory above it, as a private directory. By name only.
+/// True if the name of `path`, or of one of its parents, is that of a private directory of a run.
 pub fn is_private(path: &Path) -> bool {
     path.iter().any(|part| part.as_encoded_bytes().starts_with(NAME_PREFIX.as_bytes()))
 }
@@ -139,8 +139,8 @@ fn create_in(parent: &Path) -> io::Result<PrivateDir> {
 /// Removes the directories of this run. Called last in `main`.
 pub fn remove_all() {
     let mut server_dirs = SERVER_DIRS.lock().ignore_poison();
-    let of_run = [&RUN_DIR, &TMP_DIR, &OUTPUT_DIR].map(|slot| slot.lock().ignore_poison().take());
-    for dir in of_run.into_iter().flatten().chain(server_dirs.drain(..)) {
+    let run_dirs = [&RUN_DIR, &TMP_DIR, &OUTPUT_DIR].map(|slot| slot.lock().ignore_poison().take());
+    for dir in run_dirs.into_iter().flatten().chain(server_dirs.drain(..)) {
         remove(&dir.path);
     }
 }

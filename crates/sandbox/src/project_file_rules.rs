@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex};
 /// The files to look for, and what commands may do with them.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectFiles {
-    /// The names of the files, and of directories with such files, compared without case. A name of a file may have the
-    /// directory around it in front. If there are none, nothing is searched.
+    /// The names of the files, and of directories with such files, compared without case. The name of a file may begin with that
+    /// of its directory, as in `.x/config`. If there are none, nothing is searched.
     pub names: Vec<&'static str>,
     /// The private directories of the run, which are not searched.
     pub skipped: Vec<PathBuf>,
-    /// The git directories among the writable places, whose contents are not searched.
+    /// The git directories among the writable paths, whose contents are not searched.
     pub git_dirs: Vec<PathBuf>,
     pub access: ProjectFileAccess,
-    /// Tells the access by now, if content from outside may arrive during the command.
+    /// Returns the access at this moment, if content from outside may arrive during the command.
     pub access_now: Option<AccessNow>,
     /// Reads the newest stash of git, which may take away what git did not know.
     pub stash: Option<StashReader>,
@@ -39,20 +39,20 @@ pub struct ProjectFiles {
 #[derive(Debug, Default)]
 pub(super) struct CreatedRepositories {
     created: BTreeMap<PathBuf, FileId>,
-    /// Those that were there before the first command, wherever they are now.
+    /// Those that existed before the first command, wherever they are now.
     earlier: Option<BTreeSet<FileId>>,
 }
 
 /// The permitted changes of a turn, shared by all its commands: the paths, with the content of a file or the target of a link.
 pub type ChangedPaths = Arc<Mutex<BTreeMap<PathBuf, Option<Vec<u8>>>>>;
 
-/// Tells which changes a command may make by now.
+/// Returns the changes that a command may make at this moment.
 pub type AccessNow = Callback<dyn Fn() -> ProjectFileAccess + Send + Sync>;
 
 /// Reads the version of a file that the newest stash has of what git did not know.
 pub type StashReader = Callback<dyn Fn(&Path) -> Option<Vec<u8>> + Send + Sync>;
 
-/// A function that is handed in.
+/// A function that the caller passes in.
 pub struct Callback<F: ?Sized>(pub Arc<F>);
 
 impl<F: ?Sized> Clone for Callback<F> {
@@ -83,21 +83,21 @@ pub enum ProjectFileAccess {
 
 impl ProjectFiles {
     pub(super) fn is_name(&self, name: &OsStr) -> bool {
-        let mut names = self.names.iter();
-        names.any(|known| name.eq_ignore_ascii_case(known))
+        self.names.iter().any(|other| name.eq_ignore_ascii_case(other))
     }
 
     /// True if a path that ends with `directory` and `name` is that of a file which counts because of both.
     pub(super) fn is_name_in(&self, directory: Option<&OsStr>, name: &OsStr) -> bool {
-        let mut names = self.names.iter().filter_map(|known| known.split_once('/'));
-        directory.is_some_and(|directory| {
-            names.any(|(around, known)| {
-                name.eq_ignore_ascii_case(known) && directory.eq_ignore_ascii_case(around)
-            })
+        let Some(directory) = directory else {
+            return false;
+        };
+        let mut names = self.names.iter().filter_map(|name| name.split_once('/'));
+        names.any(|(other_directory, other_name)| {
+            name.eq_ignore_ascii_case(other_name) && directory.eq_ignore_ascii_case(other_directory)
         })
     }
 
-    /// True if `path` is, by its end, that of a file that counts.
+    /// True if `path` ends with one of the names.
     pub(super) fn is_file_name(&self, path: &Path) -> bool {
         let directory = path.parent().and_then(Path::file_name);
         path.file_name().is_some_and(|name| self.is_name(name) || self.is_name_in(directory, name))
@@ -121,7 +121,7 @@ impl ProjectFiles {
         self.access == ProjectFileAccess::Free && self.access_now.is_none()
     }
 
-    /// The changes that the command may make by now.
+    /// The changes that the command may make at this moment.
     pub(super) fn current_access(&self) -> ProjectFileAccess {
         use ProjectFileAccess::{Closed, Free, FromGit, FromHistory};
         let now = self.access_now.as_ref().map_or(self.access, |now| (now.0)());
@@ -129,7 +129,7 @@ impl ProjectFiles {
             // The objects that git had before are known only if they were recorded from the beginning.
             (Free, FromHistory) => Closed,
             (Free, now) => now,
-            // By now the command may have fetched from a host.
+            // The command may have fetched from a host since it started.
             (FromHistory, FromGit) => FromGit,
             (access, _) => access,
         }
@@ -150,7 +150,7 @@ impl ProjectFiles {
     /// True if the file was last changed, as permitted, to this content, or removed if there is none.
     pub(super) fn was_changed_to(&self, path: &Path, content: Option<&[u8]>) -> bool {
         let changed = self.changed.lock().ignore_poison();
-        changed.get(path).is_some_and(|known| known.as_deref() == content)
+        changed.get(path).is_some_and(|last| last.as_deref() == content)
     }
 
     /// Remembers the repositories with these protected `paths`, before the first command.
@@ -162,26 +162,25 @@ impl ProjectFiles {
         }
     }
 
-    /// Remembers that a command created this git directory, unless it was there before under another name.
+    /// Remembers that a command created this git directory, unless it existed before under another name.
     pub(super) fn add_created(&self, git_dir: &Path) {
         let mut repositories = self.created.lock().ignore_poison();
         let earlier = repositories.earlier.as_ref();
-        let id = git_dir_id(&git_dir.join("config"));
-        let is_own = |id: &FileId| !earlier.is_some_and(|ids| ids.contains(id));
-        if let Some(id) = id.filter(is_own) {
+        if let Some(id) = git_dir_id(&git_dir.join("config"))
+            && !earlier.is_some_and(|ids| ids.contains(&id))
+        {
             repositories.created.insert(git_dir.to_owned(), id);
         }
     }
 
-    /// True if a command of the run created the git directory of `path`, and it is still that.
+    /// True if a command of the run created the git directory of `path`, and nothing has replaced it since.
     pub(super) fn is_created(&self, path: &Path) -> bool {
         let repositories = self.created.lock().ignore_poison();
-        let mut above = path.ancestors();
-        let known = above.find_map(|above| repositories.created.get(above));
-        known.is_some_and(|id| git_dir_id(path).as_ref() == Some(id))
+        let id = path.ancestors().find_map(|parent| repositories.created.get(parent));
+        id.is_some_and(|id| git_dir_id(path).as_ref() == Some(id))
     }
 
-    /// True if the writable place `root` has such a name itself: the user granted it by name.
+    /// True if the writable `root` has such a name itself: the user granted it by name.
     pub(super) fn is_granted(&self, root: &Path) -> bool {
         self.is_file_name(root)
     }

@@ -1,10 +1,10 @@
-//! Files anywhere in a writable place that programs and agents read on their own when they enter a directory around them.
-//! They are work as much as they are start-up files, so no mount protects them: git replaces them when it checks out a
+//! Files anywhere beneath a writable path that programs and agents read on their own when they enter the directory that contains
+//! them. They are work as much as they are start-up files, so no mount protects them: git replaces them when it checks out a
 //! branch, and a mount point could not be replaced. What a command did to them is found by comparison with a search before
-//! it, and undone unless it is permitted. Folders of dependencies are not searched, but for what is new in them.
+//! it, and undone unless it is permitted. Directories of dependencies are not searched, but for what is new in them.
 
 use super::git_history::CommandRecord;
-use super::git_objects::{self, ReadObjects};
+use super::git_objects::{self, ObjectCache};
 use super::project_file_rules::{ProjectFileAccess, ProjectFiles};
 use super::protected_state::{RecordedContent, SNAPSHOT_LIMIT_BYTES, SnapshotState, read_state};
 use super::tree_search::{FoundPaths, search_roots};
@@ -24,27 +24,27 @@ const SUBMODULES: &str = ".gitmodules";
 /// The state of project files before a command.
 #[derive(Debug)]
 pub(super) struct ProjectFileSnapshot {
-    rules: ProjectFiles,
-    /// The numbers of the writable places to search.
+    project_files: ProjectFiles,
+    /// The indexes of the writable roots to search.
     roots: Vec<usize>,
-    started: FileTime,
+    start_time: FileTime,
     /// Empty if all changes are permitted.
     before: BTreeMap<TreePath, SnapshotState>,
-    /// Ends with the command. There is one if only what git had before counts.
+    /// Ends with the command. `None` unless only what git had before counts.
     record: Option<CommandRecord>,
 }
 
 impl ProjectFileSnapshot {
-    /// Records the files that are found beneath the `roots`. A place within another one is searched with that, and one that
-    /// has such a name itself was granted by name.
+    /// Records the files among `found_paths`, those of a search of the `roots`. A root within another one is searched with that,
+    /// and one that has such a name itself was granted by name.
     ///
     /// # Errors
     /// The objects of git cannot be recorded.
     pub(super) fn take(
-        rules: &ProjectFiles,
+        project_files: &ProjectFiles,
         roots: &WritableRoots,
-        found: Vec<FoundPaths>,
-        started: FileTime,
+        found_paths: Vec<FoundPaths>,
+        start_time: FileTime,
     ) -> io::Result<Self> {
         let is_inner = |path: &Path| {
             let mut others = roots.paths.iter();
@@ -52,167 +52,188 @@ impl ProjectFileSnapshot {
         };
         let numbered = roots.paths.iter().enumerate();
         let searched = numbered.filter(|(_, path)| {
-            !rules.is_granted(path) && !rules.skipped.contains(path) && !is_inner(path)
+            !project_files.is_granted(path)
+                && !project_files.skipped.contains(path)
+                && !is_inner(path)
         });
         let mut snapshot = Self {
-            rules: rules.clone(),
+            project_files: project_files.clone(),
             roots: searched.map(|(number, _)| number).collect(),
-            started,
+            start_time,
             before: BTreeMap::new(),
             record: None,
         };
-        if rules.stay_free() || rules.names.is_empty() {
+        if project_files.stay_free() || project_files.names.is_empty() {
             return Ok(snapshot);
         }
-        let objects = object_directories(roots, &found);
-        let mut left = SNAPSHOT_LIMIT_BYTES;
-        for place in snapshot.files(found) {
+        let object_dirs = object_directories(roots, &found_paths);
+        let mut bytes_left = SNAPSHOT_LIMIT_BYTES;
+        for tree_path in snapshot.files(found_paths) {
             // What this user cannot read, no program of this user reads.
-            let state = read_place(roots, &place, &mut left).unwrap_or(SnapshotState::Other);
-            snapshot.before.insert(place, state);
+            let state =
+                read_tree_path(roots, &tree_path, &mut bytes_left).unwrap_or(SnapshotState::Other);
+            snapshot.before.insert(tree_path, state);
         }
         // With network, a command can fetch anything.
-        if matches!(rules.access, ProjectFileAccess::FromHistory | ProjectFileAccess::Closed) {
+        if matches!(
+            project_files.access,
+            ProjectFileAccess::FromHistory | ProjectFileAccess::Closed
+        ) {
             let before = snapshot.before.iter();
-            let contents =
-                before.filter_map(|(place, state)| Some((roots.path(place), content(state)?)));
-            snapshot.record = Some(rules.git.begin(&objects, &rules.git_dirs, contents)?);
+            let contents = before
+                .filter_map(|(tree_path, state)| Some((roots.path(tree_path), content(state)?)));
+            let git_dirs = &project_files.git_dirs;
+            snapshot.record = Some(project_files.git.begin(&object_dirs, git_dirs, contents)?);
         }
         Ok(snapshot)
     }
 
-    /// Undoes the changes that are not permitted, and records the others. `found` is what there is now.
+    /// Undoes the changes that are not permitted, and records the others. `found_paths` are those of a search after the command.
     pub(super) fn restore(
         &self,
         roots: &WritableRoots,
-        found: Vec<FoundPaths>,
+        found_paths: Vec<FoundPaths>,
     ) -> Vec<UndoneChange> {
-        if self.rules.names.is_empty() {
+        if self.project_files.names.is_empty() {
             return Vec::new();
         }
-        let access = self.rules.current_access();
-        let objects = object_directories(roots, &found);
-        let mut places = self.files(found);
+        let access = self.project_files.current_access();
+        let object_dirs = object_directories(roots, &found_paths);
+        let mut tree_paths = self.files(found_paths);
         if access == ProjectFileAccess::Free {
-            places.retain(|place| is_changed_since(roots, place, self.started));
-            self.record_permitted(roots, &places);
-            self.grant(roots, &places);
+            tree_paths.retain(|tree_path| is_changed_since(roots, tree_path, self.start_time));
+            self.record_permitted(roots, &tree_paths);
+            self.grant(roots, &tree_paths);
             return Vec::new();
         }
-        places.extend(self.before.keys().cloned());
-        places.retain(|place| !self.is_granted_by_name(roots, place));
+        tree_paths.extend(self.before.keys().cloned());
+        tree_paths.retain(|tree_path| !self.is_granted_by_name(roots, tree_path));
         let mut undone = Vec::new();
         let mut permitted = BTreeSet::new();
-        let read = ReadObjects::default();
-        for place in places {
-            let was = self.before.get(&place).unwrap_or(&SnapshotState::Missing);
-            let is = read_place(roots, &place, &mut SNAPSHOT_LIMIT_BYTES.clone());
-            match &is {
-                Ok(is) if is == was => {}
-                Err(_) if *was == SnapshotState::Other => {}
-                Ok(is) if self.is_permitted(roots, &place, (was, is), (access, &read)) => {
-                    permitted.insert(place);
+        let object_cache = ObjectCache::default();
+        for tree_path in tree_paths {
+            let before = self.before.get(&tree_path).unwrap_or(&SnapshotState::Missing);
+            let after = read_tree_path(roots, &tree_path, &mut SNAPSHOT_LIMIT_BYTES.clone());
+            let is_permitted = match &after {
+                Ok(after) if after == before => continue,
+                Err(_) if *before == SnapshotState::Other => continue,
+                Ok(after) => {
+                    self.is_permitted(roots, &tree_path, before, after, access, &object_cache)
                 }
-                _ => undone.push(undo(roots, &place, was, is.ok())),
+                Err(_) => false,
+            };
+            if is_permitted {
+                permitted.insert(tree_path);
+            } else {
+                undone.push(undo(roots, &tree_path, before, after.ok()));
             }
         }
         self.record_permitted(roots, &permitted);
         if let Some(record) = &self.record {
-            record.add_new(&objects);
+            record.add_new(&object_dirs);
         }
         undone
     }
 
-    /// The files that differ from what was recorded. `found` is what there is now.
-    pub(super) fn changed(&self, roots: &WritableRoots, found: Vec<FoundPaths>) -> Vec<PathBuf> {
-        let mut places = self.files(found);
-        places.extend(self.before.keys().cloned());
-        places.retain(|place| {
-            let was = self.before.get(place).unwrap_or(&SnapshotState::Missing);
-            let is = read_place(roots, place, &mut SNAPSHOT_LIMIT_BYTES.clone());
-            !self.rules.is_in_dependencies(&place.relative)
-                && !self.is_granted_by_name(roots, place)
-                && is.is_ok_and(|is| is != *was)
+    /// The files that differ from what was recorded. `found_paths` are those of a search now.
+    pub(super) fn changed(
+        &self,
+        roots: &WritableRoots,
+        found_paths: Vec<FoundPaths>,
+    ) -> Vec<PathBuf> {
+        let mut tree_paths = self.files(found_paths);
+        tree_paths.extend(self.before.keys().cloned());
+        tree_paths.retain(|tree_path| {
+            let before = self.before.get(tree_path).unwrap_or(&SnapshotState::Missing);
+            let after = read_tree_path(roots, tree_path, &mut SNAPSHOT_LIMIT_BYTES.clone());
+            !self.project_files.is_in_dependencies(&tree_path.relative)
+                && !self.is_granted_by_name(roots, tree_path)
+                && after.is_ok_and(|after| after != *before)
         });
-        places.iter().map(|place| roots.path(place)).collect()
+        tree_paths.iter().map(|tree_path| roots.path(tree_path)).collect()
     }
 
-    fn record_permitted(&self, roots: &WritableRoots, places: &BTreeSet<TreePath>) {
-        for place in places {
-            let state = read_place(roots, place, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok();
-            let path = roots.path(place);
-            self.rules.add_changed(&path, state.as_ref().and_then(content));
+    fn record_permitted(&self, roots: &WritableRoots, tree_paths: &BTreeSet<TreePath>) {
+        for tree_path in tree_paths {
+            let state = read_tree_path(roots, tree_path, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok();
+            let path = roots.path(tree_path);
+            self.project_files.add_changed(&path, state.as_ref().and_then(content));
         }
     }
 
     /// Records that the user allowed the contents of these files.
-    fn grant(&self, roots: &WritableRoots, places: &BTreeSet<TreePath>) {
-        let states: Vec<SnapshotState> = places
+    fn grant(&self, roots: &WritableRoots, tree_paths: &BTreeSet<TreePath>) {
+        let states: Vec<SnapshotState> = tree_paths
             .iter()
-            .filter_map(|place| read_place(roots, place, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok())
+            .filter_map(|tree_path| {
+                read_tree_path(roots, tree_path, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok()
+            })
             .collect();
-        if let Err(error) = self.rules.git.grant(states.iter().filter_map(content)) {
+        if let Err(error) = self.project_files.git.grant(states.iter().filter_map(content)) {
             log::warn!(target: "sandbox", "record what the user allowed: {error}");
         }
     }
 
-    /// True if a writable place that was granted by its name contains `place`.
-    fn is_granted_by_name(&self, roots: &WritableRoots, place: &TreePath) -> bool {
-        let path = roots.path(place);
-        let mut granted = roots.paths.iter().filter(|root| self.rules.is_granted(root));
+    /// True if a root that was granted by its name contains `tree_path`.
+    fn is_granted_by_name(&self, roots: &WritableRoots, tree_path: &TreePath) -> bool {
+        let path = roots.path(tree_path);
+        let mut granted = roots.paths.iter().filter(|root| self.project_files.is_granted(root));
         granted.any(|root| path.starts_with(root))
     }
 
-    /// True if the command may have changed `place` from one state to the other: git has such a file, or it was moved from
-    /// elsewhere. A removed file must be known to git or stashed, unless the directory that it was for is gone too.
+    /// True if the command may change `tree_path` from the state `before` to `after`: git has such a file, or the command moved it
+    /// from elsewhere. Git must have a removed file, or its stash, unless the directory that it was for is gone too.
     fn is_permitted(
         &self,
         roots: &WritableRoots,
-        place: &TreePath,
-        (was, is): (&SnapshotState, &SnapshotState),
-        (access, read): (ProjectFileAccess, &ReadObjects),
+        tree_path: &TreePath,
+        before: &SnapshotState,
+        after: &SnapshotState,
+        access: ProjectFileAccess,
+        object_cache: &ObjectCache,
     ) -> bool {
-        let path = roots.path(place);
+        let path = roots.path(tree_path);
         // A command in the background finds what others were permitted to change meanwhile.
-        let is_known = content(is).is_some() || matches!(is, SnapshotState::Missing);
-        if self.rules.is_in_dependencies(&place.relative)
-            || is_known && self.rules.was_changed_to(&path, content(is))
+        let is_comparable = content(after).is_some() || matches!(after, SnapshotState::Missing);
+        if self.project_files.is_in_dependencies(&tree_path.relative)
+            || is_comparable && self.project_files.was_changed_to(&path, content(after))
         {
             return true;
         }
         let history = match access {
             ProjectFileAccess::Free => return true,
             ProjectFileAccess::Closed => return false,
-            ProjectFileAccess::FromHistory => Some(&*self.rules.git),
+            ProjectFileAccess::FromHistory => Some(&*self.project_files.git),
             ProjectFileAccess::FromGit => None,
         };
-        let root = &roots.paths[place.root];
+        let root = &roots.paths[tree_path.root];
         let is_in_git = |state: &SnapshotState| {
             content(state).is_some_and(|bytes| {
-                git_objects::has_blob(root, &place.relative, bytes, (history, read))
+                git_objects::has_blob(root, &tree_path.relative, bytes, history, object_cache)
             })
         };
-        match is {
+        match after {
             SnapshotState::Missing => {
-                is_in_git(was)
-                    || self.is_directory_gone(roots, place)
-                    || content(was).is_some_and(|bytes| self.rules.is_stashed(&path, bytes))
+                is_in_git(before)
+                    || self.is_directory_gone(roots, tree_path)
+                    || content(before)
+                        .is_some_and(|bytes| self.project_files.is_stashed(&path, bytes))
             }
-            // A list of no submodules, as git leaves it.
-            _ if place.relative.ends_with(SUBMODULES)
-                && content(is).is_some_and(|bytes| bytes.trim_ascii().is_empty()) =>
+            // Git leaves an empty list when it has removed the last submodule.
+            _ if tree_path.relative.ends_with(SUBMODULES)
+                && content(after).is_some_and(|bytes| bytes.trim_ascii().is_empty()) =>
             {
                 true
             }
             _ => {
-                let name = place.relative.file_name();
+                let name = tree_path.relative.file_name();
                 let mut same_name =
                     self.before.iter().filter(|(other, _)| other.relative.file_name() == name);
-                let was_here =
+                let was_on_disk =
                     |bytes: &[u8]| history.is_some_and(|it| it.was_on_disk(&path, bytes));
-                same_name.any(|(_, state)| is_moved(state, is))
-                    || self.leads_to_project_file(is)
-                        && (is_in_git(is) || content(is).is_some_and(was_here))
+                same_name.any(|(_, state)| is_moved(state, after))
+                    || self.leads_to_project_file(after)
+                        && (is_in_git(after) || content(after).is_some_and(was_on_disk))
             }
         }
     }
@@ -220,56 +241,61 @@ impl ProjectFileSnapshot {
     /// True unless the file is a link to a file of another kind: git may have its target as the content of any file.
     fn leads_to_project_file(&self, state: &SnapshotState) -> bool {
         match state {
-            SnapshotState::Link(target) => self.rules.is_file_name(Path::new(target)),
+            SnapshotState::Link(target) => self.project_files.is_file_name(Path::new(target)),
             _ => true,
         }
     }
 
     /// True if the directory that reads the file is gone.
-    fn is_directory_gone(&self, roots: &WritableRoots, place: &TreePath) -> bool {
-        let mut above = place.relative.ancestors();
-        let named = above.find(|path| {
+    fn is_directory_gone(&self, roots: &WritableRoots, tree_path: &TreePath) -> bool {
+        // The file, or the outermost directory with one of the names that contains it.
+        let mut ancestors = tree_path.relative.ancestors();
+        let outermost = ancestors.find(|path| {
             let parent = path.parent().unwrap_or(Path::new(""));
-            !parent.iter().any(|part| self.rules.is_name(part))
+            !parent.iter().any(|part| self.project_files.is_name(part))
         });
-        let around = named.and_then(Path::parent).unwrap_or(Path::new(""));
-        !around.as_os_str().is_empty()
-            && rustix::fs::statat(&roots.fds[place.root], around, AtFlags::SYMLINK_NOFOLLOW)
-                .is_err()
+        let directory = outermost.and_then(Path::parent).unwrap_or(Path::new(""));
+        let root = &roots.fds[tree_path.root];
+        !directory.as_os_str().is_empty()
+            && rustix::fs::statat(root, directory, AtFlags::SYMLINK_NOFOLLOW).is_err()
     }
 
-    /// The files of the searched places.
-    fn files(&self, found: Vec<FoundPaths>) -> BTreeSet<TreePath> {
-        let numbered = found.into_iter().enumerate();
-        let searched = numbered.filter(|(root, _)| self.roots.contains(root));
-        let files = searched.map(|(root, found)| {
-            found.files.into_iter().map(move |relative| TreePath { root, relative })
-        });
-        files.flatten().collect()
+    /// The files of the searched roots.
+    fn files(&self, found_paths: Vec<FoundPaths>) -> BTreeSet<TreePath> {
+        let mut tree_paths = BTreeSet::new();
+        for (root, found_paths) in found_paths.into_iter().enumerate() {
+            if self.roots.contains(&root) {
+                let files = found_paths.files.into_iter();
+                tree_paths.extend(files.map(|relative| TreePath { root, relative }));
+            }
+        }
+        tree_paths
     }
 
-    /// The rules for the files.
-    pub(super) fn rules(&self) -> &ProjectFiles {
-        &self.rules
+    /// The files to look for, and what commands may do with them.
+    pub(super) fn project_files(&self) -> &ProjectFiles {
+        &self.project_files
     }
 
     /// Searches the `roots` as they are now.
     pub(super) fn search(&self, roots: &WritableRoots) -> Vec<FoundPaths> {
-        search_roots(&self.rules, roots, self.started)
+        search_roots(&self.project_files, roots, self.start_time)
     }
 }
 
-/// The directories of git objects in the writable places.
-fn object_directories(roots: &WritableRoots, found: &[FoundPaths]) -> Vec<PathBuf> {
-    let each = roots.paths.iter().zip(found);
-    each.flat_map(|(root, found)| git_objects::object_directories(root, &found.repositories))
-        .collect()
+/// The directories of git objects beneath the writable roots.
+fn object_directories(roots: &WritableRoots, found_paths: &[FoundPaths]) -> Vec<PathBuf> {
+    let mut directories = Vec::new();
+    for (root, found_paths) in roots.paths.iter().zip(found_paths) {
+        directories.extend(git_objects::object_directories(root, &found_paths.repositories));
+    }
+    directories
 }
 
-/// True if a file of the `other` state may have become this one by a move.
-fn is_moved(other: &SnapshotState, is: &SnapshotState) -> bool {
-    let are_links = [other, is].map(|state| matches!(state, SnapshotState::Link(_)));
-    are_links[0] == are_links[1] && content(is).is_some() && content(other) == content(is)
+/// True if a move of a file in the state `other` explains the state `after`.
+fn is_moved(other: &SnapshotState, after: &SnapshotState) -> bool {
+    let is_link = |state: &SnapshotState| matches!(state, SnapshotState::Link(_));
+    is_link(other) == is_link(after) && content(after).is_some() && content(other) == content(after)
 }
 
 /// The content of a file, or the target of a link, as git stores it.
@@ -281,36 +307,36 @@ fn content(state: &SnapshotState) -> Option<&[u8]> {
     }
 }
 
-fn read_place(
+fn read_tree_path(
     roots: &WritableRoots,
-    place: &TreePath,
+    tree_path: &TreePath,
     bytes_left: &mut u64,
 ) -> io::Result<SnapshotState> {
-    match roots.open_parent(place, false) {
+    match roots.open_parent(tree_path, false) {
         Ok((dir, name)) => read_state(dir.as_fd(), &name, bytes_left),
-        // Whatever took the place of a directory on the way is no file of this name.
+        // A file or a link has replaced a parent directory, or that is gone.
         Err(_) => Ok(SnapshotState::Missing),
     }
 }
 
-/// True if the file was made or changed after `started`.
-fn is_changed_since(roots: &WritableRoots, place: &TreePath, started: FileTime) -> bool {
-    let root = &roots.fds[place.root];
-    let stat = rustix::fs::statat(root, &place.relative, AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| file_time(&stat) >= started)
+/// True if the file was created or changed after `start_time`.
+fn is_changed_since(roots: &WritableRoots, tree_path: &TreePath, start_time: FileTime) -> bool {
+    let root = &roots.fds[tree_path.root];
+    let stat = rustix::fs::statat(root, &tree_path.relative, AtFlags::SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| file_time(&stat) >= start_time)
 }
 
-/// Puts a file back, or renames a new one. `is` is the state that the command left, if it could be read.
+/// Puts a file back, or renames a new one. `after` is the state that the command left, if it could be read.
 fn undo(
     roots: &WritableRoots,
-    place: &TreePath,
-    was: &SnapshotState,
-    is: Option<SnapshotState>,
+    tree_path: &TreePath,
+    before: &SnapshotState,
+    after: Option<SnapshotState>,
 ) -> UndoneChange {
-    let mut undone = match was {
-        SnapshotState::Missing | SnapshotState::Other => roots.set_aside(place),
-        _ => roots.put_back(place, was, is.as_ref()),
+    let mut undone = match before {
+        SnapshotState::Missing | SnapshotState::Other => roots.set_aside(tree_path),
+        _ => roots.put_back(tree_path, before, after.as_ref()),
     };
-    undone.withheld = is.and_then(|state| roots.withheld(place, state));
+    undone.withheld = after.and_then(|state| roots.withheld(tree_path, state));
     undone
 }

@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 
-/// The most bytes of content recorded for all places together. Larger content is compared by inode, size and change
-/// time, and cannot be restored.
+/// Maximum bytes of content that are recorded for all paths together. Larger content is compared by inode, size and change time,
+/// and cannot be restored.
 pub(super) const SNAPSHOT_LIMIT_BYTES: u64 = 32 << 20;
 
 /// The state of a path.
@@ -30,7 +30,7 @@ pub(super) enum SnapshotState {
     },
     /// The `.git` directory itself; its contents are not compared.
     Repository,
-    /// It is behind a symbolic link or a file in place of a directory around it, or this user may not enter that.
+    /// A symbolic link or a file is in the place of one of its parent directories, or this user may not enter one.
     Unreachable,
     /// A device, pipe or socket, which is left alone, or something beneath too many directories.
     Other,
@@ -62,7 +62,7 @@ fn read_state_at(
     depth: usize,
 ) -> io::Result<SnapshotState> {
     let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-        // A writable place can be a file, which has nothing beneath it.
+        // A writable path can be a file, which has nothing beneath it.
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(SnapshotState::Missing),
         other => other?,
     };
@@ -145,16 +145,15 @@ pub(super) fn restore_state(
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let inner = rustix::fs::openat(dir, name, flags, Mode::empty())?;
             rustix::fs::fchmod(&inner, Mode::from_raw_mode(mode | 0o700))?;
-            for new in entry_names(&inner)? {
-                if !entries.contains_key(&new) {
-                    remove(inner.as_fd(), &new)?;
+            for name in entry_names(&inner)? {
+                if !entries.contains_key(&name) {
+                    remove(inner.as_fd(), &name)?;
                 }
             }
-            for (name, was) in entries {
-                if read_state(inner.as_fd(), name, &mut SNAPSHOT_LIMIT_BYTES.clone()).ok().as_ref()
-                    != Some(was)
-                {
-                    restore_state(inner.as_fd(), name, was)?;
+            for (name, before) in entries {
+                let after = read_state(inner.as_fd(), name, &mut SNAPSHOT_LIMIT_BYTES.clone());
+                if after.ok().as_ref() != Some(before) {
+                    restore_state(inner.as_fd(), name, before)?;
                 }
             }
             Ok(rustix::fs::fchmod(&inner, Mode::from_raw_mode(*mode))?)
@@ -162,8 +161,9 @@ pub(super) fn restore_state(
     }
 }
 
-/// Writes `content` into the file `name` itself, so that mounts of other commands over it stay: a rename would end them. Where
-/// that is not possible, replaces it. If the program is killed in between, empty lines are left at the end.
+/// Writes `content` into the file `name` itself, since a rename would end the mounts of other commands over it. Where that is
+/// not possible, replaces it. The file first grows with line breaks, and is cut last: a full disk is noticed before anything is
+/// overwritten, and a program that is killed in between leaves empty lines at the end.
 pub(super) fn overwrite_file(
     dir: BorrowedFd<'_>,
     name: &OsStr,
@@ -180,9 +180,8 @@ pub(super) fn overwrite_file(
     if content.len() < old_length {
         padded.resize(old_length, b'\n');
     } else {
-        // On a full disk, the content stays as it is.
-        let room = vec![b'\n'; content.len() - old_length];
-        if let Err(error) = file.write_all_at(&room, old_length as u64) {
+        let growth = vec![b'\n'; content.len() - old_length];
+        if let Err(error) = file.write_all_at(&growth, old_length as u64) {
             file.set_len(old_length as u64)?;
             return Err(error);
         }

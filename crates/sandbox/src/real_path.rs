@@ -17,7 +17,7 @@ pub(super) fn real_path(path: &Path) -> io::Result<PathBuf> {
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     match rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // Without what the kernel ignores: `.`, and slashes that say nothing.
+        // Drops what the kernel ignores: `.` and repeated slashes.
         Ok(_) => Ok(path.components().collect()),
         Err(error @ (Errno::NOENT | Errno::NOTDIR | Errno::ACCESS)) => Err(error.into()),
         Err(_) => std::fs::canonicalize(path),

@@ -1,9 +1,9 @@
 //! Finds the repository that contains a directory, as git does: the top of its working tree, its git directories and the
 //! objects that it borrows. Everything that commands and file tools may use of it is derived from this one value.
 //!
-//! A downloaded tree can name any place in `.git`, `commondir` or `alternates`. What such a pointer names outside of the
-//! directory counts only if the other end names this working tree too, which only git or its user has written there, or if
-//! the user has pinned it; and only if it looks like what it should be, belongs to the same owner and is not closed.
+//! A downloaded tree can name any path in `.git`, `commondir` or `alternates`. The target of such a pointer outside of the
+//! directory counts only if the target names this working tree too, which only git or its user can have written there, or if
+//! the user has pinned the pointer; and only if the target has the right form, belongs to the same owner and is not closed.
 
 use super::git_config;
 use super::git_repository::{RepositoryNames, read_small};
@@ -11,14 +11,14 @@ use nanobot_os::repository::{GitPointer, Repository};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The most repositories that borrow from each other, one after the other. Git follows as many.
+/// Maximum length of a chain of repositories that borrow from each other. Git's limit is the same.
 const MAX_ALTERNATES: usize = 5;
 
 /// The limits of a search.
 pub struct RepositoryLimits<'a> {
-    /// The home of the user: a repository at it or around it is not used.
+    /// The home of the user: a repository that is the home or contains it is not used.
     pub home: &'a Path,
-    /// True for a place that commands never see.
+    /// True for a path that commands never see.
     pub is_closed: &'a dyn Fn(&Path) -> bool,
     /// True if the user has pinned the pointer.
     pub is_pinned: &'a dyn Fn(&GitPointer) -> bool,
@@ -27,22 +27,22 @@ pub struct RepositoryLimits<'a> {
 /// Finds the repository that contains `directory`, an absolute path without links.
 pub fn find_repository(directory: &Path, limits: &RepositoryLimits<'_>) -> Option<Repository> {
     let owner = std::fs::metadata(directory).ok()?.uid();
-    let mut around = directory.ancestors();
-    let (top, entry) = around.find_map(|path| Some((path, git_entry(path)?)))?;
-    let is_unusable = || !is_of(top, owner) || (limits.is_closed)(top);
+    let mut ancestors = directory.ancestors();
+    let (top, entry) = ancestors.find_map(|path| Some((path, git_entry(path)?)))?;
+    let is_unusable = || !is_owned_by(top, owner) || (limits.is_closed)(top);
     if limits.home.starts_with(top) || top != directory && is_unusable() {
         return None;
     }
-    let found = Repository { top: top.to_owned(), ..Repository::default() };
-    let mut search = RepositorySearch { directory, owner, limits, found };
+    let repository = Repository { top: top.to_owned(), ..Repository::default() };
+    let mut search = RepositorySearch { directory, owner, limits, repository };
     if let Some(git_dir) = search.git_dir(entry)
         && let Some(common) = search.common_dir(&git_dir)
     {
         search.add_alternates(&common.join("objects"), 0);
-        search.found.git_dirs =
+        search.repository.git_dirs =
             if git_dir.starts_with(&common) { vec![common] } else { vec![git_dir, common] };
     }
-    Some(search.found)
+    Some(search.repository)
 }
 
 /// An entry named `.git`.
@@ -52,7 +52,7 @@ enum GitEntry {
     Pointer(GitPointer),
 }
 
-/// The `.git` in `top`. Git goes on above a directory that is none.
+/// The `.git` in `top`. `None` for a directory that is not a git directory: git then searches the parents of `top`.
 fn git_entry(top: &Path) -> Option<GitEntry> {
     let file = top.join(".git");
     let metadata = file.symlink_metadata().ok()?;
@@ -76,14 +76,14 @@ struct RepositorySearch<'a> {
     directory: &'a Path,
     owner: u32,
     limits: &'a RepositoryLimits<'a>,
-    found: Repository,
+    repository: Repository,
 }
 
 impl RepositorySearch<'_> {
     /// The git directory that `entry` is, or names.
     fn git_dir(&mut self, entry: GitEntry) -> Option<PathBuf> {
         match entry {
-            GitEntry::Directory(path) => is_of(&path, self.owner).then_some(path),
+            GitEntry::Directory(path) => is_owned_by(&path, self.owner).then_some(path),
             GitEntry::Pointer(pointer) => {
                 let is_mutual = is_mutual(&pointer);
                 let git_dir = self.follow(pointer, is_mutual)?;
@@ -95,12 +95,12 @@ impl RepositorySearch<'_> {
     /// The directory that the worktrees of the repository share. That of a linked worktree contains its git directory.
     fn common_dir(&mut self, git_dir: &Path) -> Option<PathBuf> {
         let file = git_dir.join("commondir");
-        let Some(named) = read_small(&file) else {
+        let Some(text) = read_small(&file) else {
             return Some(git_dir.to_owned());
         };
-        let target = git_dir.join(named.trim_end()).canonicalize().ok()?;
-        let is_around = git_dir.parent() == Some(&target.join("worktrees"));
-        let common = self.follow(GitPointer { file, target }, is_around)?;
+        let target = git_dir.join(text.trim_end()).canonicalize().ok()?;
+        let is_mutual = git_dir.parent() == Some(&target.join("worktrees"));
+        let common = self.follow(GitPointer { file, target }, is_mutual)?;
         RepositoryNames::in_directory(&common).has_own_objects().then_some(common)
     }
 
@@ -118,28 +118,30 @@ impl RepositorySearch<'_> {
                 continue;
             }
             if let Some(target) = self.follow(GitPointer { file: file.clone(), target }, false)
-                && !self.found.objects.contains(&target)
+                && !self.repository.objects.contains(&target)
             {
-                self.found.objects.push(target.clone());
+                self.repository.objects.push(target.clone());
                 self.add_alternates(&target, depth + 1);
             }
         }
     }
 
-    /// The target of `pointer`, if it counts. One within the directory is the run's anyway.
+    /// The target of `pointer`, if it counts. The run may use a target within its directory anyway. `is_mutual` if the target names
+    /// this working tree too.
     fn follow(&mut self, pointer: GitPointer, is_mutual: bool) -> Option<PathBuf> {
         let target = &pointer.target;
         if target.starts_with(self.directory) {
             return Some(pointer.target);
         }
-        let is_around = self.directory.starts_with(target) || self.limits.home.starts_with(target);
-        if is_around || !is_of(target, self.owner) || (self.limits.is_closed)(target) {
+        let is_too_large =
+            self.directory.starts_with(target) || self.limits.home.starts_with(target);
+        if is_too_large || !is_owned_by(target, self.owner) || (self.limits.is_closed)(target) {
             return None;
         }
         if is_mutual || (self.limits.is_pinned)(&pointer) {
             return Some(pointer.target);
         }
-        self.found.unpinned.push(pointer);
+        self.repository.unpinned.push(pointer);
         None
     }
 }
@@ -154,22 +156,22 @@ fn is_mutual(pointer: &GitPointer) -> bool {
     let leads_back = |name: &str, expect: &Path| {
         target.join(name).canonicalize().is_ok_and(|path| path == expect)
     };
-    if let Some(named) = read_small(&target.join("gitdir")) {
-        return leads_back(named.trim_end(), file);
+    if let Some(text) = read_small(&target.join("gitdir")) {
+        return leads_back(text.trim_end(), file);
     }
     let entries = git_config::read(&target.join("config")).unwrap_or_default();
     let mut worktrees = entries.iter().filter(|entry| entry.is("core", "worktree"));
     worktrees.next_back().is_some_and(|entry| leads_back(&entry.value, top))
 }
 
-/// The directory that the `.git` file at `path` names, unless it is none.
+/// The directory that the `.git` file at `path` names. `None` if the file is not of that kind.
 fn named_git_dir(path: &Path) -> Option<PathBuf> {
     let text = read_small(path)?;
     Some(path.parent()?.join(text.strip_prefix("gitdir: ")?.trim_end_matches(['\n', '\r'])))
 }
 
-/// The git directory of the working tree at `top`, and the common one, whatever vouches for the pointers to them: for what
-/// their configs name in `top`.
+/// The git directory of the working tree at `top`, and the common one. The pointers to them are not checked, so only what their
+/// configs name in `top` may be used.
 pub(super) fn named_git_dirs(top: &Path) -> Vec<PathBuf> {
     let path = top.join(".git");
     let git_dir = named_git_dir(&path).or_else(|| path.is_dir().then_some(path));
@@ -180,6 +182,6 @@ pub(super) fn named_git_dirs(top: &Path) -> Vec<PathBuf> {
 }
 
 /// True if `path` is a directory of this owner.
-fn is_of(path: &Path, owner: u32) -> bool {
+fn is_owned_by(path: &Path, owner: u32) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == owner)
 }

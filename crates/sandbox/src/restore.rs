@@ -1,26 +1,27 @@
 //! Protected paths: paths in writable directories that a command must not change. What no mount protects is recorded
 //! before the command and restored after it.
 //!
-//! A mount protects what exists. It cannot keep a missing path from being created, and where it stands nothing can be
-//! removed or renamed, which is too much for repositories within a directory. So these are read beforehand, including
-//! their absence, and differences are undone afterwards, relative to directory descriptors opened beforehand and without
+//! A mount protects what exists. It cannot keep a missing path from being created, and nothing under it can be removed or renamed,
+//! which is too strict for repositories within a directory. So the state of missing paths and of these repositories is recorded
+//! before the command. Differences are undone afterwards, relative to directory descriptors opened beforehand and without
 //! following symbolic links. No process of the command is alive at the last check: its namespace has ended.
 //!
 //! A mount over a file ends when the file is replaced, as editors and `git config` do. Files under mounts are therefore
 //! recorded too, and checked if they were replaced.
 
-use super::config_copies::{ConfigCopies, config_change};
+use super::config_copies::{ConfigChange, ConfigCopies};
 use super::files_beneath::set_aside;
-use super::git_config_rules::{ConfigPlace, HarmlessConfig, may_change, without_programs};
+use super::git_config_rules::{ConfigPolicy, HarmlessConfig, may_change, without_programs};
+use super::git_paths;
 use super::git_repository::is_bundle;
+use super::new_repository::{self, CONFIG_NAMES};
 use super::project_file_rules::ProjectFiles;
 use super::project_files::ProjectFileSnapshot;
 use super::protected_state::{RecordedContent, SnapshotState, replace_file};
-use super::snapshot_entry::{SnapshotEntry, record_places};
+use super::snapshot_entry::{ProtectedPath, SnapshotEntry, record_states};
 use super::tree_search::{FoundPaths, search_roots};
 use super::undone_change::{Remedy, UndoneChange};
 use super::writable_roots::{TreePath, WritableRoots};
-use super::{git_paths, new_repository};
 use nanobot_os::clock::current_file_time;
 use rustix::fs::{AtFlags, FileType};
 use std::collections::BTreeSet;
@@ -36,88 +37,96 @@ pub struct PathSnapshot {
     entries: Vec<SnapshotEntry>,
     /// All protected paths, also those that mounts protect.
     protected: BTreeSet<PathBuf>,
-    project_files: ProjectFileSnapshot,
-    configs: ConfigCopies,
+    project_file_snapshot: ProjectFileSnapshot,
+    config_copies: ConfigCopies,
 }
 
 impl PathSnapshot {
-    /// Records the protected paths beneath the writable `roots`: absent ones, since mounts protect existing places, and
+    /// Records the protected paths beneath the writable `roots`: absent ones, since mounts protect existing paths, and
     /// those of repositories that are not among them, which no mount protects. Then `project_files`. Copies of git configs
-    /// are made in the directory `config_copies`, which must not exist yet.
+    /// are made in the directory `copies`, which must not exist yet.
     ///
     /// # Errors
-    /// A place exists and cannot be read, so it could not be restored.
+    /// A path exists and cannot be read, so it could not be restored.
     pub fn take(
         roots: &[PathBuf],
         protected_paths: &[PathBuf],
-        config_copies: Option<&Path>,
+        copies: Option<&Path>,
         project_files: &ProjectFiles,
     ) -> io::Result<Self> {
         let roots = WritableRoots::open(roots);
-        let configs = match config_copies {
+        let config_copies = match copies {
             Some(copies) => ConfigCopies::create(copies, protected_paths, &roots)?,
             None => ConfigCopies::default(),
         };
-        let started = current_file_time();
-        let tree = search_roots(project_files, &roots, started);
-        let found = list_repository_paths(&roots, &tree);
-        project_files.remember_repositories(found.iter().map(PathBuf::as_path));
+        let start_time = current_file_time();
+        let found_paths = search_roots(project_files, &roots, start_time);
+        let repository_paths = list_repository_paths(&roots, &found_paths);
+        project_files.remember_repositories(repository_paths.iter().map(PathBuf::as_path));
         let nested: Vec<PathBuf> =
-            found.into_iter().filter(|path| !protected_paths.contains(path)).collect();
-        let protected = protected_paths.iter().map(|path| (path, false));
-        let places = protected.chain(nested.iter().map(|path| (path, true)));
-        let entries = record_places(&roots, places, project_files)?;
+            repository_paths.into_iter().filter(|path| !protected_paths.contains(path)).collect();
+        let own_paths = protected_paths.iter().map(|path| ProtectedPath { path, is_nested: false });
+        let nested_paths = nested.iter().map(|path| ProtectedPath { path, is_nested: true });
+        let entries = record_states(&roots, own_paths.chain(nested_paths), project_files)?;
+        let project_file_snapshot =
+            ProjectFileSnapshot::take(project_files, &roots, found_paths, start_time)?;
         Ok(Self {
-            project_files: ProjectFileSnapshot::take(project_files, &roots, tree, started)?,
+            project_file_snapshot,
             entries,
-            configs,
+            config_copies,
             protected: protected_paths.iter().cloned().chain(nested).collect(),
             roots,
         })
     }
 
-    /// The places of repositories that were not there before the command.
-    fn find_later(&self, repository_paths: &[PathBuf]) -> Vec<SnapshotEntry> {
-        let new: BTreeSet<&PathBuf> =
+    /// The paths of repositories that did not exist before the command.
+    fn new_repository_entries(&self, repository_paths: &[PathBuf]) -> Vec<SnapshotEntry> {
+        let new_paths: BTreeSet<&PathBuf> =
             repository_paths.iter().filter(|path| !self.protected.contains(*path)).collect();
-        let places = new.into_iter().filter_map(|path| Some((path, self.roots.locate(path)?)));
-        places.map(|(path, place)| SnapshotEntry::new_in(path, place)).collect()
+        let mut entries = Vec::new();
+        for path in new_paths {
+            if let Some(tree_path) = self.roots.locate(path) {
+                entries.push(SnapshotEntry::in_new_repository(path, tree_path));
+            }
+        }
+        entries
     }
 
-    /// Undoes the changes of protected paths. Once no process of the command is alive, this is final. Before, the command
-    /// can make them anew.
+    /// Undoes the changes of protected paths. This is final once no process of the command is alive: until then, the command can
+    /// make them again.
     pub fn restore(&self) -> Vec<UndoneChange> {
-        let tree = self.project_files.search(&self.roots);
-        let repository_paths = list_repository_paths(&self.roots, &tree);
-        let later = self.find_later(&repository_paths);
+        let found_paths = self.project_file_snapshot.search(&self.roots);
+        let repository_paths = list_repository_paths(&self.roots, &found_paths);
+        let new_entries = self.new_repository_entries(&repository_paths);
         let configs = repository_paths.iter().filter(|path| path.ends_with("config"));
-        let checked = CheckedRepositories {
+        let repositories = CheckedRepositories {
             roots: &self.roots.paths,
-            rules: self.project_files.rules(),
+            project_files: self.project_file_snapshot.project_files(),
             git_dirs: configs.filter_map(|path| path.parent()).collect(),
         };
-        // Known before anything is restored, since that creates directories anew.
-        let entries = || self.entries.iter().chain(&later);
-        let replaced: Vec<bool> = entries().map(SnapshotEntry::is_replaced).collect();
-        let places = entries().zip(replaced);
-        let mut changed: Vec<UndoneChange> = places
-            .filter_map(|(entry, is_replaced)| self.undo(entry, is_replaced, &checked))
-            .collect();
-        let permitted = |path: &Path, before: &[u8], after: &[u8]| {
-            checked.permits_config_change(path, before, after)
+        let entries = || self.entries.iter().chain(&new_entries);
+        // Determined before anything is restored, since restoring creates missing directories again.
+        let are_replaced: Vec<bool> = entries().map(SnapshotEntry::is_replaced).collect();
+        let mut undone = Vec::new();
+        for (entry, is_replaced) in entries().zip(are_replaced) {
+            undone.extend(self.undo(entry, is_replaced, &repositories));
+        }
+        let permits_change = |path: &Path, before: &[u8], after: &[u8]| {
+            repositories.permits_config_change(path, before, after)
         };
-        changed.extend(self.configs.apply(&self.roots, &permitted));
+        undone.extend(self.config_copies.apply(&self.roots, &permits_change));
         self.remember_created(&repository_paths);
-        changed.extend(self.project_files.restore(&self.roots, tree));
-        changed
+        undone.extend(self.project_file_snapshot.restore(&self.roots, found_paths));
+        undone
     }
 
     /// The project files that were changed by any process.
     pub fn changed_project_files(&self) -> Vec<PathBuf> {
-        self.project_files.changed(&self.roots, self.project_files.search(&self.roots))
+        let found_paths = self.project_file_snapshot.search(&self.roots);
+        self.project_file_snapshot.changed(&self.roots, found_paths)
     }
 
-    /// Remembers the git directories that were not there before: what is harmless in their config may change later too.
+    /// Remembers the git directories that did not exist before: what is harmless in their config may change later too.
     fn remember_created(&self, repository_paths: &[PathBuf]) {
         let was_missing = |path: &PathBuf| {
             let mut entries = self.entries.iter().filter(|entry| entry.path == *path);
@@ -127,72 +136,74 @@ impl PathSnapshot {
             let Some(git_dir) = config.parent().filter(|_| config.ends_with("config")) else {
                 continue;
             };
-            let beneath =
+            let from_git_dir =
                 self.protected.range::<Path, _>((Bound::Included(git_dir), Bound::Unbounded));
-            let mut beneath = beneath.take_while(|path| path.starts_with(git_dir));
-            if git_dir.is_dir() && beneath.all(was_missing) {
-                self.project_files.rules().add_created(git_dir);
+            let mut in_git_dir = from_git_dir.take_while(|path| path.starts_with(git_dir));
+            if git_dir.is_dir() && in_git_dir.all(was_missing) {
+                self.project_file_snapshot.project_files().add_created(git_dir);
             }
         }
     }
 
-    /// Undoes the change of a place, unless there is none or it is permitted.
+    /// Undoes the change of a path, unless there is none or it is permitted.
     fn undo(
         &self,
         entry: &SnapshotEntry,
         is_replaced: bool,
-        checked: &CheckedRepositories<'_>,
+        repositories: &CheckedRepositories<'_>,
     ) -> Option<UndoneChange> {
         let roots = &self.roots;
         if entry.is_still_mounted(roots) {
             return None;
         }
-        let is = roots.read(&entry.place);
-        let is_closed =
-            is.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
-        if is_closed && entry.before == SnapshotState::Unreachable {
+        let after = roots.read(&entry.tree_path);
+        let is_denied =
+            after.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        if is_denied && entry.before == SnapshotState::Unreachable {
             return None;
         }
-        if is.as_ref().is_ok_and(|is| *is == entry.before) {
+        if after.as_ref().is_ok_and(|after| *after == entry.before) {
             return None;
         }
         if git_paths::is_rebase_steps(&entry.path) {
-            return undo_steps(roots, entry, is.ok());
+            return undo_steps(roots, entry, after.ok());
         }
         // Programs that create a repository write here; harmless content is accepted.
-        let is_new = is_replaced && !matches!(is, Ok(SnapshotState::Missing))
+        let is_new = is_replaced && !matches!(after, Ok(SnapshotState::Missing))
             || entry.before == SnapshotState::Missing
                 && (entry.is_found_later || self.is_in_new_repository(entry));
-        if let (true, Ok(is)) = (is_new, &is) {
-            if checked.accept(entry, is) {
+        if let (true, Ok(after)) = (is_new, &after) {
+            if repositories.accept(entry, after) {
                 return None;
             }
-            if let Some(change) = checked.filter_config(roots, entry, is) {
-                return change;
+            match repositories.filter_config(roots, entry, after) {
+                ConfigCheck::Harmless => return None,
+                ConfigCheck::Filtered(undone_change) => return Some(undone_change),
+                ConfigCheck::NotAConfig => {}
             }
         }
         if entry.is_nested && entry.is_repository_gone(roots) {
             return None;
         }
-        if let Ok(is) = &is
-            && let Some((before, after)) = config_change(&entry.path, &entry.before, is)
-            && checked.permits_config_change(&entry.path, before, after)
+        if let Ok(after) = &after
+            && let Some(change) = ConfigChange::new(&entry.path, &entry.before, after)
+            && repositories.permits_config_change(&entry.path, change.before, change.after)
         {
             return None;
         }
-        let was_there =
+        let did_exist =
             !matches!(entry.before, SnapshotState::Missing | SnapshotState::Unreachable);
-        if !was_there && matches!(is, Ok(SnapshotState::Unreachable)) {
+        if !did_exist && matches!(after, Ok(SnapshotState::Unreachable)) {
             return set_link_aside(roots, entry);
         }
         Some(if entry.is_found_later {
-            roots.set_aside(&entry.place)
+            roots.set_aside(&entry.tree_path)
         } else {
-            roots.put_back(&entry.place, &entry.before, is.as_ref().ok())
+            roots.put_back(&entry.tree_path, &entry.before, after.as_ref().ok())
         })
     }
 
-    /// True if nothing of the repository that the place belongs to was there before the command.
+    /// True if nothing of the repository that the path belongs to existed before the command.
     fn is_in_new_repository(&self, entry: &SnapshotEntry) -> bool {
         entry.repository().is_some_and(|repository| {
             let repository = self.roots.path(&repository);
@@ -207,12 +218,20 @@ impl PathSnapshot {
 struct CheckedRepositories<'a> {
     /// The writable directories.
     roots: &'a [PathBuf],
-    rules: &'a ProjectFiles,
+    project_files: &'a ProjectFiles,
     git_dirs: BTreeSet<&'a Path>,
 }
 
+/// The result of checking the config of a newly created repository.
+enum ConfigCheck {
+    NotAConfig,
+    Harmless,
+    /// The lines that could make git run a program were removed.
+    Filtered(UndoneChange),
+}
+
 impl CheckedRepositories<'_> {
-    /// True if the state of a place in a newly created repository is what every new repository has.
+    /// True if the state of a path in a newly created repository is one that every new repository has.
     fn accept(&self, entry: &SnapshotEntry, state: &SnapshotState) -> bool {
         match state {
             SnapshotState::Missing | SnapshotState::Repository => true,
@@ -220,11 +239,11 @@ impl CheckedRepositories<'_> {
                 if entry.path.ends_with(".git") =>
             {
                 let directory = entry.path.parent().unwrap_or(&entry.path);
-                let linked = new_repository::linked_git_dir(directory, bytes);
-                linked.is_some_and(|linked| self.git_dirs.contains(linked.as_path()))
+                let git_dir = new_repository::linked_git_dir(directory, bytes);
+                git_dir.is_some_and(|git_dir| self.git_dirs.contains(git_dir.as_path()))
             }
             SnapshotState::File { content: RecordedContent::Bytes(bytes), .. } => {
-                new_repository::is_worktree_link(&entry.place.relative, bytes)
+                new_repository::is_worktree_link(&entry.tree_path.relative, bytes)
             }
             SnapshotState::Directory { entries, .. } => {
                 // Templates of git have an empty directory for remotes.
@@ -239,56 +258,55 @@ impl CheckedRepositories<'_> {
         }
     }
 
-    /// Takes what could make git run a program out of the config of a newly created repository. Returns `None` if the
-    /// place is no config, and no change if that is harmless.
+    /// Removes what could make git run a program from the config of a newly created repository.
     fn filter_config(
         &self,
         roots: &WritableRoots,
         entry: &SnapshotEntry,
         state: &SnapshotState,
-    ) -> Option<Option<UndoneChange>> {
+    ) -> ConfigCheck {
         let SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } = state else {
-            return None;
+            return ConfigCheck::NotAConfig;
         };
-        let name = entry.path.file_name()?;
-        let git_dir = entry.path.parent()?;
-        if name != "config" && name != "config.worktree" {
-            return None;
-        }
-        let config = ConfigPlace { git_dir, permits: &|path| self.is_safe_remote(path) };
-        let HarmlessConfig { text, removed } = without_programs(bytes, &config);
+        let is_config = CONFIG_NAMES.iter().any(|name| entry.path.ends_with(name));
+        let Some(git_dir) = entry.path.parent().filter(|_| is_config) else {
+            return ConfigCheck::NotAConfig;
+        };
+        let policy = ConfigPolicy { git_dir, permits_remote: &|path| self.is_safe_remote(path) };
+        let HarmlessConfig { text, removed } = without_programs(bytes, &policy);
         if removed.is_empty() {
-            return Some(None);
+            return ConfigCheck::Harmless;
         }
-        let opened = roots.open_parent(&entry.place, false).map_err(io::Error::from);
-        let filtered = opened.and_then(|(dir, name)| {
+        let opened = roots.open_parent(&entry.tree_path, false).map_err(io::Error::from);
+        let remedy = opened.and_then(|(dir, name)| {
             let whole = set_aside(dir.as_fd(), &name)?;
             replace_file(dir.as_fd(), &name, text.as_bytes(), *mode)?;
             Ok(Remedy::LinesRemoved { lines: removed, whole: entry.path.with_file_name(whole) })
         });
-        Some(Some(UndoneChange { path: entry.path.clone(), remedy: filtered, withheld: None }))
+        ConfigCheck::Filtered(UndoneChange { path: entry.path.clone(), remedy, withheld: None })
     }
 
     /// True if the config at `path` may change from `before` to `after`. Unless content from outside is in the conversation, it
-    /// may have what that of a new repository may have, which is reported as other changes of what starts by itself are.
+    /// may have all keys of the config of a new repository. Such a change is recorded, to be reported with the other changes of
+    /// files that programs read on their own.
     fn permits_config_change(&self, path: &Path, before: &[u8], after: &[u8]) -> bool {
         if may_change(before, after, None) {
             return true;
         }
-        let Some(git_dir) = path.parent().filter(|_| self.rules.are_free()) else {
+        let Some(git_dir) = path.parent().filter(|_| self.project_files.are_free()) else {
             return false;
         };
-        let place = ConfigPlace { git_dir, permits: &|path| self.is_safe_remote(path) };
-        let is_permitted = may_change(before, after, Some(&place));
+        let policy = ConfigPolicy { git_dir, permits_remote: &|path| self.is_safe_remote(path) };
+        let is_permitted = may_change(before, after, Some(&policy));
         if is_permitted {
-            self.rules.add_changed(path, None);
+            self.project_files.add_changed(path, None);
         }
         is_permitted
     }
 
     /// True if git runs nothing when it fetches from `path`. A bundle is a file without hooks.
     fn is_safe_remote(&self, path: &Path) -> bool {
-        self.is_safe_repository(path) || self.rules.are_free() && is_bundle(path)
+        self.is_safe_repository(path) || self.project_files.are_free() && is_bundle(path)
     }
 
     /// True if the command could not have written the hooks of the repository at `path`, or they are checked too.
@@ -302,52 +320,51 @@ impl CheckedRepositories<'_> {
 }
 
 /// The protected paths of the repositories that were found in `roots`.
-fn list_repository_paths(roots: &WritableRoots, tree: &[FoundPaths]) -> Vec<PathBuf> {
-    let each = roots.paths.iter().zip(tree);
-    let mut paths: Vec<PathBuf> = each
-        .flat_map(|(root, found)| git_paths::all_repository_paths(root, &found.repositories))
-        .collect();
+fn list_repository_paths(roots: &WritableRoots, found_paths: &[FoundPaths]) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for (root, found_paths) in roots.paths.iter().zip(found_paths) {
+        paths.extend(git_paths::all_repository_paths(root, &found_paths.repositories));
+    }
     // A file that is granted by name may be changed.
     paths.retain(|path| !roots.paths.contains(path));
     paths
 }
 
-/// Sets the steps of an unfinished rebase aside, which now are in the state `is`, if some of them run commands that did not
-/// before, or if a link leads to them.
+/// Sets the file with the steps of an unfinished rebase aside, which is in the state `after`, if some of its steps run commands that
+/// none ran before, or if a link leads to it.
 fn undo_steps(
     roots: &WritableRoots,
     entry: &SnapshotEntry,
-    is: Option<SnapshotState>,
+    after: Option<SnapshotState>,
 ) -> Option<UndoneChange> {
     let steps = |state: &SnapshotState| match state {
         SnapshotState::File { content: RecordedContent::Bytes(bytes), .. } => {
-            new_repository::run_steps(bytes)
+            new_repository::exec_steps(bytes)
         }
         _ => BTreeSet::new(),
     };
-    match is {
+    match after {
         Some(SnapshotState::Unreachable) => set_link_aside(roots, entry),
-        Some(is @ SnapshotState::File { content: RecordedContent::Bytes(_), .. })
-            if steps(&is).is_subset(&steps(&entry.before)) =>
+        Some(after @ SnapshotState::File { content: RecordedContent::Bytes(_), .. })
+            if steps(&after).is_subset(&steps(&entry.before)) =>
         {
             None
         }
-        // What is too large to be read may have any.
+        // A file that is too large to be read may have any steps.
         Some(SnapshotState::File { .. } | SnapshotState::Link(_)) | None => {
-            Some(roots.set_aside(&entry.place))
+            Some(roots.set_aside(&entry.tree_path))
         }
         Some(_) => None,
     }
 }
 
-/// Renames the symbolic link on the way to a place that was not behind one: programs would follow it. A file on the way
-/// is left: nothing can be beneath it.
+/// Renames the symbolic link that has replaced a parent directory of a path: programs would follow it. A file that has replaced
+/// one stays: nothing can be beneath it.
 fn set_link_aside(roots: &WritableRoots, entry: &SnapshotEntry) -> Option<UndoneChange> {
-    let TreePath { root, relative } = &entry.place;
-    let up = relative.ancestors().skip(1);
-    let mut parents: Vec<&Path> = up.filter(|path| !path.as_os_str().is_empty()).collect();
-    parents.reverse();
-    for relative in parents {
+    let TreePath { root, relative } = &entry.tree_path;
+    let parents = relative.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty());
+    let parents: Vec<&Path> = parents.collect();
+    for relative in parents.into_iter().rev() {
         let parent = TreePath { root: *root, relative: relative.to_owned() };
         let (dir, name) = roots.open_parent(&parent, false).ok()?;
         let stat = rustix::fs::statat(dir.as_fd(), &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;

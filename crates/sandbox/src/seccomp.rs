@@ -148,8 +148,10 @@ const OWNER_REQUESTS: [u64; 2] = [0x8901, 0x8902];
 /// The types of `ioctl` requests that administer file systems, in the second byte of the request: those of btrfs, of all
 /// Linux file systems (flags, encryption), of XFS and of F2FS. Landlock does not restrict them.
 const FILE_SYSTEM_REQUESTS: [u64; 4] = [0x9400, 0x6600, 0x5800, 0xf500];
+/// The bits of the type in an `ioctl` request.
+const REQUEST_TYPE_MASK: u64 = 0xff00;
 
-/// The requests of these types that only read, or that copy what was opened for that: `FICLONE`, `FICLONERANGE`,
+/// The requests of these types that only read, or that copy between files that are open for that: `FICLONE`, `FICLONERANGE`,
 /// `FIDEDUPERANGE`, `FS_IOC_GETFLAGS` (also of 32-bit programs), `FS_IOC_FIEMAP`, `FS_IOC_FSGETXATTR`.
 const HARMLESS_REQUESTS: [u64; 7] =
     [0x4004_9409, 0x4020_940d, 0xc018_9436, 0x8008_6601, 0x8004_6601, 0xc020_660b, 0x801c_581f];
@@ -157,7 +159,7 @@ const HARMLESS_REQUESTS: [u64; 7] =
 /// The id of the first process of a process namespace.
 const FIRST_PROCESS: u64 = 1;
 
-/// The most threads that are protected individually: the length of a filter is limited.
+/// Maximum number of threads that are protected individually: the length of a filter is limited.
 const MAX_THREADS: usize = 64;
 
 /// The processes of this program, which no command may signal or hamper. Landlock itself enforces that for signals only
@@ -201,11 +203,8 @@ impl ProtectedPids {
 
     /// The rules for calls that target this program, by the argument that holds the id.
     fn seccomp_rules(&self) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
-        let targets_us = |argument| -> Option<Vec<SeccompRule>> {
-            let all = self.threads.iter();
-            all.map(|thread| argument_equals(argument, to_argument(*thread))).collect()
-        };
-        let first = [
+        // Calls whose first argument is the id of a thread or a process.
+        let calls = [
             libc::SYS_kill,
             libc::SYS_tkill,
             libc::SYS_tgkill,
@@ -218,14 +217,16 @@ impl ProtectedPids {
             libc::SYS_sched_setattr,
         ];
         let mut rules = BTreeMap::new();
-        for call in first {
-            rules.insert(call, targets_us(0)?);
+        for call in calls {
+            let threads = self.threads.iter();
+            let targets = threads.map(|thread| argument_equals(0, to_argument(*thread)));
+            rules.insert(call, targets.collect::<Option<Vec<SeccompRule>>>()?);
         }
         let kill = rules.get_mut(&libc::SYS_kill)?;
         for group in &self.groups {
             kill.push(argument_equals(0, to_argument(-group))?);
         }
-        // All processes.
+        // The id -1 stands for all processes.
         kill.push(argument_equals(0, to_argument(-1))?);
         Some(rules)
     }
@@ -241,8 +242,8 @@ fn to_argument(signed: i32) -> u64 {
 pub(super) enum InternetSockets {
     #[default]
     Nothing,
-    /// In a network namespace that holds only loopback: TCP and UDP, and the kernel's answers about interfaces and
-    /// addresses, which programs ask for before they listen.
+    /// In a network namespace that has only loopback: TCP and UDP, and queries of interfaces and addresses, which programs make
+    /// before they listen.
     Own,
     /// On the network of the machine.
     OfMachine,
@@ -266,25 +267,25 @@ pub(super) struct CallAccess {
 /// # Errors
 /// The kernel does not accept a filter.
 pub(super) fn apply(access: CallAccess, protected: Option<&ProtectedPids>) -> io::Result<()> {
-    static BUILT: Mutex<BTreeMap<CallAccess, Arc<BpfProgram>>> = Mutex::new(BTreeMap::new());
-    let built = BUILT.lock().ignore_poison().get(&access).cloned();
-    let program = match built {
+    static PROGRAMS: Mutex<BTreeMap<CallAccess, Arc<BpfProgram>>> = Mutex::new(BTreeMap::new());
+    let cached = PROGRAMS.lock().ignore_poison().get(&access).cloned();
+    let program = match cached {
         Some(program) => program,
         None => {
             let program = refusals(access).and_then(seccomp_program::build).map(Arc::new);
             let program =
                 program.ok_or_else(|| io::Error::other("cannot build the system call filter"))?;
-            let mut built = BUILT.lock().ignore_poison();
-            Arc::clone(built.entry(access).or_insert(program))
+            let mut programs = PROGRAMS.lock().ignore_poison();
+            Arc::clone(programs.entry(access).or_insert(program))
         }
     };
-    let build = |protected: &ProtectedPids| {
+    let mut signal_filter = None;
+    if let Some(protected) = protected {
         let rules = protected.seccomp_rules();
-        rules
-            .and_then(|rules| seccomp_program::build_filter(rules, libc::EPERM))
-            .ok_or_else(|| io::Error::other("cannot build the signal filter"))
-    };
-    let signal_filter = protected.map(build).transpose()?;
+        let filter = rules.and_then(|rules| seccomp_program::build_filter(rules, libc::EPERM));
+        signal_filter =
+            Some(filter.ok_or_else(|| io::Error::other("cannot build the signal filter"))?);
+    }
     for program in std::iter::once(&*program).chain(&signal_filter) {
         seccompiler::apply_filter(program).map_err(io::Error::other)?;
     }
@@ -295,7 +296,6 @@ pub(super) fn apply(access: CallAccess, protected: Option<&ProtectedPids>) -> io
 pub(super) fn refusals(access: CallAccess) -> Option<Refusals> {
     let always = |calls: &[i64]| calls.iter().map(|call| (*call, Vec::new())).collect();
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> = always(EPERM_CALLS);
-    let new = NAMESPACE_FLAGS.iter().map(|flag| has_bits(0, *flag as u64));
     for (call, argument) in TRACING_CALLS {
         let rules = if access.traces {
             vec![argument_equals(argument, FIRST_PROCESS)?]
@@ -304,7 +304,8 @@ pub(super) fn refusals(access: CallAccess) -> Option<Refusals> {
         };
         refused.insert(call, rules);
     }
-    refused.insert(libc::SYS_clone, new.collect::<Option<_>>()?);
+    let namespaces = NAMESPACE_FLAGS.iter().map(|flag| has_bits(0, *flag as u64));
+    refused.insert(libc::SYS_clone, namespaces.collect::<Option<_>>()?);
     let requests = TERMINAL_REQUESTS.iter().chain(&OWNER_REQUESTS);
     let requests = requests.map(|request| argument_equals(1, *request));
     let requests = requests.chain(FILE_SYSTEM_REQUESTS.map(file_system_requests));
@@ -324,23 +325,23 @@ pub(super) fn refusals(access: CallAccess) -> Option<Refusals> {
 
 /// Matches the requests of one type, but for the harmless ones.
 fn file_system_requests(kind: u64) -> Option<SeccompRule> {
-    let is_kind = condition(1, SeccompCmpOp::MaskedEq(0xff00), kind)?;
-    let mut all = vec![is_kind];
+    let mut conditions = vec![condition(1, SeccompCmpOp::MaskedEq(REQUEST_TYPE_MASK), kind)?];
     for request in HARMLESS_REQUESTS {
-        all.push(condition(1, SeccompCmpOp::Ne, request)?);
+        conditions.push(condition(1, SeccompCmpOp::Ne, request)?);
     }
-    SeccompRule::new(all).ok()
+    SeccompRule::new(conditions).ok()
 }
 
 /// Calls that hamper other processes of the same user, including this program: without descriptors or processor time it
 /// could not enforce the command's timeout. Only id 0, the caller itself, is accepted.
 fn other_process_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     let is_other = |argument| condition(argument, SeccompCmpOp::Ne, 0);
-    let sets = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0).ok()?;
-    let limits = SeccompRule::new(vec![is_other(0)?, sets]).ok()?;
-    let other_target = |all_of_the_user: libc::c_int| {
-        let who = SeccompRule::new(vec![is_other(1)?]).ok()?;
-        Some(vec![who, argument_equals(0, all_of_the_user as u64)?])
+    // The argument of `prlimit` with the new limit is a pointer.
+    let sets_limit = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0).ok()?;
+    let limits = SeccompRule::new(vec![is_other(0)?, sets_limit]).ok()?;
+    let other_target = |all_of_user: libc::c_int| {
+        let is_other_process = SeccompRule::new(vec![is_other(1)?]).ok()?;
+        Some(vec![is_other_process, argument_equals(0, all_of_user as u64)?])
     };
     Some(BTreeMap::from([
         (libc::SYS_prlimit64, vec![limits]),
@@ -349,13 +350,14 @@ fn other_process_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
     ]))
 }
 
-/// Rules against two file modes, also by way of the mask for new files. An owner can change a file's mode anywhere, and Landlock does not restrict that, so a
-/// command could make files outside the sandbox unreadable. A set-user-ID program would remain a way for others to run
-/// code as this user. (Set-group-ID is allowed: shared directories use it.)
+/// Rules against two file modes, also by way of the mask for new files. An owner can change the mode of any of their files, and
+/// Landlock does not restrict that, so a command could make files outside the sandbox unreadable. A set-user-ID program would let
+/// other users run code as this user, even after the run. (Set-group-ID is allowed: shared directories use it.)
 fn file_mode_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
-    let runs_as_owner =
+    let sets_user_id =
         |mode| condition(mode, SeccompCmpOp::MaskedEq(SET_USER_ID_BIT), SET_USER_ID_BIT);
-    let unreadable = |mode| condition(mode, SeccompCmpOp::MaskedEq(OWNER_READ_BIT), 0);
+    let is_unreadable = |mode| condition(mode, SeccompCmpOp::MaskedEq(OWNER_READ_BIT), 0);
+    let rule = |condition: Option<SeccompCondition>| SeccompRule::new(vec![condition?]).ok();
     let mut rules = BTreeMap::new();
     for (call, mode) in [
         #[cfg(target_arch = "x86_64")]
@@ -364,9 +366,7 @@ fn file_mode_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         (libc::SYS_fchmodat, 2),
         (FCHMODAT2, 2),
     ] {
-        let given = SeccompRule::new(vec![runs_as_owner(mode)?]).ok()?;
-        let taken = SeccompRule::new(vec![unreadable(mode)?]).ok()?;
-        rules.insert(call, vec![given, taken]);
+        rules.insert(call, vec![rule(sets_user_id(mode))?, rule(is_unreadable(mode))?]);
     }
     for (call, mode) in [
         #[cfg(target_arch = "x86_64")]
@@ -375,8 +375,7 @@ fn file_mode_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         (libc::SYS_mknod, 1),
         (libc::SYS_mknodat, 2),
     ] {
-        let made = SeccompRule::new(vec![runs_as_owner(mode)?]).ok()?;
-        rules.insert(call, vec![made]);
+        rules.insert(call, vec![rule(sets_user_id(mode))?]);
     }
     // The check after the command has to read every directory.
     for (call, mode) in [
@@ -384,8 +383,7 @@ fn file_mode_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         (libc::SYS_mkdir, 1),
         (libc::SYS_mkdirat, 2),
     ] {
-        let taken = SeccompRule::new(vec![unreadable(mode)?]).ok()?;
-        rules.insert(call, vec![taken]);
+        rules.insert(call, vec![rule(is_unreadable(mode))?]);
     }
     rules.insert(libc::SYS_umask, vec![has_bits(0, OWNER_READ_BIT)?]);
     for (call, flags) in [
@@ -394,11 +392,11 @@ fn file_mode_rules() -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         (libc::SYS_openat, 2),
     ] {
         // If no file is created, the mode argument is undefined.
-        let made = CREATE_FLAGS.map(|flag| {
-            let makes = condition(flags, SeccompCmpOp::MaskedEq(flag), flag)?;
-            SeccompRule::new(vec![makes, runs_as_owner(flags + 1)?]).ok()
+        let create_rules = CREATE_FLAGS.map(|flag| {
+            let creates = condition(flags, SeccompCmpOp::MaskedEq(flag), flag)?;
+            SeccompRule::new(vec![creates, sets_user_id(flags + 1)?]).ok()
         });
-        rules.insert(call, made.into_iter().collect::<Option<_>>()?);
+        rules.insert(call, create_rules.into_iter().collect::<Option<_>>()?);
     }
     Some(rules)
 }
@@ -419,9 +417,12 @@ const IOPRIO_WHO_USER: libc::c_int = 3;
 const OWN_PROTOCOLS: [libc::c_int; 4] =
     [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_MPTCP];
 
+/// The bits of the type in the second argument of `socket`; others are flags.
+const SOCKET_TYPE_MASK: u64 = 0xf;
+
 /// The rules for sockets that are refused.
 fn socket_rules(access: CallAccess) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
-    let of_kind = |kind: u64| condition(1, SeccompCmpOp::MaskedEq(0xf), kind);
+    let has_type = |kind: u64| condition(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE_MASK), kind);
     let not = |family: libc::c_int| condition(0, SeccompCmpOp::Ne, family as u64);
     let has_protocol = |operator, protocol: libc::c_int| condition(2, operator, protocol as u64);
     let is_own = access.internet == InternetSockets::Own;
@@ -440,8 +441,8 @@ fn socket_rules(access: CallAccess) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         let others = families.into_iter().map(not).collect::<Option<_>>()?;
         socket.push(SeccompRule::new(others).ok()?);
         let streams_and_datagrams = [libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64];
-        for kind in (0..16).filter(|kind| !streams_and_datagrams.contains(kind)) {
-            let raw = vec![of_kind(kind)?, not(libc::AF_UNIX)?, not(libc::AF_NETLINK)?];
+        for kind in (0..=SOCKET_TYPE_MASK).filter(|kind| !streams_and_datagrams.contains(kind)) {
+            let raw = vec![has_type(kind)?, not(libc::AF_UNIX)?, not(libc::AF_NETLINK)?];
             socket.push(SeccompRule::new(raw).ok()?);
         }
     }
@@ -461,7 +462,7 @@ fn socket_rules(access: CallAccess) -> Option<BTreeMap<i64, Vec<SeccompRule>>> {
         // A socket pair is as harmless as a pipe, unless it is of datagrams: such a socket can be connected to any
         // address later.
         for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
-            pairs.push(SeccompRule::new(vec![of_kind(kind as u64)?]).ok()?);
+            pairs.push(SeccompRule::new(vec![has_type(kind as u64)?]).ok()?);
         }
     }
     let mut rules = BTreeMap::from([(libc::SYS_socket, socket), (libc::SYS_socketpair, pairs)]);

@@ -1,4 +1,4 @@
-//! Assembles seccomp filters from rules: one program, which finds out fast that a call has no rules.
+//! Assembles seccomp filters from rules: one program, which allows calls without rules after a short search.
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule, TargetArch, sock_filter};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ pub(super) const ARCHITECTURE: Option<TargetArch> = if cfg!(target_arch = "x86_6
 /// The rules for calls that are refused, by the error that they return.
 pub(super) type Refusals = Vec<(BTreeMap<i64, Vec<SeccompRule>>, libc::c_int)>;
 
-/// Instructions of filters: the first loads a field of the call, the others skip steps or end the filter.
+/// Opcodes of filters: the first loads a field of the call, the others skip steps or end the filter.
 const LOAD: u16 = 0x20;
 const JUMP: u16 = 0x05;
 const JUMP_IF_EQUAL: u16 = 0x15;
@@ -102,18 +102,18 @@ fn audit_architecture() -> Option<u32> {
     Some(0xc000_0000 | u32::from(machine))
 }
 
-/// Joins filters into one: what a filter allows is up to the next. The kernel prepares each filter of a process for all system
-/// calls, and evaluates all of them for each call.
+/// Joins filters into one, in which a call that a filter allows goes on to the next. Separate filters would cost more: the kernel
+/// prepares each filter of a process for all system calls, and evaluates all of them for each call.
 fn join(filters: Vec<BpfProgram>) -> BpfProgram {
-    let mut left = filters.len();
+    let mut filters_left = filters.len();
     let mut joined = BpfProgram::new();
     for filter in filters {
-        left -= 1;
+        filters_left -= 1;
         let length = filter.len();
         joined.extend(filter.into_iter().enumerate().map(|(at, step)| {
             let allows = step.code == RETURN && step.k == libc::SECCOMP_RET_ALLOW;
             match u32::try_from(length - at - 1) {
-                Ok(distance) if allows && left > 0 => {
+                Ok(distance) if allows && filters_left > 0 => {
                     sock_filter { code: JUMP, k: distance, ..step }
                 }
                 _ => step,
@@ -150,8 +150,8 @@ pub(super) fn build_filter(
     rules: BTreeMap<i64, Vec<SeccompRule>>,
     errno: libc::c_int,
 ) -> Option<BpfProgram> {
-    let answer = SeccompAction::Errno(errno as u32);
-    SeccompFilter::new(rules, SeccompAction::Allow, answer, ARCHITECTURE?).ok()?.try_into().ok()
+    let refusal = SeccompAction::Errno(errno as u32);
+    SeccompFilter::new(rules, SeccompAction::Allow, refusal, ARCHITECTURE?).ok()?.try_into().ok()
 }
 
 #[cfg(test)]

@@ -76,7 +76,7 @@ impl SelfTest {
         };
         let targets = SelfTestTargets {
             temp,
-            created: outside.iter().map(|place| place.join(&test.file_name)).collect(),
+            created: outside.iter().map(|directory| directory.join(&test.file_name)).collect(),
             _tcp: tcp,
             _local: local,
         };
@@ -85,38 +85,39 @@ impl SelfTest {
 
     /// Attempts the operations. Called inside the sandbox.
     ///
-    /// A file that could be created in `outside` may have been created in a directory that only the sandbox has;
-    /// [`SelfTestTargets::check`] looks.
+    /// A file that could be created in `outside` may be in a directory that only the sandbox has: [`SelfTestTargets::check`] finds
+    /// out.
     pub fn run(&self) -> Vec<SelfTestResult> {
-        let mut trials = Vec::new();
-        let mut tried = |what: String, done: io::Result<()>| {
-            trials.push(SelfTestResult {
-                operation: what,
-                is_refused: done.is_err(),
-                outcome: done.map_or_else(|error| error.to_string(), |()| "succeeded".into()),
+        let mut results = Vec::new();
+        let mut add = |operation: String, result: io::Result<()>| {
+            results.push(SelfTestResult {
+                operation,
+                is_refused: result.is_err(),
+                outcome: result.map_or_else(|error| error.to_string(), |()| "succeeded".into()),
             });
         };
-        let over = OpenOptions::new().write(true).truncate(true).open(&self.canary);
-        tried("write to another program's file".into(), over.map(drop));
-        tried("remove that file".into(), std::fs::remove_file(&self.canary));
-        for place in &self.outside {
-            let created =
-                OpenOptions::new().write(true).create_new(true).open(place.join(&self.file_name));
-            tried(create_operation(place), created.map(drop));
+        let written = OpenOptions::new().write(true).truncate(true).open(&self.canary);
+        add("write to another program's file".into(), written.map(drop));
+        add("remove that file".into(), std::fs::remove_file(&self.canary));
+        for directory in &self.outside {
+            let path = directory.join(&self.file_name);
+            let created = OpenOptions::new().write(true).create_new(true).open(path);
+            add(create_operation(directory), created.map(drop));
         }
         for path in &self.denied {
-            tried(format!("read `{}`", path.display()), read_any(path));
+            add(format!("read `{}`", path.display()), read_any(path));
         }
         if !self.has_network {
-            tried(
+            add(
                 "connect to another program over TCP".into(),
                 TcpStream::connect(self.address).map(drop),
             );
-            let remote = UdpSocket::bind("0.0.0.0:0").and_then(|it| it.connect(REMOTE_ADDRESS));
-            tried("send to another machine over UDP".into(), remote);
+            let remote =
+                UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.connect(REMOTE_ADDRESS));
+            add("send to another machine over UDP".into(), remote);
         }
-        tried("connect to a UNIX socket".into(), UnixStream::connect(&self.socket).map(drop));
-        trials
+        add("connect to a UNIX socket".into(), UnixStream::connect(&self.socket).map(drop));
+        results
     }
 }
 
@@ -124,8 +125,7 @@ impl SelfTestTargets {
     /// Completes the results of the test with what can be seen from outside.
     pub fn check(&self, results: &mut Vec<SelfTestResult>) {
         for path in &self.created {
-            let place = path.parent().unwrap_or(path);
-            let operation = create_operation(place);
+            let operation = create_operation(path.parent().unwrap_or(path));
             // If the sandbox failed and the file cannot be removed, the report still shows its directory.
             let is_refused = path.symlink_metadata().is_err();
             drop(std::fs::remove_file(path));
@@ -137,20 +137,20 @@ impl SelfTestTargets {
             }
         }
         let canary = std::fs::read(self.temp.path().join("canary"));
-        let alive = canary.is_ok_and(|text| text == b"alive");
+        let is_alive = canary.is_ok_and(|text| text == b"alive");
         results.push(SelfTestResult {
             operation: "change the test file in any of these ways".into(),
-            is_refused: alive,
-            outcome: if alive { "unchanged" } else { "changed" }.into(),
+            is_refused: is_alive,
+            outcome: if is_alive { "unchanged" } else { "changed" }.into(),
         });
     }
 }
 
-fn create_operation(place: &Path) -> String {
-    format!("create a file in `{}`", place.display())
+fn create_operation(directory: &Path) -> String {
+    format!("create a file in `{}`", directory.display())
 }
 
-/// Reads something of a file or directory. An empty one covers what is closed.
+/// Reads something of a file or directory. An empty one is refused access too: it covers a closed path.
 fn read_any(path: &PathBuf) -> io::Result<()> {
     let has_content = if path.is_dir() {
         std::fs::read_dir(path)?.next().is_some()

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct SnapshotEntry {
     pub(super) path: PathBuf,
-    pub(super) place: TreePath,
+    pub(super) tree_path: TreePath,
     pub(super) before: SnapshotState,
-    /// Identifies the file, if a mount protects it as long as it is there.
+    /// Identifies the file, if a mount protects it as long as it exists.
     mounted: Option<FileId>,
     /// It belongs to a nested repository, and may disappear together with that.
     pub(super) is_nested: bool,
@@ -28,11 +28,11 @@ pub(super) struct SnapshotEntry {
 }
 
 impl SnapshotEntry {
-    /// A place in a repository that a command of this run created.
-    pub(super) fn new_in(path: &Path, place: TreePath) -> Self {
+    /// A path in a repository that a command of this run created.
+    pub(super) fn in_new_repository(path: &Path, tree_path: TreePath) -> Self {
         Self {
             path: path.to_owned(),
-            place,
+            tree_path,
             before: SnapshotState::Missing,
             mounted: None,
             is_nested: true,
@@ -41,73 +41,78 @@ impl SnapshotEntry {
         }
     }
 
-    /// The `.git` directory around it, if that is in the writable place.
+    /// The `.git` directory that contains it, if that is in the writable root.
     pub(super) fn repository(&self) -> Option<TreePath> {
-        let relative = new_repository::enclosing_git_dir(&self.place.relative)?;
-        Some(TreePath { root: self.place.root, relative })
+        let relative = new_repository::enclosing_git_dir(&self.tree_path.relative)?;
+        Some(TreePath { root: self.tree_path.root, relative })
     }
 
-    /// True if the directory that contains the repository no longer exists and nothing has replaced it, or its whole git
-    /// directory, as also that of a linked worktree, within another one.
+    /// True if nothing is left of the repository, and nothing has replaced it: neither the directory that contains it, nor its
+    /// git directory, nor, within another git directory, that of a submodule or a linked worktree.
     pub(super) fn is_repository_gone(&self, roots: &WritableRoots) -> bool {
-        let repository = self.repository().map(|it| it.relative);
-        let around = repository.as_deref().and_then(Path::parent);
-        let inner = self.place.relative.parent().filter(|path| {
+        let git_dir = self.repository().map(|repository| repository.relative);
+        let top = git_dir.as_deref().and_then(Path::parent);
+        let inner_git_dir = self.tree_path.relative.parent().filter(|path| {
             let outer = new_repository::enclosing_git_dir(&self.path);
-            outer.is_some() && repository.as_deref() != Some(path)
+            outer.is_some() && git_dir.as_deref() != Some(path)
         });
         let is_gone = |relative: &Path| {
-            let place = TreePath { root: self.place.root, relative: relative.to_owned() };
-            let found = roots
-                .open_parent(&place, false)
+            let tree_path = TreePath { root: self.tree_path.root, relative: relative.to_owned() };
+            let stat = roots
+                .open_parent(&tree_path, false)
                 .and_then(|(dir, name)| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
-            found.err() == Some(Errno::NOENT)
+            stat.err() == Some(Errno::NOENT)
         };
-        let places = [around, repository.as_deref(), inner];
-        places.into_iter().flatten().any(is_gone)
+        [top, git_dir.as_deref(), inner_git_dir].into_iter().flatten().any(is_gone)
     }
 
-    /// True if another repository is in the place of the one that was there, or the linked worktree may be elsewhere.
+    /// True if another repository has replaced the one that was there, or the linked worktree may have moved.
     pub(super) fn is_replaced(&self) -> bool {
         let now = new_repository::git_dir_id(&self.path);
-        new_repository::is_place_of_worktree(&self.path)
+        new_repository::is_worktree_location(&self.path)
             || self.git_dir.is_some() && now.is_some() && now != self.git_dir
     }
 
-    /// True if a mount has protected the file all the time, or nothing is there any more.
+    /// True if a mount has protected the file all the time, or the file is gone.
     pub(super) fn is_still_mounted(&self, roots: &WritableRoots) -> bool {
         let now = || {
-            let (dir, name) = roots.open_parent(&self.place, false).ok()?;
+            let (dir, name) = roots.open_parent(&self.tree_path, false).ok()?;
             new_repository::file_id(dir.as_fd(), &*name)
         };
         self.mounted.is_some_and(|mounted| now().is_none_or(|now| now == mounted))
     }
 }
 
-/// Records the state of the protected paths beneath the `roots`, except for directories that a mount protects. Each is given
-/// with whether it belongs to a nested repository.
+/// A protected path whose state is to be recorded.
+pub(super) struct ProtectedPath<'p> {
+    pub(super) path: &'p PathBuf,
+    /// True if it belongs to a nested repository.
+    pub(super) is_nested: bool,
+}
+
+/// Records the state of those of `protected_paths` that are beneath the `roots`, except for directories that a mount protects.
 ///
 /// # Errors
-/// A place exists and cannot be read.
-pub(super) fn record_places<'p>(
+/// A path exists and cannot be read.
+pub(super) fn record_states<'p>(
     roots: &WritableRoots,
-    given: impl Iterator<Item = (&'p PathBuf, bool)>,
+    protected_paths: impl Iterator<Item = ProtectedPath<'p>>,
     project_files: &ProjectFiles,
 ) -> io::Result<Vec<SnapshotEntry>> {
-    let mut left = SNAPSHOT_LIMIT_BYTES;
-    let mut places = Vec::new();
-    for (path, is_nested) in given {
-        let Some(place) = roots.locate(path) else {
+    let mut bytes_left = SNAPSHOT_LIMIT_BYTES;
+    let mut entries = Vec::new();
+    for ProtectedPath { path, is_nested } in protected_paths {
+        let Some(tree_path) = roots.locate(path) else {
             continue;
         };
         if is_nested && project_files.is_created(path) {
-            places.push(SnapshotEntry::new_in(path, place));
+            entries.push(SnapshotEntry::in_new_repository(path, tree_path));
             continue;
         }
         let mut mounted = None;
-        let before = match roots.open_parent(&place, false) {
+        let before = match roots.open_parent(&tree_path, false) {
             Ok((dir, name)) if !is_nested && is_mountable(dir.as_fd(), &name) => {
-                // A directory is hardly ever replaced. What cannot be read is not the command's either.
+                // A directory is hardly ever replaced. What this process cannot read, the command cannot change either.
                 let state = read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone());
                 let Ok(state @ SnapshotState::File { .. }) = state else {
                     continue;
@@ -115,7 +120,7 @@ pub(super) fn record_places<'p>(
                 mounted = new_repository::file_id(dir.as_fd(), &*name);
                 state
             }
-            Ok((dir, name)) => match read_state(dir.as_fd(), &name, &mut left) {
+            Ok((dir, name)) => match read_state(dir.as_fd(), &name, &mut bytes_left) {
                 // A directory of another user that this one may not enter: the command cannot either.
                 Err(error)
                     if error.kind() == io::ErrorKind::PermissionDenied && !is_own(dir.as_fd()) =>
@@ -131,9 +136,9 @@ pub(super) fn record_places<'p>(
             Err(Errno::LOOP | Errno::NOTDIR | Errno::ACCESS) => SnapshotState::Unreachable,
             Err(_) => SnapshotState::Missing,
         };
-        places.push(SnapshotEntry {
+        entries.push(SnapshotEntry {
             path: path.clone(),
-            place,
+            tree_path,
             before,
             mounted,
             is_nested,
@@ -141,7 +146,7 @@ pub(super) fn record_places<'p>(
             git_dir: is_nested.then(|| new_repository::git_dir_id(path)).flatten(),
         });
     }
-    Ok(places)
+    Ok(entries)
 }
 
 /// True if the directory belongs to this user.

@@ -3,6 +3,7 @@
 use super::network::NetworkAccess;
 use super::project_file_rules::ProjectFiles;
 use landlock::RulesetCreated;
+use nanobot_os::symlinks::trace_links;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,22 +24,22 @@ pub struct SandboxSpec {
     /// The directory that a command in namespaces of its own sees at `/tmp`, unless that is granted.
     #[serde(with = "nanobot_os::wire_paths::optional")]
     pub tmp: Option<PathBuf>,
-    /// Places within the granted ones that it cannot see, existing or not. A directory that contains one is granted entry by
+    /// Paths within the granted ones that it cannot see, existing or not. A directory that contains one is granted entry by
     /// entry, as it is when the command starts, unless the command may write there: then only those that exist are covered.
     /// Without a root of its own, it cannot list that directory, and new entries directly in it stay inaccessible.
     #[serde(with = "nanobot_os::wire_paths::list")]
     pub denied: Vec<PathBuf>,
-    /// Further places that it cannot see if they exist.
+    /// Further paths that it cannot see if they exist.
     #[serde(with = "nanobot_os::wire_paths::list")]
     pub covered: Vec<PathBuf>,
-    /// Home directories within the granted places. Their hidden entries are closed too, unless they are granted by name.
+    /// Home directories within the granted paths. Their hidden entries are closed too, unless they are granted by name.
     #[serde(with = "nanobot_os::wire_paths::list")]
     pub homes: Vec<PathBuf>,
-    /// Places within `writable` that have the same state after the command as before, including absence.
+    /// Paths within `writable` that have the same state after the command as before, including absence.
     #[serde(with = "nanobot_os::wire_paths::list")]
     pub protected: Vec<PathBuf>,
-    /// The directory for the copies of the git configs among `protected`, which is made for one command. Commands change
-    /// these. Without one, the configs are read-only.
+    /// The directory for the copies of the git configs among `protected`, made for one command, which changes the copies.
+    /// Without one, the configs are read-only.
     #[serde(with = "nanobot_os::wire_paths::optional")]
     pub config_copies: Option<PathBuf>,
     /// The directory for the locks by which commands that may change the same directories take turns. Without one, commands of
@@ -87,7 +88,7 @@ pub(super) struct SandboxCache {
 }
 
 impl SandboxSpec {
-    /// Creates rules without nested places and links.
+    /// Creates rules with the symbolic links beneath the root, and with nothing that is optional.
     pub fn new(
         readable: Vec<PathBuf>,
         writable: Vec<PathBuf>,
@@ -130,14 +131,74 @@ impl SandboxSpec {
         self.private.as_deref()
     }
 
-    /// The writable places that other programs use too: all but the private directory.
+    /// The writable paths that other programs use too: all but the private directory.
     pub(crate) fn shared_writable(&self) -> impl Iterator<Item = &Path> {
-        let all = self.writable.iter().map(PathBuf::as_path);
-        all.filter(|place| Some(*place) != self.private())
+        let writable = self.writable.iter().map(PathBuf::as_path);
+        writable.filter(|path| Some(*path) != self.private())
     }
 
-    /// True if the process may change places that other programs use too.
+    /// True if the process may change paths that other programs use too.
     pub(crate) fn may_change_shared(&self) -> bool {
         self.shared_writable().next().is_some()
+    }
+
+    /// Adds the symbolic links that `path` leads through. A command's own root has granted paths under their real names only,
+    /// and would lack the names that programs know. A relative path is ignored.
+    pub fn add_links(&mut self, path: &Path) {
+        if !path.is_absolute() {
+            return;
+        }
+        for (link, target) in trace_links(path).links {
+            // A link in a granted directory is there already. The root is a directory of the command's own.
+            let mut granted = self.readable.iter().filter(|path| *path != Path::new("/"));
+            let parent = link.parent().unwrap_or(&link);
+            if !granted.any(|path| parent.starts_with(path)) {
+                self.links.insert(link, target);
+            }
+        }
+    }
+
+    /// Adds the symbolic links directly beneath the root, such as `/bin`.
+    pub(super) fn add_root_links(&mut self) {
+        let entries = std::fs::read_dir("/").into_iter().flatten().flatten();
+        let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
+        let links: Vec<PathBuf> = links.map(|entry| entry.path()).collect();
+        for link in &links {
+            self.add_links(link);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::SandboxSpec;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    #[test]
+    fn links_outside_of_granted_directories_are_found() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::canonicalize(temp.path()).unwrap();
+        std::fs::create_dir_all(dir.join("granted/in")).unwrap();
+        symlink("granted", dir.join("one")).unwrap();
+        symlink(dir.join("one/../two/in"), dir.join("long")).unwrap();
+        symlink("one/.", dir.join("two")).unwrap();
+        symlink("in", dir.join("granted/inner")).unwrap();
+        symlink("round", dir.join("round")).unwrap();
+        let check = |path: &str, expect: &[&str]| {
+            let reads = vec![dir.join("granted")];
+            let mut sandbox = SandboxSpec { readable: reads, ..SandboxSpec::default() };
+            sandbox.add_links(&dir.join(path));
+            let expect: Vec<PathBuf> = expect.iter().map(|name| dir.join(name)).collect();
+            let found = sandbox.links.into_keys();
+            let found: Vec<PathBuf> = found.filter(|link| link.starts_with(&dir)).collect();
+            assert_eq!(found, expect, "{path}");
+        };
+        check("granted/in", &[]);
+        check("granted/inner", &[]);
+        check("one/in", &["one"]);
+        check("long", &["long", "one", "two"]);
+        check("two/inner/missing", &["one", "two"]);
+        check("round", &["round"]);
     }
 }

@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// The directory that a command starts in: its path, and what identifies it, since the path may lead elsewhere by then.
+/// The directory that a command starts in: its path, and what identifies it, since its path may lead elsewhere when the command
+/// starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StartDirectory {
     #[serde(with = "nanobot_os::wire_paths::path")]
@@ -35,11 +36,11 @@ impl StartDirectory {
         &self.path
     }
 
-    /// Makes the directory at its path, which was made for a root, the working directory of this process.
+    /// Makes the directory at its path the working directory of this process, if a root has a directory of its own there.
     ///
     /// # Errors
     /// It is not accessible.
-    pub(super) fn enter_made(&self) -> io::Result<()> {
+    pub(super) fn enter_created(&self) -> io::Result<()> {
         std::env::set_current_dir(&self.path)
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Maximum length of a secret in bytes. A longer one indicates the wrong file.
 const MAX_SECRET_BYTES: usize = 16 << 10;
-/// The time after which the user learns that a command is waited for.
+/// The time after which the user is notified that a command still runs.
 const SLOW_COMMAND_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The source of a secret outside of the config.
@@ -56,19 +56,20 @@ fn read_file(path: &Path) -> Result<Secret> {
     first_line(&bytes).ok_or_else(|| fail(Exit::Config, format!("`{}` is empty", path.display())))
 }
 
-/// Runs `work`, and tells the user what is waited for if it takes long.
+/// Runs `work`, and notifies the user if it takes long.
 fn announce_if_slow<T>(label: &str, work: impl FnOnce() -> T) -> T {
-    let (done, is_done) = mpsc::channel::<()>();
+    // The end of the channel ends the wait of the thread.
+    let (sender, receiver) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            if is_done.recv_timeout(SLOW_COMMAND_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
+            if receiver.recv_timeout(SLOW_COMMAND_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
                 terminal::eprint_notice(&format!(
                     "nanobot: waiting for the command of {label}, up to a minute"
                 ));
             }
         });
-        let result = work();
-        drop(done);
-        result
+        let output = work();
+        drop(sender);
+        output
     })
 }

@@ -133,25 +133,27 @@ pub const RELOCATED_TOOLS: &[(&str, &[&str], &[&str])] = &[
     ("NVM_DIR", &[""], &[]),
 ];
 
-/// Resolves the variables of [`RELOCATED_TOOLS`] to readable paths and denied paths. Relative values are ignored.
+/// Resolves the variables of [`RELOCATED_TOOLS`], whose values `value` returns, to readable paths and denied paths. Relative values
+/// are ignored.
 pub fn relocated_tools<'a>(
     value: impl Fn(&str) -> Option<&'a str>,
 ) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let (mut open, mut denied) = (Vec::new(), Vec::new());
-    for (variable, reads, logins) in RELOCATED_TOOLS {
+    let (mut readable, mut denied) = (Vec::new(), Vec::new());
+    for (variable, entries, credentials) in RELOCATED_TOOLS {
         // GOPATH may be a list.
-        let places = value(variable).unwrap_or_default().split(':');
-        for place in places.map(Path::new).filter(|place| place.is_absolute()) {
-            open.extend(reads.iter().map(|name| place.join(name)));
-            let real = real_path(place).unwrap_or_else(|_| place.to_owned());
-            denied.extend(logins.iter().map(|name| real.join(name)));
+        let directories = value(variable).unwrap_or_default().split(':');
+        for directory in directories.map(Path::new).filter(|directory| directory.is_absolute()) {
+            readable.extend(entries.iter().map(|name| directory.join(name)));
+            let real = real_path(directory).unwrap_or_else(|_| directory.to_owned());
+            denied.extend(credentials.iter().map(|name| real.join(name)));
         }
     }
-    (open, denied)
+    (readable, denied)
 }
 
 /// Lists what every command may read: the existing directories of the system, those of `path` (in the format of
-/// `PATH`), the tools in `home`, what the user's git config there names, and `relocated`. Also returns the paths among them that lead through symbolic links.
+/// `PATH`), the tools in `home`, what the user's git config there names, and `relocated`. Also returns the paths among them that lead
+/// through symbolic links.
 pub fn readable_paths(
     path: &str,
     relocated: &[PathBuf],
@@ -162,17 +164,17 @@ pub fn readable_paths(
     let programs = path.split(':').map(PathBuf::from);
     let programs = programs.filter(|path| path.is_absolute() && !home.starts_with(path));
     let programs = programs.flat_map(|path| {
-        let beside = with_sibling_directories(&path);
-        std::iter::once(path).chain(beside)
+        let siblings = with_sibling_directories(&path);
+        std::iter::once(path).chain(siblings)
     });
     let tools = HOME_TOOLS.iter().map(|name| home.join(name));
-    let named = system
+    let candidates = system
         .chain(programs)
         .chain(tools)
         .chain(relocated.iter().cloned())
         .chain(git_config_files::files_of_user(home));
-    let (mut found, mut links) = (Vec::new(), Vec::new());
-    for path in named {
+    let (mut readable, mut links) = (Vec::new(), Vec::new());
+    for path in candidates {
         let Ok(real) = real_path(&path) else {
             continue;
         };
@@ -182,32 +184,32 @@ pub fn readable_paths(
         if real != path {
             links.push(path);
         }
-        found.push(real);
+        readable.push(real);
     }
-    found.sort();
+    readable.sort();
     // A path within another listed one needs no rule.
-    found.dedup_by(|path, before| path.starts_with(before));
-    (found, links)
+    readable.dedup_by(|path, before| path.starts_with(before));
+    (readable, links)
 }
 
-/// Names of what lies beside a directory of programs and is used by them, by the name of that directory. Version
-/// managers put scripts into `shims` that run the programs of other directories.
+/// Names in the parent of a directory of programs that the programs use, by the name of that directory. Version managers put
+/// scripts into `shims` that run the programs of other directories.
 const SIBLING_DIRECTORIES: &[(&str, &[&str])] = &[
     ("bin", &["lib", "lib64", "libexec", "include", "pyvenv.cfg"]),
     ("shims", &["bin", "lib", "libexec", "plugins", "installs", "versions", "version"]),
 ];
 
-/// A directory of programs and what lies beside it and is used by them; nothing for any other directory.
+/// A directory of programs with its [`SIBLING_DIRECTORIES`]; nothing for any other directory.
 pub fn with_sibling_directories(programs: &Path) -> Vec<PathBuf> {
-    let found = SIBLING_DIRECTORIES.iter().find(|(name, _)| programs.ends_with(name));
-    let (Some((_, names)), Some(parent)) = (found, programs.parent()) else {
+    let siblings = SIBLING_DIRECTORIES.iter().find(|(name, _)| programs.ends_with(name));
+    let (Some((_, names)), Some(parent)) = (siblings, programs.parent()) else {
         return Vec::new();
     };
-    let beside = names.iter().map(|name| parent.join(name));
-    std::iter::once(programs.to_owned()).chain(beside).collect()
+    let siblings = names.iter().map(|name| parent.join(name));
+    std::iter::once(programs.to_owned()).chain(siblings).collect()
 }
 
-/// The most home directories within granted places: each has many secrets to deny.
+/// Maximum number of home directories within granted paths: each has many secrets to deny.
 const MAX_HOMES: usize = 1000;
 
 /// Lists the home directories that contain, or are contained in, a `granted` path: those of `single`, and every
@@ -220,27 +222,27 @@ pub fn find_homes(
     parents: &[&str],
     granted: &[&Path],
 ) -> io::Result<Vec<PathBuf>> {
-    let concerns = |home: &Path| {
+    let overlaps_grant = |home: &Path| {
         let mut granted = granted.iter();
         granted.any(|root| root.starts_with(home) || home.starts_with(root))
     };
     let real = |path: &Path| real_path(path).unwrap_or_else(|_| path.to_owned());
-    let mut found: Vec<PathBuf> = single.iter().map(|home| real(home)).collect();
+    let mut homes: Vec<PathBuf> = single.iter().map(|home| real(home)).collect();
     for parent in parents.iter().map(|parent| real(Path::new(parent))) {
         // A parent that cannot be listed contributes no homes.
         let entries = std::fs::read_dir(&parent).into_iter().flatten().flatten();
-        let homes = entries.map(|entry| real(&entry.path()));
-        found.extend(homes.filter(|home| concerns(home)).take(MAX_HOMES + 1));
+        let candidates = entries.map(|entry| real(&entry.path()));
+        homes.extend(candidates.filter(|home| overlaps_grant(home)).take(MAX_HOMES + 1));
     }
-    found.retain(|home| home.parent().is_some() && concerns(home));
-    found.sort();
-    found.dedup();
-    if found.len() > MAX_HOMES {
+    homes.retain(|home| home.parent().is_some() && overlaps_grant(home));
+    homes.sort();
+    homes.dedup();
+    if homes.len() > MAX_HOMES {
         Err(io::Error::other(format!(
             "the granted paths contain more than {MAX_HOMES} home directories, each with secrets to deny"
         )))
     } else {
-        Ok(found)
+        Ok(homes)
     }
 }
 

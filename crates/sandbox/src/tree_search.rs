@@ -34,28 +34,31 @@ pub(super) struct FoundPaths {
     pub(super) repositories: Vec<RepositoryPath>,
 }
 
-/// Searches each of the `roots` for a command that started at that time.
+/// Searches each of the `roots` for a command that started at `start_time`.
 pub(super) fn search_roots(
-    rules: &ProjectFiles,
+    project_files: &ProjectFiles,
     roots: &WritableRoots,
-    started: FileTime,
+    start_time: FileTime,
 ) -> Vec<FoundPaths> {
-    let mut cache = rules.cache.lock().ignore_poison();
-    let each = roots.paths.iter().zip(&roots.fds);
-    each.map(|(path, fd)| TreeSearch::new(rules, path, &roots.paths, started, &mut cache).run(fd))
-        .collect()
+    let mut cache = project_files.cache.lock().ignore_poison();
+    let mut found_paths = Vec::new();
+    for (path, fd) in roots.paths.iter().zip(&roots.fds) {
+        let search = TreeSearch::new(project_files, path, &roots.paths, start_time, &mut cache);
+        found_paths.push(search.run(fd));
+    }
+    found_paths
 }
 
 /// A search of one writable directory.
 struct TreeSearch<'a> {
-    rules: &'a ProjectFiles,
+    project_files: &'a ProjectFiles,
     root: &'a Path,
     /// All writable directories.
     roots: &'a [PathBuf],
     /// The paths in it that are not searched.
     skipped: Vec<&'a Path>,
     /// The start of the command.
-    started: FileTime,
+    start_time: FileTime,
     entries_left: usize,
     cache: &'a mut DirectoryCache,
     found: FoundPaths,
@@ -68,7 +71,7 @@ struct SearchedDirectory {
     path: PathBuf,
     /// It has one of the names, or is in such a directory: all files in it count.
     is_named: bool,
-    /// It is a folder of dependencies, or in one: only what is new in it counts.
+    /// It is a directory of dependencies, or in one: only what is new in it counts.
     is_generated: bool,
     /// Repositories in it count.
     has_repositories: bool,
@@ -77,28 +80,27 @@ struct SearchedDirectory {
 
 impl<'a> TreeSearch<'a> {
     fn new(
-        rules: &'a ProjectFiles,
+        project_files: &'a ProjectFiles,
         root: &'a Path,
         roots: &'a [PathBuf],
-        started: FileTime,
+        start_time: FileTime,
         cache: &'a mut DirectoryCache,
     ) -> Self {
-        let skipped = rules.skipped.iter();
         let mut first_bytes = [false; 256];
-        let files = rules.names.iter().map(|name| name.rsplit('/').next().unwrap_or(name));
+        let files = project_files.names.iter().map(|name| name.rsplit('/').next().unwrap_or(name));
         let names = files.chain(REPOSITORY_NAMES);
         for first in names.filter_map(|name| name.bytes().next()) {
             first_bytes[usize::from(first.to_ascii_lowercase())] = true;
         }
         Self {
-            rules,
+            project_files,
             root,
             roots,
-            skipped: skipped
+            skipped: (project_files.skipped.iter())
                 .filter_map(|path| path.strip_prefix(root).ok())
                 .filter(|path| !path.as_os_str().is_empty())
                 .collect(),
-            started,
+            start_time,
             entries_left: MAX_SEARCH_ENTRIES,
             cache,
             found: FoundPaths::default(),
@@ -108,7 +110,7 @@ impl<'a> TreeSearch<'a> {
 
     /// Searches the directory, which is open as `root`.
     fn run(mut self, root: &OwnedFd) -> FoundPaths {
-        if self.rules.git_dirs.iter().any(|git_dir| git_dir == self.root) {
+        if self.project_files.git_dirs.iter().any(|git_dir| git_dir == self.root) {
             self.found.repositories.push(RepositoryPath::GitDir(PathBuf::new()));
             return self.found;
         }
@@ -136,24 +138,28 @@ impl<'a> TreeSearch<'a> {
             return;
         };
         self.make_searchable(&fd);
-        let contents = match directory.is_generated && !directory.has_repositories {
-            true if !self.is_changed(&fd) => return,
-            true => self.read(&fd, directory),
-            false => self.cached_contents(&fd, directory),
+        let contents = if directory.is_generated && !directory.has_repositories {
+            if !self.is_changed(&fd) {
+                return;
+            }
+            self.read(&fd, directory)
+        } else {
+            self.cached_contents(&fd, directory)
         };
-        let Some(rest) = self.entries_left.checked_sub(contents.entries) else {
+        let Some(entries_left) = self.entries_left.checked_sub(contents.entries) else {
             self.entries_left = 0;
             return;
         };
-        self.entries_left = rest;
+        self.entries_left = entries_left;
         if directory.has_repositories {
             self.add_repositories(contents.repository_names, &directory.path);
+            for name in &contents.links {
+                if self.leads_to_skipped(&fd, name) {
+                    let worktree = RepositoryPath::Worktree(directory.path.join(name));
+                    self.found.repositories.push(worktree);
+                }
+            }
         }
-        let links = contents.links.iter().filter(|_| directory.has_repositories);
-        let skipping = links.filter(|name| self.leads_to_skipped(&fd, name));
-        let skipping = skipping.map(|name| RepositoryPath::Worktree(directory.path.join(name)));
-        let skipping: Vec<RepositoryPath> = skipping.collect();
-        self.found.repositories.extend(skipping);
         for name in &contents.files {
             if !directory.is_generated || self.is_new(fd.as_fd(), name) {
                 self.found.files.insert(directory.path.join(name));
@@ -163,7 +169,7 @@ impl<'a> TreeSearch<'a> {
             return;
         }
         for name in contents.directories {
-            let is_named = directory.is_named || self.rules.is_name(&name);
+            let is_named = directory.is_named || self.project_files.is_name(&name);
             let inner = SearchedDirectory {
                 path: directory.path.join(&name),
                 is_named,
@@ -178,8 +184,8 @@ impl<'a> TreeSearch<'a> {
         }
     }
 
-    /// True if the link `name` leads to a directory in a folder of dependencies or of build results, which is not searched:
-    /// whatever is there counts as a repository at the place of the link.
+    /// True if the link `name` leads into a directory of dependencies or of build results, which is not searched: the target counts
+    /// as a repository at the path of the link.
     fn leads_to_skipped(&self, dir: &OwnedFd, name: &OsStr) -> bool {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(target) = rustix::fs::openat(dir, name, flags, Mode::empty()) else {
@@ -187,8 +193,8 @@ impl<'a> TreeSearch<'a> {
         };
         let target = format!("/proc/self/fd/{}", target.as_raw_fd());
         let target = std::fs::read_link(target).unwrap_or_default();
-        let mut beneath = self.roots.iter().filter_map(|root| target.strip_prefix(root).ok());
-        beneath.any(|path| {
+        let mut relative = self.roots.iter().filter_map(|root| target.strip_prefix(root).ok());
+        relative.any(|path| {
             let mut parts = path.iter();
             parts.any(|part| git_repository::is_skipped(part) || is_generated_dir(Path::new(part)))
         })
@@ -206,8 +212,8 @@ impl<'a> TreeSearch<'a> {
         }
     }
 
-    /// The contents of an open directory: those in the cache, or read anew and remembered. A directory that changed just now is
-    /// not remembered, since it may change again within the same tick of the clock.
+    /// The contents of an open directory: those in the cache, or else read and added to the cache. A directory that changed just now
+    /// is not cached, since it may change again within the same tick of the clock.
     fn cached_contents(
         &mut self,
         fd: &OwnedFd,
@@ -222,8 +228,8 @@ impl<'a> TreeSearch<'a> {
             (_, Ok(version)) if version.2 < now => {
                 let contents = self.read(fd, directory);
                 if contents.entries <= self.entries_left {
-                    let read = CachedDirectory { version, contents: contents.clone() };
-                    self.cache.insert(path, read);
+                    let cached = CachedDirectory { version, contents: contents.clone() };
+                    self.cache.insert(path, cached);
                 }
                 contents
             }
@@ -231,7 +237,7 @@ impl<'a> TreeSearch<'a> {
         }
     }
 
-    /// Reads an open directory. Stops where the search has to stop.
+    /// Reads an open directory, up to the maximum number of entries of the search.
     fn read(&self, fd: &OwnedFd, directory: &SearchedDirectory) -> DirectoryContents {
         let mut contents = DirectoryContents::default();
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
@@ -262,8 +268,8 @@ impl<'a> TreeSearch<'a> {
                 FileType::Directory => contents.directories.push(name.to_owned()),
                 _ if directory.is_named
                     || may_count
-                        && (self.rules.is_name(name)
-                            || self.rules.is_name_in(directory.path.file_name(), name)) =>
+                        && (self.project_files.is_name(name)
+                            || self.project_files.is_name_in(directory.path.file_name(), name)) =>
                 {
                     contents.files.push(name.to_owned());
                 }
@@ -273,8 +279,8 @@ impl<'a> TreeSearch<'a> {
         contents
     }
 
-    /// Lets the user read a directory that the command has changed: a name in it can be opened without that. Returns false
-    /// if it is unchanged.
+    /// Lets the user read a directory that the command has changed: programs can open a name in it even if they cannot list it.
+    /// Returns false if it is unchanged.
     fn make_readable(&self, parent: BorrowedFd<'_>, name: &OsStr) -> bool {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         self.is_new(parent, name)
@@ -291,12 +297,12 @@ impl<'a> TreeSearch<'a> {
     }
 
     fn is_changed(&self, fd: &OwnedFd) -> bool {
-        rustix::fs::fstat(fd).is_ok_and(|stat| file_time(&stat) >= self.started)
+        rustix::fs::fstat(fd).is_ok_and(|stat| file_time(&stat) >= self.start_time)
     }
 
     fn is_new(&self, dir: BorrowedFd<'_>, name: &OsStr) -> bool {
         let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-        stat.is_ok_and(|stat| file_time(&stat) >= self.started)
+        stat.is_ok_and(|stat| file_time(&stat) >= self.start_time)
     }
 }
 

@@ -23,7 +23,7 @@ pub struct UndoneChange {
 /// A change that can be made after all.
 #[derive(Debug)]
 pub(super) struct WithheldChange {
-    /// The writable place.
+    /// The writable directory.
     pub(super) root: OwnedFd,
     /// The path beneath it.
     pub(super) relative: PathBuf,
@@ -31,22 +31,22 @@ pub(super) struct WithheldChange {
     pub(super) state: SnapshotState,
 }
 
-/// Puts `name`, which is in the state `is`, back to the state `was`. A file of other content is kept under another name, which
-/// is returned.
+/// Puts `name`, which is in the state `after`, back to the state `before`. A file with other content gets another name, which is
+/// returned.
 ///
 /// # Errors
 /// It cannot be changed, or its content was not recorded.
 pub(super) fn put_back(
     dir: BorrowedFd<'_>,
     name: &OsStr,
-    was: &SnapshotState,
-    is: Option<&SnapshotState>,
+    before: &SnapshotState,
+    after: Option<&SnapshotState>,
 ) -> io::Result<Option<OsString>> {
-    let kept = match (was, is) {
+    let new_name = match (before, after) {
         (
-            SnapshotState::File { content: had, .. },
-            Some(SnapshotState::File { content: has, .. }),
-        ) if had == has => None,
+            SnapshotState::File { content: old_content, .. },
+            Some(SnapshotState::File { content: new_content, .. }),
+        ) if old_content == new_content => None,
         (_, Some(SnapshotState::File { .. })) => Some(set_aside(dir, name)?),
         // The user may have made it, as a new `.ssh`.
         (SnapshotState::Missing, Some(SnapshotState::Directory { entries, .. }))
@@ -56,14 +56,15 @@ pub(super) fn put_back(
         }
         _ => None,
     };
-    restore_state(dir, name, was).map(|()| kept)
+    restore_state(dir, name, before)?;
+    Ok(new_name)
 }
 
 /// The treatment of a change of a protected path.
 #[derive(Debug)]
 pub enum Remedy {
-    /// It is as it was before. What was there instead now has this name, if it was a file or a new directory with files: the user may have saved it while
-    /// the command ran.
+    /// It is as it was before. What was there instead now has this name, if it was a file or a new directory with files: the
+    /// user may have saved it while the command ran.
     Restored(Option<PathBuf>),
     /// It was new and now has this name.
     SetAside(PathBuf),
@@ -94,14 +95,14 @@ impl UndoneChange {
     /// Makes the change after all, if it was withheld.
     ///
     /// # Errors
-    /// The place cannot be written, or something new is there.
+    /// The path cannot be written, or something new is there.
     pub fn make(&self) -> io::Result<()> {
         let (Some(withheld), Ok(remedy)) = (&self.withheld, &self.remedy) else {
             return Ok(());
         };
         let (dir, name) = open_parent(&withheld.root, &withheld.relative, true)?;
         match remedy {
-            Remedy::Restored(kept) => {
+            Remedy::Restored(new_path) => {
                 match &withheld.state {
                     SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) }
                         if is_config(&self.path) =>
@@ -110,20 +111,20 @@ impl UndoneChange {
                     }
                     state => restore_state(dir.as_fd(), &name, state)?,
                 }
-                match kept.as_deref().and_then(Path::file_name) {
-                    Some(kept) => Ok(rustix::fs::unlinkat(&dir, kept, AtFlags::empty())?),
+                match new_path.as_deref().and_then(Path::file_name) {
+                    Some(new_name) => Ok(rustix::fs::unlinkat(&dir, new_name, AtFlags::empty())?),
                     None => Ok(()),
                 }
             }
-            Remedy::SetAside(other) => {
-                let other = other.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+            Remedy::SetAside(new_path) => {
+                let new_name = new_path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
                 let stat = rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW);
                 if stat.is_ok() {
                     return Err(io::ErrorKind::AlreadyExists.into());
                 }
                 // The content that the question showed: another command may have changed the file since.
                 restore_state(dir.as_fd(), &name, &withheld.state)?;
-                Ok(rustix::fs::unlinkat(&dir, other, AtFlags::empty())?)
+                Ok(rustix::fs::unlinkat(&dir, new_name, AtFlags::empty())?)
             }
             Remedy::LinesRemoved { .. } => Ok(()),
         }

@@ -1,17 +1,18 @@
-//! The visible part of a directory that contains closed places: the entries that are there when a command starts, one by one.
-//! So a closed place that appears later is not seen, whether a directory of it existed or not. This is only possible where
-//! the command may not write: a new entry of its own would be lost.
+//! The visible part of a directory that contains closed paths: the entries that exist when a command starts, one by one. So a
+//! closed path that appears later is not seen, whether its parent directory existed or not. This is only possible where the
+//! command may not write: a new entry of its own would be lost.
 
 use super::spec::SandboxSpec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The parts of granted places that get a mount, a directory or a link in a root that is being filled.
+/// The parts of granted paths that get a mount, a directory or a link in a root that is being filled.
 pub(super) struct VisibleEntries<'a> {
     sandbox: &'a SandboxSpec,
-    /// The place of the root in which the entries are looked for.
+    /// The directory that is the root of the entries.
     root: &'a Path,
-    pub(super) places: BTreeSet<PathBuf>,
+    /// The paths that get a mount.
+    pub(super) mounts: BTreeSet<PathBuf>,
     /// The directories of which only some entries are visible.
     pub(super) directories: Vec<PathBuf>,
     /// The symbolic links in these directories, with their targets.
@@ -23,55 +24,55 @@ impl<'a> VisibleEntries<'a> {
         Self {
             sandbox,
             root,
-            places: BTreeSet::new(),
+            mounts: BTreeSet::new(),
             directories: Vec::new(),
             links: BTreeMap::new(),
         }
     }
 
-    /// Adds a granted place: as a whole, or its entries.
-    pub(super) fn add(&mut self, place: &Path) {
+    /// Adds a granted path: as a whole, or its entries.
+    pub(super) fn add(&mut self, path: &Path) {
         let mut writable = self.sandbox.writable.iter();
-        if writable.any(|root| place.starts_with(root)) || !self.sandbox.has_closed(place) {
-            self.places.insert(place.to_owned());
+        if writable.any(|root| path.starts_with(root)) || !self.sandbox.has_closed(path) {
+            self.mounts.insert(path.to_owned());
         } else {
-            self.add_entries(place);
+            self.add_entries(path);
         }
     }
 
     /// Adds the entries of a directory that are not closed. One that this user cannot list stays empty.
     pub(super) fn add_entries(&mut self, directory: &Path) {
         self.directories.push(directory.to_owned());
-        let outside = self.root.join(directory.strip_prefix("/").unwrap_or(directory));
-        for entry in std::fs::read_dir(outside).into_iter().flatten().flatten() {
-            let place = directory.join(entry.file_name());
+        let real = self.root.join(directory.strip_prefix("/").unwrap_or(directory));
+        for entry in std::fs::read_dir(real).into_iter().flatten().flatten() {
+            let path = directory.join(entry.file_name());
             let Ok(kind) = entry.file_type() else {
                 continue;
             };
             if kind.is_symlink() {
                 // It reveals nothing unless its target is visible.
                 let target = std::fs::read_link(entry.path());
-                self.links.extend(target.map(|target| (place, target)));
-            } else if (kind.is_dir() || kind.is_file()) && !self.sandbox.is_closed(&place) {
-                self.add(&place);
+                self.links.extend(target.map(|target| (path, target)));
+            } else if (kind.is_dir() || kind.is_file()) && !self.sandbox.is_closed(&path) {
+                self.add(&path);
             }
         }
     }
 }
 
 impl SandboxSpec {
-    /// True if `directory` contains a closed place, existing or not.
+    /// True if `directory` contains a closed path, existing or not.
     pub(super) fn has_closed(&self, directory: &Path) -> bool {
         self.homes.iter().any(|home| home.starts_with(directory))
-            || self.denied.iter().any(|place| place.starts_with(directory) && place != directory)
+            || self.denied.iter().any(|path| path.starts_with(directory) && path != directory)
     }
 
-    /// True if `place` is closed, or a hidden entry of a home. What is granted in it by name has a mount of its own.
-    fn is_closed(&self, place: &Path) -> bool {
-        let name = place.file_name().unwrap_or_default();
+    /// True if `path` is closed, or a hidden entry of a home. What is granted in it by name has a mount of its own.
+    fn is_closed(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default();
         let is_hidden = name.as_encoded_bytes().starts_with(b".");
-        self.denied.iter().any(|denied| place.starts_with(denied))
+        self.denied.iter().any(|denied| path.starts_with(denied))
             || is_hidden
-                && place.parent().is_some_and(|parent| self.homes.iter().any(|home| home == parent))
+                && path.parent().is_some_and(|parent| self.homes.iter().any(|home| home == parent))
     }
 }

@@ -1,4 +1,4 @@
-//! The writable places of a command, opened before it starts: what it did in them is read and put back relative to these
+//! The writable paths of a command, opened before it starts: what it did beneath them is read and put back relative to these
 //! descriptors, without following symbolic links.
 
 use super::files_beneath::{self, OpenDir};
@@ -11,17 +11,17 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// The writable places, open and by path.
+/// The writable files and directories, open and by path.
 #[derive(Debug)]
 pub(super) struct WritableRoots {
     pub(super) fds: Vec<OwnedFd>,
     pub(super) paths: Vec<PathBuf>,
 }
 
-/// A path beneath a writable place.
+/// A path beneath a writable root.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TreePath {
-    /// The number of the place.
+    /// The index of the root.
     pub(super) root: usize,
     pub(super) relative: PathBuf,
 }
@@ -35,34 +35,34 @@ impl WritableRoots {
         Self { fds, paths }
     }
 
-    /// The place of `path` in the innermost root around it.
+    /// The path in the innermost root that contains `path`.
     pub(super) fn locate(&self, path: &Path) -> Option<TreePath> {
         let numbered = self.paths.iter().enumerate();
-        let around = numbered.filter(|(_, root)| path.starts_with(root) && path != *root);
-        let (root, root_path) = around.max_by_key(|(_, root)| root.as_os_str().len())?;
+        let outer = numbered.filter(|(_, root)| path.starts_with(root) && path != *root);
+        let (root, root_path) = outer.max_by_key(|(_, root)| root.as_os_str().len())?;
         Some(TreePath { root, relative: path.strip_prefix(root_path).ok()?.to_owned() })
     }
 
-    pub(super) fn path(&self, place: &TreePath) -> PathBuf {
-        self.paths[place.root].join(&place.relative)
+    pub(super) fn path(&self, tree_path: &TreePath) -> PathBuf {
+        self.paths[tree_path.root].join(&tree_path.relative)
     }
 
-    /// Opens the directory that contains `place`; returns it with the file name. Missing directories are created if
-    /// `create_missing`, and what is in their place is removed.
+    /// Opens the directory that contains `tree_path`; returns it with the file name. Missing directories are created if
+    /// `create_missing`, and files and symbolic links in their place are removed.
     pub(super) fn open_parent(
         &self,
-        place: &TreePath,
+        tree_path: &TreePath,
         create_missing: bool,
     ) -> Result<(OpenDir<'_>, OsString), Errno> {
-        files_beneath::open_parent(&self.fds[place.root], &place.relative, create_missing)
+        files_beneath::open_parent(&self.fds[tree_path.root], &tree_path.relative, create_missing)
     }
 
-    /// Reads the state of `place`.
+    /// Reads the state of `tree_path`.
     ///
     /// # Errors
     /// It exists and cannot be read.
-    pub(super) fn read(&self, place: &TreePath) -> io::Result<SnapshotState> {
-        match self.open_parent(place, false) {
+    pub(super) fn read(&self, tree_path: &TreePath) -> io::Result<SnapshotState> {
+        match self.open_parent(tree_path, false) {
             Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone()),
             Err(Errno::NOENT) => Ok(SnapshotState::Missing),
             // A symbolic link or a file has replaced its directory.
@@ -71,39 +71,41 @@ impl WritableRoots {
         }
     }
 
-    /// Renames what is at `place`.
-    pub(super) fn set_aside(&self, place: &TreePath) -> UndoneChange {
-        let path = self.path(place);
+    /// Renames what is at `tree_path`.
+    pub(super) fn set_aside(&self, tree_path: &TreePath) -> UndoneChange {
+        let path = self.path(tree_path);
         let renamed = self
-            .open_parent(place, false)
+            .open_parent(tree_path, false)
             .map_err(io::Error::from)
             .and_then(|(dir, name)| files_beneath::set_aside(dir.as_fd(), &name));
         let remedy = renamed.map(|name| Remedy::SetAside(path.with_file_name(name)));
         UndoneChange { path, remedy, withheld: None }
     }
 
-    /// Puts `place` back from the state `is`, if that could be read, to the state `was`.
+    /// Puts `tree_path` back from the state `after`, if that could be read, to the state `before`.
     pub(super) fn put_back(
         &self,
-        place: &TreePath,
-        was: &SnapshotState,
-        is: Option<&SnapshotState>,
+        tree_path: &TreePath,
+        before: &SnapshotState,
+        after: Option<&SnapshotState>,
     ) -> UndoneChange {
-        let path = self.path(place);
-        let is_there = !matches!(was, SnapshotState::Missing | SnapshotState::Unreachable);
-        let opened = self.open_parent(place, is_there).map_err(io::Error::from);
-        let kept = opened.and_then(|(dir, name)| put_back(dir.as_fd(), &name, was, is));
-        let remedy = kept.map(|kept| Remedy::Restored(kept.map(|name| path.with_file_name(name))));
+        let path = self.path(tree_path);
+        let create_missing = !matches!(before, SnapshotState::Missing | SnapshotState::Unreachable);
+        let opened = self.open_parent(tree_path, create_missing).map_err(io::Error::from);
+        let restored = opened.and_then(|(dir, name)| put_back(dir.as_fd(), &name, before, after));
+        let remedy = restored.map(|new_name| {
+            Remedy::Restored(new_name.map(|new_name| path.with_file_name(new_name)))
+        });
         UndoneChange { path, remedy, withheld: None }
     }
 
-    /// The change of `place` to `state`, to be made after all if the user allows it.
+    /// The change of `tree_path` to `state`, to be made after all if the user allows it.
     pub(super) fn withheld(
         &self,
-        place: &TreePath,
+        tree_path: &TreePath,
         state: SnapshotState,
     ) -> Option<WithheldChange> {
-        let root = self.fds[place.root].try_clone().ok()?;
-        Some(WithheldChange { root, relative: place.relative.clone(), state })
+        let root = self.fds[tree_path.root].try_clone().ok()?;
+        Some(WithheldChange { root, relative: tree_path.relative.clone(), state })
     }
 }

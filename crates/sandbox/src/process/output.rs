@@ -1,6 +1,6 @@
-//! Reads the output of a command from a pipe and keeps its beginning and its end.
+//! Reads the output of a command from a pipe, and captures its beginning and its end.
 
-use crate::kept_output::{KeptOutput, OutputKeeper};
+use crate::output_file::{OutputFile, OutputFileWriter};
 use nanobot_base::terminal_text::TerminalText;
 use nanobot_os::signal::{self, Deadline};
 use nanobot_os::utf8_stream::Utf8Decoder;
@@ -83,17 +83,17 @@ impl HeadAndTail {
 
 /// The output of a command as text for the model: as a terminal shows it at the end, in limited memory.
 pub struct TextOutput {
-    letters: Utf8Decoder,
+    decoder: Utf8Decoder,
     screen: TerminalText,
     captured: HeadAndTail,
-    keeper: OutputKeeper,
+    file_writer: OutputFileWriter,
     /// Bytes to keep of the beginning, and as many of the end.
     limit_bytes: usize,
     /// Candidate parents of the directory for the file.
     parents: Vec<PathBuf>,
 }
 
-/// The output of a command, or what came since it was last taken.
+/// The output of a command, or the part since the last one was taken.
 pub struct CapturedText {
     /// The beginning.
     pub head: Vec<u8>,
@@ -102,7 +102,7 @@ pub struct CapturedText {
     /// The number of bytes between the two that were not kept.
     pub omitted_bytes: u64,
     /// The file with all of it, if it is long.
-    pub file: Option<KeptOutput>,
+    pub file: Option<OutputFile>,
 }
 
 impl TextOutput {
@@ -110,38 +110,38 @@ impl TextOutput {
     /// `parents`.
     pub fn new(limit_bytes: usize, parents: &[PathBuf]) -> Self {
         Self {
-            letters: Utf8Decoder::default(),
+            decoder: Utf8Decoder::default(),
             screen: TerminalText::new(SCREEN_LINES),
             captured: HeadAndTail::new(limit_bytes),
-            keeper: OutputKeeper::new(parents, limit_bytes * 2),
+            file_writer: OutputFileWriter::new(parents, limit_bytes * 2),
             limit_bytes,
             parents: parents.to_owned(),
         }
     }
 
-    /// Adds `bytes`, and returns their text as it came.
+    /// Adds `bytes`, and returns their text as it was written.
     pub fn feed(&mut self, bytes: &[u8]) -> String {
-        let text = self.letters.feed(bytes);
+        let text = self.decoder.feed(bytes);
         self.draw(&text);
         text
     }
 
-    /// Ends the output, and returns the rest of its text as it came.
+    /// Ends the output, and returns the rest of its text as it was written.
     pub fn end(&mut self) -> String {
-        let text = self.letters.finish();
+        let text = self.decoder.finish();
         self.draw(&text);
         text
     }
 
-    /// Takes what came since the last call.
+    /// Takes the output since the last call.
     pub fn take(&mut self) -> CapturedText {
         let rest = self.screen.flush();
         self.keep(&rest);
-        let next = HeadAndTail::new(self.limit_bytes);
+        let next_captured = HeadAndTail::new(self.limit_bytes);
         let HeadAndTail { head, tail, omitted_bytes, .. } =
-            std::mem::replace(&mut self.captured, next);
-        let next = OutputKeeper::new(&self.parents, self.limit_bytes * 2);
-        let file = std::mem::replace(&mut self.keeper, next).finish();
+            std::mem::replace(&mut self.captured, next_captured);
+        let next_writer = OutputFileWriter::new(&self.parents, self.limit_bytes * 2);
+        let file = std::mem::replace(&mut self.file_writer, next_writer).finish();
         CapturedText { head, tail, omitted_bytes, file }
     }
 
@@ -152,6 +152,6 @@ impl TextOutput {
 
     fn keep(&mut self, text: &str) {
         self.captured.push(text.as_bytes());
-        self.keeper.feed(text);
+        self.file_writer.feed(text);
     }
 }

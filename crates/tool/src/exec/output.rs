@@ -1,6 +1,6 @@
 //! The output of a command for the model.
 
-use nanobot_sandbox::kept_output::KeptOutput;
+use nanobot_sandbox::output_file::OutputFile;
 use nanobot_sandbox::process::CapturedText;
 
 /// The output as text, with a mark in place of a middle that was left out, which tells where all of it is.
@@ -15,7 +15,7 @@ pub(super) fn format_output(output: &CapturedText, keep: usize) -> String {
         0 => format!("{head}{tail}"),
         _ => format!(
             "{head}\n[… {left_out} bytes left out{} …]\n{}",
-            file.as_ref().map(KeptOutput::describe).unwrap_or_default(),
+            file.as_ref().map(OutputFile::describe).unwrap_or_default(),
             &tail[start..]
         ),
     };

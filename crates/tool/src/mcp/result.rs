@@ -11,7 +11,7 @@ use nanobot_mcp::sanitize::{clean, single_line};
 use nanobot_os::durable_file::format_size;
 use nanobot_os::env::Env;
 use nanobot_os::input::image_type;
-use nanobot_sandbox::kept_output;
+use nanobot_sandbox::output_file;
 use nanobot_sandbox::private_tmp;
 
 /// Maximum size of an image in bytes, accepted by every provider.
@@ -68,7 +68,7 @@ pub(crate) fn convert_answer(
     };
     if more > 0 {
         let parents = private_tmp::candidate_parents(env.get("TMPDIR"));
-        let kept = kept_output::keep(&parents, &whole);
+        let kept = output_file::store(&parents, &whole);
         let kept = kept.map(|kept| kept.describe()).unwrap_or_default();
         text.push_str(&format!("\n({more} more characters omitted{kept})"));
     }

@@ -1,4 +1,4 @@
-//! The whole of an output that is too long to be sent, in a file of the run.
+//! The file of the run with the whole of an output that is too long for the model.
 //!
 //! The files are in a private directory that commands of the run cannot change, and are removed when the run ends. Keys
 //! are redacted.
@@ -12,107 +12,107 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Upper limit of all files of a run together. Their directory may be in memory.
-const MAX_KEPT_BYTES: u64 = 64 << 20;
+/// Maximum bytes of all files of a run together. Their directory may be in memory.
+const MAX_TOTAL_BYTES: u64 = 64 << 20;
 
 /// Bytes in the files of this run, and the number of these files.
-static KEPT_BYTES: AtomicU64 = AtomicU64::new(0);
+static TOTAL_BYTES: AtomicU64 = AtomicU64::new(0);
 static FILE_COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Receives an output piece by piece. As long as it is short there is no file.
-pub struct OutputKeeper {
+/// Receives an output in parts. There is no file as long as the output is short.
+pub struct OutputFileWriter {
     /// Candidate parents of the directory.
     parents: Vec<PathBuf>,
-    /// Number of bytes from which on it is kept.
-    limit: usize,
+    /// Maximum bytes of an output that gets no file.
+    limit_bytes: usize,
     /// The output so far, while there is no file.
     start: String,
     redactor: StreamRedactor,
-    state: KeeperState,
+    state: WriterState,
 }
 
 /// The file of an output.
-pub struct KeptOutput {
+pub struct OutputFile {
     pub path: PathBuf,
     /// Bytes in it.
     pub bytes: u64,
-    /// False if the limit of the run has cut it.
+    /// False if the limit of the run has cut the output.
     pub is_whole: bool,
 }
 
-impl KeptOutput {
+impl OutputFile {
     /// Tells the model where the output is, as the end of a sentence about what is left out.
     pub fn describe(&self) -> String {
         let Self { path, bytes, is_whole } = self;
-        let amount = match is_whole {
-            true => "the whole output is".to_owned(),
-            false => format!("the first {} are", durable_file::format_size(*bytes)),
+        let amount = if *is_whole {
+            "the whole output is".to_owned()
+        } else {
+            format!("the first {} are", durable_file::format_size(*bytes))
         };
         format!("; until this run ends, {amount} in `{}` for read_file and grep", path.display())
     }
 }
 
-/// Keeps the output `text` in a directory in one of `parents`. `None` if it cannot be kept.
-pub fn keep(parents: &[PathBuf], text: &str) -> Option<KeptOutput> {
-    let mut keeper = OutputKeeper::new(parents, 0);
-    keeper.feed(text);
-    keeper.finish()
+/// Stores the output `text` in a directory in one of `parents`. `None` if that fails.
+pub fn store(parents: &[PathBuf], text: &str) -> Option<OutputFile> {
+    let mut writer = OutputFileWriter::new(parents, 0);
+    writer.feed(text);
+    writer.finish()
 }
 
-enum KeeperState {
+enum WriterState {
     Short,
-    Long(File, KeptOutput),
+    Long(File, OutputFile),
     /// The file cannot be written.
     Failed,
 }
 
-impl OutputKeeper {
-    /// Keeps an output of more than `limit` bytes, in one of `parents`.
-    pub fn new(parents: &[PathBuf], limit: usize) -> Self {
+impl OutputFileWriter {
+    /// Writes an output of more than `limit_bytes` into a directory in one of `parents`.
+    pub fn new(parents: &[PathBuf], limit_bytes: usize) -> Self {
         Self {
             parents: parents.to_vec(),
-            limit,
+            limit_bytes,
             start: String::new(),
             redactor: StreamRedactor::for_all_keys(),
-            state: KeeperState::Short,
+            state: WriterState::Short,
         }
     }
 
-    /// Adds a piece of the output.
+    /// Adds a part of the output.
     pub fn feed(&mut self, text: &str) {
-        // What is not kept need not be searched for keys.
+        // What is not written need not be searched for keys.
         match &self.state {
-            KeeperState::Short => {}
-            KeeperState::Long(_, kept) if kept.is_whole => {}
-            KeeperState::Long(..) | KeeperState::Failed => return,
+            WriterState::Short => {}
+            WriterState::Long(_, output_file) if output_file.is_whole => {}
+            WriterState::Long(..) | WriterState::Failed => return,
         }
         let clean = self.redactor.feed(text).into_owned();
         self.add(&clean);
     }
 
-    /// Ends the output. `None` if it is short, or cannot be kept.
-    pub fn finish(mut self) -> Option<KeptOutput> {
+    /// Ends the output. `None` if it is short, or the file cannot be written.
+    pub fn finish(mut self) -> Option<OutputFile> {
         let rest = self.redactor.finish();
         self.add(&rest);
         match self.state {
-            KeeperState::Long(_, kept) => Some(kept),
-            KeeperState::Short | KeeperState::Failed => None,
+            WriterState::Long(_, output_file) => Some(output_file),
+            WriterState::Short | WriterState::Failed => None,
         }
     }
 
     fn add(&mut self, text: &str) {
-        if matches!(self.state, KeeperState::Short) {
+        if matches!(self.state, WriterState::Short) {
             self.start.push_str(text);
-            if self.start.len() > self.limit {
+            if self.start.len() > self.limit_bytes {
                 let start = std::mem::take(&mut self.start);
                 self.state = match create(&self.parents) {
                     Ok((file, path)) => {
-                        let kept = KeptOutput { path, bytes: 0, is_whole: true };
-                        KeeperState::Long(file, kept)
+                        WriterState::Long(file, OutputFile { path, bytes: 0, is_whole: true })
                     }
                     Err(error) => {
                         log::info!(target: "tool", "the output is not kept: {error:#}");
-                        KeeperState::Failed
+                        WriterState::Failed
                     }
                 };
                 self.append(&start);
@@ -123,18 +123,18 @@ impl OutputKeeper {
     }
 
     fn append(&mut self, text: &str) {
-        let KeeperState::Long(file, kept) = &mut self.state else {
+        let WriterState::Long(file, output_file) = &mut self.state else {
             return;
         };
         let length = text.len() as u64;
-        let total = KEPT_BYTES.fetch_add(length, Ordering::Relaxed) + length;
-        kept.is_whole &= total <= MAX_KEPT_BYTES;
-        if !kept.is_whole {
+        let total = TOTAL_BYTES.fetch_add(length, Ordering::Relaxed) + length;
+        output_file.is_whole &= total <= MAX_TOTAL_BYTES;
+        if !output_file.is_whole {
             return;
         }
-        kept.bytes += length;
+        output_file.bytes += length;
         if file.write_all(text.as_bytes()).is_err() {
-            self.state = KeeperState::Failed;
+            self.state = WriterState::Failed;
         }
     }
 }
