@@ -4,8 +4,8 @@
 use super::output::{CapturedText, TextOutput};
 use super::run::CommandSpec;
 use super::server::{self, SHUTDOWN_TIMEOUT, ServerExit, ServerProcess, ServerSpec};
-use super::write_lock::{BackgroundLock, LockError, WriteLock};
-use crate::{PathSnapshot, SandboxSpec, UndoneChange};
+use super::write_lock::{BackgroundLock, WriteLock};
+use crate::UndoneChange;
 use nanobot_os::signal::{self, Deadline};
 use nanobot_os::sync::IgnorePoison;
 use rustix::event::PollFlags;
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 /// The quiet time after which an output counts as complete for now.
 const QUIET_INTERVAL: Duration = Duration::from_millis(50);
-/// The longest wait for that, if the output does not pause.
+/// Maximum wait for a pause of the output.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
-/// The time that the end of the output may take after the command has ended.
+/// Maximum time from the end of the command to the end of its output.
 const END_OF_OUTPUT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A command in the background. Dropping this ends it and all processes that it started.
@@ -39,13 +39,14 @@ pub struct BackgroundProcess {
 /// It cannot be started; [`io::ErrorKind::ResourceBusy`] if other commands that may change the same files do not finish in
 /// time; [`io::ErrorKind::Interrupted`] if the run is cancelled.
 pub fn start(spec: &CommandSpec, output_parents: &[PathBuf]) -> io::Result<BackgroundProcess> {
-    let writing = spec.sandbox.as_ref().filter(|it| it.may_change_shared());
-    let lock = writing.map(|sandbox| WriteLock::acquire(sandbox, Deadline::after(spec.timeout)));
-    let lock = lock.transpose().map_err(|error| match error {
-        LockError::Busy => io::ErrorKind::ResourceBusy,
-        LockError::Stopped(_) => io::ErrorKind::Interrupted,
-    })?;
-    let snapshot = writing.map(SandboxSpec::take_snapshot).transpose()?;
+    let writing_sandbox = spec.sandbox.as_ref().filter(|sandbox| sandbox.may_change_shared());
+    let lock_and_snapshot = match writing_sandbox {
+        Some(sandbox) => {
+            let lock = WriteLock::acquire(sandbox, Deadline::after(spec.timeout))?;
+            Some((lock, sandbox.take_snapshot()?))
+        }
+        None => None,
+    };
     let output = OutputReader::new(spec.capture_bytes, output_parents)?;
     let started = server::start_command(&ServerSpec {
         name: String::new(),
@@ -55,17 +56,18 @@ pub fn start(spec: &CommandSpec, output_parents: &[PathBuf]) -> io::Result<Backg
         env: spec.env.clone(),
         sandbox: spec.sandbox.clone(),
     });
-    let server = started.inspect_err(|_| {
-        // It may have run for a moment.
-        snapshot.as_ref().map(PathSnapshot::restore);
-    })?;
-    let lock = lock.zip(snapshot);
-    let mut process = BackgroundProcess {
-        server,
-        output,
-        lock: lock.map(|(lock, snapshot)| lock.leave_to_background(snapshot)),
-        exit: None,
+    let server = match started {
+        Ok(server) => server,
+        Err(error) => {
+            // The command may have run for a moment.
+            if let Some((_, snapshot)) = &lock_and_snapshot {
+                snapshot.restore();
+            }
+            return Err(error);
+        }
     };
+    let lock = lock_and_snapshot.map(|(lock, snapshot)| lock.leave_to_background(snapshot));
+    let mut process = BackgroundProcess { server, output, lock, exit: None };
     if let Some(input) = &process.server.input {
         rustix::fs::fcntl_setfl(input, OFlags::NONBLOCK)?;
     }
@@ -115,8 +117,8 @@ impl BackgroundProcess {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Waits until there is output that pauses, or until the end of the command, or of `limit`. Output that arrived before
-    /// the last [`Self::write`] counts only if `counts_earlier`.
+    /// Waits until there is output and it pauses, until the command ends, or until `limit` is over. Output that arrived before the
+    /// last [`Self::write`] counts only if `counts_earlier`.
     ///
     /// # Errors
     /// [`io::ErrorKind::Interrupted`] if the run is cancelled.
@@ -137,7 +139,7 @@ impl BackgroundProcess {
                 end
             };
             let mut fds = vec![(self.server.end_fd(), PollFlags::IN)];
-            // After the end of the output the pipe would wake at once.
+            // After the end of the output the pipe would wake this at once.
             if !self.output.has_ended() {
                 fds.push((self.output.wake_rx.as_fd(), PollFlags::IN));
             }
@@ -234,7 +236,7 @@ impl OutputReader {
     fn clear_wake(&self) -> bool {
         let mut unread = self.unread.lock().ignore_poison();
         let was_awake = std::mem::take(&mut unread.is_awake);
-        // It is not empty then, and reading it does not block in any case.
+        // The pipe has a byte then, and reading it never blocks.
         was_awake && (&self.wake_rx).read(&mut [0; 1]).is_ok()
     }
 
@@ -252,7 +254,7 @@ impl OutputReader {
         unread.output.take()
     }
 
-    /// Waits until the output has ended, which it has as soon as no process holds the pipe.
+    /// Waits until the output has ended, as it does once no process holds the pipe.
     fn wait_for_end(&self) {
         let mut deadline = Deadline::after(END_OF_OUTPUT_TIMEOUT);
         while !self.has_ended() {

@@ -1,5 +1,5 @@
-//! Helpers: this program, started again for a task of its own, with a message and descriptors that it receives over a
-//! socket. The socket is its standard input, and its end tells the helper that the run is gone.
+//! Helpers: this program, started again for one task, with a message and descriptors that it receives over a socket. The socket
+//! is its standard input. The helper reads the end of the socket when the run is gone.
 
 use super::own_program::helper_executable;
 use nanobot_os::children::{detached, prepare};
@@ -27,20 +27,20 @@ pub struct Helper {
 }
 
 impl Helper {
-    /// Starts this program under the name `name`, by which it knows its task, and without any variable.
+    /// Starts this program under the name `name`, by which it recognises its task, with an empty environment.
     ///
     /// # Errors
     /// It cannot be started, or it ended before it received the message.
     pub fn start(name: &str, message: &[u8], descriptors: &[OwnedFd]) -> io::Result<Self> {
         prepare();
-        let (mut connection, its_end) = UnixStream::pair()?;
+        let (mut connection, helper_end) = UnixStream::pair()?;
         let mut command = Command::new(helper_executable()?);
         command.arg0(name).env_clear().current_dir("/").process_group(0);
-        command.stdin(OwnedFd::from(its_end)).stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdin(OwnedFd::from(helper_end)).stdout(Stdio::null()).stderr(Stdio::null());
         let process = {
-            let mut known = detached();
+            let mut detached_pids = detached();
             let process = command.spawn()?;
-            known.push(Pid::from_child(&process));
+            detached_pids.push(Pid::from_child(&process));
             process
         };
         // The command holds the other end of the socket.
@@ -48,11 +48,11 @@ impl Helper {
         let length = (message.len() as u64).to_le_bytes();
         let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-        let mut with = SendAncillaryBuffer::new(&mut space);
-        with.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
         let parts = [IoSlice::new(&length)];
         let helper = Self { connection: connection.try_clone()?, process };
-        rustix::net::sendmsg(&connection, &parts, &mut with, SendFlags::NOSIGNAL)?;
+        rustix::net::sendmsg(&connection, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
         connection.write_all(message)?;
         Ok(helper)
     }
@@ -64,7 +64,7 @@ impl Drop for Helper {
         drop(self.process.kill());
         drop(self.process.wait());
         let pid = Pid::from_child(&self.process);
-        detached().retain(|known| *known != pid);
+        detached().retain(|other| *other != pid);
     }
 }
 
@@ -82,27 +82,31 @@ pub struct HelperTask {
 /// # Errors
 /// The run is gone.
 pub fn receive_task(name: &str) -> Option<io::Result<HelperTask>> {
-    let is_named = std::env::args_os().next().is_some_and(|own| own == name);
-    is_named.then(|| {
-        let mut connection = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
-        rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
-        let mut length = [0; 8];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-        let mut with = RecvAncillaryBuffer::new(&mut space);
-        let mut parts = [IoSliceMut::new(&mut length)];
-        let received =
-            rustix::net::recvmsg(&connection, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC)?;
-        let descriptors = with.drain().flat_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
-            _ => Vec::new(),
-        });
-        let descriptors = descriptors.collect();
-        if received.bytes != length.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let length = usize::try_from(u64::from_le_bytes(length)).map_err(io::Error::other)?;
-        let mut message = vec![0; length];
-        connection.read_exact(&mut message)?;
-        Ok(HelperTask { connection, message, descriptors })
-    })
+    if std::env::args_os().next()? != name {
+        return None;
+    }
+    Some(receive())
+}
+
+fn receive() -> io::Result<HelperTask> {
+    let mut connection = UnixStream::from(rustix::stdio::stdin().try_clone_to_owned()?);
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    let mut length = [0; 8];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut length)];
+    let received =
+        rustix::net::recvmsg(&connection, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptors = ancillary.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+        _ => Vec::new(),
+    });
+    let descriptors = descriptors.collect();
+    if received.bytes != length.len() {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    let length = usize::try_from(u64::from_le_bytes(length)).map_err(io::Error::other)?;
+    let mut message = vec![0; length];
+    connection.read_exact(&mut message)?;
+    Ok(HelperTask { connection, message, descriptors })
 }

@@ -17,8 +17,8 @@ pub fn is_alive(pid: u32) -> bool {
     pid.is_some_and(|pid| !matches!(rustix::process::test_kill_process(pid), Err(Errno::SRCH)))
 }
 
-/// Sends SIGINT to the process `pid`, as Ctrl-C does. `is_it` is asked again once the process can no longer be confused
-/// with a later one of the same id. Returns false if it is not that process any more.
+/// Sends SIGINT to the process `pid`, as Ctrl-C does. `is_it` is called once the process can no longer be confused with a later
+/// one of the same id. Returns false if `pid` is not that process any more.
 ///
 /// # Errors
 /// The process belongs to another user.
@@ -26,42 +26,48 @@ pub fn interrupt(pid: u32, is_it: impl FnOnce() -> bool) -> std::io::Result<bool
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
         return Ok(false);
     };
-    let process = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+    let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
         Err(Errno::SRCH) => return Ok(false),
-        process => process?,
+        pidfd => pidfd?,
     };
     if !is_it() {
         return Ok(false);
     }
-    match rustix::process::pidfd_send_signal(process, Signal::INT) {
+    match rustix::process::pidfd_send_signal(pidfd, Signal::INT) {
+        Ok(()) => Ok(true),
         Err(Errno::SRCH) => Ok(false),
-        sent => sent.map(|()| true).map_err(Into::into),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Finds a process of this user with this `HOME` whose command line contains the words of `command` in sequence. The
 /// first word may have a directory in front.
 pub fn find_process(command: &[&str], home: &Path) -> Option<u32> {
-    let words = |path: PathBuf| -> Vec<String> {
-        let bytes = std::fs::read(path).unwrap_or_default();
-        let words = bytes.split(|byte| *byte == 0);
-        words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
-    };
-    let is_it = |line: &[String]| {
-        let last = |word: &str| word.rsplit('/').next() == command.first().copied();
-        let rest = |words: &[String]| words.iter().zip(command).skip(1).all(|(a, b)| a == b);
-        let mut runs = line.windows(command.len());
-        runs.any(|words| last(&words[0]) && rest(words))
-    };
     let home = format!("HOME={}", home.display());
-    let entries = std::fs::read_dir("/proc").ok()?.flatten();
-    let mut numbered = entries.filter_map(|entry| {
-        let number = entry.file_name().to_str()?.parse::<u32>().ok()?;
-        Some((number, entry.path()))
-    });
-    let found = numbered.find(|(_, path)| {
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let path = entry.path();
         // The environment of other users' processes is not readable.
-        is_it(&words(path.join("cmdline"))) && words(path.join("environ")).contains(&home)
-    });
-    found.map(|(number, _)| number)
+        if contains_command(&read_strings(path.join("cmdline")), command)
+            && read_strings(path.join("environ")).contains(&home)
+        {
+            return Some(pid);
+        }
+    }
+    None
+}
+
+/// The strings of a file in `/proc` in which each one ends with a zero byte.
+fn read_strings(path: PathBuf) -> Vec<String> {
+    let bytes = std::fs::read(path).unwrap_or_default();
+    let strings = bytes.split(|byte| *byte == 0);
+    strings.map(|string| String::from_utf8_lossy(string).into_owned()).collect()
+}
+
+fn contains_command(arguments: &[String], command: &[&str]) -> bool {
+    arguments.windows(command.len()).any(|window| {
+        window[0].rsplit('/').next() == command.first().copied() && window[1..] == command[1..]
+    })
 }

@@ -1,6 +1,6 @@
-//! Parsers of untrusted documents, each document in a process of its own: this program again, which gets the document over
-//! a socket, answers, and ends. It has no files, no variables, no network and limited memory. A parser that crashes, loops
-//! or needs too much memory is an error of one document.
+//! Parsers of untrusted documents, each document in a process of its own: this program, started again, receives the document over
+//! a socket, answers, and ends. The process has no files, no environment, no network and limited memory. A parser that crashes,
+//! loops or needs too much memory is an error of one document.
 
 use super::helper::{Helper, HelperTask, receive_task};
 use super::own_program::becomes_helpers;
@@ -23,16 +23,16 @@ use std::time::Duration;
 const PARSER_ARG0: &str = "nanobot-parser";
 /// The stack of a parser, in bytes: some recurse for each nested element.
 const STACK_BYTES: usize = 64 << 20;
-/// The most bytes that a parser may answer.
+/// Maximum bytes of the answer of a parser.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 /// A parser of a kind of document.
 pub trait IsolatedParser {
-    /// The name by which the process knows what to do.
+    /// The name by which the process selects the parser.
     const NAME: &'static str;
-    /// The time for a document.
+    /// Maximum time for a document.
     const TIMEOUT: Duration;
-    /// The most memory of the process, in MiB, this program and the stack included.
+    /// Maximum memory of the process in MiB, including this program and the stack.
     const MEMORY_MIB: u64;
     /// The options of the parser.
     type Parameters: Serialize + DeserializeOwned;
@@ -113,17 +113,18 @@ pub fn parse<P: IsolatedParser>(
     if cfg!(feature = "test-hooks") && !becomes_helpers() {
         return Ok(P::parse(parameters, document));
     }
-    let failed = |error: serde_json::Error| ParserError::Start(error.into());
-    let parameters = serde_json::to_value(parameters).map_err(failed)?;
+    let to_error = |error: serde_json::Error| ParserError::Start(error.into());
+    let parameters = serde_json::to_value(parameters).map_err(to_error)?;
     let task = ParserTask { parser: P::NAME.to_owned(), parameters };
-    let mut message = serde_json::to_vec(&task).map_err(failed)?;
+    let mut message = serde_json::to_vec(&task).map_err(to_error)?;
     message.push(b'\n');
     message.extend_from_slice(document);
     let helper = Helper::start(PARSER_ARG0, &message, &[]).map_err(ParserError::Start)?;
-    let crashed = || ParserError::Crashed(P::MEMORY_MIB);
-    let answer = read_answer(&helper.connection, P::TIMEOUT)?.ok_or_else(crashed)?;
-    // What a process that crashed has answered is not whole.
-    serde_json::from_slice(&answer).map_err(|_| crashed())
+    let answer = read_answer(&helper.connection, P::TIMEOUT)?;
+    // The answer of a process that crashed is incomplete.
+    answer
+        .and_then(|answer| serde_json::from_slice(&answer).ok())
+        .ok_or(ParserError::Crashed(P::MEMORY_MIB))
 }
 
 /// Reads until the process closes the connection. `None` if it breaks, or the answer is too long.
@@ -134,14 +135,14 @@ fn read_answer(
     connection.set_nonblocking(true).map_err(ParserError::Start)?;
     let mut deadline = Deadline::after(timeout);
     let mut answer = Vec::new();
-    let mut part = vec![0; 64 << 10];
+    let mut buffer = vec![0; 64 << 10];
     loop {
         if !signal::wait_readable(connection, &mut deadline).map_err(ParserError::Stopped)? {
             return Err(ParserError::TimedOut(timeout));
         }
-        match connection.read(&mut part) {
+        match connection.read(&mut buffer) {
             Ok(0) => return Ok(Some(answer)),
-            Ok(count) => answer.extend_from_slice(&part[..count]),
+            Ok(count) => answer.extend_from_slice(&buffer[..count]),
             Err(error)
                 if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => return Ok(None),
@@ -167,7 +168,7 @@ fn serve(parsers: &[NamedParser], task: HelperTask) -> io::Result<()> {
     let end = message.iter().position(|byte| *byte == b'\n').ok_or_else(invalid)?;
     let (line, document) = (&message[..end], &message[end + 1..]);
     let ParserTask { parser, parameters } = serde_json::from_slice(line)?;
-    let parser = parsers.iter().find(|known| known.name == parser).ok_or_else(invalid)?;
+    let parser = parsers.iter().find(|other| other.name == parser).ok_or_else(invalid)?;
     limit_parser(parser.memory_mib << 20)?;
     let answer = std::thread::scope(|scope| {
         let parse = || {

@@ -1,9 +1,9 @@
-//! A program that exchanges lines with us over its standard streams. It is supervised as every server is: it ends when
-//! this process ends, or when the value is dropped.
+//! A program that exchanges lines with this process over its standard streams. It has a supervisor as every server has: it ends
+//! when this process ends, or when the value is dropped.
 
 use super::server::{self, ServerProcess, ServerSpec};
 use anyhow::{Context as _, Result};
-use nanobot_os::line_buffer::LineBuffer;
+use nanobot_os::line_buffer::{InputLine, LineBuffer};
 use nanobot_os::secret::redact_all;
 use nanobot_os::signal::{self, Deadline};
 use nanobot_os::sync::IgnorePoison;
@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time that a program has for reading a line.
+/// Maximum time until a program reads a line.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time for the report of an end after the end of the output.
+/// Maximum time from the end of the output to the report that the program has ended.
 const END_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 /// Bytes that a pipe takes at once when it is writable (POSIX, `PIPE_BUF`).
 const ATOMIC_WRITE_BYTES: usize = 4096;
-/// The longest line of standard error that is read as one.
+/// Maximum length of a line of standard error. A longer one counts as several.
 const MAX_ERROR_LINE_BYTES: u64 = 8 << 10;
 
 /// A running program.
@@ -51,9 +51,12 @@ impl LineProgram {
             return Err(io::ErrorKind::BrokenPipe.into());
         };
         let last_error = Arc::new(Mutex::new(String::new()));
-        let (name, kept) = (spec.name.clone(), Arc::clone(&last_error));
+        let name = spec.name.clone();
         let thread = std::thread::Builder::new().name("program-log".into());
-        let log = thread.spawn(move || log_errors(errors, &name, &kept))?;
+        let log = thread.spawn({
+            let last_error = Arc::clone(&last_error);
+            move || log_errors(errors, &name, &last_error)
+        })?;
         Ok(Self {
             name: spec.name.clone(),
             input,
@@ -83,12 +86,11 @@ impl LineProgram {
         Ok(())
     }
 
-    /// Returns the next line; `None` if there is none until `end`, on the clock of [`signal::now`]. The inner error is
-    /// the reason why a line cannot be used.
+    /// Returns the next line; `None` if there is none until `end`, on the clock of [`signal::now`].
     ///
     /// # Errors
     /// The program has ended, or the run was cancelled.
-    pub fn next_line(&mut self, end: Duration) -> Result<Option<Result<Vec<u8>, String>>> {
+    pub fn next_line(&mut self, end: Duration) -> Result<Option<InputLine>> {
         loop {
             if let Some(line) = self.lines.take_line() {
                 return Ok(Some(line));
@@ -107,27 +109,30 @@ impl LineProgram {
 
     /// The reason why it has ended, with the last line of its standard error.
     fn end_error(&mut self) -> anyhow::Error {
-        let until = signal::now() + END_REPORT_TIMEOUT;
+        let end = signal::now() + END_REPORT_TIMEOUT;
         // The report and the last lines arrive slightly later than the end of the output.
         let exit = loop {
             let exit = self.process.exit();
             let is_complete = exit.is_some() && self.log.is_finished();
-            if is_complete || signal::now() >= until {
+            if is_complete || signal::now() >= end {
                 break exit;
             }
             if let Err(stop) = signal::sleep(REPORT_INTERVAL) {
                 return stop.into();
             }
         };
-        let how = exit.map_or_else(|| "it closed its output".to_owned(), |it| it.to_string());
-        let last = self.last_error.lock().ignore_poison();
-        let shown = if last.is_empty() { how } else { format!("{how}: {last}") };
-        anyhow::Error::msg(shown)
+        let cause = exit.map_or_else(|| "it closed its output".to_owned(), |exit| exit.to_string());
+        let last_error = self.last_error.lock().ignore_poison();
+        if last_error.is_empty() {
+            anyhow::Error::msg(cause)
+        } else {
+            anyhow::Error::msg(format!("{cause}: {last_error}"))
+        }
     }
 }
 
 /// Logs what a program writes to its standard error, without secrets, and keeps the last line.
-fn log_errors(errors: PipeReader, name: &str, last: &Mutex<String>) {
+fn log_errors(errors: PipeReader, name: &str, last_error: &Mutex<String>) {
     let mut errors = BufReader::new(errors);
     let mut line = Vec::new();
     loop {
@@ -140,7 +145,7 @@ fn log_errors(errors: PipeReader, name: &str, last: &Mutex<String>) {
         let text = sanitize(&redact_all(text.trim_end()));
         if !text.trim().is_empty() {
             log::info!(target: "channel", "{name}: {text}");
-            *last.lock().ignore_poison() = text.trim().to_owned();
+            *last_error.lock().ignore_poison() = text.trim().to_owned();
         }
     }
 }

@@ -11,25 +11,25 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// The file of a cgroup that holds the limit of its memory. There is none if its parent does not limit memory.
 const LIMIT_FILE: &str = "memory.max";
 
-/// The cgroup of this run, once it was asked for; `None` if none can be made.
-static OF_RUN: OnceLock<Option<PathBuf>> = OnceLock::new();
+/// The cgroup of this run, once [`memory_limit`] was called; `None` if none can be created.
+static RUN_CGROUP: OnceLock<Option<PathBuf>> = OnceLock::new();
 
-/// The limit of `bytes` for the commands of this run: by a cgroup if one can be made.
+/// The limit of `bytes` for the commands of this run: by a cgroup if one can be created.
 pub fn memory_limit(bytes: u64) -> MemoryLimit {
-    let cgroup = OF_RUN.get_or_init(|| {
+    let cgroup = RUN_CGROUP.get_or_init(|| {
         let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
         candidates(&own).iter().find_map(|parent| create(parent, bytes))
     });
     MemoryLimit { bytes, cgroup: cgroup.clone() }
 }
 
-/// The cgroups in which one may be made, from the content of `/proc/PID/cgroup`: that of the process, and the one around
-/// it. A cgroup with processes of its own cannot limit those in it, and then the one around it often can.
+/// The cgroups in which one may be created, from the content of `/proc/PID/cgroup`: that of the process, and its parent. A cgroup
+/// with processes of its own cannot limit the cgroups in it (cgroups(7)), and then its parent often can.
 fn candidates(own: &str) -> Vec<PathBuf> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::/"));
     let directory = path.map(|path| Path::new(CGROUPS).join(path));
-    let places = directory.iter().flat_map(|directory| directory.ancestors().take(2));
-    places.filter(|place| place.starts_with(CGROUPS)).map(Path::to_owned).collect()
+    let cgroups = directory.iter().flat_map(|directory| directory.ancestors().take(2));
+    cgroups.filter(|cgroup| cgroup.starts_with(CGROUPS)).map(Path::to_owned).collect()
 }
 
 /// Creates a cgroup in `parent` with this limit. Returns `None` if that is not possible.
@@ -37,16 +37,16 @@ fn create(parent: &Path, bytes: u64) -> Option<PathBuf> {
     let directory = parent.join(format!("nanobot-{}", random_hex(8)));
     std::fs::create_dir(&directory).ok()?;
     let limit = directory.join(LIMIT_FILE);
-    let limited = if limit.exists() {
+    let written = if limit.exists() {
         std::fs::write(&limit, bytes.to_string())
     } else {
         Err(io::ErrorKind::Unsupported.into())
     };
-    if limited.is_err() {
+    if written.is_err() {
         drop(std::fs::remove_dir(&directory));
         return None;
     }
-    // Without this file, the kernel swaps nothing for a cgroup.
+    // The file is missing where the kernel does not count swap.
     drop(std::fs::write(directory.join("memory.swap.max"), "0"));
     Some(directory)
 }
@@ -56,8 +56,9 @@ fn create(parent: &Path, bytes: u64) -> Option<PathBuf> {
 /// # Errors
 /// The system refuses it.
 pub(super) fn join(directory: &Path) -> io::Result<()> {
-    let joined = std::fs::write(directory.join("cgroup.procs"), "0");
-    joined.map_err(|error| io::Error::other(format!("cannot limit its memory: {error}")))
+    // 0 stands for the process that writes.
+    let written = std::fs::write(directory.join("cgroup.procs"), "0");
+    written.map_err(|error| io::Error::other(format!("cannot limit its memory: {error}")))
 }
 
 /// The limit of the cgroup, if this process is in it.
@@ -74,8 +75,8 @@ pub(super) fn own_limit(directory: &Path) -> io::Result<Option<u64>> {
 
 /// Removes the cgroup of this run. Called last in `main`.
 pub fn remove_memory_cgroup() {
-    if let Some(Some(directory)) = OF_RUN.get() {
-        // It is not empty if a process could not be ended; then it stays until the session ends.
+    if let Some(Some(directory)) = RUN_CGROUP.get() {
+        // It cannot be removed while it has a process that could not be ended.
         drop(std::fs::remove_dir(directory));
     }
 }

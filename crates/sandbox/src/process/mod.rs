@@ -1,10 +1,8 @@
 //! Child processes: commands that run to completion (`run`) or in the background (`background`), and long-running servers
-//! (`server`). Each has a process
-//! group of its own, and namespaces of its own where it is sandboxed and the system allows them
+//! (`server`). Each has a process group of its own, and namespaces of its own where it is sandboxed and the system allows them
 //! (`namespaced_supervisor`). None of its processes outlives this run.
 
 pub mod background;
-mod guarded_work;
 pub mod helper;
 mod hiding_launcher;
 mod inspect;
@@ -27,7 +25,6 @@ mod supervisor;
 mod supervisor_connection;
 mod write_lock;
 
-pub use guarded_work::guard_changes;
 pub use inspect::{find_process, has_terminal, interrupt, is_alive};
 pub use memory_cgroup::{memory_limit, remove_memory_cgroup};
 pub use namespaced_supervisor::{check_namespaces, require_namespaces, test_sandbox};
@@ -41,12 +38,14 @@ pub use secret_command::{first_line, run_secret_command};
 pub use shell::{CommandShell, become_shell, run_editor};
 pub use signing_listener::SigningListener;
 pub use standby::end_standby;
+pub use write_lock::guard_changes;
 
 use rustix::process::{Resource, Rlimit};
 
-/// Runs as a helper where the name of this process (`argv[0]`) says so: a signer for git, the supervisor of a server or of a command,
-/// the process that makes namespaces for one, or the one that hides places from a program. Returns `None` in an ordinary process, and
-/// true if all went well. A program has to call this first in `main`: without it no helper can be started.
+/// Runs this process as a helper if its name (`argv[0]`) or its environment asks for one: a signer for git, the supervisor of a server
+/// or of a command, the process that creates namespaces for a supervisor, or the one that hides paths from a program. Returns `None`
+/// in an ordinary process, and otherwise true if the helper succeeded. A program has to call this first in `main`: without it no
+/// helper can be started.
 pub fn become_helper() -> Option<bool> {
     own_program::enable_helpers();
     signing_client::become_signing_client()
@@ -62,6 +61,6 @@ pub fn harden() {
     // If the kernel refuses, keys in memory are protected as in any other program.
     let _: Result<_, _> =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
-    let _: Result<_, _> = rustix::process::setrlimit(Resource::Core, none);
+    let no_core_dump = Rlimit { current: Some(0), maximum: Some(0) };
+    let _: Result<_, _> = rustix::process::setrlimit(Resource::Core, no_core_dump);
 }

@@ -30,9 +30,9 @@ use std::sync::{Arc, MutexGuard, OnceLock};
 
 /// The name (`argv[0]`) that makes this program enter namespaces.
 const NAMESPACES_ARG0: &str = "nanobot-sandbox";
-/// The arguments that name its network: that of the machine, a new one with loopback, and one that exists, whose
-/// descriptor is standard output, and that of its user namespace standard error. Without one it has no network.
-/// A path among the arguments is that of the cgroup that limits memory.
+/// The arguments that name its network: that of the machine, a new one with loopback (the addresses to listen at follow), or an
+/// existing one, whose descriptor is standard output, with that of its user namespace as standard error. Without such an argument
+/// it has no network. An absolute path among the arguments is that of the cgroup that limits memory.
 const MACHINE_NETWORK: &str = "machine";
 const NEW_LOOPBACK: &str = "loopback";
 const EXISTING_NETWORK: &str = "existing";
@@ -44,39 +44,39 @@ pub(super) fn namespace_command() -> io::Result<Command> {
     Ok(command)
 }
 
-/// Starts a supervisor with such a command, in the network of `sandbox`: the first one in a network namespace that is
-/// shared makes it. Its id is added to `known`.
+/// Starts a supervisor with a [`namespace_command`], in the network of `sandbox`: the first supervisor in a shared network
+/// namespace creates it. Its id is added to `pids`.
 pub(super) fn start_namespaced(
     mut command: Command,
     sandbox: &SandboxSpec,
-    known: fn() -> MutexGuard<'static, Vec<Pid>>,
+    pids: fn() -> MutexGuard<'static, Vec<Pid>>,
 ) -> io::Result<(Child, SupervisorConnection)> {
     command.args(sandbox.memory.as_ref().and_then(|memory| memory.cgroup.as_ref()));
     let Some(shared) = sandbox.network.shared() else {
         command.args(sandbox.network.is_machine().then_some(MACHINE_NETWORK));
-        return SupervisorConnection::start(command, known());
+        return SupervisorConnection::start(command, pids());
     };
     let mut namespace = shared.lock();
     if let Some(existing) = &*namespace {
         command.arg(EXISTING_NETWORK);
         command.stdout(existing.network.try_clone()?).stderr(existing.user.try_clone()?);
-        return SupervisorConnection::start(command, known());
+        return SupervisorConnection::start(command, pids());
     }
     command.arg(NEW_LOOPBACK);
     let addresses = shared.listeners().into_iter().flat_map(|listeners| &listeners.addresses);
     command.args(addresses.map(ToString::to_string));
-    let (child, mut connection) = SupervisorConnection::start(command, known())?;
-    // Without it the next one makes its own.
-    if let Ok(Some((made, sockets))) = connection.receive_network() {
-        *namespace = Some(made);
+    let (child, mut connection) = SupervisorConnection::start(command, pids())?;
+    // If this fails, the next supervisor creates a namespace.
+    if let Ok(Some(network)) = connection.receive_network() {
+        *namespace = Some(network.namespace);
         if let Some(listeners) = shared.listeners() {
-            (listeners.on_open)(sockets);
+            (listeners.on_open)(network.listeners);
         }
     }
     Ok((child, connection))
 }
 
-/// The network that the arguments of this process name.
+/// The network that an argument of this process names.
 fn named_network(argument: Option<&OsStr>) -> io::Result<NewNetwork> {
     Ok(match argument.and_then(OsStr::to_str) {
         Some(MACHINE_NETWORK) => NewNetwork::Machine,
@@ -89,7 +89,7 @@ fn named_network(argument: Option<&OsStr>) -> io::Result<NewNetwork> {
     })
 }
 
-/// Sends the parent the network namespace that this process has made, and sockets that listen in it at `addresses`.
+/// Sends the parent the network namespace that this process has created, and sockets that listen in it at `addresses`.
 fn send_network(addresses: impl Iterator<Item = OsString>) -> io::Result<()> {
     let addresses = addresses.filter_map(|address| address.to_str()?.parse::<SocketAddr>().ok());
     // A system may have no IPv6.
@@ -101,21 +101,21 @@ fn send_network(addresses: impl Iterator<Item = OsString>) -> io::Result<()> {
     let mut descriptors = vec![namespace.network.as_fd(), namespace.user.as_fd()];
     descriptors.extend(listeners.iter().map(AsFd::as_fd));
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-    let mut with = SendAncillaryBuffer::new(&mut space);
-    with.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
     let parts = [IoSlice::new(&line)];
-    rustix::net::sendmsg(rustix::stdio::stdin(), &parts, &mut with, SendFlags::NOSIGNAL)?;
+    rustix::net::sendmsg(rustix::stdio::stdin(), &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Enters new namespaces and runs a supervisor in them, if this program was started for that. Returns `None` if it was
-/// not, and false if the supervisor failed or could not be started, which is then reported to the parent in its place.
+/// Enters new namespaces and runs a supervisor in them, if this program was started for that, and returns `None` otherwise. Returns
+/// false if the supervisor failed. If it could not be started, this process reports that to the parent.
 pub(super) fn become_namespace_parent() -> Option<bool> {
     let mut arguments = std::env::args_os();
     if arguments.next().is_none_or(|name| name != NAMESPACES_ARG0) {
         return None;
     }
-    let (cgroups, networks): (Vec<OsString>, Vec<OsString>) =
+    let (cgroups, network_arguments): (Vec<OsString>, Vec<OsString>) =
         arguments.partition(|argument| Path::new(argument).is_absolute());
     for cgroup in cgroups {
         if let Err(error) = memory_cgroup::join(Path::new(&cgroup)) {
@@ -129,11 +129,11 @@ pub(super) fn become_namespace_parent() -> Option<bool> {
         for signal in [SIGTERM, SIGINT, SIGHUP] {
             signal_hook::flag::register(signal, Arc::default())?;
         }
-        let mut networks = networks.into_iter();
-        let network = named_network(networks.next().as_deref())?;
+        let mut network_arguments = network_arguments.into_iter();
+        let network = named_network(network_arguments.next().as_deref())?;
         namespaces::enter(&network)?;
         if matches!(network, NewNetwork::Loopback) {
-            send_network(networks)?;
+            send_network(network_arguments)?;
         }
         let mut supervisor = Command::new(helper_executable()?);
         supervisor.arg0(SUPERVISOR_ARG0).arg(IN_NAMESPACES);
@@ -145,24 +145,24 @@ pub(super) fn become_namespace_parent() -> Option<bool> {
     Some(entered.unwrap_or(false))
 }
 
-/// Sends a report to the parent in the place of a supervisor.
+/// Sends a report to the parent instead of a supervisor.
 fn report(report: &SupervisorReport) {
     if let Ok(control) = rustix::stdio::stdin().try_clone_to_owned() {
         send_report(&mut control.into(), report);
     }
 }
 
-/// Tells that commands get namespaces of their own, or the reason that they do not. The first attempt of the run
-/// decides: nothing that a command does can change it afterwards.
+/// `Ok` if commands get namespaces of their own, or the reason that they do not. The first attempt of the run decides: nothing that a
+/// command does can change it afterwards.
 static NAMESPACES: OnceLock<Result<(), String>> = OnceLock::new();
 
-/// True if it is known that commands get namespaces of their own, and false if it is known that they do not.
-pub(super) fn knows_namespaces() -> Option<bool> {
+/// True if commands get namespaces of their own, false if they do not, and `None` if no command has tried yet.
+pub(super) fn are_namespaces_available() -> Option<bool> {
     if becomes_helpers() { NAMESPACES.get().map(Result::is_ok) } else { Some(false) }
 }
 
-/// Remembers if a first command got namespaces of its own, or the reason that it did not. Returns what is known, which
-/// another thread may have found out before.
+/// Remembers if a first command got namespaces of its own, or the reason that it did not. Returns what another thread has remembered
+/// before, if one has.
 pub(super) fn remember_namespaces(result: Result<(), String>) -> Result<(), String> {
     if let Err(reason) = &result {
         log::info!(target: "sandbox", "commands get no namespaces of their own: {reason}");
@@ -170,8 +170,8 @@ pub(super) fn remember_namespaces(result: Result<(), String>) -> Result<(), Stri
     NAMESPACES.get_or_init(|| result).clone()
 }
 
-/// Makes sure that commands get namespaces of their own. Tried with `sandbox` if it is not known yet. If the system allows
-/// them, and only this sandbox cannot be set up, its commands fail with the reason.
+/// Checks that commands get namespaces of their own: with `sandbox`, if no command has tried yet. Returns `Ok` too if the system
+/// allows them and only this sandbox cannot be set up: its commands then fail with the reason.
 ///
 /// # Errors
 /// The reason that they get none.

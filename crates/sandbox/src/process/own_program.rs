@@ -10,30 +10,29 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Returns the path by which this program was started. A symbolic link is kept, so that it also leads to the next
-/// release. `path` is the value of `PATH`. If the path found leads to another program, the running executable is
-/// returned instead.
+/// Returns the path by which this program was started. A symbolic link is not resolved, so that it also leads to the next
+/// release. `path` is the value of `PATH`. If the name of the process leads to another program, returns the running executable.
 pub fn program_path(path: Option<&str>) -> io::Result<PathBuf> {
-    let own = std::env::current_exe()?;
-    let same = |found: &PathBuf| match (std::fs::metadata(found), std::fs::metadata(&own)) {
-        (Ok(found), Ok(own)) => (found.dev(), found.ino()) == (own.dev(), own.ino()),
-        _ => false,
+    let executable = std::env::current_exe()?;
+    let is_executable =
+        |program: &PathBuf| match (std::fs::metadata(program), std::fs::metadata(&executable)) {
+            (Ok(left), Ok(right)) => (left.dev(), left.ino()) == (right.dev(), right.ino()),
+            _ => false,
+        };
+    let name = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+    if name.as_os_str().is_empty() {
+        return Ok(executable);
+    }
+    let program = if name.components().count() == 1 && !name.starts_with("/") {
+        let directories = path.unwrap_or_default().split(':');
+        directories
+            .filter(|directory| directory.starts_with('/'))
+            .map(|directory| Path::new(directory).join(&name))
+            .find(|program| program.is_file())
+    } else {
+        Some(std::path::absolute(name)?)
     };
-    let typed = std::env::args_os().next().map(PathBuf::from);
-    let Some(typed) = typed.filter(|typed| !typed.as_os_str().is_empty()) else {
-        return Ok(own);
-    };
-    let found = match typed.components().count() {
-        1 if !typed.starts_with("/") => {
-            let folders = path.unwrap_or_default().split(':');
-            folders
-                .filter(|folder| folder.starts_with('/'))
-                .map(|folder| Path::new(folder).join(&typed))
-                .find(|found| found.is_file())
-        }
-        _ => Some(std::path::absolute(typed)?),
-    };
-    Ok(found.filter(same).unwrap_or(own))
+    Ok(program.filter(is_executable).unwrap_or(executable))
 }
 
 /// Starts this program again with `arguments`, without standard streams, and does not wait for it.
@@ -55,11 +54,11 @@ pub fn spawn_self(arguments: &[OsString]) -> io::Result<Child> {
     command.spawn()
 }
 
-/// True in a program that becomes a helper where its name says so. Another one, such as that of unit tests, would do its own work
-/// again in every helper.
+/// True in a program that becomes a helper if its name asks for one. Another program, such as that of unit tests, would do its own
+/// work again in every helper.
 static BECOMES_HELPERS: AtomicBool = AtomicBool::new(false);
 
-/// Declares that this program becomes a helper where its name (`argv[0]`) says so.
+/// Declares that this program becomes a helper if its name (`argv[0]`) asks for one.
 pub(super) fn enable_helpers() {
     BECOMES_HELPERS.store(true, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! The resource limits of sandboxed commands and servers, and the error of the one that the user set.
+//! The resource limits of sandboxed commands and servers, and the error at the limit of processes that the user has.
 
 use super::memory_cgroup;
 use crate::self_test::SelfTestResult;
@@ -31,8 +31,10 @@ struct ResourceLimit {
     name: &'static str,
     /// The operation that it prevents.
     operation: &'static str,
-    /// The options of `ulimit` that set it, of which a shell has one, and their unit in bytes.
-    options: (&'static [&'static str], u64),
+    /// The options of `ulimit` that set it; each shell has one of them.
+    ulimit_options: &'static [&'static str],
+    /// The unit of these options: a number of bytes or of tasks.
+    ulimit_unit: u64,
 }
 
 /// The resource limits of processes in `sandbox`. A lower limit of this process counts.
@@ -42,18 +44,21 @@ fn resource_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> Vec<ResourceLi
         maximum: MAX_FILE_BYTES,
         name: "Max file size",
         operation: "write a file without a limit of its size",
-        options: (&["-f"], 512),
+        ulimit_options: &["-f"],
+        ulimit_unit: 512,
     }];
     // The limit counts the user's other processes too, and does not apply to root.
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    // One field is `RUNNING/TASKS` (proc_loadavg(5)).
     let tasks =
-        load.split_whitespace().find_map(|word| word.split_once('/')?.1.parse::<u64>().ok());
+        load.split_whitespace().find_map(|field| field.split_once('/')?.1.parse::<u64>().ok());
     limits.extend(tasks.map(|tasks| ResourceLimit {
         resource: Resource::Nproc,
         maximum: tasks + MAX_TASKS,
         name: "Max processes",
         operation: "start processes without a limit of their number",
-        options: (&["-u", "-p"], 1),
+        ulimit_options: &["-u", "-p"],
+        ulimit_unit: 1,
     }));
     let memory = sandbox.memory.as_ref().filter(|memory| {
         // What has namespaces of its own is in the cgroup.
@@ -64,12 +69,14 @@ fn resource_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> Vec<ResourceLi
         maximum: memory.bytes,
         name: "Max address space",
         operation: "use memory without a limit",
-        options: (&["-v"], 1024),
+        ulimit_options: &["-v"],
+        ulimit_unit: 1024,
     }));
     for limit in &mut limits {
-        let now = rustix::process::getrlimit(limit.resource);
-        let inherited = now.current.into_iter().chain(now.maximum);
-        limit.maximum = inherited.fold(limit.maximum, u64::min);
+        let inherited = rustix::process::getrlimit(limit.resource);
+        for value in inherited.current.into_iter().chain(inherited.maximum) {
+            limit.maximum = limit.maximum.min(value);
+        }
     }
     limits
 }
@@ -88,19 +95,21 @@ pub(super) fn set_own_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> io::
     Ok(())
 }
 
-/// A command that limits itself and becomes `program`, for a sandbox without a supervisor: the limits of another process
-/// could be set only after it has begun.
+/// A command that limits itself and becomes `program`, for a sandbox without a supervisor: the limits of a child could only be set
+/// after it has started.
 pub(super) fn limited_command(sandbox: &SandboxSpec, program: &Path) -> Command {
-    let settings = resource_limits(sandbox, false).into_iter().map(|limit| {
-        let (options, unit) = limit.options;
-        let one_of =
-            options.iter().map(|option| format!("ulimit {option} {}", limit.maximum / unit));
-        format!("{{ {}; }}", one_of.collect::<Vec<_>>().join(" 2>/dev/null || "))
-    });
-    let settings = settings.collect::<Vec<_>>().join(" && ");
-    let failed = "echo 'nanobot: the limits of the sandbox cannot be set' >&2; exit 126";
+    let mut script_parts = Vec::new();
+    for limit in resource_limits(sandbox, false) {
+        let value = limit.maximum / limit.ulimit_unit;
+        let options = limit.ulimit_options.iter();
+        let attempts: Vec<String> =
+            options.map(|option| format!("ulimit {option} {value}")).collect();
+        script_parts.push(format!("{{ {}; }}", attempts.join(" 2>/dev/null || ")));
+    }
+    let set_limits = script_parts.join(" && ");
+    let fail = "echo 'nanobot: the limits of the sandbox cannot be set' >&2; exit 126";
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", &format!("{settings} || {{ {failed}; }}; exec \"$0\" \"$@\"")]);
+    command.args(["-c", &format!("{set_limits} || {{ {fail}; }}; exec \"$0\" \"$@\"")]);
     command.arg(program);
     command
 }
@@ -113,14 +122,14 @@ pub(super) fn test_limits(
     child: Option<Pid>,
     sandbox: &SandboxSpec,
 ) -> io::Result<Vec<SelfTestResult>> {
-    let place = child.map_or("self".to_owned(), |pid| pid.as_raw_pid().to_string());
-    let table = std::fs::read_to_string(format!("/proc/{place}/limits"))?;
+    let process = child.map_or("self".to_owned(), |pid| pid.as_raw_pid().to_string());
+    let table = std::fs::read_to_string(format!("/proc/{process}/limits"))?;
     let is_root = rustix::process::geteuid().is_root();
     let mut results = Vec::new();
     for limit in resource_limits(sandbox, child.is_none()) {
-        let found = soft_limit(&table, limit.name);
+        let soft_limit = soft_limit(&table, limit.name);
         let counts_tasks = limit.resource == Resource::Nproc;
-        let outcome = match found {
+        let outcome = match soft_limit {
             None => "there is no limit".to_owned(),
             Some(count) if counts_tasks && is_root => {
                 format!("limited to {count}, but the kernel exempts root")
@@ -130,7 +139,7 @@ pub(super) fn test_limits(
         };
         // The number of the system's tasks may have changed since the limit was set.
         let tolerance = if counts_tasks { MAX_TASKS } else { 0 };
-        let is_refused = found.is_some_and(|found| found <= limit.maximum + tolerance);
+        let is_refused = soft_limit.is_some_and(|value| value <= limit.maximum + tolerance);
         results.push(SelfTestResult { operation: limit.operation.into(), is_refused, outcome });
     }
     let cgroup = sandbox.memory.as_ref().and_then(|memory| memory.cgroup.as_deref());
@@ -161,13 +170,15 @@ pub(super) fn test_limits_of_child(sandbox: &SandboxSpec) -> io::Result<Vec<Self
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());
     let mut child = sandbox.run_inside(&ProtectedPids::current(), || command.spawn())?;
-    let mut begun = [0];
-    let output = child.stdout.take();
-    let output = output.map_or(Ok(()), |mut output| output.read_exact(&mut begun));
-    let tested = output.and_then(|()| test_limits(Some(Pid::from_child(&child)), sandbox));
+    // The line break that the child prints shows that its limits are set.
+    let started = match child.stdout.take() {
+        Some(mut output) => output.read_exact(&mut [0]),
+        None => Ok(()),
+    };
+    let results = started.and_then(|()| test_limits(Some(Pid::from_child(&child)), sandbox));
     drop(child.stdin.take());
     child.wait()?;
-    tested
+    results
 }
 
 /// The limit in force in a table of `/proc/PID/limits`; `None` if there is none.

@@ -2,7 +2,7 @@
 //! process that it started outlives it.
 
 use super::hiding_launcher::hiding_command;
-use super::namespaced_supervisor::{knows_namespaces, remember_namespaces};
+use super::namespaced_supervisor::{are_namespaces_available, remember_namespaces};
 use super::output::{HeadAndTail, OutputPipe};
 use super::resource_limits::limited_command;
 use super::standby;
@@ -29,9 +29,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// The time that the pipe of a shell that has ended may stay open: a background child can hold it.
+/// Maximum time that the output is read after the command has ended: a process that it left behind can hold the pipe open.
 const PIPE_TIMEOUT: Duration = Duration::from_millis(100);
-/// The time that it may take to hide places. It normally takes milliseconds.
+/// Maximum time to hide paths. It normally takes milliseconds.
 const HIDING_TIMEOUT: Duration = Duration::from_secs(20);
 /// The polling interval for a running child if it cannot be waited for.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -127,19 +127,19 @@ impl CommandResult {
 /// # Errors
 /// It cannot be started; [`io::ErrorKind::ResourceBusy`] if the other commands do not finish in time.
 pub fn run(spec: &CommandSpec, on_output: &mut dyn FnMut(&[u8])) -> io::Result<CommandResult> {
-    run_with(spec, Launch::default(), on_output)
+    run_with(spec, SpawnOptions::default(), on_output)
 }
 
-/// The start of a command, beyond its own description.
+/// The options of the start of a command, beside its description.
 #[derive(Default)]
-struct Launch<'a> {
-    /// The pipe for standard error, if it is apart from standard output.
-    errors: Option<io::PipeWriter>,
-    /// Places that a command without a sandbox does not see.
-    hidden: Option<&'a HiddenPaths>,
+struct SpawnOptions<'a> {
+    /// The pipe for standard error, if that does not go to standard output.
+    stderr: Option<io::PipeWriter>,
+    /// Paths that a command without a sandbox does not see.
+    hidden_paths: Option<&'a HiddenPaths>,
 }
 
-/// The most bytes that are kept of separate standard error.
+/// Maximum bytes that are captured of a separate standard error.
 const MAX_STDERR_BYTES: u64 = 16 << 10;
 
 /// Runs a command as [`run`] does, but returns the beginning of standard error (at most 16 KiB) apart from the output
@@ -148,20 +148,20 @@ pub fn run_split_stderr(spec: &CommandSpec) -> io::Result<(CommandResult, Vec<u8
     run_split(spec, None)
 }
 
-/// Runs a command without a sandbox as [`run_split_stderr`] does, so that it does not see `places`. If they cannot be hidden, it
-/// is not run, and standard error tells why.
+/// Runs a command without a sandbox as [`run_split_stderr`] does, so that it does not see `hidden_paths`. If they cannot be hidden,
+/// it is not run, and standard error has the reason.
 pub fn run_split_stderr_hiding(
     spec: &CommandSpec,
-    places: &HiddenPaths,
+    hidden_paths: &HiddenPaths,
 ) -> io::Result<(CommandResult, Vec<u8>)> {
-    run_split(spec, Some(places))
+    run_split(spec, Some(hidden_paths))
 }
 
-/// Checks that the places can be hidden from a program.
+/// Checks that the paths can be hidden from a program.
 ///
 /// # Errors
 /// The reason that they cannot.
-pub fn check_hiding(places: &HiddenPaths) -> Result<(), String> {
+pub fn check_hiding(hidden_paths: &HiddenPaths) -> Result<(), String> {
     let spec = CommandSpec {
         program: PathBuf::new(),
         arguments: Vec::new(),
@@ -172,56 +172,58 @@ pub fn check_hiding(places: &HiddenPaths) -> Result<(), String> {
         sandbox: None,
         input: None,
     };
-    let (finished, errors) =
-        run_split_stderr_hiding(&spec, places).map_err(|error| error.to_string())?;
-    if finished.status.is_some_and(|status| status.success()) || finished.stop.is_some() {
+    let (result, stderr) =
+        run_split_stderr_hiding(&spec, hidden_paths).map_err(|error| error.to_string())?;
+    if result.status.is_some_and(|status| status.success()) || result.stop.is_some() {
         Ok(())
     } else {
-        Err(String::from_utf8_lossy(&errors).trim().to_owned())
+        Err(String::from_utf8_lossy(&stderr).trim().to_owned())
     }
 }
 
 fn run_split(
     spec: &CommandSpec,
-    hidden: Option<&HiddenPaths>,
+    hidden_paths: Option<&HiddenPaths>,
 ) -> io::Result<(CommandResult, Vec<u8>)> {
-    let (mut pipe, errors) = io::pipe()?;
+    let (mut pipe, stderr) = io::pipe()?;
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         let mut output = Vec::new();
-        // If reading fails, what was read so far is returned. The receiver may be gone.
+        // If reading fails, what was read so far is returned. The rest is discarded, so that the command does not block. The
+        // receiver may be gone.
         drop(pipe.by_ref().take(MAX_STDERR_BYTES).read_to_end(&mut output));
         drop(io::copy(&mut pipe, &mut io::sink()));
         drop(sender.send(output));
     });
-    let launch = Launch { errors: Some(errors), hidden };
-    let finished = run_with(spec, launch, &mut |_| ())?;
+    let options = SpawnOptions { stderr: Some(stderr), hidden_paths };
+    let result = run_with(spec, options, &mut |_| ())?;
     // Its leftovers have been ended; processes that could not be ended are not waited for.
-    Ok((finished, receiver.recv_timeout(KILL_TIMEOUT).unwrap_or_default()))
+    Ok((result, receiver.recv_timeout(KILL_TIMEOUT).unwrap_or_default()))
 }
 
 fn run_with(
     spec: &CommandSpec,
-    launch: Launch<'_>,
+    options: SpawnOptions<'_>,
     on_output: &mut dyn FnMut(&[u8]),
 ) -> io::Result<CommandResult> {
     prepare();
     reap_ending();
-    let writing = spec.sandbox.as_ref().filter(|sandbox| sandbox.may_change_shared());
-    let mut lock =
-        match writing.map(|sandbox| WriteLock::acquire(sandbox, Deadline::after(spec.timeout))) {
-            None => None,
-            Some(Ok(lock)) => Some(lock),
-            Some(Err(LockError::Busy)) => return Err(io::ErrorKind::ResourceBusy.into()),
-            Some(Err(LockError::Stopped(stop))) => return Ok(CommandResult::not_started(stop)),
+    let writing_sandbox = spec.sandbox.as_ref().filter(|sandbox| sandbox.may_change_shared());
+    let mut lock = None;
+    if let Some(sandbox) = writing_sandbox {
+        lock = match WriteLock::acquire(sandbox, Deadline::after(spec.timeout)) {
+            Ok(lock) => Some(lock),
+            Err(LockError::Stopped(stop)) => return Ok(CommandResult::not_started(stop)),
+            Err(error) => return Err(error.into()),
         };
-    let remembered = writing.map(SandboxSpec::take_snapshot).transpose()?;
-    let (pipe, writer) = io::pipe()?;
-    let mut child = spawn(spec, &writer, &launch)?;
+    }
+    let snapshot = writing_sandbox.map(SandboxSpec::take_snapshot).transpose()?;
+    let (pipe, stdout) = io::pipe()?;
+    let mut child = spawn(spec, &stdout, &options)?;
     // Only the command holds its ends from then on.
-    drop((writer, launch));
+    drop((stdout, options));
     let mut output = OutputPipe::new(pipe, spec.capture_bytes);
-    let (status, stopped) = wait(&mut child, spec.timeout, &mut output, on_output)?;
+    let (status, stop) = wait(&mut child, spec.timeout, &mut output, on_output)?;
     // The shell's last output is in the pipe. Processes that it left behind may hold the pipe open and keep writing.
     if status.is_some() {
         let end = signal::now() + PIPE_TIMEOUT;
@@ -232,23 +234,23 @@ fn run_with(
             }
         }
     }
-    let leftovers = child.terminate(status.is_some());
+    let had_leftovers = child.terminate(status.is_some());
     // Read the rest: no process writes any more, unless it could not be ended, so the time is limited.
     let end = signal::now() + PIPE_TIMEOUT;
     while output.is_readable(Deadline::after(Duration::ZERO)) && signal::now() < end {
         output.read(on_output)?;
     }
-    let undone = remembered.as_ref().map(PathSnapshot::restore);
+    let undone = snapshot.as_ref().map(PathSnapshot::restore);
     let undone_in_background = lock.as_mut().map(WriteLock::restore_background);
-    drop((remembered, lock));
-    let HeadAndTail { head, tail, omitted_bytes: left_out, .. } = output.captured;
+    drop((snapshot, lock));
+    let HeadAndTail { head, tail, omitted_bytes, .. } = output.captured;
     Ok(CommandResult {
         head,
         tail,
-        omitted_bytes: left_out,
+        omitted_bytes,
         status,
-        stop: stopped,
-        had_leftovers: leftovers,
+        stop,
+        had_leftovers,
         undone: undone.unwrap_or_default(),
         undone_in_background: undone_in_background.unwrap_or_default(),
     })
@@ -293,7 +295,7 @@ fn wait(
 /// A running child. Dropping this ends it, even during a panic.
 struct RunningChild {
     process: Child,
-    /// The connection to its supervisor, which the process then belongs to.
+    /// The connection to its supervisor, if it has one: `process` is then the supervisor's.
     connection: Option<SupervisorConnection>,
     group: Pid,
     has_more_reports: bool,
@@ -301,7 +303,7 @@ struct RunningChild {
     has_started: bool,
     /// The reported end of the command.
     reported_end: Option<ExitStatus>,
-    /// None of its processes is left, but for its supervisor, which is about to end.
+    /// True if only its supervisor is left, which is about to end.
     is_finished: bool,
     is_ended: bool,
     had_leftovers: bool,
@@ -317,17 +319,19 @@ impl Drop for RunningChild {
 
 fn spawn(
     spec: &CommandSpec,
-    writer: &io::PipeWriter,
-    launch: &Launch<'_>,
+    stdout: &io::PipeWriter,
+    options: &SpawnOptions<'_>,
 ) -> io::Result<RunningChild> {
-    let errors = || launch.errors.as_ref().unwrap_or(writer).try_clone();
+    let stderr = options.stderr.as_ref().unwrap_or(stdout);
     if let Some(sandbox) = &spec.sandbox
-        && knows_namespaces() != Some(false)
-        && let Some(child) = spawn_supervised(spec, sandbox, (writer.try_clone()?, errors()?))?
+        && are_namespaces_available() != Some(false)
+        && let Some(child) =
+            spawn_supervised(spec, sandbox, stdout.try_clone()?, stderr.try_clone()?)?
     {
         return Ok(child);
     }
-    let process = spawn_unsupervised(spec, launch.hidden, (writer.try_clone()?, errors()?))?;
+    let hidden_paths = options.hidden_paths;
+    let process = spawn_unsupervised(spec, hidden_paths, stdout.try_clone()?, stderr.try_clone()?)?;
     Ok(RunningChild {
         group: Pid::from_child(&process),
         process,
@@ -345,10 +349,11 @@ fn spawn(
 fn spawn_supervised(
     spec: &CommandSpec,
     sandbox: &SandboxSpec,
-    (output, errors): (io::PipeWriter, io::PipeWriter),
+    stdout: io::PipeWriter,
+    stderr: io::PipeWriter,
 ) -> io::Result<Option<RunningChild>> {
-    // Another thread may find it out meanwhile.
-    let is_known = knows_namespaces().is_some();
+    // Read only once: another thread may find it out meanwhile.
+    let has_tried_namespaces = are_namespaces_available().is_some();
     let launch = LaunchSpec {
         program: spec.program.clone(),
         arguments: spec.arguments.clone(),
@@ -359,8 +364,8 @@ fn spawn_supervised(
         self_test: None,
         protected: ProtectedPids::default(),
     };
-    let streams = [spec.open_input()?.into(), output.into(), errors.into()];
-    // Without a change of its directory, it can be started without a copy of this process.
+    let streams = [spec.open_input()?.into(), stdout.into(), stderr.into()];
+    // The supervisor changes the directory itself, so that its start needs no copy of this process (`vfork`).
     let (process, mut connection) = standby::take_or_start(sandbox)?;
     let launched = connection.launch(&launch, streams);
     let mut child = RunningChild {
@@ -375,7 +380,7 @@ fn spawn_supervised(
         had_leftovers: false,
     };
     launched?;
-    if is_known {
+    if has_tried_namespaces {
         // A run with a second command is likely to have more.
         standby::start_next(sandbox);
     } else {
@@ -405,11 +410,12 @@ fn spawn_supervised(
 
 fn spawn_unsupervised(
     spec: &CommandSpec,
-    hidden: Option<&HiddenPaths>,
-    (output, errors): (io::PipeWriter, io::PipeWriter),
+    hidden_paths: Option<&HiddenPaths>,
+    stdout: io::PipeWriter,
+    stderr: io::PipeWriter,
 ) -> io::Result<Child> {
-    let mut command = match (hidden, &spec.sandbox) {
-        (Some(places), _) => hiding_command(&spec.program, &spec.directory, places)?,
+    let mut command = match (hidden_paths, &spec.sandbox) {
+        (Some(hidden_paths), _) => hiding_command(&spec.program, &spec.directory, hidden_paths)?,
         (None, Some(sandbox)) if spec.has_program() => {
             let mut command = limited_command(sandbox, &spec.program);
             command.current_dir(&spec.directory);
@@ -428,7 +434,7 @@ fn spawn_unsupervised(
         .env_clear()
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
         .process_group(0);
-    command.stdin(input).stdout(output).stderr(errors);
+    command.stdin(input).stdout(stdout).stderr(stderr);
     let mut groups = groups();
     let process = match &spec.sandbox {
         Some(sandbox) => sandbox.run_inside(&ProtectedPids::current(), || command.spawn())?,
@@ -471,8 +477,9 @@ impl RunningChild {
                 SupervisorReport::Entered => {}
                 SupervisorReport::Started(_) => self.has_started = true,
                 SupervisorReport::Ended(status, signal) => {
-                    let ended = status.map_or(signal.unwrap_or_default(), |code| code << 8);
-                    self.reported_end = Some(ExitStatus::from_raw(ended));
+                    // The format of wait(2): a signal, or the exit code in the second byte.
+                    let raw = status.map_or(signal.unwrap_or_default(), |code| code << 8);
+                    self.reported_end = Some(ExitStatus::from_raw(raw));
                 }
                 SupervisorReport::Leftovers => self.had_leftovers = true,
                 SupervisorReport::Finished => self.is_finished = true,
@@ -490,8 +497,8 @@ impl RunningChild {
             leave_to_end(group);
             return self.had_leftovers;
         }
-        let mut leftovers = self.had_leftovers;
-        leftovers |= has_ended && is_group_alive(group, TERM_GRACE);
+        let mut had_leftovers = self.had_leftovers;
+        had_leftovers |= has_ended && is_group_alive(group, TERM_GRACE);
         // Errors below mean that no process is left to signal or to wait for.
         let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::TERM);
         let started = Instant::now();
@@ -503,14 +510,14 @@ impl RunningChild {
             }
         }
         let _: Result<_, _> = rustix::process::kill_process_group(group, Signal::KILL);
-        // A process that cannot be killed, such as another user's or one that waits for a dead disk, is not waited for.
+        // The wait is limited: another user's process cannot be killed, nor one that waits for a dead disk.
         let killed = Instant::now();
         while matches!(self.process.try_wait(), Ok(None)) && killed.elapsed() < KILL_TIMEOUT {
             std::thread::sleep(Duration::from_millis(2));
         }
         groups().retain(|other| *other != group);
-        leftovers |= kill_leftovers();
-        leftovers
+        had_leftovers |= kill_leftovers();
+        had_leftovers
     }
 }
 

@@ -32,12 +32,12 @@ fn run_within(command: &str, env: &[(String, String)], timeout: Duration) -> Res
         sandbox: None,
         input: None,
     };
-    let finished = run(&spec, &mut |_| ())?;
-    if let Some(stop) = finished.stop {
+    let result = run(&spec, &mut |_| ())?;
+    if let Some(stop) = result.stop {
         return Err(stop.into());
     }
     let hint = "run the command by hand to see its output";
-    match finished.status {
+    match result.status {
         None => {
             let cause = format!("the command timed out after {} s", timeout.as_secs());
             Err(fail_with_hint(Exit::Config, cause, hint))
@@ -45,7 +45,7 @@ fn run_within(command: &str, env: &[(String, String)], timeout: Duration) -> Res
         Some(status) if !status.success() => {
             Err(fail_with_hint(Exit::Config, format!("the command failed: {status}"), hint))
         }
-        Some(_) => first_line(&finished.head)
+        Some(_) => first_line(&result.head)
             .ok_or_else(|| fail_with_hint(Exit::Config, "the command printed nothing", hint)),
     }
 }

@@ -4,7 +4,7 @@
 //! [`supervisor`]: super::supervisor
 
 use super::namespaced_supervisor::{
-    knows_namespaces, namespace_command, remember_namespaces, start_namespaced,
+    are_namespaces_available, namespace_command, remember_namespaces, start_namespaced,
 };
 use super::own_program::helper_executable;
 use super::supervisor::{self, LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
@@ -53,8 +53,8 @@ pub struct ServerProcess {
     /// Its standard error. It must be read too, or the server blocks when the pipe is full. `None` if it goes to standard
     /// output, as that of a command.
     pub errors: Option<PipeReader>,
-    /// Protected paths of its sandbox that did not exist at the start. The sandbox does not prevent the server from
-    /// creating them, so the caller has to check for them at the end and report them to the user.
+    /// Protected paths of its sandbox that did not exist at the start. The sandbox does not prevent the server from creating them,
+    /// so the caller has to check for them at the end and report them to the user.
     pub absent_protected: Vec<PathBuf>,
     /// The files that its sandbox names as project files, as they were at the start, for the same purpose.
     pub snapshot: Option<PathSnapshot>,
@@ -153,7 +153,7 @@ fn start_with(
 ) -> io::Result<ServerProcess> {
     prepare();
     if spec.sandbox.is_some()
-        && knows_namespaces() != Some(false)
+        && are_namespaces_available() != Some(false)
         && let Some(server) = launch(namespace_command()?, spec, kind, true)?
     {
         return Ok(server);
@@ -169,12 +169,11 @@ fn launch(
     in_namespaces: bool,
 ) -> io::Result<Option<ServerProcess>> {
     let protected = spec.sandbox.iter().flat_map(|sandbox| &sandbox.protected).cloned();
-    let absent = protected.filter(|place| place.symlink_metadata().is_err());
-    let absent = absent.collect();
+    let absent_protected = protected.filter(|path| path.symlink_metadata().is_err()).collect();
     let is_command = kind == LaunchKind::BackgroundCommand;
-    let guarded =
+    let guarded_sandbox =
         spec.sandbox.as_ref().filter(|sandbox| !is_command && sandbox.has_project_files());
-    let snapshot = guarded.map(SandboxSpec::take_snapshot).transpose()?;
+    let snapshot = guarded_sandbox.map(SandboxSpec::take_snapshot).transpose()?;
     let mut sandbox = spec.sandbox.clone();
     if is_command && in_namespaces {
         sandbox = sandbox.map(SandboxSpec::for_own_root);
@@ -196,15 +195,16 @@ fn launch(
     if !is_command {
         supervisor.current_dir("/");
     }
-    let (read, input) = io::pipe()?;
-    let (output, write) = io::pipe()?;
-    let (errors, complain) = if is_command {
-        (None, write.try_clone()?)
+    let (stdin, input) = io::pipe()?;
+    let (output, stdout) = io::pipe()?;
+    let (errors, stderr) = if is_command {
+        (None, stdout.try_clone()?)
     } else {
-        io::pipe().map(|(errors, complain)| (Some(errors), complain))?
+        let (errors, stderr) = io::pipe()?;
+        (Some(errors), stderr)
     };
     // Only the server holds its ends from then on, so each side sees when the other closes.
-    let streams = [read.into(), write.into(), complain.into()];
+    let streams = [stdin.into(), stdout.into(), stderr.into()];
     let (child, mut connection) = match &launch.sandbox {
         Some(sandbox) if in_namespaces => start_namespaced(supervisor, sandbox, detached)?,
         _ => SupervisorConnection::start(supervisor, detached())?,
@@ -214,7 +214,7 @@ fn launch(
         input: Some(input),
         output: Some(output),
         errors,
-        absent_protected: absent,
+        absent_protected,
         snapshot,
         connection,
         exit: None,
@@ -225,7 +225,7 @@ fn launch(
     match server.connection.wait_for_start()? {
         SupervisorReport::NoNamespaces(reason) => {
             match remember_namespaces(Err(reason.clone())) {
-                // They are to be had, so this server's own sandbox is the cause.
+                // Others have namespaces, so the sandbox of this server is the cause.
                 Ok(()) => Err(io::Error::other(format!("its sandbox: {reason}"))),
                 Err(_) => Ok(None),
             }
@@ -249,10 +249,10 @@ fn launch(
 fn require_sandbox(spec: &ServerSpec) -> io::Result<()> {
     match spec.sandbox.as_ref().map(|_| sandbox::check_available()) {
         None | Some(Ok(())) => Ok(()),
-        Some(Err(lack)) => Err(io::Error::new(
+        Some(Err(cause)) => Err(io::Error::new(
             io::ErrorKind::Unsupported,
             format!(
-                "MCP servers need a sandbox, and none is available ({lack}); `tools.mcpServers.{}.sandbox: \"off\"` in the \
+                "MCP servers need a sandbox, and none is available ({cause}); `tools.mcpServers.{}.sandbox: \"off\"` in the \
                  config runs this one without",
                 spec.name
             ),
@@ -324,11 +324,11 @@ impl ServerProcess {
             if !self.connection.read_reports() {
                 break true;
             }
-            let left = end.saturating_duration_since(Instant::now());
-            let Ok(timeout) = Timespec::try_from(left) else {
+            let time_left = end.saturating_duration_since(Instant::now());
+            let Ok(timeout) = Timespec::try_from(time_left) else {
                 break false;
             };
-            if left.is_zero() {
+            if time_left.is_zero() {
                 break false;
             }
             let mut fds = [PollFd::new(&self.connection.control, PollFlags::IN)];
@@ -338,11 +338,11 @@ impl ServerProcess {
         if !is_done {
             drop(self.supervisor.kill());
         }
-        let was_in_order = self.supervisor.wait().is_ok_and(|status| status.success());
+        let has_succeeded = self.supervisor.wait().is_ok_and(|status| status.success());
         let pid = Pid::from_child(&self.supervisor);
         detached().retain(|other| *other != pid);
         // While commands run, these end leftovers themselves.
-        if !was_in_order && has_no_commands() {
+        if !has_succeeded && has_no_commands() {
             kill_leftovers();
         }
     }

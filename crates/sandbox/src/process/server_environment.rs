@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 const INHERITED_VARIABLES: &[&str] =
     &["HOME", "PATH", "LANG", "LANGUAGE", "USER", "LOGNAME", "SHELL", "TERM", "TZ"];
 
+/// Maximum length of the file name of a server: file systems allow 255 bytes. Longer names that begin alike share a file name.
+const MAX_FILE_NAME_BYTES: usize = 200;
+
 /// Builds the complete environment of a server. `configured` are the variables from the config, and `temp_dir` is the
 /// server's own temporary directory.
 pub fn build_environment<'e>(
@@ -34,10 +37,11 @@ pub fn build_environment<'e>(
     ];
     let own = own.into_iter().filter(|(name, _)| !is_configured(name));
     variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
-    let valid = configured.iter().filter(|(name, value)| {
+    let valid_variables = configured.iter().filter(|(name, value)| {
         !name.is_empty() && !name.contains(['=', '\0']) && !value.expose().contains('\0')
     });
-    variables.extend(valid.map(|(name, value)| (name.clone(), value.expose().to_owned())));
+    variables
+        .extend(valid_variables.map(|(name, value)| (name.clone(), value.expose().to_owned())));
     variables
 }
 
@@ -57,10 +61,12 @@ pub fn resolve_program(
     };
     if command.contains('/') || command.starts_with('~') {
         let path = directory.join(paths.expand(command));
-        return match (is_executable(&path), path.exists()) {
-            (true, _) => Ok(path),
-            (false, true) => Err(format!("`{}` is not an executable file", path.display())),
-            (false, false) => Err(format!("`{}` does not exist", path.display())),
+        return if is_executable(&path) {
+            Ok(path)
+        } else if path.exists() {
+            Err(format!("`{}` is not an executable file", path.display()))
+        } else {
+            Err(format!("`{}` does not exist", path.display()))
         };
     }
     let search_path = env.iter().find(|(name, _)| name == "PATH");
@@ -81,8 +87,7 @@ pub fn server_file_name(server: &str) -> String {
             _ => name.push_str(&format!("%{byte:02X}")),
         }
     }
-    // Longer names that are equal up to here share a file name. Only deliberately chosen names are so long.
-    name.truncate(200);
+    name.truncate(MAX_FILE_NAME_BYTES);
     name
 }
 

@@ -15,7 +15,7 @@ pub struct CommandShell {
     options: &'static [&'static str],
 }
 
-/// Where bash is on Linux and on the BSDs. PATH does not decide: it may name a directory that commands change.
+/// The paths of bash on Linux and on the BSDs. PATH is not used: it may name a directory that commands change.
 const BASH_PATHS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
 
 /// Variables that make bash run a start-up file, or change what it accepts.
@@ -24,8 +24,7 @@ const SHELL_VARIABLES: [&str; 5] = ["BASH_ENV", "ENV", "POSIXLY_CORRECT", "SHELL
 impl CommandShell {
     /// Finds the shell of this system.
     pub fn find() -> Self {
-        let mut bash = BASH_PATHS.into_iter().filter(|path| is_executable(path));
-        match bash.next() {
+        match BASH_PATHS.into_iter().find(|path| is_executable(path)) {
             Some(path) => Self { path, name: "bash", options: &["--norc", "--noprofile"] },
             None => Self { path: "/bin/sh", name: "sh", options: &[] },
         }

@@ -1,5 +1,5 @@
-//! This program in the place of gpg or ssh-keygen, as git in the sandbox calls it: what is to be signed goes to the run, which
-//! decides. Other calls, which verify, go to the program itself.
+//! This program as git in the sandbox calls it instead of gpg or ssh-keygen: sends the object to be signed to the run, which decides.
+//! Other calls, which verify, run the program itself.
 
 use nanobot_os::env::{SIGNING_SOCKET, path_variable};
 use std::ffi::OsString;
@@ -17,12 +17,12 @@ const CREATED: &str = "\n[GNUPG:] SIG_CREATED \n";
 /// The first byte of an answer with a signature; any other answer is a reason.
 pub(super) const SIGNED: u8 = b'+';
 
-/// Signs or verifies, if the arguments are those of a call by git. Returns `None` otherwise, and else true if it succeeded.
+/// Signs or verifies if the arguments are those of a call by git, and returns `None` otherwise. Returns true if that succeeded.
 pub(super) fn become_signing_client() -> Option<bool> {
     let socket = path_variable(SIGNING_SOCKET)?;
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let first = arguments.first()?.to_str()?;
-    let done = match first {
+    let result = match first {
         "-Y" => sign_for_ssh(&socket, &arguments),
         _ if first.starts_with("--status-fd=") || first.starts_with("--keyid-format=") => {
             sign_for_gpg(&socket, &arguments)
@@ -30,14 +30,11 @@ pub(super) fn become_signing_client() -> Option<bool> {
         _ => return None,
     };
     let mut errors = File::from(rustix::io::dup(rustix::stdio::stderr()).ok()?);
-    Some(match done {
-        Ok(()) => true,
-        Err(error) => {
-            // Without standard error there is no reader.
-            drop(errors.write_all(format!("nanobot: not signed: {error}\n").as_bytes()));
-            false
-        }
-    })
+    if let Err(error) = &result {
+        // If standard error is closed, the exit status alone reports the failure.
+        drop(errors.write_all(format!("nanobot: not signed: {error}\n").as_bytes()));
+    }
+    Some(result.is_ok())
 }
 
 fn sign_for_gpg(socket: &Path, arguments: &[OsString]) -> io::Result<()> {
@@ -46,7 +43,7 @@ fn sign_for_gpg(socket: &Path, arguments: &[OsString]) -> io::Result<()> {
     }
     let mut payload = Vec::new();
     File::from(rustix::io::dup(rustix::stdio::stdin())?).read_to_end(&mut payload)?;
-    let signature = ask(socket, "gpg", &payload)?;
+    let signature = request_signature(socket, "gpg", &payload)?;
     File::from(rustix::io::dup(rustix::stdio::stdout())?).write_all(&signature)?;
     File::from(rustix::io::dup(rustix::stdio::stderr())?).write_all(CREATED.as_bytes())
 }
@@ -60,14 +57,14 @@ fn sign_for_ssh(socket: &Path, arguments: &[OsString]) -> io::Result<()> {
         return Err(io::Error::other("the namespace is not `git`"));
     }
     let file = PathBuf::from(arguments.last().map_or_else(OsString::new, OsString::clone));
-    let signature = ask(socket, "ssh", &std::fs::read(&file)?)?;
-    let mut signed = file.into_os_string();
-    signed.push(".sig");
-    std::fs::write(signed, signature)
+    let signature = request_signature(socket, "ssh", &std::fs::read(&file)?)?;
+    let mut signature_file = file.into_os_string();
+    signature_file.push(".sig");
+    std::fs::write(signature_file, signature)
 }
 
 /// Asks the run to sign `payload` as the program `kind`. Returns the signature.
-fn ask(socket: &Path, kind: &str, payload: &[u8]) -> io::Result<Vec<u8>> {
+fn request_signature(socket: &Path, kind: &str, payload: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
     stream.write_all(format!("{kind}\n").as_bytes())?;
     stream.write_all(payload)?;

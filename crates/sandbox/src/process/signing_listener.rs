@@ -1,4 +1,4 @@
-//! The socket in the private directory of a command, over which git in the sandbox has objects signed. It answers until the
+//! The socket in the private directory of a command, over which git in the sandbox requests signatures. A thread answers until the
 //! command has ended.
 
 use super::signing_client::SIGNED;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The most bytes of an object to be signed.
+/// Maximum bytes of an object to be signed.
 const MAX_PAYLOAD_BYTES: usize = 1 << 20;
-/// The time for a request to arrive, and for its answer to be taken.
+/// Maximum time for the arrival of a request, and for the reading of its answer.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Signs a payload for the program that git calls: `gpg` or `ssh`.
@@ -56,14 +56,14 @@ fn serve(listener: &UnixListener, stopped: &io::PipeReader, sign: &SignFunction)
         let Ok((mut stream, _)) = listener.accept() else {
             continue;
         };
-        // A caller whose request fails has no signature.
+        // The caller of a failed request gets no signature, and says so.
         if let Err(error) = answer(&mut stream, stopped, sign) {
             log::debug!(target: "sandbox", "a request to sign failed: {error}");
         }
     }
 }
 
-/// Reads one request, and answers it, unless the command ends meanwhile.
+/// Reads and answers one request, unless the command ends meanwhile.
 fn answer(
     stream: &mut UnixStream,
     stopped: &io::PipeReader,
@@ -97,10 +97,10 @@ fn answer(
 /// Waits until `fd` can be read. Returns false if the command has ended, or `deadline` is over.
 fn is_ready(fd: impl AsFd, stopped: &io::PipeReader, deadline: Option<Instant>) -> bool {
     loop {
-        let rest = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-        let rest = rest.and_then(|rest| Timespec::try_from(rest).ok());
+        let time_left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        let timeout = time_left.and_then(|time_left| Timespec::try_from(time_left).ok());
         let mut fds = [PollFd::new(&fd, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
-        match poll(&mut fds, rest.as_ref()) {
+        match poll(&mut fds, timeout.as_ref()) {
             Ok(0) => return false,
             Ok(_) => return fds[1].revents().is_empty() && !fds[0].revents().is_empty(),
             Err(rustix::io::Errno::INTR) => {}

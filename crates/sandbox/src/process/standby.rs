@@ -1,5 +1,5 @@
-//! A supervisor in namespaces of its own that waits for the next command. Its start takes longer than all that is left
-//! to do once the command is known, so it is started while an earlier command runs.
+//! A supervisor in namespaces of its own that waits for the next command. Its start takes longer than the start of the command in
+//! it, so it is started in advance, while an earlier command runs.
 
 use super::namespaced_supervisor::{namespace_command, start_namespaced};
 use super::supervisor_connection::SupervisorConnection;
@@ -32,40 +32,40 @@ pub(super) fn start_next(sandbox: &SandboxSpec) {
     }
 }
 
-/// Returns a supervisor for a command in `sandbox`, which counts as a running command from then on: the one that waits,
-/// if it fits and still runs, and a new one otherwise.
+/// Returns a supervisor for a command in `sandbox`, which counts as a running command from then on: the one that waits, if it
+/// still runs in the right network, and a new one otherwise.
 ///
 /// # Errors
 /// None can be started.
 pub(super) fn take_or_start(sandbox: &SandboxSpec) -> io::Result<(Child, SupervisorConnection)> {
-    let waiting = STANDBY.lock().ignore_poison().take();
-    if let Some(mut standby) = waiting {
+    let standby = STANDBY.lock().ignore_poison().take();
+    if let Some(mut standby) = standby {
         if standby.network.is_same(&sandbox.network)
             && matches!(standby.process.try_wait(), Ok(None))
         {
             let pid = Pid::from_child(&standby.process);
             groups().push(pid);
-            detached().retain(|known| *known != pid);
+            detached().retain(|other| *other != pid);
             return Ok((standby.process, standby.connection));
         }
         standby.end();
     }
-    start(sandbox, groups).map(|started| (started.process, started.connection))
+    start(sandbox, groups).map(|standby| (standby.process, standby.connection))
 }
 
 /// Ends the supervisor that waits, if there is one.
 pub fn end_standby() {
-    let waiting = STANDBY.lock().ignore_poison().take();
-    if let Some(standby) = waiting {
+    let standby = STANDBY.lock().ignore_poison().take();
+    if let Some(standby) = standby {
         standby.end();
     }
 }
 
 fn start(
     sandbox: &SandboxSpec,
-    known: fn() -> MutexGuard<'static, Vec<Pid>>,
+    pids: fn() -> MutexGuard<'static, Vec<Pid>>,
 ) -> io::Result<Standby> {
-    let (process, connection) = start_namespaced(namespace_command()?, sandbox, known)?;
+    let (process, connection) = start_namespaced(namespace_command()?, sandbox, pids)?;
     Ok(Standby { process, connection, network: sandbox.network.clone() })
 }
 
@@ -74,8 +74,8 @@ impl Standby {
         let pid = Pid::from_child(&self.process);
         // An error means that it has ended.
         let _: Result<_, _> = rustix::process::kill_process_group(pid, Signal::KILL);
-        // Both of its processes: the first one leaves the other to us.
+        // Reaps both of its processes: the supervisor becomes our child when the process that created the namespaces ends.
         while !matches!(rustix::process::waitpgid(pid, WaitOptions::empty()), Err(Errno::CHILD)) {}
-        detached().retain(|known| *known != pid);
+        detached().retain(|other| *other != pid);
     }
 }

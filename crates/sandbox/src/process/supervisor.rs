@@ -35,6 +35,9 @@ pub(super) const SUPERVISOR_ARG0: &str = "nanobot-supervisor";
 /// The argument that tells a supervisor that it is the first process of new namespaces.
 pub(super) const IN_NAMESPACES: &str = "namespaces";
 
+/// The bytes of the length that precedes a launch description.
+const LENGTH_BYTES: usize = 8;
+
 /// The time that a server may take to end after its input has ended, and again after `SIGTERM`.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
@@ -73,7 +76,7 @@ pub(super) enum LaunchKind {
     Command,
     /// A command that ends as a server does.
     BackgroundCommand,
-    /// Nothing is started. The sandbox is entered, and tested if asked for.
+    /// Nothing is started. The sandbox is entered, and tested if there is a self test.
     Trial,
 }
 
@@ -93,7 +96,7 @@ pub(super) enum SupervisorReport {
     Leftovers,
     /// It has ended, and none of its processes is left.
     Finished,
-    /// The sandbox could be entered; what its test found.
+    /// The sandbox could be entered; the results of its self test.
     Tested(Vec<SelfTestResult>),
 }
 
@@ -116,7 +119,7 @@ pub(super) fn become_supervisor() -> Option<bool> {
     if arguments.next().is_none_or(|name| name != SUPERVISOR_ARG0) {
         return None;
     }
-    let in_namespaces = arguments.next().is_some_and(|word| word == IN_NAMESPACES);
+    let in_namespaces = arguments.next().is_some_and(|argument| argument == IN_NAMESPACES);
     close_fds::set_fds_cloexec(3, &[]);
     // Only the parent could receive an error, and it sees the end of the socket.
     Some(supervise(in_namespaces).unwrap_or(false))
@@ -135,7 +138,7 @@ pub(super) fn supervise(in_namespaces: bool) -> io::Result<bool> {
     if in_namespaces {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     }
-    // Done before it is known what to launch, which may take a while.
+    // Done before the launch description arrives, which a supervisor in standby waits for.
     let root = in_namespaces.then(EmptyRoot::enter);
     let (launch, streams) = receive_launch(&mut control)?;
     let kind = launch.kind;
@@ -151,14 +154,14 @@ pub(super) fn supervise(in_namespaces: bool) -> io::Result<bool> {
     let SupervisorReport::Started(server) = report else {
         return Ok(true);
     };
-    let mut watch = Supervisor {
+    let mut supervisor = Supervisor {
         server: Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData)?,
         kind,
         has_ended: false,
         control,
         wake,
     };
-    Ok(watch.run())
+    Ok(supervisor.run())
 }
 
 /// Sends a report to the parent.
@@ -169,14 +172,14 @@ pub(super) fn send_report(control: &mut UnixStream, report: &SupervisorReport) {
     drop(control.write_all(&line));
 }
 
-fn receive_launch(control_socket: &mut UnixStream) -> io::Result<(LaunchSpec, [OwnedFd; 3])> {
-    let mut length = [0; 8];
+fn receive_launch(control: &mut UnixStream) -> io::Result<(LaunchSpec, [OwnedFd; 3])> {
+    let mut length = [0; LENGTH_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut with = RecvAncillaryBuffer::new(&mut space);
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut length)];
     let received =
-        rustix::net::recvmsg(&*control_socket, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC)?;
-    let streams: Vec<OwnedFd> = with
+        rustix::net::recvmsg(&*control, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let streams: Vec<OwnedFd> = ancillary
         .drain()
         .filter_map(|message| match message {
             RecvAncillaryMessage::ScmRights(streams) => Some(streams),
@@ -185,12 +188,12 @@ fn receive_launch(control_socket: &mut UnixStream) -> io::Result<(LaunchSpec, [O
         .flatten()
         .collect();
     let streams = <[OwnedFd; 3]>::try_from(streams);
-    let (8, Ok(streams)) = (received.bytes, streams) else {
+    let (LENGTH_BYTES, Ok(streams)) = (received.bytes, streams) else {
         return Err(io::ErrorKind::UnexpectedEof.into());
     };
     let length = usize::try_from(u64::from_le_bytes(length)).map_err(io::Error::other)?;
     let mut bytes = vec![0; length];
-    control_socket.read_exact(&mut bytes)?;
+    control.read_exact(&mut bytes)?;
     let launch = serde_json::from_slice(&bytes).map_err(io::Error::other)?;
     Ok((launch, streams))
 }
@@ -216,7 +219,7 @@ fn start_server(
         // Done only now, since creating namespaces needs access to our own entry in `/proc`. It prevents the server from
         // tracing us, and from reading the launch description in our memory.
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-        // The server inherits them. Of others than itself, a sandboxed thread cannot set any.
+        // The server inherits them. A sandboxed thread can set no limits of other processes.
         if let Some(sandbox) = &launch.sandbox {
             set_own_limits(sandbox, in_namespaces)?;
         }
@@ -267,8 +270,8 @@ fn run_in_root(
     work: impl FnOnce() -> io::Result<SupervisorReport> + Send,
 ) -> io::Result<SupervisorReport> {
     let mut result = None;
-    // It sees no process but its own, and the first one accepts no signal that could end it.
-    let alone = ProtectedPids::default();
+    // The command sees no process but its own and this one, the first of its namespace, which it cannot kill.
+    let protected = ProtectedPids::default();
     let filled = match root {
         Ok(root) => match sandbox.clone().fill_root(root, directory, is_long_lived) {
             // The system has namespaces, but what was granted cannot be mounted.
@@ -279,8 +282,8 @@ fn run_in_root(
         },
         Err(error) => Err(error),
     };
-    let entered = filled.and_then(|left| {
-        left.run_inside(&alone, || {
+    let entered = filled.and_then(|sandbox| {
+        sandbox.run_inside(&protected, || {
             result = Some(work());
             Ok(())
         })
@@ -351,9 +354,9 @@ impl Supervisor {
         }
         // On an order, as opposed to a signal, the server's input has ended too.
         if is_ordered {
-            self.wait_until(SHUTDOWN_GRACE, |watch| {
-                watch.reap();
-                watch.has_ended
+            self.wait_until(SHUTDOWN_GRACE, |supervisor| {
+                supervisor.reap();
+                supervisor.has_ended
             });
         }
         if self.reap() {
@@ -374,7 +377,8 @@ impl Supervisor {
         false
     }
 
-    /// Asks what a command leaves behind to end. The rest ends with the namespace. Returns true if there is none.
+    /// Asks the processes that a command has left behind to end. Those that do not will end with the namespace. Returns true if none
+    /// is left.
     fn finish_command(&mut self, is_parent_gone: bool) -> bool {
         if is_parent_gone {
             return false;
@@ -389,8 +393,8 @@ impl Supervisor {
         self.wait_until(TERM_GRACE, Self::reap)
     }
 
-    /// True if a process still runs. Waits for those that are exiting, and a little for those that are about to, as a
-    /// daemon is that was told to end.
+    /// True if a process still runs. Waits for those that are exiting, and shortly for others, which may be about to exit, as a daemon
+    /// after a request to stop.
     fn has_leftovers(&mut self) -> bool {
         let started = Instant::now();
         while !self.reap() {
@@ -408,7 +412,7 @@ impl Supervisor {
     fn reap(&mut self) -> bool {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
-                // A process that asked to be traced by its parent is reported when it stops, too.
+                // A process that its parent traces is also reported when it stops.
                 Ok(Some((_, status))) if status.stopped() || status.continued() => {}
                 Ok(Some((pid, status))) if pid == self.server && !self.has_ended => {
                     self.has_ended = true;
@@ -443,11 +447,11 @@ impl Supervisor {
             if is_done(self) {
                 return true;
             }
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let time_left = end.saturating_duration_since(Instant::now());
+            if time_left.is_zero() {
                 return false;
             }
-            self.wait(Some(left), false);
+            self.wait(Some(time_left), false);
         }
     }
 
@@ -461,9 +465,9 @@ impl Supervisor {
         }
         // If interrupted, the caller checks again.
         let _: Result<_, _> = poll(&mut fds, timeout.as_ref());
-        let is_spoken_to = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+        let is_control_ready = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
         self.wake.drain();
-        let mut word = [0; 1];
-        is_spoken_to && !self.control.read(&mut word).is_ok_and(|count| count > 0)
+        // The parent orders the end by closing its side of the connection.
+        is_control_ready && !self.control.read(&mut [0]).is_ok_and(|count| count > 0)
     }
 }

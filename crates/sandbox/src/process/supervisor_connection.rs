@@ -1,4 +1,5 @@
-//! The parent's end of the connection to a supervisor: starts it, sends what it is to launch, and reads its reports.
+//! The parent's end of the connection to a supervisor: starts the supervisor, sends the description of what to launch, and reads
+//! its reports.
 
 use super::helper::MAX_DESCRIPTORS;
 use super::supervisor::{LaunchSpec, SupervisorReport};
@@ -30,52 +31,61 @@ pub(super) struct SupervisorConnection {
     received: Vec<u8>,
 }
 
+/// A network namespace that a supervisor has created, and the sockets that listen in it.
+pub(super) struct CreatedNetwork {
+    pub(super) namespace: NetworkNamespace,
+    pub(super) listeners: Vec<OwnedFd>,
+}
+
 impl SupervisorConnection {
-    /// Starts a supervisor, whose output streams are those of the command. Its id is added to `known`, locked until then, so that it does not count as a leftover.
+    /// Starts a supervisor, whose output streams are those of the command. Its id is added to `pids`, which stays locked until then,
+    /// so that the supervisor never counts as a leftover.
     pub(super) fn start(
         mut supervisor: Command,
-        mut known: MutexGuard<'_, Vec<Pid>>,
+        mut pids: MutexGuard<'_, Vec<Pid>>,
     ) -> io::Result<(Child, Self)> {
         let (control, supervisor_end) = UnixStream::pair()?;
         supervisor.env_clear().process_group(0);
         // The command holds the other end of the socket, which must close when the supervisor ends.
         let child = supervisor.stdin(OwnedFd::from(supervisor_end)).spawn()?;
-        known.push(Pid::from_child(&child));
+        pids.push(Pid::from_child(&child));
         let connection = Self { control, received: Vec::new() };
         Ok((child, connection))
     }
 
-    /// Waits for the network namespace that a supervisor has made, and for the sockets that listen in it, which arrive
-    /// before every other report. Returns `None` if it has made none, which a report then explains.
-    pub(super) fn receive_network(
-        &mut self,
-    ) -> io::Result<Option<(NetworkNamespace, Vec<OwnedFd>)>> {
-        if !matches!(
-            signal::wait_readable(&self.control, &mut Deadline::after(START_TIMEOUT)),
-            Ok(true)
-        ) {
+    /// Waits for the network that a supervisor has created, which arrives before every other report. Returns `None` if it has
+    /// created none, which a report then explains.
+    pub(super) fn receive_network(&mut self) -> io::Result<Option<CreatedNetwork>> {
+        let mut deadline = Deadline::after(START_TIMEOUT);
+        if !matches!(signal::wait_readable(&self.control, &mut deadline), Ok(true)) {
             return Ok(None);
         }
         let mut block = [0; 512];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-        let mut with = RecvAncillaryBuffer::new(&mut space);
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut block)];
-        let received =
-            rustix::net::recvmsg(&self.control, &mut parts, &mut with, RecvFlags::CMSG_CLOEXEC)?;
+        let received = rustix::net::recvmsg(
+            &self.control,
+            &mut parts,
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )?;
         self.received.extend_from_slice(&block[..received.bytes]);
-        let mut namespaces = with.drain().flat_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(namespaces) => namespaces.collect(),
+        let mut descriptors = ancillary.drain().flat_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
             _ => Vec::new(),
         });
-        let network = namespaces.next().zip(namespaces.next());
-        let listeners = namespaces.collect();
-        Ok(network.map(|(network, user)| (NetworkNamespace { network, user }, listeners)))
+        let (Some(network), Some(user)) = (descriptors.next(), descriptors.next()) else {
+            return Ok(None);
+        };
+        let namespace = NetworkNamespace { network, user };
+        Ok(Some(CreatedNetwork { namespace, listeners: descriptors.collect() }))
     }
 
-    /// Sends the supervisor what it is to launch, with the streams.
+    /// Sends the supervisor the description of what to launch, with the streams.
     pub(super) fn launch(&mut self, launch: &LaunchSpec, streams: [OwnedFd; 3]) -> io::Result<()> {
         match self.send(launch, &streams) {
-            // It has ended before it read everything. Its report says why.
+            // It ended before it read everything. Its report says why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             other => other?,
         }
@@ -90,14 +100,14 @@ impl SupervisorConnection {
         let length = (bytes.len() as u64).to_le_bytes();
         let streams = streams.each_ref().map(AsFd::as_fd);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-        let mut with = SendAncillaryBuffer::new(&mut space);
-        with.push(SendAncillaryMessage::ScmRights(&streams));
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&streams));
         let parts = [IoSlice::new(&length)];
-        rustix::net::sendmsg(&self.control, &parts, &mut with, SendFlags::NOSIGNAL)?;
+        rustix::net::sendmsg(&self.control, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
         self.control.write_all(&bytes)
     }
 
-    /// Waits for the report that it has started or failed.
+    /// Waits for the report that the server has started or failed.
     ///
     /// # Errors
     /// There is none: [`io::ErrorKind::Interrupted`] if the run is cancelled.

@@ -1,5 +1,5 @@
-//! A lock by which only one sandboxed command at a time may change a set of directories. It is on files of ours that no command
-//! can open: a command that reads a directory could lock that.
+//! A lock by which only one sandboxed command at a time may change a set of directories. It is on files of our own that no command
+//! can open, not on the directories: a command could lock a directory that it may read.
 //!
 //! A background command takes it to start, and then leaves its snapshot and its locks of directories to the run: other runs
 //! wait until all background commands have ended, and other commands of this run do not. While background commands run, the
@@ -11,13 +11,14 @@ use nanobot_base::error::Stop;
 use nanobot_os::signal::{self, Deadline};
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, TryLockError};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The interval at which a busy lock is retried: a blocking wait could not be interrupted.
+/// The interval at which a busy lock is tried again: a blocking wait could not be interrupted.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A lock held by a command that may change files and after which changes to [`SandboxSpec::protected`] are undone. Two
@@ -52,7 +53,7 @@ struct DirectoryLock {
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
-        // No other process has it. One that has opened it and waits sees that it is gone, and creates another.
+        // No other process holds the lock. One that waits for it sees that the file was removed, and creates another.
         if self.is_exclusive && self.file.is_some() {
             drop(std::fs::remove_file(&self.path));
         }
@@ -84,11 +85,11 @@ impl WriteLock {
                 None => wait()?,
             }
         };
-        let mut locks = Vec::new();
+        let mut directory_locks = Vec::new();
         for (id, is_exclusive) in directories_to_lock(sandbox) {
-            let mut held = background.iter().flat_map(|it| &it.directory_locks);
+            let mut own_locks = background.iter().flat_map(|writer| &writer.directory_locks);
             // The background commands do not release it while this one has their list.
-            if held.any(|lock| lock.id == id && (lock.is_exclusive || !is_exclusive)) {
+            if own_locks.any(|lock| lock.id == id && (lock.is_exclusive || !is_exclusive)) {
                 continue;
             }
             let Some(directory) = &sandbox.lock_directory else {
@@ -105,9 +106,9 @@ impl WriteLock {
                     }
                 }
             };
-            locks.push(DirectoryLock { id, is_exclusive, file, path });
+            directory_locks.push(DirectoryLock { id, is_exclusive, file, path });
         }
-        Ok(Self { background, directory_locks: locks })
+        Ok(Self { background, directory_locks })
     }
 
     /// Undoes what background commands have changed of protected paths.
@@ -169,13 +170,13 @@ fn restore_if_free() -> Vec<UndoneChange> {
 
 /// Restores all snapshots, and releases them and the locks if no command is left.
 fn restore_all(background: &mut Vec<BackgroundWriter>) -> Vec<UndoneChange> {
-    // Asked first: a command that ends meanwhile is checked once more.
-    let mut writers = background.iter();
-    let is_last = !writers.any(|writer| writer.is_running.load(Ordering::SeqCst));
-    let newest_first = background.iter().rev();
-    let undone = newest_first.flat_map(|writer| writer.snapshot.restore());
-    let undone = undone.collect();
-    if is_last {
+    // Read before the restoration: if a command ends meanwhile, its end restores once more.
+    let is_running = background.iter().any(|writer| writer.is_running.load(Ordering::SeqCst));
+    let mut undone = Vec::new();
+    for writer in background.iter().rev() {
+        undone.extend(writer.snapshot.restore());
+    }
+    if !is_running {
         background.clear();
     }
     undone
@@ -185,6 +186,34 @@ fn restore_all(background: &mut Vec<BackgroundWriter>) -> Vec<UndoneChange> {
 pub(super) enum LockError {
     Busy,
     Stopped(Stop),
+}
+
+impl From<LockError> for io::Error {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Busy => io::ErrorKind::ResourceBusy.into(),
+            LockError::Stopped(_) => io::ErrorKind::Interrupted.into(),
+        }
+    }
+}
+
+/// Runs `work`, during which a long-running process such as a server may change files, and undoes the changes that `sandbox` does
+/// not permit. Waits for the commands that may change the same files first.
+///
+/// # Errors
+/// `work` was not run: the state before it cannot be recorded, [`io::ErrorKind::ResourceBusy`] if other commands do not
+/// finish within `timeout`, [`io::ErrorKind::Interrupted`] if the run is cancelled.
+pub fn guard_changes<T>(
+    sandbox: &SandboxSpec,
+    timeout: Duration,
+    work: impl FnOnce() -> T,
+) -> io::Result<(T, Vec<UndoneChange>)> {
+    let mut lock = WriteLock::acquire(sandbox, Deadline::after(timeout))?;
+    let snapshot = sandbox.take_snapshot()?;
+    let output = work();
+    let mut undone = snapshot.restore();
+    undone.extend(lock.restore_background());
+    Ok((output, undone))
 }
 
 /// Opens and locks the file at `path`, which is created if it is missing.
@@ -212,18 +241,18 @@ fn try_lock_file(path: &Path, is_exclusive: bool) -> Result<File, TryLockError> 
     }
 }
 
-/// The directories to lock: writable ones exclusively and their ancestors shared, so that a command that may write an
-/// entire ancestor waits. The order is the same for all commands, which prevents deadlock.
+/// The directories to lock, with true for an exclusive lock: writable directories have one, and their ancestors a shared lock, so
+/// that a command that may write an entire ancestor waits. The order is the same for all commands, which prevents deadlock.
 fn directories_to_lock(sandbox: &SandboxSpec) -> BTreeMap<LockedDirectoryId, bool> {
-    let mut places: BTreeMap<LockedDirectoryId, bool> = BTreeMap::new();
-    for (path, is_exclusive) in sandbox
-        .shared_writable()
-        .flat_map(|root| root.ancestors().zip([true].into_iter().chain(std::iter::repeat(false))))
-    {
-        let Ok(metadata) = path.symlink_metadata() else {
-            continue;
-        };
-        *places.entry((metadata.dev(), metadata.ino())).or_default() |= is_exclusive;
+    let mut are_exclusive: BTreeMap<LockedDirectoryId, bool> = BTreeMap::new();
+    for root in sandbox.shared_writable() {
+        for directory in root.ancestors() {
+            let Ok(metadata) = directory.symlink_metadata() else {
+                continue;
+            };
+            let id = (metadata.dev(), metadata.ino());
+            *are_exclusive.entry(id).or_default() |= directory == root;
+        }
     }
-    places
+    are_exclusive
 }
