@@ -51,13 +51,15 @@ pub enum CachedResult {
 
 #[derive(Serialize, Deserialize)]
 struct CacheFile {
-    v: u64,
+    #[serde(rename = "v")]
+    version: u64,
     /// Seconds since 1970.
-    when: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    offer: Option<ServerFeatures>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    failed: Option<String>,
+    #[serde(rename = "when")]
+    stored_at: i64,
+    #[serde(rename = "offer", skip_serializing_if = "Option::is_none")]
+    features: Option<ServerFeatures>,
+    #[serde(rename = "failed", skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
 }
 
 impl McpCache {
@@ -82,23 +84,26 @@ impl McpCache {
         let mut text = Vec::new();
         let file = durable_file::open_existing(&path).ok()??;
         file.take(MAX_FILE_BYTES).read_to_end(&mut text).ok()?;
-        let written: CacheFile = serde_json::from_slice(&text).ok()?;
-        let ago = self.now() - written.when;
-        let counts = |most: i64| written.v == FORMAT_VERSION && (0..most).contains(&ago);
-        match (written.offer, written.failed) {
-            (Some(offer), _) if counts(FEATURES_LIFETIME_SECS) => {
-                Some(CachedResult::Features(offer))
+        let CacheFile { version, stored_at, features, failure } =
+            serde_json::from_slice(&text).ok()?;
+        let age_secs = self.now() - stored_at;
+        let is_valid = |lifetime_secs: i64| {
+            version == FORMAT_VERSION && (0..lifetime_secs).contains(&age_secs)
+        };
+        match (features, failure) {
+            (Some(features), _) if is_valid(FEATURES_LIFETIME_SECS) => {
+                Some(CachedResult::Features(features))
             }
-            (None, Some(words)) if counts(FAILURE_LIFETIME_SECS) => {
-                Some(CachedResult::Failed { message: words, age_secs: ago })
+            (None, Some(message)) if is_valid(FAILURE_LIFETIME_SECS) => {
+                Some(CachedResult::Failed { message, age_secs })
             }
             _ => None,
         }
     }
 
     /// Caches what `server` offers.
-    pub fn store(&self, server: &McpServer, offer: &ServerFeatures) {
-        self.write(server, Some(offer.clone()), None);
+    pub fn store(&self, server: &McpServer, features: &ServerFeatures) {
+        self.write(server, Some(features.clone()), None);
     }
 
     /// Caches the reason why `server` could not be reached.
@@ -111,12 +116,13 @@ impl McpCache {
         self.remove_files(name, None);
     }
 
-    fn write(&self, server: &McpServer, offer: Option<ServerFeatures>, failed: Option<String>) {
-        let written = CacheFile { v: FORMAT_VERSION, when: self.now(), offer, failed };
+    fn write(&self, server: &McpServer, features: Option<ServerFeatures>, failure: Option<String>) {
+        let cache_file =
+            CacheFile { version: FORMAT_VERSION, stored_at: self.now(), features, failure };
         let path = self.path(server);
         let write = || -> Result<()> {
             durable_file::create_dir(&self.dir)?;
-            let text = serde_json::to_vec(&written).context("serialize the cached features")?;
+            let text = serde_json::to_vec(&cache_file).context("serialize the cached features")?;
             durable_file::replace(&path, &text)
         };
         match write() {
@@ -127,29 +133,27 @@ impl McpCache {
         }
     }
 
-    /// Removes the files of a server, except for `except`.
+    /// Removes the files of the server `name`, except for `except` and, if that is given, those of the other mode of
+    /// elicitation.
     fn remove_files(&self, name: &str, except: Option<&Path>) {
-        let start = file_prefix(name);
-        let is_its = |file: &Path| {
-            let file = file.file_name().and_then(|file| file.to_str());
-            file.is_some_and(|file| file.starts_with(&start))
-        };
-        let files = std::fs::read_dir(&self.dir).into_iter().flatten();
-        for file in files.flatten().map(|file| file.path()) {
-            let is_of_kind =
-                except.is_none() || is_with_elicitation(&file) == self.with_elicitation;
-            if is_its(&file) && is_of_kind && Some(&*file) != except {
+        let prefix = file_prefix(name);
+        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let is_of_server = entry.file_name().to_string_lossy().starts_with(&prefix);
+            let is_same_mode =
+                except.is_none() || is_with_elicitation(&path) == self.with_elicitation;
+            if is_of_server && is_same_mode && Some(&*path) != except {
                 // A file that remains does no harm.
-                drop(std::fs::remove_file(file));
+                drop(std::fs::remove_file(path));
             }
         }
     }
 
     fn path(&self, server: &McpServer) -> PathBuf {
-        let mark = fingerprint::of_server(server, &self.env);
-        let start = file_prefix(&server.name);
-        let kind = if self.with_elicitation { ELICITATION_SUFFIX } else { "" };
-        self.dir.join(format!("{start}{mark}{kind}.json"))
+        let prefix = file_prefix(&server.name);
+        let fingerprint = fingerprint::of_server(server, &self.env);
+        let suffix = if self.with_elicitation { ELICITATION_SUFFIX } else { "" };
+        self.dir.join(format!("{prefix}{fingerprint}{suffix}.json"))
     }
 
     fn now(&self) -> i64 {
@@ -165,10 +169,10 @@ fn is_with_elicitation(file: &Path) -> bool {
 
 /// The file name prefix that is unique to a server.
 fn file_prefix(name: &str) -> String {
-    let plain =
+    let to_plain =
         |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
-    let short: String = name.chars().take(MAX_NAME_CHARS).map(plain).collect();
-    format!("{short}-{}", fingerprint::short_hash(name))
+    let short_name: String = name.chars().take(MAX_NAME_CHARS).map(to_plain).collect();
+    format!("{short_name}-{}", fingerprint::short_hash(name))
 }
 
 #[cfg(test)]

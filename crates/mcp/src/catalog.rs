@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Maximum of retries of a call because the server's offer changed in between.
-const MAX_CALL_ATTEMPTS: usize = 5;
+const MAX_CALL_RETRIES: usize = 4;
 
 /// The servers of a run, with what is known about them.
 #[derive(Clone)]
@@ -67,18 +67,18 @@ pub enum CallError {
 }
 
 impl From<McpError> for CallError {
-    fn from(failed: McpError) -> Self {
-        Self::Failed(failed)
+    fn from(error: McpError) -> Self {
+        Self::Failed(error)
     }
 }
 
 impl ToolCatalog {
     /// Creates the catalog of `servers`. Nothing is read or started yet.
     pub fn new(servers: &[McpServer], clock: &Clock, config: ClientConfig) -> Self {
-        let folder = config.paths.mcp();
+        let mcp_dir = config.paths.mcp();
         Self(Arc::new(CatalogInner {
-            pins: PinFile::new(&folder),
-            cache: McpCache::new(&folder, clock, &config.env)
+            pins: PinFile::new(&mcp_dir),
+            cache: McpCache::new(&mcp_dir, clock, &config.env)
                 .with_elicitation(config.elicitation.is_some()),
             clients: ClientPool::new(servers, config),
             checked: Mutex::default(),
@@ -98,27 +98,28 @@ impl ToolCatalog {
         sampler: Option<&dyn Sampler>,
         on_progress: &mut dyn FnMut(&str),
     ) -> Result<ServerAnswer, CallError> {
-        let mut tries = MAX_CALL_ATTEMPTS;
+        let clients = &self.0.clients;
+        let mut remaining_retries = MAX_CALL_RETRIES;
         loop {
-            let held = self.checked_features(server)?;
-            if held.changed.contains(tool) {
+            let checked = self.checked_features(server)?;
+            if checked.changed.contains(tool) {
                 return Err(CallError::Changed);
             }
-            if !held.features.tools.iter().any(|offered| offered.name == tool) {
+            if !checked.features.tools.iter().any(|offered| offered.name == tool) {
                 return Err(CallError::NotOffered);
             }
-            let given = held.received.unwrap_or_default();
-            tries -= 1;
-            match self.0.clients.call_tool(server, &given, tool, arguments, sampler, on_progress) {
+            let received = checked.received.unwrap_or_default();
+            match clients.call_tool(server, &received, tool, arguments, sampler, on_progress) {
                 // The server announced a change between the check and the call.
-                Err(McpError::FeaturesChanged) if tries > 0 => {}
-                done => {
-                    let mut answer = done?;
-                    let logged = self.0.clients.take_refused_path(server);
+                Err(McpError::FeaturesChanged) if remaining_retries > 0 => remaining_retries -= 1,
+                Err(error) => return Err(error.into()),
+                Ok(mut answer) => {
+                    let logged_path = clients.take_refused_path(server);
                     let server = self.server(server)?;
-                    let unmakeable = || self.0.clients.unmakeable_files(server);
-                    let walls = sandbox_explanation(server, &answer, logged, unmakeable);
-                    answer.parts.extend(walls.map(ContentPart::Text));
+                    let unmakeable_files = || clients.unmakeable_files(server);
+                    let explanation =
+                        sandbox_explanation(server, &answer, logged_path, unmakeable_files);
+                    answer.parts.extend(explanation.map(ContentPart::Text));
                     return Ok(answer);
                 }
             }
@@ -130,7 +131,7 @@ impl ToolCatalog {
         self.0.clients.changeable_paths(server)
     }
 
-    /// True if the config says that what `server` returns is no content from outside.
+    /// True if the config says that results of `server` do not count as content from outside.
     pub fn is_trusted(&self, server: &str) -> bool {
         self.server(server).is_ok_and(|server| server.is_trusted)
     }
@@ -165,14 +166,14 @@ impl ToolCatalog {
 
     /// Returns the offer of `server` as last checked.
     pub fn features(&self, server: &str) -> Arc<ServerFeatures> {
-        let held = self.checked();
-        held.get(server).map_or_else(Arc::default, |held| Arc::clone(&held.features))
+        let checked = self.checked();
+        checked.get(server).map_or_else(Arc::default, |checked| Arc::clone(&checked.features))
     }
 
     /// True if the last check found that `tool` of `server` differs from its pin.
     pub fn has_changed(&self, server: &str, tool: &str) -> bool {
-        let held = self.checked();
-        held.get(server).is_some_and(|held| held.changed.contains(tool))
+        let checked = self.checked();
+        checked.get(server).is_some_and(|checked| checked.changed.contains(tool))
     }
 
     /// Ends all running servers.
@@ -191,35 +192,35 @@ impl ToolCatalog {
     /// Does the same as [`Self::query`], and pins new tools if `pin` is true.
     fn query_with(&self, server: &str, pin: bool) -> Result<ServerView, McpError> {
         let server = self.server(server)?;
-        if let Some(words) = &server.unusable_reason {
-            return Err(McpError::Unusable(words.clone()));
+        if let Some(reason) = &server.unusable_reason {
+            return Err(McpError::Unusable(reason.clone()));
         }
-        let CatalogInner { clients: fleet, pins, cache, .. } = &*self.0;
-        let given = match fleet.fetch_features(&[&server.name]).pop() {
-            Some((_, Ok(given))) => given,
-            Some((_, Err(failed))) => {
-                if is_persistent(&failed) {
-                    cache.store_failure(server, &sanitize::single_line(&failed.to_string(), 500));
+        let CatalogInner { clients, pins, cache, .. } = &*self.0;
+        let received = match clients.fetch_features(&[&server.name]).pop() {
+            Some((_, Ok(received))) => received,
+            Some((_, Err(error))) => {
+                if is_persistent(&error) {
+                    cache.store_failure(server, &sanitize::single_line(&error.to_string(), 500));
                 }
-                return Err(failed);
+                return Err(error);
             }
             None => return Err(McpError::Unreachable("it is not available".into())),
         };
-        let (offer, notes) = limits::apply_limits((*given).clone());
-        let pairs = [(server, &offer)];
-        let held = if pin { pins.check_and_pin(&pairs) } else { pins.check(&pairs) };
-        let held = held.map_err(|error| McpError::Unusable(format!("{error:#}")))?;
-        cache.store(server, &offer);
-        let pin::PinCheck { changed, replaced_server: anew, unaccepted, .. } =
-            held.into_iter().next().unwrap_or_default();
-        let offer = Arc::new(offer);
-        let held = CheckedFeatures {
+        let (features, notes) = limits::apply_limits((*received).clone());
+        let offers = [(server, &features)];
+        let checks = if pin { pins.check_and_pin(&offers) } else { pins.check(&offers) };
+        let checks = checks.map_err(|error| McpError::Unusable(format!("{error:#}")))?;
+        cache.store(server, &features);
+        let pin::PinCheck { changed, replaced_server, unaccepted, .. } =
+            checks.into_iter().next().unwrap_or_default();
+        let features = Arc::new(features);
+        let checked = CheckedFeatures {
             changed: changed.iter().map(|change| change.name.clone()).collect(),
-            features: Arc::clone(&offer),
-            received: Some(given),
+            features: Arc::clone(&features),
+            received: Some(received),
         };
-        self.checked().insert(server.name.clone(), held);
-        Ok(ServerView { features: offer, notes, changed, replaced_server: anew, unaccepted })
+        self.checked().insert(server.name.clone(), checked);
+        Ok(ServerView { features, notes, changed, replaced_server, unaccepted })
     }
 
     /// Accepts what `server` offers, as of the last check: all of it, or only `tools`.
@@ -228,12 +229,11 @@ impl ToolCatalog {
     /// The pins cannot be written.
     pub fn accept(&self, server: &str, tools: Option<&[String]>) -> Result<Vec<ToolChange>> {
         let server = self.server(server)?;
-        let offer = self.features(&server.name);
-        let CatalogInner { pins, .. } = &*self.0;
-        let accepted = pins.accept(server, &offer, tools)?;
-        if let Some(held) = self.checked().get_mut(&server.name) {
+        let features = self.features(&server.name);
+        let accepted = self.0.pins.accept(server, &features, tools)?;
+        if let Some(checked) = self.checked().get_mut(&server.name) {
             for change in &accepted {
-                held.changed.remove(&change.name);
+                checked.changed.remove(&change.name);
             }
         }
         Ok(accepted)
@@ -244,9 +244,8 @@ impl ToolCatalog {
     /// # Errors
     /// The pins cannot be written.
     pub fn remove(&self, name: &str) -> Result<bool> {
-        let CatalogInner { pins, cache, .. } = &*self.0;
-        cache.remove(name);
-        pins.remove(name)
+        self.0.cache.remove(name);
+        self.0.pins.remove(name)
     }
 
     /// Returns what is cached about `server`, and which tools of that differ from their pins. The server is not asked.
@@ -255,13 +254,12 @@ impl ToolCatalog {
     /// The pins cannot be read.
     pub fn cached(&self, server: &str) -> Result<(Option<CachedResult>, Vec<ToolChange>)> {
         let server = self.server(server)?;
-        let CatalogInner { pins, cache, .. } = &*self.0;
-        let known = cache.get(server);
-        let changed = match &known {
-            Some(CachedResult::Features(offer)) => pins.check(&[(server, offer)])?,
+        let cached = self.0.cache.get(server);
+        let checks = match &cached {
+            Some(CachedResult::Features(features)) => self.0.pins.check(&[(server, features)])?,
             _ => Vec::new(),
         };
-        Ok((known, changed.into_iter().flat_map(|it| it.changed).collect()))
+        Ok((cached, checks.into_iter().flat_map(|check| check.changed).collect()))
     }
 
     fn server(&self, name: &str) -> Result<&McpServer, McpError> {
@@ -272,29 +270,28 @@ impl ToolCatalog {
 
     /// Returns the current offer of `server`, and checks it again if it is not the one checked last.
     fn checked_features(&self, name: &str) -> Result<CheckedFeatures, CallError> {
-        let fleet = &self.0.clients;
-        let given = match fleet.fetch_features(&[name]).pop() {
-            Some((_, reached)) => reached?,
+        let received = match self.0.clients.fetch_features(&[name]).pop() {
+            Some((_, received)) => received?,
             None => return Err(McpError::Unreachable("it is not available".into()).into()),
         };
-        if let Some(held) = self.checked_result(name, &given) {
-            return Ok(held);
+        if let Some(checked) = self.checked_result(name, &received) {
+            return Ok(checked);
         }
         // New tools are pinned only at a point that can report it.
         self.query_with(name, false)?;
         Ok(self.checked().get(name).cloned().unwrap_or_default())
     }
 
-    /// Returns the result of the check of `received`, if it has been checked.
+    /// Returns the result of the check of `features`, as `server` sent them, if they have been checked.
     pub(super) fn checked_result(
         &self,
         server: &str,
-        received: &Arc<ServerFeatures>,
+        features: &Arc<ServerFeatures>,
     ) -> Option<CheckedFeatures> {
-        let held = self.checked();
-        let held = held.get(server)?;
-        let before = held.received.as_ref()?;
-        Arc::ptr_eq(before, received).then(|| held.clone())
+        let all_checked = self.checked();
+        let checked = all_checked.get(server)?;
+        let received = checked.received.as_ref()?;
+        Arc::ptr_eq(received, features).then(|| checked.clone())
     }
 
     pub(super) fn checked(&self) -> MutexGuard<'_, BTreeMap<String, CheckedFeatures>> {
@@ -303,13 +300,13 @@ impl ToolCatalog {
 }
 
 /// Explains that the sandbox of `server` is the cause of a failed answer, if the answer or the server's standard error
-/// says so: the refused path, and what grants it. `logged` is the path in the standard error, and `unmakeable` are the files
-/// of the entry that the server cannot make or replace.
+/// says so: the refused path, and what grants it. `logged_path` is the path in the standard error, and `unmakeable_files` are
+/// those of the entry that the server cannot make or replace.
 fn sandbox_explanation(
     server: &McpServer,
     answer: &ServerAnswer,
-    logged: Option<String>,
-    unmakeable: impl FnOnce() -> Vec<UnmakeableFile>,
+    logged_path: Option<String>,
+    unmakeable_files: impl FnOnce() -> Vec<UnmakeableFile>,
 ) -> Option<String> {
     let is_sandboxed =
         matches!(server.transport, ServerTransport::Program { .. }) && !server.is_unsandboxed;
@@ -322,26 +319,26 @@ fn sandbox_explanation(
             _ => None,
         })
     };
-    // The system calls such a file missing, not refused.
-    let names = |file: &UnmakeableFile| {
+    // The kernel reports such a file as missing, not as refused.
+    let is_named = |file: &UnmakeableFile| {
         let path = file.path.to_string_lossy();
-        texts().any(|text| text.contains(&*path)) || logged.as_deref() == Some(&*path)
+        texts().any(|text| text.contains(&*path)) || logged_path.as_deref() == Some(&*path)
     };
-    if let Some(file) = unmakeable().iter().find(|file| names(file)) {
+    if let Some(file) = unmakeable_files().iter().find(|file| is_named(file)) {
         return Some(format!("({}.)", sanitize::single_line(&file.explanation, 1000)));
     }
-    let told = texts().find_map(sandbox_refusal::refused_path);
-    let told = told.map(|path| sanitize::single_line(path, 300));
-    let Some(path) = told.or(logged) else {
+    let answer_path = texts().find_map(sandbox_refusal::refused_path);
+    let answer_path = answer_path.map(|path| sanitize::single_line(path, 300));
+    let Some(path) = answer_path.or(logged_path) else {
         return texts().any(sandbox_refusal::reports_refusal).then(|| {
             "(This server runs in a sandbox and can access only the user's files that its config entry names; `read` and `write` there grant more.)"
                 .to_owned()
         });
     };
     let name = sanitize::single_line(&server.name, 64);
-    let granted = server.write_paths.iter().map(String::as_str);
-    let granted: Vec<&str> = granted.chain([path.as_str()]).collect();
-    let value = quote(&Value::from(granted).to_string());
+    let mut write_paths = server.write_paths.clone();
+    write_paths.push(path.clone());
+    let value = quote(&Value::from(write_paths).to_string());
     Some(format!(
         "(This server runs in a sandbox and reports that `{path}` was refused. `nanobot config set tools.mcpServers.{name}.write {value}` \
          grants changing it if it exists; to make or replace it, name its directory there; `.read` grants reading only. `\"sandbox\": \"off\"` in \

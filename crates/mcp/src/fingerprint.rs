@@ -1,4 +1,4 @@
-//! Fingerprints of the ways to reach a server, so that data recorded for one configuration is not used for another.
+//! Fingerprints of server configurations, so that data recorded for one configuration is not used for another.
 //! Secrets of the configuration are hashed in and cannot be read back.
 
 use nanobot_config::settings::servers::{McpServer, RemoteEndpoint, SamplingMode, ServerTransport};
@@ -9,78 +9,76 @@ use std::hash::Hasher;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Fingerprint of what is reached: the program with its arguments, or the address.
+/// Fingerprint of the program with its arguments, or of the address.
 pub(crate) fn of_endpoint(server: &McpServer) -> String {
-    let mut mark = FingerprintHasher::default();
-    mark.add_endpoint(&server.transport);
-    mark.finish()
+    let mut hasher = FingerprintHasher::default();
+    hasher.add_endpoint(&server.transport);
+    hasher.finish()
 }
 
 /// Returns eight hexadecimal digits for a name, which may contain any characters.
 pub(crate) fn short_hash(name: &str) -> String {
-    let mut mark = FingerprintHasher::default();
-    mark.add(name);
-    mark.finish()[..8].to_owned()
+    let mut hasher = FingerprintHasher::default();
+    hasher.add(name);
+    hasher.finish()[..8].to_owned()
 }
 
 /// Fingerprint of everything that determines what a server offers: the program or address, all of its configuration,
-/// and the program file itself. Some programs, such as `python` and `node`, only start another one, so programs among
+/// and the program file itself. Some programs, such as Python and Node.js, only start another one, so programs among
 /// the arguments count as well. Other files among the arguments do not count: a server's data files change with each
 /// call.
 pub fn of_server(server: &McpServer, env: &Env) -> String {
-    let mut mark = FingerprintHasher::default();
-    mark.add(env!("CARGO_PKG_VERSION"));
-    mark.add_endpoint(&server.transport);
+    let mut hasher = FingerprintHasher::default();
+    hasher.add(env!("CARGO_PKG_VERSION"));
+    hasher.add_endpoint(&server.transport);
     if server.sampling != SamplingMode::Off {
         // A server may offer more if it may use the model.
-        mark.add("sampling");
+        hasher.add("sampling");
     }
+    let inherited_path = env.get("PATH").unwrap_or_default();
     match &server.transport {
-        ServerTransport::Program { command, arguments, env: own, directory } => {
-            for (name, value) in own {
-                mark.add(name);
-                mark.add(value.identity());
+        ServerTransport::Program { command, arguments, env, directory } => {
+            for (name, value) in env {
+                hasher.add(name);
+                hasher.add(value.identity());
             }
             let directory = directory.as_deref().unwrap_or_default();
-            mark.add(directory);
-            let own = own.iter().find(|(name, _)| name == "PATH");
-            let path = match own {
-                Some((_, path)) => path.identity(),
-                None => env.get("PATH").unwrap_or_default(),
-            };
+            hasher.add(directory);
+            let own_path = env.iter().find(|(name, _)| name == "PATH");
+            let search_path = own_path.map_or(inherited_path, |(_, path)| path.identity());
             if command.contains('/') {
-                mark.add_file(&Path::new(directory).join(command));
+                hasher.add_file(&Path::new(directory).join(command));
             } else {
-                match paths::find_program(command, path) {
-                    Some(program) => mark.add_file(&program),
-                    None => mark.add("missing"),
+                match paths::find_program(command, search_path) {
+                    Some(program) => hasher.add_file(&program),
+                    None => hasher.add("missing"),
                 }
             }
             for argument in arguments {
                 let file = Path::new(directory).join(argument);
                 if file.is_absolute() && is_program(&file) {
-                    mark.add_file(&file);
+                    hasher.add_file(&file);
                 }
             }
         }
         ServerTransport::Http(remote) | ServerTransport::Sse(remote) => {
             for (name, value) in &remote.headers {
-                mark.add(name);
-                mark.add(value.identity());
+                hasher.add(name);
+                hasher.add(value.identity());
             }
         }
     }
-    mark.finish()
+    hasher.finish()
 }
 
 /// True if a file is a program, by its extension or because it is executable.
 pub(super) fn is_program(path: &Path) -> bool {
-    const SCRIPTS: &[&str] =
+    const SCRIPT_EXTENSIONS: &[&str] =
         &["cjs", "jar", "js", "mjs", "php", "pl", "py", "pyz", "rb", "sh", "ts", "wasm"];
-    let name = path.extension().and_then(|end| end.to_str());
-    let is_script = name.is_some_and(|name| SCRIPTS.contains(&name));
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let is_script = extension.is_some_and(|extension| SCRIPT_EXTENSIONS.contains(&extension));
     std::fs::metadata(path)
-        .is_ok_and(|about| about.is_file() && (is_script || about.mode() & 0o111 != 0))
+        .is_ok_and(|metadata| metadata.is_file() && (is_script || metadata.mode() & 0o111 != 0))
 }
 
 #[derive(Default)]
@@ -110,12 +108,12 @@ impl FingerprintHasher {
 
     /// Adds the file at `path`, following links, by its size and modification time.
     fn add_file(&mut self, path: &Path) {
-        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        self.add(&real.to_string_lossy());
-        if let Ok(about) = std::fs::metadata(&real) {
-            self.0.write_u64(about.len());
-            self.0.write_i64(about.mtime());
-            self.0.write_i64(about.mtime_nsec());
+        let real_path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        self.add(&real_path.to_string_lossy());
+        if let Ok(metadata) = std::fs::metadata(&real_path) {
+            self.0.write_u64(metadata.len());
+            self.0.write_i64(metadata.mtime());
+            self.0.write_i64(metadata.mtime_nsec());
         }
     }
 

@@ -10,49 +10,57 @@ const MAX_TOOL_BYTES: usize = 64 << 10;
 const MAX_ALL_TOOLS_BYTES: usize = 4 << 20;
 /// Maximum of bytes of a resource or a prompt.
 const MAX_OTHER_BYTES: usize = 8 << 10;
-/// Maximum of characters of the server's instructions.
+/// Maximum of bytes of a media type.
+const MAX_MEDIA_TYPE_BYTES: usize = 200;
+/// Maximum of characters of the protocol version.
+const MAX_VERSION_CHARS: usize = 40;
+/// Maximum of characters of the server's name and version.
 const MAX_SERVER_CHARS: usize = 200;
+/// Maximum of characters of the server's instructions.
+const MAX_INSTRUCTIONS_CHARS: usize = 2000;
 
-/// Cuts `features` to the limits, and returns messages about what was left out.
+/// Cuts `features` to the limits. Returns messages about what was left out.
 pub(crate) fn apply_limits(mut features: ServerFeatures) -> (ServerFeatures, Vec<String>) {
     let mut notes = Vec::new();
-    let mut left = MAX_ALL_TOOLS_BYTES;
-    let mut large = Vec::new();
+    let mut remaining_bytes = MAX_ALL_TOOLS_BYTES;
+    let mut omitted_names = Vec::new();
     let count = features.tools.len();
     features.tools.retain(|tool| {
         let size = tool_bytes(tool);
-        let fits = size <= MAX_TOOL_BYTES && size <= left;
+        let fits = size <= MAX_TOOL_BYTES && size <= remaining_bytes;
         if fits {
-            left -= size;
+            remaining_bytes -= size;
         } else {
-            large.push(sanitize::single_line(&tool.name, 40));
+            omitted_names.push(sanitize::single_line(&tool.name, 40));
         }
         fits
     });
-    if !large.is_empty() {
-        let more = if large.len() > 3 { ", …" } else { "" };
-        let some = large[..large.len().min(3)].join("`, `");
-        let number = large.len();
+    if !omitted_names.is_empty() {
+        let more = if omitted_names.len() > 3 { ", …" } else { "" };
+        let names = omitted_names[..omitted_names.len().min(3)].join("`, `");
+        let number = omitted_names.len();
         notes.push(format!(
-            "{number} of its {count} tools are omitted because they are too large: `{some}`{more}"
+            "{number} of its {count} tools are omitted because they are too large: `{names}`{more}"
         ));
     }
-    let is_small = |it: &ResourceInfo| {
-        it.uri.len() + it.name.len() + it.description.len() <= MAX_OTHER_BYTES
-            && it.kind.as_ref().is_none_or(|kind| kind.len() <= 200)
+    let is_small = |resource: &ResourceInfo| {
+        let ResourceInfo { uri, name, description, kind } = resource;
+        uri.len() + name.len() + description.len() <= MAX_OTHER_BYTES
+            && kind.as_ref().is_none_or(|kind| kind.len() <= MAX_MEDIA_TYPE_BYTES)
     };
     features.resources.retain(is_small);
     features.templates.retain(is_small);
     features.prompts.retain(|prompt| {
         let arguments = prompt.arguments.iter();
-        let size: usize = arguments.map(|it| it.name.len() + it.description.len()).sum();
+        let size: usize =
+            arguments.map(|argument| argument.name.len() + argument.description.len()).sum();
         prompt.name.len() + prompt.description.len() + size <= MAX_OTHER_BYTES
     });
-    features.protocol = sanitize::single_line(&features.protocol, 40);
+    features.protocol = sanitize::single_line(&features.protocol, MAX_VERSION_CHARS);
     features.server = sanitize::single_line(&features.server, MAX_SERVER_CHARS);
     // The instructions are shown to people only, and never become part of a prompt.
     features.instructions =
-        features.instructions.map(|text| sanitize::truncate(&text, 10 * MAX_SERVER_CHARS));
+        features.instructions.map(|text| sanitize::truncate(&text, MAX_INSTRUCTIONS_CHARS));
     (features, notes)
 }
 

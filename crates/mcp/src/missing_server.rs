@@ -18,8 +18,8 @@ impl MissingServer {
         Self { reason: format!("invalid config: {reason}"), exit: Exit::Config, subcommand: "show" }
     }
 
-    pub(super) fn from_error(message: String, failed: &McpError) -> Self {
-        let exit = match failed {
+    pub(super) fn from_error(message: String, error: &McpError) -> Self {
+        let exit = match error {
             McpError::Unusable(_) | McpError::Login(_) => Exit::Config,
             _ => Exit::Unavailable,
         };
@@ -51,14 +51,14 @@ impl MissingServer {
     /// # Errors
     /// The server is required.
     pub(super) fn report(self, server: &McpServer, notice: &mut dyn FnMut(&str)) -> Result<()> {
-        let Self { reason: words, exit, subcommand: hint } = self;
+        let Self { reason, exit, subcommand } = self;
         let name = sanitize::single_line(&server.name, 80);
-        let hint = format!("nanobot mcp {hint} {name}");
+        let hint = format!("nanobot mcp {subcommand} {name}");
         if server.is_required {
-            let cause = format!("MCP server `{name}` is required but not available: {words}");
+            let cause = format!("MCP server `{name}` is required but not available: {reason}");
             return Err(fail_with_hint(exit, cause, hint));
         }
-        notice(&format!("MCP server `{name}` is not available: {words}; `{hint}`"));
+        notice(&format!("MCP server `{name}` is not available: {reason}; `{hint}`"));
         Ok(())
     }
 }

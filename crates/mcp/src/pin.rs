@@ -84,12 +84,7 @@ impl PinFile {
     /// # Errors
     /// The file cannot be read. Nothing can be trusted then.
     pub fn check(&self, features: &[(&McpServer, &ServerFeatures)]) -> Result<Vec<PinCheck>> {
-        let mut written = self.read()?;
-        let held = features.iter().map(|(server, offer)| {
-            let pinned = written.servers.entry(server.name.clone()).or_default();
-            pinned.check_and_pin(server, offer).0
-        });
-        Ok(held.collect())
+        Ok(self.read()?.check_and_pin(features).0)
     }
 
     /// Compares `features` with the pins, and pins what is new.
@@ -100,22 +95,11 @@ impl PinFile {
         &self,
         features: &[(&McpServer, &ServerFeatures)],
     ) -> Result<Vec<PinCheck>> {
-        let look = |written: &mut PinData| {
-            let mut is_new = false;
-            let mut all = Vec::new();
-            for (server, offer) in features {
-                let pinned = written.servers.entry(server.name.clone()).or_default();
-                let (held, added) = pinned.check_and_pin(server, offer);
-                is_new |= added;
-                all.push(held);
-            }
-            (all, is_new)
-        };
         // Usually nothing is new, and no lock is needed.
-        if let (all, false) = look(&mut self.read()?) {
-            return Ok(all);
+        if let (checks, false) = self.read()?.check_and_pin(features) {
+            return Ok(checks);
         }
-        self.update(|written| look(written).0)
+        self.update(|pin_data| pin_data.check_and_pin(features).0)
     }
 
     /// Accepts what `server` offers now, all of it or only `tools`, for a person. Returns what differed from the pins.
@@ -128,23 +112,22 @@ impl PinFile {
         features: &ServerFeatures,
         tools: Option<&[String]>,
     ) -> Result<Vec<ToolChange>> {
-        self.update(|written| {
-            let pinned = written.servers.entry(server.name.clone()).or_default();
-            let (held, _) = pinned.check_and_pin(server, features);
-            let mut changed = held.changed;
+        self.update(|pin_data| {
+            let pins = pin_data.servers.entry(server.name.clone()).or_default();
+            let (PinCheck { mut changed, .. }, _) = pins.check_and_pin(server, features);
             match tools {
                 None => {
-                    *pinned = ServerPins::new(server, features);
-                    pinned.accepted = pinned.tools.keys().cloned().collect();
+                    *pins = ServerPins::new(server, features);
+                    pins.accepted = pins.tools.keys().cloned().collect();
                 }
                 Some(tools) => {
                     changed.retain(|change| tools.contains(&change.name));
-                    for ToolChange { name: tool, new, .. } in &changed {
-                        pinned.tools.insert(tool.clone(), new.clone());
+                    for change in &changed {
+                        pins.tools.insert(change.name.clone(), change.new.clone());
                     }
-                    for tool in tools.iter().filter(|tool| pinned.tools.contains_key(*tool)) {
-                        pinned.added_later.remove(tool);
-                        pinned.accepted.insert(tool.clone());
+                    for tool in tools.iter().filter(|tool| pins.tools.contains_key(*tool)) {
+                        pins.added_later.remove(tool);
+                        pins.accepted.insert(tool.clone());
                     }
                 }
             }
@@ -158,7 +141,7 @@ impl PinFile {
     /// As for [`Self::check_and_pin`].
     pub fn remove(&self, name: &str) -> Result<bool> {
         if self.read()?.servers.contains_key(name) {
-            self.update(|written| written.servers.remove(name).is_some())
+            self.update(|pin_data| pin_data.servers.remove(name).is_some())
         } else {
             Ok(false)
         }
@@ -166,13 +149,14 @@ impl PinFile {
 
     fn update<T>(&self, change: impl FnOnce(&mut PinData) -> T) -> Result<T> {
         let _lock = durable_file::lock_for_change(&self.path, "the pinned MCP tools")?;
-        let mut written = self.read()?;
-        let done = change(&mut written);
-        written.v = FORMAT_VERSION;
-        let mut text = serde_json::to_vec_pretty(&written).context("serialize the pinned tools")?;
+        let mut pin_data = self.read()?;
+        let output = change(&mut pin_data);
+        pin_data.v = FORMAT_VERSION;
+        let mut text =
+            serde_json::to_vec_pretty(&pin_data).context("serialize the pinned tools")?;
         text.push(b'\n');
         durable_file::replace(&self.path, &text)?;
-        Ok(done)
+        Ok(output)
     }
 
     fn read(&self) -> Result<PinData> {
@@ -180,23 +164,41 @@ impl PinFile {
             return Ok(PinData::default());
         };
         let mut text = Vec::new();
-        let what = || format!("read `{}`", self.path.display());
-        file.take(MAX_FILE_BYTES).read_to_end(&mut text).with_context(what)?;
-        let damaged = |why: &str| {
+        file.take(MAX_FILE_BYTES)
+            .read_to_end(&mut text)
+            .with_context(|| format!("read `{}`", self.path.display()))?;
+        let to_error = |cause: &str| {
             fail_with_hint(
                 Exit::Config,
-                format!("cannot read `{}`: {why}", self.path.display()),
+                format!("cannot read `{}`: {cause}", self.path.display()),
                 "move it away to pin all tools anew",
             )
         };
-        let written: PinData =
-            serde_json::from_slice(&text).map_err(|error| damaged(&error.to_string()))?;
-        match written.v {
-            FORMAT_VERSION => Ok(written),
-            other => {
-                Err(damaged(&format!("its format version is {other}, expected {FORMAT_VERSION}")))
-            }
+        let pin_data: PinData =
+            serde_json::from_slice(&text).map_err(|error| to_error(&error.to_string()))?;
+        if pin_data.v != FORMAT_VERSION {
+            let cause = format!("its format version is {}, expected {FORMAT_VERSION}", pin_data.v);
+            return Err(to_error(&cause));
         }
+        Ok(pin_data)
+    }
+}
+
+impl PinData {
+    /// Compares `features` with the pins, and pins what is new. The second result is true if anything was pinned.
+    fn check_and_pin(
+        &mut self,
+        features: &[(&McpServer, &ServerFeatures)],
+    ) -> (Vec<PinCheck>, bool) {
+        let mut checks = Vec::new();
+        let mut is_any_new = false;
+        for (server, features) in features {
+            let pins = self.servers.entry(server.name.clone()).or_default();
+            let (check, is_new) = pins.check_and_pin(server, features);
+            checks.push(check);
+            is_any_new |= is_new;
+        }
+        (checks, is_any_new)
     }
 }
 
@@ -212,20 +214,19 @@ impl ServerPins {
         }
     }
 
-    /// Compares `features` with the pins, and pins what is new. The second result is true if anything was pinned.
+    /// Does the same as [`PinData::check_and_pin`] for one server.
     fn check_and_pin(&mut self, server: &McpServer, features: &ServerFeatures) -> (PinCheck, bool) {
-        let place = fingerprint::of_endpoint(server);
-        if self.endpoint != place {
-            let anew = !self.endpoint.is_empty();
+        if self.endpoint != fingerprint::of_endpoint(server) {
+            let replaced_server = !self.endpoint.is_empty();
             *self = Self::new(server, features);
-            let held = PinCheck {
-                replaced_server: anew,
+            let check = PinCheck {
+                replaced_server,
                 unaccepted: self.tools.keys().cloned().collect(),
                 ..PinCheck::default()
             };
-            return (held, true);
+            return (check, true);
         }
-        let mut fresh = Vec::new();
+        let mut first_seen = Vec::new();
         let mut changed: Vec<ToolChange> = Vec::new();
         for tool in &features.tools {
             let old = match self.tools.get(&tool.name) {
@@ -234,7 +235,7 @@ impl ServerPins {
                 None if self.tools.len() < MAX_TOOLS => {
                     self.tools.insert(tool.name.clone(), tool.clone());
                     self.added_later.insert(tool.name.clone());
-                    fresh.push(tool.name.clone());
+                    first_seen.push(tool.name.clone());
                     continue;
                 }
                 None => None,
@@ -242,16 +243,15 @@ impl ServerPins {
             changed.push(ToolChange { name: tool.name.clone(), old, new: tool.clone() });
         }
         let names = || features.tools.iter().map(|tool| &tool.name);
-        let is_accepted = |name: &&String| self.accepted.contains(*name);
-        let added = !fresh.is_empty();
-        let held = PinCheck {
+        let is_new = !first_seen.is_empty();
+        let check = PinCheck {
             changed,
             replaced_server: false,
-            unaccepted: names().filter(|name| !is_accepted(name)).cloned().collect(),
+            unaccepted: names().filter(|name| !self.accepted.contains(*name)).cloned().collect(),
             added_later: names().filter(|name| self.added_later.contains(*name)).cloned().collect(),
-            first_seen: fresh,
+            first_seen,
         };
-        (held, added)
+        (check, is_new)
     }
 }
 
@@ -263,15 +263,15 @@ pub fn format_tool(tool: &ToolInfo) -> String {
         text.push_str(&format!("title: {title}\n"));
     }
     let ToolHints { reads_only, destructive, idempotent, open_world } = hints;
-    for (claim, claimed) in [
+    for (label, claim) in [
         ("read-only", reads_only),
         ("destructive", destructive),
         ("idempotent", idempotent),
         ("open world", open_world),
     ] {
-        if let Some(claimed) = claimed {
-            let word = if *claimed { "yes" } else { "no" };
-            text.push_str(&format!("{claim}: {word}\n"));
+        if let Some(claim) = claim {
+            let answer = if *claim { "yes" } else { "no" };
+            text.push_str(&format!("{label}: {answer}\n"));
         }
     }
     text.push_str(&format!("\n{}\n\n{schema:#}\n", description.trim_end()));

@@ -95,7 +95,7 @@ pub struct ServerAnswer {
     pub parts: Vec<ContentPart>,
     /// The structured form of the answer, if the server provides one.
     pub structured: Option<Value>,
-    /// True if the server reports a failure, which the pieces describe.
+    /// True if the server reports a failure, which the parts describe.
     pub is_error: bool,
 }
 
@@ -147,7 +147,7 @@ pub enum McpError {
     /// The server could not be started or reached, or the handshake failed.
     #[error("{0}")]
     Unreachable(String),
-    /// The server requires a login that there is not.
+    /// The server requires a login, and there is none.
     #[error("{0}")]
     Login(String),
     /// The connection was lost, or the server does not speak MCP.

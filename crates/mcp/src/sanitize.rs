@@ -30,20 +30,16 @@ pub fn clean(text: &str) -> String {
 /// Does the same as [`clean`], on one line and cut to `max_chars` characters.
 pub fn single_line(text: &str, max_chars: usize) -> String {
     let clean = clean(text);
-    let words: Vec<&str> = clean.split_whitespace().collect();
-    truncate(&words.join(" "), max_chars)
+    let parts: Vec<&str> = clean.split_whitespace().collect();
+    truncate(&parts.join(" "), max_chars)
 }
 
 /// Cuts `text` to `max_chars` characters; if it is cut, the last of them is `…`.
 pub fn truncate(text: &str, max_chars: usize) -> String {
-    let mut ends = text.char_indices().map(|(at, _)| at);
-    match ends.nth(max_chars) {
-        None => text.to_owned(),
-        Some(_) => {
-            let kept = text.chars().take(max_chars.saturating_sub(1));
-            kept.chain(['…']).collect()
-        }
+    if text.chars().nth(max_chars).is_none() {
+        return text.to_owned();
     }
+    text.chars().take(max_chars.saturating_sub(1)).chain(['…']).collect()
 }
 
 #[cfg(test)]

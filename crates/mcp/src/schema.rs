@@ -11,10 +11,14 @@ use serde_json::{Map, Value, json};
 const MAX_DEPTH: usize = 10;
 /// Maximum number of schemas within a schema.
 const MAX_SCHEMAS: usize = 400;
+/// Bytes that count for each schema, however small.
+const MIN_SCHEMA_BYTES: usize = 24;
 /// Approximate maximum of bytes for one tool.
 const MAX_BYTES: usize = 16 << 10;
 /// Maximum of characters of a description within a schema.
 const MAX_DESCRIPTION_CHARS: usize = 500;
+/// Bytes of the quotes and separators around a choice.
+const CHOICE_OVERHEAD_BYTES: usize = 4;
 /// Maximum number of alternatives or choices. With more, any value is allowed.
 const MAX_ALTERNATIVES: usize = 200;
 
@@ -23,23 +27,22 @@ const TYPES: &[&str] = &["string", "integer", "number", "boolean", "array", "obj
 
 /// Converts `schema` into one that every provider accepts and that admits the same arguments.
 pub fn convert(schema: &Value) -> Value {
-    let mut fitting = SchemaConverter {
+    let mut converter = SchemaConverter {
         root: schema,
         open_refs: Vec::new(),
         remaining_schemas: MAX_SCHEMAS,
         remaining_bytes: MAX_BYTES,
     };
-    let fitted = fitting.convert(schema, 0);
-    let mut whole = merge_into_object(fitted);
-    if fitting.remaining_bytes == 0 || fitting.remaining_schemas == 0 {
-        add_to_description(&mut whole, "truncated: schema too large");
+    let mut converted_schema = merge_into_object(converter.convert(schema, 0));
+    if converter.remaining_bytes == 0 || converter.remaining_schemas == 0 {
+        add_to_description(&mut converted_schema, "truncated: schema too large");
     }
-    let whole = Value::Object(whole);
-    if whole.to_string().len() > 2 * MAX_BYTES {
-        // A safeguard: the size was already counted on the way.
+    let converted_schema = Value::Object(converted_schema);
+    if converted_schema.to_string().len() > 2 * MAX_BYTES {
+        // A safeguard: the converter has already counted the size.
         json!({ "type": "object", "properties": {} })
     } else {
-        whole
+        converted_schema
     }
 }
 
@@ -57,35 +60,36 @@ struct SchemaConverter<'s> {
 
 impl<'s> SchemaConverter<'s> {
     fn convert(&mut self, schema: &'s Value, depth: usize) -> ConvertedSchema {
-        let Value::Object(written) = schema else {
+        let Value::Object(schema) = schema else {
             return ConvertedSchema::new();
         };
-        if depth > MAX_DEPTH || !self.spend(24) {
+        if depth > MAX_DEPTH || !self.spend(MIN_SCHEMA_BYTES) {
             return ConvertedSchema::new();
         }
         self.remaining_schemas = self.remaining_schemas.saturating_sub(1);
-        let mut fitted = self.convert_keywords(written, depth);
-        if let Some(place) = written.get("$ref").and_then(Value::as_str) {
-            fitted = intersect(fitted, self.convert_reference(place, depth));
+        let mut converted_schema = self.convert_keywords(schema, depth);
+        if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+            converted_schema =
+                intersect(converted_schema, self.convert_reference(reference, depth));
         }
-        for part in list_field(written, "allOf").iter().take(MAX_ALTERNATIVES) {
-            fitted = intersect(fitted, self.convert(part, depth + 1));
+        for part in list_field(schema, "allOf").iter().take(MAX_ALTERNATIVES) {
+            converted_schema = intersect(converted_schema, self.convert(part, depth + 1));
         }
         for key in ["anyOf", "oneOf"] {
-            if written.get(key).is_some_and(Value::is_array) {
-                let any = self.convert_alternatives(list_field(written, key), depth);
-                fitted = intersect(fitted, any);
+            if schema.get(key).is_some_and(Value::is_array) {
+                let alternatives = self.convert_alternatives(list_field(schema, key), depth);
+                converted_schema = intersect(converted_schema, alternatives);
             }
         }
-        add_required_keywords(&mut fitted);
-        fitted
+        add_required_keywords(&mut converted_schema);
+        converted_schema
     }
 
     /// Takes `bytes` from the size budget. Returns false if it is used up.
     fn spend(&mut self, bytes: usize) -> bool {
-        let may = self.remaining_schemas > 0 && self.remaining_bytes > bytes;
-        self.remaining_bytes = if may { self.remaining_bytes - bytes } else { 0 };
-        may
+        let fits = self.remaining_schemas > 0 && self.remaining_bytes > bytes;
+        self.remaining_bytes = if fits { self.remaining_bytes - bytes } else { 0 };
+        fits
     }
 
     /// Converts the keywords of `schema` itself, without its references and alternatives.
@@ -94,63 +98,67 @@ impl<'s> SchemaConverter<'s> {
         schema: &'s Map<String, Value>,
         depth: usize,
     ) -> ConvertedSchema {
-        let mut fitted = ConvertedSchema::new();
+        let mut converted_schema = ConvertedSchema::new();
         if let Some(text) = schema.get("description").and_then(Value::as_str) {
             let text = sanitize::truncate(sanitize::clean(text).trim(), MAX_DESCRIPTION_CHARS);
             if !text.is_empty() && self.spend(text.len()) {
-                fitted.insert("description".into(), text.into());
+                converted_schema.insert("description".into(), text.into());
             }
         }
-        convert_type(schema, &mut fitted);
-        self.convert_choices(schema, &mut fitted);
-        self.convert_properties(schema, &mut fitted, depth);
+        convert_type(schema, &mut converted_schema);
+        self.convert_choices(schema, &mut converted_schema);
+        self.convert_properties(schema, &mut converted_schema, depth);
         match schema.get("items") {
             Some(items @ Value::Object(_)) if !schema.contains_key("prefixItems") => {
                 let items = self.convert(items, depth + 1);
-                fitted.insert("items".into(), Value::Object(items));
+                converted_schema.insert("items".into(), Value::Object(items));
             }
-            Some(_) => drop(fitted.insert("items".into(), json!({}))),
+            Some(_) => drop(converted_schema.insert("items".into(), json!({}))),
             None => {}
         }
         for key in ["minimum", "maximum"] {
             if let Some(limit @ Value::Number(_)) = schema.get(key) {
-                fitted.insert(key.into(), limit.clone());
+                converted_schema.insert(key.into(), limit.clone());
             }
         }
         for key in ["minLength", "maxLength", "minItems", "maxItems"] {
             if let Some(limit) = schema.get(key).and_then(Value::as_u64) {
-                fitted.insert(key.into(), limit.into());
+                converted_schema.insert(key.into(), limit.into());
             }
         }
         let text = |key: &str| schema.get(key).and_then(Value::as_str);
-        if let Some(pattern) = text("pattern").filter(|it| is_portable_pattern(it))
+        if let Some(pattern) = text("pattern").filter(|pattern| is_portable_pattern(pattern))
             && self.spend(pattern.len())
         {
-            fitted.insert("pattern".into(), pattern.into());
+            converted_schema.insert("pattern".into(), pattern.into());
         }
         match text("format") {
             // The only format that every provider knows.
-            Some("date-time") => drop(fitted.insert("format".into(), "date-time".into())),
+            Some("date-time") => drop(converted_schema.insert("format".into(), "date-time".into())),
             Some(other) => add_to_description(
-                &mut fitted,
+                &mut converted_schema,
                 &format!("format: {}", sanitize::single_line(other, 30)),
             ),
             None => {}
         }
-        if let Some(usual) = schema.get("default")
-            && !usual.is_object()
-            && !usual.is_array()
-            && !usual.is_null()
-            && usual.to_string().len() <= 200
-            && self.spend(usual.to_string().len())
+        if let Some(default) = schema.get("default")
+            && !default.is_object()
+            && !default.is_array()
+            && !default.is_null()
+            && default.to_string().len() <= 200
+            && self.spend(default.to_string().len())
         {
-            fitted.insert("default".into(), usual.clone());
+            converted_schema.insert("default".into(), default.clone());
         }
-        fitted
+        converted_schema
     }
 
     /// Converts the possible values. Not every provider accepts choices other than texts.
-    fn convert_choices(&mut self, schema: &Map<String, Value>, fitted: &mut ConvertedSchema) {
+    fn convert_choices(
+        &mut self,
+        schema: &Map<String, Value>,
+        converted_schema: &mut ConvertedSchema,
+    ) {
         let mut choices: Vec<&Value> = match (schema.get("const"), schema.get("enum")) {
             (Some(only), _) => vec![only],
             (None, Some(Value::Array(choices))) => choices.iter().collect(),
@@ -159,29 +167,35 @@ impl<'s> SchemaConverter<'s> {
         let count = choices.len();
         choices.retain(|choice| !choice.is_null());
         if choices.len() < count {
-            fitted.insert("nullable".into(), true.into());
+            converted_schema.insert("nullable".into(), true.into());
         }
-        let texts: Vec<&str> = choices.iter().filter_map(|it| it.as_str()).collect();
-        let is_text = fitted.get("type").is_none_or(|kind| kind == "string");
-        let size: usize = texts.iter().map(|text| text.len() + 4).sum();
-        let all_texts = texts.len() == choices.len() && !texts.is_empty() && is_text;
-        if all_texts && texts.len() <= MAX_ALTERNATIVES && self.spend(size) {
-            fitted.insert("type".into(), "string".into());
-            fitted.insert("enum".into(), json!(texts));
+        let texts: Vec<&str> = choices.iter().filter_map(|choice| choice.as_str()).collect();
+        let may_be_text = converted_schema.get("type").is_none_or(|kind| kind == "string");
+        let size: usize = texts.iter().map(|text| text.len() + CHOICE_OVERHEAD_BYTES).sum();
+        let are_all_texts = texts.len() == choices.len() && !texts.is_empty() && may_be_text;
+        if are_all_texts && texts.len() <= MAX_ALTERNATIVES && self.spend(size) {
+            converted_schema.insert("type".into(), "string".into());
+            converted_schema.insert("enum".into(), json!(texts));
             return;
         }
-        let shown: Vec<String> =
-            choices.iter().take(10).map(|it| sanitize::single_line(&it.to_string(), 40)).collect();
-        if !shown.is_empty() {
+        let choice_texts: Vec<String> = choices
+            .iter()
+            .take(10)
+            .map(|choice| sanitize::single_line(&choice.to_string(), 40))
+            .collect();
+        if !choice_texts.is_empty() {
             let more = if choices.len() > 10 { ", …" } else { "" };
-            add_to_description(fitted, &format!("one of {}{more}", shown.join(", ")));
+            add_to_description(
+                converted_schema,
+                &format!("one of {}{more}", choice_texts.join(", ")),
+            );
         }
     }
 
     fn convert_properties(
         &mut self,
         schema: &'s Map<String, Value>,
-        fitted: &mut ConvertedSchema,
+        converted_schema: &mut ConvertedSchema,
         depth: usize,
     ) {
         let members = match schema.get("properties") {
@@ -189,12 +203,14 @@ impl<'s> SchemaConverter<'s> {
             _ => None,
         };
         let mut properties = Map::new();
-        let mut odd = Vec::new();
+        let mut omitted_names = Vec::new();
         for (name, schema) in members.into_iter().flatten() {
             match schema {
                 // `false` admits no value.
                 Value::Bool(false) => {}
-                _ if !is_property_name(name) => odd.push(sanitize::single_line(name, 40)),
+                _ if !is_property_name(name) => {
+                    omitted_names.push(sanitize::single_line(name, 40));
+                }
                 _ if !self.spend(name.len()) => break,
                 _ => {
                     let member = self.convert(schema, depth + 1);
@@ -202,17 +218,20 @@ impl<'s> SchemaConverter<'s> {
                 }
             }
         }
-        if !odd.is_empty() {
-            odd.truncate(5);
-            add_to_description(fitted, &format!("also takes {}", odd.join(", ")));
+        if !omitted_names.is_empty() {
+            omitted_names.truncate(5);
+            add_to_description(
+                converted_schema,
+                &format!("also takes {}", omitted_names.join(", ")),
+            );
         }
         if let Some(Value::Object(values)) = schema.get("additionalProperties")
             && properties.is_empty()
         {
             let kind = values.get("type").and_then(Value::as_str);
             let kind = kind.filter(|kind| TYPES.contains(kind));
-            let of = kind.map(|kind| format!(", each a {kind}"));
-            add_to_description(fitted, &format!("values by name{}", of.unwrap_or_default()));
+            let suffix = kind.map(|kind| format!(", each a {kind}")).unwrap_or_default();
+            add_to_description(converted_schema, &format!("values by name{suffix}"));
         }
         let mut required: Vec<&str> = Vec::new();
         for name in list_field(schema, "required").iter().filter_map(Value::as_str) {
@@ -221,82 +240,86 @@ impl<'s> SchemaConverter<'s> {
             }
         }
         if !required.is_empty() {
-            fitted.insert("required".into(), json!(required));
+            converted_schema.insert("required".into(), json!(required));
         }
         if members.is_some() {
-            fitted.insert("properties".into(), Value::Object(properties));
+            converted_schema.insert("properties".into(), Value::Object(properties));
         }
     }
 
     /// Converts the schema at `reference` in the same document. Recursive schemas are cut.
     fn convert_reference(&mut self, reference: &'s str, depth: usize) -> ConvertedSchema {
-        let again = || {
+        let describe = || {
             let name = reference.rsplit('/').next().unwrap_or_default();
-            let mut fitted = ConvertedSchema::new();
-            add_to_description(&mut fitted, &format!("a {}", sanitize::single_line(name, 60)));
-            fitted
+            let mut converted_schema = ConvertedSchema::new();
+            add_to_description(
+                &mut converted_schema,
+                &format!("a {}", sanitize::single_line(name, 60)),
+            );
+            converted_schema
         };
         if self.open_refs.contains(&reference) {
-            return again();
+            return describe();
         }
         let pointer = reference.strip_prefix('#').map(decode_fragment);
-        let there = pointer.and_then(|pointer| self.root.pointer(&pointer));
-        let Some(there) = there else {
-            return again();
+        let target = pointer.and_then(|pointer| self.root.pointer(&pointer));
+        let Some(target) = target else {
+            return describe();
         };
         self.open_refs.push(reference);
-        let fitted = self.convert(there, depth + 1);
+        let converted_schema = self.convert(target, depth + 1);
         self.open_refs.pop();
-        fitted
+        converted_schema
     }
 
-    /// Converts the constraints that hold if one of `all` does.
-    fn convert_alternatives(&mut self, all: &'s [Value], depth: usize) -> ConvertedSchema {
-        let mut nullable = false;
-        let mut kinds: Vec<ConvertedSchema> = Vec::new();
-        for one in all.iter().take(MAX_ALTERNATIVES) {
-            if is_null(one) {
-                nullable = true;
+    /// Converts `alternatives`, of which one must hold.
+    fn convert_alternatives(&mut self, alternatives: &'s [Value], depth: usize) -> ConvertedSchema {
+        let mut is_nullable = false;
+        let mut schemas: Vec<ConvertedSchema> = Vec::new();
+        for alternative in alternatives.iter().take(MAX_ALTERNATIVES) {
+            if is_null(alternative) {
+                is_nullable = true;
                 continue;
             }
-            if *one == Value::Bool(false) {
+            if *alternative == Value::Bool(false) {
                 continue;
             }
-            let fitted = self.convert(one, depth + 1);
-            if !kinds.contains(&fitted) {
-                kinds.push(fitted);
+            let converted_schema = self.convert(alternative, depth + 1);
+            if !schemas.contains(&converted_schema) {
+                schemas.push(converted_schema);
             }
         }
-        let says_nothing = |it: &ConvertedSchema| it.keys().all(|key| key == "description");
-        if all.len() > MAX_ALTERNATIVES || kinds.is_empty() || kinds.iter().any(says_nothing) {
+        let admits_all = |schema: &ConvertedSchema| schema.keys().all(|key| key == "description");
+        if alternatives.len() > MAX_ALTERNATIVES
+            || schemas.is_empty()
+            || schemas.iter().any(admits_all)
+        {
             return ConvertedSchema::new();
         }
-        if kinds.len() == 1 || kinds.iter().all(is_choice) {
-            let mut kinds = kinds.into_iter();
-            let first = kinds.next().unwrap_or_default();
-            let mut one = kinds.fold(first, join_choices);
-            if nullable {
-                one.insert("nullable".into(), true.into());
+        if schemas.len() == 1 || schemas.iter().all(is_choice) {
+            let mut joined = schemas.into_iter().reduce(join_choices).unwrap_or_default();
+            if is_nullable {
+                joined.insert("nullable".into(), true.into());
             }
-            return one;
+            return joined;
         }
-        if nullable {
-            kinds[0].insert("nullable".into(), true.into());
+        if is_nullable {
+            schemas[0].insert("nullable".into(), true.into());
         }
-        let kinds: Vec<Value> = kinds.into_iter().map(Value::Object).collect();
-        [("anyOf".to_owned(), Value::Array(kinds))].into_iter().collect()
+        let schemas: Vec<Value> = schemas.into_iter().map(Value::Object).collect();
+        ConvertedSchema::from_iter([("anyOf".to_owned(), Value::Array(schemas))])
     }
 }
 
 /// Converts the type, if there is only one. Several types are described in words.
-fn convert_type(schema: &Map<String, Value>, fitted: &mut ConvertedSchema) {
-    let named: Vec<&str> = match schema.get("type") {
+fn convert_type(schema: &Map<String, Value>, converted_schema: &mut ConvertedSchema) {
+    let type_names: Vec<&str> = match schema.get("type") {
         Some(Value::String(kind)) => vec![kind],
         Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
         _ => Vec::new(),
     };
     let mut kinds: Vec<&str> = Vec::new();
-    for kind in named.iter().filter(|kind| TYPES.contains(kind)) {
+    for kind in type_names.iter().filter(|kind| TYPES.contains(kind)) {
         if !kinds.contains(kind) {
             kinds.push(kind);
         }
@@ -306,197 +329,206 @@ fn convert_type(schema: &Map<String, Value>, fitted: &mut ConvertedSchema) {
     }
     match kinds[..] {
         [kind] => {
-            fitted.insert("type".into(), kind.into());
-            if named.contains(&"null") || schema.get("nullable") == Some(&Value::Bool(true)) {
-                fitted.insert("nullable".into(), true.into());
+            converted_schema.insert("type".into(), kind.into());
+            if type_names.contains(&"null") || schema.get("nullable") == Some(&Value::Bool(true)) {
+                converted_schema.insert("nullable".into(), true.into());
             }
         }
         [] => {}
-        _ => add_to_description(fitted, &kinds.join(" or ")),
+        _ => add_to_description(converted_schema, &kinds.join(" or ")),
     }
 }
 
 /// Adds the keywords that providers require for objects and arrays.
-fn add_required_keywords(fitted: &mut ConvertedSchema) {
-    if !fitted.contains_key("type") && !fitted.contains_key("anyOf") {
-        let kind = match (fitted.contains_key("properties"), fitted.get("items")) {
-            (true, None) => Some("object"),
-            (false, Some(_)) => Some("array"),
-            _ => None,
-        };
+fn add_required_keywords(converted_schema: &mut ConvertedSchema) {
+    if !converted_schema.contains_key("type") && !converted_schema.contains_key("anyOf") {
+        let kind =
+            match (converted_schema.contains_key("properties"), converted_schema.get("items")) {
+                (true, None) => Some("object"),
+                (false, Some(_)) => Some("array"),
+                _ => None,
+            };
         if let Some(kind) = kind {
-            fitted.insert("type".into(), kind.into());
+            converted_schema.insert("type".into(), kind.into());
         }
     }
-    match fitted.get("type").and_then(Value::as_str) {
+    match converted_schema.get("type").and_then(Value::as_str) {
         Some("object") => {
-            let properties = fitted.entry("properties").or_insert_with(|| json!({}));
-            let known: Vec<String> = properties
+            let properties = converted_schema.entry("properties").or_insert_with(|| json!({}));
+            let names: Vec<String> = properties
                 .as_object()
                 .map(|members| members.keys().cloned().collect())
                 .unwrap_or_default();
-            retain_known_required(fitted, &known);
+            retain_required(converted_schema, &names);
         }
-        Some("array") => drop(fitted.entry("items").or_insert_with(|| json!({}))),
+        Some("array") => drop(converted_schema.entry("items").or_insert_with(|| json!({}))),
         _ => {}
     }
-    if !fitted.contains_key("properties") && fitted.get("type").is_some_and(|it| it != "object") {
-        fitted.remove("required");
+    if !converted_schema.contains_key("properties")
+        && converted_schema.get("type").is_some_and(|kind| kind != "object")
+    {
+        converted_schema.remove("required");
     }
-    if !fitted.contains_key("type") {
+    if !converted_schema.contains_key("type") {
         // Without a type, `nullable` has no meaning.
-        fitted.remove("nullable");
+        converted_schema.remove("nullable");
     }
 }
 
 /// Removes names from `required` that are not properties.
-fn retain_known_required(fitted: &mut ConvertedSchema, properties: &[String]) {
-    let Some(Value::Array(required)) = fitted.get_mut("required") else {
+fn retain_required(converted_schema: &mut ConvertedSchema, properties: &[String]) {
+    let Some(Value::Array(required)) = converted_schema.get_mut("required") else {
         return;
     };
-    required.retain(|name| properties.iter().any(|known| name == known));
+    required.retain(|name| properties.iter().any(|property| name == property));
     if required.is_empty() {
-        fitted.remove("required");
+        converted_schema.remove("required");
     }
 }
 
 /// Merges everything into an object: no provider accepts alternatives at the top level.
-fn merge_into_object(mut fitted: ConvertedSchema) -> ConvertedSchema {
-    if let Some(Value::Array(kinds)) = fitted.remove("anyOf") {
-        let objects = kinds.into_iter().filter_map(|kind| match kind {
-            Value::Object(kind) if kind.get("type").is_none_or(|kind| kind == "object") => {
-                Some(merge_into_object(kind))
+fn merge_into_object(mut converted_schema: ConvertedSchema) -> ConvertedSchema {
+    if let Some(Value::Array(alternatives)) = converted_schema.remove("anyOf") {
+        let objects = alternatives.into_iter().filter_map(|alternative| match alternative {
+            Value::Object(schema) if schema.get("type").is_none_or(|kind| kind == "object") => {
+                Some(merge_into_object(schema))
             }
             _ => None,
         });
-        if let Some(either) = objects.reduce(unite) {
-            fitted = intersect(fitted, either);
+        if let Some(union) = objects.reduce(unite) {
+            converted_schema = intersect(converted_schema, union);
         }
     }
-    let mut whole = ConvertedSchema::new();
-    whole.insert("type".into(), "object".into());
-    let properties = match fitted.remove("properties") {
+    let mut object = ConvertedSchema::new();
+    object.insert("type".into(), "object".into());
+    let properties = take_properties(&mut converted_schema);
+    let names: Vec<String> = properties.keys().cloned().collect();
+    object.insert("properties".into(), Value::Object(properties));
+    for key in ["required", "description"] {
+        if let Some(value) = converted_schema.remove(key) {
+            object.insert(key.into(), value);
+        }
+    }
+    retain_required(&mut object, &names);
+    object
+}
+
+fn take_properties(converted_schema: &mut ConvertedSchema) -> Map<String, Value> {
+    match converted_schema.remove("properties") {
         Some(Value::Object(properties)) => properties,
         _ => Map::new(),
-    };
-    let known: Vec<String> = properties.keys().cloned().collect();
-    whole.insert("properties".into(), Value::Object(properties));
-    for key in ["required", "description"] {
-        if let Some(value) = fitted.remove(key) {
-            whole.insert(key.into(), value);
-        }
     }
-    retain_known_required(&mut whole, &known);
-    whole
 }
 
 /// Combines constraints that must both hold.
-fn intersect(mut one: ConvertedSchema, other: ConvertedSchema) -> ConvertedSchema {
-    if one.is_empty() {
+fn intersect(mut converted_schema: ConvertedSchema, other: ConvertedSchema) -> ConvertedSchema {
+    if converted_schema.is_empty() {
         return other;
     }
-    let kinds = (one.get("type").cloned(), other.get("type").cloned());
-    for (key, theirs) in other {
-        let Some(ours) = one.get_mut(&key) else {
-            one.insert(key, theirs);
+    let kinds = (converted_schema.get("type").cloned(), other.get("type").cloned());
+    for (key, other_value) in other {
+        let Some(value) = converted_schema.get_mut(&key) else {
+            converted_schema.insert(key, other_value);
             continue;
         };
-        match (key.as_str(), ours, theirs) {
+        match (key.as_str(), value, other_value) {
             ("description" | "default" | "format", ..) => {}
-            ("properties", Value::Object(ours), Value::Object(theirs)) => {
-                for (name, theirs) in theirs {
-                    match (ours.remove(&name), theirs) {
-                        (Some(Value::Object(our)), Value::Object(their)) => {
-                            ours.insert(name, Value::Object(intersect(our, their)));
+            ("properties", Value::Object(properties), Value::Object(other_properties)) => {
+                for (name, other_property) in other_properties {
+                    let property = match (properties.remove(&name), other_property) {
+                        (Some(Value::Object(property)), Value::Object(other_property)) => {
+                            Value::Object(intersect(property, other_property))
                         }
-                        (_, theirs) => drop(ours.insert(name, theirs)),
+                        (_, other_property) => other_property,
+                    };
+                    properties.insert(name, property);
+                }
+            }
+            ("required", Value::Array(names), Value::Array(other_names)) => {
+                for name in other_names {
+                    if !names.contains(&name) {
+                        names.push(name);
                     }
                 }
             }
-            ("required", Value::Array(ours), Value::Array(theirs)) => {
-                for name in theirs {
-                    if !ours.contains(&name) {
-                        ours.push(name);
-                    }
-                }
-            }
-            (_, ours, theirs) if *ours == theirs => {}
+            (_, value, other_value) if *value == other_value => {}
             // The intersection would have to be computed. A schema without this keyword is permissive enough.
-            _ => drop(one.remove(&key)),
+            _ => drop(converted_schema.remove(&key)),
         }
     }
-    if let (Some(Value::String(ours)), Some(Value::String(theirs))) = kinds
-        && ours != theirs
-        && [ours.as_str(), &theirs].iter().all(|kind| ["integer", "number"].contains(kind))
+    if let (Some(Value::String(kind)), Some(Value::String(other_kind))) = kinds
+        && kind != other_kind
+        && [kind, other_kind].iter().all(|kind| ["integer", "number"].contains(&kind.as_str()))
     {
-        one.insert("type".into(), "number".into());
+        converted_schema.insert("type".into(), "number".into());
     }
-    one
+    converted_schema
 }
 
 /// Combines constraints on objects of which one must hold.
-fn unite(mut one: ConvertedSchema, mut other: ConvertedSchema) -> ConvertedSchema {
-    let members = |of: &mut ConvertedSchema| match of.remove("properties") {
-        Some(Value::Object(members)) => members,
-        _ => Map::new(),
-    };
-    let (mut all, theirs) = (members(&mut one), members(&mut other));
-    for (name, theirs) in theirs {
-        match all.get_mut(&name) {
-            None => drop(all.insert(name, theirs)),
-            Some(ours) if *ours == theirs => {}
-            Some(ours) => match (ours.as_object().cloned(), theirs) {
-                (Some(our), Value::Object(their)) if is_choice(&our) && is_choice(&their) => {
-                    *ours = Value::Object(join_choices(our, their));
+fn unite(mut converted_schema: ConvertedSchema, mut other: ConvertedSchema) -> ConvertedSchema {
+    let mut properties = take_properties(&mut converted_schema);
+    for (name, other_property) in take_properties(&mut other) {
+        match properties.get_mut(&name) {
+            None => drop(properties.insert(name, other_property)),
+            Some(property) if *property == other_property => {}
+            Some(property) => match (property.as_object().cloned(), other_property) {
+                (Some(choices), Value::Object(other_choices))
+                    if is_choice(&choices) && is_choice(&other_choices) =>
+                {
+                    *property = Value::Object(join_choices(choices, other_choices));
                 }
-                (_, theirs) => *ours = json!({ "anyOf": [ours.take(), theirs] }),
+                (_, other_property) => {
+                    *property = json!({ "anyOf": [property.take(), other_property] });
+                }
             },
         }
     }
-    let theirs = other.remove("required").unwrap_or_default();
-    if let Some(Value::Array(required)) = one.get_mut("required") {
-        required.retain(|name| {
-            let mut theirs = theirs.as_array().into_iter().flatten();
-            theirs.any(|it| it == name)
-        });
+    let other_required = other.remove("required").unwrap_or_default();
+    if let Some(Value::Array(required)) = converted_schema.get_mut("required") {
+        let other_names = other_required.as_array().map_or(&[][..], Vec::as_slice);
+        required.retain(|name| other_names.contains(name));
     }
-    one.remove("description");
-    one.insert("properties".into(), Value::Object(all));
-    one
+    converted_schema.remove("description");
+    converted_schema.insert("properties".into(), Value::Object(properties));
+    converted_schema
 }
 
 /// True if the schema is a choice of texts without other constraints.
-fn is_choice(fitted: &ConvertedSchema) -> bool {
-    let plain = ["type", "enum", "description", "nullable"];
-    fitted.contains_key("enum") && fitted.keys().all(|key| plain.contains(&key.as_str()))
+fn is_choice(converted_schema: &ConvertedSchema) -> bool {
+    let is_allowed = |key: &String| ["type", "enum", "description", "nullable"].contains(&&**key);
+    converted_schema.contains_key("enum") && converted_schema.keys().all(is_allowed)
 }
 
 /// Joins the choices of both.
-fn join_choices(mut one: ConvertedSchema, mut other: ConvertedSchema) -> ConvertedSchema {
-    if let (Some(Value::Array(ours)), Some(Value::Array(theirs))) =
-        (one.get_mut("enum"), other.remove("enum"))
+fn join_choices(
+    mut converted_schema: ConvertedSchema,
+    mut other: ConvertedSchema,
+) -> ConvertedSchema {
+    if let (Some(Value::Array(choices)), Some(Value::Array(other_choices))) =
+        (converted_schema.get_mut("enum"), other.remove("enum"))
     {
-        for choice in theirs {
-            if !ours.contains(&choice) {
-                ours.push(choice);
+        for choice in other_choices {
+            if !choices.contains(&choice) {
+                choices.push(choice);
             }
         }
     }
     if let Some(nullable) = other.remove("nullable") {
-        one.insert("nullable".into(), nullable);
+        converted_schema.insert("nullable".into(), nullable);
     }
     // The description applied to some of the choices only.
-    one.remove("description");
-    one
+    converted_schema.remove("description");
+    converted_schema
 }
 
 /// Adds a constraint to the description that no keyword can express.
-fn add_to_description(fitted: &mut ConvertedSchema, constraint: &str) {
-    let text = match fitted.get("description").and_then(Value::as_str) {
+fn add_to_description(converted_schema: &mut ConvertedSchema, constraint: &str) {
+    let text = match converted_schema.get("description").and_then(Value::as_str) {
         Some(text) => format!("{text} ({constraint})"),
         None => constraint.to_owned(),
     };
-    fitted.insert("description".into(), text.into());
+    converted_schema.insert("description".into(), text.into());
 }
 
 fn list_field<'s>(schema: &'s Map<String, Value>, key: &str) -> &'s [Value] {
@@ -531,11 +563,10 @@ fn decode_fragment(fragment: &str) -> String {
     let mut rest = fragment.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         let digits = after.get(..2).filter(|_| *first == b'%');
-        let number = digits.and_then(|it| u8::from_str_radix(str::from_utf8(it).ok()?, 16).ok());
-        (rest, _) = match number {
-            Some(byte) => (&after[2..], bytes.push(byte)),
-            None => (after, bytes.push(*first)),
-        };
+        let byte =
+            digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -546,8 +577,8 @@ mod tests {
     use serde_json::{Value, json};
 
     fn check(schema: Value, expect: Value) {
-        let fitted = convert(&json!({ "type": "object", "properties": { "x": schema } }));
-        assert_eq!(fitted["properties"]["x"], expect, "{schema}");
+        let converted_schema = convert(&json!({ "type": "object", "properties": { "x": schema } }));
+        assert_eq!(converted_schema["properties"]["x"], expect, "{schema}");
     }
 
     #[test]
@@ -698,15 +729,15 @@ mod tests {
             json!({ "properties": { "x": { "enum": vec!["long"; 1 << 17] } } }),
             json!({ "required": vec!["long"; 1 << 17] }),
         ] {
-            let fitted = convert(&schema);
-            assert!(fitted.to_string().len() < 2 * MAX_BYTES);
-            assert_eq!(fitted["type"], "object");
+            let converted_schema = convert(&schema);
+            assert!(converted_schema.to_string().len() < 2 * MAX_BYTES);
+            assert_eq!(converted_schema["type"], "object");
         }
     }
 
     /// Expresses `null` in the form that validators know.
-    fn usual(fitted: &Value) -> Value {
-        match fitted {
+    fn usual(converted_schema: &Value) -> Value {
+        match converted_schema {
             Value::Object(members) => {
                 let mut members: serde_json::Map<String, Value> =
                     members.iter().map(|(name, value)| (name.clone(), usual(value))).collect();
@@ -764,20 +795,22 @@ mod tests {
         for schema in schemas {
             let whole = json!({ "type": "object", "$defs": { "tree": tree }, "properties": { "x": schema },
                 "required": ["x"] });
-            let fitted = usual(&convert(&whole));
+            let converted_schema = usual(&convert(&whole));
             let (mut compiler, mut compiled) = (boon::Compiler::new(), boon::Schemas::new());
             let [theirs, ours] =
-                [("whole.json", &whole), ("fitted.json", &fitted)].map(|(name, schema)| {
-                    compiler.add_resource(name, schema.clone()).unwrap();
-                    compiler.compile(name, &mut compiled).unwrap()
-                });
+                [("whole.json", &whole), ("converted_schema.json", &converted_schema)].map(
+                    |(name, schema)| {
+                        compiler.add_resource(name, schema.clone()).unwrap();
+                        compiler.compile(name, &mut compiled).unwrap()
+                    },
+                );
             for value in &values {
                 let arguments = json!({ "x": value });
                 if compiled.validate(&arguments, theirs).is_ok() {
                     admitted += 1;
                     assert!(
                         compiled.validate(&arguments, ours).is_ok(),
-                        "{value}: {whole} became {fitted}"
+                        "{value}: {whole} became {converted_schema}"
                     );
                 }
             }
@@ -797,15 +830,15 @@ mod tests {
             let Ok(schema) = serde_json::from_slice::<Value>(input) else {
                 return;
             };
-            let fitted = convert(&schema);
-            assert_eq!(fitted["type"], "object");
-            assert!(fitted["properties"].is_object());
-            let text = fitted.to_string();
+            let converted_schema = convert(&schema);
+            assert_eq!(converted_schema["type"], "object");
+            assert!(converted_schema["properties"].is_object());
+            let text = converted_schema.to_string();
             assert!(text.len() <= 2 * MAX_BYTES);
             assert!(!text.contains("\"$ref\":"));
-            let required = fitted["required"].as_array().into_iter().flatten();
+            let required = converted_schema["required"].as_array().into_iter().flatten();
             for name in required {
-                assert!(fitted["properties"].get(name.as_str().unwrap()).is_some());
+                assert!(converted_schema["properties"].get(name.as_str().unwrap()).is_some());
             }
         });
     }

@@ -28,24 +28,24 @@ impl SharedCatalog {
         clock: &Clock,
         config: ClientConfig,
     ) -> ToolCatalog {
-        let mark = config_fingerprint(servers, &config);
-        let mut standing = self.current();
-        if let Some(standing) = standing.as_ref().filter(|it| it.fingerprint == mark) {
-            return standing.catalog.clone();
+        let fingerprint = config_fingerprint(servers, &config);
+        let mut current = self.current();
+        if let Some(current) = current.as_ref().filter(|it| it.fingerprint == fingerprint) {
+            return current.catalog.clone();
         }
-        if let Some(before) = standing.take() {
-            before.catalog.shut_down();
+        if let Some(previous) = current.take() {
+            previous.catalog.shut_down();
         }
-        let roster = ToolCatalog::new(servers, clock, config);
-        *standing = Some(CurrentCatalog { fingerprint: mark, catalog: roster.clone() });
-        roster
+        let catalog = ToolCatalog::new(servers, clock, config);
+        *current = Some(CurrentCatalog { fingerprint, catalog: catalog.clone() });
+        catalog
     }
 
     /// Ends all running servers.
     pub fn shut_down(&self) {
-        let standing = self.current().take();
-        if let Some(standing) = standing {
-            standing.catalog.shut_down();
+        let current = self.current().take();
+        if let Some(current) = current {
+            current.catalog.shut_down();
         }
     }
 
@@ -56,29 +56,30 @@ impl SharedCatalog {
 
 /// Computes the fingerprint of these servers and their configuration.
 fn config_fingerprint(servers: &[McpServer], config: &ClientConfig) -> String {
-    let ClientConfig { env, network, paths, offline, elicitation: answers, sandboxes: _ } = config;
-    let mut mark = format!("{} {offline} {network:?} {}", paths.root.display(), answers.is_some());
+    let ClientConfig { env, network, paths, offline, elicitation, sandboxes: _ } = config;
+    let root = paths.root.display();
+    let mut text = format!("{root} {offline} {network:?} {}", elicitation.is_some());
     for server in servers {
         let McpServer {
             name,
             transport: _,
             call_timeout,
             start_timeout,
-            enabled_tools: enabled,
-            is_required: required,
-            is_disabled: disabled,
-            read_paths: read,
-            write_paths: write,
-            is_unsandboxed: unfenced,
-            is_trusted: trusted,
+            enabled_tools,
+            is_required,
+            is_disabled,
+            read_paths,
+            write_paths,
+            is_unsandboxed,
+            is_trusted,
             sampling,
-            unusable_reason: unusable,
+            unusable_reason,
         } = server;
-        let reached = fingerprint::of_server(server, env);
-        mark.push_str(&format!(
-            "\n{name:?} {reached} {call_timeout:?} {start_timeout:?} {enabled:?} {required} {disabled} {read:?} {write:?} \
-             {unfenced} {trusted} {sampling:?} {unusable:?}"
+        let server_fingerprint = fingerprint::of_server(server, env);
+        text.push_str(&format!(
+            "\n{name:?} {server_fingerprint} {call_timeout:?} {start_timeout:?} {enabled_tools:?} {is_required} {is_disabled} \
+             {read_paths:?} {write_paths:?} {is_unsandboxed} {is_trusted} {sampling:?} {unusable_reason:?}"
         ));
     }
-    mark
+    text
 }

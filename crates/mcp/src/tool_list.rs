@@ -4,9 +4,10 @@
 use super::cache::CachedResult;
 use super::catalog::{CatalogInner, CheckedFeatures, ToolCatalog, is_persistent};
 use super::missing_server::MissingServer;
+use super::pin::{PinCheck, ToolChange};
 use super::protocol::{McpError, ServerFeatures, ToolInfo};
 use super::tool_name::{self, AssignedNames};
-use super::{limits, pin, sanitize, schema};
+use super::{limits, sanitize, schema};
 use anyhow::Result;
 use nanobot_config::settings::servers::McpServer;
 use serde_json::Value;
@@ -58,6 +59,9 @@ pub struct ToolView {
     pub has_changed: bool,
 }
 
+/// The features of a server, or the reason why it is missing.
+type FeaturesResult = Result<ServerFeatures, MissingServer>;
+
 impl ToolCatalog {
     /// Lists the wanted tools of all servers. Servers without a cached offer are asked in parallel.
     ///
@@ -71,25 +75,25 @@ impl ToolCatalog {
         let resources = (query.allows_tool)(tool_name::READ_RESOURCE);
         let prompts = (query.allows_tool)(tool_name::GET_PROMPT);
         let is_wanted = |server: &&McpServer| {
-            let any = (query.allows_prefix)(&tool_name::server_prefix(&server.name));
+            let may_have_tool = (query.allows_prefix)(&tool_name::server_prefix(&server.name));
             !server.enabled_tools.is_empty()
-                && (any || server.is_everything_enabled() && (resources || prompts))
+                && (may_have_tool || server.is_everything_enabled() && (resources || prompts))
         };
         let servers: Vec<&McpServer> = self.0.clients.servers().iter().filter(is_wanted).collect();
         if servers.is_empty() {
             return Ok(ToolList::default());
         }
-        let mut found: BTreeMap<&str, Result<ServerFeatures, MissingServer>> = BTreeMap::new();
-        let mut unknown: Vec<&McpServer> = Vec::new();
+        let mut results: BTreeMap<&str, FeaturesResult> = BTreeMap::new();
+        let mut uncached_servers: Vec<&McpServer> = Vec::new();
         for server in &servers {
             match self.cached_features(server, query.cached_only) {
-                Some(known) => drop(found.insert(&server.name, known)),
-                None => unknown.push(server),
+                Some(result) => drop(results.insert(&server.name, result)),
+                None => uncached_servers.push(server),
             }
         }
-        let mut given = BTreeMap::new();
-        if !unknown.is_empty() {
-            found.extend(self.query_servers(&unknown, &mut given, notice)?);
+        let mut received = BTreeMap::new();
+        if !uncached_servers.is_empty() {
+            results.extend(self.query_servers(&uncached_servers, &mut received, notice)?);
         }
         let mut builder = ListBuilder {
             query,
@@ -97,10 +101,10 @@ impl ToolCatalog {
             list: ToolList::default(),
             notice,
         };
-        let mut there: Vec<(&McpServer, ServerFeatures)> = Vec::new();
+        let mut available: Vec<(&McpServer, ServerFeatures)> = Vec::new();
         for server in servers {
-            match found.remove(&*server.name) {
-                Some(Ok(offer)) => there.push((server, offer)),
+            match results.remove(&*server.name) {
+                Some(Ok(features)) => available.push((server, features)),
                 Some(Err(missing)) => {
                     missing.report(server, builder.notice)?;
                     builder.list.missing.push(tool_name::server_prefix(&server.name));
@@ -108,41 +112,34 @@ impl ToolCatalog {
                 None => {}
             }
         }
-        self.add_checked(&there, given, &mut builder)?;
+        self.add_checked(&available, received, &mut builder)?;
         Ok(builder.list)
     }
 
-    /// Returns what `server` offers, from the cache; `None` if it must be asked, which is never the case with
+    /// Returns the features of `server` from the cache; `None` if it must be asked, which is never the case with
     /// `cached_only`.
-    fn cached_features(
-        &self,
-        server: &McpServer,
-        cached_only: bool,
-    ) -> Option<Result<ServerFeatures, MissingServer>> {
-        let CatalogInner { clients: fleet, cache, .. } = &*self.0;
-        if let Some(words) = &server.unusable_reason {
-            return Some(Err(MissingServer::unusable(words)));
+    fn cached_features(&self, server: &McpServer, cached_only: bool) -> Option<FeaturesResult> {
+        let CatalogInner { clients, cache, .. } = &*self.0;
+        if let Some(reason) = &server.unusable_reason {
+            return Some(Err(MissingServer::unusable(reason)));
         }
-        // The server is running, and may have announced a change since the offer was cached.
-        if !cached_only && fleet.features(&server.name).is_some() {
+        // The server is running, and may have announced a change since its features were cached.
+        if !cached_only && clients.features(&server.name).is_some() {
             return None;
         }
-        let known = match cache.get(server) {
-            Some(CachedResult::Features(offer)) => Some(Ok(offer)),
-            // The run cannot start without this server, so a cached failure does not count.
-            Some(CachedResult::Failed { .. }) if server.is_required => None,
-            Some(CachedResult::Failed { message: words, age_secs: ago }) => {
-                Some(Err(MissingServer::from_cached_failure(&words, ago)))
+        match cache.get(server) {
+            Some(CachedResult::Features(features)) => Some(Ok(features)),
+            // The run cannot start without a required server, so a cached failure of it does not count.
+            Some(CachedResult::Failed { message, age_secs }) if !server.is_required => {
+                Some(Err(MissingServer::from_cached_failure(&message, age_secs)))
             }
-            None => None,
-        };
-        match known {
-            None if cached_only => Some(Err(MissingServer::not_cached())),
-            known => known,
+            Some(CachedResult::Failed { .. }) | None => {
+                cached_only.then(|| Err(MissingServer::not_cached()))
+            }
         }
     }
 
-    /// Asks `servers` in parallel what they offer, and caches it. `received` collects what each one sent.
+    /// Asks `servers` in parallel for their features, and caches them. `received` collects what each one sent.
     ///
     /// # Errors
     /// The run is ending.
@@ -151,39 +148,39 @@ impl ToolCatalog {
         servers: &[&'a McpServer],
         received: &mut BTreeMap<String, Arc<ServerFeatures>>,
         notice: &mut dyn FnMut(&str),
-    ) -> Result<Vec<(&'a str, Result<ServerFeatures, MissingServer>)>> {
-        let CatalogInner { clients: fleet, cache, .. } = &*self.0;
+    ) -> Result<Vec<(&'a str, FeaturesResult)>> {
+        let CatalogInner { clients, cache, .. } = &*self.0;
         let names: Vec<&str> = servers.iter().map(|server| &*server.name).collect();
-        let mut found = Vec::new();
-        for (server, (name, reached)) in servers.iter().zip(fleet.fetch_features(&names)) {
-            let offer = match reached {
-                Ok(offer) => {
-                    let kept = match self.checked_result(&name, &offer) {
-                        Some(same) => (*same.features).clone(),
+        let mut results = Vec::new();
+        for (server, (name, fetched)) in servers.iter().zip(clients.fetch_features(&names)) {
+            let result = match fetched {
+                Ok(features) => {
+                    let limited = match self.checked_result(&name, &features) {
+                        Some(checked) => (*checked.features).clone(),
                         None => {
-                            let (kept, notes) = limits::apply_limits((*offer).clone());
+                            let (limited, notes) = limits::apply_limits((*features).clone());
                             for note in notes {
                                 notice(&format!("MCP server `{name}`: {note}"));
                             }
-                            cache.store(server, &kept);
-                            kept
+                            cache.store(server, &limited);
+                            limited
                         }
                     };
-                    received.insert(name, offer);
-                    Ok(kept)
+                    received.insert(name, features);
+                    Ok(limited)
                 }
                 Err(McpError::Stopped(stop)) => return Err(stop.into()),
-                Err(failed) => {
-                    let words = sanitize::single_line(&failed.to_string(), 500);
-                    if is_persistent(&failed) {
-                        cache.store_failure(server, &words);
+                Err(error) => {
+                    let message = sanitize::single_line(&error.to_string(), 500);
+                    if is_persistent(&error) {
+                        cache.store_failure(server, &message);
                     }
-                    Err(MissingServer::from_error(words, &failed))
+                    Err(MissingServer::from_error(message, &error))
                 }
             };
-            found.push((&*server.name, offer));
+            results.push((&*server.name, result));
         }
-        Ok(found)
+        Ok(results)
     }
 
     /// Checks the offers in `available` against the pins, and adds what is wanted to the list.
@@ -193,33 +190,36 @@ impl ToolCatalog {
         mut received: BTreeMap<String, Arc<ServerFeatures>>,
         builder: &mut ListBuilder<'_>,
     ) -> Result<()> {
-        let CatalogInner { pins, .. } = &*self.0;
-        let pairs: Vec<(&McpServer, &ServerFeatures)> =
-            available.iter().map(|(a, b)| (*a, b)).collect();
-        let pinned =
-            if builder.query.cached_only { pins.check(&pairs) } else { pins.check_and_pin(&pairs) };
-        let pinned = match pinned {
-            Ok(pinned) => pinned,
+        let pins = &self.0.pins;
+        let offers: Vec<(&McpServer, &ServerFeatures)> =
+            available.iter().map(|(server, features)| (*server, features)).collect();
+        let checks = if builder.query.cached_only {
+            pins.check(&offers)
+        } else {
+            pins.check_and_pin(&offers)
+        };
+        let checks = match checks {
+            Ok(checks) => checks,
             Err(error) if available.iter().any(|(server, _)| server.is_required) => {
                 return Err(error);
             }
             Err(error) => {
                 (builder.notice)(&format!("MCP tools are not available: {error:#}"));
-                let beginnings =
+                let prefixes =
                     available.iter().map(|(server, _)| tool_name::server_prefix(&server.name));
-                builder.list.missing.extend(beginnings);
+                builder.list.missing.extend(prefixes);
                 return Ok(());
             }
         };
-        for ((server, offer), pinned) in available.iter().zip(pinned) {
-            builder.add_server(server, offer, &pinned);
-            let changed = pinned.changed.into_iter().map(|change| change.name);
-            let held = CheckedFeatures {
-                features: Arc::new(offer.clone()),
+        for ((server, features), check) in available.iter().zip(checks) {
+            builder.add_server(server, features, &check);
+            let changed = check.changed.into_iter().map(|change| change.name);
+            let checked = CheckedFeatures {
+                features: Arc::new(features.clone()),
                 changed: changed.collect(),
                 received: received.remove(&server.name),
             };
-            self.checked().insert(server.name.clone(), held);
+            self.checked().insert(server.name.clone(), checked);
         }
         Ok(())
     }
@@ -234,32 +234,36 @@ struct ListBuilder<'a> {
 }
 
 impl ListBuilder<'_> {
-    fn add_server(&mut self, server: &McpServer, features: &ServerFeatures, check: &pin::PinCheck) {
+    fn add_server(&mut self, server: &McpServer, features: &ServerFeatures, check: &PinCheck) {
         let name = &server.name;
         self.warn_of_changes(name, check);
-        let mut found: BTreeSet<&str> = BTreeSet::new();
-        for (tool, ours) in tool_name::for_tools(name, &features.tools) {
-            if !server.is_tool_enabled([&tool.name, &ours]) {
+        let mut matched_entries: BTreeSet<&str> = BTreeSet::new();
+        for (tool, model_name) in tool_name::for_tools(name, &features.tools) {
+            if !server.is_tool_enabled([&tool.name, &model_name]) {
                 continue;
             }
-            let enabled = server.enabled_tools.iter().map(String::as_str);
-            found.extend(enabled.filter(|named| *named == tool.name || *named == ours));
-            self.add_tool(server, tool, ours, check);
+            let entries = server.enabled_tools.iter().map(String::as_str);
+            matched_entries
+                .extend(entries.filter(|entry| *entry == tool.name || *entry == model_name));
+            self.add_tool(server, tool, model_name, check);
         }
-        let is_plain = |named: &&String| !named.contains(['*', '?']);
-        for named in server.enabled_tools.iter().filter(is_plain) {
-            if !found.contains(&**named) {
+        let is_plain = |entry: &&String| !entry.contains(['*', '?']);
+        for entry in server.enabled_tools.iter().filter(is_plain) {
+            if !matched_entries.contains(&**entry) {
                 (self.notice)(&format!(
-                    "`tools.mcpServers.{name}.enabledTools` names `{named}`, which the server does not have"
+                    "`tools.mcpServers.{name}.enabledTools` names `{entry}`, which the server does not have"
                 ));
             }
         }
-        let has_more = server.is_everything_enabled();
-        let to_read = !features.resources.is_empty() || !features.templates.is_empty();
-        if has_more && to_read && (self.query.allows_tool)(tool_name::READ_RESOURCE) {
+        let has_resources = !features.resources.is_empty() || !features.templates.is_empty();
+        let is_everything_enabled = server.is_everything_enabled();
+        if is_everything_enabled
+            && has_resources
+            && (self.query.allows_tool)(tool_name::READ_RESOURCE)
+        {
             self.list.resources.push(name.clone());
         }
-        if has_more
+        if is_everything_enabled
             && !features.prompts.is_empty()
             && (self.query.allows_tool)(tool_name::GET_PROMPT)
         {
@@ -267,18 +271,18 @@ impl ListBuilder<'_> {
         }
     }
 
-    fn warn_of_changes(&mut self, name: &str, check: &pin::PinCheck) {
+    fn warn_of_changes(&mut self, name: &str, check: &PinCheck) {
         if check.replaced_server {
             (self.notice)(&format!(
                 "MCP server `{name}` has another command or URL than when its tools were pinned: they are treated as new"
             ));
         }
         if !check.first_seen.is_empty() {
-            let fresh: Vec<String> =
-                check.first_seen.iter().map(|it| sanitize::single_line(it, 80)).collect();
-            let fresh = sanitize::truncate(&fresh.join("`, `"), 300);
+            let names: Vec<String> =
+                check.first_seen.iter().map(|tool| sanitize::single_line(tool, 80)).collect();
+            let names = sanitize::truncate(&names.join("`, `"), 300);
             (self.notice)(&format!(
-                "MCP server `{name}` has new tools: `{fresh}`; each call needs approval until `nanobot mcp accept {name}`"
+                "MCP server `{name}` has new tools: `{names}`; each call needs approval until `nanobot mcp accept {name}`"
             ));
         }
     }
@@ -287,60 +291,47 @@ impl ListBuilder<'_> {
         &mut self,
         server: &McpServer,
         tool: &ToolInfo,
-        ours: String,
-        check: &pin::PinCheck,
+        model_name: String,
+        check: &PinCheck,
     ) {
-        let name = &server.name;
-        let ours = match self.names.assign(name, &tool.name, ours) {
-            Ok(ours) => ours,
-            Err(words) => {
+        let model_name = match self.names.assign(&server.name, &tool.name, model_name) {
+            Ok(model_name) => model_name,
+            Err(reason) => {
                 let tool = sanitize::single_line(&tool.name, 80);
-                let words = sanitize::single_line(&words, 300);
+                let reason = sanitize::single_line(&reason, 300);
                 return (self.notice)(&format!(
-                    "MCP server `{name}`: its tool `{tool}` is omitted: it {words}"
+                    "MCP server `{}`: its tool `{tool}` is omitted: it {reason}",
+                    server.name
                 ));
             }
         };
-        if !(self.query.allows_tool)(&ours) {
+        if !(self.query.allows_tool)(&model_name) {
             return;
         }
-        let mut changes = check.changed.iter();
-        let change = changes.find(|change| change.name == tool.name);
-        if let Some(mut view) = to_view(ours, server, tool, change.map(|change| &change.old)) {
-            // The claims of late tools do not count: a server that cannot change a pinned tool could add a new one
-            // instead.
-            view.reads_only &= !check.added_later.contains(&tool.name);
-            if check.unaccepted.contains(&tool.name) {
-                self.list.unaccepted.insert(name.clone());
-            }
-            self.list.tools.push(view);
+        let change = check.changed.iter().find(|change| change.name == tool.name);
+        // A changed tool is shown with its pinned texts, since the new ones must not be read before they are accepted. A
+        // changed tool that was never pinned is not shown.
+        let ToolInfo { name, title, description, schema, hints } = match change {
+            None => tool,
+            Some(ToolChange { old: Some(old), .. }) => old,
+            Some(ToolChange { old: None, .. }) => return,
+        };
+        // The claims of tools that were added later do not count: a server that cannot change a pinned tool could add a
+        // new one instead.
+        let reads_only = hints.reads_only == Some(true)
+            && hints.destructive != Some(true)
+            && !check.added_later.contains(name);
+        if check.unaccepted.contains(name) {
+            self.list.unaccepted.insert(server.name.clone());
         }
+        self.list.tools.push(ToolView {
+            name: model_name,
+            server: server.name.clone(),
+            tool: name.clone(),
+            description: sanitize::tool_description(&server.name, title.as_deref(), description),
+            schema: schema::convert(schema),
+            reads_only,
+            has_changed: change.is_some(),
+        });
     }
-}
-
-/// Converts `tool` for the model. A changed tool is shown with its pinned texts, since the new ones must not be read
-/// before they are accepted. A changed tool that was never pinned is not shown.
-fn to_view(
-    name: String,
-    server: &McpServer,
-    tool: &ToolInfo,
-    pinned: Option<&Option<ToolInfo>>,
-) -> Option<ToolView> {
-    let told = match pinned {
-        Some(old) => old.as_ref()?,
-        None => tool,
-    };
-    Some(ToolView {
-        name,
-        server: server.name.clone(),
-        tool: tool.name.clone(),
-        description: sanitize::tool_description(
-            &server.name,
-            told.title.as_deref(),
-            &told.description,
-        ),
-        schema: schema::convert(&told.schema),
-        reads_only: told.hints.reads_only == Some(true) && told.hints.destructive != Some(true),
-        has_changed: pinned.is_some(),
-    })
 }

@@ -29,9 +29,9 @@ pub fn for_tools<'a>(server: &str, tools: &'a [ToolInfo]) -> Vec<(&'a ToolInfo, 
     }
     let name = |tool: &'a ToolInfo| {
         let name = for_tool(server, &tool.name);
-        let is_own = [READ_RESOURCE, GET_PROMPT].iter().all(|ours| *ours != name)
+        let is_unchanged = ![READ_RESOURCE, GET_PROMPT].contains(&&*name)
             && name.ends_with(&format!("_{}", tool.name));
-        if count_by_name[&name] > 1 && !is_own {
+        if count_by_name[&name] > 1 && !is_unchanged {
             (tool, with_digest(server, &tool.name))
         } else {
             (tool, name)
@@ -53,9 +53,9 @@ fn with_digest(server: &str, tool: &str) -> String {
     hasher.write(server.as_bytes());
     hasher.write_u8(0);
     hasher.write(tool.as_bytes());
-    let mark = hasher.finish() & 0xffff_ffff;
+    let digest = hasher.finish() & 0xffff_ffff;
     name.truncate(TRUNCATED_NAME_CHARS);
-    format!("{name}_{mark:08x}")
+    format!("{name}_{digest:08x}")
 }
 
 /// Returns the common prefix of the names of all tools of `server`.
@@ -69,11 +69,10 @@ pub fn server_prefix(server: &str) -> String {
 fn replace_special_chars(text: &str) -> String {
     let mut name = String::with_capacity(text.len());
     for letter in text.chars() {
-        let plain = letter.is_ascii_alphanumeric() || letter == '-';
-        match plain {
-            true => name.push(letter),
-            false if name.ends_with('_') => {}
-            false => name.push('_'),
+        if letter.is_ascii_alphanumeric() || letter == '-' {
+            name.push(letter);
+        } else if !name.ends_with('_') {
+            name.push('_');
         }
     }
     name

@@ -140,8 +140,8 @@ pub fn check_channels(layers: &LayeredConfig<'_>, settings: &Settings) -> Vec<Co
                 SettingOrigin::Default => ConfigSeverity::Note,
                 _ => ConfigSeverity::Warning,
             };
-            let text = "`channels.matrix.e2EeEnabled`: encrypted rooms cannot be read, except through a proxy that decrypts \
-                        them, as `homeserver`; `false` is what holds";
+            let text = "`channels.matrix.e2EeEnabled`: encrypted rooms cannot be read, except with a proxy that decrypts \
+                        them as `homeserver`; without it, the value has the same effect as `false`";
             findings.push(ConfigFinding::new(severity, text.to_owned()));
         }
     }

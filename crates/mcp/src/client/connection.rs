@@ -26,8 +26,8 @@ pub(super) trait Transport: Send + Sync {
     /// Sends `message` without waiting.
     fn send(self: Arc<Self>, message: Outgoing);
 
-    /// Closes the connection, as the protocol requires. What takes time is done by a thread, which drops the other end of
-    /// the returned channel when it is done.
+    /// Closes the connection, as the protocol requires. If that takes time, a thread does it, which drops the other end of the
+    /// returned channel at the end.
     fn close(&self) -> Option<Receiver<()>>;
 }
 
@@ -68,7 +68,7 @@ pub(super) enum ServerRequest<'a> {
     Call {
         tool: String,
         arguments: Map<String, Value>,
-        /// The call is made only if the server still offers what is in this offer.
+        /// The call is made only if these are still the newest features of the server.
         features: Arc<ServerFeatures>,
         /// Answers the server's requests for the model during the call. `None` if the server may make none.
         sampler: Option<&'a dyn Sampler>,
@@ -161,20 +161,20 @@ impl Connection {
             "capabilities": capabilities,
             "clientInfo": { "name": "nanobot", "version": env!("CARGO_PKG_VERSION") },
         });
-        let sent = connection.exchange(None, wait, |id| {
+        let result = connection.exchange(None, wait, |id| {
             let body = json_rpc::request(id, "initialize", &params);
             (OutgoingKind::Initialize(id), body)
         });
-        let result = sent.map_err(|error| connection.to_handshake_error(error))?;
+        let result = result.map_err(|error| connection.to_handshake_error(error))?;
         let info: InitializeResult = serde_json::from_value(result)
             .map_err(|_| McpError::Broken("unexpected response to the MCP handshake".into()))?;
         connection.info.get_or_init(|| info);
         state.is_ready.store(true, Ordering::SeqCst);
-        let sent = connection.exchange(None, wait, |id| {
+        let result = connection.exchange(None, wait, |id| {
             let body = json_rpc::notification("notifications/initialized", &Value::Null);
             (OutgoingKind::Initialized(id), body)
         });
-        sent.map_err(|error| connection.to_handshake_error(error))?;
+        result.map_err(|error| connection.to_handshake_error(error))?;
         Ok(connection)
     }
 
@@ -208,7 +208,7 @@ impl Connection {
                 decode::prompt_messages,
             ),
         };
-        let replied = match request {
+        let result = match request {
             ServerRequest::Call { sampler: Some(sampler), .. } => {
                 sampling::with_sampler(*sampler, &self.server, |queue| {
                     self.request_with(method, params, Some(queue), wait)
@@ -216,7 +216,7 @@ impl Connection {
             }
             _ => self.request(method, params, wait),
         };
-        match replied {
+        match result {
             Ok(result) => Ok(decode(&result)),
             Err(RequestError::NotSent(error)) => Err(RequestFailure::NotSent(error)),
             Err(RequestError::SendFailed(error)) if self.is_program && self.closes_soon() => {
@@ -263,9 +263,10 @@ impl Connection {
         wait: &mut Wait<'_>,
         write: impl FnOnce(u64) -> (OutgoingKind, Vec<u8>),
     ) -> RequestResult {
-        let no_room = |error| McpError::Unreachable(format!("start a request: {error}"));
-        let channel = reply::channel().map_err(|error| RequestError::NotSent(no_room(error)));
-        let (sender, mut receiver) = channel?;
+        let (sender, mut receiver) = reply::channel().map_err(|error| {
+            let message = format!("start a request: {error}");
+            RequestError::NotSent(McpError::Unreachable(message))
+        })?;
         let Some(id) = self.state.add_request(sender, sampling) else {
             return Err(RequestError::NotSent(self.to_error(RequestError::Closed)));
         };
@@ -276,19 +277,19 @@ impl Connection {
             (OutgoingKind::Initialized(_), Ok(())) => state.complete(id, Ok(Value::Null)),
             (_, outcome) => state.set_sent(id, outcome),
         });
-        let by_user = "the user cancelled the request";
+        let cancelled = "the user cancelled the request";
         let received = receiver.receive(wait, &|| self.state.is_answering());
         let (reason, error) = match received {
-            Received::Reply(reply) => match (reply, signal::check()) {
+            Received::Result(result) => match (result, signal::check()) {
                 // The signal ended the exchange before this thread noticed the signal.
                 (Err(RequestError::SendFailed(_) | RequestError::Closed), Err(stop)) => {
-                    (by_user, RequestError::Stopped(stop))
+                    (cancelled, RequestError::Stopped(stop))
                 }
-                (reply, _) => return reply,
+                (result, _) => return result,
             },
             Received::Disconnected => return Err(RequestError::Closed),
             Received::TimedOut => ("the request timed out", RequestError::TimedOut),
-            Received::Stopped(stop) => (by_user, RequestError::Stopped(stop)),
+            Received::Stopped(stop) => (cancelled, RequestError::Stopped(stop)),
         };
         if matches!(kind, OutgoingKind::Request(_)) {
             self.cancel(id, reason);
@@ -305,12 +306,12 @@ impl Connection {
     fn cancel(&self, id: u64, reason: &str) {
         let params = json!({ "requestId": id, "reason": reason });
         let body = json_rpc::notification("notifications/cancelled", &params);
-        let (sent, outcome) = mpsc::channel();
+        let (sender, is_sent) = mpsc::channel();
         self.send(body, OutgoingKind::Cancellation(id), move |_| {
-            sent.send(()).ok();
+            sender.send(()).ok();
         });
         // The request is abandoned, so the outcome does not matter.
-        outcome.recv_timeout(LATE_RESULT_GRACE).ok();
+        is_sent.recv_timeout(LATE_RESULT_GRACE).ok();
     }
 
     fn send(
@@ -334,23 +335,23 @@ impl Connection {
 
     /// The error for a connection that ended while an answer was pending.
     fn interrupted_error(&self) -> McpError {
-        let why = match self.state.end_reason() {
-            Some(McpError::Broken(words)) => words,
-            Some(why) => return why,
+        let message = match self.state.end_reason() {
+            Some(McpError::Broken(message)) => message,
+            Some(error) => return error,
             None => "the response was incomplete".into(),
         };
-        McpError::Broken(format!("{why}; the request may have taken effect"))
+        McpError::Broken(format!("{message}; the request may have taken effect"))
     }
 
     pub(super) fn to_error(&self, error: RequestError) -> McpError {
         match error {
             RequestError::Refused(error) => McpError::Refused(match one_line(&error.message) {
-                words if words.is_empty() => format!("error {}", error.code),
-                words => words,
+                message if message.is_empty() => format!("error {}", error.code),
+                message => message,
             }),
             RequestError::NotSent(error) | RequestError::SendFailed(error) => error,
             RequestError::Closed => match self.state.end_reason() {
-                Some(why) => why,
+                Some(error) => error,
                 None => McpError::Broken("the connection ended".into()),
             },
             RequestError::TimedOut => McpError::TimedOut("the request timed out".into()),
@@ -363,8 +364,10 @@ impl Connection {
             (RequestError::Refused(error), _) => {
                 McpError::Unreachable(format!("MCP handshake failed: {}", one_line(&error.message)))
             }
-            (RequestError::SendFailed(_), Some(why)) => why,
-            (RequestError::Closed, Some(McpError::Broken(words))) => McpError::Unreachable(words),
+            (RequestError::SendFailed(_), Some(end_reason)) => end_reason,
+            (RequestError::Closed, Some(McpError::Broken(message))) => {
+                McpError::Unreachable(message)
+            }
             (RequestError::Closed, None) => {
                 McpError::Unreachable("it exited before the MCP handshake".into())
             }

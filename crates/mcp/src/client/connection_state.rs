@@ -40,7 +40,7 @@ pub(super) struct ConnectionState {
     end_reason: Mutex<Option<McpError>>,
     /// The last line of the server's standard error.
     last_line: Mutex<String>,
-    /// The path that the server's sandbox refused last, as far as its standard error tells.
+    /// The path that the server's sandbox refused last, according to its standard error.
     refused_path: Mutex<Option<String>>,
     notifications_in_a_row: AtomicUsize,
     pending: Mutex<PendingRequests>,
@@ -86,10 +86,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ConnectionState {
-    /// Ends the connection because of `reason`, unless it has already ended. Requests fail: those that were sent at once,
-    /// and others when it is known whether they were sent.
-    pub(super) fn end(&self, reason: McpError) {
-        lock(&self.end_reason).get_or_insert(reason);
+    /// Ends the connection because of `error`, unless it has already ended. Requests that were sent fail at once, and others
+    /// when it is known whether they were sent.
+    pub(super) fn end(&self, error: McpError) {
+        lock(&self.end_reason).get_or_insert(error);
         let mut pending = lock(&self.pending);
         pending.is_closed = true;
         // The caller notices that the sender is gone.
@@ -155,10 +155,9 @@ impl ConnectionState {
         if pending.is_closed {
             return None;
         }
-        let (id, is_sent) = (FIRST_REQUEST_ID + pending.count, false);
+        let id = FIRST_REQUEST_ID + pending.count;
         pending.count += 1;
-        let request = PendingRequest { reply, sampling, is_sent };
-        drop(pending.by_id.insert(id, request));
+        pending.by_id.insert(id, PendingRequest { reply, sampling, is_sent: false });
         Some(id)
     }
 
@@ -166,14 +165,14 @@ impl ConnectionState {
     pub(super) fn set_sent(&self, id: u64, outcome: Result<(), McpError>) {
         let mut pending = lock(&self.pending);
         let is_closed = pending.is_closed;
-        let done = match (outcome, pending.by_id.get_mut(&id)) {
+        let error = match (outcome, pending.by_id.get_mut(&id)) {
             (_, None) => return,
             (Ok(()), Some(request)) if !is_closed => return request.is_sent = true,
             (Ok(()), _) => RequestError::Closed,
             (Err(error), _) => RequestError::SendFailed(error),
         };
         drop(pending);
-        self.complete(id, Err(done));
+        self.complete(id, Err(error));
     }
 
     /// True if the request `id` waits for its answer.
@@ -181,10 +180,10 @@ impl ConnectionState {
         lock(&self.pending).by_id.contains_key(&id)
     }
 
-    /// Passes the reply to the request `id` on to its caller, if that still waits.
-    pub(super) fn complete(&self, id: u64, reply: RequestResult) {
+    /// Passes the result of the request `id` on to its caller, if that still waits.
+    pub(super) fn complete(&self, id: u64, result: RequestResult) {
         if let Some(request) = self.remove_request(id) {
-            request.reply.send(reply);
+            request.reply.send(result);
         }
     }
 
@@ -197,9 +196,9 @@ impl ConnectionState {
         lock(&self.pending).by_id.remove(&id)
     }
 
-    pub(super) fn report_progress(&self, id: u64, words: String) {
+    pub(super) fn report_progress(&self, id: u64, message: String) {
         if let Some(request) = lock(&self.pending).by_id.get(&id) {
-            request.reply.send_progress(words);
+            request.reply.send_progress(message);
         }
     }
 
@@ -213,8 +212,9 @@ impl ConnectionState {
     ) -> Result<(), (SamplingAnswer, ErrorObject)> {
         let mut pending = lock(&self.pending);
         let mut requests = pending.by_id.values_mut();
-        let found = requests.find_map(|it| Some((it.sampling.as_mut()?, &it.reply)));
-        let Some((queue, reply)) = found else {
+        let sampled_call =
+            requests.find_map(|request| Some((request.sampling.as_mut()?, &request.reply)));
+        let Some((queue, reply)) = sampled_call else {
             let message = "the model answers only while a call of a tool is in progress";
             return Err((job.answer, sampling::rejected(message)));
         };
@@ -231,8 +231,8 @@ impl ConnectionState {
         match message {
             RpcMessage::Response { .. } => self.notifications_in_a_row.store(0, Ordering::SeqCst),
             RpcMessage::Notification { .. } => {
-                let before = self.notifications_in_a_row.fetch_add(1, Ordering::SeqCst);
-                if before >= MAX_NOTIFICATIONS_IN_A_ROW {
+                let count = self.notifications_in_a_row.fetch_add(1, Ordering::SeqCst);
+                if count >= MAX_NOTIFICATIONS_IN_A_ROW {
                     return Err(format!(
                         "it sent more than {MAX_NOTIFICATIONS_IN_A_ROW} notifications in a row"
                     ));
@@ -271,10 +271,10 @@ impl ConnectionState {
 
 /// Converts a text of a server to one short, printable line without secrets.
 pub(super) fn one_line(text: &str) -> String {
-    // Text beyond the limit is not scanned, but the margin keeps a secret from being cut in two before it is hidden.
+    // More than the limit is scanned, so that no secret is cut in two before it is redacted.
     let start: String = text.chars().take(MAX_LINE_CHARS * 4).collect();
-    let plain: Vec<&str> = start.split_whitespace().collect();
-    let clean = sanitize(&secret::redact_all(&plain.join(" ")));
+    let parts: Vec<&str> = start.split_whitespace().collect();
+    let clean = sanitize(&secret::redact_all(&parts.join(" ")));
     match clean.char_indices().nth(MAX_LINE_CHARS) {
         Some((end, _)) => format!("{}…", &clean[..end]),
         None => clean,

@@ -9,7 +9,7 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::{Map, Value};
 
-/// Maximum of text bytes kept of one answer: no model reads more, and it is held in memory.
+/// Maximum of text bytes kept of one answer. No model reads more, and all of it is in memory.
 pub(super) const MAX_TEXT_BYTES: usize = 8 << 20;
 /// Maximum of binary bytes of one answer, such as images.
 pub(super) const MAX_BINARY_BYTES: usize = 16 << 20;
@@ -40,18 +40,18 @@ fn list_field<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v Value
 
 /// Parses a tool of a list; `None` if it has no name.
 pub(super) fn tool(value: &Value) -> Option<ToolInfo> {
-    let notes = value.get("annotations").unwrap_or(&Value::Null);
-    let is = |key: &str| notes.get(key).and_then(Value::as_bool);
+    let annotations = value.get("annotations").unwrap_or(&Value::Null);
+    let hint = |key: &str| annotations.get(key).and_then(Value::as_bool);
     Some(ToolInfo {
         name: name_field(value, "name")?,
-        title: text_field(value, "title").or_else(|| text_field(notes, "title")),
+        title: text_field(value, "title").or_else(|| text_field(annotations, "title")),
         description: text_field(value, "description").unwrap_or_default(),
         schema: value.get("inputSchema").cloned().unwrap_or_default(),
         hints: ToolHints {
-            reads_only: is("readOnlyHint"),
-            destructive: is("destructiveHint"),
-            idempotent: is("idempotentHint"),
-            open_world: is("openWorldHint"),
+            reads_only: hint("readOnlyHint"),
+            destructive: hint("destructiveHint"),
+            idempotent: hint("idempotentHint"),
+            open_world: hint("openWorldHint"),
         },
     })
 }
@@ -111,9 +111,10 @@ impl SizeBudget {
         if data.len() / 4 * 3 > self.binary_bytes {
             return Err(format!("too large ({} bytes)", data.len() / 4 * 3));
         }
-        let whole = data.bytes().any(|byte| byte.is_ascii_whitespace());
-        let plain = if whole { data.split_ascii_whitespace().collect() } else { data.to_owned() };
-        let bytes = BASE64.decode(plain).map_err(|_| "not valid Base64".to_owned())?;
+        let has_whitespace = data.bytes().any(|byte| byte.is_ascii_whitespace());
+        let data =
+            if has_whitespace { data.split_ascii_whitespace().collect() } else { data.to_owned() };
+        let bytes = BASE64.decode(data).map_err(|_| "not valid Base64".to_owned())?;
         self.binary_bytes = self.binary_bytes.saturating_sub(bytes.len());
         Ok(bytes)
     }
@@ -134,7 +135,7 @@ impl SizeBudget {
         } else if let Some(data) = value.get("blob").and_then(Value::as_str) {
             match self.decode_base64(data) {
                 Ok(bytes) => self.parts.push(ContentPart::Blob { uri, kind, bytes }),
-                Err(wrong) => self.push_text(format!("[{uri}: {wrong}]")),
+                Err(error) => self.push_text(format!("[{uri}: {error}]")),
             }
         } else {
             self.push_text(format!("[{uri}: no content]"));
@@ -145,7 +146,7 @@ impl SizeBudget {
     fn push(&mut self, part: &Value, role: Option<&str>) {
         let kind = part.get("type").and_then(Value::as_str).unwrap_or_default();
         let data = part.get("data").and_then(Value::as_str).unwrap_or_default();
-        let media = || text_field(part, "mimeType").unwrap_or_default();
+        let media_type = || text_field(part, "mimeType").unwrap_or_default();
         match kind {
             "text" => {
                 let text = self.cut(text_field(part, "text").unwrap_or_default());
@@ -155,11 +156,12 @@ impl SizeBudget {
                 });
             }
             "image" => match self.decode_base64(data) {
-                Ok(bytes) => self.parts.push(ContentPart::Image { kind: media(), bytes }),
-                Err(wrong) => self.push_text(format!("[image omitted: {wrong}]")),
+                Ok(bytes) => self.parts.push(ContentPart::Image { kind: media_type(), bytes }),
+                Err(error) => self.push_text(format!("[image omitted: {error}]")),
             },
             "audio" => {
-                self.parts.push(ContentPart::Audio { kind: media(), bytes: data.len() / 4 * 3 });
+                self.parts
+                    .push(ContentPart::Audio { kind: media_type(), bytes: data.len() / 4 * 3 });
             }
             "resource" => self.push_contents(part.get("resource").unwrap_or(&Value::Null)),
             "resource_link" => {
@@ -185,8 +187,8 @@ impl SizeBudget {
         while let Some(part) = parts.peek() {
             if self.parts.len() >= MAX_PARTS || self.text_bytes == 0 {
                 let rest = parts.count();
-                let words = format!("[truncated: {rest} more parts]");
-                return self.parts.push(ContentPart::Text(words));
+                let note = format!("[truncated: {rest} more parts]");
+                return self.parts.push(ContentPart::Text(note));
             }
             push(self, part);
             parts.next();
@@ -204,7 +206,7 @@ pub(super) fn sampling_content(content: &Value) -> Result<Vec<ContentPart>, Stri
         Value::Array(blocks) => blocks,
         block => std::slice::from_ref(block),
     };
-    let mut room = SizeBudget::new();
+    let mut budget = SizeBudget::new();
     let parse = |block: &Value| match block.get("type").and_then(Value::as_str) {
         Some("text") => {
             let text = text_field(block, "text").ok_or("a text block has no `text`")?;
@@ -212,10 +214,10 @@ pub(super) fn sampling_content(content: &Value) -> Result<Vec<ContentPart>, Stri
         }
         Some("image") => {
             let data = text_field(block, "data").unwrap_or_default();
-            let bytes = room.decode_base64(&data);
+            let bytes = budget.decode_base64(&data);
             Ok(ContentPart::Image {
                 kind: text_field(block, "mimeType").unwrap_or_default(),
-                bytes: bytes.map_err(|wrong| format!("an image is {wrong}"))?,
+                bytes: bytes.map_err(|error| format!("an image is {error}"))?,
             })
         }
         Some(kind) => {
@@ -229,23 +231,23 @@ pub(super) fn sampling_content(content: &Value) -> Result<Vec<ContentPart>, Stri
 
 /// Parses the answer to a tool call.
 pub(super) fn tool_result(value: &Value) -> ServerAnswer {
-    let mut room = SizeBudget::new();
+    let mut budget = SizeBudget::new();
     match value.get("content") {
         // Some servers return a single part or its text instead of a list.
-        Some(Value::String(text)) => room.push_text(text.clone()),
-        Some(part @ Value::Object(_)) => room.push(part, None),
-        _ => room.push_all(list_field(value, "content"), |room, part| {
-            room.push(part, None);
+        Some(Value::String(text)) => budget.push_text(text.clone()),
+        Some(part @ Value::Object(_)) => budget.push(part, None),
+        _ => budget.push_all(list_field(value, "content"), |budget, part| {
+            budget.push(part, None);
         }),
     }
-    let structured = value.get("structuredContent").filter(|it| !it.is_null());
+    let structured = value.get("structuredContent").filter(|structured| !structured.is_null());
     let size = structured.map_or(0, |value| value.to_string().len());
-    let fits = size <= room.text_bytes;
+    let fits = size <= budget.text_bytes;
     if !fits {
-        room.push_text(format!("[structured content omitted: {size} bytes]"));
+        budget.push_text(format!("[structured content omitted: {size} bytes]"));
     }
     ServerAnswer {
-        parts: room.parts,
+        parts: budget.parts,
         structured: structured.filter(|_| fits).cloned(),
         is_error: value.get("isError") == Some(&Value::Bool(true)),
     }
@@ -253,27 +255,28 @@ pub(super) fn tool_result(value: &Value) -> ServerAnswer {
 
 /// Parses the content of a resource.
 pub(super) fn resource_contents(value: &Value) -> ServerAnswer {
-    let mut room = SizeBudget::new();
-    room.push_all(list_field(value, "contents"), SizeBudget::push_contents);
-    ServerAnswer { parts: room.parts, ..ServerAnswer::default() }
+    let mut budget = SizeBudget::new();
+    budget.push_all(list_field(value, "contents"), SizeBudget::push_contents);
+    ServerAnswer { parts: budget.parts, ..ServerAnswer::default() }
 }
 
 /// Parses a filled-in prompt.
 pub(super) fn prompt_messages(value: &Value) -> ServerAnswer {
-    let mut room = SizeBudget::new();
-    room.push_all(list_field(value, "messages"), |room, message| {
+    let mut budget = SizeBudget::new();
+    budget.push_all(list_field(value, "messages"), |budget, message| {
         let role = message.get("role").and_then(Value::as_str);
         let role: String = role.unwrap_or("user").chars().take(40).collect();
         match message.get("content") {
             Some(Value::Array(parts)) => {
-                let few = parts.iter().take(MAX_PARTS);
-                few.for_each(|part| room.push(part, Some(&role)));
+                for part in parts.iter().take(MAX_PARTS) {
+                    budget.push(part, Some(&role));
+                }
             }
-            Some(part) => room.push(part, Some(&role)),
+            Some(part) => budget.push(part, Some(&role)),
             None => {}
         }
     });
-    ServerAnswer { parts: room.parts, ..ServerAnswer::default() }
+    ServerAnswer { parts: budget.parts, ..ServerAnswer::default() }
 }
 
 /// Parses the progress of a request, as one text; `None` if it has no number.
@@ -284,7 +287,7 @@ pub(super) fn progress(params: &Map<String, Value>) -> Option<String> {
 }
 
 /// Formats progress, with the server's message: `2/5 indexing`.
-fn format_progress(done: f64, total: Option<f64>, message: Option<&str>) -> String {
+fn format_progress(progress: f64, total: Option<f64>, message: Option<&str>) -> String {
     let number = |number: f64| {
         if number.fract() == 0.0 && number.abs() < 1e15 {
             format!("{number:.0}")
@@ -292,16 +295,16 @@ fn format_progress(done: f64, total: Option<f64>, message: Option<&str>) -> Stri
             format!("{number:.2}")
         }
     };
-    let mut words = number(done);
+    let mut text = number(progress);
     if let Some(total) = total {
-        words.push('/');
-        words.push_str(&number(total));
+        text.push('/');
+        text.push_str(&number(total));
     }
     if let Some(message) = message {
-        words.push(' ');
-        words.push_str(message);
+        text.push(' ');
+        text.push_str(message);
     }
-    words
+    text
 }
 
 #[cfg(test)]
@@ -317,8 +320,8 @@ mod tests {
     fn answers_are_decoded_leniently() {
         let check = |value: Value, expect: &str| {
             let answer = tool_result(&value);
-            let words = format!("{:?} {:?} {}", answer.parts, answer.structured, answer.is_error);
-            assert_eq!(words, expect, "{value}");
+            let text = format!("{:?} {:?} {}", answer.parts, answer.structured, answer.is_error);
+            assert_eq!(text, expect, "{value}");
         };
         check(json!({"content": [{"type": "text", "text": "a"}]}), r#"[Text("a")] None false"#);
         check(json!({"content": "a", "isError": true}), r#"[Text("a")] None true"#);

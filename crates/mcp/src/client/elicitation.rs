@@ -42,14 +42,14 @@ pub(super) fn answer(
     state.set_cancel_token(&id, Arc::clone(&token));
     let (state, open) = (Arc::clone(state), OpenAnswer::new(state));
     let ask = move || {
-        let asked =
+        let content =
             cancel::scope(Some(Arc::clone(&token)), || handler.ask_user(&server, &message, &form));
         drop(open);
         if token.is_cancelled() {
             return state.close_open_request(&id);
         }
-        answer(Ok(match asked {
-            Some(entered) => json!({ "action": "accept", "content": entered }),
+        answer(Ok(match content {
+            Some(content) => json!({ "action": "accept", "content": content }),
             None => json!({ "action": "decline" }),
         }));
     };

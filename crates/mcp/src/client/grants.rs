@@ -9,7 +9,7 @@ use nanobot_sandbox::{SandboxSpec, system_paths};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Files and folders that mark the root directory of a program's project.
+/// Files and directories that mark the root directory of a program's project.
 const PROJECT_MARKERS: &[&str] =
     &["package.json", "node_modules", "pyproject.toml", "Cargo.toml", ".git"];
 
@@ -46,7 +46,7 @@ pub trait SandboxFactory: Send + Sync {
     fn warn(&self, message: &str);
 }
 
-/// Returns what the config entry of `server` grants it. `programs` are its executable and the files that run it, each as
+/// Returns the files that the config entry of `server` grants it. `programs` are its executable and the files that run it, each as
 /// called, and `directory` is its working directory.
 pub(super) fn resolve_grant(
     server: &McpServer,
@@ -55,44 +55,43 @@ pub(super) fn resolve_grant(
     state_dir: &Path,
     paths: &Paths,
 ) -> FileGrant {
-    let real = |path: PathBuf| std::fs::canonicalize(path).ok();
-    let named = |list: &[String]| -> Vec<PathBuf> {
-        let places = list.iter().map(|place| paths.expand(place));
-        places.filter_map(real).collect()
+    let real_path = |path: PathBuf| std::fs::canonicalize(path).ok();
+    let real_paths = |list: &[String]| -> Vec<PathBuf> {
+        list.iter().filter_map(|path| real_path(paths.expand(path))).collect()
     };
     let env = match &server.transport {
         ServerTransport::Program { env, .. } => env.as_slice(),
         ServerTransport::Http(_) | ServerTransport::Sse(_) => &[],
     };
-    let of_programs = env.iter().filter(|(name, _)| PROGRAM_VARIABLES.contains(&name.as_str()));
-    let in_entry = named_paths(server);
-    let own_dirs = in_entry.iter().filter_map(|named| own_directory(&in_entry, named.path, paths));
-    let in_arguments: Vec<PathBuf> =
-        in_entry.iter().filter_map(|named| real(named.path.to_owned())).collect();
-    let mut reads = named(&server.read_paths);
-    reads.extend(of_programs.filter_map(|(_, value)| real(value.text()?.into())));
-    let files = in_arguments.iter().filter(|path| path.is_file());
-    for file in files.chain(programs) {
-        reads.extend(installation_of(file).into_iter().filter_map(real));
-        if let Some(file) = real(file.clone()) {
+    let program_variables =
+        env.iter().filter(|(name, _)| PROGRAM_VARIABLES.contains(&name.as_str()));
+    let named_paths = named_paths(server);
+    let own_dirs =
+        named_paths.iter().filter_map(|named| own_directory(&named_paths, named.path, paths));
+    let existing_paths: Vec<PathBuf> =
+        named_paths.iter().filter_map(|named| real_path(named.path.to_owned())).collect();
+    let mut reads = real_paths(&server.read_paths);
+    reads.extend(program_variables.filter_map(|(_, value)| real_path(value.text()?.into())));
+    for file in existing_paths.iter().filter(|path| path.is_file()).chain(programs) {
+        reads.extend(installation_of(file).into_iter().filter_map(real_path));
+        if let Some(file) = real_path(file.clone()) {
             reads.extend(project_dir(&file, &paths.home));
             reads.push(file);
         }
     }
-    let mut writes = named(&server.write_paths);
+    let mut writes = real_paths(&server.write_paths);
     // Programs are not writable: they may be run again later, possibly without a sandbox.
-    let changed = in_arguments.iter().filter(|path| !is_program(path));
-    writes.extend(changed.cloned());
+    writes.extend(existing_paths.iter().filter(|path| !is_program(path)).cloned());
     writes.extend(own_dirs);
-    writes.extend(real(directory.to_owned()));
-    let is_all = |path: &PathBuf| path.parent().is_none();
-    for all in [&mut reads, &mut writes] {
-        all.retain(|path| !is_all(path));
-        all.sort();
-        all.dedup();
+    writes.extend(real_path(directory.to_owned()));
+    for list in [&mut reads, &mut writes] {
+        // The root of the file system is never granted.
+        list.retain(|path| path.parent().is_some());
+        list.sort();
+        list.dedup();
     }
     FileGrant {
-        state_dir: real(state_dir.to_owned()).unwrap_or_else(|| state_dir.to_owned()),
+        state_dir: real_path(state_dir.to_owned()).unwrap_or_else(|| state_dir.to_owned()),
         reads,
         writes,
     }
@@ -122,11 +121,12 @@ impl ChangeablePaths {
     }
 }
 
-/// Returns the directories that a program at `path` needs, if it lies in a directory of programs. `path` is as called:
-/// a Python virtual environment is found from it, since the executable is a link that leads out of the environment.
+/// Returns the directories that a program at `path` needs, if it is in a directory of programs. `path` is not resolved: the
+/// executable of a Python virtual environment is a link that leads out of the environment.
 fn installation_of(path: &Path) -> Vec<PathBuf> {
-    let mut folders = path.ancestors().skip(1).take(2);
-    if let Some(environment) = folders.find(|folder| folder.join("pyvenv.cfg").is_file()) {
+    let mut directories = path.ancestors().skip(1).take(2);
+    if let Some(environment) = directories.find(|directory| directory.join("pyvenv.cfg").is_file())
+    {
         return vec![environment.to_owned()];
     }
     path.parent().map_or_else(Vec::new, system_paths::with_sibling_directories)
@@ -135,15 +135,15 @@ fn installation_of(path: &Path) -> Vec<PathBuf> {
 /// Returns the project directory of the program `file`. Never the home directory or a parent of it.
 fn project_dir(file: &Path, home: &Path) -> Option<PathBuf> {
     let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
-    let mut around = file.ancestors().skip(1);
+    let mut ancestors = file.ancestors().skip(1);
     let is_too_wide = |path: &Path| home.starts_with(path) || path.components().count() < 3;
-    let found = around.find(|path| {
-        is_too_wide(path) || PROJECT_MARKERS.iter().any(|mark| path.join(mark).exists())
+    let directory = ancestors.find(|path| {
+        is_too_wide(path) || PROJECT_MARKERS.iter().any(|marker| path.join(marker).exists())
     })?;
-    // An installed package uses the other packages in the same folder.
-    let outermost = found.ancestors().filter(|path| path.ends_with("node_modules")).last();
-    let found = outermost.and_then(Path::parent).unwrap_or(found);
-    (!is_too_wide(found)).then(|| found.to_owned())
+    // An installed package uses the other packages in the same directory.
+    let packages = directory.ancestors().filter(|path| path.ends_with("node_modules")).last();
+    let directory = packages.and_then(Path::parent).unwrap_or(directory);
+    (!is_too_wide(directory)).then(|| directory.to_owned())
 }
 
 #[cfg(test)]

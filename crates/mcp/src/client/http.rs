@@ -59,12 +59,12 @@ struct HttpSession {
 
 impl HttpSession {
     fn headers(&self) -> Vec<(String, String)> {
-        let named = [("mcp-session-id", &self.id), ("mcp-protocol-version", &self.version)];
-        let present = named.into_iter().filter_map(|(name, value)| {
+        let headers = [("mcp-session-id", &self.id), ("mcp-protocol-version", &self.version)];
+        let set_headers = headers.into_iter().filter_map(|(name, value)| {
             let value = value.clone()?;
             Some((name.to_owned(), value))
         });
-        present.collect()
+        set_headers.collect()
     }
 
     /// Takes the protocol version from the result of the handshake.
@@ -95,12 +95,12 @@ impl Transport for HttpTransport {
         }
         let session = std::mem::take(&mut *self.session());
         session.id.as_ref()?;
-        let (done, closed) = mpsc::channel::<()>();
+        let (sender, closed) = mpsc::channel::<()>();
         let (client, url) = (Arc::clone(&self.client), self.url.clone());
         let delete = move || {
-            let deleted = client.exchange(&url, HttpMethod::Delete, session.headers());
-            // A server need not support this.
-            drop((deleted, done));
+            let response = client.exchange(&url, HttpMethod::Delete, session.headers());
+            // A server need not support this. The end of the sender tells the caller that the session is closed.
+            drop((response, sender));
         };
         let thread = std::thread::Builder::new().name("mcp-end".into());
         thread.spawn(delete).ok().map(|_| closed)
@@ -128,7 +128,7 @@ impl HttpTransport {
     fn deliver(self: Arc<Self>, message: Outgoing, id: Option<u64>) {
         let Outgoing { body, kind, on_sent } = message;
         let (session, response) = match self.post_in_session(&body, kind) {
-            Ok(posted) => posted,
+            Ok(session_and_response) => session_and_response,
             Err(error) => return on_sent(Err(error)),
         };
         let state = &self.inbox.state;
@@ -151,7 +151,7 @@ impl HttpTransport {
                 initialize: body,
             };
         }
-        match answer_in(response) {
+        match parse_response(response) {
             Ok(Answer::Message(message)) => {
                 on_sent(Ok(()));
                 self.receive(message);
@@ -183,26 +183,28 @@ impl HttpTransport {
         kind: OutgoingKind,
     ) -> Result<(HttpSession, ExchangeResponse), McpError> {
         let mut session = self.session().clone();
-        let mut posted = self.post(&session, body);
+        let mut response = self.post(&session, body);
         if let OutgoingKind::Cancellation(_) = kind {
             // Ctrl-C ends every exchange, but the cancellation notice must still be sent because of it. That becomes
             // possible once the run begins its shutdown, or the conversation continues.
             for _ in 0..CANCEL_RETRIES {
-                if posted.is_ok() || signal::check().is_ok() {
+                if response.is_ok() || signal::check().is_ok() {
                     break;
                 }
                 std::thread::park_timeout(CANCEL_RETRY_DELAY);
-                posted = self.post(&session, body);
+                response = self.post(&session, body);
             }
         }
-        let is_expired = |session: &HttpSession, posted: &Result<ExchangeResponse, McpError>| {
-            session.id.is_some() && posted.as_ref().is_ok_and(|posted| posted.status == 404)
+        let mut response = response?;
+        // Status 404 means that the server has forgotten the session.
+        let is_expired = |session: &HttpSession, response: &ExchangeResponse| {
+            session.id.is_some() && response.status == 404
         };
-        if is_expired(&session, &posted) && matches!(kind, OutgoingKind::Request(_)) {
+        if is_expired(&session, &response) && matches!(kind, OutgoingKind::Request(_)) {
             session = self.renew_session(&session)?;
-            posted = self.post(&session, body);
+            response = self.post(&session, body)?;
         }
-        if is_expired(&session, &posted) { Err(renewal_error()) } else { Ok((session, posted?)) }
+        if is_expired(&session, &response) { Err(renewal_error()) } else { Ok((session, response)) }
     }
 
     fn post(&self, session: &HttpSession, body: &[u8]) -> Result<ExchangeResponse, McpError> {
@@ -210,21 +212,24 @@ impl HttpTransport {
         self.client.exchange(&self.url, method, session.headers())
     }
 
-    /// Repeats the handshake, unless another thread did so after `expired` began.
-    fn renew_session(self: &Arc<Self>, expired: &HttpSession) -> Result<HttpSession, McpError> {
-        let _renewing = self.renewal.lock().ignore_poison();
+    /// Repeats the handshake, unless another thread did so after `expired_session` began.
+    fn renew_session(
+        self: &Arc<Self>,
+        expired_session: &HttpSession,
+    ) -> Result<HttpSession, McpError> {
+        let _renewal = self.renewal.lock().ignore_poison();
         let mut session = self.session().clone();
-        if session.handshakes != expired.handshakes {
+        if session.handshakes != expired_session.handshakes {
             return Ok(session);
         }
         (session.id, session.version) = (None, None);
         let response = self.post(&session, &session.initialize)?;
         session.id.clone_from(&response.session_id);
         let mut answer = None;
-        match answer_in(response)? {
+        match parse_response(response)? {
             Answer::Message(message) => answer = Some(message),
             Answer::Events(events) => {
-                // Why the stream ends does not matter, only whether the answer came before.
+                // It does not matter why the stream ends, only whether the answer came before.
                 drop(read_events(events, &mut |event| {
                     answer = parse_event(&event);
                     !matches!(answer, Some(RpcMessage::Response { .. }))
@@ -238,8 +243,8 @@ impl HttpTransport {
         session.set_version(&result);
         session.handshakes += 1;
         let notice = json_rpc::notification("notifications/initialized", &Value::Null);
-        let accepted = self.post(&session, &notice)?;
-        if !is_success(accepted.status) {
+        let response = self.post(&session, &notice)?;
+        if !is_success(response.status) {
             return Err(renewal_error());
         }
         *self.session() = session.clone();
@@ -259,7 +264,7 @@ impl HttpTransport {
         self.inbox.receive(message, &transport)
     }
 
-    /// Reads the session's own event stream, on which the server may send what belongs to no request.
+    /// Reads the session's own event stream, on which the server may send messages that belong to no request.
     fn start_listening(self: &Arc<Self>, session: &HttpSession) {
         if session.id.is_none() {
             return;
@@ -301,7 +306,7 @@ impl HttpTransport {
                 break;
             }
             match self.resume(session, last_id.as_deref(), retry) {
-                Some(resumed) => events = resumed,
+                Some(resumed_events) => events = resumed_events,
                 None => break,
             }
         }
@@ -364,8 +369,8 @@ enum Answer {
     Accepted,
 }
 
-/// Returns what the response to a request holds.
-fn answer_in(response: ExchangeResponse) -> Result<Answer, McpError> {
+/// Parses the response to a request.
+fn parse_response(response: ExchangeResponse) -> Result<Answer, McpError> {
     let ExchangeResponse { status, content_type, body, .. } = response;
     let bytes = match body {
         ExchangeBody::Events(events) => return Ok(Answer::Events(events)),
@@ -382,8 +387,8 @@ fn answer_in(response: ExchangeResponse) -> Result<Answer, McpError> {
             )));
         }
         let message = json_rpc::parse(&bytes).map(Answer::Message);
-        let words = "it responded with JSON that is not an MCP message";
-        return message.ok_or_else(|| McpError::Broken(words.into()));
+        let error = "it responded with JSON that is not an MCP message";
+        return message.ok_or_else(|| McpError::Broken(error.into()));
     }
     // Some servers report an error by the status and by a protocol message.
     match json_rpc::parse(&bytes) {

@@ -7,7 +7,7 @@ use crate::oauth::discovery::missing_scope;
 use crate::oauth::renewal::ServerTokens;
 use crate::protocol::McpError;
 use http::{HeaderName, HeaderValue};
-use nanobot_base::error::{Exit, exit_for, hint_for};
+use nanobot_base::error::{Exit, HintedError, exit_for, hint_for};
 use nanobot_base::json_rpc;
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::servers::RemoteEndpoint;
@@ -102,13 +102,13 @@ impl HttpClient {
         tokens: Option<ServerTokens>,
     ) -> Result<Self, McpError> {
         let url = redact_url(&remote.url);
-        let valid = url::Url::parse(&remote.url)
+        let is_valid = url::Url::parse(&remote.url)
             .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        if !valid {
+        if !is_valid {
             return Err(McpError::Unusable(format!("`{url}` is not an HTTP URL")));
         }
-        let is_secret = !remote.headers.is_empty() || tokens.is_some();
-        if is_remote_cleartext(&remote.url) && is_secret {
+        let has_secrets = !remote.headers.is_empty() || tokens.is_some();
+        if is_remote_cleartext(&remote.url) && has_secrets {
             return Err(McpError::Unusable(format!(
                 "`{url}` would send the headers unencrypted to another machine: use `https`"
             )));
@@ -147,11 +147,11 @@ impl HttpClient {
             _ => ACCEPT_ALL,
         };
         extra_headers.push(("accept".into(), accept.into()));
-        let is_ours = |name: &str| {
-            extra_headers.iter().any(|(ours, _)| ours == name) || name == "content-type"
+        let is_overridden = |name: &str| {
+            extra_headers.iter().any(|(extra, _)| extra == name) || name == "content-type"
         };
         let mut headers = self.headers.clone();
-        headers.retain(|(name, _)| !is_ours(name));
+        headers.retain(|(name, _)| !is_overridden(name));
         headers.extend(extra_headers);
         let send = |headers: &[(String, String)]| {
             let response = self.http.request(url, headers, method);
@@ -177,11 +177,10 @@ impl HttpClient {
         if response.status != 401 {
             return Ok(response);
         }
-        // It may have been revoked, or the server has another clock.
-        let renewed = tokens.renew_refused(&self.http, &token);
-        renewed
-            .and_then(|()| tokens.token(&self.http))
-            .map_or_else(|error| Err(to_login_error(&error)), |token| send(&with_token(&token)))
+        // The token may have been revoked, or the server has another clock.
+        let token =
+            tokens.renew_refused(&self.http, &token).and_then(|()| tokens.token(&self.http));
+        send(&with_token(&token.map_err(|error| to_login_error(&error))?))
     }
 
     /// Opens the event stream at `url`.
@@ -220,48 +219,48 @@ fn to_login_error(error: &anyhow::Error) -> McpError {
 
 /// Converts the error of a request without a response.
 fn to_request_error(error: &anyhow::Error) -> McpError {
-    let words = one_line(&error.to_string());
-    if error.is::<ConnectError>() || error.is::<nanobot_base::error::HintedError>() {
-        McpError::Unreachable(words)
+    let message = one_line(&error.to_string());
+    if error.is::<ConnectError>() || error.is::<HintedError>() {
+        McpError::Unreachable(message)
     } else {
-        McpError::Broken(words)
+        McpError::Broken(message)
     }
 }
 
 /// Reads the start of a response: the status and headers, and the body unless that is a stream of events.
 fn read_head(response: Response) -> Result<ExchangeResponse, McpError> {
-    let kind = response.header("content-type").unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    let mut came = ExchangeResponse {
+    let content_type = response.header("content-type").unwrap_or_default();
+    let content_type = content_type.split(';').next().unwrap_or_default().trim();
+    let mut head = ExchangeResponse {
         status: response.status,
-        content_type: kind.to_lowercase(),
+        content_type: content_type.to_lowercase(),
         session_id: response.header("mcp-session-id").map(str::to_owned),
         missing_scope: response.header("www-authenticate").and_then(missing_scope),
         body: ExchangeBody::Complete(Vec::new()),
     };
-    let is_success = is_success(came.status);
-    if is_success && came.content_type == EVENT_STREAM_TYPE {
-        came.body = ExchangeBody::Events(response.body);
-        return Ok(came);
+    let is_success = is_success(head.status);
+    if is_success && head.content_type == EVENT_STREAM_TYPE {
+        head.body = ExchangeBody::Events(response.body);
+        return Ok(head);
     }
-    let most = if is_success { MAX_BODY_BYTES } else { MAX_ERROR_BODY_BYTES };
+    let max_bytes = if is_success { MAX_BODY_BYTES } else { MAX_ERROR_BODY_BYTES };
     let mut bytes = Vec::new();
-    let mut body = response.body.take(most as u64 + 1);
+    let mut body = response.body.take(max_bytes as u64 + 1);
     let read = body.read_to_end(&mut bytes);
     // For an error response, the status matters more than the body.
-    if bytes.len() > most && is_success {
-        let words = format!("its response is larger than {} KiB", most >> 10);
-        return Err(McpError::Broken(words));
+    if bytes.len() > max_bytes && is_success {
+        let message = format!("its response is larger than {} KiB", max_bytes >> 10);
+        return Err(McpError::Broken(message));
     }
     match read {
-        Ok(_) => came.body = ExchangeBody::Complete(bytes),
+        Ok(_) => head.body = ExchangeBody::Complete(bytes),
         Err(_) if !is_success => {}
         Err(error) => return Err(McpError::Broken(body_error_message(&error))),
     }
-    Ok(came)
+    Ok(head)
 }
 
-/// Passes the events of `body` on, until it ends or `on_event` returns false. Returns why it ended.
+/// Passes the events of `body` on, until it ends or `on_event` returns false. Returns the cause of the end.
 pub(super) fn read_events(
     mut body: Box<dyn Read + Send>,
     on_event: &mut dyn FnMut(SseEvent) -> bool,
@@ -278,10 +277,10 @@ pub(super) fn read_events(
                 return StreamEnd::Ended;
             }
         };
-        let fed = parser.feed(&buffer[..count], &mut |event| {
+        let result = parser.feed(&buffer[..count], &mut |event| {
             if on_event(std::mem::take(event)) { Ok(()) } else { Err(StreamEnd::Unwanted) }
         });
-        if let Err(end) = fed {
+        if let Err(end) = result {
             return end;
         }
     }
@@ -302,7 +301,7 @@ pub(super) fn parse_event(event: &SseEvent) -> Option<json_rpc::RpcMessage> {
 /// Converts an unsuccessful status to an error.
 pub(super) fn status_error(status: u16, body: &[u8]) -> McpError {
     let text = one_line(&String::from_utf8_lossy(body));
-    let says = if text.is_empty() { String::new() } else { format!(": {text}") };
+    let suffix = if text.is_empty() { String::new() } else { format!(": {text}") };
     match status {
         401 | 403 => McpError::Login(format!(
             "it requires a login (status {status}): `nanobot mcp login`, or a token in `headers`"
@@ -310,7 +309,7 @@ pub(super) fn status_error(status: u16, body: &[u8]) -> McpError {
         300..=399 => McpError::Broken(format!(
             "it redirects to another URL (status {status}), which is not followed: correct `url` in the config"
         )),
-        _ => McpError::Broken(format!("it responded with status {status}{says}")),
+        _ => McpError::Broken(format!("it responded with status {status}{suffix}")),
     }
 }
 
@@ -339,8 +338,8 @@ impl ExchangeThreads {
         id: Option<u64>,
         work: impl FnOnce() + Send + 'static,
     ) -> Result<(), McpError> {
-        let failed = |error| McpError::Unreachable(format!("start a thread: {error}"));
-        let token = CancelToken::new().map_err(failed)?;
+        let to_error = |error| McpError::Unreachable(format!("start a thread: {error}"));
+        let token = CancelToken::new().map_err(to_error)?;
         let mut exchanges = self.lock();
         if exchanges.is_closed {
             return Err(McpError::Broken("the connection was closed".into()));
@@ -354,7 +353,7 @@ impl ExchangeThreads {
             exchanges.running.retain(|(_, other)| !Arc::ptr_eq(other, &token));
         };
         let thread = std::thread::Builder::new().name("mcp-http".into());
-        thread.spawn(run).map(drop).map_err(failed)
+        thread.spawn(run).map(drop).map_err(to_error)
     }
 
     /// Cancels the exchanges for requests for which `is_wanted` returns false.

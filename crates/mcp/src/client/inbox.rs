@@ -34,8 +34,8 @@ impl Inbox {
         message: RpcMessage,
         transport: &Arc<dyn Transport>,
     ) -> bool {
-        if let Err(words) = self.state.check_limits(&message) {
-            self.state.end(McpError::Broken(words));
+        if let Err(cause) = self.state.check_limits(&message) {
+            self.state.end(McpError::Broken(cause));
         }
         if self.state.is_closed() {
             return false;
@@ -53,15 +53,15 @@ impl Inbox {
     fn take_response(&self, id: &Value, result: Result<Value, ErrorObject>) -> bool {
         let is_ready = self.state.is_ready.load(Ordering::SeqCst);
         // The server could not read the id, but only the first request can be meant.
-        let of_handshake = (!is_ready && id.is_null()).then_some(FIRST_REQUEST_ID);
-        match json_rpc::own_id(id).or(of_handshake) {
+        let handshake_id = (!is_ready && id.is_null()).then_some(FIRST_REQUEST_ID);
+        match json_rpc::own_id(id).or(handshake_id) {
             Some(id) if self.state.is_pending(id) => {
                 self.state.complete(id, result.map_err(RequestError::Refused));
             }
             _ if is_ready => log::debug!(target: "mcp", "{}: late or unknown answer", self.server),
             _ => {
-                let words = "unexpected response to the MCP handshake";
-                self.state.end(McpError::Broken(words.into()));
+                let cause = "unexpected response to the MCP handshake";
+                self.state.end(McpError::Broken(cause.into()));
                 return false;
             }
         }
@@ -71,16 +71,16 @@ impl Inbox {
     fn take_notification(&self, method: &str, params: &Map<String, Value>) {
         match method {
             "notifications/message" => {
-                let words = match params.get("data") {
+                let text = match params.get("data") {
                     Some(Value::String(text)) => one_line(text),
                     other => one_line(&other.unwrap_or(&Value::Null).to_string()),
                 };
-                log::debug!(target: "mcp", "{}: {words}", self.server);
+                log::debug!(target: "mcp", "{}: {text}", self.server);
             }
             "notifications/progress" => {
                 let id = params.get("progressToken").and_then(json_rpc::own_id);
-                if let (Some(id), Some(words)) = (id, decode::progress(params)) {
-                    self.state.report_progress(id, one_line(&words));
+                if let (Some(id), Some(message)) = (id, decode::progress(params)) {
+                    self.state.report_progress(id, one_line(&message));
                 }
             }
             "notifications/cancelled" => {
@@ -125,8 +125,8 @@ impl Inbox {
             }
             "sampling/createMessage" => {
                 log::debug!(target: "mcp", "{}: sampling request denied", self.server);
-                let words = "servers may not use the model of this client";
-                Err(ErrorObject::method_not_found(words))
+                let message = "servers may not use the model of this client";
+                Err(ErrorObject::method_not_found(message))
             }
             other => Err(ErrorObject::method_not_found(other)),
         };
@@ -140,12 +140,15 @@ impl Inbox {
         params: &Map<String, Value>,
         transport: &Arc<dyn Transport>,
     ) {
-        let request = SamplingRequest::parse(params).map_err(ErrorObject::invalid_params);
-        let no_room = |_| ErrorObject::failure("no file descriptor is left");
-        let token = CancelToken::new().map_err(no_room);
-        let (request, token) = match request.and_then(|request| Ok((request, token?))) {
-            Ok(parts) => parts,
-            Err(error) => return self.answer(id, Err(error), transport),
+        let request = match SamplingRequest::parse(params) {
+            Ok(request) => request,
+            Err(error) => {
+                return self.answer(id, Err(ErrorObject::invalid_params(error)), transport);
+            }
+        };
+        let Ok(token) = CancelToken::new() else {
+            let error = ErrorObject::failure("no file descriptor is left");
+            return self.answer(id, Err(error), transport);
         };
         self.state.set_cancel_token(&id, Arc::clone(&token));
         let (inbox, transport) = (Arc::clone(self), Arc::clone(transport));

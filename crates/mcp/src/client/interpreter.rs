@@ -30,48 +30,47 @@ pub(super) fn resolve_chain(program: &Path, search_path: &str) -> Result<Vec<Pat
 /// Returns the interpreter of a script; `None` if `file` is not a script.
 fn interpreter_of(file: &Path, search_path: &str) -> Result<Option<PathBuf>, String> {
     let mut head = Vec::new();
-    let opened = std::fs::File::open(file).map(|file| file.take(HEAD_BYTES));
-    if !opened.is_ok_and(|mut opened| opened.read_to_end(&mut head).is_ok()) {
+    let readable_file = std::fs::File::open(file).map(|file| file.take(HEAD_BYTES));
+    if !readable_file.is_ok_and(|mut file| file.read_to_end(&mut head).is_ok()) {
         return Ok(None);
     }
     let head = String::from_utf8_lossy(&head);
-    let Some((first, rest)) =
-        head.strip_prefix("#!").map(|text| text.split_once('\n').unwrap_or((text, "")))
-    else {
+    let Some(text) = head.strip_prefix("#!") else {
         return Ok(None);
     };
-    let mut words = first.split_whitespace();
-    let Some(named) = words.next() else {
+    let (first_line, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let mut arguments = first_line.split_whitespace();
+    let Some(program) = arguments.next() else {
         return Ok(None);
     };
-    let named = match (Path::new(named).file_name(), re_executed(rest)) {
-        (Some(name), _) if name == "env" => words.find(|word| !is_env_option(word)),
-        // Python installers write this where the path of the interpreter is too long for the first line.
+    let interpreter = match (Path::new(program).file_name(), re_executed(rest)) {
+        (Some(name), _) if name == "env" => arguments.find(|argument| !is_env_option(argument)),
+        // Python installers write this if the path of the interpreter is too long for the first line.
         (_, Some(interpreter)) => Some(interpreter),
-        _ => Some(named),
+        _ => Some(program),
     };
-    let Some(named) = named else {
+    let Some(interpreter) = interpreter else {
         return Ok(None);
     };
-    if named.starts_with('/') {
-        return if Path::new(named).exists() {
-            Ok(Some(named.into()))
+    if interpreter.starts_with('/') {
+        return if Path::new(interpreter).exists() {
+            Ok(Some(interpreter.into()))
         } else {
-            Err(format!("`{}` is run by `{named}`, which does not exist", file.display()))
+            Err(format!("`{}` is run by `{interpreter}`, which does not exist", file.display()))
         };
     }
-    let found = nanobot_os::paths::find_program(named, search_path);
-    found.map(Some).ok_or_else(|| {
+    let path = nanobot_os::paths::find_program(interpreter, search_path);
+    path.map(Some).ok_or_else(|| {
         format!(
-            "`{}` is run by `{named}`, which is not on the PATH; `PATH` in its `env` can name the directory",
+            "`{}` is run by `{interpreter}`, which is not on the PATH; `PATH` in its `env` can name the directory",
             file.display()
         )
     })
 }
 
 /// True for an argument of `env` that is not the program: a flag or a variable.
-fn is_env_option(word: &str) -> bool {
-    word.starts_with('-') || word.contains('=')
+fn is_env_option(argument: &str) -> bool {
+    argument.starts_with('-') || argument.contains('=')
 }
 
 /// The interpreter in the second line of a shell script that Python reads as a string: `'''exec' "/path" "$0" "$@"`.

@@ -12,7 +12,7 @@ const MAX_TOOLS: usize = 1000;
 const MAX_OTHER_ENTRIES: usize = 200;
 /// Maximum of pages read of each list: some servers return one entry per page, and hostile ones the same page forever.
 const MAX_PAGES: usize = 100;
-/// Maximum of bytes kept of a list, as JSON text: it is held in memory and on disk.
+/// Maximum of bytes kept of a list, as JSON text: all of it is in memory, and in the cache on disk.
 const MAX_LIST_BYTES: usize = 4 << 20;
 
 /// Requests everything that the server offers.
@@ -25,30 +25,31 @@ pub(super) fn fetch_features(
 ) -> Result<ServerFeatures, RequestError> {
     let info = connection.info();
     let server = format!("{} {}", info.server_info.name, info.server_info.version);
-    let mut offer = ServerFeatures {
+    let mut features = ServerFeatures {
         protocol: one_line(&info.protocol_version),
         server: one_line(&server),
         instructions: info.instructions.clone(),
         ..ServerFeatures::default()
     };
-    let can = &info.capabilities;
+    let capabilities = &info.capabilities;
     let mut list = ListReader { connection, wait };
-    if can.tools.is_some() {
+    if capabilities.tools.is_some() {
         let tools = list.read("tools/list", "tools", MAX_TOOLS, &decode::tool)?;
-        (offer.tools, offer.left_out) = tools;
+        (features.tools, features.left_out) = tools;
     }
-    let most = MAX_OTHER_ENTRIES;
-    if can.resources.is_some() {
+    if capabilities.resources.is_some() {
         let parse = |value: &Value| decode::resource(value, "uri");
-        offer.resources = list.try_read("resources/list", "resources", most, &parse)?;
+        features.resources =
+            list.try_read("resources/list", "resources", MAX_OTHER_ENTRIES, &parse)?;
         let (method, key) = ("resources/templates/list", "resourceTemplates");
         let parse = |value: &Value| decode::resource(value, "uriTemplate");
-        offer.templates = list.try_read(method, key, most, &parse)?;
+        features.templates = list.try_read(method, key, MAX_OTHER_ENTRIES, &parse)?;
     }
-    if can.prompts.is_some() {
-        offer.prompts = list.try_read("prompts/list", "prompts", most, &decode::prompt)?;
+    if capabilities.prompts.is_some() {
+        features.prompts =
+            list.try_read("prompts/list", "prompts", MAX_OTHER_ENTRIES, &decode::prompt)?;
     }
-    Ok(offer)
+    Ok(features)
 }
 
 /// Reads lists of a server.
@@ -69,8 +70,8 @@ impl ListReader<'_, '_> {
         match self.read(method, key, max_entries, parse) {
             Ok((entries, _)) => Ok(entries),
             Err(RequestError::Refused(error)) => {
-                let words = one_line(&error.message);
-                log::debug!(target: "mcp", "list request failed: {words}");
+                let message = one_line(&error.message);
+                log::debug!(target: "mcp", "list request failed: {message}");
                 Ok(Vec::new())
             }
             Err(error) => Err(error),
@@ -95,12 +96,12 @@ impl ListReader<'_, '_> {
             let result = self.connection.request(method, params, self.wait)?;
             let page = result.get(key).and_then(Value::as_array);
             for entry in page.into_iter().flatten() {
-                let weight = entry.to_string().len();
+                let entry_size = entry.to_string().len();
                 match parse(entry) {
                     Some(entry)
-                        if entries.len() < max_entries && size + weight <= MAX_LIST_BYTES =>
+                        if entries.len() < max_entries && size + entry_size <= MAX_LIST_BYTES =>
                     {
-                        size += weight;
+                        size += entry_size;
                         entries.push(entry);
                     }
                     _ => left_out += 1,

@@ -55,14 +55,14 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1000);
 /// A file cannot be removed.
 pub fn remove_server_files(paths: &Paths, server: &str) -> io::Result<()> {
     let (root, log) = (paths.mcp(), config::log_path(paths, server));
-    let gone = |done: io::Result<()>| match done {
+    let ignore_missing = |result: io::Result<()>| match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     };
     for log in [log.with_extension("log.old"), log] {
-        gone(std::fs::remove_file(log))?;
+        ignore_missing(std::fs::remove_file(log))?;
     }
-    gone(std::fs::remove_dir_all(root.join("state").join(server_file_name(server))))
+    ignore_missing(std::fs::remove_dir_all(root.join("state").join(server_file_name(server))))
 }
 
 /// The servers of a run. They are ended when the last clone is dropped.
@@ -79,11 +79,10 @@ struct ClientPoolInner {
 impl ClientPool {
     /// Creates the pool of all `servers` that are not disabled. Nothing is started.
     pub fn new(servers: &[McpServer], config: ClientConfig) -> Self {
-        let used = servers.iter().filter(|server| !server.is_disabled);
-        let servers: Vec<McpServer> = used.cloned().collect();
-        let slots = servers.iter().cloned().map(ConnectionSlot::new);
+        let servers: Vec<McpServer> =
+            servers.iter().filter(|server| !server.is_disabled).cloned().collect();
         Self(Arc::new(ClientPoolInner {
-            slots: slots.collect(),
+            slots: servers.iter().cloned().map(ConnectionSlot::new).collect(),
             servers,
             config,
             programs: Arc::default(),
@@ -113,8 +112,7 @@ impl ClientPool {
         unmakeable_files(server, &self.0.config.paths)
     }
 
-    /// Returns the path that the sandbox of `server` refused since this was last called, as far as its standard error
-    /// tells.
+    /// Returns the path that the sandbox of `server` refused since this was last called, according to its standard error.
     pub(crate) fn take_refused_path(&self, server: &str) -> Option<String> {
         self.0.slot(server).ok()?.take_refused_path()
     }
@@ -125,21 +123,20 @@ impl ClientPool {
         names: &[&str],
     ) -> Vec<(String, Result<Arc<ServerFeatures>, McpError>)> {
         let token = cancel::current();
-        let one = |name: &str| (name.to_owned(), self.0.fetch_features(name));
+        let fetch = |name: &str| (name.to_owned(), self.0.fetch_features(name));
         if let [name] = names {
-            return vec![one(name)];
+            return vec![fetch(name)];
         }
         std::thread::scope(|scope| {
-            let reaching: Vec<_> = names
-                .iter()
-                .map(|name| {
-                    let token = token.clone();
-                    let one = &one;
-                    scope.spawn(move || cancel::scope(token, || one(name)))
-                })
-                .collect();
-            let reached = reaching.into_iter();
-            reached.map(|thread| thread.join().expect("a panic ends the process")).collect()
+            let mut threads = Vec::new();
+            for name in names {
+                let (token, fetch) = (token.clone(), &fetch);
+                threads.push(scope.spawn(move || cancel::scope(token, || fetch(name))));
+            }
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("a panic ends the process"))
+                .collect()
         })
     }
 
@@ -164,8 +161,8 @@ impl ClientPool {
         sampler: Option<&dyn Sampler>,
         on_progress: &mut dyn FnMut(&str),
     ) -> Result<ServerAnswer, McpError> {
-        let allows = self.0.slot(server)?.server.sampling != SamplingMode::Off;
-        let sampler = sampler.filter(|_| allows);
+        let allows_sampling = self.0.slot(server)?.server.sampling != SamplingMode::Off;
+        let sampler = sampler.filter(|_| allows_sampling);
         let arguments = match arguments {
             Value::Object(members) => members.clone(),
             Value::Null => Map::new(),
@@ -213,9 +210,8 @@ impl ClientPool {
 
 impl ClientPoolInner {
     fn slot(&self, name: &str) -> Result<&ConnectionSlot, McpError> {
-        let mut all = self.slots.iter();
-        let found = all.find(|slot| slot.server.name == name);
-        found.ok_or_else(|| McpError::Unusable("no such server".into()))
+        let slot = self.slots.iter().find(|slot| slot.server.name == name);
+        slot.ok_or_else(|| McpError::Unusable("no such server".into()))
     }
 
     fn fetch_features(&self, name: &str) -> Result<Arc<ServerFeatures>, McpError> {
@@ -228,7 +224,7 @@ impl ClientPoolInner {
                 limit.as_secs(),
                 slot.stderr_suffix()
             ))),
-            done => done,
+            result => result,
         }
     }
 
@@ -246,33 +242,32 @@ impl ClientPoolInner {
             Err(McpError::TimedOut(_)) => {
                 Err(McpError::TimedOut(format!("timed out after {} s", limit.as_secs())))
             }
-            done => done,
+            result => result,
         }
     }
 
     fn shut_down(&self) {
-        if !self.programs.is_empty() {
+        if self.programs.is_empty() {
+            self.close_connections();
+        } else {
             let programs = Arc::clone(&self.programs);
             // If no thread can be started, the programs are ended below, after the remote servers.
             let thread = std::thread::Builder::new().name("mcp-end".into());
-            let ending = thread.spawn(move || programs.end_all());
+            let thread = thread.spawn(move || programs.end_all());
             self.close_connections();
-            drop(ending.map(std::thread::JoinHandle::join));
-        } else {
-            self.close_connections();
+            drop(thread.map(std::thread::JoinHandle::join));
         }
-        // A server that was being handed over to another thread for ending during the first pass was missed by it.
+        // The first pass misses a program that another thread is about to end.
         self.programs.end_all();
     }
 
     /// Closes all connections in parallel, within the timeout.
     fn close_connections(&self) {
-        let closing: Vec<_> = self.slots.iter().filter_map(ConnectionSlot::close).collect();
+        let receivers: Vec<_> = self.slots.iter().filter_map(ConnectionSlot::close).collect();
         let end = Instant::now() + SHUTDOWN_TIMEOUT;
-        for closed in closing {
+        for closed in receivers {
             // The channel is disconnected once the session is closed.
-            let left = end.saturating_duration_since(Instant::now());
-            closed.recv_timeout(left).ok();
+            closed.recv_timeout(end.saturating_duration_since(Instant::now())).ok();
         }
     }
 }

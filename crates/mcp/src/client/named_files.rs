@@ -1,7 +1,6 @@
 //! The files that a server's config entry names in its arguments and variables. The sandbox can grant a file that exists,
 //! but not one that does not, and a granted file can be written but not replaced. So the server gets the directory of its
-//! file if nothing else is in it; else the user
-//! receives a warning.
+//! file if nothing else is in it; else the user receives a warning.
 
 use crate::fingerprint::is_program;
 use nanobot_base::shell_quote::quote;
@@ -13,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Variables of a config entry that name programs, which the server may read.
 pub(super) const PROGRAM_VARIABLES: &[&str] =
     &["LD_LIBRARY_PATH", "NODE_PATH", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"];
-/// Variables of a config entry that grant nothing: places of the system and of the user.
+/// Variables of a config entry that grant nothing: directories and files of the system and of the user.
 const SYSTEM_VARIABLES: &[&str] = &[
     "HOME",
     "OLDPWD",
@@ -27,7 +26,7 @@ const SYSTEM_VARIABLES: &[&str] = &[
     "XDG_RUNTIME_DIR",
     "XDG_STATE_HOME",
 ];
-/// Directories of the system in which a server makes files of its own, which are not kept.
+/// Directories of the system in which a server creates files of its own, which are not kept.
 const TEMPORARY_DIRS: &[&str] = &["/dev", "/proc", "/run", "/tmp", "/var/tmp"];
 
 /// An absolute path in an entry.
@@ -57,23 +56,23 @@ pub(super) fn named_paths(server: &McpServer) -> Vec<NamedPath<'_>> {
     values.map(|(value, variable)| NamedPath { path: Path::new(value), variable }).collect()
 }
 
-/// The directory of the file `path`, which need not exist, if it has only files of the entry, which has the paths `named`, and
-/// is neither ours nor one that holds the user's files in general.
+/// The directory of the file `path`, which need not exist, if it has only files that are among `named_paths`, those of the entry.
+/// Directories of ours, and those with files of the user in general, do not count.
 pub(super) fn own_directory(
-    named: &[NamedPath<'_>],
+    named_paths: &[NamedPath<'_>],
     path: &Path,
     paths: &Paths,
 ) -> Option<PathBuf> {
-    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    if path.is_dir() || is_program(&real(path)) {
+    let real_path = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if path.is_dir() || is_program(&real_path(path)) {
         return None;
     }
     let directory = std::fs::canonicalize(path.parent()?).ok()?;
-    let is_shared = real(&paths.home).starts_with(&directory)
+    let is_shared = real_path(&paths.home).starts_with(&directory)
         || directory.components().count() < 3
-        || directory.starts_with(real(&paths.root))
+        || directory.starts_with(real_path(&paths.root))
         || TEMPORARY_DIRS.iter().any(|temporary| directory == Path::new(temporary));
-    let names: Vec<&[u8]> = named
+    let names: Vec<&[u8]> = named_paths
         .iter()
         .filter(|other| other.path.parent() == path.parent())
         .filter_map(|other| Some(other.path.file_name()?.as_encoded_bytes()))
@@ -81,62 +80,70 @@ pub(super) fn own_directory(
     // Programs make files such as `NAME.tmp`, `NAME-wal` and `.NAME.swp` beside their file.
     let is_own = |entry: std::io::Result<std::fs::DirEntry>| {
         entry.is_ok_and(|entry| {
-            let entry = entry.file_name();
-            let entry = entry.as_encoded_bytes();
-            let plain = entry.strip_prefix(b".").unwrap_or(entry);
-            names.iter().any(|name| entry.starts_with(name) || plain.starts_with(name))
+            let file_name = entry.file_name();
+            let file_name = file_name.as_encoded_bytes();
+            let visible_name = file_name.strip_prefix(b".").unwrap_or(file_name);
+            names.iter().any(|name| file_name.starts_with(name) || visible_name.starts_with(name))
         })
     };
-    let is_alone = || std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.all(is_own));
-    (!is_shared && is_alone()).then_some(directory)
+    let has_only_own =
+        || std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.all(is_own));
+    (!is_shared && has_only_own()).then_some(directory)
 }
 
-/// A file that an entry names and that its server cannot make, or cannot replace.
+/// A file that an entry names and that its server cannot create, or cannot replace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmakeableFile {
     pub path: PathBuf,
     /// True if the file exists: the server can read and write it, which may be all that it does.
     pub exists: bool,
-    /// Says for the user why, and what to do.
+    /// The reason and what to do, for the user.
     pub explanation: String,
 }
 
-/// The files that the entry of `server` names and that the server could not make or replace.
+/// The files that the entry of `server` names and that the server could not create or replace.
 pub fn unmakeable_files(server: &McpServer, paths: &Paths) -> Vec<UnmakeableFile> {
     if server.is_unsandboxed {
         return Vec::new();
     }
-    let all = named_paths(server);
-    all.iter().filter_map(|named| unmakeable_file(server, &all, named, paths)).collect()
+    let named_paths = named_paths(server);
+    let files = named_paths
+        .iter()
+        .filter_map(|named_path| unmakeable_file(server, &named_paths, named_path, paths));
+    files.collect()
 }
 
 fn unmakeable_file(
     server: &McpServer,
-    all: &[NamedPath<'_>],
-    named: &NamedPath<'_>,
+    named_paths: &[NamedPath<'_>],
+    named_path: &NamedPath<'_>,
     paths: &Paths,
 ) -> Option<UnmakeableFile> {
-    let NamedPath { path, variable } = *named;
+    let NamedPath { path, variable } = *named_path;
     let directory = path.parent()?;
     let has_directory = directory.is_dir();
-    let is_place = directory.parent().is_some() && (has_directory || path.starts_with(&paths.home));
+    // Other texts that begin with a slash are probably not paths of files.
+    let is_file_path =
+        directory.parent().is_some() && (has_directory || path.starts_with(&paths.home));
     let is_temporary = TEMPORARY_DIRS.iter().any(|temporary| path.starts_with(temporary))
         && !path.starts_with(&paths.home);
-    let is_granted = path.is_dir() || is_program(path) || own_directory(all, path, paths).is_some();
-    if is_granted || !is_place || is_temporary {
+    let is_granted =
+        path.is_dir() || is_program(path) || own_directory(named_paths, path, paths).is_some();
+    if is_granted || !is_file_path || is_temporary {
         return None;
     }
     let exists = path.exists();
     let name = &server.name;
     let state_dir = paths.mcp().join("state").join(server_file_name(name));
-    let mut granted: Vec<PathBuf> =
-        server.write_paths.iter().map(|place| paths.expand(place)).collect();
+    let mut granted_paths: Vec<PathBuf> =
+        server.write_paths.iter().map(|path| paths.expand(path)).collect();
     if let ServerTransport::Program { directory: Some(directory), .. } = &server.transport {
-        granted.push(paths.expand(directory));
+        granted_paths.push(paths.expand(directory));
     }
-    granted.extend(all.iter().map(|named| named.path.to_owned()).filter(|path| path.is_dir()));
-    granted.push(state_dir.clone());
-    if granted.iter().any(|granted| path.starts_with(granted)) {
+    let named_dirs = named_paths.iter().map(|named_path| named_path.path.to_owned());
+    granted_paths.extend(named_dirs.filter(|path| path.is_dir()));
+    granted_paths.push(state_dir.clone());
+    if granted_paths.iter().any(|granted| path.starts_with(granted)) {
         return None;
     }
     let cause = if has_directory {
@@ -146,7 +153,7 @@ fn unmakeable_file(
     };
     let file = state_dir.join(path.file_name()?);
     let file = file.display().to_string();
-    let line = match variable {
+    let advice = match variable {
         Some(variable) => format!(
             "`nanobot config set tools.mcpServers.{name}.env.{variable} {}` puts it into",
             quote(&file)
@@ -155,7 +162,7 @@ fn unmakeable_file(
     };
     let verb = if exists { "replace" } else { "make" };
     let explanation = format!(
-        "MCP server `{name}` cannot {verb} `{}`: {cause}; {line} a directory of the server's own",
+        "MCP server `{name}` cannot {verb} `{}`: {cause}; {advice} a directory of the server's own",
         path.display()
     );
     Some(UnmakeableFile { path: path.to_owned(), exists, explanation })

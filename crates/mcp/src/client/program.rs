@@ -1,7 +1,7 @@
 //! Starts a server that is a local program, with the directories, the environment and the sandbox of its config entry.
 
 use super::config::{ClientConfig, log_path};
-use super::grants;
+use super::grants::{self, SandboxedSpec};
 use super::inbox::Inbox;
 use super::interpreter;
 use super::stdio::{RunningPrograms, StdioTransport};
@@ -15,7 +15,7 @@ use nanobot_sandbox::process::server_environment::{
     build_environment, resolve_program, server_file_name,
 };
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Starts a server that is a local program.
@@ -31,27 +31,26 @@ pub(super) fn start(
     let ServerTransport::Program { command, arguments, env, directory } = &server.transport else {
         unreachable!("only programs are started");
     };
-    let read = |(name, value): &(String, LazySecret)| Ok((name.clone(), value.resolve()?.clone()));
+    let resolve =
+        |(name, value): &(String, LazySecret)| Ok((name.clone(), value.resolve()?.clone()));
     let env: Vec<_> = env
         .iter()
-        .map(read)
+        .map(resolve)
         .collect::<anyhow::Result<_>>()
         .map_err(|error| McpError::Unusable(format!("{error:#}")))?;
-    let name = server_file_name(&server.name);
-    let root = config.paths.mcp();
-    let state_dir = root.join("state").join(&name);
-    let temporary = state_dir.join("tmp");
-    durable_file::create_dir(&temporary)
+    let state_dir = config.paths.mcp().join("state").join(server_file_name(&server.name));
+    let temporary_dir = state_dir.join("tmp");
+    durable_file::create_dir(&temporary_dir)
         .map_err(|error| McpError::Unreachable(format!("{error:#}")))?;
     let directory = match directory {
         Some(directory) => config.paths.expand(directory),
         None => state_dir.clone(),
     };
     if !directory.is_dir() {
-        let words = format!("its `cwd` `{}` is not a directory", directory.display());
-        return Err(McpError::Unusable(words));
+        let cause = format!("its `cwd` `{}` is not a directory", directory.display());
+        return Err(McpError::Unusable(cause));
     }
-    let mut server_env = build_environment(config.env.iter(), &env, &temporary);
+    let mut server_env = build_environment(config.env.iter(), &env, &temporary_dir);
     let program = resolve_program(command, &server_env, &directory, &config.paths)
         .map_err(McpError::Unusable)?;
     if command.contains('/') {
@@ -60,30 +59,29 @@ pub(super) fn start(
     let search_path = server_env.iter().find(|(name, _)| name == "PATH");
     let search_path = search_path.map_or("", |(_, value)| value);
     let chain = interpreter::resolve_chain(&program, search_path).map_err(McpError::Unusable)?;
-    let fence = match (&config.sandboxes, server.is_unsandboxed) {
-        (_, true) => None,
-        (None, false) => {
-            let words = "no sandbox is available for it";
-            return Err(McpError::Unusable(words.into()));
-        }
-        (Some(walls), false) => {
+    let sandbox = match &config.sandboxes {
+        _ if server.is_unsandboxed => None,
+        None => return Err(McpError::Unusable("no sandbox is available for it".into())),
+        Some(sandboxes) => {
             let grant =
                 grants::resolve_grant(server, &chain, &directory, &state_dir, &config.paths);
-            let walled = walls.create(&grant);
-            let walled = walled.map_err(|error| match error.kind() {
-                ErrorKind::InvalidInput => McpError::Unusable(error.to_string()),
-                _ => McpError::Unreachable(format!("create its sandbox: {error}")),
-            })?;
-            add_sandbox_env(&mut server_env, walled.env, &env);
-            let mut fence = walled.sandbox;
+            let SandboxedSpec { mut sandbox, env: sandbox_env } =
+                sandboxes.create(&grant).map_err(|error| match error.kind() {
+                    ErrorKind::InvalidInput => McpError::Unusable(error.to_string()),
+                    _ => McpError::Unreachable(format!("create its sandbox: {error}")),
+                })?;
+            add_sandbox_env(&mut server_env, sandbox_env, &env);
             // The sandbox cannot allow one network address and deny another.
             if config.offline {
-                fence.network = NetworkAccess::Nothing;
+                sandbox.network = NetworkAccess::Nothing;
             }
-            let named = chain.iter().chain([&directory]).map(PathBuf::as_path);
-            let named = named.chain(arguments.iter().map(Path::new));
-            named.for_each(|path| fence.add_links(path));
-            Some(fence)
+            for path in chain.iter().chain([&directory]) {
+                sandbox.add_links(path);
+            }
+            for argument in arguments {
+                sandbox.add_links(Path::new(argument));
+            }
+            Some(sandbox)
         }
     };
     let spec = ServerSpec {
@@ -92,20 +90,20 @@ pub(super) fn start(
         arguments: arguments.clone(),
         directory,
         env: server_env,
-        sandbox: fence,
+        sandbox,
     };
     let log = log_path(&config.paths, &server.name);
     StdioTransport::start(&spec, log, programs, config.sandboxes.clone(), inbox)
 }
 
-/// Adds the variables that the sandbox requires, except those that the entry lists itself.
+/// Adds the variables that the sandbox requires, except those that the config entry sets itself.
 fn add_sandbox_env(
     env: &mut Vec<(String, String)>,
-    of_sandbox: Vec<(String, String)>,
-    listed: &[(String, Secret)],
+    sandbox_env: Vec<(String, String)>,
+    entry_env: &[(String, Secret)],
 ) {
-    for (name, value) in of_sandbox {
-        if !listed.iter().any(|(listed, _)| *listed == name) {
+    for (name, value) in sandbox_env {
+        if !entry_env.iter().any(|(other, _)| *other == name) {
             env.retain(|(other, _)| *other != name);
             env.push((name, value));
         }

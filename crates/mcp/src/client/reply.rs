@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Maximum of progress messages that wait for the caller; further ones are dropped.
 const MAX_PROGRESS: usize = 64;
-/// Interval of the checks for an open question to the user, during which the timeout is paused.
+/// Interval of the checks whether a question to the user is open, during which the timeout is paused.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The reason why a request has no result.
@@ -43,21 +43,21 @@ pub(super) struct Wait<'a> {
 
 /// Messages that have arrived and that the caller has not taken.
 #[derive(Default)]
-struct Arrived {
+struct PendingMessages {
     progress: Vec<String>,
-    reply: Option<RequestResult>,
+    result: Option<RequestResult>,
 }
 
 /// The sending end of a channel.
 pub(super) struct ReplySender {
-    arrived: Arc<Mutex<Arrived>>,
-    /// Wake pipe. It gets few bytes: one for the reply, and one for progress whenever the caller has taken all of it.
+    messages: Arc<Mutex<PendingMessages>>,
+    /// Wake pipe. It gets few bytes: one for the result, and one for progress whenever the caller has taken all of it.
     wake_tx: PipeWriter,
 }
 
 /// The receiving end of a channel.
 pub(super) struct ReplyReceiver {
-    arrived: Arc<Mutex<Arrived>>,
+    messages: Arc<Mutex<PendingMessages>>,
     wake_rx: PipeReader,
 }
 
@@ -67,24 +67,24 @@ pub(super) struct ReplyReceiver {
 /// No file descriptors are available.
 pub(super) fn channel() -> io::Result<(ReplySender, ReplyReceiver)> {
     let (wake_rx, wake_tx) = io::pipe()?;
-    let arrived = Arc::<Mutex<Arrived>>::default();
-    let sender = ReplySender { arrived: Arc::clone(&arrived), wake_tx };
-    Ok((sender, ReplyReceiver { arrived, wake_rx }))
+    let messages = Arc::<Mutex<PendingMessages>>::default();
+    let sender = ReplySender { messages: Arc::clone(&messages), wake_tx };
+    Ok((sender, ReplyReceiver { messages, wake_rx }))
 }
 
 impl ReplySender {
-    pub(super) fn send_progress(&self, words: String) {
-        let mut arrived = self.arrived.lock().ignore_poison();
-        if arrived.progress.is_empty() {
+    pub(super) fn send_progress(&self, message: String) {
+        let mut messages = self.messages.lock().ignore_poison();
+        if messages.progress.is_empty() {
             self.wake();
         }
-        if arrived.progress.len() < MAX_PROGRESS {
-            arrived.progress.push(words);
+        if messages.progress.len() < MAX_PROGRESS {
+            messages.progress.push(message);
         }
     }
 
-    pub(super) fn send(self, reply: RequestResult) {
-        self.arrived.lock().ignore_poison().reply = Some(reply);
+    pub(super) fn send(self, result: RequestResult) {
+        self.messages.lock().ignore_poison().result = Some(result);
         self.wake();
     }
 
@@ -96,7 +96,7 @@ impl ReplySender {
 
 /// The result of waiting.
 pub(super) enum Received {
-    Reply(RequestResult),
+    Result(RequestResult),
     /// The time is up.
     TimedOut,
     /// The sender is gone: the connection has ended.
@@ -105,7 +105,7 @@ pub(super) enum Received {
 }
 
 impl ReplyReceiver {
-    /// Waits for the reply. The deadline is paused while `is_paused` returns true.
+    /// Waits for the result. The deadline is paused while `is_paused` returns true.
     pub(super) fn receive(
         &mut self,
         wait: &mut Wait<'_>,
@@ -113,22 +113,24 @@ impl ReplyReceiver {
     ) -> Received {
         let mut last_check = signal::now();
         loop {
-            let Arrived { progress, reply } = self.take();
-            progress.iter().for_each(|words| (wait.on_progress)(words));
-            if let Some(reply) = reply {
-                return Received::Reply(reply);
+            let PendingMessages { progress, result } = self.take();
+            for message in progress {
+                (wait.on_progress)(&message);
             }
-            let slice = if is_paused() {
+            if let Some(result) = result {
+                return Received::Result(result);
+            }
+            let mut poll_deadline = if is_paused() {
                 Deadline::after(POLL_INTERVAL)
             } else {
                 wait.deadline.min(Deadline::after(POLL_INTERVAL))
             };
-            match signal::wait_readable(&self.wake_rx, &mut { slice }) {
+            match signal::wait_readable(&self.wake_rx, &mut poll_deadline) {
                 Err(stop) => return Received::Stopped(stop),
                 Ok(true) => match self.wake_rx.read(&mut [0; 16]) {
                     Ok(0) => {
-                        let last = self.take().reply;
-                        return last.map_or(Received::Disconnected, Received::Reply);
+                        let result = self.take().result;
+                        return result.map_or(Received::Disconnected, Received::Result);
                     }
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -148,13 +150,13 @@ impl ReplyReceiver {
         }
     }
 
-    /// Returns the reply if it has arrived.
+    /// Returns the result if it has arrived.
     pub(super) fn try_receive(&mut self) -> Option<RequestResult> {
-        self.take().reply
+        self.take().result
     }
 
-    fn take(&mut self) -> Arrived {
-        std::mem::take(&mut self.arrived.lock().ignore_poison())
+    fn take(&mut self) -> PendingMessages {
+        std::mem::take(&mut self.messages.lock().ignore_poison())
     }
 }
 
@@ -182,7 +184,7 @@ mod tests {
         sender.send(Ok(json!(7)));
         let (progress, received) = receive(&mut receiver, Deadline::never());
         assert_eq!(progress.len(), MAX_PROGRESS);
-        assert!(matches!(received, Received::Reply(Ok(value)) if value == 7));
+        assert!(matches!(received, Received::Result(Ok(value)) if value == 7));
     }
 
     #[test]

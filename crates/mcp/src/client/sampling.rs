@@ -1,6 +1,6 @@
 //! Sampling: requests of a server for a reply of the model, while it works on a call. The call brings a [`Sampler`], which
-//! answers on a thread of its own, one request after another, until the call ends. What the server asks for is parsed
-//! strictly: it is paid for.
+//! answers on a thread of its own, one request after another, until the call ends. Requests are parsed
+//! strictly, because the replies cost money.
 
 use super::decode;
 use crate::protocol::ContentPart;
@@ -59,11 +59,12 @@ pub trait Sampler: Send + Sync {
     fn sample(&self, server: &str, request: &SamplingRequest) -> Result<SampledReply, ErrorObject>;
 }
 
+/// The code of an error for a rejected request, as in the examples of the specification.
+const REJECTED_CODE: i64 = -1;
+
 /// The error for a request that the user, or the user's config, rejects.
 pub fn rejected(message: impl Into<String>) -> ErrorObject {
-    // The code in the examples of the specification.
-    let code = -1;
-    ErrorObject { code, message: message.into() }
+    ErrorObject { code: REJECTED_CODE, message: message.into() }
 }
 
 impl SamplingRequest {
@@ -95,17 +96,16 @@ impl SamplingRequest {
             messages: messages.map(parse_message).collect::<Result<_, _>>()?,
             // A number beyond the range becomes the highest one.
             max_tokens: max_tokens.ok_or("`maxTokens` is not a positive number")? as u32,
-            temperature: temperature.map(|degree| degree.clamp(0.0, 2.0)),
+            temperature: temperature.map(|temperature| temperature.clamp(0.0, 2.0)),
         };
         request.check_size()?;
         Ok(request)
     }
 
     fn check_size(&self) -> Result<(), String> {
-        let parts = self.messages.iter().flat_map(|message| &message.parts);
-        let (mut images, mut chars): (usize, usize) =
-            (0, self.system.iter().map(|text| text.chars().count()).sum());
-        for part in parts {
+        let mut images = 0;
+        let mut chars = self.system.as_ref().map_or(0, |text| text.chars().count());
+        for part in self.messages.iter().flat_map(|message| &message.parts) {
             match part {
                 ContentPart::Text(text) => chars += text.chars().count(),
                 _ => images += 1,
@@ -115,10 +115,9 @@ impl SamplingRequest {
             return Err(format!("a request may have at most {MAX_REQUEST_CHARS} characters"));
         }
         if images > MAX_IMAGES {
-            Err(format!("a request may have at most {MAX_IMAGES} images"))
-        } else {
-            Ok(())
+            return Err(format!("a request may have at most {MAX_IMAGES} images"));
         }
+        Ok(())
     }
 }
 
@@ -146,24 +145,24 @@ impl SamplingJob {
     /// Answers the request with `sampler`.
     fn run(self, server: &str, sampler: &dyn Sampler, is_call_over: &AtomicBool) {
         let Self { request, token, answer } = self;
-        let sample =
-            || cancel::scope(Some(Arc::clone(&token)), || sampler.sample(server, &request));
-        let sampled =
-            if token.is_cancelled() { Err(rejected("the call has ended")) } else { sample() };
+        let reply = if token.is_cancelled() {
+            Err(rejected("the call has ended"))
+        } else {
+            cancel::scope(Some(Arc::clone(&token)), || sampler.sample(server, &request))
+        };
         if token.is_cancelled() && !is_call_over.load(Ordering::SeqCst) {
             return answer(None);
         }
-        let reason = |is_cut| if is_cut { "maxTokens" } else { "endTurn" };
-        answer(Some(sampled.map(|reply| {
+        answer(Some(reply.map(|SampledReply { text, model, is_cut }| {
             json!({
-                "role": "assistant", "content": { "type": "text", "text": reply.text }, "model": reply.model,
-                "stopReason": reason(reply.is_cut),
+                "role": "assistant", "content": { "type": "text", "text": text }, "model": model,
+                "stopReason": if is_cut { "maxTokens" } else { "endTurn" },
             })
         })));
     }
 }
 
-/// The way to the sampler of a call. Dropping it ends the sampler's work.
+/// The queue of requests to the sampler of a call. Dropping it ends the sampler's work.
 pub(super) struct SamplingQueue {
     jobs: Sender<SamplingJob>,
     tokens: Vec<Arc<CancelToken>>,
@@ -195,8 +194,8 @@ impl Drop for SamplingQueue {
     }
 }
 
-/// Makes `call`, which passes the queue on to the connection, while another thread answers with `sampler` what is put into
-/// the queue.
+/// Makes `call`, which passes the queue on to the connection, while another thread answers the requests in the queue with
+/// `sampler`.
 pub(super) fn with_sampler<T>(
     sampler: &dyn Sampler,
     server: &str,
@@ -208,8 +207,9 @@ pub(super) fn with_sampler<T>(
         SamplingQueue { jobs: sender, tokens: Vec::new(), is_call_over: Arc::clone(&is_call_over) };
     std::thread::scope(|scope| {
         let answer_all = move || {
-            let jobs = jobs.into_iter();
-            jobs.for_each(|job| job.run(server, sampler, &is_call_over));
+            for job in jobs {
+                job.run(server, sampler, &is_call_over);
+            }
         };
         let thread = std::thread::Builder::new().name("mcp-sampling".into());
         if let Err(error) = thread.spawn_scoped(scope, answer_all) {

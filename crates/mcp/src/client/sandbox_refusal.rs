@@ -1,7 +1,7 @@
 //! Recognises in a server's text that its sandbox refused a path. A program reports a refusal in words of its own, so it is
 //! searched for the error's names and for a path beside them. Pure.
 
-/// Names of the errors by which the system refuses a path.
+/// Names and messages of the errors with which the kernel refuses a path. The first letter of a message is in either case.
 const PERMISSION_ERRORS: &[&str] = &[
     "EACCES",
     "EBUSY",
@@ -25,9 +25,9 @@ pub(crate) fn reports_refusal(text: &str) -> bool {
 pub(crate) fn refused_path(text: &str) -> Option<&str> {
     text.lines().filter(|line| reports_refusal(line)).find_map(|line| {
         let quoted = line.split(['\'', '"', '`']).skip(1).step_by(2);
-        let words = line.split(|c: char| c.is_whitespace() || "'\"`()[],;".contains(c));
-        let words = words.map(|word| word.trim_end_matches([':', '.']));
-        quoted.chain(words).find(|part| {
+        let parts = line.split(|c: char| c.is_whitespace() || "'\"`()[],;".contains(c));
+        let parts = parts.map(|part| part.trim_end_matches([':', '.']));
+        quoted.chain(parts).find(|part| {
             part.len() > 1
                 && part.len() <= MAX_PATH_BYTES
                 && part.starts_with('/')

@@ -25,7 +25,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Interval of the attempts to lock what another caller has locked.
+/// Interval of the attempts to take a lock that another caller has.
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The slot of a server.
@@ -91,8 +91,7 @@ impl ConnectionSlot {
         wait: &mut Wait<'_>,
     ) -> Result<Arc<ServerFeatures>, McpError> {
         self.connected(config, programs, wait)?;
-        let gone = || McpError::Broken("it exited immediately".into());
-        self.features().ok_or_else(gone)
+        self.features().ok_or_else(|| McpError::Broken("it exited immediately".into()))
     }
 
     /// Sends the request and returns the answer.
@@ -106,8 +105,8 @@ impl ConnectionSlot {
         let connection = self.connected(config, programs, wait)?;
         self.require_current(request)?;
         let is_sampled = matches!(request, ServerRequest::Call { sampler: Some(_), .. });
-        // The time of another call is not that of this one.
-        let _turn =
+        // Waiting for another call does not count towards the timeout of this one.
+        let _sampled_call =
             is_sampled.then(|| lock_between_checks(&self.sampled_call, || Ok(()))).transpose()?;
         match connection.call(request, wait) {
             Ok(answer) => Ok(answer),
@@ -143,11 +142,11 @@ impl ConnectionSlot {
         programs: &Arc<RunningPrograms>,
         wait: &mut Wait<'_>,
     ) -> Result<Arc<Connection>, McpError> {
-        if let Some(words) = &self.server.unusable_reason {
-            return Err(McpError::Unusable(words.clone()));
+        if let Some(reason) = &self.server.unusable_reason {
+            return Err(McpError::Unusable(reason.clone()));
         }
         let mut slot = self.lock(wait)?;
-        if let Some(connection) = slot.as_ref().filter(|it| !it.state.is_closed()) {
+        if let Some(connection) = slot.as_ref().filter(|connection| !connection.state.is_closed()) {
             let connection = Arc::clone(connection);
             if connection.state.is_stale.swap(false, Ordering::SeqCst) {
                 let features = listing::fetch_features(&connection, wait);
@@ -160,7 +159,7 @@ impl ConnectionSlot {
         }
         *slot = None;
         let connection = self.connect(config, programs, wait);
-        // A signal also ends what does not report it.
+        // A signal also ends attempts that report another error.
         let connection = connection.map_err(|error| match signal::check() {
             Err(stop) => McpError::Stopped(stop),
             Ok(()) => error,
@@ -196,7 +195,7 @@ impl ConnectionSlot {
         wait: &mut Wait<'_>,
     ) -> Result<(), McpError> {
         let mut slot = self.lock(wait)?;
-        if slot.as_ref().is_some_and(|it| Arc::ptr_eq(it, connection)) {
+        if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
             *slot = None;
         }
         Ok(())
@@ -239,10 +238,10 @@ impl ConnectionSlot {
         });
         let transport: Arc<dyn Transport> = match &self.server.transport {
             ServerTransport::Program { .. } => {
-                let before = signal::now();
-                let started = program::start(&self.server, config, programs, &inbox);
-                wait.deadline.subtract(signal::now().saturating_sub(before));
-                started?
+                let start = signal::now();
+                let transport = program::start(&self.server, config, programs, &inbox);
+                wait.deadline.subtract(signal::now().saturating_sub(start));
+                transport?
             }
             ServerTransport::Http(remote) => {
                 let tokens = self.tokens(remote, config)?;

@@ -32,10 +32,10 @@ enum PostAddress {
 
 /// Resolves the address for posting. It must have the same origin as the stream, because our headers are sent to it.
 fn resolve_endpoint(base: &Url, reference: &str) -> Result<Url, McpError> {
-    let found = base.join(reference.trim());
-    let found = found.map_err(|_| McpError::Broken("it sent an invalid endpoint URL".into()))?;
-    if found.origin() == base.origin() && found.username().is_empty() {
-        Ok(found)
+    let url = base.join(reference.trim());
+    let url = url.map_err(|_| McpError::Broken("it sent an invalid endpoint URL".into()))?;
+    if url.origin() == base.origin() && url.username().is_empty() {
+        Ok(url)
     } else {
         Err(McpError::Broken("its endpoint URL has another origin".into()))
     }
@@ -75,11 +75,11 @@ impl SseTransport {
             threads: Arc::default(),
             endpoint: Mutex::new(PostAddress::Unknown(Vec::new())),
         });
-        let (listening, url) = (Arc::clone(&transport), url.to_owned());
+        let (listener, url) = (Arc::clone(&transport), url.to_owned());
         let listen = move || {
-            let reason = listening.listen(&url);
-            listening.inbox.state.end(reason);
-            let endpoint = std::mem::replace(&mut *listening.endpoint(), PostAddress::Closed);
+            let error = listener.listen(&url);
+            listener.inbox.state.end(error);
+            let endpoint = std::mem::replace(&mut *listener.endpoint(), PostAddress::Closed);
             if let PostAddress::Unknown(waiting) = endpoint {
                 for message in waiting {
                     (message.on_sent)(Err(closed_error()));
@@ -94,7 +94,7 @@ impl SseTransport {
         self.endpoint.lock().ignore_poison()
     }
 
-    /// Passes on the messages of the event stream. Returns why the connection ends.
+    /// Passes on the messages of the event stream. Returns the cause of its end.
     fn listen(self: &Arc<Self>, url: &str) -> McpError {
         let events = match self.client.open_events(url) {
             Ok(events) => events,
@@ -119,15 +119,15 @@ impl SseTransport {
         }
     }
 
-    /// Takes the address for posting from `event`, if it has it, and posts what has been waiting for it.
+    /// Takes the address for posting from `event`, if it has it, and posts the waiting messages.
     fn set_endpoint(self: &Arc<Self>, event: SseEvent) -> Result<(), McpError> {
         if event.event.as_deref() != Some("endpoint") {
             return Ok(());
         }
         let url = String::from(resolve_endpoint(&self.base, &event.data.unwrap_or_default())?);
         let mut endpoint = self.endpoint();
-        let before = std::mem::replace(&mut *endpoint, PostAddress::Ready(url.clone()));
-        if let PostAddress::Unknown(waiting) = before {
+        let previous = std::mem::replace(&mut *endpoint, PostAddress::Ready(url.clone()));
+        if let PostAddress::Unknown(waiting) = previous {
             for message in waiting {
                 self.post(url.clone(), message);
             }
@@ -138,11 +138,11 @@ impl SseTransport {
     /// Posts a message to `url` on a new thread.
     fn post(self: &Arc<Self>, url: String, message: Outgoing) {
         let Outgoing { body, kind, on_sent } = message;
-        let posting = Arc::clone(self);
+        let transport = Arc::clone(self);
         let post = move || {
             let method = HttpMethod::Post("application/json", &body);
-            let posted = posting.client.exchange(&url, method, Vec::new());
-            on_sent(posted.and_then(|response| response.require_success()));
+            let response = transport.client.exchange(&url, method, Vec::new());
+            on_sent(response.and_then(|response| response.require_success()));
         };
         if let Err(error) = self.threads.spawn(None, post)
             && let Some(id) = kind.reply_id()

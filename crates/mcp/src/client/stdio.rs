@@ -31,8 +31,12 @@ const MAX_LINE_BYTES: usize = 32 << 20;
 const MAX_STRAY_LINES: usize = 1000;
 /// Maximum of bytes in such lines.
 const MAX_STRAY_BYTES: usize = 1 << 20;
-/// Interval of the checks for what a program that has just ended leaves behind.
+/// Interval of the checks for the exit status and the last log lines of a program that has just ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Maximum number of checks for the exit status: 200 ms.
+const EXIT_POLLS: usize = 20;
+/// Maximum number of checks for the end of the log: 1 s, since child processes may keep it open.
+const LOG_POLLS: usize = 100;
 /// Capacity of the queue of unsent messages. A server that leaves so many unread has stopped reading.
 const OUTGOING_QUEUE_LEN: usize = 64;
 /// The largest log file, in bytes. One older file of the same size is kept as well.
@@ -47,10 +51,16 @@ const LOG_THROTTLE_INTERVAL: Duration = Duration::from_millis(100);
 /// The running programs.
 #[derive(Default)]
 pub(super) struct RunningPrograms {
-    running: Mutex<Vec<(u64, ServerProcess, LeftoverFiles)>>,
+    running: Mutex<Vec<RunningProgram>>,
     /// Threads that are ending programs, which may take a moment.
     ending: Mutex<Vec<JoinHandle<()>>>,
     next_id: std::sync::atomic::AtomicU64,
+}
+
+struct RunningProgram {
+    id: u64,
+    process: ServerProcess,
+    leftovers: LeftoverFiles,
 }
 
 /// Files that a server may have left behind.
@@ -67,29 +77,35 @@ impl LeftoverFiles {
     /// Reports paths that were created or changed while the server ran. Another process may have done it, so that is not
     /// undone.
     fn report(&self) {
-        let mut made: Vec<PathBuf> = Vec::new();
-        for place in &self.absent_paths {
-            let is_told = made.iter().any(|other| place.starts_with(other));
-            if !is_told && place.symlink_metadata().is_ok() {
-                made.push(place.clone());
+        let mut created: Vec<PathBuf> = Vec::new();
+        let is_below = |path: &Path, created: &[PathBuf]| {
+            created.iter().any(|directory| path.starts_with(directory))
+        };
+        for path in &self.absent_paths {
+            if !is_below(path, &created) && path.symlink_metadata().is_ok() {
+                created.push(path.clone());
             }
         }
-        let changed =
-            self.snapshot.as_ref().map_or_else(Vec::new, PathSnapshot::changed_project_files);
-        let changed =
-            changed.into_iter().filter(|place| !made.iter().any(|other| place.starts_with(other)));
-        let changed: Vec<PathBuf> = changed.collect();
-        let created = made.iter().map(|place| (place, "created"));
-        for (place, what) in created.chain(changed.iter().map(|place| (place, "changed"))) {
-            let words = format!(
-                "`{}` was {what} while MCP server `{}` was running: inspect it, because such files can run code later",
-                place.display(),
-                self.server
-            );
-            log::warn!(target: "mcp", "{words}");
-            if let Some(walls) = &self.sandboxes {
-                walls.warn(&words);
+        for path in &created {
+            self.warn(path, "created");
+        }
+        let changed = self.snapshot.as_ref().map(PathSnapshot::changed_project_files);
+        for path in changed.into_iter().flatten() {
+            if !is_below(&path, &created) {
+                self.warn(&path, "changed");
             }
+        }
+    }
+
+    fn warn(&self, path: &Path, change: &str) {
+        let message = format!(
+            "`{}` was {change} while MCP server `{}` was running: inspect it, because such files can run code later",
+            path.display(),
+            self.server
+        );
+        log::warn!(target: "mcp", "{message}");
+        if let Some(sandboxes) = &self.sandboxes {
+            sandboxes.warn(&message);
         }
     }
 }
@@ -102,10 +118,9 @@ struct ProgramGuard {
 
 impl RunningPrograms {
     fn add(self: &Arc<Self>, process: ServerProcess, leftovers: LeftoverFiles) -> ProgramGuard {
-        let number = self.next_id.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-        let mut running = self.running.lock().ignore_poison();
-        running.push((number, process, leftovers));
-        ProgramGuard { id: number, programs: Arc::clone(self) }
+        let id = self.next_id.fetch_add(1, Ordering::SeqCst);
+        lock(&self.running).push(RunningProgram { id, process, leftovers });
+        ProgramGuard { id, programs: Arc::clone(self) }
     }
 
     /// True if no program is running, and none is being ended.
@@ -115,46 +130,45 @@ impl RunningPrograms {
 
     /// Ends all programs in parallel.
     pub(super) fn end_all(&self) {
-        let mut running = self.running.lock().ignore_poison();
-        let all = running.drain(..).map(|(_, resident, traces)| (resident, traces));
-        let (all, traces): (Vec<ServerProcess>, Vec<LeftoverFiles>) = all.unzip();
-        drop(running);
-        server::end_all(all);
-        traces.iter().for_each(LeftoverFiles::report);
-        let mut ending = self.ending.lock().ignore_poison();
-        for thread in ending.drain(..) {
+        let programs = std::mem::take(&mut *lock(&self.running));
+        let (processes, leftovers): (Vec<ServerProcess>, Vec<LeftoverFiles>) =
+            programs.into_iter().map(|program| (program.process, program.leftovers)).unzip();
+        server::end_all(processes);
+        for files in leftovers {
+            files.report();
+        }
+        // The lock is kept, so that a second caller waits for the threads too.
+        for thread in lock(&self.ending).drain(..) {
             drop(thread.join());
         }
     }
 }
 
 impl ProgramGuard {
-    /// Returns how the program ended, if it has.
+    /// Returns the exit of the program, if it has ended.
     fn exit(&self) -> Option<ServerExit> {
-        let running = &self.programs.running;
-        let mut running = running.lock().ignore_poison();
-        let found = running.iter_mut().find(|(number, ..)| *number == self.id);
-        found.and_then(|(_, resident, _)| resident.exit())
+        let mut running = lock(&self.programs.running);
+        let program = running.iter_mut().find(|program| program.id == self.id)?;
+        program.process.exit()
     }
 }
 
 impl Drop for ProgramGuard {
     fn drop(&mut self) {
-        let mut running = self.programs.running.lock().ignore_poison();
-        let Some(at) = running.iter().position(|(number, ..)| *number == self.id) else {
+        let mut running = lock(&self.programs.running);
+        let Some(index) = running.iter().position(|program| program.id == self.id) else {
             return;
         };
-        let (_, resident, traces) = running.swap_remove(at);
+        let RunningProgram { process, leftovers, .. } = running.swap_remove(index);
         drop(running);
         // Ending a program takes a moment, which must not delay the answers of other servers.
         let thread = std::thread::Builder::new().name("mcp-end".into());
         let end = move || {
-            drop(resident);
-            traces.report();
+            drop(process);
+            leftovers.report();
         };
         if let Ok(thread) = thread.spawn(end) {
-            let ending = &self.programs.ending;
-            let mut ending = ending.lock().ignore_poison();
+            let mut ending = lock(&self.programs.ending);
             ending.retain(|thread| !thread.is_finished());
             ending.push(thread);
         }
@@ -168,8 +182,8 @@ pub(super) struct StdioTransport {
 }
 
 impl StdioTransport {
-    /// Starts a program. `log` is the path for its standard error. The program is added to `programs`. `sandboxes` hears of
-    /// files that it left behind.
+    /// Starts a program and adds it to `programs`. `log` is the path for its standard error. Files that it left behind are reported
+    /// to `sandboxes`.
     ///
     /// # Errors
     /// The program cannot be started.
@@ -180,64 +194,63 @@ impl StdioTransport {
         sandboxes: Option<Arc<dyn SandboxFactory>>,
         inbox: &Arc<Inbox>,
     ) -> Result<Arc<Self>, McpError> {
-        let what = |error: std::io::Error| match error.kind() {
+        let to_error = |error: std::io::Error| match error.kind() {
             // No sandbox is available.
             std::io::ErrorKind::Unsupported => McpError::Unusable(error.to_string()),
             _ => McpError::Unreachable(error.to_string()),
         };
-        let mut resident = server::start(spec).map_err(what)?;
-        let traces = LeftoverFiles {
+        let mut process = server::start(spec).map_err(to_error)?;
+        let leftovers = LeftoverFiles {
             server: spec.name.clone(),
-            absent_paths: std::mem::take(&mut resident.absent_protected),
-            snapshot: resident.snapshot.take(),
+            absent_paths: std::mem::take(&mut process.absent_protected),
+            snapshot: process.snapshot.take(),
             sandboxes,
         };
-        let streams = (resident.input.take(), resident.output.take(), resident.errors.take());
+        let streams = (process.input.take(), process.output.take(), process.errors.take());
         let (Some(input), Some(output), Some(errors)) = streams else {
             return Err(McpError::Unreachable("its standard streams are missing".into()));
         };
-        let program = programs.add(resident, traces);
-        let (unsent, mut to_write) = mpsc::channel(OUTGOING_QUEUE_LEN);
+        let program = programs.add(process, leftovers);
+        let (sender, mut messages) = mpsc::channel(OUTGOING_QUEUE_LEN);
         let transport =
-            Arc::new(Self { input: Mutex::new(Some(unsent)), program: Mutex::new(Some(program)) });
+            Arc::new(Self { input: Mutex::new(Some(sender)), program: Mutex::new(Some(program)) });
         let state = Arc::clone(&inbox.state);
         spawn_thread("mcp-write", move || {
-            write_messages(input, &mut to_write, &state);
+            write_messages(input, &mut messages, &state);
         })
-        .map_err(what)?;
+        .map_err(to_error)?;
         let state = Arc::clone(&inbox.state);
         let is_sandboxed = spec.sandbox.is_some();
         let read_log = move || {
             write_log(errors, &log, &state, is_sandboxed);
             state.is_log_read.store(true, Ordering::SeqCst);
         };
-        spawn_thread("mcp-log", read_log).map_err(what)?;
-        let (reading, inbox) = (Arc::clone(&transport), Arc::clone(inbox));
+        spawn_thread("mcp-log", read_log).map_err(to_error)?;
+        let (reader, inbox) = (Arc::clone(&transport), Arc::clone(inbox));
         let read = move || {
-            read_messages(output, &reading, &inbox);
-            reading.report_end(&inbox.state);
-            drop(reading.close());
+            read_messages(output, &reader, &inbox);
+            reader.report_end(&inbox.state);
+            drop(reader.close());
         };
-        spawn_thread("mcp-read", read).map_err(what)?;
+        spawn_thread("mcp-read", read).map_err(to_error)?;
         Ok(transport)
     }
 
     /// Ends the connection after the end of the program's output, with the reason.
     fn report_end(&self, state: &ConnectionState) {
         // The last log lines and the exit status arrive slightly later than the end of the output.
-        let mut status = None;
-        for _ in 0..20 {
-            status = lock(&self.program).as_ref().and_then(ProgramGuard::exit);
-            if status.is_some() || state.is_closed() || signal::sleep(POLL_INTERVAL).is_err() {
+        let mut exit = None;
+        for _ in 0..EXIT_POLLS {
+            exit = lock(&self.program).as_ref().and_then(ProgramGuard::exit);
+            if exit.is_some() || state.is_closed() || signal::sleep(POLL_INTERVAL).is_err() {
                 break;
             }
         }
         if !state.is_closed() {
             wait_for_log(state);
         }
-        let how = status.map_or_else(|| "it exited".to_owned(), |ended| ended.to_string());
-        let words = format!("{how}{}", state.stderr_suffix());
-        state.end(McpError::Broken(words));
+        let cause = exit.map_or_else(|| "it exited".to_owned(), |exit| exit.to_string());
+        state.end(McpError::Broken(format!("{cause}{}", state.stderr_suffix())));
     }
 }
 
@@ -245,17 +258,17 @@ impl Transport for StdioTransport {
     fn send(self: Arc<Self>, mut message: Outgoing) {
         message.body.push(b'\n');
         let input = lock(&self.input);
-        let sent = match input.as_ref() {
+        let result = match input.as_ref() {
             Some(input) => input.try_send(message),
             None => Err(TrySendError::Closed(message)),
         };
         drop(input);
-        let (message, words) = match sent {
+        let (message, cause) = match result {
             Ok(()) => return,
             Err(TrySendError::Full(message)) => (message, "it does not read its standard input"),
             Err(TrySendError::Closed(message)) => (message, "it has exited"),
         };
-        (message.on_sent)(Err(McpError::Broken(words.into())));
+        (message.on_sent)(Err(McpError::Broken(cause.into())));
     }
 
     fn close(&self) -> Option<Receiver<()>> {
@@ -270,9 +283,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Waits until the server's standard error has been read to its end, which comes slightly later than the end of its
-/// other streams. Waits at most 1 s, since child processes may hold it open.
+/// other streams.
 fn wait_for_log(state: &ConnectionState) {
-    for _ in 0..100 {
+    for _ in 0..LOG_POLLS {
         if state.is_log_read.load(Ordering::SeqCst) || signal::sleep(POLL_INTERVAL).is_err() {
             return;
         }
@@ -286,10 +299,10 @@ fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Re
 
 fn write_messages(
     mut input: PipeWriter,
-    to_write: &mut mpsc::Receiver<Outgoing>,
+    messages: &mut mpsc::Receiver<Outgoing>,
     state: &ConnectionState,
 ) {
-    while let Some(Outgoing { body, on_sent, .. }) = to_write.blocking_recv() {
+    while let Some(Outgoing { body, on_sent, .. }) = messages.blocking_recv() {
         on_sent(input.write_all(&body).map_err(|_| {
             wait_for_log(state);
             let suffix = state.stderr_suffix();
@@ -303,7 +316,7 @@ fn read_messages(output: PipeReader, transport: &Arc<StdioTransport>, inbox: &Ar
     let state = &inbox.state;
     let transport: Arc<dyn Transport> = Arc::<StdioTransport>::clone(transport);
     let mut output = BufReader::with_capacity(64 << 10, output);
-    let (mut strays, mut stray_bytes) = (0, 0);
+    let (mut stray_lines, mut stray_bytes) = (0, 0);
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -311,8 +324,8 @@ fn read_messages(output: PipeReader, transport: &Arc<StdioTransport>, inbox: &Ar
         match read {
             Ok(0) | Err(_) => return,
             Ok(_) if line.len() > MAX_LINE_BYTES => {
-                let words = format!("it wrote a line longer than {} MiB", MAX_LINE_BYTES >> 20);
-                return state.end(McpError::Broken(words));
+                let cause = format!("it wrote a line longer than {} MiB", MAX_LINE_BYTES >> 20);
+                return state.end(McpError::Broken(cause));
             }
             Ok(_) => {}
         }
@@ -326,14 +339,14 @@ fn read_messages(output: PipeReader, transport: &Arc<StdioTransport>, inbox: &Ar
                 }
             }
             None => {
-                strays += 1;
+                stray_lines += 1;
                 stray_bytes += line.len();
                 let start = &line[..line.len().min(MAX_LOG_LINE_BYTES)];
-                let words = one_line(&String::from_utf8_lossy(start));
-                log::debug!(target: "mcp", "not an MCP message: {words}");
-                if strays > MAX_STRAY_LINES || stray_bytes > MAX_STRAY_BYTES {
-                    let words = format!("its output is not MCP: {words}");
-                    return state.end(McpError::Broken(words));
+                let text = one_line(&String::from_utf8_lossy(start));
+                log::debug!(target: "mcp", "not an MCP message: {text}");
+                if stray_lines > MAX_STRAY_LINES || stray_bytes > MAX_STRAY_BYTES {
+                    let cause = format!("its output is not MCP: {text}");
+                    return state.end(McpError::Broken(cause));
                 }
             }
         }
@@ -362,26 +375,26 @@ fn write_log(stderr: PipeReader, path: &Path, state: &ConnectionState, is_sandbo
             file = None;
         }
     };
-    let (mut line, mut passed_over) = (Vec::new(), Vec::new());
-    let (mut said, mut kept) = (0, Instant::now());
+    let (mut line, mut skipped_line) = (Vec::new(), Vec::new());
+    let (mut read_bytes, mut last_kept) = (0, Instant::now());
     loop {
         line.clear();
         let read = (&mut errors).take(MAX_LOG_LINE_BYTES as u64).read_until(b'\n', &mut line);
         if !matches!(read, Ok(1..)) {
-            if !passed_over.is_empty() {
+            if !skipped_line.is_empty() {
                 // The skipped line turned out to be the last one.
-                keep(&passed_over);
+                keep(&skipped_line);
             }
             return;
         }
-        said += line.len();
-        if said > LOG_THROTTLE_BYTES && kept.elapsed() < LOG_THROTTLE_INTERVAL {
-            std::mem::swap(&mut line, &mut passed_over);
+        read_bytes += line.len();
+        if read_bytes > LOG_THROTTLE_BYTES && last_kept.elapsed() < LOG_THROTTLE_INTERVAL {
+            std::mem::swap(&mut line, &mut skipped_line);
             continue;
         }
         keep(&line);
-        passed_over.clear();
-        kept = Instant::now();
+        skipped_line.clear();
+        last_kept = Instant::now();
     }
 }
 

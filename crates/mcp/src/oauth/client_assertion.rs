@@ -26,18 +26,21 @@ enum SigningKey {
 impl SigningKey {
     /// Reads a key in PKCS #8.
     fn parse(pem: &str) -> Result<Self> {
-        let wrong = || {
-            fail(Exit::Config, "the client's key is no private key in PKCS #8 for ES256 or RS256")
+        let invalid = || {
+            fail(
+                Exit::Config,
+                "the client's key is not a private key in PKCS #8 for ES256 or RS256",
+            )
         };
         let lines = pem.lines().map(str::trim);
         let body: String = lines.filter(|line| !line.starts_with("-----")).collect();
-        let bytes = STANDARD.decode(body).map_err(|_| wrong())?;
+        let bytes = STANDARD.decode(body).map_err(|_| invalid())?;
         let kind = &ECDSA_P256_SHA256_FIXED_SIGNING;
         match EcdsaKeyPair::from_pkcs8(kind, &bytes, &SystemRandom::new()) {
             Ok(key) => Ok(Self::Es256(key)),
             Err(_) => match RsaKeyPair::from_pkcs8(&bytes) {
                 Ok(key) => Ok(Self::Rs256(key)),
-                Err(_) => Err(wrong()),
+                Err(_) => Err(invalid()),
             },
         }
     }
@@ -51,17 +54,16 @@ impl SigningKey {
 
     fn sign(&self, text: &[u8]) -> Result<Vec<u8>> {
         let random = SystemRandom::new();
-        let signed = match self {
+        let signature = match self {
             Self::Es256(key) => {
                 key.sign(&random, text).map(|signature| signature.as_ref().to_vec())
             }
             Self::Rs256(key) => {
                 let mut signature = vec![0; key.public().modulus_len()];
-                let signed = key.sign(&RSA_PKCS1_SHA256, &random, text, &mut signature);
-                signed.map(|()| signature)
+                key.sign(&RSA_PKCS1_SHA256, &random, text, &mut signature).map(|()| signature)
             }
         };
-        signed.map_err(|_| fail(Exit::Failed, "the client's key does not sign"))
+        signature.map_err(|_| fail(Exit::Failed, "the client's key does not sign"))
     }
 }
 

@@ -7,7 +7,7 @@ use super::token_store::ServerLogin;
 use anyhow::Result;
 use nanobot_net::auth::login_server::LoginServer;
 
-/// Logs in as `client`. `scope` replaces what the server asks for; `url` is the address of the MCP server.
+/// Logs in as `client`. `scope` replaces the scope that the server names; `url` is the address of the MCP server.
 ///
 /// # Errors
 /// Status 77 if the authorization server refuses, 69 if it does not answer.

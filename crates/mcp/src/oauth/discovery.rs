@@ -1,5 +1,5 @@
 //! Finds the authorization server of an MCP server: by the protected resource metadata (RFC 9728) that its refusal names, or
-//! that stands at a well-known address, and by the authorization server's own metadata (RFC 8414, OpenID Connect Discovery).
+//! that is at a well-known address, and by the authorization server's own metadata (RFC 8414, OpenID Connect Discovery).
 //!
 //! The addresses come from servers, so they are checked: encrypted, or on this machine if the server itself is.
 
@@ -64,52 +64,55 @@ pub fn discover(http: &Http, server: &str) -> Result<AuthorizationServer> {
         Some(metadata) => checked_resource(&server, metadata)?,
         None => without_fragment(&server),
     };
-    let named = metadata.as_ref().and_then(|it| it["authorization_servers"][0].as_str());
-    // Servers of the first revision are their own authorization servers.
-    let issuer = match named {
+    let named_issuer =
+        metadata.as_ref().and_then(|metadata| metadata["authorization_servers"][0].as_str());
+    // Servers of the first revision of the protocol are their own authorization servers.
+    let issuer = match named_issuer {
         Some(issuer) => issuer.to_owned(),
         None => server.origin().ascii_serialization(),
     };
-    let issuer_url = checked(&server, &issuer)?;
-    let supported = metadata.as_ref().map(|it| texts(&it["scopes_supported"])).unwrap_or_default();
-    let supported = (!supported.is_empty()).then(|| supported.join(" "));
-    let scope = challenge.scope.or(supported);
-    let found = server_metadata(http, &server, &issuer_url)?;
-    let found = found.ok_or_else(|| {
+    let issuer_url = checked_url(&server, &issuer)?;
+    let supported_scopes =
+        metadata.as_ref().map(|metadata| texts(&metadata["scopes_supported"])).unwrap_or_default();
+    let supported_scope = (!supported_scopes.is_empty()).then(|| supported_scopes.join(" "));
+    let scope = challenge.scope.or(supported_scope);
+    let metadata = server_metadata(http, &server, &issuer_url)?;
+    let metadata = metadata.ok_or_else(|| {
         unusable(&format!(
             "the authorization server `{issuer}` has no metadata, so it does not state PKCE"
         ))
     })?;
-    let stated = found["issuer"].as_str().unwrap_or_default();
+    let stated_issuer = metadata["issuer"].as_str().unwrap_or_default();
     // A server that is its own authorization server, as in the first revision, may give that a path.
-    let is_own = named.is_none()
-        && checked(&server, stated).is_ok_and(|url| url.origin() == server.origin());
-    let issuer = if is_own { stated.to_owned() } else { issuer };
-    if stated.trim_end_matches('/') != issuer.trim_end_matches('/') {
+    let is_own = named_issuer.is_none()
+        && checked_url(&server, stated_issuer).is_ok_and(|url| url.origin() == server.origin());
+    let issuer = if is_own { stated_issuer.to_owned() } else { issuer };
+    if stated_issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
         return Err(unusable(&format!(
-            "the authorization server `{issuer}` calls itself `{stated}`"
+            "the authorization server `{issuer}` calls itself `{stated_issuer}`"
         )));
     }
-    let methods = texts(&found["code_challenge_methods_supported"]);
+    let methods = texts(&metadata["code_challenge_methods_supported"]);
     let endpoint = |key: &str| -> Result<String> {
-        let text = found[key].as_str().unwrap_or_default();
-        checked(&server, text).map(String::from)
+        let text = metadata[key].as_str().unwrap_or_default();
+        checked_url(&server, text).map(String::from)
     };
-    let optional = |key: &str| found[key].is_string().then(|| endpoint(key)).transpose();
+    let optional_endpoint =
+        |key: &str| metadata[key].is_string().then(|| endpoint(key)).transpose();
     Ok(AuthorizationServer {
-        authorization_endpoint: optional("authorization_endpoint")?,
+        authorization_endpoint: optional_endpoint("authorization_endpoint")?,
         supports_pkce: methods.iter().any(|method| method == "S256"),
         token_endpoint: endpoint("token_endpoint")?,
-        registration_endpoint: optional("registration_endpoint")?,
-        token_auth_methods: texts(&found["token_endpoint_auth_methods_supported"]),
-        names_itself: found["authorization_response_iss_parameter_supported"] == true,
+        registration_endpoint: optional_endpoint("registration_endpoint")?,
+        token_auth_methods: texts(&metadata["token_endpoint_auth_methods_supported"]),
+        names_itself: metadata["authorization_response_iss_parameter_supported"] == true,
         issuer,
         resource,
         scope,
     })
 }
 
-/// The refusal of a request without a token, as far as it matters.
+/// The parts of the refusal of a request without a token that a login needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Challenge {
     /// The address of the resource metadata.
@@ -153,11 +156,11 @@ fn parse_challenge(value: &str) -> Challenge {
 /// The protected resource metadata: at the address that the refusal names, else at the well-known ones.
 fn resource_metadata(http: &Http, server: &Url, named: Option<&str>) -> Result<Option<Value>> {
     if let Some(named) = named {
-        let url = checked(server, named)?;
-        let found = fetch(http, &url)?;
-        return found
-            .map(Some)
-            .ok_or_else(|| unusable(&format!("there is no resource metadata at `{url}`")));
+        let url = checked_url(server, named)?;
+        let Some(metadata) = fetch(http, &url)? else {
+            return Err(unusable(&format!("there is no resource metadata at `{url}`")));
+        };
+        return Ok(Some(metadata));
     }
     let path = server.path().trim_end_matches('/');
     for path in [
@@ -165,23 +168,23 @@ fn resource_metadata(http: &Http, server: &Url, named: Option<&str>) -> Result<O
         "/.well-known/oauth-protected-resource".into(),
     ] {
         let url = server.join(&path).map_err(|error| unusable(&error.to_string()))?;
-        if let Some(found) = fetch(http, &url)? {
-            return Ok(Some(found));
+        if let Some(metadata) = fetch(http, &url)? {
+            return Ok(Some(metadata));
         }
     }
     Ok(None)
 }
 
-/// The resource of `metadata`, which must be the server or a place above it: a part of its path that ends at a `/`.
+/// The resource of `metadata`, which must be the address of the server or one above it: a part of its path that ends at a `/`.
 fn checked_resource(server: &Url, metadata: &Value) -> Result<String> {
     let resource = metadata["resource"].as_str();
     let resource = resource.ok_or_else(|| unusable("its metadata names no resource"))?;
-    let stated = checked(server, resource)?;
-    let below = server.path().strip_prefix(stated.path().trim_end_matches('/'));
-    let is_above = stated.origin() == server.origin()
-        && stated.query().is_none_or(|query| server.query() == Some(query))
-        && below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    if is_above {
+    let url = checked_url(server, resource)?;
+    let rest = server.path().strip_prefix(url.path().trim_end_matches('/'));
+    let is_same_or_above = url.origin() == server.origin()
+        && url.query().is_none_or(|query| server.query() == Some(query))
+        && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if is_same_or_above {
         Ok(resource.to_owned())
     } else {
         Err(unusable(&format!("its metadata is about another resource, `{resource}`")))
@@ -191,18 +194,18 @@ fn checked_resource(server: &Url, metadata: &Value) -> Result<String> {
 /// The metadata of the authorization server with this issuer, at one of its well-known addresses.
 fn server_metadata(http: &Http, server: &Url, issuer: &Url) -> Result<Option<Value>> {
     let path = issuer.path().trim_end_matches('/');
-    let mut places = vec![
+    let mut well_known_paths = vec![
         format!("/.well-known/oauth-authorization-server{path}"),
         format!("/.well-known/openid-configuration{path}"),
     ];
     if !path.is_empty() {
-        places.push(format!("{path}/.well-known/openid-configuration"));
+        well_known_paths.push(format!("{path}/.well-known/openid-configuration"));
     }
-    for place in places {
-        let url = issuer.join(&place).map_err(|error| unusable(&error.to_string()))?;
-        let url = checked(server, url.as_str())?;
-        if let Some(found) = fetch(http, &url)? {
-            return Ok(Some(found));
+    for well_known_path in well_known_paths {
+        let url = issuer.join(&well_known_path).map_err(|error| unusable(&error.to_string()))?;
+        let url = checked_url(server, url.as_str())?;
+        if let Some(metadata) = fetch(http, &url)? {
+            return Ok(Some(metadata));
         }
     }
     Ok(None)
@@ -218,7 +221,7 @@ fn fetch(http: &Http, url: &Url) -> Result<Option<Value>> {
 }
 
 /// Parses an address that a server gave: encrypted, or on this machine if the server is.
-fn checked(server: &Url, text: &str) -> Result<Url> {
+fn checked_url(server: &Url, text: &str) -> Result<Url> {
     let url = Url::parse(text).map_err(|_| unusable(&format!("`{text}` is not an address")))?;
     let is_local = |url: &Url| url.host_str().is_some_and(is_loopback);
     match url.scheme() {
@@ -248,7 +251,7 @@ fn unusable(cause: &str) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::{Challenge, checked, checked_resource, parse_challenge};
+    use super::{Challenge, checked_resource, checked_url, parse_challenge};
     use serde_json::json;
     use url::Url;
 
@@ -280,7 +283,7 @@ mod tests {
     fn addresses_are_encrypted_or_local() {
         let check = |server: &str, text: &str, expect: bool| {
             let server = Url::parse(server).unwrap();
-            assert_eq!(checked(&server, text).is_ok(), expect, "{server} {text}");
+            assert_eq!(checked_url(&server, text).is_ok(), expect, "{server} {text}");
         };
         check("https://a.example/mcp", "https://b.example", true);
         check("https://a.example/mcp", "http://b.example", false);

@@ -26,7 +26,7 @@ pub struct PendingLogin {
 }
 
 impl PendingLogin {
-    /// Begins a login: registers this program unless there is a `client`. `scope` replaces what the server asks for.
+    /// Begins a login: registers this program unless there is a `client`. `scope` replaces the scope that the server names.
     ///
     /// # Errors
     /// Status 78 if the server registers no clients, 77 if it refuses.
@@ -41,10 +41,10 @@ impl PendingLogin {
         let client = match (client, &server.registration_endpoint) {
             (Some(client), _) => client.into_client(&server),
             (None, Some(endpoint)) => {
-                let supported = &server.token_auth_methods;
+                let methods = &server.token_auth_methods;
                 let may_be_public =
-                    supported.is_empty() || supported.iter().any(|method| method == "none");
-                let method = default_method(!may_be_public, supported);
+                    methods.is_empty() || methods.iter().any(|method| method == "none");
+                let method = default_method(!may_be_public, methods);
                 let metadata = json!({
                     "client_name": "nanobot", "redirect_uris": [redirect_url], "token_endpoint_auth_method": method,
                     "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"],
@@ -89,8 +89,8 @@ impl PendingLogin {
             ("resource", &self.server.resource),
         ];
         fields.extend(self.scope.as_deref().map(|scope| ("scope", scope)));
-        let before = url.query().map(|query| format!("{query}&")).unwrap_or_default();
-        url.set_query(Some(&format!("{before}{}", encode_form(&fields))));
+        let own_query = url.query().map(|query| format!("{query}&")).unwrap_or_default();
+        url.set_query(Some(&format!("{own_query}{}", encode_form(&fields))));
         Ok(url.into())
     }
 

@@ -44,11 +44,11 @@ pub enum ClientSecret {
 
 impl RegisteredClient {
     pub(super) fn into_client(self, server: &AuthorizationServer) -> OAuthClient {
-        let supported = &server.token_auth_methods;
+        let supported_methods = &server.token_auth_methods;
         let (secret, auth_method) = match self.secret {
-            None => (None, default_method(false, supported)),
+            None => (None, default_method(false, supported_methods)),
             Some(ClientSecret::Password(secret)) => {
-                (Some(secret.into()), default_method(true, supported))
+                (Some(secret.into()), default_method(true, supported_methods))
             }
             Some(ClientSecret::PrivateKey(pem)) => {
                 (Some(pem.into()), PRIVATE_KEY_METHOD.to_owned())
@@ -92,7 +92,7 @@ pub(super) fn request_token(
             expires_in: response.number("expires_in"),
             scope: response.optional_text("scope").map(str::to_owned),
         }),
-        _ => Err(fail(Exit::Refused, format!("`{endpoint}` gave no bearer token"))),
+        _ => Err(fail(Exit::Refused, format!("`{endpoint}` returned no bearer token"))),
     }
 }
 
@@ -110,10 +110,10 @@ fn prove_identity(client: &OAuthClient, clock: &Clock) -> Result<ClientProof> {
     let fields = match (client.auth_method.as_str(), &client.secret) {
         ("client_secret_basic", Some(password)) => {
             let password = percent_encode(password.expose());
-            let pair = format!("{}:{password}", percent_encode(&client.id));
-            let pair = base64::engine::general_purpose::STANDARD.encode(pair);
-            secret::register(&Secret::new(pair.as_str()));
-            authorization = Some(format!("Basic {pair}"));
+            let credentials = format!("{}:{password}", percent_encode(&client.id));
+            let credentials = base64::engine::general_purpose::STANDARD.encode(credentials);
+            secret::register(&Secret::new(credentials.as_str()));
+            authorization = Some(format!("Basic {credentials}"));
             Vec::new()
         }
         ("client_secret_post", Some(password)) => {
@@ -144,21 +144,24 @@ pub(super) fn register_client(
     let response = response.require_success("register this program")?;
     let text = |name| response.optional_text(name).filter(|text| !text.is_empty());
     let id = text("client_id")
-        .ok_or_else(|| fail(Exit::Refused, format!("`{endpoint}` gave no client id")))?;
+        .ok_or_else(|| fail(Exit::Refused, format!("`{endpoint}` returned no client id")))?;
     let secret = text("client_secret").map(LoginSecret::from);
     let auth_method = text("token_endpoint_auth_method").map(str::to_owned);
     let auth_method = auth_method.unwrap_or_else(|| default_method(secret.is_some(), &[]));
     Ok(OAuthClient { id: id.to_owned(), secret, auth_method, issuer: issuer.to_owned() })
 }
 
-/// The way in which a client authenticates that has a secret or none, among those that the server supports.
-pub(super) fn default_method(has_secret: bool, supported: &[String]) -> String {
-    let is_supported =
-        |method: &str| supported.is_empty() || supported.iter().any(|it| it == method);
-    match has_secret {
-        false => "none",
-        true if is_supported("client_secret_basic") => "client_secret_basic",
-        true => "client_secret_post",
-    }
-    .to_owned()
+/// The authentication method of a client with or without a secret, out of those that the server supports. An empty list means that
+/// the server does not say.
+pub(super) fn default_method(has_secret: bool, supported_methods: &[String]) -> String {
+    let is_basic_supported = supported_methods.is_empty()
+        || supported_methods.iter().any(|method| method == "client_secret_basic");
+    let method = if !has_secret {
+        "none"
+    } else if is_basic_supported {
+        "client_secret_basic"
+    } else {
+        "client_secret_post"
+    };
+    method.to_owned()
 }

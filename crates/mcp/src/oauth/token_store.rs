@@ -32,7 +32,7 @@ pub struct ServerLogin {
     pub access_token: LoginSecret,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<LoginSecret>,
-    /// The end of the access token in Unix seconds, if the server told it.
+    /// The end of the access token in Unix seconds, if the server states it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,7 @@ impl ServerLogin {
         }
     }
 
-    /// The login with new tokens. What the server does not name stays as it is.
+    /// The login with new tokens. Values that the server does not send stay as they are.
     pub(super) fn with_tokens(&self, tokens: TokenResponse, clock: &Clock) -> Self {
         let now = clock.timestamp().as_second();
         Self {
@@ -77,7 +77,7 @@ impl ServerLogin {
         }
     }
 
-    /// True if there is a way to new tokens.
+    /// True if new tokens can be requested without a person.
     pub(super) fn is_renewable(&self) -> bool {
         self.is_client_login || self.refresh_token.is_some()
     }
