@@ -21,7 +21,7 @@ pub(super) struct EditorClient {
 /// A request to the editor that has no answer yet.
 struct EditorQuestion {
     session: String,
-    answer: Sender<Value>,
+    result_tx: Sender<Value>,
 }
 
 impl EditorClient {
@@ -42,31 +42,31 @@ impl EditorClient {
     /// cancelled, or if the connection ends.
     pub(super) fn ask(&self, session: &str, method: &str, params: &Value) -> Option<Value> {
         let id = self.last_id.fetch_add(1, Ordering::SeqCst) + 1;
-        let (answer, answered) = mpsc::channel();
-        let session = session.to_owned();
-        let waiting = EditorQuestion { session, answer };
-        self.pending.lock().ignore_poison().insert(id, waiting);
-        let sent = self.connection.request(id, method, params);
+        let (result_tx, result_rx) = mpsc::channel();
+        // Pending before it is sent, so that no answer comes too early. Removing it ends the wait below.
+        let question = EditorQuestion { session: session.to_owned(), result_tx };
+        self.pending.lock().ignore_poison().insert(id, question);
+        let is_sent = self.connection.request(id, method, params).is_ok();
         // After a cancellation, an editor need not answer.
-        if sent.is_err() || signal::check().is_err() {
+        if !is_sent || signal::check().is_err() {
             self.pending.lock().ignore_poison().remove(&id);
         }
-        answered.recv().ok()
+        result_rx.recv().ok()
     }
 
-    /// Passes on the answer to a request of ours. One to no request is ignored.
+    /// Passes on the answer to a request of ours. An answer to no pending request is ignored.
     pub(super) fn accept_answer(&self, id: &Value, result: Result<Value, ErrorObject>) {
         let id = json_rpc::own_id(id).unwrap_or_default();
-        let waiting = self.pending.lock().ignore_poison().remove(&id);
-        if let (Some(waiting), Ok(result)) = (waiting, result) {
+        let question = self.pending.lock().ignore_poison().remove(&id);
+        if let (Some(question), Ok(result)) = (question, result) {
             // The waiting thread may have ended.
-            drop(waiting.answer.send(result));
+            drop(question.result_tx.send(result));
         }
     }
 
     /// Stops waiting for answers about `session`, or about all sessions.
     pub(super) fn stop_waiting(&self, session: Option<&str>) {
         let mut pending = self.pending.lock().ignore_poison();
-        pending.retain(|_, waiting| session.is_some_and(|session| waiting.session != session));
+        pending.retain(|_, question| session.is_some_and(|session| question.session != session));
     }
 }

@@ -86,7 +86,7 @@ struct AcpServer<'a> {
 }
 
 impl<'a> AcpServer<'a> {
-    /// Does what a message of the editor asks for.
+    /// Handles a message of the editor.
     fn accept<'s>(&'s self, scope: &'s Scope<'s, '_>, message: RpcMessage) -> Result<()> {
         match message {
             RpcMessage::Request { id, method, params } if method == "session/prompt" => {
@@ -128,28 +128,29 @@ impl<'a> AcpServer<'a> {
                 Ok(json!({ "sessionId": session.key, "modes": self.modes(&session)? }))
             }
             "session/load" | "session/resume" => {
-                let key = text(params, "sessionId")?.to_owned();
-                let stored = self.read_session(&key)?;
+                let key = text_param(params, "sessionId")?.to_owned();
+                let stored_session = self.read_session(&key)?;
                 let session = self.open_session(key, params)?;
                 if method == "session/load" {
-                    for update in updates::replay(stored.messages()) {
-                        let sent = self.client.update(&session.key, &update);
-                        sent.map_err(|error| failure(&error))?;
+                    for update in updates::replay(stored_session.messages()) {
+                        self.client
+                            .update(&session.key, &update)
+                            .map_err(|error| failure(&error))?;
                     }
                 }
                 Ok(json!({ "modes": self.modes(&session)? }))
             }
             "session/set_mode" => {
                 let session = self.session(params)?;
-                let mode = text(params, "modeId")?;
+                let mode = text_param(params, "modeId")?;
                 let modes = self.modes(&session)?;
                 let mut available = modes["availableModes"].as_array().into_iter().flatten();
-                if !available.any(|known| known["id"] == mode) {
+                if !available.any(|available| available["id"] == mode) {
                     return Err(ErrorObject::invalid_params(format!("no mode `{mode}`")));
                 }
                 let mut state = session.state();
                 mode.clone_into(&mut state.profile);
-                // A grant was made under the profile before.
+                // The user granted these under the previous profile.
                 state.granted.clear();
                 Ok(json!({}))
             }
@@ -169,10 +170,10 @@ impl<'a> AcpServer<'a> {
 
     /// The open session that a request names.
     fn session(&self, params: &Params) -> Result<Arc<EditorSession>, ErrorObject> {
-        let key = text(params, "sessionId")?;
+        let key = text_param(params, "sessionId")?;
         let sessions = self.sessions.lock().ignore_poison();
-        let found = sessions.get(key).cloned();
-        found.ok_or_else(|| ErrorObject::invalid_params(format!("no open session `{key}`")))
+        let session = sessions.get(key).cloned();
+        session.ok_or_else(|| ErrorObject::invalid_params(format!("no open session `{key}`")))
     }
 
     /// Opens a session in the directory that `params` name.
@@ -181,7 +182,7 @@ impl<'a> AcpServer<'a> {
         key: String,
         params: &Params,
     ) -> Result<Arc<EditorSession>, ErrorObject> {
-        let directory = PathBuf::from(text(params, "cwd")?);
+        let directory = PathBuf::from(text_param(params, "cwd")?);
         if !directory.is_absolute() || !directory.is_dir() {
             let cause = format!("`{}` is no absolute path of a directory", directory.display());
             return Err(ErrorObject::invalid_params(cause));
@@ -189,47 +190,49 @@ impl<'a> AcpServer<'a> {
         let servers = params.get("mcpServers").and_then(Value::as_array);
         let servers = servers.into_iter().flatten().map(parse_server);
         let servers = servers.collect::<Result<_, _>>()?;
-        let mut given = self.options.clone();
-        let settings = self.settings(&given)?;
+        let mut options = self.options.clone();
+        let settings = self.settings(&options)?;
         let directory = self.working_directory(directory, &settings);
-        given.grants.directory = Some(directory.clone());
-        let profile = permissions::resolve_profile(self.ctx, &given.grants, &settings);
+        options.grants.directory = Some(directory.clone());
+        let profile = permissions::resolve_profile(self.ctx, &options.grants, &settings);
         let profile = profile.map_err(|error| failure(&error))?.name;
         let session = Arc::new(EditorSession::new(key, directory, servers, profile));
         let mut sessions = self.sessions.lock().ignore_poison();
-        let earlier = sessions.insert(session.key.clone(), Arc::clone(&session));
-        if let Some(earlier) = earlier {
-            earlier.cancel();
+        let replaced = sessions.insert(session.key.clone(), Arc::clone(&session));
+        if let Some(replaced) = replaced {
+            replaced.cancel();
         }
         Ok(session)
     }
 
-    /// The directory of a session that the editor opens in `directory`. An editor without a project opens one in the home
-    /// directory, of which only `-C` on the command line means all; nor does an editor lift a restriction of the config.
+    /// The working directory of a session that the editor opens in `directory`. An editor without a project opens its sessions in
+    /// the home directory, which only `-C` on the command line grants as a whole. The workspace takes its place. An editor also
+    /// cannot lift a restriction of the config.
     fn working_directory(&self, directory: PathBuf, settings: &Settings) -> PathBuf {
         let workspace = &settings.workspace;
-        let mut real_paths = PathResolver::default();
-        let real = real_paths.resolve(&directory);
-        let is_chosen = self.options.grants.directory.is_some();
-        let is_replaced = permissions::is_replaced_by_workspace(
+        if self.options.grants.directory.is_some() {
+            return directory;
+        }
+        let mut path_resolver = PathResolver::default();
+        let real_path = path_resolver.resolve(&directory);
+        let reason = if settings.restrict_to_workspace {
+            "`tools.restrictToWorkspace` is set"
+        } else if permissions::is_replaced_by_workspace(
             self.ctx,
-            &real,
+            &real_path,
             workspace.is_dir(),
-            &mut real_paths,
-        );
-        let why = match (settings.restrict_to_workspace, is_replaced) {
-            _ if is_chosen => return directory,
-            (true, _) => "`tools.restrictToWorkspace` is set",
-            (false, true) => {
-                "it is the home directory, or one above it (`nanobot acp -C ~` opens it all the same)"
-            }
-            (false, false) => return directory,
+            &mut path_resolver,
+        ) {
+            "it is the home directory, or one above it (`nanobot acp -C ~` opens it all the same)"
+        } else {
+            return directory;
         };
-        self.ctx.notice(&format!("the workspace takes the place of the editor's directory: {why}"));
+        self.ctx
+            .notice(&format!("the workspace takes the place of the editor's directory: {reason}"));
         workspace.clone()
     }
 
-    /// True if the configured model accepts images. That of another profile may differ; a turn tells.
+    /// True if the configured model accepts images. The model of another profile may differ; then a turn reports it.
     fn accepts_images(&self) -> bool {
         let settings = self.settings(self.options);
         settings.is_ok_and(|settings| model::accepted_attachments(self.ctx, &settings).0.images)
@@ -241,7 +244,7 @@ impl<'a> AcpServer<'a> {
             .map_err(|error| failure(&error))
     }
 
-    /// The profiles as modes. One without limits is a mode only if it is that of the session.
+    /// The profiles as modes. A profile without limits is a mode only if the session has it already.
     fn modes(&self, session: &EditorSession) -> Result<Value, ErrorObject> {
         let current = session.state().profile.clone();
         let mut modes = Vec::new();
@@ -277,33 +280,35 @@ impl<'a> AcpServer<'a> {
         id: Value,
         params: &Params,
     ) -> Result<()> {
-        let begun = self.session(params).and_then(|session| {
-            let blocks = params.get("prompt").unwrap_or(&Value::Null);
-            let prompt = EditorPrompt::parse(blocks)?;
-            let token = CancelToken::new().map_err(|error| failure(&error.into()))?;
-            let mut state = session.state();
-            if state.running.is_some() {
-                let cause = "the session has a turn under way";
-                return Err(ErrorObject::invalid_request(cause));
-            }
-            state.running = Some(Arc::clone(&token));
-            drop(state);
-            Ok((session, prompt, token))
+        let (session, prompt, token) = match self.claim_session(params) {
+            Ok(claim) => claim,
+            Err(error) => return self.client.connection.respond(&id, Err(error)),
+        };
+        scope.spawn(move || {
+            let result =
+                cancel::scope(Some(Arc::clone(&token)), || self.run_turn(&session, prompt, &token));
+            session.state().running = None;
+            // If standard output fails, the reader sees it too.
+            drop(self.client.connection.respond(&id, result));
         });
-        match begun {
-            Err(error) => self.client.connection.respond(&id, Err(error)),
-            Ok((session, prompt, token)) => {
-                scope.spawn(move || {
-                    let answer = cancel::scope(Some(Arc::clone(&token)), || {
-                        self.run_turn(&session, prompt, &token)
-                    });
-                    session.state().running = None;
-                    // If standard output fails, the reader sees it too.
-                    drop(self.client.connection.respond(&id, answer));
-                });
-                Ok(())
-            }
+        Ok(())
+    }
+
+    /// Marks the session of a prompt as running. Returns it with the prompt, and with the token that cancels the turn.
+    fn claim_session(
+        &self,
+        params: &Params,
+    ) -> Result<(Arc<EditorSession>, EditorPrompt, Arc<CancelToken>), ErrorObject> {
+        let session = self.session(params)?;
+        let prompt = EditorPrompt::parse(params.get("prompt").unwrap_or(&Value::Null))?;
+        let token = CancelToken::new().map_err(|error| failure(&error.into()))?;
+        let mut state = session.state();
+        if state.running.is_some() {
+            return Err(ErrorObject::invalid_request("the session has a turn under way"));
         }
+        state.running = Some(Arc::clone(&token));
+        drop(state);
+        Ok((session, prompt, token))
     }
 
     fn run_turn(
@@ -319,13 +324,13 @@ impl<'a> AcpServer<'a> {
             session: Arc::clone(session),
             updates: Arc::clone(&updates),
         });
-        let extra = prompt.extra_input;
+        let extra_input = prompt.extra_input;
         let context = InteractiveContext {
             resume_command: None,
             user_prompt: Arc::clone(&prompter) as _,
             elicitation: prompter,
             attached: prompt.content,
-            extra_input: RefCell::new((!extra.is_empty()).then(|| extra.into_bytes())),
+            extra_input: RefCell::new((!extra_input.is_empty()).then(|| extra_input.into_bytes())),
             steering: Box::new(|| None),
         };
         let mut options = session.turn_options(self.options);
@@ -338,13 +343,13 @@ impl<'a> AcpServer<'a> {
         options.input.attach.extend(prompt.attach);
         let observer = Box::new(move |event: &Event<'_>| updates.handle(event));
         let outcome = agent_turn::run_editor_turn(self.ctx, &options, &context, observer);
-        let answer = if token.is_cancelled() {
+        let result = if token.is_cancelled() {
             Ok(json!({ "stopReason": "cancelled" }))
         } else {
             stop_reason(&outcome).map(|reason| json!({ "stopReason": reason }))
         };
         outcome.finish_beside_others(self.ctx);
-        answer
+        result
     }
 }
 
@@ -365,17 +370,17 @@ fn failure(error: &anyhow::Error) -> ErrorObject {
     ErrorObject::failure(format!("{error:#}{}", hint.unwrap_or_default()))
 }
 
-/// A parameter that is text.
-fn text<'p>(params: &'p Params, key: &str) -> Result<&'p str, ErrorObject> {
-    let found = params.get(key).and_then(Value::as_str);
-    found.ok_or_else(|| ErrorObject::invalid_params(format!("`{key}` is missing or no text")))
+/// The text parameter `key`.
+fn text_param<'p>(params: &'p Params, key: &str) -> Result<&'p str, ErrorObject> {
+    let value = params.get(key).and_then(Value::as_str);
+    value.ok_or_else(|| ErrorObject::invalid_params(format!("`{key}` is missing or no text")))
 }
 
-/// An MCP server of the editor's.
-fn parse_server(given: &Value) -> Result<McpServer, ErrorObject> {
-    let text = |key: &str| given[key].as_str().map(str::to_owned);
+/// Parses an MCP server that the editor adds.
+fn parse_server(server: &Value) -> Result<McpServer, ErrorObject> {
+    let text = |key: &str| server[key].as_str().map(str::to_owned);
     let pairs = |key: &str| {
-        let items = given[key].as_array().into_iter().flatten();
+        let items = server[key].as_array().into_iter().flatten();
         let pairs = items.filter_map(|item| {
             Some((item["name"].as_str()?.to_owned(), LazySecret::new(item["value"].as_str()?)))
         });
@@ -389,8 +394,8 @@ fn parse_server(given: &Value) -> Result<McpServer, ErrorObject> {
             uses_login: false,
         })
     };
-    let arguments = given["args"].as_array().into_iter().flatten();
-    let transport = match given["type"].as_str() {
+    let arguments = server["args"].as_array().into_iter().flatten();
+    let transport = match server["type"].as_str() {
         Some("http") => ServerTransport::Http(remote()?),
         Some("sse") => ServerTransport::Sse(remote()?),
         _ => ServerTransport::Program {

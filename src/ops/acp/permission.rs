@@ -33,30 +33,30 @@ impl EditorPrompter {
     }
 
     /// The call as the question shows it.
-    fn describe(&self, case: &ApprovalRequest<'_>) -> Value {
-        let id = self.updates.call_id(case.tool, case.arguments);
+    fn describe(&self, request: &ApprovalRequest<'_>) -> Value {
+        let id = self.updates.call_id(request.tool, request.arguments);
         let mut content = Vec::new();
-        if ["write_file", "edit_file"].contains(&case.tool) {
-            let given = case.arguments["path"].as_str().unwrap_or_default();
-            let change = ChangePreview::for_request(case);
-            let before = (!ChangePreview::is_new_file(case)).then_some(change.before);
+        if ["write_file", "edit_file"].contains(&request.tool) {
+            let path = request.arguments["path"].as_str().unwrap_or_default();
+            let change = ChangePreview::for_request(request);
+            let old_text = (!ChangePreview::is_new_file(request)).then_some(change.before);
             content.push(json!({
-                "type": "diff", "path": case.file_scope.absolute(given), "oldText": before, "newText": change.after,
+                "type": "diff", "path": request.file_scope.absolute(path), "oldText": old_text, "newText": change.after,
             }));
         }
-        for change in case.withheld {
+        for change in request.withheld {
             content.push(json!({
                 "type": "diff", "path": change.path, "oldText": change.before, "newText": change.after,
             }));
         }
-        let headline = approval_text::headline(case, ChangePreview::is_new_file(case));
-        let why = approval_text::reason(case).map(|why| format!("\n\n{why}"));
-        let text = format!("{headline}{}", why.unwrap_or_default());
+        let headline = approval_text::headline(request, ChangePreview::is_new_file(request));
+        let reason = approval_text::reason(request).map(|reason| format!("\n\n{reason}"));
+        let text = format!("{headline}{}", reason.unwrap_or_default());
         content.push(json!({ "type": "content", "content": { "type": "text", "text": text } }));
         json!({
             "toolCallId": id.unwrap_or_else(|| format!("approval-{}", random_hex(4))),
-            "title": call_title(case.tool, case.arguments), "kind": tool_kind(case.tool), "status": "pending",
-            "rawInput": case.arguments, "content": content,
+            "title": call_title(request.tool, request.arguments), "kind": tool_kind(request.tool), "status": "pending",
+            "rawInput": request.arguments, "content": content,
         })
     }
 }
@@ -78,26 +78,26 @@ impl UserPrompt for EditorPrompter {
         });
         let choices = options.iter().enumerate();
         let choices = choices.map(|(number, text)| option(&number.to_string(), text, "allow_once"));
-        let chosen = self.choose(&call, &choices.collect::<Vec<_>>());
-        let chosen = chosen.and_then(|id| options.get(id.parse::<usize>().ok()?));
-        chosen
+        let choice = self.choose(&call, &choices.collect::<Vec<_>>());
+        let choice = choice.and_then(|id| options.get(id.parse::<usize>().ok()?));
+        choice
             .cloned()
             .ok_or_else(|| ToolError::Declined("the user gave no answer; decide yourself".into()))
     }
 
-    fn approve(&self, case: &ApprovalRequest<'_>) -> Result<Approval, ToolError> {
-        let flag = case.refusal.suggested_flag.clone();
-        let key = (case.tool.to_owned(), flag.clone().unwrap_or_default());
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Result<Approval, ToolError> {
+        let flag = request.refusal.suggested_flag.clone();
+        let key = (request.tool.to_owned(), flag.clone().unwrap_or_default());
         if self.session.state().granted.contains(&key) {
             return Ok(Approval::Earlier);
         }
         let profile = self.session.state().profile.clone();
-        let rule = permanent_rule::rule_for(&self.ctx, Some(&profile), case);
-        // A question of a hook is about one call.
+        let rule = permanent_rule::rule_for(&self.ctx, Some(&profile), request);
+        // A hook asks about one call, so no rule can answer it.
         let rule = rule.filter(|_| flag.is_some());
         let mut options = vec![option("once", "Allow once", "allow_once")];
         if flag.is_some() {
-            let name = format!("In this session: {}", approval_text::permission(case));
+            let name = format!("In this session: {}", approval_text::permission(request));
             options.push(option("session", &name, "allow_always"));
         }
         if let Some(rule) = &rule {
@@ -105,8 +105,8 @@ impl UserPrompt for EditorPrompter {
             options.push(option("always", &name, "allow_always"));
         }
         options.push(option("no", "Reject", "reject_once"));
-        let chosen = self.choose(&self.describe(case), &options);
-        match (chosen.as_deref(), rule) {
+        let choice = self.choose(&self.describe(request), &options);
+        match (choice.as_deref(), rule) {
             (Some("once"), _) => {}
             (Some("session"), _) if flag.is_some() => {
                 self.session.state().granted.insert(key);

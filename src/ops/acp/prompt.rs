@@ -47,9 +47,9 @@ impl EditorPrompt {
 
     fn add(&mut self, block: &Value) -> Result<(), ErrorObject> {
         let missing = |key: &str| ErrorObject::invalid_params(format!("a block has no `{key}`"));
-        let text = |value: &Value, key: &str| {
-            let found = value[key].as_str().map(str::to_owned);
-            found.ok_or_else(|| missing(key))
+        let text = |object: &Value, key: &str| {
+            let text = object[key].as_str().map(str::to_owned);
+            text.ok_or_else(|| missing(key))
         };
         match text(block, "type")?.as_str() {
             "text" => self.text.push(&UserText::typed(text(block, "text")?)),
@@ -89,8 +89,8 @@ impl EditorPrompt {
     /// Attaches Base64 `data`: as a file if that has the same content, so that later turns can read it again.
     fn attach_binary(&mut self, uri: Option<&str>, data: &str) -> Result<(), ErrorObject> {
         let name = uri.map_or_else(|| "image".to_owned(), display_name);
-        let wrong = |_| ErrorObject::invalid_params(format!("`{name}` is not valid Base64"));
-        let bytes = STANDARD.decode(data).map_err(wrong)?;
+        let invalid = |_| ErrorObject::invalid_params(format!("`{name}` is not valid Base64"));
+        let bytes = STANDARD.decode(data).map_err(invalid)?;
         match uri.and_then(path_of).filter(|path| has_content(path, &bytes)) {
             Some(path) => self.attach.push(path.into()),
             None => self.content.push(AttachedContent {
@@ -106,7 +106,7 @@ impl EditorPrompt {
     /// Names a resource in the text.
     fn mention(&mut self, uri: &str) {
         // A name cannot end the quotation.
-        let is_unsafe = |letter: char| letter == '`' || letter.is_control();
+        let is_unsafe = |character: char| character == '`' || character.is_control();
         let name = display_name(uri).replace(is_unsafe, "?");
         self.text.push(&UserText::label(format!("`{name}`")));
     }
@@ -117,12 +117,12 @@ fn display_name(uri: &str) -> String {
     path_of(uri).map_or_else(|| uri.to_owned(), |path| path.display().to_string())
 }
 
-/// True for what the editor has itself: files, and buffers that are no file yet. All else is content from outside, such as a web
-/// page or a server's resource, as if the user had attached it.
+/// True for the editor's own content: files, and buffers that are not saved yet. Everything else, such as a web page or a server's
+/// resource, is content from outside, as if the user had attached it.
 fn is_editors(uri: &str) -> bool {
     let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
     let schemes = ["file", "untitled", "zed"];
-    schemes.iter().any(|own| scheme.eq_ignore_ascii_case(own))
+    schemes.iter().any(|own_scheme| scheme.eq_ignore_ascii_case(own_scheme))
 }
 
 /// The path of a `file:` URI.

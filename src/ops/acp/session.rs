@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A conversation with an editor.
 pub(super) struct EditorSession {
-    /// The key of the session, which is the editor's name for it too.
+    /// The key of the session, which is also its id for the editor.
     pub(super) key: String,
     /// The working directory.
     pub(super) directory: PathBuf,
@@ -48,9 +48,9 @@ impl EditorSession {
         self.state.lock().ignore_poison()
     }
 
-    /// The options of a turn of the session, from those of the command line.
-    pub(super) fn turn_options(&self, given: &TurnOptions) -> TurnOptions {
-        let mut options = given.clone();
+    /// The options of a turn of the session: the `options` of the command line, with what belongs to the session.
+    pub(super) fn turn_options(&self, options: &TurnOptions) -> TurnOptions {
+        let mut options = options.clone();
         options.session.key = Some(self.key.clone());
         options.servers.clone_from(&self.servers);
         options.grants.directory = Some(self.directory.clone());

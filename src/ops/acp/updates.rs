@@ -18,7 +18,7 @@ const MAX_TITLE_CHARS: usize = 80;
 /// The largest file whose change is shown, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Tells the editor what happens in the turns of a session.
+/// Sends the events of a session's turns to the editor.
 pub(super) struct TurnUpdates {
     client: Arc<EditorClient>,
     session: Arc<EditorSession>,
@@ -27,7 +27,7 @@ pub(super) struct TurnUpdates {
 
 #[derive(Default)]
 struct UpdateState {
-    /// The id of the reply of which pieces were sent.
+    /// The id of the reply whose text was sent in chunks.
     streamed_reply: String,
     /// The calls of the turn that have not ended, with the files that they may change.
     calls: Vec<EditorCall>,
@@ -35,8 +35,8 @@ struct UpdateState {
 
 struct EditorCall {
     call: ToolCall,
-    /// The contents of its files before it; `None` if there was no such file.
-    before: Vec<(PathBuf, Option<String>)>,
+    /// Its files, with their text before the call.
+    before: Vec<(PathBuf, FileText)>,
 }
 
 impl TurnUpdates {
@@ -71,28 +71,27 @@ impl TurnUpdates {
                 } else {
                     Vec::new()
                 };
-                let before = files.into_iter().filter_map(|path| {
-                    let text = read_text(&path)?;
-                    Some((path, text))
+                let before = files.into_iter().map(|path| {
+                    let text = FileText::read(&path);
+                    (path, text)
                 });
                 let before = before.collect();
-                let call = call.clone();
-                state.calls.push(EditorCall { call, before });
+                state.calls.push(EditorCall { call: call.clone(), before });
             }
             Event::ToolResult { result, outcome, command_failed, .. } => {
                 let mut calls = state.calls.iter();
-                let found = calls.position(|running| running.call.id == result.call_id);
-                let running = found.map(|at| state.calls.remove(at));
+                let index = calls.position(|running| running.call.id == result.call_id);
+                let ended_call = index.map(|index| state.calls.remove(index));
                 let mut content = Vec::new();
-                for (path, before) in running.into_iter().flat_map(|running| running.before) {
-                    content.extend(diff_content(&path, before.as_deref()));
+                for (path, before) in ended_call.into_iter().flat_map(|call| call.before) {
+                    content.extend(diff_content(&path, &before));
                 }
                 let text = plain_text(&result.parts);
                 content.push(json!({ "type": "content", "content": text_content(&text) }));
-                let is_done = outcome == ToolOutcome::Ok && !command_failed;
+                let is_completed = outcome == ToolOutcome::Ok && !command_failed;
                 self.send(&json!({
                     "sessionUpdate": "tool_call_update", "toolCallId": result.call_id,
-                    "status": if is_done { "completed" } else { "failed" }, "content": content,
+                    "status": if is_completed { "completed" } else { "failed" }, "content": content,
                 }));
             }
             _ => {}
@@ -103,10 +102,10 @@ impl TurnUpdates {
     pub(super) fn call_id(&self, tool: &str, arguments: &Value) -> Option<String> {
         let state = self.state.lock().ignore_poison();
         let mut calls = state.calls.iter();
-        let found = calls.find(|running| {
+        let call = calls.find(|running| {
             running.call.name == tool && *running.call.arguments_object() == *arguments
         });
-        found.map(|running| running.call.id.clone())
+        call.map(|running| running.call.id.clone())
     }
 
     /// The files that a call is about.
@@ -128,31 +127,48 @@ impl TurnUpdates {
     }
 }
 
-/// The content of a text file; `None` within if it does not exist, and without if it cannot be shown.
-fn read_text(path: &Path) -> Option<Option<String>> {
-    match durable_file::read_limited(path, MAX_FILE_BYTES) {
-        Ok(None) if path.exists() => None,
-        Ok(None) => Some(None),
-        Ok(Some(bytes)) => String::from_utf8(bytes).ok().map(Some),
-        Err(_) => None,
+/// The text of a file, as a diff shows it.
+#[derive(PartialEq, Eq)]
+enum FileText {
+    Missing,
+    Present(String),
+    /// The file is too large, not text, or cannot be read.
+    NotShown,
+}
+
+impl FileText {
+    fn read(path: &Path) -> Self {
+        match durable_file::read_limited(path, MAX_FILE_BYTES) {
+            Ok(None) if !path.exists() => Self::Missing,
+            Ok(Some(bytes)) => String::from_utf8(bytes).map_or(Self::NotShown, Self::Present),
+            Ok(None) | Err(_) => Self::NotShown,
+        }
+    }
+
+    fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Present(text) => Some(text),
+            Self::Missing | Self::NotShown => None,
+        }
     }
 }
 
-/// The change of a file since it had the content `before`.
-fn diff_content(path: &Path, before: Option<&str>) -> Option<Value> {
-    let after = read_text(path)?;
-    (after.as_deref() != before).then(|| {
-        json!({
-            "type": "diff", "path": path, "oldText": before, "newText": after.unwrap_or_default(),
-        })
-    })
+/// The change of a file since it had the text `before`; `None` if there is none, or none that can be shown.
+fn diff_content(path: &Path, before: &FileText) -> Option<Value> {
+    let after = FileText::read(path);
+    if after == *before || [before, &after].contains(&&FileText::NotShown) {
+        return None;
+    }
+    Some(json!({
+        "type": "diff", "path": path, "oldText": before.as_str(), "newText": after.as_str().unwrap_or_default(),
+    }))
 }
 
 fn text_content(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// A piece of a message of this kind.
+/// A chunk of a message. `kind` says whose message it is.
 fn message_chunk(kind: &str, id: &str, text: &str) -> Value {
     json!({ "sessionUpdate": kind, "messageId": id, "content": text_content(text) })
 }
@@ -198,7 +214,7 @@ fn plan_of(call: &ToolCall) -> Option<Value> {
     Some(json!({ "sessionUpdate": "plan", "entries": entries.collect::<Vec<_>>() }))
 }
 
-/// The messages of a stored conversation, as the updates that would have told about them.
+/// The updates that show the messages of a stored conversation.
 pub(super) fn replay(messages: &[Message]) -> Vec<Value> {
     let mut updates = Vec::new();
     for message in messages {
