@@ -15,29 +15,30 @@ pub enum HelpLength {
 }
 
 /// Adds the rows to `command` and its subcommands. Builds the whole command tree, which is slow: for help only.
-pub fn add_pages(mut command: Command, form: HelpLength, statuses: &str) -> Command {
+pub fn add_pages(mut command: Command, length: HelpLength, statuses: &str) -> Command {
     command.build();
-    add_pages_below(command, &mut Vec::new(), form, statuses)
+    add_pages_below(command, &mut Vec::new(), length, statuses)
 }
 
 fn add_pages_below(
     command: Command,
-    words: &mut Vec<String>,
-    form: HelpLength,
+    path_words: &mut Vec<String>,
+    length: HelpLength,
     statuses: &str,
 ) -> Command {
-    let path = words.join(" ");
-    let below: Vec<String> =
-        command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
-    let mut command = match form {
+    let path = path_words.join(" ");
+    let subcommands: Vec<String> =
+        command.get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
+    let mut command = match length {
         HelpLength::Short => to_short_help(command, &path),
         HelpLength::Long => to_long_help(command, page(&path), statuses),
     };
-    for name in below {
-        words.push(name.clone());
-        command =
-            command.mut_subcommand(name, |below| add_pages_below(below, words, form, statuses));
-        words.pop();
+    for name in subcommands {
+        path_words.push(name.clone());
+        command = command.mut_subcommand(name, |subcommand| {
+            add_pages_below(subcommand, path_words, length, statuses)
+        });
+        path_words.pop();
     }
     command
 }
@@ -76,24 +77,27 @@ fn to_long_help(mut command: Command, page: Option<&HelpPage>, statuses: &str) -
         let version = "Print version; with `--verbose`, the build and the sandbox too";
         command = command.mut_arg("version", |arg| arg.help(version));
         text.push_str("Topics (nanobot help TOPIC):\n");
-        for HelpTopic { name, about, .. } in TOPICS {
-            writeln!(text, "  {name:<11}  {about}").expect("writing to a string cannot fail");
+        for HelpTopic { name, summary, .. } in TOPICS {
+            writeln!(text, "  {name:<11}  {summary}").expect("writing to a string cannot fail");
         }
         text.push('\n');
     }
     if !page.examples.is_empty() {
         text.push_str("Examples:\n");
-        for (line, does) in page.examples {
-            writeln!(text, "  {line}\n      {does}").expect("writing to a string cannot fail");
+        for (command_line, effect) in page.examples {
+            writeln!(text, "  {command_line}\n      {effect}")
+                .expect("writing to a string cannot fail");
         }
         text.push('\n');
     }
     match page.statuses {
         [] => text.push_str(statuses),
-        of_it => {
-            let of_it: Vec<String> =
-                of_it.iter().map(|(number, meaning)| format!("{number} {meaning}")).collect();
-            text.push_str(&format!("Exit status: {}", of_it.join("; ")));
+        page_statuses => {
+            let page_statuses: Vec<String> = page_statuses
+                .iter()
+                .map(|(number, meaning)| format!("{number} {meaning}"))
+                .collect();
+            text.push_str(&format!("Exit status: {}", page_statuses.join("; ")));
         }
     }
     command.after_long_help(text)

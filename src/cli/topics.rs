@@ -5,7 +5,7 @@
 pub struct HelpTopic {
     pub name: &'static str,
     /// One line for the list of topics.
-    pub about: &'static str,
+    pub summary: &'static str,
     /// Markdown: paragraphs, lists, indented commands, and headings of the second level.
     pub text: &'static str,
 }
@@ -27,8 +27,8 @@ pub const TOPICS: &[HelpTopic] = &[
     topic("privacy", "What leaves the machine, and when", include_str!("topics/privacy.md")),
 ];
 
-const fn topic(name: &'static str, about: &'static str, text: &'static str) -> HelpTopic {
-    HelpTopic { name, about, text }
+const fn topic(name: &'static str, summary: &'static str, text: &'static str) -> HelpTopic {
+    HelpTopic { name, summary, text }
 }
 
 /// The topic named `name`.
@@ -37,8 +37,8 @@ const fn topic(name: &'static str, about: &'static str, text: &'static str) -> H
 /// There is none; the message lists the names.
 pub fn find_topic(name: &str) -> Result<&'static HelpTopic, String> {
     let names = TOPICS.iter().map(|topic| topic.name);
-    let found = TOPICS.iter().find(|topic| topic.name == name);
-    found.ok_or_else(|| {
+    let topic = TOPICS.iter().find(|topic| topic.name == name);
+    topic.ok_or_else(|| {
         format!(
             "there is no such command or topic; the topics are {}",
             names.collect::<Vec<_>>().join(", ")

@@ -8,6 +8,6 @@ use nanobot_os::terminal::Terminal;
 
 /// Runs `nanobot help TOPIC`.
 pub fn run(terminal: Terminal, topic: &HelpTopic) -> Result<Exit> {
-    print_markdown(terminal, &format!("# {}\n\n{}", topic.about, topic.text))?;
+    print_markdown(terminal, &format!("# {}\n\n{}", topic.summary, topic.text))?;
     Ok(Exit::Answered)
 }

@@ -67,9 +67,9 @@ fn man_pages_pass_mandoc_lint() {
 fn topics_are_printed_and_complete() {
     let story = Story::bare();
     let help = story.run(["--help"]).text();
-    for HelpTopic { name, about, text } in TOPICS {
-        assert!(help.contains(about), "{name}");
-        let expect = format!("# {about}\n\n{text}");
+    for HelpTopic { name, summary, text } in TOPICS {
+        assert!(help.contains(summary), "{name}");
+        let expect = format!("# {summary}\n\n{text}");
         story.run(["help", *name]).stdout(&expect);
     }
     let scripting = find_topic("scripting").unwrap().text;

@@ -37,7 +37,7 @@ pub(crate) fn pages() -> Vec<(String, String)> {
 /// The page of a topic, from its Markdown.
 fn topic_page(topic: &HelpTopic) -> (String, String) {
     let name = format!("nanobot-{}", topic.name);
-    let mut roff = Roff::begin(&name, 7, &lowercase_first(topic.about));
+    let mut roff = Roff::begin(&name, 7, &lowercase_first(topic.summary));
     roff.section("DESCRIPTION");
     for block in topic.text.split("\n\n") {
         let mut lines = block.lines();
