@@ -46,8 +46,7 @@ fn prepare(ctx: &Context, grants: &Grants, offline: bool, is_dry_run: bool) -> R
     let scheduler: Arc<dyn JobScheduler> =
         Arc::new(StoreScheduler::new(ctx, &Arc::new(ctx.settings()?)));
     let spawn = pool::tool_without_turn(ctx);
-    let modes = (offline, is_dry_run);
-    turn_setup::prepare_without_turn(ctx, grants, modes, vec![spawn], Some(scheduler))
+    turn_setup::prepare_without_turn(ctx, grants, offline, is_dry_run, vec![spawn], Some(scheduler))
 }
 
 /// Lists the tools of a run with these permissions, and `repl_tools`, which only the REPL has.

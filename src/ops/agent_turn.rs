@@ -18,8 +18,7 @@ use nanobot_agent::turn::ending::{DECLINED, Ending, exit_status};
 use nanobot_base::error::{Exit, Stop, exit_for, fail, fail_with_hint, hint_for};
 use nanobot_base::event::{Event, StopReason};
 use nanobot_base::message::user_text::UserText;
-use nanobot_base::message::{MessagePart, UserMessage};
-use nanobot_model::ledger::CallPurpose;
+use nanobot_base::message::{MessagePart, Reply, UserMessage};
 use nanobot_model::provider::ProviderError;
 use nanobot_model::provider::registry::SelectedProvider;
 use nanobot_os::durable_file;
@@ -27,6 +26,7 @@ use nanobot_os::panic_report;
 use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
 use nanobot_os::terminal::Terminal;
+use nanobot_store::session::Session;
 use origin::{ChatTurn, InteractiveContext, JobTurn, TurnOrigin};
 use request::{ChatCommand, TurnRequest};
 use std::time::{Duration, Instant};
@@ -66,17 +66,17 @@ pub(crate) struct ReplOutcome {
     pub(crate) text: String,
 }
 
-/// Runs the turn of a command line, and prints its result in `form`. Returns the exit status.
-pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Exit {
-    let mut report = new_report(ctx, options, form);
-    if form != ReportFormat::Text {
+/// Runs the turn of a command line, and prints its result in `format`. Returns the exit status.
+pub(crate) fn run(ctx: &Context, options: &TurnOptions, format: ReportFormat) -> Exit {
+    let mut report = new_report(ctx, options, format);
+    if format != ReportFormat::Text {
         let error = Some(Stop(Exit::Defect).into());
         let ending = Ending { stop_reason: StopReason::Failed, error, ..Ending::default() };
-        let run = json::RunMetadata::default();
-        let result = json::result_json(&ending, Exit::Defect, &run, &report.envelope);
+        let run_metadata = json::RunMetadata::default();
+        let result = json::result_json(&ending, Exit::Defect, &run_metadata, &report.envelope);
         panic_report::set_result(result.to_string());
     }
-    let TurnOutcome { ending, mut exit, run_metadata: about, post_turn, .. } =
+    let TurnOutcome { ending, mut exit, run_metadata, post_turn, .. } =
         run_to_outcome(ctx, options, TurnOrigin::CommandLine, &mut report);
     if options.recording.dry_run.is_some() && ending.error.is_none() {
         return exit;
@@ -84,14 +84,15 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> E
     // A partial answer that exceeded a budget was paid for, so it is printed.
     let prints_partial = exit == Exit::Budget
         && ending.is_partial
-        && form == ReportFormat::Text
+        && format == ReportFormat::Text
         && !ctx.terminal.stdout_is_tty;
     if prints_partial
         && let Err(error) = ctx.terminal.print(&format!("{}\n", ending.text.trim_end_matches('\n')))
     {
         exit = report_error(&error, ctx.terminal);
     }
-    if let Err(error) = report.finish(|envelope| json::result_json(&ending, exit, &about, envelope))
+    if let Err(error) =
+        report.finish(|envelope| json::result_json(&ending, exit, &run_metadata, envelope))
         && exit == Exit::Answered
     {
         // The error of the turn is the actual cause, so its status takes precedence.
@@ -141,38 +142,39 @@ fn run_deferred(
     mut report: Reporter,
 ) -> TurnOutcome {
     let outcome = run_to_outcome(ctx, options, origin, &mut report);
-    // Nothing is printed in this form, so this cannot fail. The log gets the result.
+    // Nothing is printed in this format, so this cannot fail. The log gets the result.
     drop(report.finish(|envelope| {
         json::result_json(&outcome.ending, outcome.exit, &outcome.run_metadata, envelope)
     }));
     outcome
 }
 
-/// Runs a turn of an editor, which `observer` tells about its events. Prints progress only.
+/// Runs a turn of an editor, whose events go to `observer`. Prints progress only.
 pub(crate) fn run_editor_turn(
     ctx: &Context,
     options: &TurnOptions,
-    editor: &InteractiveContext,
+    context: &InteractiveContext,
     observer: EventObserver,
 ) -> TurnOutcome {
     let mut report = new_report(ctx, options, ReportFormat::Deferred);
     report.stream_to(observer);
-    run_deferred(ctx, options, TurnOrigin::Interactive(editor), report)
+    run_deferred(ctx, options, TurnOrigin::Interactive(context), report)
 }
 
 /// Runs a turn of the REPL, and streams its answer. `print_error` prints an error with next steps that fit the REPL.
 pub(crate) fn run_repl_turn(
     ctx: &Context,
     options: &TurnOptions,
-    repl: &InteractiveContext,
+    context: &InteractiveContext,
     print_error: fn(&anyhow::Error, Terminal),
 ) -> ReplOutcome {
     let mut report = new_report(ctx, options, ReportFormat::Text);
     report.show_status_line();
-    let TurnOutcome { ending, exit, run_metadata: about, post_turn, .. } =
-        run_to_outcome(ctx, options, TurnOrigin::Interactive(repl), &mut report);
-    let finished = report.finish(|envelope| json::result_json(&ending, exit, &about, envelope));
-    for error in finished.err().iter().chain(&ending.error) {
+    let TurnOutcome { ending, exit, run_metadata, post_turn, .. } =
+        run_to_outcome(ctx, options, TurnOrigin::Interactive(context), &mut report);
+    let printed =
+        report.finish(|envelope| json::result_json(&ending, exit, &run_metadata, envelope));
+    for error in printed.err().iter().chain(&ending.error) {
         print_error(error, ctx.terminal);
     }
     if let Some(work) = post_turn {
@@ -185,8 +187,9 @@ pub(crate) fn run_repl_turn(
 pub(crate) fn select_provider(ctx: &Context, options: &TurnOptions) -> Result<SelectedProvider> {
     let (settings, _) =
         permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
-    let asked = &settings.models[0];
-    let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.limits.offline, true)?;
+    let model_settings = &settings.models[0];
+    let endpoint =
+        model::resolve_endpoint(ctx, &settings, model_settings, options.limits.offline, true)?;
     Ok(endpoint.choice)
 }
 
@@ -201,11 +204,12 @@ pub(crate) fn list_models(ctx: &Context, options: &TurnOptions) -> Result<Vec<St
     let (settings, _) =
         permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
     let settings = connection_test::with_short_timeouts(&settings, MODEL_LIST_TIMEOUT);
-    let asked = &settings.models[0];
-    let endpoint = model::resolve_endpoint(ctx, &settings, asked, options.limits.offline, true)?;
-    let listed =
+    let model_settings = &settings.models[0];
+    let endpoint =
+        model::resolve_endpoint(ctx, &settings, model_settings, options.limits.offline, true)?;
+    let models =
         endpoint.http_provider.list_models(&mut |text| log::info!(target: "http", "{text}"));
-    listed.map_err(ProviderError::into_failure)
+    models.map_err(ProviderError::into_failure)
 }
 
 impl TurnOutcome {
@@ -234,28 +238,28 @@ fn progress_level(ctx: &Context, output: &OutputOptions) -> ProgressLevel {
     }
 }
 
-fn new_report(ctx: &Context, options: &TurnOptions, form: ReportFormat) -> Reporter {
+fn new_report(ctx: &Context, options: &TurnOptions, format: ReportFormat) -> Reporter {
     let envelope = json::EventEnvelope {
         session: String::new(),
         turn: random_hex(5),
         clock: ctx.clock.clone(),
     };
     let progress = ProgressDisplay::new(ctx.terminal, progress_level(ctx, &options.output));
-    let mut report = Reporter::new(ctx.terminal, form, progress, envelope);
+    let mut report = Reporter::new(ctx.terminal, format, progress, envelope);
     if options.schema.is_some() {
         report.buffer_answer();
     }
     if options.output.no_markdown {
         report.disable_markdown();
     }
-    // The file of the config follows when the config is read; this one also gets a failure to read it.
+    // The config may name another file. This one is opened first, so that it records a failure to read the config.
     if let Some(path) = nanobot_os::log::event_file(&ctx.env) {
         report.log_to(&path);
     }
     report
 }
 
-/// Runs the turn, and turns errors into an outcome with a status, and with a result if the form prints one.
+/// Runs the turn, and turns errors into an outcome with a status, and with a result if the format prints one.
 fn run_to_outcome(
     ctx: &Context,
     options: &TurnOptions,
@@ -263,59 +267,44 @@ fn run_to_outcome(
     report: &mut Reporter,
 ) -> TurnOutcome {
     let started = Instant::now();
-    let mut about = json::RunMetadata::default();
+    let mut run_metadata = json::RunMetadata::default();
     let mut post_turn = None;
-    let form = report.format();
-    let ending = run_turn(ctx, options, origin, (report, &mut about), &mut post_turn);
+    let format = report.format();
+    let ending = run_turn(ctx, options, origin, report, &mut run_metadata, &mut post_turn);
     let mut ending = ending.unwrap_or_else(|error| Ending {
         stop_reason: StopReason::Failed,
         error: Some(error),
         ..Ending::default()
     });
     if ending.error.is_none() {
-        ending.error = incomplete_answer_error(&ending, &options.limits, about.max_iterations);
+        ending.error =
+            incomplete_answer_error(&ending, &options.limits, run_metadata.max_iterations);
     }
     // The answer as text is printed by now; the result object is not.
-    if ending.error.is_none() && form != ReportFormat::Text {
+    if ending.error.is_none() && format != ReportFormat::Text {
         ending.error = signal::check().err().map(Into::into);
     }
     if ending.error.is_some() {
         signal::begin_shutdown();
     }
-    about.has_schema = options.schema.is_some();
-    about.duration = started.elapsed();
+    run_metadata.has_schema = options.schema.is_some();
+    run_metadata.duration = started.elapsed();
     TurnOutcome {
         exit: ending.error.as_ref().map_or(Exit::Answered, exit_for),
         ending,
-        run_metadata: about,
+        run_metadata,
         turn_id: report.envelope.turn.clone(),
         post_turn,
     }
 }
 
-/// Chooses the model, which must be able to take the message.
-fn choose_model(
-    ctx: &Context,
-    options: &TurnOptions,
-    prepared: &prepare::PreparedTurn,
-    account: &CallPurpose,
-    report: &mut Reporter,
-) -> Result<model::ModelHandle> {
-    let model = model::choose(ctx, options, &prepared.settings, account, report)?;
-    message_size::check(
-        prepared.message.as_ref(),
-        model.known_max_tokens,
-        prepared.settings.context_window,
-    )?;
-    Ok(model)
-}
-
-/// The steps of a turn. `summary` and `post_turn` are filled on the way, so they are available after a failure too.
+/// Runs the steps of a turn. Fills `run_metadata` and `post_turn` step by step, so that both are there after a failure too.
 fn run_turn(
     ctx: &Context,
     options: &TurnOptions,
     mut origin: TurnOrigin<'_>,
-    (report, summary): (&mut Reporter, &mut json::RunMetadata),
+    report: &mut Reporter,
+    run_metadata: &mut json::RunMetadata,
     post_turn: &mut Option<PostTurnWork>,
 ) -> Result<Ending> {
     if matches!(origin, TurnOrigin::CommandLine) {
@@ -323,20 +312,20 @@ fn run_turn(
     }
     panic_if_requested(ctx);
     let request = request::read(ctx, options, &mut origin, report)?;
-    summary.max_iterations = request.settings.max_tool_iterations;
+    run_metadata.max_iterations = request.settings.max_tool_iterations;
     log::info!(target: "config", "workspace `{}`", request.settings.workspace.display());
-    let place = ctx.session_store(&request.settings)?;
+    let sessions = ctx.session_store(&request.settings)?;
     match request.command {
         Some(ChatCommand::Help) => return print_canned_reply(HELP_TEXT, report),
         Some(ChatCommand::Stop) => {
-            return print_canned_reply(&stop::stop_run(&place, &request.key)?, report);
+            return print_canned_reply(&stop::stop_run(&sessions, &request.key)?, report);
         }
         _ => {}
     }
     if !options.recording.is_dry_run_or_replay() {
         create_workspace(ctx, options, &request)?;
     }
-    let mut session = conversation::open(ctx, options, &request, &place, report)?;
+    let mut session = conversation::open(ctx, options, &request, &sessions, report)?;
     report.envelope.session = session.key().to_owned();
     log_session(&session);
     if options.session.resume {
@@ -358,16 +347,21 @@ fn run_turn(
     conversation::restore_images(ctx, options, &request.settings, &mut session);
 
     let mut prepared =
-        prepare::prepare(ctx, options, &origin, request, session, (report, summary))?;
+        prepare::prepare(ctx, options, &origin, request, session, report, run_metadata)?;
     if options.recording.dry_run.is_some() {
         prepared.session.begin_turn(&report.envelope.turn);
         dry_run::show(ctx, options, prepared)?;
         return Ok(Ending::default());
     }
-    let account = origin.call_purpose(prepared.session.key(), &report.envelope.turn);
-    let model = choose_model(ctx, options, &prepared, &account, report)?;
-    summary.provider.clone_from(&model.provider_name);
-    summary.model.clone_from(&model.model);
+    let call_purpose = origin.call_purpose(prepared.session.key(), &report.envelope.turn);
+    let model = model::choose(ctx, options, &prepared.settings, &call_purpose, report)?;
+    message_size::check(
+        prepared.message.as_ref(),
+        model.known_max_tokens,
+        prepared.settings.context_window,
+    )?;
+    run_metadata.provider.clone_from(&model.provider_name);
+    run_metadata.model.clone_from(&model.model);
     report.set_context_window(model.context_tokens);
     execute::run_hooks_before(&mut prepared, report)?;
 
@@ -380,11 +374,11 @@ fn run_turn(
             Some(UserMessage { parts, sources, ..UserMessage::default() })
         }
     });
-    let steering = steering.as_ref().map(|next| next as &dyn Fn() -> Option<UserMessage>);
-    let outputs = (&mut *report, steering);
-    let mut ending = execute::execute(ctx, options, &mut prepared, &model, &account, outputs);
-    summary.origin = prepared.session.origin().map(|origin| origin.level);
-    summary.hosts = prepared.setup.shared.host_connections();
+    let steering = steering.as_ref().map(|steering| steering as &dyn Fn() -> Option<UserMessage>);
+    let mut ending =
+        execute::execute(ctx, options, &mut prepared, &model, &call_purpose, report, steering);
+    run_metadata.origin = prepared.session.origin().map(|origin| origin.level);
+    run_metadata.hosts = prepared.setup.shared.host_connections();
     let session = &prepared.session;
     let default_key =
         default_session_key(ctx, &prepared.settings, options.grants.directory.as_deref());
@@ -395,35 +389,36 @@ fn run_turn(
         let is_left_out = ending.is_left_out;
         ending.error = ending.error.map(|error| with_next_step(error, &command, is_left_out));
     }
-    *post_turn = execute::finish((ctx, options), &prepared, &model, &place, (&mut ending, report));
-    prepare::report_nested_files(&prepared.setup, report, summary);
+    *post_turn = execute::finish(ctx, options, &prepared, &model, &sessions, &mut ending, report);
+    prepare::report_nested_files(&prepared.setup, report, run_metadata);
     Ok(ending)
 }
 
 /// Creates the workspace of a first run. A run that cannot send its request creates nothing.
 fn create_workspace(ctx: &Context, options: &TurnOptions, request: &TurnRequest) -> Result<()> {
-    let place = &request.settings.workspace;
-    if place.is_dir() {
+    let workspace = &request.settings.workspace;
+    if workspace.is_dir() {
         return Ok(());
     }
     if request.command.is_none() {
-        let first = &request.settings.models[0];
         model::resolve_endpoint(
             ctx,
             &request.settings,
-            first,
+            &request.settings.models[0],
             options.limits.offline,
             !options.model.no_stream,
         )?;
     }
-    match durable_file::create_dir(place) {
-        Err(error) if options.session.ephemeral => log::info!(target: "config", "{error:#}"),
-        created => created?,
+    if let Err(error) = durable_file::create_dir(workspace) {
+        if !options.session.ephemeral {
+            return Err(error);
+        }
+        log::info!(target: "config", "{error:#}");
     }
     Ok(())
 }
 
-/// Adds to the hint of `error` what becomes of the turn, which `command` continues.
+/// Adds to the hint of `error` that `command` continues the turn.
 fn with_next_step(error: anyhow::Error, command: &str, is_left_out: bool) -> anyhow::Error {
     let exit = exit_for(&error);
     let step = match exit {
@@ -433,10 +428,10 @@ fn with_next_step(error: anyhow::Error, command: &str, is_left_out: bool) -> any
             )
         }
         Exit::Timeout | Exit::Budget => format!("{command} continues where this run stopped"),
-        // The same would happen again before what the hint says is done.
+        // Until the user has followed the hint, another attempt would fail the same way.
         Exit::Unavailable if hint_for(&error).is_some() => return error,
         Exit::Unavailable => format!("{command} continues this turn"),
-        // The same command would send the message twice.
+        // The hint repeats the command, which would send the message twice.
         Exit::TryAgain => format!("{command} continues this turn, later"),
         _ => return error,
     };
@@ -456,7 +451,7 @@ fn panic_if_requested(ctx: &Context) {
     );
 }
 
-fn log_session(session: &nanobot_store::session::Session) {
+fn log_session(session: &Session) {
     let (total, sent) = (session.history_window().count, session.messages().len());
     let lock = if session.is_stored() { ", locked for this turn" } else { "; nothing is stored" };
     log::info!(target: "session", "`{}`: {total} messages, {sent} of them sent{lock}", session.key());
@@ -471,14 +466,9 @@ fn incomplete_answer_error(
     let exit = exit_status(ending.stop_reason);
     match ending.stop_reason {
         StopReason::Answered if limits.strict => ending.stats.denials.first().map(|denial| {
-            let cause = format!(
-                "a call of `{}` was denied, which `--strict` does not allow",
-                denial.tool_name
-            );
-            match &denial.suggested_flag {
-                Some(flag) => fail_with_hint(Exit::Denied, cause, format!("`{flag}`")),
-                None => fail(Exit::Denied, cause),
-            }
+            let tool = &denial.tool_name;
+            let cause = format!("a call of `{tool}` was denied, which `--strict` does not allow");
+            denial_error(Exit::Denied, cause, denial.suggested_flag.as_deref())
         }),
         StopReason::Answered => None,
         StopReason::IterationLimit => Some(fail_with_hint(
@@ -492,14 +482,9 @@ fn incomplete_answer_error(
             "a higher `--max-tokens`",
         )),
         StopReason::RepeatedDenial => ending.stats.denials.last().map(|denial| {
-            let cause = format!(
-                "stopped because the same call of `{}` was repeatedly denied",
-                denial.tool_name
-            );
-            match &denial.suggested_flag {
-                Some(flag) => fail_with_hint(exit, cause, format!("`{flag}`")),
-                None => fail(exit, cause),
-            }
+            let tool = &denial.tool_name;
+            let cause = format!("stopped because the same call of `{tool}` was repeatedly denied");
+            denial_error(exit, cause, denial.suggested_flag.as_deref())
         }),
         StopReason::RepeatedFailure => {
             Some(fail(exit, "stopped because the same call failed repeatedly"))
@@ -512,17 +497,21 @@ fn incomplete_answer_error(
     }
 }
 
+fn denial_error(exit: Exit, cause: String, suggested_flag: Option<&str>) -> anyhow::Error {
+    match suggested_flag {
+        Some(flag) => fail_with_hint(exit, cause, format!("`{flag}`")),
+        None => fail(exit, cause),
+    }
+}
+
 /// The output of `/help`: the messages that are commands.
-const HELP_TEXT: &str = "/new      start a new conversation\n/stop     end the run in progress in this session, as Ctrl-C does\n/compact  summarize the conversation; text after it instructs the summary\n\
+const HELP_TEXT: &str = "/new      start a new conversation\n/stop     end the run in progress in this session, as Ctrl-C does\n/compact  summarize the conversation; text after it instructs the run_metadata\n\
      /help     show this list\n\nFor command-line options: nanobot agent --help";
 
 /// Prints a built-in text as the answer.
 fn print_canned_reply(text: &str, report: &mut Reporter) -> Result<Ending> {
     report.disable_markdown();
-    let reply = nanobot_base::message::Reply {
-        text: text.into(),
-        ..nanobot_base::message::Reply::default()
-    };
+    let reply = Reply { text: text.into(), ..Reply::default() };
     report.emit(Event::Assistant { reply: &reply, is_final: true })?;
     Ok(Ending { text: reply.text, ..Ending::default() })
 }

@@ -56,7 +56,7 @@ pub(crate) fn explain_call(
 }
 
 fn prepare(ctx: &Context, grants: &Grants) -> Result<TurnSetup> {
-    turn_setup::prepare_without_turn(ctx, grants, (false, true), Vec::new(), None)
+    turn_setup::prepare_without_turn(ctx, grants, false, true, Vec::new(), None)
 }
 
 /// The policy of a run with these permissions as rows of a name and a text, with the restrictions of the session.

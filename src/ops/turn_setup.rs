@@ -20,7 +20,7 @@ use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::policy::net::Net;
 use nanobot_config::policy::provenance::ProvenanceTracker;
 use nanobot_config::policy::rule::Pattern;
-use nanobot_config::policy::tool_names::{self, SESSIONS};
+use nanobot_config::policy::tool_names::{PROGRAM_PREFIX, SESSIONS, runs_commands};
 use nanobot_config::policy::{Permission, Policy, Sandbox};
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::keys::nearest;
@@ -77,7 +77,7 @@ pub(crate) struct TurnSetup {
     /// The list of skills in the system prompt.
     pub(crate) skill_list: String,
     /// The instructions of the directory.
-    pub(crate) project: DirectoryInstructions,
+    pub(crate) instructions: DirectoryInstructions,
     /// The file of the memory as it was when the turn began.
     pub(crate) memory_file: Vec<u8>,
     /// The version of the memory that was in force.
@@ -92,42 +92,43 @@ pub(crate) fn prepare(
     notice: &mut dyn FnMut(&str),
 ) -> Result<TurnSetup> {
     let settings = input.settings;
-    let home = WorkspacePlace::find(&input.workspace.root);
-    let mut policy = permissions::build_policy(ctx, input.grants, settings, input.profile, &home)?;
-    let project = project_instructions(ctx, &home.path, &mut policy)?;
-    let programs = programs_of_run(ctx, input, &policy, &project, notice);
+    let workspace = WorkspacePlace::find(&input.workspace.root);
+    let mut policy =
+        permissions::build_policy(ctx, input.grants, settings, input.profile, &workspace)?;
+    let instructions = project_instructions(ctx, &workspace.path, &mut policy)?;
+    let programs = programs_of_run(ctx, input, &policy, &instructions, notice);
     let mcp_tools = tools_of_servers(ctx, input, &policy, notice)?;
     mcp_tools.add_to_policy(&mut policy);
-    if let Some(limit) = input.policy_limit {
-        policy = policy.intersection(limit);
+    if let Some(policy_limit) = input.policy_limit {
+        policy = policy.intersection(policy_limit);
     }
     let policy = Arc::new(policy);
-    let about_directory = permissions::replaced_directory_notice(
+    let directory_notice = permissions::replaced_directory_notice(
         ctx,
         input.grants,
         settings,
         &policy,
         input.announces_directory,
     );
-    about_directory.iter().for_each(|text| notice(text));
+    directory_notice.iter().for_each(|text| notice(text));
     let host_traffic = Arc::default();
-    let seen = new_provenance(settings, &policy, &mcp_tools, &host_traffic);
-    let files = Arc::new(open_files(ctx, input, &policy, &seen, &project)?);
-    let (mut notes, memory_version) = read_notes(ctx, input, &seen, notice)?;
-    notes.bootstrap.extend(project.texts());
-    let found = skill::find_skills(SearchPaths {
+    let provenance = new_provenance(settings, &policy, &mcp_tools, &host_traffic);
+    let files = Arc::new(open_files(ctx, input, &policy, &provenance, &instructions)?);
+    let (mut notes, memory_version) = read_notes(ctx, input, &provenance, notice)?;
+    notes.bootstrap.extend(instructions.texts());
+    let found_skills = skill::find_skills(SearchPaths {
         workspace: &input.workspace.root,
-        trusted_dirs: &project.skills,
-        ignored_files: &project.ignored,
+        trusted_dirs: &instructions.skills,
+        ignored_files: &instructions.ignored,
         disabled: &settings.skills.disabled,
         env: &ctx.env,
     });
-    found.notices().iter().for_each(|text| notice(text));
-    let skills = found.skills;
+    found_skills.notices().iter().for_each(|text| notice(text));
+    let skills = found_skills.skills;
     let hosts = settings.web.config_hosts.iter().cloned();
-    let hooks = hooks_of_run(ctx, input, &policy, &files, &seen)?;
+    let hooks = hooks_of_run(ctx, input, &policy, &files, &provenance)?;
     let shared = SharedState {
-        provenance: seen,
+        provenance,
         files,
         hosts: hosts.chain(hosts_of_skills(ctx, &skills)?).collect(),
         offline: input.offline,
@@ -148,9 +149,11 @@ pub(crate) fn prepare(
     let own_text = prompt_files::read(ctx, "system", own_text)?;
     let sections = prompt_sections(
         input,
-        (&policy, &toolbox),
+        &policy,
+        &toolbox,
         &notes,
-        (&skills, &skill_list),
+        &skills,
+        &skill_list,
         own_text.as_deref(),
     );
     Ok(TurnSetup {
@@ -160,7 +163,7 @@ pub(crate) fn prepare(
         sections,
         skills: skills.into_iter().map(|skill| (skill.name, skill.location)).collect(),
         skill_list,
-        project,
+        instructions,
         memory_file: notes.memory_file,
         memory_version,
     })
@@ -187,7 +190,7 @@ fn tools_of_servers(
     notice: &mut dyn FnMut(&str),
 ) -> Result<McpTools> {
     if !input.settings.servers.is_empty() {
-        // A server may act before the first call.
+        // A server may change files before the first call, so the scope is fixed before it starts.
         policy.file_scope.settle();
     }
     mcp_tools::load_mcp_tools(ctx, input, policy, notice)
@@ -212,17 +215,16 @@ fn programs_of_run(
     ctx: &Context,
     input: &SetupInput<'_>,
     policy: &Policy,
-    project: &DirectoryInstructions,
+    instructions: &DirectoryInstructions,
     notice: &mut dyn FnMut(&str),
 ) -> Arc<[ToolProgram]> {
-    let listed = input.grants.tools.as_ref();
-    let may_list =
-        |name: &String| Pattern::new(name.as_str()).may_match_prefix(tool_names::PROGRAM_PREFIX);
-    if input.grants.no_tools || listed.is_some_and(|names| !names.iter().any(may_list)) {
+    let listed_names = input.grants.tools.as_ref();
+    let may_list = |name: &String| Pattern::new(name.as_str()).may_match_prefix(PROGRAM_PREFIX);
+    if input.grants.no_tools || listed_names.is_some_and(|names| !names.iter().any(may_list)) {
         return Arc::default();
     }
     let stores = !input.is_dry_run_or_replay;
-    programs::load(ctx, input.settings, policy, &project.programs, stores, notice)
+    programs::load(ctx, input.settings, policy, &instructions.programs, stores, notice)
 }
 
 /// The user's hooks around this run.
@@ -260,20 +262,23 @@ pub(crate) fn open_for_reading(ctx: &Context, grants: &Grants) -> Result<Files> 
     Files::new(policy.file_scope).context("open the directories")
 }
 
-/// The policy of turns with these grants, which is at most `limit`.
+/// The policy of turns with these grants, which is at most `policy_limit`.
 fn permissions_of(
     ctx: &Context,
     settings: &Settings,
     grants: &Grants,
-    limit: Option<&Policy>,
+    policy_limit: Option<&Policy>,
 ) -> Result<Policy> {
     let profile = permissions::resolve_profile(ctx, grants, settings)?;
-    let place = WorkspacePlace::find(&settings.workspace);
-    let policy = permissions::build_policy(ctx, grants, settings, &profile, &place)?;
-    Ok(limit.map_or_else(|| policy.clone(), |limit| policy.intersection(limit)))
+    let workspace = WorkspacePlace::find(&settings.workspace);
+    let policy = permissions::build_policy(ctx, grants, settings, &profile, &workspace)?;
+    Ok(match policy_limit {
+        Some(policy_limit) => policy.intersection(policy_limit),
+        None => policy,
+    })
 }
 
-/// Builds the containment of the hooks at the end of a job with these grants, whose policy is at most `limit`.
+/// Builds the containment of the hooks at the end of a job with these grants, whose policy is at most `policy_limit`.
 ///
 /// # Errors
 /// As [`permissions::build_policy`]; its directories cannot be opened.
@@ -281,9 +286,9 @@ pub(crate) fn containment_of_job(
     ctx: &Context,
     settings: &Settings,
     grants: &Grants,
-    limit: Option<&Policy>,
+    policy_limit: Option<&Policy>,
 ) -> Result<HookContainment> {
-    let policy = permissions_of(ctx, settings, grants, limit)?;
+    let policy = permissions_of(ctx, settings, grants, policy_limit)?;
     let files = Arc::new(Files::new(policy.file_scope.clone()).context("open the directories")?);
     let exec = hook_runner(ctx, settings, &policy, &files);
     Ok(HookContainment::of_run(ctx, settings, &policy, exec, None))
@@ -292,28 +297,32 @@ pub(crate) fn containment_of_job(
 /// The parts of the system prompt.
 fn prompt_sections(
     input: &SetupInput<'_>,
-    (policy, toolbox): (&Policy, &Toolbox),
+    policy: &Policy,
+    toolbox: &Toolbox,
     notes: &WorkspaceNotes,
-    (skills, skill_list): (&[Skill], &str),
+    skills: &[Skill],
+    skill_list: &str,
     own_text: Option<&str>,
 ) -> Vec<PromptSection> {
-    let attended = input.user_prompt.is_some();
+    let is_attended = input.user_prompt.is_some();
     let own_prompt = input.profile.prompt.as_deref();
     prompt::sections(&PromptInput {
         own_text,
         platform: &platform(),
         workspace: &policy.file_scope.workspace,
         directory: &policy.file_scope.directory,
-        directory_access: match can_write(policy) {
-            true => DirectoryAccess::Write,
-            false if attended && !policy.reads_only => DirectoryAccess::Ask,
-            false => DirectoryAccess::Read,
+        directory_access: if can_write(policy) {
+            DirectoryAccess::Write
+        } else if is_attended && !policy.reads_only {
+            DirectoryAccess::Ask
+        } else {
+            DirectoryAccess::Read
         },
         may_write_workspace: !input.profile.reads_only,
         extra_directories: &describe_extra_grants(policy),
-        is_interactive: attended,
+        is_interactive: is_attended,
         has_tools: !toolbox.specs().is_empty(),
-        policy: &describe_policy(policy, toolbox, attended),
+        policy: &describe_policy(policy, toolbox, is_attended),
         profile: own_prompt.map(|text| (input.profile.name.as_str(), text)),
         bootstrap_files: &notes.bootstrap,
         memory: notes.memory.as_deref(),
@@ -329,18 +338,18 @@ fn project_instructions(
     workspace: &Path,
     policy: &mut Policy,
 ) -> Result<DirectoryInstructions> {
-    let reach = &mut policy.file_scope;
-    let notes = if reach.directory == workspace {
+    let scope = &mut policy.file_scope;
+    let instructions = if scope.directory == workspace {
         DirectoryInstructions::default()
     } else {
-        TrustList::load(&ctx.paths.trust())?.read_instructions(&reach.directory)?
+        TrustList::load(&ctx.paths.trust())?.read_instructions(&scope.directory)?
     };
-    for place in &notes.trusted {
-        reach.instruction_files.extend(trust::instruction_paths(place));
+    for directory in &instructions.trusted {
+        scope.instruction_files.extend(trust::instruction_paths(directory));
     }
-    let agents = notes.texts.iter().map(|(path, _)| path);
-    reach.trusted.extend(agents.chain(&notes.skill_files).cloned());
-    Ok(notes)
+    let agents = instructions.texts.iter().map(|(path, _)| path);
+    scope.trusted.extend(agents.chain(&instructions.skill_files).cloned());
+    Ok(instructions)
 }
 
 /// Opens the directories that the file tools may use, with a journal for `undo`.
@@ -349,7 +358,7 @@ fn open_files(
     input: &SetupInput<'_>,
     policy: &Policy,
     provenance: &Arc<ProvenanceTracker>,
-    project: &DirectoryInstructions,
+    instructions: &DirectoryInstructions,
 ) -> Result<Files> {
     let directory = &policy.file_scope.directory;
     let mut files = Files::new(policy.file_scope.clone())
@@ -359,30 +368,31 @@ fn open_files(
             policy,
             WrittenSkills::new(ctx.paths.written_skills()),
         );
-    if let Some(nested) = project.nested.clone() {
+    if let Some(nested) = instructions.nested.clone() {
         files = files.with_instructions(Arc::new(move |path| nested.read(path)));
     }
     if test_hooks::NO_OPENAT2.get(&ctx.env).is_some() {
         files = files.without_openat2();
     }
-    let about = TurnInfo {
+    let turn_info = TurnInfo {
         turn: input.turn_id.to_owned(),
         session: input.session_key.to_owned(),
         directory: directory.clone(),
         started_in: PathBuf::new(),
         time: ctx.clock.local_timestamp(),
     };
-    let about = Deferred::new(move || TurnInfo {
+    // The current directory is looked up with the first change.
+    let turn_info = Deferred::new(move || TurnInfo {
         started_in: std::env::current_dir().unwrap_or_default(),
-        ..about
+        ..turn_info
     });
     let own_state = own_state(ctx, &policy.file_scope);
     let undo = UndoStore::new(ctx.paths.undo());
-    files.record_changes(ChangeRecorder::new(undo, about, own_state));
+    files.record_changes(ChangeRecorder::new(undo, turn_info, own_state));
     Ok(files)
 }
 
-/// The places of our own state. A policy without limits does not list them.
+/// The paths of nanobot's own state. A policy without limits does not list them.
 fn own_state(ctx: &Context, scope: &FileScope) -> Deferred<Vec<PathBuf>> {
     let (hidden, read_only) = if scope.is_unrestricted {
         protected_paths::protected_paths(ctx, &scope.workspace)
@@ -399,17 +409,18 @@ fn shorten_memory(settings: &Settings, notes: &mut WorkspaceNotes, notice: &mut 
     let Some(text) = notes.memory.as_deref() else {
         return;
     };
-    if let Some(cut) = head_and_tail(text, limit - limit / 4, limit / 4, gap) {
-        let (size, sent) = (format_size(text.len() as u64), format_size(cut.len() as u64));
+    if let Some(shortened) = head_and_tail(text, limit - limit / 4, limit / 4, gap) {
+        let (size, sent_size) =
+            (format_size(text.len() as u64), format_size(shortened.len() as u64));
         notice(&format!(
-            "MEMORY.md has {size}, of which {sent} are sent; shorten it: `nanobot memory edit`"
+            "MEMORY.md has {size}, of which {sent_size} are sent; shorten it: `nanobot memory edit`"
         ));
-        notes.memory = Some(cut);
+        notes.memory = Some(shortened);
     }
 }
 
-/// Begins the run as one that has read content by others if the memory may contain some. Returns the number of its
-/// version; `None` if there is no memory.
+/// Raises the origin of the run if the memory may contain content by others. Returns the version of the memory; `None` if there is
+/// no memory.
 fn raise_by_memory(
     ctx: &Context,
     workspace: &Workspace,
@@ -420,7 +431,7 @@ fn raise_by_memory(
         return Ok(None);
     }
     let version = Memory::new(&workspace.root, &ctx.clock).current_version()?;
-    if version.as_ref().is_some_and(|it| it.untrusted.is_some()) {
+    if version.as_ref().is_some_and(|version| version.untrusted.is_some()) {
         provenance.raise(Origin::Project, "the memory, which has content from outside");
     }
     Ok(version.map(|version| version.id))
@@ -430,7 +441,7 @@ fn raise_by_memory(
 /// content by others are not the user's choice, and a skill that is not offered allows nothing.
 fn hosts_of_skills(ctx: &Context, skills: &[Skill]) -> Result<Vec<String>> {
     let written = WrittenSkills::new(ctx.paths.written_skills());
-    let mut all = Vec::new();
+    let mut skill_hosts = Vec::new();
     for skill in skills {
         let is_chosen =
             skill.source == SkillSource::Workspace && skill.is_offered && skill.is_available();
@@ -438,19 +449,20 @@ fn hosts_of_skills(ctx: &Context, skills: &[Skill]) -> Result<Vec<String>> {
         if is_chosen && hosts.peek().is_some() {
             let text = durable_file::read(&skill.location)?.unwrap_or_default();
             if !written.contains(&text)? {
-                all.extend(hosts);
+                skill_hosts.extend(hosts);
             }
         }
     }
-    Ok(all)
+    Ok(skill_hosts)
 }
 
-/// The setup of a turn with these grants, for commands that do not run a turn. A dry run creates nothing. `own_tools` and
-/// `scheduler` are those of a turn, if the command needs them.
+/// The setup of a turn with these grants, for commands that do not run a turn. A dry run creates nothing. Commands that need the
+/// caller's tools of a turn, or its scheduler, pass `own_tools` and `scheduler`.
 pub(crate) fn prepare_without_turn(
     ctx: &Context,
     grants: &Grants,
-    (offline, is_dry_run): (bool, bool),
+    offline: bool,
+    is_dry_run: bool,
     own_tools: Vec<Arc<dyn Tool>>,
     scheduler: Option<Arc<dyn JobScheduler>>,
 ) -> Result<TurnSetup> {
@@ -515,8 +527,8 @@ fn build_toolbox(
             input.answer_chat.clone(),
         )));
     }
-    if let Some(person) = &input.user_prompt {
-        tools.push(Arc::new(AskUser::new(Arc::clone(person))));
+    if let Some(user_prompt) = &input.user_prompt {
+        tools.push(Arc::new(AskUser::new(Arc::clone(user_prompt))));
     }
     keep_listed(&mut tools, input.grants, shared)?;
     tools.retain(|tool| policy.is_offered(&tool.spec().name));
@@ -524,18 +536,18 @@ fn build_toolbox(
         tools.clear();
     }
     if policy.sandbox == Sandbox::Strict
-        && tools.iter().any(|tool| tool_names::runs_commands(&tool.spec().name))
-        && let Err(lack) = sandbox::check_available()
+        && tools.iter().any(|tool| runs_commands(&tool.spec().name))
+        && let Err(error) = sandbox::check_available()
     {
         return Err(fail_with_hint(
             Exit::NoSandbox,
-            format!("a sandbox is required but unavailable: {lack}"),
+            format!("a sandbox is required but unavailable: {error}"),
             "`--no-tools`, or `--tools` without `exec`",
         ));
     }
-    let approval = input.user_prompt.as_ref().map(|person| {
+    let approval = input.user_prompt.as_ref().map(|user_prompt| {
         let approval = InteractiveApproval {
-            user_prompt: Arc::clone(person),
+            user_prompt: Arc::clone(user_prompt),
             ctx: ctx.clone(),
             settings: input.settings.clone(),
             profile: input.profile.clone(),
@@ -564,7 +576,7 @@ fn keep_listed(
     let Some(names) = &grants.tools else {
         return Ok(());
     };
-    let known: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
+    let tool_names: Vec<String> = tools.iter().map(|tool| tool.spec().name.clone()).collect();
     let is_unknown = |name: &&String| {
         let pattern = Pattern::new(name.as_str());
         let may_be_missing = if pattern.has_wildcard() {
@@ -572,12 +584,12 @@ fn keep_listed(
         } else {
             shared.mcp_tools.is_missing(name)
         };
-        !may_be_missing && !known.iter().any(|tool| pattern.matches(tool))
+        !may_be_missing && !tool_names.iter().any(|tool| pattern.matches(tool))
     };
     if let Some(name) = names.iter().find(is_unknown) {
-        let hint = match nearest(name, known.iter().map(String::as_str)) {
-            Some(meant) => format!("`{meant}`"),
-            None => known.join(", "),
+        let hint = match nearest(name, tool_names.iter().map(String::as_str)) {
+            Some(similar) => format!("`{similar}`"),
+            None => tool_names.join(", "),
         };
         let cause = format!("there is no tool `{name}`");
         return Err(fail_with_hint(Exit::Usage, cause, hint));

@@ -32,28 +32,30 @@ pub(crate) fn plan(
     model: Option<&ModelHandle>,
 ) -> Option<PostTurnWork> {
     let is_dry_run_or_replay = options.recording.is_dry_run_or_replay();
-    // Offline, only the model that has just answered is known to be reachable.
+    // Offline, only the model that has just answered is certainly reachable.
     let is_out_of_reach =
         options.limits.offline && (model.is_none() || settings.memory.model.is_some());
     let mode = settings.memory.consolidate;
     if mode == ConsolidationMode::Manual || is_dry_run_or_replay || is_out_of_reach {
         return None;
     }
-    let context = model.map(|chosen| chosen.context_tokens);
-    let terms =
-        consolidator::consolidation_limits(settings, context.unwrap_or(settings.context_window));
+    let context_tokens = model.map(|model| model.context_tokens);
+    let limits = consolidator::consolidation_limits(
+        settings,
+        context_tokens.unwrap_or(settings.context_window),
+    );
     let (max_cost, max_tokens) = match model {
-        Some(chosen) => chosen.budget.remaining()?,
+        Some(model) => model.budget.remaining()?,
         None => (options.model.max_cost, options.limits.max_total_tokens),
     };
-    session.is_due(&terms).then(|| PostTurnWork {
+    session.is_due(&limits).then(|| PostTurnWork {
         memory: Memory::new(&settings.workspace, &ctx.clock),
         consolidation: DeferredConsolidation {
             key: session.key().to_owned(),
             model: settings.memory.model.clone().or_else(|| options.model.name.clone()),
             offline: options.limits.offline,
             no_stream: options.model.no_stream,
-            context_tokens: context,
+            context_tokens,
             max_cost,
             max_tokens,
         },
@@ -77,13 +79,13 @@ impl PostTurnWork {
             ConsolidationMode::Auto => process::has_terminal(),
             ConsolidationMode::Inline | ConsolidationMode::Manual => false,
         };
-        let done = if is_detached {
+        let result = if is_detached {
             process::spawn_detached(&self.consolidation.arguments(ctx))
                 .context("start the consolidation process")
         } else {
             self.run_inline(ctx, verbose)
         };
-        if let (Err(error), true) = (done, verbose) {
+        if let (Err(error), true) = (result, verbose) {
             ctx.terminal.eprint(&format!("nanobot: consolidation failed: {error:#}"));
         }
     }
@@ -93,11 +95,11 @@ impl PostTurnWork {
         if !matches!(exit, Exit::Answered | Exit::Denied) {
             return;
         }
-        let done = self
+        let result = self
             .memory
             .check_writable()
             .and_then(|()| self.consolidation.run(ctx, Duration::ZERO, ProgressLevel::Quiet));
-        if let Err(error) = done {
+        if let Err(error) = result {
             ctx.notice(&format!("consolidation failed: {error:#}"));
         }
     }

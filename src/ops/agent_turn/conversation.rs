@@ -72,7 +72,7 @@ fn open_session(
     Ok(session)
 }
 
-/// Says which conversation the turn continues, and that its last message has no answer.
+/// Reports which conversation the turn continues, and that its last message has no answer.
 pub(crate) fn announce(
     options: &TurnOptions,
     origin: &TurnOrigin<'_>,
@@ -117,10 +117,10 @@ pub(crate) fn restore_images(
         network: (!options.limits.offline).then_some(&settings.network),
         env: &ctx.env,
     };
-    let mut left = MAX_RESTORED_BYTES;
+    let mut remaining_bytes = MAX_RESTORED_BYTES;
     session.restore_images(&mut |name, source| {
         let image = attach::read_image_again(name, source, &options)?;
-        left = left.checked_sub(image.bytes.len())?;
+        remaining_bytes = remaining_bytes.checked_sub(image.bytes.len())?;
         Some(image)
     });
 }

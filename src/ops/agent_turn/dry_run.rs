@@ -23,24 +23,25 @@ use std::sync::Mutex;
 pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn) -> Result<()> {
     let form = options.recording.dry_run.unwrap_or(DryRunForm::Json);
     let (settings, terminal) = (&turn.settings, ctx.terminal);
-    let asked = &settings.models[0];
-    let endpoint = model::resolve_endpoint(ctx, settings, asked, true, !options.model.no_stream);
+    let model_settings = &settings.models[0];
+    let endpoint =
+        model::resolve_endpoint(ctx, settings, model_settings, true, !options.model.no_stream);
     let message = turn.message.take().filter(|_| turn.compaction.is_none());
-    let fresh = usize::from(message.is_some());
+    let new_count = usize::from(message.is_some());
     if let Some(message) = message {
         turn.session.push(Message::User(message))?;
     }
     // The request can be shown even if its provider is unknown.
-    let context_window = endpoint
-        .as_ref()
-        .map_or(settings.context_window, |endpoint| endpoint.context_tokens(ctx, asked, settings));
+    let context_window = endpoint.as_ref().map_or(settings.context_window, |endpoint| {
+        endpoint.context_tokens(ctx, model_settings, settings)
+    });
     let breakdown = RequestBreakdown {
         sections: &turn.setup.sections,
         specs: turn.setup.toolbox.specs(),
         session: &turn.session,
-        new_count: fresh,
+        new_count,
         message_window: settings.memory_window,
-        threshold: settings.compaction.threshold_for(context_window, asked.max_tokens),
+        threshold: settings.compaction.threshold_for(context_window, model_settings.max_tokens),
         context_window,
     };
     match form {
@@ -52,11 +53,11 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         let table = breakdown.table(Some(terminal.stderr_width()));
         terminal.eprint(table.trim_end());
     }
-    let model::Endpoint { choice, http_provider: wire } = endpoint?;
-    let sampling = model::sampling(asked, context_window);
+    let model::Endpoint { choice, http_provider } = endpoint?;
+    let sampling = model::sampling(model_settings, context_window);
     // Keys are masked as in a request that is sent.
     let preview = RedactingProvider {
-        inner: RequestPreview { http_provider: wire, form, first_request: Mutex::default() },
+        inner: RequestPreview { http_provider, form, first_request: Mutex::default() },
         sends_keys: options.model.send_keys,
     };
     let mut guards = build_guards(settings, context_window, turn.reads_only);
@@ -81,7 +82,9 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
         Ok(())
     };
     let ending = match &turn.compaction {
-        Some(words) => compact::compact_now(&mut agent, session, words.as_deref(), &mut sink),
+        Some(request) => {
+            compact::compact_now(&mut agent, session, request.instructions.as_deref(), &mut sink)
+        }
         None => turn::run(&mut agent, session, None, &mut sink),
     };
     match (preview.inner.first_request.into_inner().ignore_poison(), ending.error) {

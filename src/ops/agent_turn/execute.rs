@@ -16,7 +16,7 @@ use nanobot_agent::guard::loop_detection::LoopDetection;
 use nanobot_agent::guard::orphaned_subagents::OrphanedSubagents;
 use nanobot_agent::guard::plan_mode::PlanMode;
 use nanobot_agent::report::Reporter;
-use nanobot_agent::turn::agent::{Agent, TurnHooks};
+use nanobot_agent::turn::agent::{Agent, AnswerFormat, TurnHooks};
 use nanobot_agent::turn::ending::{Ending, TurnStats};
 use nanobot_agent::turn::guard::Guard;
 use nanobot_agent::turn::{self, compact};
@@ -31,7 +31,7 @@ use nanobot_sandbox::process;
 use nanobot_store::history::subagent_refs;
 use nanobot_store::memory::Memory;
 use nanobot_store::session::{self, SessionStore, consolidation};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,8 +44,9 @@ pub(crate) fn execute(
     options: &TurnOptions,
     prepared: &mut PreparedTurn,
     model: &ModelHandle,
-    account: &CallPurpose,
-    (report, steering): (&mut Reporter, Option<&dyn Fn() -> Option<UserMessage>>),
+    call_purpose: &CallPurpose,
+    report: &mut Reporter,
+    steering: Option<&dyn Fn() -> Option<UserMessage>>,
 ) -> Ending {
     let settings = &prepared.settings;
     let sampling = model::sampling(&settings.models[0], model.context_tokens);
@@ -58,10 +59,7 @@ pub(crate) fn execute(
         model: &model.model,
         sampling: &sampling,
         summary_instructions: prepared.summary_instructions.as_deref(),
-        answer_format: prepared
-            .schema
-            .as_ref()
-            .map(|schema| schema as &dyn turn::agent::AnswerFormat),
+        answer_format: prepared.schema.as_ref().map(|schema| schema as &dyn AnswerFormat),
         hooks: (prepared.setup.shared.hooks.as_deref()).map(|hooks| hooks as &dyn TurnHooks),
         background: Some(&prepared.subagents),
         steering,
@@ -70,7 +68,7 @@ pub(crate) fn execute(
     let setup = &prepared.setup;
     setup.shared.mcp_tools.set_model(model);
     session.begin_turn(&report.envelope.turn);
-    let servers: Vec<&str> = settings.servers.iter().map(|it| it.name.as_str()).collect();
+    let servers: Vec<&str> = settings.servers.iter().map(|server| server.name.as_str()).collect();
     let mut usage = UsageRecorder::new(setup, &servers);
     let tools = setup.toolbox.specs().iter();
     let running_subagents = prepared.subagents.begin_turn(TurnContext {
@@ -78,7 +76,7 @@ pub(crate) fn execute(
         policy: Arc::clone(&setup.policy),
         tool_names: tools.map(|spec| spec.name.clone()).collect(),
         model: model.clone(),
-        call_purpose: account.clone(),
+        call_purpose: call_purpose.clone(),
         last_number: subagent_refs::last_number(session.messages()),
     });
     let mut sink = |event: nanobot_base::event::Event<'_>| {
@@ -88,8 +86,8 @@ pub(crate) fn execute(
         Ok(())
     };
     let ending = match &prepared.compaction {
-        Some(instructions) => {
-            compact::compact_now(&mut agent, session, instructions.as_deref(), &mut sink)
+        Some(request) => {
+            compact::compact_now(&mut agent, session, request.instructions.as_deref(), &mut sink)
         }
         None => turn::run(&mut agent, session, prepared.message.take(), &mut sink),
     };
@@ -98,9 +96,9 @@ pub(crate) fn execute(
     report_undo_gaps(setup, report);
     report_startup_files(setup, report);
     if !options.recording.is_dry_run_or_replay()
-        && let Err(error) = usage.record(ctx, account, &ending.stats)
+        && let Err(error) = usage.record(ctx, call_purpose, &ending.stats)
     {
-        // The answer is printed, and an incomplete usage count is no failure.
+        // The answer is printed, and an incomplete count of usage does not make the turn fail.
         report.notice(&format!("tool usage was not recorded: {error:#}"));
     }
     ending
@@ -119,14 +117,14 @@ pub(crate) fn run_hooks_before(prepared: &mut PreparedTurn, report: &mut Reporte
     permitted
 }
 
-/// Reports what hooks have to say to the user.
+/// Reports the notices of hooks to the user.
 fn report_hooks(setup: &TurnSetup, report: &mut Reporter) {
     for notice in setup.shared.hooks.iter().flat_map(|hooks| hooks.take_notices()) {
         report.notice(&notice);
     }
 }
 
-/// Ends the background commands of the turn. The model was told that they end with it.
+/// Ends the background commands of the turn. The description of `exec` tells the model that they end with it.
 fn end_background_commands(setup: &TurnSetup, report: &mut Reporter) {
     // A session that waits for its user has no processes.
     process::end_standby();
@@ -165,28 +163,28 @@ fn report_startup_files(setup: &TurnSetup, report: &mut Reporter) {
     if changed.is_empty() {
         return;
     }
-    let show = |path: PathBuf| {
-        let shown = path.strip_prefix(directory).unwrap_or(&path);
-        format!("`{}`", shown.display().to_string().replace(char::is_control, "?"))
-    };
-    let is_kept_out = |part: &Path| is_generated_dir(part) || part.ends_with(".git");
-    let is_undone = !changed.iter().any(|path| path.ancestors().any(is_kept_out));
-    let shown: Vec<String> = changed.into_iter().map(show).collect();
+    let names = changed.iter().map(|path| {
+        let relative = path.strip_prefix(directory).unwrap_or(path);
+        format!("`{}`", relative.display().to_string().replace(char::is_control, "?"))
+    });
+    // `undo` records no generated files, and none of git's.
+    let is_unrecorded = |part: &Path| is_generated_dir(part) || part.ends_with(".git");
+    let can_undo = !changed.iter().any(|path| path.ancestors().any(is_unrecorded));
     report.notice(&format!(
         "changed what programs and agents read on their own: {}{}",
-        join_paths(&shown),
-        if is_undone { "; `nanobot undo` takes it back" } else { "" }
+        join_paths(&names.collect::<Vec<_>>()),
+        if can_undo { "; `nanobot undo` takes it back" } else { "" }
     ));
 }
 
 /// The first of `paths`, and the number of the others.
 fn join_paths(paths: &[String]) -> String {
-    let named = &paths[..paths.len().min(MAX_NAMED_PATHS)];
-    let more = match paths.len() - named.len() {
+    let first = &paths[..paths.len().min(MAX_NAMED_PATHS)];
+    let more = match paths.len() - first.len() {
         0 => String::new(),
         count => format!(" and {count} more"),
     };
-    format!("{}{more}", named.join(", "))
+    format!("{}{more}", first.join(", "))
 }
 
 /// The guards of a turn, in the order in which they are called. Budgets wrap the provider instead.
@@ -213,9 +211,9 @@ pub(crate) fn build_guards(
     guards
 }
 
-/// Records the memory as a version if a tool has changed it in the turn, or the user since the version was put in force
-/// that the turn began with. Without tool calls it is not read again. The version is labelled if `untrusted` content was
-/// in the conversation.
+/// Records the memory as a new version if a tool has changed it in this turn, or the user since the version that the turn began
+/// with. Without tool calls the file is not read again. If the conversation had `untrusted` content, the version is labelled
+/// with it.
 fn record_memory(
     ctx: &Context,
     prepared: &PreparedTurn,
@@ -240,54 +238,60 @@ fn record_memory(
     }
     let mut advance =
         |key: &str, from, to| consolidation::advance_pointer(sessions, key, from, to).map(drop);
-    let wait = untrusted.map_or(Duration::ZERO, |_| MEMORY_LOCK_TIMEOUT);
-    match memory.lock(wait, &mut || {}, &mut advance) {
+    let timeout = untrusted.map_or(Duration::ZERO, |_| MEMORY_LOCK_TIMEOUT);
+    match memory.lock(timeout, &mut || {}, &mut advance) {
         // The run that holds the lock records the memory before it changes it.
         Err(error) if untrusted.is_none() && exit_for(&error) == Exit::TryAgain => Ok(()),
         locked_memory => locked_memory?.record_turn(before, untrusted),
     }
 }
 
-/// The content from outside that a change of the memory in this turn may hold. What a command wrote there may be from
-/// anywhere.
+/// The content from outside that a change of the memory in this turn may contain. A command that can write there may have
+/// copied from anywhere.
 fn memory_label(setup: &TurnSetup, stats: &TurnStats) -> Option<String> {
-    let has_run_command = || stats.tools.keys().any(|name| runs_commands(name));
+    if let Some(content) = setup.shared.provenance.external() {
+        return Some(content);
+    }
     let scope = &setup.policy.file_scope;
-    let may_write = || {
-        let memory = scope.workspace.join("memory/MEMORY.md");
-        scope.command_writable_roots().any(|root| memory.starts_with(root))
-    };
-    let external = setup.shared.provenance.external();
-    external.or_else(|| (has_run_command() && may_write()).then(|| "a command".into()))
+    let memory = scope.workspace.join("memory/MEMORY.md");
+    let has_run_command = stats.tools.keys().any(|name| runs_commands(name));
+    let may_have_written =
+        has_run_command && scope.command_writable_roots().any(|root| memory.starts_with(root));
+    may_have_written.then(|| "a command".into())
 }
 
 /// Does the work at the end of a turn. The answer is printed by then, so a failure here is only added to it. Returns
 /// the deferred work.
 pub(crate) fn finish(
-    (ctx, options): (&Context, &TurnOptions),
+    ctx: &Context,
+    options: &TurnOptions,
     prepared: &PreparedTurn,
     model: &ModelHandle,
     sessions: &SessionStore,
-    (ending, report): (&mut Ending, &mut Reporter),
+    ending: &mut Ending,
+    report: &mut Reporter,
 ) -> Option<PostTurnWork> {
     let is_answered = ending.stop_reason == StopReason::Answered && ending.error.is_none();
     let PreparedTurn { setup, settings, session, .. } = prepared;
-    let work = is_answered
-        .then(|| after_turn::plan(ctx, options, settings, session, Some(model)))
-        .flatten();
+    let post_turn = if is_answered {
+        after_turn::plan(ctx, options, settings, session, Some(model))
+    } else {
+        None
+    };
     let untrusted = memory_label(setup, &ending.stats);
     // A call that was interrupted is not counted.
     let has_called_tools =
         setup.shared.provenance.untrusted().is_some() || !ending.stats.tools.is_empty();
-    let recorded = record_memory(ctx, prepared, sessions, has_called_tools, untrusted.as_deref());
-    if let Err(error) = recorded {
+    if let Err(error) =
+        record_memory(ctx, prepared, sessions, has_called_tools, untrusted.as_deref())
+    {
         let error = error.context("record the change of the memory");
         ending.error.get_or_insert(error);
     }
-    if prepared.session.key().starts_with("pipe:")
+    if session.key().starts_with("pipe:")
         && let Err(error) = session::prune_pipe_sessions(sessions)
     {
         report.notice(&format!("old sessions were not removed: {error:#}"));
     }
-    work
+    post_turn
 }

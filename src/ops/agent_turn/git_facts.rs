@@ -22,17 +22,18 @@ const TIMEOUT_SECS: u64 = 2;
 const COMMAND: &str = "git --no-optional-locks status --short --branch . 2>/dev/null | head -21; \
                        git log -3 --format='%h %s' 2>/dev/null";
 
-/// The facts about the repository around the directory of the turn, unless `messages` have them already. Only for a
-/// trusted directory: a branch or a commit of another one is not the user's word. Raises the origin of the conversation.
+/// The facts about the repository around the directory of the turn, unless `messages` have them already. `None` for a
+/// directory that is not trusted, where others may have named the branches and commits. Raises the origin of the
+/// conversation.
 pub(crate) fn git_facts(
     ctx: &Context,
     settings: &Settings,
     setup: &TurnSetup,
     messages: &[Message],
 ) -> Option<String> {
-    // What the model could not find out by itself is not sent either.
-    let can_ask = setup.toolbox.names().contains(&"exec");
-    if setup.project.trusted.is_empty() || !can_ask {
+    // A model without `exec` could not read these facts by itself, so they are not sent.
+    let has_exec = setup.toolbox.names().contains(&"exec");
+    if setup.instructions.trusted.is_empty() || !has_exec {
         return None;
     }
     let text = ask_git(ctx, settings, &setup.policy)?;
@@ -42,7 +43,7 @@ pub(crate) fn git_facts(
     let opening = format!("<{TAG}");
     let earlier = messages.iter().rev().find_map(|message| match message {
         Message::User(user) => {
-            user.runtime_facts.find(&opening).map(|at| &user.runtime_facts[at..])
+            user.runtime_facts.find(&opening).map(|start| &user.runtime_facts[start..])
         }
         _ => None,
     });

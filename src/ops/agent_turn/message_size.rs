@@ -6,9 +6,8 @@ use nanobot_base::message::token_estimate;
 use nanobot_base::message::{MessagePart, UserMessage};
 use nanobot_os::durable_file::format_size;
 
-/// Checks that the text of `message` is not far beyond the context window: the one of the models, if that is known, or
-/// else the configured one, in tokens. The tokens are only estimated, so the server decides about a message that is less
-/// than half as long again.
+/// Checks that the text of `message` is not far beyond the context window, in tokens: that of the models if it is known, else
+/// the configured one. The tokens are an estimate, so the server decides about a message of up to one and a half windows.
 ///
 /// # Errors
 /// Status 65, with the size that would fit.
@@ -35,8 +34,8 @@ pub(super) fn check(
         return Ok(());
     }
     // The answer needs space too.
-    let fitting = bytes.saturating_mul(window / 2) / tokens;
-    let (taken, other) = match known_window {
+    let fitting_bytes = bytes.saturating_mul(window / 2) / tokens;
+    let (limit, alternative) = match known_window {
         Some(_) => ("the model takes at most", "a model with a larger context window"),
         None => (
             "`agents.defaults.contextWindowTokens` is",
@@ -46,9 +45,9 @@ pub(super) fn check(
     Err(fail_with_hint(
         Exit::BadInput,
         format!(
-            "the message has {}, about {tokens} tokens, and {taken} {window}",
+            "the message has {}, about {tokens} tokens, and {limit} {window}",
             format_size(bytes)
         ),
-        format!("at most {} of such text, or {other}", format_size(fitting)),
+        format!("at most {} of such text, or {alternative}", format_size(fitting_bytes)),
     ))
 }

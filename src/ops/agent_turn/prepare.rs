@@ -41,17 +41,18 @@ pub(crate) struct PreparedTurn {
     pub(crate) system: String,
     /// The user's message; `None` when an interrupted turn is resumed.
     pub(crate) message: Option<UserMessage>,
-    /// Compact the session instead of running a turn. Holds the instructions for the summary.
-    pub(crate) compaction: Option<Option<String>>,
-    /// The user's own instructions for a summary.
+    /// Set if the session is compacted instead of running a turn.
+    pub(crate) compaction: Option<CompactionRequest>,
+    /// The instructions for all summaries, from the user's prompt file.
     pub(crate) summary_instructions: Option<String>,
     /// True if the profile forbids changes.
     pub(crate) reads_only: bool,
 }
 
-/// The scheduler of a turn that is not a job: a job cannot create jobs, which could multiply without end.
-fn job_scheduler(ctx: &Context, settings: &Arc<Settings>) -> Arc<dyn JobScheduler> {
-    Arc::new(StoreScheduler::new(ctx, settings))
+/// A `/compact` command.
+pub(crate) struct CompactionRequest {
+    /// The user's instructions for this summary.
+    pub(crate) instructions: Option<String>,
 }
 
 /// Builds tools, policy and prompt for `request`.
@@ -61,7 +62,8 @@ pub(crate) fn prepare(
     origin: &TurnOrigin<'_>,
     request: TurnRequest,
     session: Session,
-    (report, summary): (&mut Reporter, &mut json::RunMetadata),
+    report: &mut Reporter,
+    run_metadata: &mut json::RunMetadata,
 ) -> Result<PreparedTurn> {
     let TurnRequest { settings, profile, schema, parts, text, command, key: _ } = request;
     let (job, person) = (origin.job(), origin.interactive());
@@ -80,21 +82,24 @@ pub(crate) fn prepare(
             is_dry_run_or_replay: options.recording.is_dry_run_or_replay(),
             announces_directory: announces_directory(ctx, origin, &session, report.format()),
             policy_limit: job.and_then(|job| job.policy_limit),
-            user_prompt: person.map(|it| Arc::clone(&it.user_prompt)),
-            elicitation: person.map(|it| Arc::clone(&it.elicitation)),
+            user_prompt: person.map(|person| Arc::clone(&person.user_prompt)),
+            elicitation: person.map(|person| Arc::clone(&person.elicitation)),
             answer_chat: job.and_then(|job| job.answer_chat.clone()),
-            scheduler: job.is_none().then(|| job_scheduler(ctx, &settings)),
+            // A job cannot create jobs, which could multiply without end.
+            scheduler: job
+                .is_none()
+                .then(|| Arc::new(StoreScheduler::new(ctx, &settings)) as Arc<dyn JobScheduler>),
         };
         let spawn = subagents.tool();
         let servers = settings.servers.iter().filter(|server| !server.is_disabled);
-        if let Some(limit) = servers.map(|server| server.start_timeout).max() {
-            report.show_wait("starting MCP servers; giving up", limit);
+        if let Some(timeout) = servers.map(|server| server.start_timeout).max() {
+            report.show_wait("starting MCP servers; giving up", timeout);
         }
         turn_setup::prepare(ctx, &input, vec![spawn], &mut |text| report.notice(text))?
     };
     restore_origin(ctx, &session, &setup);
     log_policy(&profile.name, &setup);
-    report_ignored_files(ctx, &setup, report, summary);
+    report_ignored_files(ctx, &setup, report, run_metadata);
     setup.sections.extend(origin.prompt_section());
     let now = ctx.clock.now_in(settings.timezone.as_deref());
     let facts = [prompt::runtime_facts(&now, session.key())].into_iter();
@@ -123,14 +128,15 @@ pub(crate) fn prepare(
         system,
         message,
         compaction: match command {
-            Some(ChatCommand::Compact(instructions)) => Some(instructions),
+            Some(ChatCommand::Compact(instructions)) => Some(CompactionRequest { instructions }),
             _ => None,
         },
         reads_only: profile.reads_only,
     })
 }
 
-/// True if the first turn of a conversation tells which directory took the place of the current one.
+/// True if the turn reports which directory takes the place of the current one: the first turn of a conversation whose notices a
+/// person reads.
 fn announces_directory(
     ctx: &Context,
     origin: &TurnOrigin<'_>,
@@ -145,8 +151,8 @@ fn announces_directory(
     is_shown && origin.job().is_none() && session.messages().is_empty()
 }
 
-/// Tells if a path in a message, relative to the directory or to the current one, is that of an existing file. People often write
-/// only the name of one that is deeper in the directory.
+/// Returns a check of whether a path in a message is that of an existing file, relative to the directory of the turn or to the
+/// current one. People often write only the name of a file that is deeper in the directory.
 pub(crate) fn is_existing_file(ctx: &Context, policy: &Policy) -> impl Fn(&str) -> bool + use<> {
     let (paths, directory) = (ctx.paths.clone(), policy.file_scope.directory.clone());
     let names = OnceLock::new();
@@ -163,31 +169,30 @@ pub(crate) fn is_existing_file(ctx: &Context, policy: &Policy) -> impl Fn(&str) 
 
 /// The names of files and directories beneath `directory`, in lower case as hosts are, level by level up to a limit.
 fn names_beneath(directory: &Path) -> HashSet<String> {
-    let mut found = HashSet::new();
-    let mut left = MAX_NAMES;
-    let mut waiting = VecDeque::from([directory.to_owned()]);
-    while let Some(next) = waiting.pop_front() {
-        // One that cannot be read is searched by no tool either.
-        for entry in std::fs::read_dir(next).into_iter().flatten().flatten() {
-            if left == 0 {
-                return found;
+    let mut names = HashSet::new();
+    let mut entry_count = 0;
+    let mut queue = VecDeque::from([directory.to_owned()]);
+    while let Some(directory) = queue.pop_front() {
+        // A directory that cannot be read is searched by no tool either.
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            if entry_count == MAX_NAMES {
+                return names;
             }
-            left -= 1;
+            entry_count += 1;
             let name = entry.file_name();
             if name != ".git" && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                waiting.push_back(entry.path());
+                queue.push_back(entry.path());
             }
-            found.insert(name.to_string_lossy().to_lowercase());
+            names.insert(name.to_string_lossy().to_lowercase());
         }
     }
-    found
+    names
 }
 
-/// Starts with the origin of the earlier turns.
+/// Restores the origin of the earlier turns.
 fn restore_origin(ctx: &Context, session: &Session, setup: &TurnSetup) {
     let provenance = &setup.shared.provenance;
-    let file = ctx.paths.git_objects();
-    setup.shared.files.keep_git_history(file);
+    setup.shared.files.keep_git_history(ctx.paths.git_objects());
     if let Some(RecordedOrigin { level, content, .. }) = session.origin() {
         if session.is_origin_complete() {
             provenance.restore(*level, content);
@@ -198,12 +203,12 @@ fn restore_origin(ctx: &Context, session: &Session, setup: &TurnSetup) {
 }
 
 fn log_policy(profile: &str, setup: &TurnSetup) {
-    let Policy { file_scope: reach, reads_only, .. } = &*setup.policy;
+    let Policy { file_scope, reads_only, .. } = &*setup.policy;
     let tools = setup.toolbox.names().join(", ");
-    log::info!(target: "policy", "profile `{profile}` in `{}`; tools: {tools}", reach.directory.display());
-    for root in &reach.roots {
-        let may = if root.may_write && !reads_only { "read and change" } else { "read" };
-        log::debug!(target: "policy", "may {may} `{}`", root.path.display());
+    log::info!(target: "policy", "profile `{profile}` in `{}`; tools: {tools}", file_scope.directory.display());
+    for root in &file_scope.roots {
+        let access = if root.may_write && !reads_only { "read and change" } else { "read" };
+        log::debug!(target: "policy", "may {access} `{}`", root.path.display());
     }
 }
 
@@ -211,11 +216,11 @@ fn log_policy(profile: &str, setup: &TurnSetup) {
 pub(crate) fn report_nested_files(
     setup: &TurnSetup,
     report: &mut Reporter,
-    summary: &mut json::RunMetadata,
+    run_metadata: &mut json::RunMetadata,
 ) {
-    if let Some((stale, notice)) = setup.project.nested_stale() {
+    if let Some((stale, notice)) = setup.instructions.nested_stale() {
         report.notice(&notice);
-        summary.ignored_files.extend(stale);
+        run_metadata.ignored_files.extend(stale);
     }
 }
 
@@ -224,15 +229,15 @@ fn report_ignored_files(
     ctx: &Context,
     setup: &TurnSetup,
     report: &mut Reporter,
-    summary: &mut json::RunMetadata,
+    run_metadata: &mut json::RunMetadata,
 ) {
     let repository = setup.policy.file_scope.repository.as_ref();
     let repository = repository.filter(|_| setup.toolbox.names().contains(&"exec"));
     let notice = repository.and_then(|repository| repository::unpinned_notice(ctx, repository));
     notice.iter().for_each(|notice| report.notice(notice));
-    let ignored = &setup.project.ignored;
-    summary.ignored_files.clone_from(ignored);
-    if let Some(notice) = setup.project.stale_notice() {
+    let ignored = &setup.instructions.ignored;
+    run_metadata.ignored_files.clone_from(ignored);
+    if let Some(notice) = setup.instructions.stale_notice() {
         // The user relies on these files.
         report.notice(&notice);
     } else if let (true, Some(path)) = (ctx.terminal.stderr_is_tty, ignored.first()) {

@@ -74,8 +74,8 @@ pub(crate) fn read(
     origin: &mut TurnOrigin<'_>,
     report: &mut Reporter,
 ) -> Result<TurnRequest> {
-    let with_prompt = read_prompt_file(options, report)?;
-    let options = with_prompt.as_ref().unwrap_or(options);
+    let prompt_file_options = read_prompt_file(options, report)?;
+    let options = prompt_file_options.as_ref().unwrap_or(options);
     let schema = options.schema.as_deref();
     let schema = schema.map(|text| read_schema(ctx, text, report)).transpose()?;
     let piped = match origin {
@@ -88,8 +88,7 @@ pub(crate) fn read(
     let (mut settings, profile) =
         permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
     for server in &options.servers {
-        let mut known = settings.servers.iter();
-        if !known.any(|other| other.name == server.name) {
+        if !settings.servers.iter().any(|configured| configured.name == server.name) {
             settings.servers.push(server.clone());
         }
     }
@@ -107,7 +106,7 @@ pub(crate) fn read(
     }
     let key = session_key(ctx, &settings, options, piped.is_some());
     report.envelope.session.clone_from(&key);
-    let (parts, text) = build_message(ctx, options, &settings, (piped, origin.attached()), report)?;
+    let (parts, text) = build_message(ctx, options, &settings, piped, origin.attached(), report)?;
     let command = match parts.as_slice() {
         [MessagePart::Text(whole)]
             if options.input.message.is_some()
@@ -181,18 +180,18 @@ fn read_piped(
     options: &TurnOptions,
     report: &mut Reporter,
 ) -> Result<Option<Vec<u8>>> {
-    let never = options.stdin.no_stdin
+    let is_disabled = options.stdin.no_stdin
         || (ctx.env.get(nanobot_os::env::STDIN) == Some("never") && !options.stdin.stdin);
-    let reading = match (options.input.message.as_deref(), options.stdin.stdin, never) {
+    let mode = match (options.input.message.as_deref(), options.stdin.stdin, is_disabled) {
         _ if attaches_stdin(options)? => StdinMode::Always,
         (Some("-"), ..) | (_, true, _) => StdinMode::Always,
         (_, _, true) => StdinMode::Never,
         _ => StdinMode::Auto,
     };
-    let silence =
+    let idle_timeout =
         ctx.env.duration(nanobot_os::env::STDIN_TIMEOUT, input::DEFAULT_IDLE_TIMEOUT, 86_400)?;
-    let piped = input::read_stdin(reading, silence, &mut |text| report.notice(text))?;
-    let (missing, hint) = match &piped {
+    let piped = input::read_stdin(mode, idle_timeout, &mut |text| report.notice(text))?;
+    let (cause, hint) = match &piped {
         Some(bytes) if bytes.is_empty() => (
             "standard input is empty",
             "the command before the pipe alone, to see why it prints nothing, or no `--require-input`",
@@ -204,18 +203,18 @@ fn read_piped(
         Some(_) => return Ok(piped),
     };
     if options.stdin.require_input {
-        return Err(fail_with_hint(Exit::NoInput, missing, hint));
+        return Err(fail_with_hint(Exit::NoInput, cause, hint));
     }
     if piped.is_some() && options.input.message.as_deref().is_some_and(|text| text != "-") {
-        report.notice(&format!("{missing}; `--require-input` makes this an error"));
+        report.notice(&format!("{cause}; `--require-input` makes this an error"));
     }
     Ok(piped)
 }
 
-/// True if standard input is an attachment, and so not part of the message.
+/// True if standard input is an attachment, and therefore not part of the message.
 fn attaches_stdin(options: &TurnOptions) -> Result<bool> {
-    let times = options.input.attach.iter().filter(|given| *given == "-");
-    let wrong = match times.count() {
+    let stdin_count = options.input.attach.iter().filter(|source| *source == "-").count();
+    let cause = match stdin_count {
         0 => return Ok(false),
         1 if options.stdin.no_stdin => {
             "`--attach -` reads standard input, which `--no-stdin` disables"
@@ -226,7 +225,7 @@ fn attaches_stdin(options: &TurnOptions) -> Result<bool> {
         1 => return Ok(true),
         _ => "standard input can be attached only once",
     };
-    Err(fail(Exit::Usage, wrong))
+    Err(fail(Exit::Usage, cause))
 }
 
 /// The turn's message: images and documents first, then one text that includes all text attachments. Returns the text
@@ -235,30 +234,32 @@ fn build_message(
     ctx: &Context,
     options: &TurnOptions,
     settings: &Settings,
-    (piped, content): (Option<Vec<u8>>, &[AttachedContent]),
+    piped: Option<Vec<u8>>,
+    attached: &[AttachedContent],
     report: &mut Reporter,
 ) -> Result<(Vec<MessagePart>, UserText)> {
     // Binary content is detected by its first bytes. The model's accepted types matter only for such content.
     let is_text = |bytes: &[u8]| input::image_type(bytes).is_none() && !bytes.starts_with(b"%PDF-");
-    let has_media = !options.input.attach.is_empty() || !content.is_empty();
-    let (accepts, images) = if !has_media && piped.as_deref().is_none_or(is_text) {
+    let has_media = !options.input.attach.is_empty() || !attached.is_empty();
+    let (accepts, image_limits) = if !has_media && piped.as_deref().is_none_or(is_text) {
         (AcceptedInputs::default(), ImageLimits::default())
     } else {
         model::accepted_attachments(ctx, settings)
     };
-    let terms = AttachOptions {
+    let attach_options = AttachOptions {
         accepts,
-        image_limits: images,
+        image_limits,
         network: (!options.limits.offline).then_some(&settings.network),
         env: &ctx.env,
     };
     let mut notice = |text: &str| report.notice(text);
-    let (mut piped, mut attached) =
+    let (mut piped, mut attached_stdin) =
         if attaches_stdin(options)? { (None, piped) } else { (piped, None) };
     let mut parts = Vec::new();
     let mut has_piped_media = false;
     if let Some(bytes) = &piped
-        && let Some(part) = attach::media_part(bytes, AttachmentOrigin::Stdin, &terms, &mut notice)?
+        && let Some(part) =
+            attach::media_part(bytes, AttachmentOrigin::Stdin, &attach_options, &mut notice)?
     {
         parts.push(part);
         piped = None;
@@ -276,24 +277,27 @@ fn build_message(
     if !text.trim().is_empty() {
         parts.insert(0, MessagePart::Text(text.as_str().to_owned()));
     }
-    for given in &options.input.attach {
-        text.raise(if given == "-" {
+    for source in &options.input.attach {
+        text.raise(if source == "-" {
             OthersContent::new(Origin::Project, "piped input")
-        } else if attach::is_page(given) {
+        } else if attach::is_page(source) {
             OthersContent::new(Origin::External, "an attached page")
-        } else if Path::new(given).is_dir() {
+        } else if Path::new(source).is_dir() {
             OthersContent::new(Origin::Project, "an attached directory")
         } else {
             OthersContent::new(Origin::Project, "an attached file")
         });
-        parts.push(match attached.take_if(|_| given == "-") {
-            Some(bytes) => {
-                attach::part_from_bytes(bytes, AttachmentOrigin::Stdin, &terms, &mut notice)?
-            }
-            None => attach::read(given, &terms, &mut notice)?,
+        parts.push(match attached_stdin.take_if(|_| source == "-") {
+            Some(bytes) => attach::part_from_bytes(
+                bytes,
+                AttachmentOrigin::Stdin,
+                &attach_options,
+                &mut notice,
+            )?,
+            None => attach::read(source, &attach_options, &mut notice)?,
         });
     }
-    for content in content {
+    for content in attached {
         let (origin, others) = if content.is_external {
             (
                 AttachmentOrigin::Page(&content.name),
@@ -311,7 +315,7 @@ fn build_message(
             content.bytes.clone(),
             path,
             origin,
-            &terms,
+            &attach_options,
             &mut notice,
         )?);
     }
@@ -320,27 +324,27 @@ fn build_message(
 
 /// The message and the piped text as one text.
 fn message_text(message: Option<&UserText>, piped: Option<&str>) -> Result<UserText> {
-    let words = message.filter(|text| text.as_str() != "-");
-    if words.is_none() && piped.is_some_and(|text| text.trim().is_empty()) {
+    let message = message.filter(|text| text.as_str() != "-");
+    if message.is_none() && piped.is_some_and(|text| text.trim().is_empty()) {
         let hint = "a message with `-m`, or a command that prints text into the pipe";
         return Err(fail_with_hint(Exit::NoInput, "standard input is empty", hint));
     }
-    Ok(prompt::with_piped(words.cloned(), piped))
+    Ok(prompt::with_piped(message.cloned(), piped))
 }
 
 /// Joins all texts of `parts` into one, placed after the other parts.
 fn with_text_last(parts: Vec<MessagePart>) -> Vec<MessagePart> {
-    let (mut sorted, mut texts) = (Vec::new(), Vec::new());
+    let (mut reordered, mut texts) = (Vec::new(), Vec::new());
     for part in parts {
         match part {
             MessagePart::Text(text) => texts.push(text),
-            other => sorted.push(other),
+            media => reordered.push(media),
         }
     }
     if !texts.is_empty() {
-        sorted.push(MessagePart::Text(texts.join("\n\n")));
+        reordered.push(MessagePart::Text(texts.join("\n\n")));
     }
-    sorted
+    reordered
 }
 
 #[cfg(test)]

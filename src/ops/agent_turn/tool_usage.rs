@@ -46,8 +46,8 @@ impl UsageRecorder {
             && let Some(path) = call.arguments["path"].as_str()
         {
             let absolute = setup.policy.file_scope.absolute(path);
-            let known = skill_at(&absolute.to_string_lossy(), &self.skills);
-            self.read_skills.extend(known.map(str::to_owned));
+            let skill = skill_at(&absolute.to_string_lossy(), &self.skills);
+            self.read_skills.extend(skill.map(str::to_owned));
         }
     }
 
@@ -55,34 +55,35 @@ impl UsageRecorder {
     pub(crate) fn record(
         self,
         ctx: &Context,
-        account: &CallPurpose,
+        call_purpose: &CallPurpose,
         stats: &TurnStats,
     ) -> Result<()> {
         // Most runs call no tools and have no servers; they are not worth a write.
-        let offers_more = self.definition_tokens.keys().any(|server| !server.is_empty());
-        if stats.iterations == 0 || (stats.tools.is_empty() && !offers_more) {
+        let has_servers = self.definition_tokens.keys().any(|server| !server.is_empty());
+        if stats.iterations == 0 || (stats.tools.is_empty() && !has_servers) {
             return Ok(());
         }
-        let calls = |(name, calls): (&String, &nanobot_agent::turn::ending::ToolCallCounts)| {
-            let counted =
+        let tools = stats.tools.iter().map(|(name, calls)| {
+            let counts =
                 CallCounts { count: calls.count, failed: calls.failed, denied: calls.denied };
-            (name.clone(), counted)
-        };
-        let used = ToolUsage {
+            (name.clone(), counts)
+        });
+        let usage = ToolUsage {
             requests: stats.iterations,
-            tools: stats.tools.iter().map(calls).collect(),
+            tools: tools.collect(),
             skills: self.read_skills,
             definition_tokens: self.definition_tokens,
             skill_list_tokens: self.skill_list_tokens,
         };
-        ToolUsageLog::new(&ctx.paths.root, &ctx.clock).append(account, used)
+        ToolUsageLog::new(&ctx.paths.root, &ctx.clock).append(call_purpose, usage)
     }
 }
 
 /// The server in `servers` that offers `tool`. If several names match, the longest wins.
 pub(crate) fn find_server<'a>(tool: &str, servers: &[&'a str]) -> Option<&'a str> {
-    let named = servers.iter().filter(|server| !server.is_empty());
-    named
+    servers
+        .iter()
+        .filter(|server| !server.is_empty())
         .filter(|server| tool.starts_with(&tool_name::server_prefix(server)))
         .max_by_key(|server| server.len())
         .copied()

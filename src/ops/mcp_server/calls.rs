@@ -7,6 +7,7 @@ use crate::ops::agent_turn::origin::ChatTurn;
 use crate::ops::turn_setup::TurnSetup;
 use crate::options::grants::Grants;
 use base64::Engine;
+use nanobot_agent::report::EventObserver;
 use nanobot_agent::report::short_text::call_hint;
 use nanobot_base::error::exit_for;
 use nanobot_base::event::{Event, ToolOutcome};
@@ -42,7 +43,7 @@ pub(super) fn offered_tools(setup: &TurnSetup, grants: &Grants) -> Vec<String> {
 }
 
 /// The tools, as the protocol describes them.
-pub(super) fn list(server: &ServedClient<'_>) -> Vec<Value> {
+pub(super) fn list(client: &ServedClient<'_>) -> Vec<Value> {
     let ask = json!({
         "name": ASK,
         "title": "Ask nanobot",
@@ -56,8 +57,8 @@ pub(super) fn list(server: &ServedClient<'_>) -> Vec<Value> {
             },
         },
     });
-    let specs = server.setup.toolbox.specs().iter();
-    let own = specs.filter(|spec| server.tools.contains(&spec.name)).map(|spec| {
+    let specs = client.setup.toolbox.specs().iter();
+    let own = specs.filter(|spec| client.tools.contains(&spec.name)).map(|spec| {
         json!({
             "name": spec.name,
             "description": spec.description,
@@ -73,7 +74,7 @@ pub(super) fn list(server: &ServedClient<'_>) -> Vec<Value> {
 /// # Errors
 /// There is no such tool, or the parameters are not those of a call.
 pub(super) fn call(
-    server: &ServedClient<'_>,
+    client: &ServedClient<'_>,
     id: &Value,
     params: &Map<String, Value>,
 ) -> Result<Value, ErrorObject> {
@@ -88,45 +89,44 @@ pub(super) fn call(
         .and_then(|meta| meta.get("progressToken"))
         .filter(|token| token.is_string() || token.is_number());
     if name == ASK {
-        return ask(server, &arguments, progress);
+        return ask(client, &arguments, progress);
     }
-    if !server.tools.iter().any(|tool| tool == name) {
+    if !client.tools.iter().any(|tool| tool == name) {
         return Err(ErrorObject::invalid_params(format!("there is no tool `{name}`")));
     }
-    Ok(run_tool(server, id, name, arguments))
+    Ok(run_tool(client, id, name, arguments))
 }
 
 /// Runs a tool of the agent, under the policy.
-fn run_tool(server: &ServedClient<'_>, id: &Value, name: &str, arguments: Value) -> Value {
-    let toolbox = &server.setup.toolbox;
+fn run_tool(client: &ServedClient<'_>, id: &Value, name: &str, arguments: Value) -> Value {
+    let toolbox = &client.setup.toolbox;
     let call = ToolCall { id: id.to_string(), name: name.to_owned(), arguments };
-    // A call is the client's own text, as a reply is the model's: what it has read here counts for what it may do next.
-    let provenance = &server.setup.shared.provenance;
+    // A call is the client's own text, as a reply is the model's. What earlier calls returned to the client limits what later ones
+    // may do.
+    let provenance = &client.setup.shared.provenance;
     provenance
         .observe(&Message::Assistant(Reply { tool_calls: vec![call.clone()], ..Reply::default() }));
-    let reads = |call: &ToolCall| {
-        let tool = toolbox.find(&call.name);
-        tool.is_none_or(|tool| tool.effect(&call.arguments) == CallEffect::Reads)
-    };
-    // As in a turn: calls that read run beside each other, one that changes something alone.
-    let (mut shared, mut exclusive) = (None, None);
-    if reads(&call) {
-        shared = Some(server.writing.read().ignore_poison());
+    let tool = toolbox.find(&call.name);
+    let reads = tool.is_none_or(|tool| tool.effect(&call.arguments) == CallEffect::Reads);
+    let run = || toolbox.run(std::slice::from_ref(&call), false, &mut |_, _| Ok(()));
+    // As in a turn: calls that read run concurrently, a call that changes something runs alone.
+    let (results, _) = if reads {
+        let _shared = client.writing.read().ignore_poison();
+        run()
     } else {
-        exclusive = Some(server.writing.write().ignore_poison());
+        let _exclusive = client.writing.write().ignore_poison();
+        run()
+    };
+    if let Some(hooks) = &client.setup.shared.hooks {
+        hooks.take_notices().iter().for_each(|notice| client.ctx.notice(notice));
     }
-    let (results, _) = toolbox.run(std::slice::from_ref(&call), false, &mut |_, _| Ok(()));
-    drop((shared.take(), exclusive.take()));
-    if let Some(hooks) = &server.setup.shared.hooks {
-        hooks.take_notices().iter().for_each(|notice| server.ctx.notice(notice));
-    }
-    let done = results.first().expect("one call has one result");
-    provenance.observe(&Message::Tool(done.result.clone()));
-    let content: Vec<Value> = done.result.parts.iter().map(to_content).collect();
-    json!({ "content": content, "isError": done.outcome != ToolOutcome::Ok || done.command_failed })
+    let executed = results.first().expect("one call has one result");
+    provenance.observe(&Message::Tool(executed.result.clone()));
+    let content: Vec<Value> = executed.result.parts.iter().map(to_content).collect();
+    json!({ "content": content, "isError": executed.outcome != ToolOutcome::Ok || executed.command_failed })
 }
 
-/// A part of a result, as the protocol has it.
+/// A part of a result, in the form of the protocol.
 fn to_content(part: &MessagePart) -> Value {
     match part {
         MessagePart::Text(text) => text_content(text),
@@ -147,7 +147,7 @@ fn text_content(text: &str) -> Value {
 /// # Errors
 /// The arguments are not those of `ask`.
 fn ask(
-    server: &ServedClient<'_>,
+    client: &ServedClient<'_>,
     arguments: &Value,
     progress: Option<&Value>,
 ) -> Result<Value, ErrorObject> {
@@ -166,11 +166,10 @@ fn ask(
     let message = if message == "-" { "- " } else { message };
     let content = OthersContent::new(Origin::Project, "a message of a program");
     let mut text = UserText::of_others(message, content);
-    let external = server.setup.shared.provenance.external();
-    external
-        .into_iter()
-        .for_each(|content| text.raise(OthersContent::new(Origin::External, content)));
-    let mut options = server.options.clone();
+    if let Some(content) = client.setup.shared.provenance.external() {
+        text.raise(OthersContent::new(Origin::External, content));
+    }
+    let mut options = client.options.clone();
     options.input.message = Some(text);
     options.session.key = Some(session.clone());
     options.session.lock_timeout = SESSION_LOCK_TIMEOUT;
@@ -178,7 +177,7 @@ fn ask(
         ChatTurn { id: &random_hex(5), sender: None, chat_prompt: PROMPT, attached: Vec::new() };
     let (sender, receiver) = mpsc::channel::<String>();
     let outcome = std::thread::scope(|scope| {
-        scope.spawn(|| report_progress(server, progress, receiver));
+        scope.spawn(|| report_progress(client, progress, receiver));
         let observer = progress.is_some().then(|| {
             let observer = move |event: &Event<'_>| {
                 if let Event::ToolCall(call) = event {
@@ -186,9 +185,9 @@ fn ask(
                     drop(sender.send(call_hint(&call.name, &call.arguments)));
                 }
             };
-            Box::new(observer) as nanobot_agent::report::EventObserver
+            Box::new(observer) as EventObserver
         });
-        agent_turn::run_chat_turn(server.ctx, &options, chat, observer)
+        agent_turn::run_chat_turn(client.ctx, &options, chat, observer)
     });
     let ending = &outcome.ending;
     let error = ending.error.as_ref().map(|error| (exit_for(error), format!("{error:#}")));
@@ -204,16 +203,16 @@ fn ask(
             "nanobot/cost_usd": ending.stats.cost,
         },
     });
-    outcome.finish_beside_others(server.ctx);
+    outcome.finish_beside_others(client.ctx);
     // Later calls of the client may use the answer.
-    let origin = resources::origin_of_session(server, &session).unwrap_or(Origin::External);
-    server.setup.shared.provenance.raise(origin, "another conversation");
+    let origin = resources::origin_of_session(client, &session).unwrap_or(Origin::External);
+    client.setup.shared.provenance.raise(origin, "another conversation");
     Ok(result)
 }
 
-/// Passes on what the turn does as progress of the call, until it ends.
+/// Sends the steps of the turn as progress of the call, until the turn ends.
 fn report_progress(
-    server: &ServedClient<'_>,
+    client: &ServedClient<'_>,
     token: Option<&Value>,
     steps: mpsc::Receiver<String>,
 ) {
@@ -223,6 +222,6 @@ fn report_progress(
     for (number, step) in steps.into_iter().enumerate() {
         let params = json!({ "progressToken": token, "progress": number + 1, "message": step });
         // A client that is gone is noticed by the reader.
-        drop(server.connection.notify("notifications/progress", &params));
+        drop(client.connection.notify("notifications/progress", &params));
     }
 }

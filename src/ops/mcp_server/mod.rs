@@ -39,12 +39,13 @@ const INSTRUCTIONS: &str = "`ask` lets nanobot, an agent with its own memory and
 /// The config cannot be used, standard input or output fails, or a signal arrived.
 pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
-    let modes = (options.limits.offline, false);
-    let setup = turn_setup::prepare_without_turn(ctx, &options.grants, modes, Vec::new(), None)?;
+    let offline = options.limits.offline;
+    let setup =
+        turn_setup::prepare_without_turn(ctx, &options.grants, offline, false, Vec::new(), None)?;
     let shared = &setup.shared;
     shared.files.keep_git_history(ctx.paths.git_objects());
     shared.provenance.raise(Origin::Project, "text of a program");
-    let server = ServedClient {
+    let client = ServedClient {
         ctx,
         connection: RpcConnection::new(ctx.terminal),
         is_initialized: AtomicBool::new(false),
@@ -54,20 +55,20 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
         writing: RwLock::default(),
         running: Mutex::default(),
     };
-    let served = thread::scope(|scope| {
-        let served = server.connection.read_all(&mut |message| server.accept(scope, message));
-        // The client is gone: no program waits for what still runs.
-        for token in server.running.lock().ignore_poison().values() {
+    let result = thread::scope(|scope| {
+        let result = client.connection.read_all(&mut |message| client.accept(scope, message));
+        // The client is gone: no program waits for the calls that still run.
+        for token in client.running.lock().ignore_poison().values() {
             token.cancel();
         }
-        served
+        result
     });
     ctx.servers.shut_down();
-    served.map(|()| Exit::Answered)
+    result.map(|()| Exit::Answered)
 }
 
 impl ServedClient<'_> {
-    /// Does what a message of the client asks for.
+    /// Handles a message of the client.
     fn accept<'scope>(
         &'scope self,
         scope: &'scope thread::Scope<'scope, '_>,
@@ -121,18 +122,14 @@ impl ServedClient<'_> {
     ) -> Result<()> {
         let token = CancelToken::new().context("start a call")?;
         let key = id.to_string();
-        let is_new = {
-            let mut running = self.running.lock().ignore_poison();
-            let is_new = !running.contains_key(&key);
-            if is_new {
-                running.insert(key.clone(), Arc::clone(&token));
-            }
-            is_new
-        };
-        if !is_new {
+        let mut running = self.running.lock().ignore_poison();
+        if running.contains_key(&key) {
+            drop(running);
             let error = ErrorObject::invalid_request("a request with this id is still running");
             return self.connection.respond(&id, Err(error));
         }
+        running.insert(key.clone(), Arc::clone(&token));
+        drop(running);
         scope.spawn(move || {
             let result = nanobot_os::cancel::scope(Some(Arc::clone(&token)), || {
                 calls::call(self, &id, &params)
@@ -158,10 +155,10 @@ impl ServedClient<'_> {
 
 /// The answer to `initialize`: the client's version of the protocol if it is spoken here, else the newest one.
 fn initialize(params: &Map<String, Value>) -> Value {
-    let wanted = params.get("protocolVersion").and_then(Value::as_str);
+    let client_version = params.get("protocolVersion").and_then(Value::as_str);
     let version = PROTOCOL_VERSIONS
         .into_iter()
-        .find(|version| Some(*version) == wanted)
+        .find(|version| Some(*version) == client_version)
         .unwrap_or(PROTOCOL_VERSIONS[0]);
     json!({
         "protocolVersion": version,

@@ -11,7 +11,7 @@ use nanobot_tool::sessions::SessionLibrary;
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
-/// Error code for a resource that does not exist.
+/// The protocol's error code for a resource that does not exist.
 const RESOURCE_NOT_FOUND: i64 = -32002;
 /// Maximum number of sessions in a list.
 const MAX_SESSIONS: usize = 100;
@@ -27,16 +27,15 @@ const MEMORY_FILES: [(&str, &str); 2] =
 ///
 /// # Errors
 /// The sessions cannot be read.
-pub(super) fn list(server: &ServedClient<'_>) -> Result<Vec<Value>, ErrorObject> {
-    let files = MEMORY_FILES.iter().filter(|(name, _)| memory_path(server, name).is_file());
-    let files = files.map(|(name, about)| {
+pub(super) fn list(client: &ServedClient<'_>) -> Result<Vec<Value>, ErrorObject> {
+    let files = MEMORY_FILES.iter().filter(|(name, _)| memory_path(client, name).is_file());
+    let files = files.map(|(name, description)| {
         json!({
-            "uri": format!("{MEMORY_PREFIX}{name}"), "name": name, "description": about, "mimeType": "text/markdown",
+            "uri": format!("{MEMORY_PREFIX}{name}"), "name": name, "description": description, "mimeType": "text/markdown",
         })
     });
-    let store = store(server)?;
-    let sessions =
-        session::list(&store).map_err(|cause| ErrorObject::failure(format!("{cause:#}")))?.sessions;
+    let store = store(client)?;
+    let sessions = session::list(&store).map_err(|error| failure(&error))?.sessions;
     let sessions = sessions.iter().take(MAX_SESSIONS).map(|summary| {
         let title = summary.title.as_ref().unwrap_or(&summary.first_words);
         json!({
@@ -60,25 +59,25 @@ pub(super) fn templates() -> Value {
 /// # Errors
 /// There is none, or it cannot be read.
 pub(super) fn read(
-    server: &ServedClient<'_>,
+    client: &ServedClient<'_>,
     params: &Map<String, Value>,
 ) -> Result<Value, ErrorObject> {
     let uri = params.get("uri").and_then(Value::as_str).unwrap_or_default();
     let missing = || not_found(format!("there is no resource `{uri}`"));
     let (media_type, text) = if let Some(name) = uri.strip_prefix(MEMORY_PREFIX) {
         let mut files = MEMORY_FILES.iter();
-        let (name, _) = files.find(|(known, _)| *known == name).ok_or_else(missing)?;
-        let bytes = durable_file::read(&memory_path(server, name))
-            .map_err(|cause| ErrorObject::failure(format!("{cause:#}")))?;
+        let (name, _) = files.find(|(file, _)| *file == name).ok_or_else(missing)?;
+        let bytes =
+            durable_file::read(&memory_path(client, name)).map_err(|error| failure(&error))?;
         let bytes = bytes.ok_or_else(missing)?;
         ("text/markdown", String::from_utf8_lossy(&bytes).into_owned())
     } else {
         let key = uri.strip_prefix(SESSION_PREFIX).and_then(decode).ok_or_else(missing)?;
-        let library = StoredSessions::new(store(server)?, "");
+        let library = StoredSessions::new(store(client)?, "");
         let read = library
             .read(&key, Some(1), usize::MAX)
             .map_err(|cause| not_found(format!("`{uri}`: {cause}")))?;
-        let provenance = &server.setup.shared.provenance;
+        let provenance = &client.setup.shared.provenance;
         provenance.raise(read.origin, "another conversation");
         ("text/plain", read.text)
     };
@@ -91,31 +90,30 @@ pub(super) fn read(
 /// # Errors
 /// The session cannot be read.
 pub(super) fn origin_of_session(
-    server: &ServedClient<'_>,
+    client: &ServedClient<'_>,
     key: &str,
 ) -> Result<Origin, ErrorObject> {
-    let origin = StoredSessions::new(store(server)?, "").origin_of(key);
-    origin.map_err(|cause| ErrorObject::failure(format!("{cause:#}")))
+    let origin = StoredSessions::new(store(client)?, "").origin_of(key);
+    origin.map_err(|error| failure(&error))
 }
 
-fn memory_path(server: &ServedClient<'_>, name: &str) -> PathBuf {
-    let workspace = &server.setup.policy.file_scope.workspace;
+fn memory_path(client: &ServedClient<'_>, name: &str) -> PathBuf {
+    let workspace = &client.setup.policy.file_scope.workspace;
     workspace.join("memory").join(name)
 }
 
-fn store(server: &ServedClient<'_>) -> Result<session::SessionStore, ErrorObject> {
-    let settings =
-        server.ctx.settings().map_err(|cause| ErrorObject::failure(format!("{cause:#}")))?;
-    server.ctx.session_store(&settings).map_err(|cause| ErrorObject::failure(format!("{cause:#}")))
+fn store(client: &ServedClient<'_>) -> Result<session::SessionStore, ErrorObject> {
+    let settings = client.ctx.settings().map_err(|error| failure(&error))?;
+    client.ctx.session_store(&settings).map_err(|error| failure(&error))
 }
 
 /// Percent-encodes what an address cannot contain.
 fn encode(key: &str) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:@".contains(byte);
-    let letters = key.bytes().map(|byte| {
+    let parts = key.bytes().map(|byte| {
         if is_plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     });
-    letters.collect()
+    parts.collect()
 }
 
 /// Decodes what [`encode`] makes; `None` for text that is no encoding.
@@ -133,6 +131,10 @@ fn decode(text: &str) -> Option<String> {
         }
     }
     String::from_utf8(bytes).ok().filter(|key| !key.is_empty())
+}
+
+fn failure(error: &anyhow::Error) -> ErrorObject {
+    ErrorObject::failure(format!("{error:#}"))
 }
 
 fn not_found(message: String) -> ErrorObject {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, RwLock};
 
-/// A client, and what it is served with.
+/// The client, and the state of its connection.
 pub(super) struct ServedClient<'a> {
     pub(super) ctx: &'a Context,
     pub(super) options: &'a TurnOptions,
@@ -19,7 +19,7 @@ pub(super) struct ServedClient<'a> {
     pub(super) setup: TurnSetup,
     /// The names of the tools that are offered.
     pub(super) tools: Vec<String>,
-    /// Held by a call that changes something, shared by those that only read.
+    /// Calls that only read share it; a call that changes something holds it alone.
     pub(super) writing: RwLock<()>,
     /// The tokens of running calls, by the id of their request as JSON.
     pub(super) running: Mutex<HashMap<String, Arc<CancelToken>>>,

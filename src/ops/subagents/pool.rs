@@ -59,7 +59,7 @@ impl Drop for TurnGuard<'_> {
 struct PoolState {
     /// Number of sub-agents in this turn so far.
     started_count: usize,
-    /// Jobs that wait for a thread.
+    /// Tasks that wait for a thread.
     queue: VecDeque<SubagentTask>,
     running_count: usize,
     threads: Vec<JoinHandle<()>>,
@@ -73,10 +73,10 @@ struct PoolState {
     is_signalled: bool,
 }
 
-/// The wake pipe and the cancellation handle, created with the first sub-agent.
+/// The wake pipe and the cancellation token, created with the first sub-agent.
 struct PoolWakePipe {
     cancel_token: Arc<CancelToken>,
-    /// Readable when there is news.
+    /// Readable when an event was added.
     wake_rx: PipeReader,
     wake_tx: PipeWriter,
 }
@@ -89,7 +89,7 @@ impl PoolWakePipe {
 }
 
 impl PoolState {
-    /// Adds news, and wakes the thread that waits for it.
+    /// Adds events, and wakes the thread that waits for one.
     fn push_events(&mut self, events: impl IntoIterator<Item = BackgroundEvent>) {
         self.events.extend(events);
         if let Some(wake) = self.wake.as_ref().filter(|_| !self.is_signalled) {
@@ -124,10 +124,10 @@ impl SubagentPool {
 
     /// The profile `name`. It must be one for sub-agents.
     fn profile(&self, name: &str) -> Result<Profile, ToolError> {
-        let found = profiles::find(&self.0.ctx, name);
-        let found =
-            found.map_err(|error| ToolError::Failed(format!("{error:#}; use another profile")))?;
-        found.filter(|profile| profile.kind == ProfileKind::Subagent).ok_or_else(|| {
+        let profile = profiles::find(&self.0.ctx, name);
+        let profile = profile
+            .map_err(|error| ToolError::Failed(format!("{error:#}; use another profile")))?;
+        profile.filter(|profile| profile.kind == ProfileKind::Subagent).ok_or_else(|| {
             let mut names = vec!["explore".to_owned()];
             names.extend(own_profiles(&self.0.ctx).into_iter().map(|(name, _)| name));
             let names = names.join(", ");
@@ -140,9 +140,9 @@ impl SubagentPool {
     /// The model of a sub-agent under `profile`: the turn's own, unless the profile names another.
     fn resolve_model(&self, turn: &TurnContext, profile: Option<&Profile>) -> Result<ModelBinding> {
         let PoolInner { ctx, options, settings, models, .. } = &*self.0;
-        let own = profile.and_then(|profile| profile.model.as_deref());
+        let profile_model = profile.and_then(|profile| profile.model.as_deref());
         // A recording has no other models, and neither does the demo.
-        let Some(model) = own.filter(|_| options.recording.replay.is_none()) else {
+        let Some(model) = profile_model.filter(|_| options.recording.replay.is_none()) else {
             return Ok(ModelBinding { handle: turn.model.clone(), settings: Arc::clone(settings) });
         };
         let mut models = models.lock().ignore_poison();
@@ -153,17 +153,16 @@ impl SubagentPool {
         let settings = Arc::new(ctx.settings_with(flags)?);
         let mut notices = Vec::new();
         let mut notice = |text: &str| notices.push(BackgroundEvent::Notice(text.to_owned()));
-        let run = &turn.model.budget;
-        let chosen = model::choose_for_subagent(
+        let handle = model::choose_for_subagent(
             ctx,
             options,
             &settings,
             &turn.call_purpose,
-            run,
+            &turn.model.budget,
             &mut notice,
         )?;
         self.state().push_events(notices);
-        let binding = ModelBinding { handle: chosen, settings };
+        let binding = ModelBinding { handle, settings };
         models.insert(model.to_owned(), binding.clone());
         Ok(binding)
     }
@@ -201,20 +200,20 @@ impl SubagentPool {
 
     /// Maximum number of sub-agents that run concurrently.
     fn max_concurrent(&self) -> usize {
-        let most = self.0.settings.max_subagents.unwrap_or(usize::MAX);
-        most.min(self.0.options.limits.max_parallel as usize).max(1)
+        let limit = self.0.settings.max_subagents.unwrap_or(usize::MAX);
+        limit.min(self.0.options.limits.max_parallel as usize).max(1)
     }
 
-    /// Runs `job` on this thread, and then the queued jobs.
-    fn run_queue(&self, mut job: SubagentTask, cancel_token: &Arc<CancelToken>) {
+    /// Runs `task` on this thread, and then the queued tasks.
+    fn run_queue(&self, mut task: SubagentTask, cancel_token: &Arc<CancelToken>) {
         loop {
-            let say = |news: BackgroundEvent| self.state().push_events([news]);
+            let on_event = |event| self.state().push_events([event]);
             let report =
-                cancel::scope(Some(Arc::clone(cancel_token)), || self.run_task(&job, &say));
+                cancel::scope(Some(Arc::clone(cancel_token)), || self.run_task(&task, &on_event));
             let mut state = self.state();
             state.push_events([report]);
             match state.queue.pop_front() {
-                Some(next) => job = next,
+                Some(next) => task = next,
                 None => {
                     state.running_count -= 1;
                     return;
@@ -225,7 +224,7 @@ impl SubagentPool {
 
     fn run_task(&self, task: &SubagentTask, on_event: &dyn Fn(BackgroundEvent)) -> BackgroundEvent {
         let PoolInner { ctx, options, turn, .. } = &*self.0;
-        let turn = turn.get().expect("a job exists only within a turn");
+        let turn = turn.get().expect("a task exists only within a turn");
         let on_denial = |line| self.report_denial(line);
         run::run_task(ctx, turn, task, options.limits.max_parallel as usize, on_event, &on_denial)
     }
@@ -244,8 +243,8 @@ fn own_profiles(ctx: &Context) -> Vec<(String, String)> {
     let own = profiles::own_names(ctx).into_iter();
     let profiles = own.filter_map(|name| {
         let profile = profiles::find(ctx, &name).ok()??;
-        let about = truncate_line(&profile.description, 200);
-        (profile.kind == ProfileKind::Subagent).then_some((name, about))
+        let purpose = truncate_line(&profile.description, 200);
+        (profile.kind == ProfileKind::Subagent).then_some((name, purpose))
     });
     profiles.collect()
 }
@@ -267,15 +266,15 @@ impl SubagentStarter for NoTurn {
 }
 
 impl SubagentStarter for SubagentPool {
-    fn start(&self, order: &SubagentRequest<'_>) -> Result<String, ToolError> {
+    fn start(&self, request: &SubagentRequest<'_>) -> Result<String, ToolError> {
         let Some(turn) = self.0.turn.get() else {
             return Err(NO_TURN.into());
         };
         let failed = |error: anyhow::Error| {
-            let words = format!("no sub-agent was started: {error:#}; continue without it");
-            ToolError::Failed(words)
+            let message = format!("no sub-agent was started: {error:#}; continue without it");
+            ToolError::Failed(message)
         };
-        let profile = order.profile.map(|name| self.profile(name)).transpose()?;
+        let profile = request.profile.map(|name| self.profile(name)).transpose()?;
         let policy = match &profile {
             Some(profile) => self.policy(turn, profile).map_err(failed)?,
             None => Arc::clone(&turn.policy),
@@ -289,25 +288,25 @@ impl SubagentStarter for SubagentPool {
                 Arc::clone(state.wake.insert(Arc::new(wake)))
             }
         };
-        let job = SubagentTask {
+        let task = SubagentTask {
             number: turn.last_number + state.started_count + 1,
-            call_id: order.call.to_owned(),
-            label: truncate_line(order.label.unwrap_or(order.task), MAX_LABEL_CHARS),
-            task: order.task.to_owned(),
+            call_id: request.call.to_owned(),
+            label: truncate_line(request.label.unwrap_or(request.task), MAX_LABEL_CHARS),
+            task: request.task.to_owned(),
             policy,
             profile,
             model,
         };
-        let name = job.name();
+        let name = task.name();
         if state.running_count < self.max_concurrent() {
             let pool = self.clone();
             let thread = std::thread::Builder::new()
                 .name(name.clone())
-                .spawn(move || pool.run_queue(job, &wake.cancel_token));
+                .spawn(move || pool.run_queue(task, &wake.cancel_token));
             state.threads.push(thread.map_err(|error| failed(error.into()))?);
             state.running_count += 1;
         } else {
-            state.queue.push_back(job);
+            state.queue.push_back(task);
         }
         state.started_count += 1;
         state.pending_reports += 1;
@@ -320,11 +319,11 @@ impl BackgroundTasks for SubagentPool {
         loop {
             let wake = {
                 let mut state = self.state();
-                if let Some(news) = state.events.pop_front() {
-                    if matches!(news, BackgroundEvent::Report(_)) {
+                if let Some(event) = state.events.pop_front() {
+                    if matches!(event, BackgroundEvent::Report(_)) {
                         state.pending_reports -= 1;
                     }
-                    return Ok(Some(news));
+                    return Ok(Some(event));
                 }
                 match state.wake.as_ref().filter(|_| wait && state.pending_reports > 0) {
                     Some(wake) => Arc::clone(wake),
@@ -332,7 +331,7 @@ impl BackgroundTasks for SubagentPool {
                 }
             };
             if signal::wait_readable(&wake.wake_rx, &mut Deadline::never())? {
-                // The byte may stand for news that was already taken.
+                // The byte may stand for an event that was already taken.
                 let mut state = self.state();
                 drop((&wake.wake_rx).read(&mut [0]));
                 state.is_signalled = false;
@@ -349,7 +348,7 @@ impl BackgroundTasks for SubagentPool {
             let mut state = self.state();
             let queue = std::mem::take(&mut state.queue);
             let never = "was not started: the run is ending";
-            let reports = queue.iter().map(|job| job.to_report(never, "", TurnStats::default()));
+            let reports = queue.iter().map(|task| task.to_report(never, "", TurnStats::default()));
             let reports: Vec<BackgroundEvent> = reports.collect();
             state.push_events(reports);
             state.is_signalled = false;

@@ -84,7 +84,8 @@ fn run_turn(
             mcp_tools: turn.shared.mcp_tools.for_subagent(handle, settings),
             ..turn.shared.clone()
         },
-        (&tool_names, max_parallel),
+        &tool_names,
+        max_parallel,
     )?;
     let sampling = model::sampling(&settings.models[0], handle.context_tokens);
     let mut guards = guards(task);

@@ -28,22 +28,23 @@ pub(crate) struct InteractiveApproval {
     pub(crate) jobs: Option<CronToolParts>,
 }
 
-/// Replaces the path of a new file by a directory that can be granted. The call that is approved writes its own files only.
+/// Replaces the path of a new file by its nearest existing directory, which can be granted. The approved call writes its own files
+/// only.
 fn use_existing_ancestor(path: &mut PathBuf) {
     while path.symlink_metadata().is_err() && path.pop() {}
 }
 
 impl ApprovalHandler for InteractiveApproval {
-    fn approve(&self, case: &ApprovalRequest<'_>) -> Result<Approval, ToolError> {
-        self.user_prompt.approve(case)
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Result<Approval, ToolError> {
+        self.user_prompt.approve(request)
     }
 
-    fn with_grant(&self, case: &ApprovalRequest<'_>) -> Result<(Toolbox, Approval), ToolError> {
-        let refused = || ToolError::Denied(case.refusal.clone());
-        let flag = case.refusal.suggested_flag.as_deref().ok_or_else(refused)?;
+    fn with_grant(&self, request: &ApprovalRequest<'_>) -> Result<(Toolbox, Approval), ToolError> {
+        let denied = || ToolError::Denied(request.refusal.clone());
+        let flag = request.refusal.suggested_flag.as_deref().ok_or_else(denied)?;
         let mut grants = self.grants.clone();
-        permissions::add_flag(&mut grants, flag).ok_or_else(refused)?;
-        if WRITE_TOOLS.contains(&case.tool) {
+        permissions::add_flag(&mut grants, flag).ok_or_else(denied)?;
+        if WRITE_TOOLS.contains(&request.tool) {
             grants.write.iter_mut().for_each(use_existing_ancestor);
         }
         // A denial that no flag can lift in this run is final, so the user is not asked.
@@ -55,9 +56,9 @@ impl ApprovalHandler for InteractiveApproval {
             &self.profile,
             &workspace,
         );
-        let mut policy = policy.map_err(|_| refused())?;
+        let mut policy = policy.map_err(|_| denied())?;
         self.shared.mcp_tools.add_to_policy(&mut policy);
-        let approval = self.user_prompt.approve(case)?;
+        let approval = self.user_prompt.approve(request)?;
         policy.file_scope.instruction_files.clone_from(&self.policy.file_scope.instruction_files);
         policy.file_scope.trusted.clone_from(&self.policy.file_scope.trusted);
         if let Some(hooks) = &self.shared.hooks {
@@ -68,7 +69,7 @@ impl ApprovalHandler for InteractiveApproval {
         let files = files.map_err(|error| format!("open the granted directories: {error}"))?;
         let shared = SharedState {
             files: Arc::new(files),
-            // The permission is for this call, and input for a command that it starts would need no other.
+            // The permission is for this call only. A command in the background would outlast it, and take input without another.
             background: None,
             ..self.shared.clone()
         };

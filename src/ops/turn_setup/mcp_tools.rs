@@ -1,5 +1,5 @@
-//! The MCP tools of a run: what servers offer, limited to what the run may use, and what the policy needs to know of
-//! it. If no server is configured, or no MCP tool could be offered, no server is started.
+//! The MCP tools of a run: what servers offer, limited to what the run may use, and what they add to
+//! the policy. If no server is configured, or no MCP tool could be offered, no server is started.
 
 use crate::ops::context::Context;
 use crate::ops::mcp_budget::apply_budget;
@@ -39,27 +39,27 @@ impl McpTools {
         may_change.for_each(|tool| policy.require_approval(&tool.name));
     }
 
-    /// All MCP tools, for a run that has read `provenance`, may reach `allowed`, and changes `files`.
+    /// All MCP tools, for a run that has read `provenance`, may reach `allowed_hosts`, and changes `files`.
     pub(crate) fn tools(
         &self,
         ctx: &Context,
         provenance: &Arc<ProvenanceTracker>,
-        allowed: &AllowedHosts,
+        allowed_hosts: &AllowedHosts,
         files: &Arc<Files>,
     ) -> Vec<Arc<dyn Tool>> {
-        let Some((roster, limits)) = &self.catalog else {
+        let Some((catalog, limits)) = &self.catalog else {
             return Vec::new();
         };
-        let means = McpToolContext {
-            catalog: roster.clone(),
+        let context = McpToolContext {
+            catalog: catalog.clone(),
             limits: *limits,
             sampler: self.sampler.clone().map(|sampler| sampler as Arc<dyn ChargedSampler>),
             env: ctx.env.clone(),
             provenance: Arc::clone(provenance),
-            allowed_hosts: allowed.clone(),
+            allowed_hosts: allowed_hosts.clone(),
             files: Arc::clone(files),
         };
-        build_tools(&means, &self.tool_list)
+        build_tools(&context, &self.tool_list)
     }
 
     /// Sets the model that servers may use during their calls.
@@ -80,15 +80,15 @@ impl McpTools {
     /// the user has not accepted.
     pub(crate) fn untrusted_descriptions(&self) -> Option<String> {
         let names: Vec<&str> = self.tool_list.unaccepted.iter().map(String::as_str).collect();
-        let whose = match names.as_slice() {
+        let servers = match names.as_slice() {
             [] => return None,
             [name] => format!("the MCP server `{name}`"),
             names => format!("the MCP servers `{}`", names.join("`, `")),
         };
-        let accept: Vec<String> =
+        let commands: Vec<String> =
             names.iter().map(|name| format!("`nanobot mcp accept {name}`")).collect();
-        let accept = accept.join(", ");
-        Some(format!("the tools of {whose}, which you have not accepted yet: {accept}"))
+        let commands = commands.join(", ");
+        Some(format!("the tools of {servers}, which you have not accepted yet: {commands}"))
     }
 
     /// The tools of the servers that the config trusts.
@@ -105,7 +105,7 @@ impl McpTools {
     /// True if `tool` may belong to a server that is missing.
     pub(crate) fn is_missing(&self, tool: &str) -> bool {
         let mut missing = self.tool_list.missing.iter();
-        missing.any(|beginning| tool.starts_with(beginning))
+        missing.any(|prefix| tool.starts_with(prefix))
     }
 }
 
@@ -117,25 +117,25 @@ pub(crate) fn load_mcp_tools(
     notice: &mut dyn FnMut(&str),
 ) -> Result<McpTools> {
     let SetupInput { grants, settings, policy_limit, offline, is_dry_run_or_replay, .. } = *input;
-    let any = |beginning: &str| {
-        let listed = grants.tools.as_ref();
+    let allows_prefix = |prefix: &str| {
+        let listed_names = grants.tools.as_ref();
         !grants.no_tools
-            && listed.is_none_or(|names| {
+            && listed_names.is_none_or(|names| {
                 let mut names = names.iter().map(|name| Pattern::new(name.as_str()));
-                names.any(|name| name.may_match_prefix(beginning))
+                names.any(|name| name.may_match_prefix(prefix))
             })
-            && policy.can_offer(beginning)
-            && policy_limit.is_none_or(|limit| limit.can_offer(beginning))
+            && policy.can_offer(prefix)
+            && policy_limit.is_none_or(|limit| limit.can_offer(prefix))
     };
-    if settings.servers.iter().all(|server| server.is_disabled) || !any(PREFIX) {
+    if settings.servers.iter().all(|server| server.is_disabled) || !allows_prefix(PREFIX) {
         return Ok(McpTools::default());
     }
-    let tool = |name: &str| {
+    let allows_tool = |name: &str| {
         input.is_listed(name)
             && policy.is_offered(name)
             && policy_limit.is_none_or(|limit| limit.is_offered(name))
     };
-    let ground = ClientConfig {
+    let client_config = ClientConfig {
         env: ctx.env.clone(),
         network: settings.network.clone(),
         paths: ctx.paths.clone(),
@@ -143,17 +143,20 @@ pub(crate) fn load_mcp_tools(
         elicitation: input.elicitation.clone(),
         sandboxes: Some(mcp_sandbox::sandbox_factory(ctx, settings, &policy.file_scope)),
     };
-    let roster = ctx.servers.for_servers(&settings.servers, &ctx.clock, ground);
-    let wanted =
-        ToolQuery { allows_tool: &tool, allows_prefix: &any, cached_only: is_dry_run_or_replay };
-    let mut offers = roster.list_tools(wanted, notice)?;
-    if let Some(words) = apply_budget(&mut offers.tools, settings.tools.mcp_budget_tokens) {
-        notice(&words);
+    let catalog = ctx.servers.for_servers(&settings.servers, &ctx.clock, client_config);
+    let query = ToolQuery {
+        allows_tool: &allows_tool,
+        allows_prefix: &allows_prefix,
+        cached_only: is_dry_run_or_replay,
+    };
+    let mut tool_list = catalog.list_tools(query, notice)?;
+    if let Some(text) = apply_budget(&mut tool_list.tools, settings.tools.mcp_budget_tokens) {
+        notice(&text);
     }
     let limits = ResultLimits { max_result_chars: settings.max_tool_result_chars };
     Ok(McpTools {
-        catalog: Some((roster, limits)),
+        catalog: Some((catalog, limits)),
         sampler: TurnSampler::new(ctx, settings, input.user_prompt.clone()),
-        tool_list: Arc::new(offers),
+        tool_list: Arc::new(tool_list),
     })
 }

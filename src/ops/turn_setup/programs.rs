@@ -41,6 +41,9 @@ struct SpecCache {
     /// The digests of programs that took too long to describe themselves, so that not every run waits for them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     timed_out: BTreeMap<PathBuf, String>,
+    /// True if the cache differs from its file.
+    #[serde(skip)]
+    is_changed: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -67,7 +70,7 @@ impl SpecCache {
     }
 }
 
-/// The programs of a run whose `trusted_programs` are those of trusted directories. A program that cannot be used is left out, with a
+/// The programs of a run. `trusted_programs` are those of trusted directories. A program that cannot be used is left out, with a
 /// notice. `stores` is false for a run that writes nothing.
 pub(crate) fn load(
     ctx: &Context,
@@ -92,49 +95,19 @@ pub(crate) fn load(
     paths.extend(trusted_programs.iter().cloned());
     let cache_path = ctx.paths.tool_specs();
     let mut cache = SpecCache::load(&cache_path);
-    let (mut programs, mut names, mut is_changed) = (Vec::new(), BTreeSet::new(), false);
-    for (number, path) in paths.into_iter().enumerate() {
-        let shown = ctx.paths.display(&path);
-        let mut load_one = || -> Result<Option<ToolProgram>> {
-            let (name, path) = check_program(&path)?;
-            if !policy.is_offered(&tool_name(&name)) || !names.insert(name.clone()) {
-                return Ok(None);
-            }
-            // Those of a trusted directory are pinned by their content.
-            if number < own_count && may_change(policy, &path) {
-                bail!("it leads to `{}`, which this run may change", ctx.paths.display(&path));
-            }
-            let digest = digest_program(&path).with_context(|| {
-                format!("it is larger than {}", durable_file::format_size(MAX_PROGRAM_BYTES))
-            })?;
-            let cached = cache.programs.get(&path).filter(|cached| cached.digest == digest);
-            let spec = match cached {
-                Some(cached) => cached.spec.clone(),
-                None if cache.timed_out.get(&path) == Some(&digest) => {
-                    bail!("{}", describe_timeout(&name));
-                }
-                None => {
-                    let started = Instant::now();
-                    let asked = ask_spec(ctx, settings, policy, &path);
-                    if asked.is_err() && started.elapsed() >= SPEC_TIMEOUT {
-                        cache.timed_out.insert(path.clone(), digest.clone());
-                        is_changed = true;
-                    }
-                    let spec = asked?;
-                    let cached = CachedSpec { digest: digest.clone(), spec: spec.clone() };
-                    cache.programs.insert(path.clone(), cached);
-                    is_changed = true;
-                    spec
-                }
-            };
-            Ok(Some(ToolProgram { name, path, digest, spec }))
-        };
-        match load_one() {
+    let (mut programs, mut names) = (Vec::new(), BTreeSet::new());
+    for (index, path) in paths.iter().enumerate() {
+        // Programs of a trusted directory are pinned by their content, so a run may write where they are.
+        let is_pinned = index >= own_count;
+        match load_program(ctx, settings, policy, path, is_pinned, &mut names, &mut cache) {
             Ok(program) => programs.extend(program),
-            Err(error) => notice(&format!("the tool `{shown}` is not offered: {error:#}")),
+            Err(error) => {
+                let path = ctx.paths.display(path);
+                notice(&format!("the tool `{path}` is not offered: {error:#}"));
+            }
         }
     }
-    if is_changed
+    if cache.is_changed
         && stores
         && let Err(error) = cache.store(&cache_path)
     {
@@ -143,18 +116,63 @@ pub(crate) fn load(
     programs.into()
 }
 
+/// Loads the program at `path`; `None` if the policy does not offer it, or if `names` has its name already.
+fn load_program(
+    ctx: &Context,
+    settings: &Settings,
+    policy: &Policy,
+    path: &Path,
+    is_pinned: bool,
+    names: &mut BTreeSet<String>,
+    cache: &mut SpecCache,
+) -> Result<Option<ToolProgram>> {
+    let (name, path) = check_program(path)?;
+    if !policy.is_offered(&tool_name(&name)) || !names.insert(name.clone()) {
+        return Ok(None);
+    }
+    if !is_pinned && may_change(policy, &path) {
+        bail!("it leads to `{}`, which this run may change", ctx.paths.display(&path));
+    }
+    let digest = digest_program(&path).with_context(|| {
+        format!("it is larger than {}", durable_file::format_size(MAX_PROGRAM_BYTES))
+    })?;
+    let cached = cache.programs.get(&path).filter(|cached| cached.digest == digest);
+    if let Some(CachedSpec { spec, .. }) = cached {
+        let spec = spec.clone();
+        return Ok(Some(ToolProgram { name, path, digest, spec }));
+    }
+    if cache.timed_out.get(&path) == Some(&digest) {
+        bail!("{}", describe_timeout(&name));
+    }
+    let start = Instant::now();
+    let spec = match ask_spec(ctx, settings, policy, &path) {
+        Ok(spec) => spec,
+        Err(error) => {
+            if start.elapsed() >= SPEC_TIMEOUT {
+                cache.timed_out.insert(path, digest);
+                cache.is_changed = true;
+            }
+            return Err(error);
+        }
+    };
+    let cached = CachedSpec { digest: digest.clone(), spec: spec.clone() };
+    cache.programs.insert(path.clone(), cached);
+    cache.is_changed = true;
+    Ok(Some(ToolProgram { name, path, digest, spec }))
+}
+
 /// True if a run under `policy` may change the program at the real path `path`.
 fn may_change(policy: &Policy, path: &Path) -> bool {
     let scope = &policy.file_scope;
-    let places = scope.command_writable_paths();
-    let is_kept = scope.read_only.iter().any(|kept| path.starts_with(kept));
-    !is_kept
+    let writable_dirs = scope.command_writable_paths();
+    let is_read_only = scope.read_only.iter().any(|protected| path.starts_with(protected));
+    !is_read_only
         && !scope.is_unrestricted
-        && (places.iter().any(|place| path.starts_with(place))
+        && (writable_dirs.iter().any(|directory| path.starts_with(directory))
             || scope.decide_absolute(path.to_owned(), FileAccess::Write).is_ok())
 }
 
-/// Says that the program `name` is not asked again.
+/// The message that the program `name` is not asked again.
 fn describe_timeout(name: &str) -> String {
     let seconds = SPEC_TIMEOUT.as_secs();
     format!("`--spec` took longer than {seconds} s; `nanobot tool check {name}` tries it again")
@@ -165,16 +183,14 @@ pub(crate) fn timed_out(ctx: &Context, enabled: &[String]) -> Vec<(PathBuf, Stri
     if enabled.is_empty() {
         return Vec::new();
     }
-    let timed_out = SpecCache::load(&ctx.paths.tool_specs()).timed_out.into_iter();
-    let is_current = |(path, digest): &(PathBuf, String)| {
-        is_enabled(enabled, path) && digest_program(path).as_ref() == Some(digest)
-    };
-    let describe = |(path, _): (PathBuf, String)| {
-        let name = program_name(&path).unwrap_or_default();
-        let text = describe_timeout(&name);
-        (path, text)
-    };
-    timed_out.filter(is_current).map(describe).collect()
+    let mut programs = Vec::new();
+    for (path, digest) in SpecCache::load(&ctx.paths.tool_specs()).timed_out {
+        if is_enabled(enabled, &path) && digest_program(&path).as_ref() == Some(&digest) {
+            let message = describe_timeout(&program_name(&path).unwrap_or_default());
+            programs.push((path, message));
+        }
+    }
+    programs
 }
 
 /// Lets runs ask the program at `path` for its description again, since it has given one.
@@ -199,28 +215,27 @@ fn enabled_programs(ctx: &Context, enabled: &[String]) -> Result<Vec<PathBuf>> {
     if enabled.is_empty() {
         return Ok(Vec::new());
     }
-    let all = list(ctx)?;
+    let programs = list(ctx)?;
     if enabled.iter().any(|name| name == "*") {
-        return Ok(all);
+        return Ok(programs);
     }
-    let find = |wanted: &String| {
-        let is_it = |path: &&PathBuf| is_enabled(std::slice::from_ref(wanted), path);
-        all.iter().find(is_it).cloned().with_context(|| {
-            format!(
-                "`tools.programs` names `{wanted}`, which is no executable file in {}",
-                ctx.paths.display(&dir)
-            )
-        })
-    };
-    enabled.iter().map(find).collect()
+    let mut paths = Vec::new();
+    for name in enabled {
+        let program = programs.iter().find(|path| is_enabled(std::slice::from_ref(name), path));
+        paths.push(program.cloned().with_context(|| {
+            let dir = ctx.paths.display(&dir);
+            format!("`tools.programs` names `{name}`, which is not an executable file in {dir}")
+        })?);
+    }
+    Ok(paths)
 }
 
 /// True if the program at `path` is among `enabled`, names of files with or without extension, or `*`.
 pub(crate) fn is_enabled(enabled: &[String], path: &Path) -> bool {
-    enabled.iter().any(|wanted| {
-        wanted == "*"
-            || path.file_name().is_some_and(|name| name == wanted.as_str())
-            || program_name(path).as_deref() == Some(wanted)
+    enabled.iter().any(|name| {
+        name == "*"
+            || path.file_name().is_some_and(|file_name| file_name == name.as_str())
+            || program_name(path).as_deref() == Some(name)
     })
 }
 
@@ -285,25 +300,25 @@ pub(crate) fn ask_spec(
     let mut policy = Policy { net: Net::Default, reads_only: true, ..policy.clone() };
     policy.file_scope.roots.iter_mut().for_each(|root| root.may_write = false);
     let files = Files::new(policy.file_scope.clone()).context("open the granted directories")?;
-    let runner =
+    let exec =
         exec_tool(ctx, settings, &policy, &Arc::new(files)).with_programs(vec![program.to_owned()]);
     let call =
         ProgramCall { program, arguments: &["--spec"], input: "", timeout: Some(SPEC_TIMEOUT) };
-    let failed = |words: String| {
-        let cause = format!("`{} --spec` {words}", program.display());
+    let spec_error = |text: String| {
+        let cause = format!("`{} --spec` {text}", program.display());
         fail_with_hint(Exit::BadInput, cause, "`nanobot help programs` has the format")
     };
-    let output = runner
+    let output = exec
         .run_program(call, &mut |_| {})
-        .map_err(|error| failed(format!("failed: {}", error.message())))?;
-    let printed = plain_text(&output.parts);
+        .map_err(|error| spec_error(format!("failed: {}", error.message())))?;
+    let output_text = plain_text(&output.parts);
     if output.command_failed {
-        return Err(failed(format!("failed: {}", printed.trim())));
+        return Err(spec_error(format!("failed: {}", output_text.trim())));
     }
-    ProgramSpec::parse(&printed).map_err(failed)
+    ProgramSpec::parse(&output_text).map_err(spec_error)
 }
 
-/// True if `name` denotes a program of the user: with or without the beginning of such tools' names.
+/// True if `name` denotes the tool `tool` of the user: with or without the prefix of the names of such tools.
 pub(crate) fn is_tool_name(tool: &str, name: &str) -> bool {
     tool == name || tool.strip_prefix(tool_names::PROGRAM_PREFIX) == Some(name)
 }

@@ -20,7 +20,8 @@ pub(crate) fn prepare_subagent(
     policy: &Arc<Policy>,
     profile: Option<&Profile>,
     shared: &SharedState,
-    (names, parallel): (&[String], usize),
+    tool_names: &[String],
+    max_parallel: usize,
 ) -> Result<(Toolbox, String)> {
     let files = shared.files.with_policy(policy);
     let shared = SharedState {
@@ -33,10 +34,10 @@ pub(crate) fn prepare_subagent(
     let mut tools = all_tools(ctx, settings, policy, &shared);
     tools.retain(|tool| {
         let name = &tool.spec().name;
-        names.contains(name) && policy.is_offered(name)
+        tool_names.contains(name) && policy.is_offered(name)
     });
     let hooks = shared.call_hooks();
-    let toolbox = Toolbox::new(tools, parallel, Arc::clone(policy))
+    let toolbox = Toolbox::new(tools, max_parallel, Arc::clone(policy))
         .with_provenance(shared.provenance)
         .with_hooks(hooks);
     let prompt = profile.and_then(|profile| Some((profile, profile.prompt.as_deref()?)));

@@ -74,8 +74,8 @@ pub(crate) fn all_tools(
     tools.extend(program_tools(ctx, settings, policy, shared));
     tools.push(Arc::new(Todo::new()));
     tools.extend(web_tools::tools(ctx, settings, policy, shared));
-    let allowed = shared.allowed_hosts(policy);
-    tools.extend(shared.mcp_tools.tools(ctx, &shared.provenance, &allowed, &shared.files));
+    let allowed_hosts = shared.allowed_hosts(policy);
+    tools.extend(shared.mcp_tools.tools(ctx, &shared.provenance, &allowed_hosts, &shared.files));
     tools
 }
 
@@ -98,7 +98,7 @@ fn program_tools(
     shared.programs.iter().map(tool).collect()
 }
 
-/// Runs the hooks of the user in the sandbox, where they see the programs in their directory, also those that are links.
+/// The tool that runs the user's hooks in the sandbox. They see the programs in their directory, and the targets of its links.
 pub(crate) fn hook_runner(
     ctx: &Context,
     settings: &Settings,
@@ -131,7 +131,8 @@ fn command_hosts(
     }
 }
 
-/// The tool that runs commands, which creates what of the workspace its mounts are to protect.
+/// The tool that runs commands. Before the first one, it creates the files of the workspace that the sandbox protects: only what exists
+/// can be mounted read-only.
 fn with_workspace(exec: ExecTool, settings: &Settings, policy: &Policy) -> ExecTool {
     if !is_workspace_writable_by_commands(&policy.file_scope) {
         return exec;
@@ -197,9 +198,9 @@ pub(crate) fn exec_tool(
 }
 
 /// True if commands may change files in the workspace outside the protected paths.
-fn is_workspace_writable_by_commands(reach: &FileScope) -> bool {
-    let mut writes = reach.command_writable_roots();
-    !reach.is_unrestricted && writes.any(|root| reach.workspace.starts_with(root))
+fn is_workspace_writable_by_commands(scope: &FileScope) -> bool {
+    let mut roots = scope.command_writable_roots();
+    !scope.is_unrestricted && roots.any(|root| scope.workspace.starts_with(root))
 }
 
 /// True if files in the working directory may be changed.

@@ -44,55 +44,59 @@ pub(crate) fn new_provenance_tracker(
     }))
 }
 
-/// The places of the built-in skills that have hosts, unless a file in the workspace takes their place.
+/// The paths in the workspace of the built-in skills that have hosts, with these hosts. A skill that a file there overrides is left
+/// out.
 fn skill_hosts(workspace: &Path) -> Vec<(PathBuf, &'static [&'static str])> {
     let skills = BUILT_IN_SKILLS.iter().filter(|skill| !skill.hosts.is_empty());
-    let places = skills.map(|skill| {
+    let skill_files = skills.map(|skill| {
         let folder = workspace.join("skills").join(skill.name);
         (folder.join("SKILL.md"), skill.hosts)
     });
-    places.filter(|(path, _)| !path.exists()).collect()
+    skill_files.filter(|(path, _)| !path.exists()).collect()
 }
 
 /// The web tools, in the order of the Python program; none if the config disables them.
 pub(crate) fn tools(
     ctx: &Context,
-    all: &Settings,
+    settings: &Settings,
     policy: &Arc<Policy>,
     shared: &SharedState,
 ) -> Vec<Arc<dyn Tool>> {
-    let settings = &all.web;
-    if !settings.enabled {
+    let web_settings = &settings.web;
+    if !web_settings.enabled {
         return Vec::new();
     }
     let web = Arc::new(WebAccess {
         policy: Arc::clone(policy),
         provenance: Arc::clone(&shared.provenance),
         allowed_hosts: shared.allowed_hosts(policy),
-        allowed_ranges: settings.allowed_ranges.clone(),
+        allowed_ranges: web_settings.allowed_ranges.clone(),
         offline: shared.offline,
-        proxy: settings.proxy.clone(),
-        user_agent: settings.user_agent.clone(),
+        proxy: web_settings.proxy.clone(),
+        user_agent: web_settings.user_agent.clone(),
         test_dns: TestHosts::from_env(&ctx.env),
-        max_result_chars: all.max_tool_result_chars,
+        max_result_chars: settings.max_tool_result_chars,
         cache: PageCache::default(),
-        network: all.network.clone(),
+        network: settings.network.clone(),
         env: ctx.env.clone(),
     });
     // As in the Python program, a key without a provider means `brave`, and without a key another engine is used.
-    let provider =
-        match (&settings.search_engine, &settings.search_api_key, &settings.search_base_url) {
-            (None, Some(_), _) => "brave",
-            (Some(name), None, None) if name.eq_ignore_ascii_case("brave") => "duckduckgo",
-            (Some(name), ..) => name,
-            (None, None, _) => "duckduckgo",
-        };
+    let provider = match (
+        &web_settings.search_engine,
+        &web_settings.search_api_key,
+        &web_settings.search_base_url,
+    ) {
+        (None, Some(_), _) => "brave",
+        (Some(name), None, None) if name.eq_ignore_ascii_case("brave") => "duckduckgo",
+        (Some(name), ..) => name,
+        (None, None, _) => "duckduckgo",
+    };
     let engines = SearchSettings {
         provider: provider.to_owned(),
-        key: settings.search_api_key.clone(),
-        base: settings.search_base_url.clone(),
-        count: settings.max_results,
-        timeout: settings.search_timeout,
+        key: web_settings.search_api_key.clone(),
+        base: web_settings.search_base_url.clone(),
+        count: web_settings.max_results,
+        timeout: web_settings.search_timeout,
     };
     vec![Arc::new(WebSearch::new(Arc::clone(&web), engines)), Arc::new(WebFetch::new(web))]
 }
