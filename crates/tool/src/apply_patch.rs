@@ -35,7 +35,7 @@ pub fn is_trained_model(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or(name).to_lowercase();
     // Names on Bedrock: `openai.gpt-oss-120b-1:0`.
     let name = name.strip_prefix("openai.").unwrap_or(&name);
-    let ends_family = |rest: &str| !rest.starts_with(|it: char| it.is_alphanumeric());
+    let ends_family = |rest: &str| !rest.starts_with(char::is_alphanumeric);
     let mut families = MODEL_FAMILIES.iter();
     families.any(|family| name.strip_prefix(family).is_some_and(ends_family))
 }
@@ -66,50 +66,48 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
 
 fn apply(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     let text = arguments["patch"].as_str().unwrap_or_default();
-    let sections = patch::parse(text)?;
+    let patches = patch::parse(text)?;
     // Check before reading: if a file is read-only, the model should get that error.
     for file in files_of_call(APPLY_PATCH, arguments) {
         files.file_scope.decide(file.path, FileAccess::Write)?;
     }
-    let plan: Vec<PlannedSection<'_>> = sections
-        .iter()
-        .map(|section| PlannedSection::new(files, section))
-        .collect::<Result<_, _>>()?;
+    let plan: Vec<PlannedPatch<'_>> =
+        patches.iter().map(|patch| PlannedPatch::new(files, patch)).collect::<Result<_, _>>()?;
     // A moved file is removed only after it was written at its new path.
-    let writes = plan.iter().filter_map(PlannedSection::write);
-    let removals = plan.iter().filter_map(PlannedSection::removal);
+    let writes = plan.iter().filter_map(PlannedPatch::write);
+    let removals = plan.iter().filter_map(PlannedPatch::removal);
     let changes: Vec<RevertibleChange<'_>> = writes.chain(removals).collect();
     let paths = files.change_all(&changes)?;
-    let mut written = paths.iter();
+    let mut written_paths = paths.iter();
     let (mut report, mut diff) = (Vec::new(), Some(String::new()));
-    for section in &plan {
-        report.push(section.describe(&files.file_scope, &mut written));
-        let heading = (plan.len() > 1).then(|| format!("{}\n", section.path));
-        let changes = section.diff();
+    for patch in &plan {
+        report.push(patch.describe(&files.file_scope, &mut written_paths));
+        let heading = (plan.len() > 1).then(|| format!("{}\n", patch.path));
+        let changes = patch.diff();
         diff =
             diff.zip(changes).map(|(all, changes)| all + &heading.unwrap_or_default() + &changes);
     }
-    let count = plan.iter().filter(|section| section.new.is_some()).count();
+    let count = plan.iter().filter(|patch| patch.new.is_some()).count();
     let report = paths[..count]
         .iter()
         .fold(report.join("\n"), |text, path| files.add_instructions(text, path));
     Ok(ToolOutput { diff, ..report.into() })
 }
 
-/// A section of a patch, with the contents of its file before and after.
-struct PlannedSection<'a> {
+/// The patch of one file, with the contents of its file before and after.
+struct PlannedPatch<'a> {
     path: &'a str,
     old: Option<LoadedFile>,
     /// The new path, content and text; `None` if the file is deleted.
     new: Option<(&'a str, Vec<u8>, String)>,
 }
 
-impl<'a> PlannedSection<'a> {
-    /// Reads the file of `section`, and applies its hunks.
-    fn new(files: &Files, section: &'a FilePatch<'a>) -> Result<Self, ToolError> {
-        let path = section.path();
+impl<'a> PlannedPatch<'a> {
+    /// Reads the file of `patch`, and applies its hunks.
+    fn new(files: &Files, patch: &'a FilePatch<'a>) -> Result<Self, ToolError> {
+        let path = patch.path();
         let load = || files.load_for_change(path);
-        let (old, new) = match section {
+        let (old, new) = match patch {
             FilePatch::Add { text, .. } => {
                 let text = restore_keys("", text).map_err(|error| format!("`{path}`: {error}"))?;
                 (None, Some((path, text.as_bytes().to_vec(), text.into_owned())))
@@ -136,7 +134,7 @@ impl<'a> PlannedSection<'a> {
             change: FileChange {
                 path,
                 new: Some(bytes),
-                // As with every change, not the set-user-ID and set-group-ID bits.
+                // The set-user-ID and set-group-ID bits are dropped, as with every change.
                 mode: moved.map(|old| old.mode & 0o1777),
                 expect: replaced.map_or(ExpectedState::Missing, |old| {
                     ExpectedState::Digest(old.digest.clone())
@@ -149,8 +147,8 @@ impl<'a> PlannedSection<'a> {
     /// The file that is removed.
     fn removal(&self) -> Option<RevertibleChange<'_>> {
         let old = self.old.as_ref()?;
-        let stays = self.new.as_ref().is_some_and(|(path, ..)| *path == self.path);
-        (!stays).then(|| RevertibleChange {
+        let is_kept = self.new.as_ref().is_some_and(|(path, ..)| *path == self.path);
+        (!is_kept).then(|| RevertibleChange {
             change: FileChange {
                 path: self.path,
                 new: None,
@@ -161,15 +159,15 @@ impl<'a> PlannedSection<'a> {
         })
     }
 
-    /// Describes what was done; `written` are the remaining paths of files that were written.
+    /// Describes what was done; `written_paths` are the remaining paths of files that were written.
     fn describe<'p>(
         &self,
         file_scope: &FileScope,
-        written: &mut impl Iterator<Item = &'p PathBuf>,
+        written_paths: &mut impl Iterator<Item = &'p PathBuf>,
     ) -> String {
         let old_path = file_scope.absolute(self.path);
         let old_path = old_path.display();
-        let path = self.new.as_ref().and_then(|_| written.next());
+        let path = self.new.as_ref().and_then(|_| written_paths.next());
         let is_moved = self.new.as_ref().is_some_and(|(path, ..)| *path != self.path);
         match path.map(|path| path.display()) {
             None => format!("deleted {old_path}"),

@@ -13,11 +13,11 @@ pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String
     let object = match unwrap_arguments(arguments) {
         Value::Object(object) => object,
         Value::String(text) => {
-            let why = serde_json::from_str::<Value>(&text)
+            let reason = serde_json::from_str::<Value>(&text)
                 .err()
                 .map_or_else(|| "not an object".into(), |error| error.to_string());
             return Err(format!(
-                "the arguments are not a JSON object ({why}); send the complete call again"
+                "the arguments are not a JSON object ({reason}); send the complete call again"
             ));
         }
         _ => {
@@ -28,9 +28,9 @@ pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String
         }
     };
     let mut problems = Vec::new();
-    let cast = cast_object(schema, object, "", &mut problems);
+    let cast_arguments = cast_object(schema, object, "", &mut problems);
     if problems.is_empty() {
-        Ok(Value::Object(cast))
+        Ok(Value::Object(cast_arguments))
     } else {
         Err(format!(
             "invalid arguments: {}; expected {}",
@@ -78,13 +78,13 @@ fn cast_object(
     path: &str,
     problems: &mut Vec<String>,
 ) -> Map<String, Value> {
-    let none = Map::new();
-    let properties = schema["properties"].as_object().unwrap_or(&none);
+    let no_properties = Map::new();
+    let properties = schema["properties"].as_object().unwrap_or(&no_properties);
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let mut cast = Map::new();
+    let mut cast_properties = Map::new();
     for (name, value) in object {
-        let place = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let property_path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         match properties.get(&name) {
             // Models send null for an optional argument that they leave out, so drop it unless the schema gives null a
             // meaning.
@@ -94,23 +94,26 @@ fn cast_object(
                     && property.get("type").is_some()
                     && property["nullable"] != true => {}
             Some(property) => {
-                let value = cast_value(property, value, &place, problems);
-                cast.insert(name, value);
+                let value = cast_value(property, value, &property_path, problems);
+                cast_properties.insert(name, value);
             }
             None if schema["properties"].is_object() => {
-                let near = properties.keys().find(|key| strsim::jaro_winkler(key, &name) > 0.85);
-                let near = near.map(|key| format!(", did you mean `{key}`?")).unwrap_or_default();
-                problems.push(format!("unknown argument `{place}`{near}"));
-                cast.insert(name, value);
+                let suggestion =
+                    properties.keys().find(|key| strsim::jaro_winkler(key, &name) > 0.85);
+                let suggestion =
+                    suggestion.map(|key| format!(", did you mean `{key}`?")).unwrap_or_default();
+                problems.push(format!("unknown argument `{property_path}`{suggestion}"));
+                cast_properties.insert(name, value);
             }
-            None => drop(cast.insert(name, value)),
+            None => drop(cast_properties.insert(name, value)),
         }
     }
-    for name in required.into_iter().filter(|name| !cast.contains_key(*name)) {
-        let place = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
-        problems.push(format!("`{place}` is missing"));
+    for name in required.into_iter().filter(|name| !cast_properties.contains_key(*name)) {
+        let property_path =
+            if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        problems.push(format!("`{property_path}` is missing"));
     }
-    cast
+    cast_properties
 }
 
 fn cast_value(schema: &Value, value: Value, path: &str, problems: &mut Vec<String>) -> Value {
@@ -119,7 +122,7 @@ fn cast_value(schema: &Value, value: Value, path: &str, problems: &mut Vec<Strin
     }
     let kind = schema["type"].as_str().unwrap_or_default();
     let value = cast(kind, value);
-    let fits = match kind {
+    let has_type = match kind {
         "string" => value.is_string(),
         "integer" => value.is_i64() || value.is_u64(),
         "number" => value.is_number(),
@@ -128,7 +131,7 @@ fn cast_value(schema: &Value, value: Value, path: &str, problems: &mut Vec<Strin
         "object" => value.is_object(),
         _ => true,
     };
-    if !fits {
+    if !has_type {
         problems.push(format!("`{path}` must be of type {kind}"));
         return value;
     }
@@ -137,19 +140,19 @@ fn cast_value(schema: &Value, value: Value, path: &str, problems: &mut Vec<Strin
     {
         problems.push(format!("`{path}` must be one of {}", Value::Array(choices.clone())));
     }
-    let number = |key: &str| schema[key].as_f64();
-    if let (Some(least), Some(found)) = (number("minimum"), value.as_f64())
-        && found < least
+    let bound = |key: &str| schema[key].as_f64();
+    if let (Some(minimum), Some(number)) = (bound("minimum"), value.as_f64())
+        && number < minimum
     {
-        problems.push(format!("`{path}` must be at least {least}"));
+        problems.push(format!("`{path}` must be at least {minimum}"));
     }
-    if let (Some(most), Some(found)) = (number("maximum"), value.as_f64())
-        && found > most
+    if let (Some(maximum), Some(number)) = (bound("maximum"), value.as_f64())
+        && number > maximum
     {
-        problems.push(format!("`{path}` must be at most {most}"));
+        problems.push(format!("`{path}` must be at most {maximum}"));
     }
-    if let (Some(least), Some(text)) = (schema["minLength"].as_u64(), value.as_str())
-        && (text.chars().count() as u64) < least
+    if let (Some(min_chars), Some(text)) = (schema["minLength"].as_u64(), value.as_str())
+        && (text.chars().count() as u64) < min_chars
     {
         problems.push(format!("`{path}` must not be empty"));
     }
@@ -175,8 +178,8 @@ fn cast(kind: &str, value: Value) -> Value {
         }
         ("integer", Value::Number(number)) => match number.as_f64() {
             // 3.0 becomes 3. Numbers beyond 2^53 have already lost digits.
-            Some(found) if number.is_f64() && found.fract() == 0.0 && found.abs() < 9e15 => {
-                format!("{found:.0}").parse::<i64>().map_or(value.clone(), Value::from)
+            Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 9e15 => {
+                format!("{float:.0}").parse::<i64>().map_or(value.clone(), Value::from)
             }
             _ => value,
         },
@@ -184,7 +187,7 @@ fn cast(kind: &str, value: Value) -> Value {
             .trim()
             .parse::<f64>()
             .ok()
-            .filter(|found| found.is_finite())
+            .filter(|float| float.is_finite())
             .map_or(value.clone(), Value::from),
         ("boolean", Value::String(text)) => match text.trim().to_lowercase().as_str() {
             "true" | "1" | "yes" => true.into(),
@@ -201,12 +204,12 @@ fn cast(kind: &str, value: Value) -> Value {
 fn describe_parameters(schema: &Value) -> String {
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let word = |(name, property): (&String, &Value)| {
+    let describe = |(name, property): (&String, &Value)| {
         let optional = if required.contains(&name.as_str()) { "" } else { ", optional" };
         format!("{name} ({}{optional})", property["type"].as_str().unwrap_or("any"))
     };
     let list: Vec<String> =
-        schema["properties"].as_object().into_iter().flatten().map(word).collect();
+        schema["properties"].as_object().into_iter().flatten().map(describe).collect();
     if list.is_empty() { "none".into() } else { list.join(", ") }
 }
 

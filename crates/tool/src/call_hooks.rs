@@ -1,5 +1,5 @@
 //! The interface of hooks around tool calls. A hook can forbid a call, change its arguments, ask for approval, and add
-//! words to the result. It cannot allow what the policy forbids: the policy decides after it, on the changed arguments.
+//! comments to the result. It cannot allow what the policy forbids: the policy decides after it, on the changed arguments.
 
 use super::call_result::{ToolError, ToolOutput};
 use nanobot_base::message::{MessagePart, ToolCall};
@@ -25,7 +25,7 @@ pub trait CallHooks: Send + Sync {
         &self,
         call: &ToolCall,
         arguments: &Value,
-        result: &ExecutedCall<'_>,
+        executed: &ExecutedCall<'_>,
     ) -> ResultAmendment;
 }
 
@@ -34,7 +34,7 @@ pub trait CallHooks: Send + Sync {
 pub struct CallAmendment {
     /// The arguments that take the place of the model's.
     pub arguments: Option<Value>,
-    /// Words for the model, which follow the result.
+    /// Text for the model, which follows the result.
     pub comments: Vec<String>,
     /// The reason why the user must approve the call.
     pub approval: Option<Refusal>,
@@ -53,7 +53,7 @@ pub struct ExecutedCall<'a> {
 pub struct ResultAmendment {
     /// The text that takes the place of the result.
     pub output: Option<String>,
-    /// Words for the model, which follow the result.
+    /// Text for the model, which follows the result.
     pub comments: Vec<String>,
 }
 

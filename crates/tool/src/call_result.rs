@@ -16,7 +16,7 @@ pub enum ToolError {
     Failed(String),
     /// The policy refused it, so that nothing was done or read.
     Denied(Refusal),
-    /// The policy refused it when it was under way: the reason may quote what it had read by then.
+    /// The policy refused it after it had begun. The reason may quote what it had read by then.
     DeniedDuringCall {
         refusal: Refusal,
         /// The changes that it took back, if the user may allow them.
@@ -41,14 +41,14 @@ impl ToolError {
 }
 
 impl From<String> for ToolError {
-    fn from(words: String) -> Self {
-        Self::Failed(words)
+    fn from(message: String) -> Self {
+        Self::Failed(message)
     }
 }
 
 impl From<&str> for ToolError {
-    fn from(words: &str) -> Self {
-        Self::Failed(words.to_owned())
+    fn from(message: &str) -> Self {
+        Self::Failed(message.to_owned())
     }
 }
 
@@ -142,7 +142,8 @@ impl CompletedCall {
     pub fn event(&self) -> Event<'_> {
         let denied = self.refusal.as_ref();
         Event::ToolResult {
-            denied: denied.map(|no| (no.message.as_str(), no.suggested_flag.as_deref())),
+            denied: denied
+                .map(|refusal| (refusal.message.as_str(), refusal.suggested_flag.as_deref())),
             result: &self.result,
             outcome: self.outcome,
             command_failed: self.command_failed,

@@ -23,6 +23,7 @@ const MAX_NAME_CHARS: usize = 60;
 const MAX_DEFAULT_NAME_CHARS: usize = 30;
 /// Maximum characters of a message.
 const MAX_MESSAGE_CHARS: usize = 10_000;
+
 /// Stores jobs.
 pub trait JobScheduler: Send + Sync {
     /// Makes a job. An implementation that can lock the jobs must count those made by runs again under the lock, see
@@ -152,7 +153,7 @@ impl CronTool {
             )
             .into());
         }
-        let when = parse_schedule(arguments)?;
+        let schedule = parse_schedule(arguments)?;
         let jobs = self.scheduler.list()?;
         if jobs.iter().filter(|job| job.by_model).count() >= MAX_MODEL_JOBS {
             return Err(job_limit_error());
@@ -161,14 +162,13 @@ impl CronTool {
             Some(name) => single_line(name, MAX_NAME_CHARS),
             None => single_line(message, MAX_DEFAULT_NAME_CHARS),
         };
-        let planned = self.scheduler.add(&JobRequest {
+        let CreatedJob { id, next } = self.scheduler.add(&JobRequest {
             name: name.clone(),
             message,
-            schedule: when,
+            schedule,
             chat: self.chat.as_ref(),
             policy: self.policy.snapshot(),
         })?;
-        let CreatedJob { id, next } = planned;
         Ok(format!("Created job '{name}' (id: {id}), first run: {next}"))
     }
 
@@ -196,14 +196,14 @@ impl CronTool {
         let jobs = self.scheduler.list()?;
         let not_found = || ToolError::from(format!("Job {id} not found; `list` shows the ids"));
         let job = jobs.iter().find(|job| job.id == id).ok_or_else(not_found)?;
-        let why = match job {
+        let reason = match job {
             ListedJob { by_model: false, .. } => Some("was created by the user, not by a run"),
             ListedJob { chat, .. } if *chat != self.chat => Some("was created in another chat"),
             ListedJob { .. } => None,
         };
-        if let Some(why) = why {
+        if let Some(reason) = reason {
             return Err(Refusal::new(format!(
-                "the job `{id}` {why}; the user can remove it with `nanobot cron remove {id}`"
+                "the job `{id}` {reason}; the user can remove it with `nanobot cron remove {id}`"
             ))
             .into());
         }
@@ -268,10 +268,10 @@ pub fn spec() -> ToolSpec {
 
 /// Reads the schedule from the arguments. Models fill arguments that they do not mean with empty text or zero.
 fn parse_schedule(arguments: &Value) -> Result<RequestedSchedule<'_>, String> {
-    let seconds = arguments["every_seconds"].as_i64().filter(|it| *it != 0);
+    let seconds = arguments["every_seconds"].as_i64().filter(|seconds| *seconds != 0);
     let (expression, zone) =
         (text_argument(arguments, "cron_expr"), text_argument(arguments, "tz"));
-    let when = match (seconds, expression, text_argument(arguments, "at")) {
+    let schedule = match (seconds, expression, text_argument(arguments, "at")) {
         (Some(seconds), None, None) => match u64::try_from(seconds) {
             Ok(seconds) if seconds >= MIN_PERIOD_SECS => RequestedSchedule::Every(seconds),
             _ => {
@@ -290,7 +290,7 @@ fn parse_schedule(arguments: &Value) -> Result<RequestedSchedule<'_>, String> {
     match zone {
         Some(_) => Err("tz can only be used with cron_expr; for `at`, include the offset, as `2026-12-24T18:00+01:00`"
             .into()),
-        None => Ok(when),
+        None => Ok(schedule),
     }
 }
 
@@ -300,10 +300,9 @@ fn text_argument<'a>(arguments: &'a Value, key: &str) -> Option<&'a str> {
     text.filter(|text| !text.is_empty())
 }
 
-/// Puts `text` on one line of at most `limit` characters.
-fn single_line(text: &str, limit: usize) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ").chars().take(limit).collect()
+/// Puts `text` on one line of at most `max_chars` characters.
+fn single_line(text: &str, max_chars: usize) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").chars().take(max_chars).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use nanobot_config::policy::Refusal;
 
 /// Maximum characters of a command in a refusal.
 const MAX_QUOTED_CHARS: usize = 100;
-/// Devices that are no disks, or the beginnings of their names.
+/// Devices that are not disks, or the beginnings of their names.
 const HARMLESS_DEVICES: &[&str] = &[
     "null", "zero", "full", "random", "urandom", "std", "tty", "fd/", "shm/", "pts/", "mqueue/",
     // Names that bash itself knows, and devices that take text.
@@ -26,40 +26,40 @@ pub(super) fn check(command: &str, outcome: &str) -> Result<(), Refusal> {
     )))
 }
 
-/// Finds the part of a command that is a plain accident; the second text says what it does.
+/// Finds the part of a command that is a plain accident; the second text describes its effect.
 fn dangerous_command(command: &str) -> Option<(&str, &'static str)> {
-    let compact: String = command.chars().filter(|letter| !letter.is_whitespace()).collect();
+    let compact: String = command.chars().filter(|character| !character.is_whitespace()).collect();
     if compact.contains(":(){:|:&};:") {
         return Some((":(){ :|:& };:", "is a fork bomb"));
     }
-    let mut is_above_everything = false;
+    let mut is_in_root_or_home = false;
     for SimpleCommand { source, arguments } in CommandSplitter::split(command) {
         if redirection_targets(&arguments).any(is_disk) {
             return Some((source, "overwrites a disk"));
         }
-        let mut words = arguments.iter().map(String::as_str);
+        let mut remaining = arguments.iter().map(String::as_str);
         let is_prefix = |word: &&str| *word == "sudo" || word.contains('=');
-        let Some(word) = words.find(|word| !is_prefix(word)) else {
+        let Some(word) = remaining.find(|word| !is_prefix(word)) else {
             continue;
         };
         let program = word.rsplit('/').next().unwrap_or(word);
-        let rest: Vec<&str> = words.collect();
+        let rest: Vec<&str> = remaining.collect();
         if program == "cd" {
-            is_above_everything = rest.iter().all(|word| is_everything(word));
+            is_in_root_or_home = rest.iter().all(|word| is_root_or_home(word));
         }
-        if let Some(effect) = describe_accident(program, &rest, is_above_everything) {
+        if let Some(effect) = describe_accident(program, &rest, is_in_root_or_home) {
             return Some((source, effect));
         }
     }
     None
 }
 
-/// The effect of `program` with the arguments `rest`, if that is an accident. In a directory that `is_above_everything`,
-/// `*` is everything.
+/// The effect of `program` with the arguments `rest`, if that is an accident. If the command runs in the root or the home
+/// directory, `*` is everything.
 fn describe_accident(
     program: &str,
     rest: &[&str],
-    is_above_everything: bool,
+    is_in_root_or_home: bool,
 ) -> Option<&'static str> {
     let has = |flag: char, long: &str| {
         rest.iter().any(|word| {
@@ -70,7 +70,7 @@ fn describe_accident(
     match program {
         "rm" if has('r', "--recursive") || has('R', "--recursive") => rest
             .iter()
-            .any(|word| is_everything(word) || is_above_everything && ["*", "./*"].contains(word))
+            .any(|word| is_root_or_home(word) || is_in_root_or_home && ["*", "./*"].contains(word))
             .then_some("removes everything"),
         "dd" => rest
             .iter()
@@ -94,30 +94,32 @@ fn describe_accident(
 /// True for a device that may be a disk.
 fn is_disk(path: &str) -> bool {
     let device = path.strip_prefix("/dev/");
-    device.is_some_and(|name| !HARMLESS_DEVICES.iter().any(|it| name.starts_with(it)))
+    device.is_some_and(|name| !HARMLESS_DEVICES.iter().any(|device| name.starts_with(device)))
 }
 
-/// The files that the output of a command with these words is redirected to.
-fn redirection_targets(words: &[String]) -> impl Iterator<Item = &str> {
-    words.iter().zip(words.iter().skip(1).map(Some).chain([None])).flat_map(|(word, next)| {
-        let ends = word.match_indices('>').map(|(at, _)| at);
-        let operators = ends.filter(|at| !word[..*at].ends_with('\\'));
-        operators.map(move |at| {
-            let rest = word[at + 1..].trim_start_matches(['>', '|', '&']);
-            if rest.is_empty() { next.map_or("", String::as_str) } else { rest }
-        })
-    })
+/// The files that the output of a command with these arguments is redirected to.
+fn redirection_targets(arguments: &[String]) -> impl Iterator<Item = &str> {
+    arguments.iter().zip(arguments.iter().skip(1).map(Some).chain([None])).flat_map(
+        |(word, next)| {
+            let ends = word.match_indices('>').map(|(index, _)| index);
+            let operators = ends.filter(|index| !word[..*index].ends_with('\\'));
+            operators.map(move |index| {
+                let rest = word[index + 1..].trim_start_matches(['>', '|', '&']);
+                if rest.is_empty() { next.map_or("", String::as_str) } else { rest }
+            })
+        },
+    )
 }
 
 /// True for the root directory, the home directory, and the contents of either.
-fn is_everything(word: &str) -> bool {
+fn is_root_or_home(word: &str) -> bool {
     let directory = match word.strip_suffix('*') {
         Some(directory) if !directory.ends_with('/') => return false,
         Some(directory) => directory,
         None => word,
     };
-    let place = directory.trim_end_matches('/');
-    !word.is_empty() && ["", "~", "$HOME", "${HOME}"].contains(&place)
+    let directory = directory.trim_end_matches('/');
+    !word.is_empty() && ["", "~", "$HOME", "${HOME}"].contains(&directory)
 }
 
 /// A command without the operators of the shell around it.
@@ -141,8 +143,8 @@ struct OuterCommand {
 /// substitutions. Any text is accepted.
 struct CommandSplitter<'a> {
     text: &'a str,
-    /// The place in `text`, in bytes.
-    at: usize,
+    /// The position in `text`, in bytes.
+    position: usize,
     commands: Vec<SimpleCommand<'a>>,
     /// The start of the current command in `text`, its words, and its last word if that has not ended.
     start: usize,
@@ -161,7 +163,7 @@ impl<'a> CommandSplitter<'a> {
     fn split(text: &'a str) -> Vec<SimpleCommand<'a>> {
         let mut splitter = Self {
             text,
-            at: 0,
+            position: 0,
             commands: Vec::new(),
             start: 0,
             arguments: Vec::new(),
@@ -171,17 +173,17 @@ impl<'a> CommandSplitter<'a> {
             statement: 0,
             document_ends: Vec::new(),
         };
-        while let Some(letter) = splitter.next() {
-            splitter.read(letter);
+        while let Some(character) = splitter.next() {
+            splitter.read(character);
         }
         splitter.end_command(text.len());
         splitter.commands
     }
 
     fn next(&mut self) -> Option<char> {
-        let letter = self.text[self.at..].chars().next()?;
-        self.at += letter.len_utf8();
-        Some(letter)
+        let character = self.text[self.position..].chars().next()?;
+        self.position += character.len_utf8();
+        Some(character)
     }
 
     /// True within `[[ … ]]`, where operators of the shell are those of a test. Only words such as `if` and `!` precede it.
@@ -191,14 +193,14 @@ impl<'a> CommandSplitter<'a> {
         first.any(|word| word == "[[") && !last.any(|word| word == "]]")
     }
 
-    /// True within the list of an array, whose words are no commands.
+    /// True within the list of an array, whose words are not commands.
     fn is_in_array(&self) -> bool {
-        self.outer.last().is_some_and(|it| it.opening == '=')
+        self.outer.last().is_some_and(|outer| outer.opening == '=')
     }
 
-    fn read(&mut self, letter: char) {
-        let rest = &self.text[self.at..];
-        match letter {
+    fn read(&mut self, character: char) {
+        let rest = &self.text[self.position..];
+        match character {
             '\\' => match self.next() {
                 Some('\n') | None => {}
                 Some(literal) => self.push_literal(literal, "~*$>"),
@@ -208,22 +210,22 @@ impl<'a> CommandSplitter<'a> {
                 self.word.get_or_insert_default();
             }
             '$' if rest.starts_with('(') => {
-                self.at += 1;
+                self.position += 1;
                 self.open('(');
             }
-            '`' if self.outer.last().is_some_and(|it| it.opening == '`') => self.close(),
+            '`' if self.outer.last().is_some_and(|outer| outer.opening == '`') => self.close(),
             '`' => self.open('`'),
             '$' if rest.starts_with('\'') && !self.is_quoted => self.read_ansi_quotes(),
-            _ if self.is_quoted => self.push_literal(letter, "~*>"),
+            _ if self.is_quoted => self.push_literal(character, "~*>"),
             '\'' => {
                 let (quoted, _) = rest.split_once('\'').unwrap_or((rest, ""));
                 self.word.get_or_insert_default();
-                quoted.chars().for_each(|it| self.push_literal(it, "~*$>"));
-                self.at = (self.at + quoted.len() + 1).min(self.text.len());
+                quoted.chars().for_each(|character| self.push_literal(character, "~*$>"));
+                self.position = (self.position + quoted.len() + 1).min(self.text.len());
             }
-            '#' if self.word.is_none() => self.at += rest.find('\n').unwrap_or(rest.len()),
+            '#' if self.word.is_none() => self.position += rest.find('\n').unwrap_or(rest.len()),
             '(' | ')' | '|' | '&' | '<' | '>' if self.is_in_test() => {
-                self.push_literal(letter, ">");
+                self.push_literal(character, ">");
             }
             '(' if self.word.as_ref().is_some_and(|word| word.ends_with('=')) => self.open('='),
             ')' if self.is_in_array() => {
@@ -234,16 +236,20 @@ impl<'a> CommandSplitter<'a> {
             '\n' if self.is_in_array() => self.arguments.extend(self.word.take()),
             // A substitution of a process is a word of the command around it.
             '<' | '>' if rest.starts_with('(') => {
-                self.at += 1;
+                self.position += 1;
                 self.open('(');
             }
-            '<' if rest.starts_with("<<") => self.at += 2,
+            '<' if rest.starts_with("<<") => self.position += 2,
             '<' if rest.starts_with('<') => self.read_document_end(),
             // A redirection that replaces a file which must not be replaced.
-            '|' if self.text[..self.at - 1].ends_with('>') => self.push_literal(letter, ""),
+            '|' if self.text[..self.position - 1].ends_with('>') => {
+                self.push_literal(character, "");
+            }
             // A redirection of descriptors.
-            '&' if rest.starts_with('>') || self.text[..self.at - 1].ends_with(['>', '<']) => {
-                self.push_literal(letter, "");
+            '&' if rest.starts_with('>')
+                || self.text[..self.position - 1].ends_with(['>', '<']) =>
+            {
+                self.push_literal(character, "");
             }
             '(' => {
                 // The words before it are the name of a function.
@@ -251,49 +257,49 @@ impl<'a> CommandSplitter<'a> {
                 self.word = None;
                 self.open('(');
             }
-            ')' if self.outer.last().is_some_and(|it| it.opening == '(') => self.close(),
+            ')' if self.outer.last().is_some_and(|outer| outer.opening == '(') => self.close(),
             ')' => {
                 // The patterns of a `case`, perhaps several.
                 self.commands.truncate(self.statement);
                 self.arguments.clear();
                 self.word = None;
-                self.start = self.at;
+                self.start = self.position;
             }
             ';' | '&' | '|' | '\n' => {
-                self.end_command(self.at - 1);
-                if letter == '\n' {
+                self.end_command(self.position - 1);
+                if character == '\n' {
                     self.skip_documents();
                 }
-                if letter != '|' {
+                if character != '|' {
                     self.statement = self.commands.len();
                 }
-                self.start = self.at;
+                self.start = self.position;
             }
-            _ if letter.is_whitespace() => self.arguments.extend(self.word.take()),
-            _ => self.push_literal(letter, ""),
+            _ if character.is_whitespace() => self.arguments.extend(self.word.take()),
+            _ => self.push_literal(character, ""),
         }
     }
 
     /// Reads a word in `$'…'`, where a backslash may precede a quote.
     fn read_ansi_quotes(&mut self) {
-        self.at += 1;
+        self.position += 1;
         self.word.get_or_insert_default();
-        while let Some(letter) = self.next() {
-            match letter {
+        while let Some(character) = self.next() {
+            match character {
                 '\'' => break,
                 '\\' => drop(self.next()),
-                _ => self.push_literal(letter, "~*$>"),
+                _ => self.push_literal(character, "~*$>"),
             }
         }
     }
 
     /// Adds a character to the current word, after a backslash if it is one of `expanded`.
-    fn push_literal(&mut self, letter: char, expanded: &str) {
+    fn push_literal(&mut self, character: char, expanded: &str) {
         let word = self.word.get_or_insert_default();
-        if expanded.contains(letter) {
+        if expanded.contains(character) {
             word.push('\\');
         }
-        word.push(letter);
+        word.push(character);
     }
 
     fn end_command(&mut self, end: usize) {
@@ -314,12 +320,12 @@ impl<'a> CommandSplitter<'a> {
             word: self.word.take(),
             is_quoted: std::mem::take(&mut self.is_quoted),
         });
-        self.start = self.at;
+        self.start = self.position;
     }
 
     /// Ends a substitution or subshell, and continues the command around it.
     fn close(&mut self) {
-        self.end_command(self.at - 1);
+        self.end_command(self.position - 1);
         if let Some(outer) = self.outer.pop() {
             self.start = outer.start;
             self.arguments = outer.arguments;
@@ -331,20 +337,20 @@ impl<'a> CommandSplitter<'a> {
 
     /// Reads the word after `<<`.
     fn read_document_end(&mut self) {
-        let rest = self.text[self.at + 1..].trim_start_matches(['-', ' ', '\t']);
-        let is_end = |letter: char| letter.is_whitespace() || ";&|<>()".contains(letter);
+        let rest = self.text[self.position + 1..].trim_start_matches(['-', ' ', '\t']);
+        let is_end = |character: char| character.is_whitespace() || ";&|<>()".contains(character);
         let word = rest.split(is_end).next().unwrap_or_default();
         self.document_ends.push(word.replace(['\'', '"', '\\'], ""));
-        self.at = self.text.len() - rest.len() + word.len();
+        self.position = self.text.len() - rest.len() + word.len();
     }
 
     /// Skips the here-documents that begin at this line.
     fn skip_documents(&mut self) {
         for end in std::mem::take(&mut self.document_ends) {
-            while self.at < self.text.len() {
-                let rest = &self.text[self.at..];
+            while self.position < self.text.len() {
+                let rest = &self.text[self.position..];
                 let line = rest.split_inclusive('\n').next().unwrap_or(rest);
-                self.at += line.len();
+                self.position += line.len();
                 if line.trim_end_matches('\n').trim_start_matches('\t') == end {
                     break;
                 }

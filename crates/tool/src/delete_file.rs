@@ -27,9 +27,9 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
 }
 
 fn delete(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
-    let given = arguments["path"].as_str().unwrap_or_default();
-    let old = files.load(given).ok();
-    let path = files.remove(given)?;
-    let diff = |(old, _): (Vec<u8>, _)| make_diff(&String::from_utf8_lossy(&old), "");
-    Ok(ToolOutput { diff: old.and_then(diff), ..format!("deleted {}", path.display()).into() })
+    let path = arguments["path"].as_str().unwrap_or_default();
+    let old = files.load(path).ok();
+    let absolute_path = files.remove(path)?;
+    let diff = old.and_then(|(bytes, _)| make_diff(&String::from_utf8_lossy(&bytes), ""));
+    Ok(ToolOutput { diff, ..format!("deleted {}", absolute_path.display()).into() })
 }

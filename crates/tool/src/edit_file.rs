@@ -35,10 +35,10 @@ pub fn tool(files: Arc<Files>) -> FunctionTool {
 fn edit_in_file(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
     let text = |key: &str| arguments[key].as_str().unwrap_or_default();
     let (old, new) = (text("old_text"), text("new_text"));
-    let all = arguments["replace_all"] == true;
+    let replace_all = arguments["replace_all"] == true;
     let mut note = None;
-    let (place, before, after) = files.edit(text("path"), |before| {
-        let edit = edit_with_keys(before, old, new, all)?;
+    let (path, before, after) = files.edit(text("path"), |before| {
+        let edit = edit_with_keys(before, old, new, replace_all)?;
         if edit.text == before {
             let note = edit.note.map(|note| format!(" ({note})")).unwrap_or_default();
             return Err(format!("old_text and new_text are the same{note}; nothing was changed"));
@@ -48,8 +48,8 @@ fn edit_in_file(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolErro
     })?;
     let diff = Diff::new(&before, &after).unified(2);
     let note = note.map(|note| format!(" ({note})")).unwrap_or_default();
-    let text = format!("edited {}{note}\n{}", place.display(), diff.trim_end());
-    Ok(ToolOutput { diff: Some(diff), ..files.add_instructions(text, &place).into() })
+    let text = format!("edited {}{note}\n{}", path.display(), diff.trim_end());
+    Ok(ToolOutput { diff: Some(diff), ..files.add_instructions(text, &path).into() })
 }
 
 /// A text in which another was replaced.
@@ -60,7 +60,7 @@ pub struct TextEdit {
     pub note: Option<String>,
 }
 
-/// The ways to find a text in a file, from the strictest to the loosest.
+/// A comparison by which a text is found in a file, from the strictest to the loosest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
     Exact,
@@ -81,17 +81,19 @@ impl Comparison {
         Self::SimilarLines,
     ];
 
-    /// Where `old` occurs in `text`; the occurrences do not overlap.
+    /// The ranges of `text` that match `old`; they do not overlap.
     fn find(self, text: &str, old: &str) -> Vec<Range<usize>> {
         match self {
-            Self::Exact => text.match_indices(old).map(|(at, it)| at..at + it.len()).collect(),
+            Self::Exact => {
+                text.match_indices(old).map(|(start, part)| start..start + part.len()).collect()
+            }
             Self::Part(ignored) => find_similar(text, old, ignored),
             Self::Lines => find_loosely(text, old, IgnoredForms::LineEnds),
             Self::SimilarLines => find_loosely(text, old, IgnoredForms::LookAlikes),
         }
     }
 
-    /// Adapts `new` to replace `found`, which is `old` as the file `text` has it at `place`.
+    /// Adapts `new` to replace `original`, which is `old` as the file `text` has it at `range`.
     ///
     /// # Errors
     /// Text for the model: the indentation of a line is unclear.
@@ -100,23 +102,23 @@ impl Comparison {
         new: &str,
         old: &str,
         text: &str,
-        place: &Range<usize>,
+        range: &Range<usize>,
     ) -> Result<String, String> {
-        let found = &text[place.clone()];
+        let original = &text[range.clone()];
         match self {
-            Self::Exact => Ok(match_line_endings(new, text, place.start)),
+            Self::Exact => Ok(match_line_endings(new, text, range.start)),
             Self::Part(ignored) => {
-                Ok(match_line_endings(&respell(new, old, found, ignored), text, place.start))
+                Ok(match_line_endings(&respell(new, old, original, ignored), text, range.start))
             }
-            Self::Lines => fit_replacement(new, old, found),
+            Self::Lines => fit_replacement(new, old, original),
             Self::SimilarLines => {
                 let old = old.trim_matches(['\n', '\r']);
-                let pairs = old.lines().zip(found.lines());
+                let pairs = old.lines().zip(original.lines());
                 let old_in_file: Vec<String> =
-                    pairs.map(|(line, found)| with_content_of(line, found)).collect();
+                    pairs.map(|(line, original)| with_content_of(line, original)).collect();
                 let old_in_file = old_in_file.join("\n");
                 let new = respell(new, old, &old_in_file, IgnoredForms::LookAlikes);
-                fit_replacement(&new, &old_in_file, found)
+                fit_replacement(&new, &old_in_file, original)
             }
         }
     }
@@ -125,11 +127,16 @@ impl Comparison {
 /// Replaces `old` with `new` in `text`. Both may have masks in place of keys.
 ///
 /// # Errors
-/// Text for the model: `old` does not occur, or more than once and not `all` is true, or a key cannot be put back.
-pub fn edit_with_keys(text: &str, old: &str, new: &str, all: bool) -> Result<TextEdit, String> {
+/// Text for the model: `old` does not occur, or more than once and not `replace_all` is true, or a key cannot be put back.
+pub fn edit_with_keys(
+    text: &str,
+    old: &str,
+    new: &str,
+    replace_all: bool,
+) -> Result<TextEdit, String> {
     let note = RefCell::new(None);
     let text = edit_masked(text, |text| {
-        let edit = edit(text, old, new, all)?;
+        let edit = edit(text, old, new, replace_all)?;
         note.replace(edit.note);
         Ok(edit.text)
     })?;
@@ -140,65 +147,65 @@ pub fn edit_with_keys(text: &str, old: &str, new: &str, all: bool) -> Result<Tex
 /// occur with them.
 ///
 /// # Errors
-/// Text for the model: `old` does not occur, or more than once and not `all` is true.
-fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<TextEdit, String> {
+/// Text for the model: `old` does not occur, or more than once and not `replace_all` is true.
+fn edit(text: &str, old: &str, new: &str, replace_all: bool) -> Result<TextEdit, String> {
     let find = |old: &str| {
-        let mut found = Comparison::STEPS.iter().map(|step| (*step, step.find(text, old)));
-        found.find(|(_, places)| !places.is_empty())
+        let mut attempts = Comparison::STEPS.iter().map(|step| (*step, step.find(text, old)));
+        attempts.find(|(_, ranges)| !ranges.is_empty())
     };
-    if let Some((comparison, places)) = find(old) {
-        return replace(text, old, new, all, comparison, &places);
+    if let Some((comparison, ranges)) = find(old) {
+        return replace(text, old, new, replace_all, comparison, &ranges);
     }
     let Some(old) = strip_line_numbers(old) else {
         return Err(describe_nearest(text, old));
     };
-    let Some((comparison, places)) = find(&old) else {
+    let Some((comparison, ranges)) = find(&old) else {
         return Err(describe_nearest(text, &old));
     };
     let new: String = new.split_inclusive('\n').map(without_line_number).collect();
-    let mut edit = replace(text, &old, &new, all, comparison, &places)?;
+    let mut edit = replace(text, &old, &new, replace_all, comparison, &ranges)?;
     let note = "without the line numbers of read_file, which are not in the file";
-    edit.note = Some(edit.note.map_or(note.to_owned(), |it| format!("{note}; {it}")));
+    edit.note = Some(edit.note.map_or(note.to_owned(), |other| format!("{note}; {other}")));
     Ok(edit)
 }
 
-/// Replaces `old` at `places`.
+/// Replaces `old` at `ranges`.
 fn replace(
     text: &str,
     old: &str,
     new: &str,
-    all: bool,
+    replace_all: bool,
     comparison: Comparison,
-    places: &[Range<usize>],
+    ranges: &[Range<usize>],
 ) -> Result<TextEdit, String> {
-    let line_number = |place: &Range<usize>| text[..place.start].matches('\n').count() + 1;
+    let line_number = |range: &Range<usize>| text[..range.start].matches('\n').count() + 1;
     let is_similar =
         matches!(comparison, Comparison::SimilarLines | Comparison::Part(IgnoredForms::LookAlikes));
-    if places.len() > 1 && !all {
+    if ranges.len() > 1 && !replace_all {
         let lines: Vec<String> =
-            places.iter().take(10).map(|place| line_number(place).to_string()).collect();
-        let apart = if is_similar { " apart from characters that look alike" } else { "" };
+            ranges.iter().take(10).map(|range| line_number(range).to_string()).collect();
+        let exception = if is_similar { " apart from characters that look alike" } else { "" };
         return Err(format!(
-            "old_text occurs {} times{apart}, at lines {}; include more surrounding text, or set replace_all",
-            places.len(),
+            "old_text occurs {} times{exception}, at lines {}; include more surrounding text, or set replace_all",
+            ranges.len(),
             lines.join(", ")
         ));
     }
     let mut out = String::with_capacity(text.len() + new.len());
     let mut end = 0;
-    for place in places {
-        out.push_str(&text[end..place.start]);
-        out.push_str(&comparison.adapt(new, old, text, place)?);
-        end = place.end;
+    for range in ranges {
+        out.push_str(&text[end..range.start]);
+        out.push_str(&comparison.adapt(new, old, text, range)?);
+        end = range.end;
     }
     out.push_str(&text[end..]);
-    let note = places.first().filter(|_| is_similar).and_then(|place| {
-        let before = text[..place.start].rsplit('\n').next().unwrap_or_default();
+    let note = ranges.first().filter(|_| is_similar).and_then(|range| {
+        let before = text[..range.start].rsplit('\n').next().unwrap_or_default();
         let columns = std::iter::once(before.chars().count()).chain(std::iter::repeat(0));
-        let wanted = old.trim_start_matches(['\n', '\r']).lines().zip(columns);
-        let pairs = text[place.clone()].lines().zip(wanted);
-        (line_number(place)..).zip(pairs).find_map(|(number, (line, (wanted, columns)))| {
-            let difference = describe_difference(line, wanted, "old_text", columns)?;
+        let old_lines = old.trim_start_matches(['\n', '\r']).lines().zip(columns);
+        let pairs = text[range.clone()].lines().zip(old_lines);
+        (line_number(range)..).zip(pairs).find_map(|(number, (line, (old_line, columns)))| {
+            let difference = describe_difference(line, old_line, "old_text", columns)?;
             Some(format!(
                 "line {number} {difference}; the file keeps its characters outside of the change"
             ))
@@ -207,16 +214,18 @@ fn replace(
     Ok(TextEdit { text: out, note })
 }
 
-/// Converts the line endings of `new` to those of `text`; if `text` has both kinds, to that of the line at `place`.
-fn match_line_endings(new: &str, text: &str, place: usize) -> String {
+/// Converts the line endings of `new` to those of `text`; if `text` has both kinds, to that of the line at `position`.
+fn match_line_endings(new: &str, text: &str, position: usize) -> String {
     let count = |ends: &str| text.matches(ends).count();
     let is_windows = match count("\r\n") {
         0 => false,
         windows if windows == count("\n") => true,
         _ if new.contains("\r\n") => false,
-        _ => match text[place..].find('\n') {
-            Some(end) => text[..place + end].ends_with('\r'),
-            None => text[..place].trim_end_matches(|it| it != '\n').ends_with("\r\n"),
+        _ => match text[position..].find('\n') {
+            Some(end) => text[..position + end].ends_with('\r'),
+            None => {
+                text[..position].trim_end_matches(|character| character != '\n').ends_with("\r\n")
+            }
         },
     };
     if is_windows { new.replace("\r\n", "\n").replace('\n', "\r\n") } else { new.to_owned() }
@@ -226,44 +235,44 @@ fn match_line_endings(new: &str, text: &str, place: usize) -> String {
 /// overlap.
 fn find_loosely(text: &str, old: &str, ignored: IgnoredForms) -> Vec<Range<usize>> {
     let old = fold(old, ignored);
-    let wanted: Vec<&str> = old.trim_matches(['\n', '\r']).lines().collect();
-    if wanted.iter().all(|line| line.trim().is_empty()) {
+    let old_lines: Vec<&str> = old.trim_matches(['\n', '\r']).lines().collect();
+    if old_lines.iter().all(|line| line.trim().is_empty()) {
         return Vec::new();
     }
     let mut ranges = Vec::new();
-    let mut at = 0;
+    let mut offset = 0;
     for line in text.split_inclusive('\n') {
-        ranges.push(at..at + line.trim_end_matches(['\n', '\r']).len());
-        at += line.len();
+        ranges.push(offset..offset + line.trim_end_matches(['\n', '\r']).len());
+        offset += line.len();
     }
     let lines: Vec<Cow<'_, str>> =
         ranges.iter().map(|range| fold(&text[range.clone()], ignored)).collect();
     let lines: Vec<&str> = lines.iter().map(|line| &**line).collect();
-    let mut found: Vec<Range<usize>> = Vec::new();
-    for first in find_lines(&lines, &wanted, IgnoredSpace::Surrounding) {
+    let mut matches: Vec<Range<usize>> = Vec::new();
+    for first in find_lines(&lines, &old_lines, IgnoredSpace::Surrounding) {
         let start = ranges[first].start;
-        if found.last().is_none_or(|last| last.end <= start) {
-            found.push(start..ranges[first + wanted.len() - 1].end);
+        if matches.last().is_none_or(|last| last.end <= start) {
+            matches.push(start..ranges[first + old_lines.len() - 1].end);
         }
     }
-    found
+    matches
 }
 
-/// Adapts `new` to replace `found`, which matched `old` loosely: takes over the line endings of `found`, and its
+/// Adapts `new` to replace `original`, which matched `old` loosely: takes over the line endings of `original`, and its
 /// indentation if the model left it out or used a different one.
 ///
 /// # Errors
 /// Text for the model: the indentation of a line is unclear.
-fn fit_replacement(new: &str, old: &str, found: &str) -> Result<String, String> {
-    let wanted: Vec<&str> = old.trim_matches(['\n', '\r']).lines().collect();
-    let lines: Vec<&str> = found.lines().collect();
-    let indentations = IndentationMap::new(&wanted, &lines);
+fn fit_replacement(new: &str, old: &str, original: &str) -> Result<String, String> {
+    let old_lines: Vec<&str> = old.trim_matches(['\n', '\r']).lines().collect();
+    let lines: Vec<&str> = original.lines().collect();
+    let indentations = IndentationMap::new(&old_lines, &lines);
     let new = new.trim_end_matches(['\n', '\r']);
-    let moved = new.lines().map(|line| indentations.reindent(line));
-    let moved = moved.collect::<Result<Vec<_>, _>>();
-    let end = if found.contains("\r\n") { "\r\n" } else { "\n" };
-    let moved = moved.map_err(|error| format!("old_text: {error}\n{found}"))?;
-    Ok(moved.join(end))
+    let reindented = new.lines().map(|line| indentations.reindent(line));
+    let reindented = reindented.collect::<Result<Vec<_>, _>>();
+    let line_end = if original.contains("\r\n") { "\r\n" } else { "\n" };
+    let reindented = reindented.map_err(|error| format!("old_text: {error}\n{original}"))?;
+    Ok(reindented.join(line_end))
 }
 
 /// The part of `text` that is most similar to `old`, so that the model can see its mistake.

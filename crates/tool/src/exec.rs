@@ -25,7 +25,7 @@ use nanobot_config::policy::{Refusal, startup_files};
 use nanobot_os::clock;
 use nanobot_os::env::{Env, INSIDE_SANDBOX};
 use nanobot_os::secret::random_hex;
-use nanobot_sandbox::process::{self, CapturedText, CommandShell, CommandSpec};
+use nanobot_sandbox::process::{self, CapturedText, CommandResult, CommandShell, CommandSpec};
 use nanobot_sandbox::project_file_rules::{Callback, ProjectFileAccess};
 use nanobot_sandbox::{
     self as sandbox, NetworkAccess, SandboxError, SandboxSpec, namespaces, private_tmp,
@@ -40,7 +40,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use withheld::{UndoneResult, explain_undone};
 
-/// The size in bytes from which on Linux takes no argument of a program.
+/// Linux accepts no argument of a program of this size in bytes or more (`MAX_ARG_STRLEN`).
 const MAX_ARGUMENT_BYTES: usize = 128 << 10;
 /// Maximum length of the note on the omitted middle of an output, in characters.
 const MAX_NOTE_CHARS: usize = 256;
@@ -175,12 +175,12 @@ impl ExecTool {
 
     /// Sets a function that runs before the first command if mounts protect read-only paths. Mounts can protect only
     /// paths that exist: a missing one could be created, and give instructions to other runs until it is removed again.
-    pub fn with_before_first_run(mut self, action: Box<BeforeFirstRun>) -> Self {
-        self.before_first_run = Some(action);
+    pub fn with_before_first_run(mut self, before_first_run: Box<BeforeFirstRun>) -> Self {
+        self.before_first_run = Some(before_first_run);
         self
     }
 
-    /// Lets commands take turns with those of other runs, by locks in `directory`, which is closed to them.
+    /// Lets commands take turns with those of other runs, by locks in `directory`. Commands cannot open it.
     pub fn with_locks(mut self, directory: PathBuf) -> Self {
         self.lock_directory = Some(directory);
         self
@@ -220,13 +220,13 @@ impl ExecTool {
     /// # Errors
     /// The private directory cannot be made, or there are too many home directories to close.
     pub fn sandbox_spec(&self) -> std::io::Result<SandboxSpec> {
-        if let Some(fence) = self.sandbox_spec.get() {
-            return Ok(fence.clone());
+        if let Some(sandbox) = self.sandbox_spec.get() {
+            return Ok(sandbox.clone());
         }
         let private = private_tmp::run_directory(&self.temp_parents)?;
-        let reach = &self.files.file_scope;
-        let mut fence = sandbox_spec::for_scope(
-            reach,
+        let scope = &self.files.file_scope;
+        let mut sandbox = sandbox_spec::for_scope(
+            scope,
             &self.tools,
             &self.programs,
             if self.containment.has_network {
@@ -237,33 +237,33 @@ impl ExecTool {
             },
             startup_files::always_protected_from_commands(),
         )?;
-        fence.memory = self.memory_bytes.map(process::memory_limit);
-        fence.project_files.names = startup_files::project_files();
-        fence.project_files.skipped = vec![private.clone()];
-        fence.project_files.changed = self.files.changed_startup_files();
-        fence.project_files.git = self.files.git_history();
-        git_guard::install(reach, &private, &self.tools.path)?;
-        fence.mask_configs(&sandbox_spec::git_configs(reach), &private)?;
-        fence.add_private(private);
-        fence.lock_directory.clone_from(&self.lock_directory);
+        sandbox.memory = self.memory_bytes.map(process::memory_limit);
+        sandbox.project_files.names = startup_files::project_files();
+        sandbox.project_files.skipped = vec![private.clone()];
+        sandbox.project_files.changed = self.files.changed_startup_files();
+        sandbox.project_files.git = self.files.git_history();
+        git_guard::install(scope, &private, &self.tools.path)?;
+        sandbox.mask_configs(&sandbox_spec::git_configs(scope), &private)?;
+        sandbox.add_private(private);
+        sandbox.lock_directory.clone_from(&self.lock_directory);
         for (_, value) in &self.env {
-            fence.add_links(Path::new(value));
+            sandbox.add_links(Path::new(value));
         }
         if let Some(signer) = &self.signer {
-            signer.prepare(&fence);
+            signer.prepare(&sandbox);
         }
         let tmp = private_tmp::tmp_directory(&self.temp_parents)?;
-        fence.project_files.skipped.push(tmp.clone());
-        fence.tmp = Some(tmp);
-        if let Some(make) = &self.before_first_run
+        sandbox.project_files.skipped.push(tmp.clone());
+        sandbox.tmp = Some(tmp);
+        if let Some(before_first_run) = &self.before_first_run
             && !self.writable_roots().is_empty()
-            && process::require_namespaces(&fence).is_ok()
-            && make().map_err(std::io::Error::other)?
+            && process::require_namespaces(&sandbox).is_ok()
+            && before_first_run().map_err(std::io::Error::other)?
         {
             // Files that are made here are not changes of the command.
             clock::wait_for_later_file_time().map_err(std::io::Error::other)?;
         }
-        Ok(self.sandbox_spec.get_or_init(|| fence).clone())
+        Ok(self.sandbox_spec.get_or_init(|| sandbox).clone())
     }
 
     /// The changes of project files that commands may make now.
@@ -274,45 +274,46 @@ impl ExecTool {
 
     /// The environment of a command in the sandbox, with the variables that point tools into the private directory.
     fn sandbox_environment(&self, private: &Path) -> Vec<(String, String)> {
-        let ours = PRIVATE_DIR_VARIABLES.iter().map(|(name, part)| {
-            let path = match *part {
+        let private_variables = PRIVATE_DIR_VARIABLES.iter().map(|(name, subpath)| {
+            let path = match *subpath {
                 "" => private.to_owned(),
-                part => private.join(part),
+                subpath => private.join(subpath),
             };
             ((*name).to_owned(), path.to_string_lossy().into_owned())
         });
         let mut env: Vec<(String, String)> = self
             .env
             .iter()
-            .filter(|(name, _)| !PRIVATE_DIR_VARIABLES.iter().any(|(ours, _)| ours == name))
+            .filter(|(name, _)| !PRIVATE_DIR_VARIABLES.iter().any(|(private, _)| private == name))
             .cloned()
-            .chain(ours)
+            .chain(private_variables)
             .collect();
         for (_, value) in env.iter_mut().filter(|(name, _)| name == "PATH") {
-            let guarded = git_guard::extend_path(&self.files.file_scope, private, value);
-            guarded.into_iter().for_each(|path| *value = path);
+            let guarded_path = git_guard::extend_path(&self.files.file_scope, private, value);
+            guarded_path.into_iter().for_each(|path| *value = path);
         }
         env.push((INSIDE_SANDBOX.into(), "1".into()));
         env.extend(self.hosts.variables());
-        // Without this, git does maintenance in a background process, which would be killed with the command and
-        // reported as left running.
-        let attached = [
+        // Otherwise git does maintenance in a background process, which would be killed with the command and reported as
+        // left running.
+        let git_config = [
             ("GIT_CONFIG_COUNT", "2"),
             ("GIT_CONFIG_KEY_0", "gc.autoDetach"),
             ("GIT_CONFIG_VALUE_0", "false"),
             ("GIT_CONFIG_KEY_1", "maintenance.autoDetach"),
             ("GIT_CONFIG_VALUE_1", "false"),
         ];
-        env.extend(attached.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        env.extend(git_config.map(|(name, value)| (name.to_owned(), value.to_owned())));
         // As root, tar gives files the owners that an archive names, which no command may do here.
         let is_set = env.iter().any(|(name, _)| name == "TAR_OPTIONS");
         if rustix::process::geteuid().is_root() && !is_set {
             env.push(("TAR_OPTIONS".into(), "--no-same-owner".into()));
         }
         if !self.containment.has_network {
-            let set = |(name, _): &&(&str, &str)| !self.env.iter().any(|(other, _)| other == name);
-            let ours = FAIL_FAST_ENV.iter().filter(set);
-            env.extend(ours.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+            let is_unset =
+                |(name, _): &&(&str, &str)| !self.env.iter().any(|(other, _)| other == name);
+            let fail_fast = FAIL_FAST_ENV.iter().filter(is_unset);
+            env.extend(fail_fast.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         }
         env
     }
@@ -332,13 +333,13 @@ impl Tool for ExecTool {
         let arguments = call.arguments;
         let command = arguments["command"].as_str().unwrap_or_default();
         self.check(command)?;
-        let given = arguments["working_dir"].as_str().unwrap_or(".");
-        // Keep the directory open: the command starts in it even if its path leads elsewhere by then.
-        let (directory, _) = self.files.open_directory(given)?;
+        let working_dir = arguments["working_dir"].as_str().unwrap_or(".");
+        // The directory stays open, so that the command starts in it even if its path leads elsewhere by then.
+        let (directory, _) = self.files.open_directory(working_dir)?;
         let timeout = arguments["timeout"].as_u64().map_or(self.timeout, Duration::from_secs);
         let is_background = arguments["background"] == true;
-        let fence = self.configured_sandbox_spec(is_background)?;
-        let private = fence.as_ref().and_then(SandboxSpec::private);
+        let sandbox = self.configured_sandbox_spec(is_background)?;
+        let private = sandbox.as_ref().and_then(SandboxSpec::private);
         let (script, input) = if command.len() < MAX_ARGUMENT_BYTES {
             (command.to_owned(), None)
         } else {
@@ -346,8 +347,8 @@ impl Tool for ExecTool {
         };
         let mut env =
             private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path));
-        let signing = match &fence {
-            Some(fence) if !is_background => self.start_signing(fence, &mut env),
+        let signing = match &sandbox {
+            Some(sandbox) if !is_background => self.start_signing(sandbox, &mut env),
             _ => Ok(None),
         };
         let signing = signing.map_err(|error| format!("cannot listen for signatures: {error}"))?;
@@ -358,7 +359,7 @@ impl Tool for ExecTool {
             env,
             timeout,
             capture_bytes: self.capture_bytes,
-            sandbox: fence,
+            sandbox,
             input,
         };
         if is_background {
@@ -387,12 +388,12 @@ impl ExecTool {
         }
         let may_change = self.writable_roots().iter().any(|path| path.is_dir());
         if may_change
-            && let Ok(fence) = self.sandbox_spec()
-            && let Err(reason) = process::require_namespaces(&fence)
+            && let Ok(sandbox) = self.sandbox_spec()
+            && let Err(error) = process::require_namespaces(&sandbox)
         {
             sandbox::check_available().map_err(sandbox_missing)?;
             return Err(without_sandbox(format!(
-                "not run: commands that may change files need user namespaces, which this system does not allow ({reason}), so \
+                "not run: commands that may change files need user namespaces, which this system does not allow ({error}), so \
                  that git hooks and start-up files stay protected; the file tools work, and so do commands without `--write`; \
                  the user can allow them ({}), or run commands without a sandbox with `--sandbox off`",
                 namespaces::explain_refusal()
@@ -407,45 +408,45 @@ impl ExecTool {
             log::info!(target: "sandbox", "the command is not sandboxed: `--sandbox off`");
             return Ok(None);
         }
-        let fence = self.sandbox_spec();
-        let fence = fence.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
-        let mut fence = fence.without_mounts_in_removable_git_dirs();
-        let denied = sandbox_spec::denied_files(&self.files.file_scope, &fence);
-        fence.cover(denied.map_err(|error| format!("cannot set up the sandbox: {error}"))?);
-        fence.project_files.access = self.project_file_access();
+        let sandbox = self.sandbox_spec();
+        let sandbox = sandbox.map_err(|error| format!("cannot set up the sandbox: {error}"))?;
+        let mut sandbox = sandbox.without_mounts_in_removable_git_dirs();
+        let denied_files = sandbox_spec::denied_files(&self.files.file_scope, &sandbox);
+        sandbox.cover(denied_files.map_err(|error| format!("cannot set up the sandbox: {error}"))?);
+        sandbox.project_files.access = self.project_file_access();
         if is_background || !self.hosts.is_empty() {
             let (files, traffic) = (Arc::clone(&self.files), Arc::clone(&self.host_traffic));
             let has_network = self.containment.has_network;
-            let decide =
+            let access_now =
                 move || files.project_file_access(false, has_network || traffic.may_have_carried());
-            fence.project_files.access_now = Some(Callback(Arc::new(decide)));
+            sandbox.project_files.access_now = Some(Callback(Arc::new(access_now)));
         }
-        fence.project_files.stash = Some(self.stash_reader(&fence));
+        sandbox.project_files.stash = Some(self.stash_reader(&sandbox));
         // Its name is new: a command in the background has its own.
         let config_copies = |private: &Path| private.join(format!("git-{}", random_hex(8)));
-        fence.config_copies = fence.private().map(config_copies);
-        let (net, count) = (self.containment.has_network, fence.writable.len());
-        log::info!(target: "sandbox", "the command is sandboxed: {count} writable paths, {} network", if net { "with" } else { "no" });
-        Ok(Some(fence))
+        sandbox.config_copies = sandbox.private().map(config_copies);
+        let (has_network, count) = (self.containment.has_network, sandbox.writable.len());
+        log::info!(target: "sandbox", "the command is sandboxed: {count} writable paths, {} network", if has_network { "with" } else { "no" });
+        Ok(Some(sandbox))
     }
 
     /// The result of `command` for the model.
     fn to_output(
         &self,
         command: &str,
-        finished: process::CommandResult,
-        output: &CapturedText,
+        result: CommandResult,
+        captured_text: &CapturedText,
         timeout: Duration,
     ) -> Result<ToolOutput, ToolError> {
-        let mut text = format_output(output, self.capture_bytes);
+        let mut text = format_output(captured_text, self.capture_bytes);
         let line = |text: String| format!("\n{text}");
-        let signed = self.report_signed().into_iter().map(|signed| line(format!("({signed})")));
-        let signed: String = signed.collect();
-        match (finished.status.and_then(|status| status.code()), finished.signal()) {
+        let signed = self.report_signed().into_iter();
+        let signed: String = signed.map(|object| line(format!("({object})"))).collect();
+        match (result.status.and_then(|status| status.code()), result.signal()) {
             (Some(0), _) => {}
             (Some(code), _) => text.push_str(&line(format!("Exit code: {code}"))),
             (None, Some(signal)) => text.push_str(&line(format!("Killed by signal {signal}"))),
-            (None, None) if finished.stop.is_some() => {
+            (None, None) if result.stop.is_some() => {
                 text.push_str(
                     "\nInterrupted because the run was ended; all its processes were killed",
                 );
@@ -458,53 +459,72 @@ impl ExecTool {
                     timeout.as_secs()
                 )));
                 text.push_str(&signed);
-                let explained = self
+                let explanation = self
                     .explain_refused_hosts()
                     .or_else(|| self.explain_failure(command, &text, CommandEnd::Timeout));
-                if let Some((message, _)) = explained {
+                if let Some(Explanation { message, .. }) = explanation {
                     text.push_str(&line(message));
                 }
                 return Err(text.trim_start().into());
             }
         }
         text.push_str(&signed);
-        if finished.had_leftovers {
+        if result.had_leftovers {
             text.push_str("\n(its background processes were killed)");
         }
-        let end = match finished.status.and_then(|status| status.code()) {
+        let end = match result.status.and_then(|status| status.code()) {
             Some(0) => CommandEnd::Success,
             Some(126) => CommandEnd::NotExecutable,
             _ => CommandEnd::Failure,
         };
-        let unsuccessful = end != CommandEnd::Success;
-        let mut lacking = None;
-        let explained =
+        let command_failed = end != CommandEnd::Success;
+        let mut missing_grant = None;
+        let explanation =
             self.explain_refused_hosts().or_else(|| self.explain_failure(command, &text, end));
-        if let Some((message, grant)) = explained {
-            lacking = grant.filter(|_| unsuccessful).map(|flag| Refusal {
-                message: message.trim_matches(['(', ')']).to_owned(),
-                suggested_flag: Some(flag),
-            });
+        if let Some(Explanation { message, suggested_flag }) = explanation {
+            if command_failed && suggested_flag.is_some() {
+                let message = message.trim_matches(['(', ')']).to_owned();
+                missing_grant = Some(Refusal { message, suggested_flag });
+            }
             text.push_str(&line(message));
         }
-        if !finished.undone_in_background.is_empty() {
+        if !result.undone_in_background.is_empty() {
             text.push_str("\n(a background command changed protected files:)");
-            let undone = explain_undone(&self.files.file_scope, &finished.undone_in_background);
+            let undone = explain_undone(&self.files.file_scope, &result.undone_in_background);
             for reason in undone.message.lines() {
                 text.push_str(&format!("\n({reason})"));
             }
         }
-        let undone = finished.undone;
+        let undone = result.undone;
         if !undone.is_empty() {
             let files = Arc::clone(&self.files);
-            let result = UndoneResult { files, text, command_failed: unsuccessful, undone };
-            return Err(result.into_error());
+            let undone_result = UndoneResult { files, text, command_failed, undone };
+            return Err(undone_result.into_error());
         }
         Ok(ToolOutput {
-            command_failed: unsuccessful,
-            missing_grant: lacking,
+            command_failed,
+            missing_grant,
             ..text.trim_start_matches('\n').to_owned().into()
         })
+    }
+}
+
+/// The explanation of a failed command.
+struct Explanation {
+    /// A sentence in parentheses.
+    message: String,
+    /// The flag that permits what was refused.
+    suggested_flag: Option<String>,
+}
+
+impl Explanation {
+    /// An explanation of what no single flag permits.
+    fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), suggested_flag: None }
+    }
+
+    fn with_flag(message: impl Into<String>, flag: impl Into<String>) -> Self {
+        Self { message: message.into(), suggested_flag: Some(flag.into()) }
     }
 }
 
@@ -515,7 +535,7 @@ fn script_from_input(command: &str, is_background: bool) -> String {
     format!("eval \"$(head -c {})\"{input}", command.len())
 }
 
-/// The end of a command, as far as it matters to an explanation of its failure.
+/// The end of a command, as far as the explanation of a failure needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CommandEnd {
     Success,
@@ -530,18 +550,18 @@ fn without_sandbox(message: String) -> Refusal {
     Refusal { message, suggested_flag: Some("--sandbox off".into()) }
 }
 
-fn sandbox_missing(reason: SandboxError) -> Refusal {
+fn sandbox_missing(error: SandboxError) -> Refusal {
     without_sandbox(format!(
-        "not run: commands require a sandbox, and it is unavailable ({reason}); the user can run them without one with \
+        "not run: commands require a sandbox, and it is unavailable ({error}); the user can run them without one with \
          `--sandbox off`"
     ))
 }
 
 /// The error for a command that could not be started.
 fn start_error(error: &std::io::Error, timeout: Duration) -> ToolError {
-    let missing = error.get_ref().and_then(|inner| inner.downcast_ref::<SandboxError>());
-    if let Some(reason) = missing {
-        return sandbox_missing(*reason).into();
+    let sandbox_error = error.get_ref().and_then(|inner| inner.downcast_ref::<SandboxError>());
+    if let Some(sandbox_error) = sandbox_error {
+        return sandbox_missing(*sandbox_error).into();
     }
     match error.kind() {
         std::io::ErrorKind::ResourceBusy => format!(
@@ -567,21 +587,25 @@ fn command_environment(
     env: &Env,
     shell: CommandShell,
 ) -> Vec<(String, String)> {
-    let own = env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
-    let parts = [limits.path_prepend.as_str(), own, limits.path_append.as_str()];
+    let user_path = env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
+    let parts = [limits.path_prepend.as_str(), user_path, limits.path_append.as_str()];
     let path = parts.iter().filter(|part| !part.is_empty()).copied().collect::<Vec<_>>().join(":");
     let fixed = [("PATH", path.as_str()), ("SHELL", shell.path()), ("TERM", "dumb")];
-    let passed = |name: &str| {
+    let is_passed = |name: &str| {
         PASSED_VARIABLES.contains(&name)
-            || system_paths::RELOCATED_TOOLS.iter().any(|(moved, ..)| *moved == name)
+            || system_paths::RELOCATED_TOOLS.iter().any(|(variable, ..)| *variable == name)
             || name.starts_with("LC_")
-            || limits.allowed_env_keys.iter().any(|allowed| allowed == name)
+            || limits.allowed_env_keys.iter().any(|key| key == name)
     };
-    let ours = env
+    let passed = env
         .iter()
-        .filter(|(name, _)| passed(name) && !CommandShell::is_removed_variable(name))
-        .filter(|(name, _)| !fixed.iter().any(|(fixed, _)| fixed == name));
-    fixed.into_iter().chain(ours).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        .filter(|(name, _)| is_passed(name) && !CommandShell::is_removed_variable(name))
+        .filter(|(name, _)| !fixed.iter().any(|(fixed_name, _)| fixed_name == name));
+    fixed
+        .into_iter()
+        .chain(passed)
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 #[cfg(test)]

@@ -62,24 +62,31 @@ pub(super) enum StartupGrant {
     Denied,
 }
 
+/// The state of a file when this run last read or wrote it.
+#[derive(Clone)]
+struct LastState {
+    /// The digest of its content; `None` if it was removed.
+    digest: Option<String>,
+}
+
 /// State about files that may change.
 #[derive(Default)]
 struct ChangeState {
-    /// The digest at the last read or write of each file; `None` if it was removed.
-    digests: HashMap<PathBuf, Option<String>>,
+    /// The state of each file at its last read or write.
+    last_states: HashMap<PathBuf, LastState>,
     recorder: Option<ChangeRecorder>,
-    /// Those that were changed and start or instruct something later.
+    /// The changed files that start or instruct something later.
     startup_files: ChangedPaths,
     /// The objects that commands had signed, one line each.
     signatures: Vec<String>,
     /// The git objects that were there before the turn.
     git: Arc<GitHistory>,
-    /// Why changes of commands could not be recorded.
+    /// The reasons why changes of commands could not be recorded.
     failures: BTreeSet<String>,
 }
 
 impl ChangeState {
-    /// Lets the recorder do its part for a command, and keeps its failure.
+    /// Calls the recorder, and keeps its failure.
     fn with_recorder(&mut self, act: impl FnOnce(&mut ChangeRecorder) -> anyhow::Result<()>) {
         if let Some(Err(error)) = self.recorder.as_mut().map(act) {
             self.failures.insert(format!("{error:#}"));
@@ -88,7 +95,7 @@ impl ChangeState {
 }
 
 impl Files {
-    /// Opens the roots of `reach`. Old content is not kept until [`Self::record_changes`] is called.
+    /// Opens the roots of `file_scope`. Old content is not kept until [`Self::record_changes`] is called.
     pub fn new(file_scope: FileScope) -> io::Result<Self> {
         let roots = file_scope
             .roots
@@ -160,7 +167,7 @@ impl Files {
         text
     }
 
-    /// Sets the `keeper` that stores the old content before changes. Each turn has its own.
+    /// Sets the recorder that stores the old content before changes. Each turn has its own.
     pub fn record_changes(&self, recorder: ChangeRecorder) {
         self.lock_changes().recorder = Some(recorder);
     }
@@ -176,12 +183,12 @@ impl Files {
 
     /// Prepares to record the changes of a command until the end of the turn.
     pub(super) fn begin_command(&self) {
-        let reach = &self.file_scope;
-        let writable: Vec<PathBuf> = if reach.is_unrestricted {
+        let scope = &self.file_scope;
+        let writable: Vec<PathBuf> = if scope.is_unrestricted {
             // Such a command can write everywhere.
-            vec![reach.directory.clone()]
+            vec![scope.directory.clone()]
         } else {
-            reach.command_writable_roots().map(Path::to_owned).collect()
+            scope.command_writable_roots().map(Path::to_owned).collect()
         };
         if writable.is_empty() {
             return;
@@ -189,7 +196,7 @@ impl Files {
         self.lock_changes().with_recorder(|recorder| recorder.begin_command(&writable));
     }
 
-    /// Records the changes of commands since the last look.
+    /// Records the changes of commands since the last call.
     fn end_command(&self) {
         self.lock_changes().with_recorder(ChangeRecorder::end_command);
     }
@@ -209,34 +216,35 @@ impl Files {
         self.changes.lock().ignore_poison()
     }
 
-    /// Reads the file `given`. Returns its content and path, and records the content as seen by the model.
-    pub fn read(&self, given: &str) -> Result<(Vec<u8>, PathBuf), ToolError> {
-        let (bytes, path) = self.load(given)?;
-        let mark = Some(digest(&bytes));
-        self.lock_changes().digests.insert(path.clone(), mark);
+    /// Reads the file at `raw_path`, the path as the model wrote it. Returns its content and its absolute path, and records the
+    /// content as seen by the model.
+    pub fn read(&self, raw_path: &str) -> Result<(Vec<u8>, PathBuf), ToolError> {
+        let (bytes, path) = self.load(raw_path)?;
+        let last_state = LastState { digest: Some(digest(&bytes)) };
+        self.lock_changes().last_states.insert(path.clone(), last_state);
         Ok((bytes, path))
     }
 
     /// As [`Self::read`], for internal use: the content is not recorded as seen.
-    pub(super) fn load(&self, given: &str) -> Result<(Vec<u8>, PathBuf), ToolError> {
-        let (file, _, path) = self.open_regular(given)?;
+    pub(super) fn load(&self, raw_path: &str) -> Result<(Vec<u8>, PathBuf), ToolError> {
+        let (file, _, path) = self.open_regular(raw_path)?;
         let bytes =
-            read_content(&file).map_err(|error| format!("`{given}` cannot be read: {error}"))?;
+            read_content(&file).map_err(|error| format!("`{raw_path}` cannot be read: {error}"))?;
         Ok((bytes, path))
     }
 
-    /// Opens the regular file `given` for reading, if it is not too large.
-    fn open_regular(&self, given: &str) -> Result<(File, Metadata, PathBuf), ToolError> {
-        let (file, metadata, path) = self.open(given)?;
+    /// Opens the regular file `raw_path` for reading, if it is not too large.
+    fn open_regular(&self, raw_path: &str) -> Result<(File, Metadata, PathBuf), ToolError> {
+        let (file, metadata, path) = self.open(raw_path)?;
         if metadata.is_dir() {
-            return Err(format!("`{given}` is a directory; use list_dir").into());
+            return Err(format!("`{raw_path}` is a directory; use list_dir").into());
         }
         if !metadata.is_file() {
-            return Err(format!("`{given}` is not a regular file").into());
+            return Err(format!("`{raw_path}` is not a regular file").into());
         }
         if metadata.len() > READ_LIMIT_BYTES {
             return Err(format!(
-                "`{given}` is too large ({} bytes); use exec with head, tail or grep",
+                "`{raw_path}` is too large ({} bytes); use exec with head, tail or grep",
                 metadata.len()
             )
             .into());
@@ -244,46 +252,47 @@ impl Files {
         Ok((file, metadata, path))
     }
 
-    /// The path of the directory `given`, once it is checked that it may be listed.
-    pub fn directory(&self, given: &str) -> Result<PathBuf, ToolError> {
-        Ok(self.open_directory(given)?.1)
+    /// The path of the directory `raw_path`, once it is checked that it may be listed.
+    pub fn directory(&self, raw_path: &str) -> Result<PathBuf, ToolError> {
+        Ok(self.open_directory(raw_path)?.1)
     }
 
-    /// As [`Self::directory`]; `None` if `given` is not a directory.
-    pub(super) fn find_directory(&self, given: &str) -> Result<Option<PathBuf>, ToolError> {
-        match self.try_open_directory(given) {
+    /// As [`Self::directory`]; `None` if `raw_path` is not a directory.
+    pub(super) fn find_directory(&self, raw_path: &str) -> Result<Option<PathBuf>, ToolError> {
+        match self.try_open_directory(raw_path) {
             Ok((_, path)) => Ok(Some(path)),
             Err(FileError::Io(error)) if error.kind() == ErrorKind::NotADirectory => Ok(None),
-            Err(error) => Err(self.explain_directory_error(given, error)),
+            Err(error) => Err(self.explain_directory_error(raw_path, error)),
         }
     }
 
-    /// Opens the directory `given`. Returns its file descriptor and path.
-    pub(crate) fn open_directory(&self, given: &str) -> Result<(File, PathBuf), ToolError> {
-        self.try_open_directory(given).map_err(|error| self.explain_directory_error(given, error))
+    /// Opens the directory `raw_path`. Returns its file descriptor and path.
+    pub(crate) fn open_directory(&self, raw_path: &str) -> Result<(File, PathBuf), ToolError> {
+        self.try_open_directory(raw_path)
+            .map_err(|error| self.explain_directory_error(raw_path, error))
     }
 
-    fn try_open_directory(&self, given: &str) -> Result<(File, PathBuf), FileError> {
-        self.follow(given, FileAccess::Read, FinalLink::Follow, |root, _, relative| {
+    fn try_open_directory(&self, raw_path: &str) -> Result<(File, PathBuf), FileError> {
+        self.follow(raw_path, FileAccess::Read, FinalLink::Follow, |root, _, relative| {
             Ok(root.open_dir(relative)?)
         })
     }
 
-    fn explain_directory_error(&self, given: &str, error: FileError) -> ToolError {
+    fn explain_directory_error(&self, raw_path: &str, error: FileError) -> ToolError {
         match error {
             FileError::Tool(failure) => failure,
             FileError::Io(error) if error.kind() == ErrorKind::NotADirectory => {
-                format!("`{given}` is not a directory").into()
+                format!("`{raw_path}` is not a directory").into()
             }
-            FileError::Io(error) => self.explain_open_error(given, &error).into(),
+            FileError::Io(error) => self.explain_open_error(raw_path, &error).into(),
         }
     }
 
-    /// The path of `given`, a regular file that may be read.
-    pub fn file(&self, given: &str) -> Result<PathBuf, ToolError> {
-        match self.open(given)? {
+    /// The path of `raw_path`, a regular file that may be read.
+    pub fn file(&self, raw_path: &str) -> Result<PathBuf, ToolError> {
+        match self.open(raw_path)? {
             (_, metadata, path) if metadata.is_file() => Ok(path),
-            _ => Err(format!("`{given}` is not a regular file").into()),
+            _ => Err(format!("`{raw_path}` is not a regular file").into()),
         }
     }
 
@@ -308,25 +317,24 @@ impl Files {
 
     fn resolve_entry(&self, path: &Path) -> Option<(&RootDir, PathBuf)> {
         // A walk's paths are absolute and without `..`. Their names need not be UTF-8.
-        let located = self.locate_absolute(path.to_owned(), FileAccess::Read);
-        let (root, place) = located.ok()?;
-        Some((root, place.relative))
+        let (root, resolved) = self.locate_absolute(path.to_owned(), FileAccess::Read).ok()?;
+        Some((root, resolved.relative))
     }
 
-    fn open(&self, given: &str) -> Result<(File, Metadata, PathBuf), ToolError> {
+    fn open(&self, raw_path: &str) -> Result<(File, Metadata, PathBuf), ToolError> {
         let (file, path) = self
-            .follow(given, FileAccess::Read, FinalLink::Follow, |root, _, relative| {
+            .follow(raw_path, FileAccess::Read, FinalLink::Follow, |root, _, relative| {
                 Ok(root.open_for_reading(relative)?)
             })
             .map_err(|error| match error {
                 FileError::Tool(failure) => failure,
-                FileError::Io(error) => self.explain_open_error(given, &error).into(),
+                FileError::Io(error) => self.explain_open_error(raw_path, &error).into(),
             })?;
         let metadata =
-            file.metadata().map_err(|error| format!("cannot stat `{given}`: {error}"))?;
+            file.metadata().map_err(|error| format!("cannot stat `{raw_path}`: {error}"))?;
         if self.hidden_files().contains(&file, &metadata, &path) {
             return Err(format!(
-                "`{given}` is another name of a file that is not accessible to tools"
+                "`{raw_path}` is another name of a file that is not accessible to tools"
             )
             .into());
         }
@@ -338,21 +346,21 @@ impl Files {
         HiddenFiles::new(&self.file_scope)
     }
 
-    /// Asks the policy about a path, and runs `work` beneath the root that it chose, with the absolute path and the
-    /// path relative to the root. If there is a link on the way, it is resolved here and the policy decides about the
-    /// target again, so the kernel never needs to follow one.
+    /// Decides about a path by the policy, and runs `work` beneath the root that contains it, with the absolute path and the
+    /// path relative to the root. If the path contains a link, the link is resolved here and the policy decides about the
+    /// target again, so that the kernel never needs to follow one.
     fn follow<T>(
         &self,
-        given: &str,
+        raw_path: &str,
         access: FileAccess,
         last: FinalLink,
         mut work: impl FnMut(&RootDir, &Path, &Path) -> Result<T, FileError>,
     ) -> Result<(T, PathBuf), FileError> {
-        let tool = |message: String| FileError::Tool(message.into());
-        if given.contains('\0') {
-            return Err(tool("the path contains a NUL character".into()));
+        let tool_error = |message: String| FileError::Tool(message.into());
+        if raw_path.contains('\0') {
+            return Err(tool_error("the path contains a NUL character".into()));
         }
-        let mut name = given.to_owned();
+        let mut name = raw_path.to_owned();
         for _ in 0..MAX_LINKS {
             let (root, ResolvedPath { relative, path, .. }) =
                 self.locate(&name, access).map_err(|refusal| FileError::Tool(refusal.into()))?;
@@ -370,7 +378,7 @@ impl Files {
                 return Err(FileError::Tool(Refusal::new(cause).into()));
             }
             match work(root, &path, &relative) {
-                Ok(done) => return Ok((done, path)),
+                Ok(value) => return Ok((value, path)),
                 Err(FileError::Io(error)) if rooted_fs::is_link(&error) => {
                     let target = match (last, path.parent(), path.file_name()) {
                         (FinalLink::NoFollow, Some(parent), Some(name)) => {
@@ -387,13 +395,17 @@ impl Files {
                 Err(error) => return Err(error),
             }
         }
-        Err(tool(format!("`{given}`: too many levels of symbolic links")))
+        Err(tool_error(format!("`{raw_path}`: too many levels of symbolic links")))
     }
 
-    /// The root that contains `given`, and the place in it. The policy decides, except about the outputs that this run
+    /// The root that contains `raw_path`, and the place in it. The policy decides, except about the outputs that this run
     /// keeps: they are results of its own.
-    fn locate(&self, given: &str, access: FileAccess) -> Result<(&RootDir, ResolvedPath), Refusal> {
-        self.locate_absolute(self.file_scope.absolute(given), access)
+    fn locate(
+        &self,
+        raw_path: &str,
+        access: FileAccess,
+    ) -> Result<(&RootDir, ResolvedPath), Refusal> {
+        self.locate_absolute(self.file_scope.absolute(raw_path), access)
     }
 
     fn locate_absolute(
@@ -406,12 +418,12 @@ impl Files {
             && let Ok(relative) = path.strip_prefix(&dir)
             && let Some(root) = self.outputs.get_or_init(|| RootDir::open(&dir).ok())
         {
-            let place =
+            let resolved =
                 ResolvedPath { root: self.roots.len(), relative: relative.to_owned(), path };
-            return Ok((root, place));
+            return Ok((root, resolved));
         }
-        let place = self.file_scope.decide_absolute(path, access)?;
-        Ok((&self.roots[place.root], place))
+        let resolved = self.file_scope.decide_absolute(path, access)?;
+        Ok((&self.roots[resolved.root], resolved))
     }
 
     /// Refuses changes to files that instruct later runs, unless the conversation or the user permits them.
@@ -421,16 +433,17 @@ impl Files {
         } else {
             GuardedChange::Startup
         };
-        let external = self.provenance.as_ref().and_then(|it| it.external());
+        let external = self.provenance.as_ref().and_then(|provenance| provenance.external());
         let path = path.display();
-        let what = format!("`{path}` instructs later runs and cannot be changed");
-        let checked = self.grants.check(change, external, &what);
-        checked.map_err(|refusal| FileError::Tool(refusal.into()))
+        let consequence = format!("`{path}` instructs later runs and cannot be changed");
+        let result = self.grants.check(change, external, &consequence);
+        result.map_err(|refusal| FileError::Tool(refusal.into()))
     }
 
-    /// Tells if files that start or instruct something later may be changed.
+    /// The decision about changes of files that start or instruct something later.
     pub(super) fn startup_grant(&self) -> StartupGrant {
-        let is_external = || self.provenance.as_ref().is_some_and(|it| it.external().is_some());
+        let provenance = self.provenance.as_ref();
+        let is_external = || provenance.is_some_and(|provenance| provenance.external().is_some());
         match self.grants.startup {
             Grant::Denied => StartupGrant::Denied,
             Grant::Unset if is_external() => StartupGrant::NeedsPermission,
@@ -438,7 +451,8 @@ impl Files {
         }
     }
 
-    /// The changes of project files that a command or server may make, which has network or brings content from outside.
+    /// The changes of project files that a command or server may make, depending on whether it has a network or returns content
+    /// from outside.
     pub(super) fn project_file_access(
         &self,
         is_external: bool,
@@ -456,7 +470,7 @@ impl Files {
         }
     }
 
-    /// Keeps what commands write into git repositories, while it may come from outside, in this file.
+    /// Records in `file` the git objects that commands write and that may come from outside.
     pub fn keep_git_history(&self, file: PathBuf) {
         self.lock_changes().git = Arc::new(GitHistory::new(Some(file)));
     }
@@ -487,45 +501,48 @@ impl Files {
     }
 
     /// Explains why a file cannot be opened; for a missing file, suggests similar names.
-    fn explain_open_error(&self, given: &str, error: &io::Error) -> String {
+    fn explain_open_error(&self, raw_path: &str, error: &io::Error) -> String {
         if error.kind() != ErrorKind::NotFound {
-            return format!("`{given}` cannot be opened: {error}");
+            return format!("`{raw_path}` cannot be opened: {error}");
         }
-        let path = self.file_scope.absolute(given);
+        let path = self.file_scope.absolute(raw_path);
         if let Ok(target) = std::fs::read_link(&path) {
-            return format!("`{given}` is a link to `{}`, which does not exist", target.display());
+            return format!(
+                "`{raw_path}` is a link to `{}`, which does not exist",
+                target.display()
+            );
         }
-        let wanted = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let missing_name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let parent = path.parent().unwrap_or(Path::new("/"));
-        let mut near: Vec<(f64, String)> = std::fs::read_dir(parent)
+        let mut similar_names: Vec<(f64, String)> = std::fs::read_dir(parent)
             .into_iter()
             .flatten()
             .flatten()
             .filter(|entry| self.file_scope.is_visible(&entry.path()))
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            .map(|name| (strsim::jaro_winkler(&name.to_lowercase(), &wanted), name))
-            .filter(|(likeness, _)| *likeness > 0.8)
+            .map(|name| (strsim::jaro_winkler(&name.to_lowercase(), &missing_name), name))
+            .filter(|(similarity, _)| *similarity > 0.8)
             .collect();
-        near.sort_by(|one, other| other.0.total_cmp(&one.0));
+        similar_names.sort_by(|first, second| second.0.total_cmp(&first.0));
         let names: Vec<String> =
-            near.into_iter().take(3).map(|(_, name)| format!("`{name}`")).collect();
+            similar_names.into_iter().take(3).map(|(_, name)| format!("`{name}`")).collect();
         let hint = if !names.is_empty() {
             format!("; did you mean {}?", names.join(", "))
         } else {
-            self.find_in_other_roots(given).unwrap_or_default()
+            self.find_in_other_roots(raw_path).unwrap_or_default()
         };
-        format!("there is no `{given}` in {}{hint}", parent.display())
+        format!("there is no `{raw_path}` in {}{hint}", parent.display())
     }
 
     /// Finds a relative path, missing in the working directory, beneath one of the other roots.
-    fn find_in_other_roots(&self, given: &str) -> Option<String> {
-        let others = self.file_scope.roots.iter().filter(|root| {
-            !given.starts_with(['/', '~']) && root.path != self.file_scope.directory
+    fn find_in_other_roots(&self, raw_path: &str) -> Option<String> {
+        let other_roots = self.file_scope.roots.iter().filter(|root| {
+            !raw_path.starts_with(['/', '~']) && root.path != self.file_scope.directory
         });
-        let found = others
-            .map(|root| root.path.join(given))
+        let path = other_roots
+            .map(|root| root.path.join(raw_path))
             .find(|path| path.exists() && self.file_scope.is_visible(path))?;
-        Some(format!("; did you mean `{}`?", found.display()))
+        Some(format!("; did you mean `{}`?", path.display()))
     }
 }
 
@@ -539,7 +556,7 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
                 Err(_) => Ok(resolve(parent)?.join(name)),
             }
         }
-        (found, ..) => found,
+        (result, ..) => result,
     }
 }
 

@@ -58,17 +58,18 @@ impl Tool for Glob {
         let arguments = call.arguments;
         let pattern = arguments["pattern"].as_str().unwrap_or_default();
         let (base, rest) = split_base(pattern);
-        let given = Path::new(arguments["path"].as_str().unwrap_or(".")).join(base);
+        let raw_path = Path::new(arguments["path"].as_str().unwrap_or(".")).join(base);
         let matcher = build_matcher(rest)?;
-        let dir = self.files.directory(&given.to_string_lossy())?;
-        let all = arguments["all"] == true;
+        let dir = self.files.directory(&raw_path.to_string_lossy())?;
+        let includes_all = arguments["all"] == true;
         let names_hidden = names_hidden_files(rest);
         let search = |hidden: bool| {
-            let options = WalkOptions { hidden, ignored: all || names_hidden, types: None };
-            let mut looked_at = 0;
-            let mut found: Vec<(SystemTime, PathBuf)> = Vec::new();
+            let options =
+                WalkOptions { hidden, ignored: includes_all || names_hidden, types: None };
+            let mut entry_count = 0;
+            let mut matches: Vec<(SystemTime, PathBuf)> = Vec::new();
             for entry in walk::entries(&self.files.file_scope, &dir, options) {
-                looked_at += 1;
+                entry_count += 1;
                 let relative = entry.path().strip_prefix(&dir).unwrap_or(entry.path());
                 if !matcher.is_match(relative) {
                     continue;
@@ -77,28 +78,28 @@ impl Tool for Glob {
                     && !metadata.is_dir()
                 {
                     let time = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                    found.push((time, entry.into_path()));
+                    matches.push((time, entry.into_path()));
                 }
             }
-            (found, looked_at)
+            (matches, entry_count)
         };
-        let (mut found, looked_at) = search(all || names_hidden);
-        found.sort_by(|(time, path), (other, other_path)| {
+        let (mut matches, entry_count) = search(includes_all || names_hidden);
+        matches.sort_by(|(time, path), (other, other_path)| {
             other.cmp(time).then_with(|| path.cmp(other_path))
         });
-        let shown = |path: &Path| {
-            let here = &self.files.file_scope.directory;
-            path.strip_prefix(here).unwrap_or(path).display().to_string()
-        };
-        let names: Vec<String> = found.iter().map(|(_, path)| shown(path)).collect();
+        let directory = &self.files.file_scope.directory;
+        let names = matches
+            .iter()
+            .map(|(_, path)| path.strip_prefix(directory).unwrap_or(path).display().to_string());
+        let names: Vec<String> = names.collect();
         let mut text = page(&names, arguments, DEFAULT_FILES, "files")?;
-        if names.is_empty() && !all && !names_hidden {
+        if names.is_empty() && !includes_all && !names_hidden {
             let (hidden, _) = search(true);
             let hidden: Vec<PathBuf> = hidden.into_iter().map(|(_, path)| path).collect();
-            let what = "hidden files match";
-            text.push_str(&walk::hidden_files_note(&self.files.file_scope, &hidden, what));
+            let scope = &self.files.file_scope;
+            text.push_str(&walk::hidden_files_note(scope, &hidden, "hidden files match"));
         }
-        if looked_at >= MAX_ENTRIES {
+        if entry_count >= MAX_ENTRIES {
             text.push_str(&format!(
                 "\n(only the first {MAX_ENTRIES} entries below {} were searched)",
                 dir.display()
@@ -108,8 +109,7 @@ impl Tool for Glob {
     }
 }
 
-/// Returns at most `head_limit` lines from `offset` on, with a note on those not shown. `what` is the noun for them in
-/// the note.
+/// Returns at most `head_limit` lines from `offset` on, with a note on those not shown, in which `noun` denotes them.
 ///
 /// # Errors
 /// Text for the model: the offset is beyond the end.
@@ -144,11 +144,11 @@ pub(super) fn page(
 
 /// Splits a pattern into the directory that it begins with, and the rest.
 fn split_base(pattern: &str) -> (&str, &str) {
-    let special = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
-    match pattern[..special].rfind('/') {
+    let base_end = pattern.find(['*', '?', '[', '{', '\\']).unwrap_or(pattern.len());
+    match pattern[..base_end].rfind('/') {
         None => ("", pattern),
         Some(0) => ("/", &pattern[1..]),
-        Some(at) => (&pattern[..at], &pattern[at + 1..]),
+        Some(slash) => (&pattern[..slash], &pattern[slash + 1..]),
     }
 }
 

@@ -71,23 +71,23 @@ impl Grep {
     }
 
     /// Collects the files to search; those that are hidden only if the call asks for them.
-    fn collect_files(&self, given: &str, arguments: &Value) -> Result<SearchedFiles, ToolError> {
-        let Some(dir) = self.files.find_directory(given)? else {
-            // `given` may be a link to the file; `read` resolves it.
-            let paths = vec![self.files.file(given)?];
-            return Ok(SearchedFiles { paths, is_cut: false, has_hidden: true });
+    fn collect_files(&self, raw_path: &str, arguments: &Value) -> Result<SearchedFiles, ToolError> {
+        let Some(dir) = self.files.find_directory(raw_path)? else {
+            // `raw_path` may be a link to the file; `read` resolves it.
+            let paths = vec![self.files.file(raw_path)?];
+            return Ok(SearchedFiles { paths, is_truncated: false, has_hidden: true });
         };
         let ignored = arguments["all"] == true;
         let glob = arguments["glob"].as_str().unwrap_or_default();
         let has_hidden = ignored || names_hidden_files(glob);
         let options = WalkOptions { hidden: has_hidden, ignored, types: None };
-        let (paths, is_cut) = self.walk(&dir, arguments, options)?;
-        Ok(SearchedFiles { paths, is_cut, has_hidden })
+        let (paths, is_truncated) = self.walk(&dir, arguments, options)?;
+        Ok(SearchedFiles { paths, is_truncated, has_hidden })
     }
 
-    /// A note on the hidden files beneath `given` that were not searched.
-    fn hidden_files_note(&self, given: &str, arguments: &Value) -> Result<String, ToolError> {
-        let dir = self.files.directory(given)?;
+    /// A note on the hidden files beneath `raw_path` that were not searched.
+    fn hidden_files_note(&self, raw_path: &str, arguments: &Value) -> Result<String, ToolError> {
+        let dir = self.files.directory(raw_path)?;
         let options = WalkOptions { hidden: true, ignored: false, types: None };
         let (mut paths, _) = self.walk(&dir, arguments, options)?;
         paths.retain(|path| walk::is_hidden(path, &dir));
@@ -95,7 +95,7 @@ impl Grep {
         Ok(walk::hidden_files_note(scope, &paths, "hidden files were not searched"))
     }
 
-    /// The files beneath `dir` that `arguments` name; true if there are more than the walk looks at.
+    /// The files beneath `dir` that `arguments` name; true if there are more than the walk examines.
     fn walk(
         &self,
         dir: &Path,
@@ -105,23 +105,23 @@ impl Grep {
         let text = |key: &str| arguments[key].as_str().filter(|text| !text.is_empty());
         let glob = text("glob").map(glob_matcher).transpose()?;
         options.types = text("type").map(walk::file_types).transpose()?;
-        let mut looked_at = 0;
+        let mut entry_count = 0;
         let entries = walk::entries(&self.files.file_scope, dir, options);
-        let entries = entries.inspect(|_| looked_at += 1).filter(|entry| {
+        let entries = entries.inspect(|_| entry_count += 1).filter(|entry| {
             let relative = entry.path().strip_prefix(dir).unwrap_or(entry.path());
             entry.file_type().is_some_and(|kind| kind.is_file())
                 && glob.as_ref().is_none_or(|glob| glob.is_match(relative))
         });
         let paths = entries.map(ignore::DirEntry::into_path).collect();
-        Ok((paths, looked_at >= MAX_ENTRIES))
+        Ok((paths, entry_count >= MAX_ENTRIES))
     }
 }
 
 /// The files of a search.
 struct SearchedFiles {
     paths: Vec<PathBuf>,
-    /// True if there are more than the walk looks at.
-    is_cut: bool,
+    /// True if there are more than the walk examines.
+    is_truncated: bool,
     /// True if hidden files are among them.
     has_hidden: bool,
 }
@@ -138,57 +138,62 @@ impl Tool for Grep {
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let arguments = call.arguments;
         let matcher = build_matcher(arguments)?;
-        let given = arguments["path"].as_str().unwrap_or(".");
-        let SearchedFiles { paths, is_cut, has_hidden } = self.collect_files(given, arguments)?;
+        let raw_path = arguments["path"].as_str().unwrap_or(".");
+        let SearchedFiles { paths, is_truncated, has_hidden } =
+            self.collect_files(raw_path, arguments)?;
         let mode = arguments["output_mode"].as_str().unwrap_or("content");
         let mut searcher = build_searcher(arguments, mode);
         let offset = number_argument(arguments, "offset", 0);
         let window = match mode {
             "content" => {
-                let most =
+                let limit =
                     number_argument(arguments, "head_limit", DEFAULT_MATCHES).clamp(1, MAX_MATCHES);
-                offset..offset.saturating_add(most)
+                offset..offset.saturating_add(limit)
             }
             _ => 0..0,
         };
         let hidden = self.files.hidden_files();
-        let mut found = SearchResults::default();
+        let mut results = SearchResults::default();
         let mut names = Vec::new();
         for path in &paths {
             signal::check().map_err(|_| "interrupted: the run is ending")?;
             let Some((file, _)) = self.files.open_entry(path, &hidden) else {
                 continue;
             };
-            let here = &self.files.file_scope.directory;
-            let name = path.strip_prefix(here).unwrap_or(path).display().to_string();
-            let room = MAX_OUTPUT_CHARS.saturating_sub(found.text.len());
-            let mut sink =
-                FileMatches::new(&matcher, found.remaining_window(&window), found.matches, room);
-            match searcher.search_reader(&matcher, InterruptibleFile(file), &mut sink) {
+            let directory = &self.files.file_scope.directory;
+            let name = path.strip_prefix(directory).unwrap_or(path).display().to_string();
+            let remaining_chars = MAX_OUTPUT_CHARS.saturating_sub(results.text.len());
+            let mut file_matches = FileMatches::new(
+                &matcher,
+                results.remaining_window(&window),
+                results.matches,
+                remaining_chars,
+            );
+            match searcher.search_reader(&matcher, InterruptibleFile(file), &mut file_matches) {
                 Err(_) if signal::check().is_err() => {
                     return Err("interrupted: the run is ending".into());
                 }
-                Err(error) => found.unread_files.push(describe_read_error(&name, &error)),
-                Ok(()) if sink.is_binary => found.binary_files += 1,
+                Err(error) => results.unread_files.push(describe_read_error(&name, &error)),
+                Ok(()) if file_matches.is_binary => results.binary_files += 1,
                 Ok(()) => {
-                    let count = sink.next_number - found.matches;
+                    let count = file_matches.next_number - results.matches;
                     if count > 0 {
                         names.push(match mode {
                             "count" => format!("{name}: {count}"),
                             _ => name.clone(),
                         });
                     }
-                    found.merge(&name, &sink);
+                    results.merge(&name, &file_matches);
                 }
             }
         }
         let mut text = match mode {
-            "content" => found.page(&window)?,
+            "content" => results.page(&window)?,
             _ => page(&names, arguments, DEFAULT_FILES, "files")?,
         };
-        text.push_str(&search_notes(&found, &paths, is_cut));
-        if found.matches == 0 && !has_hidden {
-            text.push_str(&self.hidden_files_note(given, arguments)?);
+        text.push_str(&search_notes(&results, &paths, is_truncated));
+        if results.matches == 0 && !has_hidden {
+            text.push_str(&self.hidden_files_note(raw_path, arguments)?);
         }
         Ok(text.into())
     }
@@ -219,24 +224,27 @@ fn build_searcher(arguments: &Value, mode: &str) -> Searcher {
 }
 
 /// A note on what was not searched; empty if everything was.
-fn search_notes(found: &SearchResults, paths: &[PathBuf], cut: bool) -> String {
+fn search_notes(results: &SearchResults, paths: &[PathBuf], is_truncated: bool) -> String {
     let mut notes = Vec::new();
     // In a directory tree, binary files are expected and not worth a note.
-    if found.binary_files > 0 && paths.len() == 1 {
+    if results.binary_files > 0 && paths.len() == 1 {
         notes.push("the file is binary, and was not searched".to_owned());
     }
-    let unread = &found.unread_files;
-    notes.extend(unread.iter().take(MAX_UNREAD_FILES).cloned());
-    if unread.len() > MAX_UNREAD_FILES {
-        notes.push(format!("{} more files could not be read", unread.len() - MAX_UNREAD_FILES));
+    let unread_files = &results.unread_files;
+    notes.extend(unread_files.iter().take(MAX_UNREAD_FILES).cloned());
+    if unread_files.len() > MAX_UNREAD_FILES {
+        notes.push(format!(
+            "{} more files could not be read",
+            unread_files.len() - MAX_UNREAD_FILES
+        ));
     }
-    if cut {
+    if is_truncated {
         notes.push(format!("only the first {MAX_ENTRIES} entries were searched"));
     }
     if notes.is_empty() { String::new() } else { format!("\n({})", notes.join("; ")) }
 }
 
-/// Why the file `name` was not searched, or not to its end.
+/// The reason why the file `name` was not searched, or not to its end.
 fn describe_read_error(name: &str, error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(_) => format!("{name} could not be read: {error}"),
@@ -303,19 +311,19 @@ impl SearchResults {
         window.start..end
     }
 
-    fn merge(&mut self, name: &str, lines: &FileMatches<'_>) {
-        self.matching_files += usize::from(lines.next_number > self.matches);
-        self.matches = lines.next_number;
-        self.shown_matches += lines.shown_matches;
-        if !lines.text.is_empty() {
+    fn merge(&mut self, name: &str, file_matches: &FileMatches<'_>) {
+        self.matching_files += usize::from(file_matches.next_number > self.matches);
+        self.matches = file_matches.next_number;
+        self.shown_matches += file_matches.shown_matches;
+        if !file_matches.text.is_empty() {
             self.text.push_str(name);
             self.text.push('\n');
-            self.text.push_str(&lines.text);
+            self.text.push_str(&file_matches.text);
         }
     }
 
     fn page(&mut self, window: &std::ops::Range<usize>) -> Result<String, String> {
-        let Self { matches, shown_matches: shown, matching_files: files, .. } = *self;
+        let Self { matches, shown_matches, matching_files, .. } = *self;
         if matches == 0 {
             return Ok("no matches found".into());
         }
@@ -327,12 +335,12 @@ impl SearchResults {
         }
         let mut text = std::mem::take(&mut self.text);
         text.truncate(text.trim_end_matches('\n').len());
-        if shown < matches {
-            let end = window.start + shown;
+        if shown_matches < matches {
+            let end = window.start + shown_matches;
             let more =
                 if end < matches { format!("; continue at offset {end}") } else { String::new() };
             text.push_str(&format!(
-                "\n({} to {end} of {matches} matches in {files} files{more})",
+                "\n({} to {end} of {matches} matches in {matching_files} files{more})",
                 window.start + 1
             ));
         }
@@ -389,28 +397,29 @@ impl<'m> FileMatches<'m> {
         if bytes.len() <= MAX_LINE_CHARS {
             return format!("{number}{mark} {}\n", String::from_utf8_lossy(bytes));
         }
-        let found = self.matcher.find(bytes).ok().flatten();
-        let start = found.map_or(0, |found| found.start().saturating_sub(MAX_CHARS_BEFORE_MATCH));
-        let cut =
+        let line_match = self.matcher.find(bytes).ok().flatten();
+        let start = line_match
+            .map_or(0, |line_match| line_match.start().saturating_sub(MAX_CHARS_BEFORE_MATCH));
+        let excerpt =
             String::from_utf8_lossy(&bytes[start..bytes.len().min(start + MAX_LINE_CHARS * 4)]);
-        let shown: String = cut.chars().take(MAX_LINE_CHARS).collect();
-        let before = if start > 0 { "…" } else { "" };
-        format!("{number}{mark} {before}{shown}… ({} bytes)\n", bytes.len())
+        let visible_text: String = excerpt.chars().take(MAX_LINE_CHARS).collect();
+        let ellipsis = if start > 0 { "…" } else { "" };
+        format!("{number}{mark} {ellipsis}{visible_text}… ({} bytes)\n", bytes.len())
     }
 }
 
 impl Sink for FileMatches<'_> {
     type Error = io::Error;
 
-    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
+    fn matched(&mut self, _: &Searcher, line_match: &SinkMatch<'_>) -> Result<bool, io::Error> {
         self.is_showing =
             self.window.contains(&self.next_number) && self.text.len() < self.remaining_chars;
         self.next_number += 1;
-        let waiting = std::mem::take(&mut self.pending_context);
+        let context = std::mem::take(&mut self.pending_context);
         if self.is_showing {
             let gap = if self.is_gap && !self.text.is_empty() { "--\n" } else { "" };
-            let line = self.format_line(found.line_number(), ':', found.bytes());
-            self.text.push_str(&format!("{gap}{waiting}{line}"));
+            let line = self.format_line(line_match.line_number(), ':', line_match.bytes());
+            self.text.push_str(&format!("{gap}{context}{line}"));
             self.shown_matches += 1;
             self.is_gap = false;
         } else if self.next_number > self.window.start {

@@ -43,25 +43,33 @@ impl<'a> HiddenFiles<'a> {
 
     /// Finds the hidden files with more than one hard link. There are usually none.
     fn scan(&self) -> HashSet<(u64, u64)> {
-        let mut found = HashSet::new();
-        let closed = |place: &PathBuf| !self.file_scope.is_visible(place);
-        let places = secrets::home_secrets(&self.file_scope.home).filter(closed);
-        let mut left: Vec<(PathBuf, usize)> =
-            self.file_scope.hidden.iter().cloned().chain(places).map(|place| (place, 0)).collect();
-        let mut looked_at = 0;
-        while let Some((path, depth)) = left.pop() {
+        let mut inodes = HashSet::new();
+        let is_closed = |path: &PathBuf| !self.file_scope.is_visible(path);
+        let secrets_in_home = secrets::home_secrets(&self.file_scope.home).filter(is_closed);
+        let mut pending: Vec<(PathBuf, usize)> = self
+            .file_scope
+            .hidden
+            .iter()
+            .cloned()
+            .chain(secrets_in_home)
+            .map(|path| (path, 0))
+            .collect();
+        let mut entry_count = 0;
+        while let Some((path, depth)) = pending.pop() {
             let Ok(metadata) = std::fs::symlink_metadata(&path) else {
                 continue;
             };
-            looked_at += 1;
+            entry_count += 1;
             if metadata.is_file() && metadata.nlink() > 1 {
-                found.insert((metadata.dev(), metadata.ino()));
-            } else if metadata.is_dir() && depth < MAX_HIDDEN_DEPTH && looked_at < MAX_HIDDEN_FILES
+                inodes.insert((metadata.dev(), metadata.ino()));
+            } else if metadata.is_dir()
+                && depth < MAX_HIDDEN_DEPTH
+                && entry_count < MAX_HIDDEN_FILES
             {
-                let inner = std::fs::read_dir(&path).into_iter().flatten().flatten();
-                left.extend(inner.map(|entry| (entry.path(), depth + 1)));
+                let entries = std::fs::read_dir(&path).into_iter().flatten().flatten();
+                pending.extend(entries.map(|entry| (entry.path(), depth + 1)));
             }
         }
-        found
+        inodes
     }
 }

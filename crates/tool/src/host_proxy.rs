@@ -1,9 +1,9 @@
-//! The way of commands to the hosts that the user has named for them: a proxy, in a process of its own outside of their
-//! network namespace, which listens inside it and connects to these hosts only.
+//! The proxy through which commands reach the hosts that the user has granted to them. It is a process of its own outside of
+//! their network namespace, listens inside the namespace, and connects to these hosts only.
 //!
-//! The sockets that it listens with are made in the namespace, and handed out of it. It sends nothing
-//! on that it has not checked: the host of an address, of a TLS client's first message, and of each plain request.
-//! What it has carried is counted before it reaches a command, so that the origin of an output is known with it.
+//! Its listening sockets are created in the namespace and passed to it. It checks the host of each connection before it sends
+//! anything: the host of the address, that of a TLS client's first message, and that of each plain request. Bytes are counted
+//! before they reach a command, so that the origin of the command's output is known in time.
 
 mod client_hello;
 mod grants;
@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use task::{PROXY_ARG0, ProxyTask};
 
-/// The time that a proxy may take to tell what it has carried. It normally takes much less than a millisecond.
+/// The time that a proxy may take to answer with its counts. It normally takes much less than a millisecond.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The counts of the proxies of a run, by `HOST:PORT`.
@@ -41,8 +41,8 @@ impl HostTraffic {
     /// The counts of each host. `None` if a proxy does not answer.
     fn usage(&self) -> Option<BTreeMap<String, HostUsage>> {
         let mut total: BTreeMap<String, HostUsage> = BTreeMap::new();
-        for proxy in self.proxies.lock().ignore_poison().iter_mut() {
-            for (host, usage) in ask(proxy)? {
+        for helper in self.proxies.lock().ignore_poison().iter_mut() {
+            for (host, usage) in ask(helper)? {
                 let sum = total.entry(host).or_default();
                 sum.connections += usage.connections;
                 sum.sent_bytes += usage.sent_bytes;
@@ -59,7 +59,7 @@ impl HostTraffic {
         all.filter(|(_, usage)| usage.connections > 0).collect()
     }
 
-    /// True if the output of commands may hold what another machine has sent, or if that cannot be known.
+    /// True if the output of commands may contain data that another machine has sent, or if that cannot be known.
     pub fn may_have_carried(&self) -> bool {
         let has_bytes = |usage: &HostUsage| usage.sent_bytes + usage.received_bytes > 0;
         self.usage().is_none_or(|usage| usage.values().any(has_bytes))
@@ -73,7 +73,7 @@ impl HostTraffic {
         refused.filter(|host| reported.insert(host.clone())).collect()
     }
 
-    /// The network of commands that may reach `hosts`, with a proxy as soon as it is made.
+    /// The network of commands that may reach `hosts`. Its proxy starts when the network is created.
     pub fn network(self: &Arc<Self>, hosts: CommandHosts) -> SharedNetwork {
         if hosts.is_empty() {
             return SharedNetwork::default();
@@ -89,28 +89,28 @@ impl HostTraffic {
 
     fn start_proxy(&self, hosts: &CommandHosts, listeners: &[OwnedFd]) {
         let task = ProxyTask { hosts: hosts.clone(), proxy: hosts.proxy_address() };
-        let started = serde_json::to_vec(&task)
+        let helper = serde_json::to_vec(&task)
             .map_err(std::io::Error::other)
             .and_then(|message| Helper::start(PROXY_ARG0, &message, listeners));
-        match started {
-            Ok(proxy) => self.proxies.lock().ignore_poison().push(proxy),
-            // The connections of commands are refused then.
+        match helper {
+            Ok(helper) => self.proxies.lock().ignore_poison().push(helper),
+            // Without a proxy the connections of commands are refused.
             Err(error) => log::warn!(target: "sandbox", "no proxy for commands: {error}"),
         }
     }
 }
 
 /// Asks a proxy for its counts: any byte is the question, and a line of JSON the answer.
-fn ask(proxy: &mut Helper) -> Option<BTreeMap<String, HostUsage>> {
-    proxy.connection.write_all(b"?").ok()?;
+fn ask(helper: &mut Helper) -> Option<BTreeMap<String, HostUsage>> {
+    helper.connection.write_all(b"?").ok()?;
     let mut line = Vec::new();
     let mut deadline = Deadline::after(ANSWER_TIMEOUT);
     let mut block = [0; 4096];
     while line.last() != Some(&b'\n') {
-        if !signal::wait_readable(&proxy.connection, &mut deadline).ok()? {
+        if !signal::wait_readable(&helper.connection, &mut deadline).ok()? {
             return None;
         }
-        match proxy.connection.read(&mut block) {
+        match helper.connection.read(&mut block) {
             Ok(0) | Err(_) => return None,
             Ok(count) => line.extend_from_slice(&block[..count]),
         }

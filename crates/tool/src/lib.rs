@@ -111,8 +111,8 @@ pub struct Call<'a> {
     pub arguments: &'a Value,
     /// Receives live output.
     pub on_output: &'a mut dyn FnMut(&str),
-    /// Receives the usage of each reply of a model that the call leads to, with its cost in US dollars if that is known: also
-    /// that of a call that fails.
+    /// Receives the usage of each model reply that the call causes, with its cost in US dollars if that is known. A call that
+    /// fails is charged too.
     pub charges: &'a mut Vec<(Usage, Option<f64>)>,
 }
 
@@ -167,7 +167,7 @@ struct CallAttempt {
     /// The time at which it was made; the user's time for thinking does not count.
     started: Instant,
     was_asked: bool,
-    /// True if it was carried out although it counts as denied, so that the text about it may quote what it returned.
+    /// True if it was carried out although it counts as denied. The text about it may then quote the result.
     was_carried_out: bool,
     /// As [`Call::charges`].
     charges: Vec<(Usage, Option<f64>)>,
@@ -185,7 +185,7 @@ impl CallAttempt {
 pub struct Toolbox {
     tools: Vec<Arc<dyn Tool>>,
     specs: Vec<ToolSpec>,
-    parallel: usize,
+    max_parallel: usize,
     policy: Arc<Policy>,
     provenance: Option<(Arc<ProvenanceTracker>, Mutex<MessageCursor>)>,
     approval_handler: Option<Arc<dyn ApprovalHandler>>,
@@ -193,13 +193,13 @@ pub struct Toolbox {
 }
 
 impl Toolbox {
-    /// Creates a toolbox that runs at most `parallel` tools at a time, under `policy`.
-    pub fn new(tools: Vec<Arc<dyn Tool>>, parallel: usize, policy: Arc<Policy>) -> Self {
+    /// Creates a toolbox that runs at most `max_parallel` tools at a time, under `policy`.
+    pub fn new(tools: Vec<Arc<dyn Tool>>, max_parallel: usize, policy: Arc<Policy>) -> Self {
         let specs = tools.iter().map(|tool| tool.spec().clone()).collect();
         Self {
             tools,
             specs,
-            parallel: parallel.max(1),
+            max_parallel: max_parallel.max(1),
             policy,
             provenance: None,
             approval_handler: None,
@@ -219,15 +219,14 @@ impl Toolbox {
 
     /// Adds the provenance of the conversation's content, on which the decisions of some tools depend.
     pub fn with_provenance(self, provenance: Arc<ProvenanceTracker>) -> Self {
-        let seen = Some((provenance, Mutex::default()));
-        Self { provenance: seen, ..self }
+        Self { provenance: Some((provenance, Mutex::default())), ..self }
     }
 
     /// Records the provenance of new messages. Called before a batch of their calls runs.
     pub fn observe(&self, messages: &[Message]) {
-        if let Some((seen, heeded)) = &self.provenance {
-            let mut heeded = heeded.lock().ignore_poison();
-            seen.observe_all(&mut heeded, messages);
+        if let Some((provenance, cursor)) = &self.provenance {
+            let mut cursor = cursor.lock().ignore_poison();
+            provenance.observe_all(&mut cursor, messages);
         }
     }
 
@@ -241,7 +240,8 @@ impl Toolbox {
     pub fn origin(&self, messages: &[Message], of_turn: &[Message]) -> Option<(Origin, String)> {
         let (provenance, cursor) = self.provenance.as_ref()?;
         let mut cursor = cursor.lock().ignore_poison();
-        // Earlier turns count already, and most turns have no calls: nothing else needs to know what they hold.
+        // The session has the origin of earlier turns. The content of their messages matters only for calls, which most turns
+        // do not make, so it is not read here.
         if provenance.is_complete() && cursor.is_at_start() {
             of_turn.iter().for_each(|message| provenance.observe(message));
         } else {
@@ -272,57 +272,59 @@ impl Toolbox {
                 .is_none_or(|tool| tool.effect(&call.arguments) == CallEffect::Reads)
         };
         calls
-            .chunk_by(move |one, next| reads(one) && reads(next))
-            .flat_map(|group| group.chunks(self.parallel))
+            .chunk_by(move |call, next| reads(call) && reads(next))
+            .flat_map(|group| group.chunks(self.max_parallel))
     }
 
-    /// Runs the calls of a batch in parallel; the results are in call order. `cut` is true if the output limit ended
-    /// the reply, which explains arguments that are not JSON. `say` is called on this thread; if it fails, the running
-    /// tools are waited for and its error is returned beside their results.
+    /// Runs the calls of a batch in parallel; the results are in call order. `is_truncated` is true if the output limit
+    /// ended the reply, which explains arguments that are not JSON. `on_output` is called on this thread. If it fails, the
+    /// running tools still run to their end, and its error is returned beside their results.
     pub fn run(
         &self,
         batch: &[ToolCall],
-        cut: bool,
+        is_truncated: bool,
         on_output: &mut dyn FnMut(&ToolCall, &str) -> anyhow::Result<()>,
     ) -> (Vec<CompletedCall>, anyhow::Result<()>) {
         self.policy.file_scope.settle();
         if let [call] = batch {
-            let mut reported = Ok(());
-            let done = self.run_one(call, cut, &mut |text| {
-                if reported.is_ok() {
-                    reported = on_output(call, text);
+            let mut output_result = Ok(());
+            let completed = self.run_one(call, is_truncated, &mut |text| {
+                if output_result.is_ok() {
+                    output_result = on_output(call, text);
                 }
             });
-            return (vec![done], reported);
+            return (vec![completed], output_result);
         }
         std::thread::scope(|scope| {
-            let (send, receive) = mpsc::channel::<(usize, String)>();
-            let running: Vec<_> = batch
+            let (sender, receiver) = mpsc::channel::<(usize, String)>();
+            let threads: Vec<_> = batch
                 .iter()
                 .enumerate()
-                .map(|(number, call)| {
-                    let send = send.clone();
+                .map(|(index, call)| {
+                    let sender = sender.clone();
                     // The receiver outlives the threads, so sending cannot fail.
-                    let mut say = move |text: &str| drop(send.send((number, text.to_owned())));
-                    let leash = cancel::current();
-                    scope.spawn(move || cancel::scope(leash, || self.run_one(call, cut, &mut say)))
+                    let mut send = move |text: &str| drop(sender.send((index, text.to_owned())));
+                    let token = cancel::current();
+                    scope.spawn(move || {
+                        cancel::scope(token, || self.run_one(call, is_truncated, &mut send))
+                    })
                 })
                 .collect();
-            drop(send);
-            let mut reported = Ok(());
-            for (number, text) in &receive {
-                reported = reported.and_then(|()| on_output(&batch[number], &text));
+            drop(sender);
+            let mut output_result = Ok(());
+            for (index, text) in &receiver {
+                output_result = output_result.and_then(|()| on_output(&batch[index], &text));
             }
-            let done =
-                running.into_iter().map(|thread| thread.join().expect("a panic ends the process"));
-            (done.collect(), reported)
+            let completed =
+                threads.into_iter().map(|thread| thread.join().expect("a panic ends the process"));
+            (completed.collect(), output_result)
         })
     }
 
     fn run_one(
         &self,
         call: &ToolCall,
-        cut: bool,
+        is_truncated: bool,
         on_output: &mut dyn FnMut(&str),
     ) -> CompletedCall {
         let mut attempt = CallAttempt {
@@ -331,30 +333,30 @@ impl Toolbox {
             was_carried_out: false,
             charges: Vec::new(),
         };
-        let mut refused = None;
-        let mut unsuccessful = false;
-        let mut changes = None;
+        let mut refusal = None;
+        let mut command_failed = false;
+        let mut diff = None;
         let mut source = ResultSource::Program;
         // Redact keys in all output, wherever the tool found them.
-        let mut stream = secret::StreamRedactor::for_all_keys();
-        let mut pass = |text: &str| {
+        let mut redactor = secret::StreamRedactor::for_all_keys();
+        let mut emit = |text: &str| {
             if !text.is_empty() {
                 on_output(text);
             }
         };
-        let hiding = &mut |text: &str| pass(&stream.feed(text));
-        let mut deny = |refusal, suffix: &str| {
-            let (refusal, text) = hide_keys(refusal, &call.name, suffix);
-            refused = Some(refusal);
+        let emit_redacted = &mut |text: &str| emit(&redactor.feed(text));
+        let mut deny = |denial, suffix: &str| {
+            let (denial, text) = redact_refusal(denial, &call.name, suffix);
+            refusal = Some(denial);
             (ToolOutcome::Denied, vec![MessagePart::Text(text)])
         };
-        let (outcome, parts) = match self.prepare(call, cut) {
+        let (outcome, parts) = match self.prepare(call, is_truncated) {
             Err(message) => (ToolOutcome::Skipped, vec![MessagePart::Text(message)]),
             Ok((tool, arguments)) => {
-                match self.execute(call, &mut attempt, tool, &arguments, hiding) {
+                match self.execute(call, &mut attempt, tool, &arguments, emit_redacted) {
                     Ok(output) => {
-                        unsuccessful = output.command_failed;
-                        changes = output.diff.map(|diff| redact_all(&diff).into_owned());
+                        command_failed = output.command_failed;
+                        diff = output.diff.map(|diff| redact_all(&diff).into_owned());
                         source = output.source;
                         (ToolOutcome::Ok, output.parts)
                     }
@@ -378,7 +380,7 @@ impl Toolbox {
         if attempt.was_carried_out {
             source = ResultSource::Unspecified;
         }
-        pass(&stream.finish());
+        emit(&redactor.finish());
         let failed = outcome != ToolOutcome::Ok;
         let duration = attempt.started.elapsed();
         log::info!(target: "tool", "`{}` ended after {} ms: {outcome:?}", call.name, duration.as_millis());
@@ -392,10 +394,10 @@ impl Toolbox {
         CompletedCall {
             result,
             outcome,
-            refusal: refused,
+            refusal,
             duration,
-            command_failed: unsuccessful,
-            diff: changes,
+            command_failed,
+            diff,
             was_asked: attempt.was_asked,
             charges: attempt.charges,
         }
@@ -421,7 +423,7 @@ impl Toolbox {
         let (text, failed) = match &result {
             Ok(output) => (plain_text(&output.parts), output.command_failed),
             Err(ToolError::Failed(text)) => (text.clone(), true),
-            // It was made all the same.
+            // The call was made before it was denied.
             Err(ToolError::DeniedDuringCall { refusal, .. }) => (refusal.message.clone(), true),
             Err(ToolError::Declined(text)) if attempt.was_carried_out => (text.clone(), true),
             Err(_) => return result,
@@ -434,18 +436,17 @@ impl Toolbox {
         result
     }
 
-    /// Makes the call as [`Self::execute`] does, without hooks. `hook_question` is the reason of a hook why the user must
-    /// approve it.
+    /// Makes the call as [`Self::execute`] does, without hooks. `hook_refusal` is set if a hook requires the user's approval.
     fn execute_decided(
         &self,
         call: &ToolCall,
         attempt: &mut CallAttempt,
         tool: &dyn Tool,
         arguments: &Value,
-        hook_question: Option<Refusal>,
+        hook_refusal: Option<Refusal>,
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
-        let case = ApprovalRequest {
+        let request = ApprovalRequest {
             tool: &call.name,
             arguments,
             refusal: &Refusal::new(""),
@@ -453,21 +454,21 @@ impl Toolbox {
             withheld: &[],
             file_scope: &self.policy.file_scope,
         };
-        self.permit(attempt, &case, hook_question)?;
-        let mut done = tool.run(&mut Call {
+        self.permit(attempt, &request, hook_refusal)?;
+        let mut result = tool.run(&mut Call {
             id: &call.id,
             arguments,
             on_output,
             charges: &mut attempt.charges,
         });
-        let Some(appeals) = &self.approval_handler else {
-            return done;
+        let Some(approval_handler) = &self.approval_handler else {
+            return result;
         };
-        let changes = match &mut done {
+        let withheld_changes = match &mut result {
             Err(ToolError::DeniedDuringCall { withheld, .. }) => withheld.take(),
             _ => None,
         };
-        match &done {
+        match &result {
             Err(
                 ToolError::Denied(refusal @ Refusal { suggested_flag: Some(flag), .. })
                 | ToolError::DeniedDuringCall {
@@ -475,45 +476,53 @@ impl Toolbox {
                     ..
                 },
             ) => {
-                let withheld =
-                    changes.as_ref().map_or_else(Vec::new, |changes| changes.allowed_by(flag));
-                let asked = Instant::now();
-                let granted =
-                    appeals.with_grant(&ApprovalRequest { refusal, withheld: &withheld, ..case });
-                let (wider, approval) = match granted {
-                    Ok(granted) => granted,
-                    Err(declined) if withheld.is_empty() => return Err(declined),
-                    // The call was made, and its result tells what was taken back.
+                let withheld = withheld_changes
+                    .as_ref()
+                    .map_or_else(Vec::new, |withheld_changes| withheld_changes.allowed_by(flag));
+                let question_start = Instant::now();
+                let approved = approval_handler.with_grant(&ApprovalRequest {
+                    refusal,
+                    withheld: &withheld,
+                    ..request
+                });
+                let (toolbox, approval) = match approved {
+                    Ok(approved) => approved,
+                    Err(error) if withheld.is_empty() => return Err(error),
+                    // The call was made, and its result says which changes were taken back.
                     Err(ToolError::Declined(answer)) => {
-                        attempt.started += asked.elapsed();
+                        attempt.started += question_start.elapsed();
                         attempt.was_carried_out = true;
-                        let result = &refusal.message;
-                        return Err(ToolError::Declined(format!("{result}\n({answer})")));
+                        let outcome = &refusal.message;
+                        return Err(ToolError::Declined(format!("{outcome}\n({answer})")));
                     }
                     // The user cannot be asked about it.
-                    Err(_) => return done,
+                    Err(_) => return result,
                 };
                 attempt.record_approval(approval);
-                match changes.filter(|_| !withheld.is_empty()) {
-                    Some(changes) => changes.make(flag),
-                    None => wider.retry(call, attempt, arguments, on_output),
+                match withheld_changes.filter(|_| !withheld.is_empty()) {
+                    Some(withheld_changes) => withheld_changes.make(flag),
+                    None => toolbox.retry(call, attempt, arguments, on_output),
                 }
             }
             Ok(ToolOutput { missing_grant: Some(refusal), command_failed: true, .. }) => {
-                let asked = Instant::now();
-                match appeals.with_grant(&ApprovalRequest { refusal, is_retry: true, ..case }) {
-                    Ok((wider, approval)) => {
+                let question_start = Instant::now();
+                match approval_handler.with_grant(&ApprovalRequest {
+                    refusal,
+                    is_retry: true,
+                    ..request
+                }) {
+                    Ok((toolbox, approval)) => {
                         attempt.record_approval(approval);
-                        wider.retry(call, attempt, arguments, on_output)
+                        toolbox.retry(call, attempt, arguments, on_output)
                     }
                     // The call was made, so its result stands. The time of the question is not the call's.
                     Err(_) => {
-                        attempt.started += asked.elapsed();
-                        done
+                        attempt.started += question_start.elapsed();
+                        result
                     }
                 }
             }
-            _ => done,
+            _ => result,
         }
     }
 
@@ -521,25 +530,25 @@ impl Toolbox {
     fn permit(
         &self,
         attempt: &mut CallAttempt,
-        case: &ApprovalRequest<'_>,
-        hook_question: Option<Refusal>,
+        request: &ApprovalRequest<'_>,
+        hook_refusal: Option<Refusal>,
     ) -> Result<(), ToolError> {
-        let decision = match (self.policy.decide(case.tool, case.arguments), hook_question) {
-            (PolicyDecision::Allow(_), Some(question)) => PolicyDecision::Ask(question),
+        let decision = match (self.policy.decide(request.tool, request.arguments), hook_refusal) {
+            (PolicyDecision::Allow(_), Some(refusal)) => PolicyDecision::Ask(refusal),
             (decision, _) => decision,
         };
         match (decision, &self.approval_handler) {
-            (PolicyDecision::Allow(why), _) => {
-                log::info!(target: "policy", "`{}` is allowed: {why}", case.tool);
+            (PolicyDecision::Allow(reason), _) => {
+                log::info!(target: "policy", "`{}` is allowed: {reason}", request.tool);
             }
-            (PolicyDecision::Ask(refusal), Some(appeals)) => {
+            (PolicyDecision::Ask(refusal), Some(approval_handler)) => {
                 attempt.record_approval(
-                    appeals.approve(&ApprovalRequest { refusal: &refusal, ..*case })?,
+                    approval_handler.approve(&ApprovalRequest { refusal: &refusal, ..*request })?,
                 );
             }
             // Without a user to ask, a call that needs approval is refused.
             (PolicyDecision::Ask(refusal) | PolicyDecision::Deny(refusal), _) => {
-                log::info!(target: "policy", "`{}` is refused: {}", case.tool, refusal.message);
+                log::info!(target: "policy", "`{}` is refused: {}", request.tool, refusal.message);
                 return Err(refusal.into());
             }
         }
@@ -566,7 +575,7 @@ impl Toolbox {
     }
 
     /// Finds the tool that `call` names, and casts and checks its arguments. The error is text for the model.
-    fn prepare(&self, call: &ToolCall, cut: bool) -> Result<(&dyn Tool, Value), String> {
+    fn prepare(&self, call: &ToolCall, is_truncated: bool) -> Result<(&dyn Tool, Value), String> {
         let Some(tool) = self.find(&call.name) else {
             let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
             return Err(if names.is_empty() {
@@ -578,7 +587,7 @@ impl Toolbox {
                 format!("there is no tool `{}`; the tools are: {}", call.name, names.join(", "))
             });
         };
-        if cut && !call.arguments.is_object() {
+        if is_truncated && !call.arguments.is_object() {
             return Err(
                 "the output limit cut this call before it was complete; split it into smaller parts"
                     .into(),
@@ -589,7 +598,7 @@ impl Toolbox {
 }
 
 /// The refusal of a call of `tool` without keys, and the text about it for the model, which ends in `suffix`.
-fn hide_keys(refusal: Refusal, tool: &str, suffix: &str) -> (Refusal, String) {
+fn redact_refusal(refusal: Refusal, tool: &str, suffix: &str) -> (Refusal, String) {
     let text = refusal.for_model(tool);
     let text = format!("{DENIED}{}{suffix}", redact_all(&text));
     let message = redact_all(&refusal.message).into_owned();

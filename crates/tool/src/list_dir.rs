@@ -47,22 +47,22 @@ impl Tool for ListDir {
 
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let arguments = call.arguments;
-        let given = arguments["path"].as_str().unwrap_or(".");
+        let raw_path = arguments["path"].as_str().unwrap_or(".");
         let recursive = arguments["recursive"].as_bool().unwrap_or(false);
-        let shown = arguments["max_entries"].as_u64().unwrap_or(DEFAULT_ENTRIES);
-        let dir = self.files.directory(given)?;
+        let limit = arguments["max_entries"].as_u64().unwrap_or(DEFAULT_ENTRIES);
+        let dir = self.files.directory(raw_path)?;
         let mut names = self.walk(&dir, recursive);
         names.sort();
         let total = names.len();
         if total == 0 {
             return Ok(format!("({} is empty)", dir.display()).into());
         }
-        names.truncate(usize::try_from(shown).unwrap_or(total));
+        names.truncate(usize::try_from(limit).unwrap_or(total));
         let mut text = names.join("\n");
         if names.len() < total {
-            let least = if total >= MAX_ENTRIES { "at least " } else { "" };
+            let at_least = if total >= MAX_ENTRIES { "at least " } else { "" };
             text.push_str(&format!(
-                "\n({} of {least}{total} entries; increase max_entries for more)",
+                "\n({} of {at_least}{total} entries; increase max_entries for more)",
                 names.len()
             ));
         }
@@ -81,9 +81,9 @@ impl ListDir {
                 .parents(false)
                 .git_ignore(true)
                 .require_git(false);
-            let reach = self.files.file_scope.clone();
+            let scope = self.files.file_scope.clone();
             walk.filter_entry(move |entry| {
-                entry.file_name() != ".git" && reach.is_visible(entry.path())
+                entry.file_name() != ".git" && scope.is_visible(entry.path())
             });
         }
         let entries = walk

@@ -1,5 +1,5 @@
-//! Text that a model writes over a file whose keys it has seen as `***`: the keys are put back where it is clear which one
-//! stood there, and the call is refused where it is not.
+//! Text that a model writes over a file whose keys it has seen as `***`. A key is put back where it is clear which one the mask
+//! stands for; otherwise the call is refused.
 
 use nanobot_os::secret::{self, REDACTED, redact_all_spellings};
 use std::borrow::Cow;
@@ -11,8 +11,8 @@ const UNCLEAR: &str = "nothing was written: `***` stands for a hidden key, and i
 const NOT_IN_FILE: &str = "nothing was written: `***` stands for a key that is hidden from you, and the file does not contain it; \
      write a reference such as `${VARIABLE}`, or ask the user to enter the key or to repeat the request with --send-keys";
 
-/// Edits `old` with `edit`, which gets the text as it is, or else with its keys masked, as the model has seen it. Masks in
-/// the result are replaced by the keys of `old`.
+/// Edits `old` with `edit`, which gets the text as it is first, and if that fails with its keys masked, as the model has seen
+/// it. Masks in the result are replaced by the keys of `old`.
 ///
 /// # Errors
 /// Text for the model: that of `edit`, or why a mask cannot be replaced.
@@ -94,7 +94,7 @@ struct OldLine<'a> {
     raw: &'a str,
 }
 
-/// The text that stood in the file in the place of a line with a mask.
+/// The original of a line with a mask, in the old text.
 enum Original {
     /// The line with its key.
     Line(String),
@@ -105,7 +105,7 @@ enum Original {
 }
 
 impl OldText<'_> {
-    /// The numbers of lines at the start and at the end that the change leaves as they were.
+    /// The numbers of unchanged lines at the start and at the end.
     fn unchanged_ends(&self, new: &[&str]) -> (usize, usize) {
         let is_same = |(old, new): &(&OldLine<'_>, &&str)| **new == old.masked || **new == old.raw;
         let start = self.lines.iter().zip(new).take_while(is_same).count();
@@ -116,33 +116,34 @@ impl OldText<'_> {
 
     /// The original of the new line `line`, which follows the line `above`.
     fn original(&self, line: &str, above: &str) -> Original {
-        let seen = line.trim();
-        let same = |index: &usize| self.lines[*index].masked.trim() == seen;
-        let places: Vec<usize> = (0..self.lines.len()).filter(same).collect();
+        let trimmed = line.trim();
+        let is_same = |index: &usize| self.lines[*index].masked.trim() == trimmed;
+        let indexes: Vec<usize> = (0..self.lines.len()).filter(is_same).collect();
         let follows = |index: &usize| {
             let before = index.checked_sub(1).map(|before| &self.lines[before]);
-            before
-                .is_some_and(|it| it.masked.trim() == above.trim() || it.raw.trim() == above.trim())
+            before.is_some_and(|line_before| {
+                line_before.masked.trim() == above.trim() || line_before.raw.trim() == above.trim()
+            })
         };
-        let found = self
-            .only_one(&places)
-            .or_else(|| self.only_one(&places.iter().copied().filter(follows).collect::<Vec<_>>()));
-        match found {
-            Some(raw) => return Original::Line(line.replacen(seen, raw.trim(), 1)),
-            None if !places.is_empty() => return Original::Ambiguous,
+        let unique = self.unique_line(&indexes).or_else(|| {
+            self.unique_line(&indexes.iter().copied().filter(follows).collect::<Vec<_>>())
+        });
+        match unique {
+            Some(raw) => return Original::Line(line.replacen(trimmed, raw.trim(), 1)),
+            None if !indexes.is_empty() => return Original::Ambiguous,
             None => {}
         }
         // The line was changed around its key: it is still the same if the letters before the key are.
-        let Some(changed) = MaskedLine::new(seen) else {
+        let Some(changed_line) = MaskedLine::new(trimmed) else {
             return Original::Unknown;
         };
         let mut keys: Vec<&str> = Vec::new();
-        for old in self.lines.iter().filter(|line| line.has_key()) {
-            if let Some(known) = MaskedLine::new(old.masked)
-                && known.label() == changed.label()
-                && !known.label().is_empty()
-                && let Some(key) = old.raw.strip_prefix(known.before)
-                && let Some(key) = key.strip_suffix(known.after)
+        for candidate in self.lines.iter().filter(|line| line.has_key()) {
+            if let Some(old_line) = MaskedLine::new(candidate.masked)
+                && old_line.label() == changed_line.label()
+                && !old_line.label().is_empty()
+                && let Some(key) = candidate.raw.strip_prefix(old_line.before)
+                && let Some(key) = key.strip_suffix(old_line.after)
                 && !keys.contains(&key)
             {
                 keys.push(key);
@@ -155,11 +156,11 @@ impl OldText<'_> {
         }
     }
 
-    /// The line at all of `places`, if it is the same there.
-    fn only_one(&self, places: &[usize]) -> Option<&str> {
-        let (first, others) = places.split_first()?;
+    /// The line at all of `indexes`, if it is the same there.
+    fn unique_line(&self, indexes: &[usize]) -> Option<&str> {
+        let (first, others) = indexes.split_first()?;
         let raw = self.lines[*first].raw.trim();
-        others.iter().all(|place| self.lines[*place].raw.trim() == raw).then_some(raw)
+        others.iter().all(|index| self.lines[*index].raw.trim() == raw).then_some(raw)
     }
 }
 
@@ -183,14 +184,14 @@ impl<'a> MaskedLine<'a> {
 
     /// The letters and digits before the mask.
     fn label(&self) -> String {
-        self.before.chars().filter(|letter| letter.is_alphanumeric()).collect()
+        self.before.chars().filter(|character| character.is_alphanumeric()).collect()
     }
 }
 
 /// True if `***` in `line` can be a mask: it is neither a rule nor emphasis in Markdown.
 fn is_mask_of_key(line: &str) -> bool {
-    let touches = |letter: Option<char>| {
-        letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '*')
+    let touches = |character: Option<char>| {
+        character.is_some_and(|character| character.is_alphanumeric() || character == '*')
     };
     line.trim() != REDACTED
         && line.match_indices(REDACTED).any(|(at, mask)| {

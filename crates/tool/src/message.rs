@@ -31,11 +31,12 @@ pub struct ChatTarget {
 impl ChatTarget {
     /// The chat of the session `key`; `None` if the session is not a channel.
     pub(crate) fn from_session_key(key: &str) -> Option<Self> {
-        let (channel, to) = key.split_once(':')?;
-        let is_it = |name: &&str| name.eq_ignore_ascii_case(channel.trim());
-        let is_none =
-            channel.trim().is_empty() || to.is_empty() || NON_CHANNEL_PREFIXES.iter().any(is_it);
-        (!is_none).then(|| Self { channel: channel.to_owned(), recipient: to.to_owned() })
+        let (channel, recipient) = key.split_once(':')?;
+        let is_channel = |name: &&str| name.eq_ignore_ascii_case(channel.trim());
+        let is_none = channel.trim().is_empty()
+            || recipient.is_empty()
+            || NON_CHANNEL_PREFIXES.iter().any(is_channel);
+        (!is_none).then(|| Self { channel: channel.to_owned(), recipient: recipient.to_owned() })
     }
 }
 
@@ -110,8 +111,9 @@ impl MessageTool {
     /// The chat that a call names; that of the conversation if it names none.
     fn chat(&self, arguments: &Value) -> Result<ChatTarget, ToolError> {
         let argument = |name: &str| arguments[name].as_str().filter(|text| !text.is_empty());
-        let own =
-            |part: fn(&ChatTarget) -> &String| self.own_chat.as_ref().map(|it| part(it).as_str());
+        let own = |part: fn(&ChatTarget) -> &String| {
+            self.own_chat.as_ref().map(|chat| part(chat).as_str())
+        };
         let channel = argument("channel").or(own(|chat| &chat.channel));
         let recipient = match argument("channel") {
             // Another channel has other recipients.
@@ -133,16 +135,16 @@ impl MessageTool {
         if self.own_chat.as_ref() == Some(chat) {
             return Ok(());
         }
-        if !self.outlet.is_known(chat).map_err(|error| words_of(&error))? {
+        if !self.outlet.is_known(chat).map_err(|error| format!("{error:#}"))? {
             return Err(Refusal::new(format!(
                 "{chat} is not a chat of the user; the user can add it to `channels.{}.recipients`",
                 chat.channel
             ))
             .into());
         }
-        let what = format!("no message can be sent to {chat}");
+        let consequence = format!("no message can be sent to {chat}");
         let external = self.provenance.external();
-        Ok(self.grants.check(GuardedChange::Messages, external, &what)?)
+        Ok(self.grants.check(GuardedChange::Messages, external, &consequence)?)
     }
 
     fn read_files(&self, arguments: &Value) -> Result<Vec<NamedContent>, ToolError> {
@@ -151,18 +153,13 @@ impl MessageTool {
         if paths.len() > MAX_FILES {
             return Err(format!("a message has at most {MAX_FILES} files").into());
         }
-        let read = paths.into_iter().map(|path| {
+        let files = paths.into_iter().map(|path| {
             let (bytes, path) = self.files.load(path)?;
             let name = path.file_name().unwrap_or_default();
             Ok((name.to_string_lossy().into_owned(), bytes))
         });
-        read.collect()
+        files.collect()
     }
-}
-
-/// The words of an error for the model.
-fn words_of(error: &anyhow::Error) -> String {
-    format!("{error:#}")
 }
 
 impl Tool for MessageTool {
@@ -189,10 +186,10 @@ impl Tool for MessageTool {
         };
         let origin = self.provenance.origin().0;
         let is_sent =
-            self.outlet.send(&chat, text, files, origin).map_err(|error| words_of(&error))?;
-        let state =
+            self.outlet.send(&chat, text, files, origin).map_err(|error| format!("{error:#}"))?;
+        let delay =
             if is_sent { "" } else { "; the service cannot take it now, so it is sent later" };
-        // Files are sent with a word from the final text.
+        // Files without a text are no answer: the final text follows them.
         let is_answer = self.answer_chat.as_ref() == Some(&chat) && !text.trim().is_empty();
         let ending = if is_answer {
             ". Your final text is not sent there too: what is left to say needs this tool"
@@ -200,7 +197,7 @@ impl Tool for MessageTool {
             ""
         };
         self.has_answered.fetch_or(is_answer, Ordering::SeqCst);
-        Ok(format!("Message sent to {chat}{attachments}{state}{ending}").into())
+        Ok(format!("Message sent to {chat}{attachments}{delay}{ending}").into())
     }
 
     fn has_answered(&self) -> bool {

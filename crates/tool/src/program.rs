@@ -39,15 +39,15 @@ impl ProgramSpec {
     /// `timeout`; also within `function`.
     ///
     /// # Errors
-    /// A phrase: the mistake.
+    /// The mistake, as a phrase such as `printed no JSON object`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_SPEC_BYTES {
             return Err("printed more than 32 KiB".into());
         }
-        let printed: Value = serde_json::from_str(text.trim())
+        let output: Value = serde_json::from_str(text.trim())
             .map_err(|error| format!("printed no JSON object: {error}"))?;
-        let spec = match &printed["function"] {
-            Value::Null => &printed,
+        let spec = match &output["function"] {
+            Value::Null => &output,
             function => function,
         };
         let description = spec["description"].as_str().unwrap_or_default().trim();
@@ -96,7 +96,7 @@ pub struct ToolProgram {
     pub spec: ProgramSpec,
 }
 
-/// The name of the tool that the program `name` is.
+/// The name of the tool for the program `name`.
 pub fn tool_name(name: &str) -> String {
     format!("{PROGRAM_PREFIX}{name}")
 }
@@ -104,7 +104,8 @@ pub fn tool_name(name: &str) -> String {
 /// The name of the program at `path`; `None` if its file name cannot be that of a tool.
 pub fn program_name(path: &Path) -> Option<String> {
     let name = path.file_stem()?.to_str()?;
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    let is_plain =
+        |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
     let is_valid = name.len() <= MAX_NAME_CHARS
         && name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.chars().all(is_plain);
@@ -115,12 +116,12 @@ pub fn program_name(path: &Path) -> Option<String> {
 pub struct ProgramTool {
     spec: ToolSpec,
     program: ToolProgram,
-    runner: Arc<ExecTool>,
+    exec: Arc<ExecTool>,
 }
 
 impl ProgramTool {
-    /// Creates the tool. `runner` runs commands under the policy of the run, and may read the program.
-    pub fn new(program: &ToolProgram, runner: &Arc<ExecTool>) -> Self {
+    /// Creates the tool. `exec` runs commands under the policy of the run, and may read the program.
+    pub fn new(program: &ToolProgram, exec: &Arc<ExecTool>) -> Self {
         Self {
             spec: ToolSpec {
                 name: tool_name(&program.name),
@@ -128,7 +129,7 @@ impl ProgramTool {
                 parameters: program.spec.parameters.clone().into(),
             },
             program: program.clone(),
-            runner: Arc::clone(runner),
+            exec: Arc::clone(exec),
         }
     }
 }
@@ -145,7 +146,7 @@ impl Tool for ProgramTool {
 
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let ToolProgram { path, digest, spec, .. } = &self.program;
-        // The model may be able to write where it lies.
+        // The model may be able to write in the directory of the program.
         if digest_program(path).as_ref() != Some(digest) {
             let path = path.display();
             return Err(format!("not run: `{path}` has changed since this run began").into());
@@ -156,7 +157,7 @@ impl Tool for ProgramTool {
             input: &format!("{}\n", call.arguments),
             timeout: spec.timeout.map(Duration::from_secs),
         };
-        self.runner.run_program(program_call, call.on_output)
+        self.exec.run_program(program_call, call.on_output)
     }
 }
 

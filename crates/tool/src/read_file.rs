@@ -69,8 +69,8 @@ impl Tool for ReadFile {
             |key: &str| arguments[key].as_u64().and_then(|number| usize::try_from(number).ok());
         let (offset, limit) =
             (number("offset").unwrap_or(1), number("limit").unwrap_or(MAX_LINES).min(MAX_LINES));
-        let (bytes, place) = match (self.files.read(path), skill::built_in_at(path)) {
-            (Ok(found), _) => found,
+        let (bytes, absolute_path) = match (self.files.read(path), skill::built_in_at(path)) {
+            (Ok(content), _) => content,
             (Err(_), Some(text)) => (text.as_bytes().to_vec(), PathBuf::new()),
             (Err(error), None) => return Err(error),
         };
@@ -102,7 +102,7 @@ impl Tool for ReadFile {
             .filter(|file| !file.text.contains('\0'))
             .ok_or_else(|| format!("`{path}` is a binary file ({} bytes)", bytes.len()))?;
         let page = format_page(&file.text, offset, limit, file.describe_encoding().as_deref())?;
-        Ok(self.files.add_instructions(page, &place).into())
+        Ok(self.files.add_instructions(page, &absolute_path).into())
     }
 }
 
@@ -120,13 +120,16 @@ fn format_page(
     let mut out = String::new();
     let mut last = offset - 1;
     for (index, line) in text.lines().enumerate().skip(offset - 1).take(limit) {
-        let cut = line.char_indices().nth(MAX_LINE_CHARS).map(|(at, _)| at);
-        let more = cut.map(|at| format!("… ({} more bytes)", line.len() - at)).unwrap_or_default();
-        let shown = format!("{}| {}{more}\n", index + 1, &line[..cut.unwrap_or(line.len())]);
-        if !out.is_empty() && out.len() + shown.len() > MAX_OUTPUT_CHARS {
+        let end = line.char_indices().nth(MAX_LINE_CHARS).map_or(line.len(), |(end, _)| end);
+        let mut numbered_line = format!("{}| {}", index + 1, &line[..end]);
+        if end < line.len() {
+            numbered_line.push_str(&format!("… ({} more bytes)", line.len() - end));
+        }
+        numbered_line.push('\n');
+        if !out.is_empty() && out.len() + numbered_line.len() > MAX_OUTPUT_CHARS {
             break;
         }
-        out.push_str(&shown);
+        out.push_str(&numbered_line);
         last = index + 1;
     }
     if offset > 1 || last < total {

@@ -18,8 +18,9 @@ use std::path::{Path, PathBuf};
 pub struct InstalledTools {
     /// The directories of programs, in the format of PATH.
     pub path: String,
-    /// Tool directories that the user set by environment variables. `logins` are the paths in them that stay closed.
+    /// Tool directories that the user set by environment variables.
     relocated_dirs: Vec<PathBuf>,
+    /// The paths in them that hold credentials and stay closed.
     credential_paths: Vec<PathBuf>,
 }
 
@@ -32,8 +33,9 @@ impl InstalledTools {
     }
 }
 
-/// The sandbox rules for a process with the access that `reach` grants, and for `programs`, which may lie in closed
-/// directories, without a private directory. It cannot change the files of these `startup_names` at the top of a writable directory.
+/// The sandbox rules for a process with the access that `file_scope` grants. It may read and run `programs`, even in closed
+/// directories. It has no private directory, and cannot change files named in `startup_names` at the top of a writable
+/// directory.
 ///
 /// # Errors
 /// There are too many home directories to close.
@@ -44,35 +46,40 @@ pub(crate) fn for_scope(
     network: NetworkAccess,
     startup_names: &[&str],
 ) -> io::Result<SandboxSpec> {
-    let (mut reads, links) =
+    let (mut readable, links) =
         system_paths::readable_paths(&tools.path, &tools.relocated_dirs, &file_scope.home);
-    reads.extend(file_scope.roots.iter().map(|root| root.path.clone()));
-    reads.extend(programs.iter().cloned());
-    let mut closed = file_scope.hidden.to_vec();
-    closed.retain(|path| !programs.contains(path));
-    let writes = file_scope.command_writable_paths();
+    readable.extend(file_scope.roots.iter().map(|root| root.path.clone()));
+    readable.extend(programs.iter().cloned());
+    let mut denied = file_scope.hidden.to_vec();
+    denied.retain(|path| !programs.contains(path));
+    let writable = file_scope.command_writable_paths();
     let git_dirs: Vec<PathBuf> =
         file_scope.command_writable_git_dirs().map(Path::to_owned).collect();
-    let granted: Vec<&Path> = file_scope.roots.iter().map(|root| root.path.as_path()).collect();
+    let granted_paths: Vec<&Path> =
+        file_scope.roots.iter().map(|root| root.path.as_path()).collect();
     let root_home = Path::new(secrets::ROOT_HOME);
-    let homes =
-        system_paths::find_homes(&[&file_scope.home, root_home], secrets::HOME_PARENTS, &granted)?;
+    let homes = system_paths::find_homes(
+        &[&file_scope.home, root_home],
+        secrets::HOME_PARENTS,
+        &granted_paths,
+    )?;
     // Close the secrets in other users' homes too, since root may read them all. Their missing paths need no rule
     // unless commands may write there.
-    let others = homes.iter().filter(|home| **home != file_scope.home);
-    let others = others.flat_map(|home| secrets::home_secrets(home)).filter(|place| {
-        place.is_symlink() || place.exists() || writes.iter().any(|root| place.starts_with(root))
+    let other_homes = homes.iter().filter(|home| **home != file_scope.home);
+    let other_secrets = other_homes.flat_map(|home| secrets::home_secrets(home)).filter(|path| {
+        path.is_symlink() || path.exists() || writable.iter().any(|root| path.starts_with(root))
     });
-    let of_homes = secrets::home_secrets(&file_scope.home).chain(others);
+    let home_secrets = secrets::home_secrets(&file_scope.home).chain(other_secrets);
     // Paths that the user grants by name stay open.
     let is_closed = |secret: &PathBuf| !file_scope.grants_secret(secret);
-    closed.extend(
-        system_paths::resolve_secrets(of_homes)
+    denied.extend(
+        system_paths::resolve_secrets(home_secrets)
             .chain(tools.credential_paths.iter().cloned())
             .filter(is_closed),
     );
-    let of_system = secrets::system_secrets().filter(|path| system_paths::is_readable_secret(path));
-    let covered = system_paths::resolve_secrets(of_system).filter(is_closed).collect();
+    let system_secrets =
+        secrets::system_secrets().filter(|path| system_paths::is_readable_secret(path));
+    let covered = system_paths::resolve_secrets(system_secrets).filter(is_closed).collect();
     let is_granted =
         |home: &&PathBuf| file_scope.roots.iter().any(|root| home.starts_with(&root.path));
     let granted_homes: Vec<PathBuf> = if file_scope.is_unrestricted {
@@ -80,54 +87,56 @@ pub(crate) fn for_scope(
     } else {
         homes.iter().filter(is_granted).cloned().collect()
     };
-    closed.extend(hidden_entries(file_scope, &granted_homes, &reads));
-    // If the reach combines those of several agents, each keeps its own read-only paths.
-    let bound = file_scope.self_and_operands().into_iter();
-    let of_writes = bound.filter(|one| !one.is_unrestricted || file_scope.is_unrestricted);
-    let of_writes = of_writes.flat_map(|one| {
-        let writes = one.command_writable_paths();
-        // Start-up files of the home directories are protected too, if any directory around or within a home is
-        // writable.
-        let of_homes =
+    denied.extend(hidden_entries(file_scope, &granted_homes, &readable));
+    // If the scope combines those of several agents, each keeps its own read-only paths.
+    let scopes = file_scope.self_and_operands().into_iter();
+    let protected_in_writable =
+        scopes.filter(|scope| !scope.is_unrestricted || file_scope.is_unrestricted);
+    let protected_in_writable = protected_in_writable.flat_map(|scope| {
+        let writable = scope.command_writable_paths();
+        // Start-up files of the home directories are protected too, if a home directory, a parent of one or a directory in
+        // one is writable.
+        let in_homes =
             homes.iter().flat_map(|home| git_paths::protected_paths(home, &protected_in_home()));
-        let list = |root: &Path| {
+        let protected_paths = |root: &Path| {
             if git_dirs.iter().any(|git_dir| git_dir == root) {
                 git_paths::git_dir_paths(root)
             } else {
                 git_paths::protected_paths(root, startup_names)
             }
         };
-        let mut kept = collect_protected(&writes, &list);
-        kept.extend(of_homes);
-        kept.retain(|place| !writes.contains(place));
-        kept
+        let mut protected = collect_protected(&writable, &protected_paths);
+        protected.extend(in_homes);
+        protected.retain(|path| !writable.contains(path));
+        protected
     });
-    let only_read = file_scope.roots.iter().filter(|root| !root.may_write);
-    let only_read = only_read.map(|root| root.path.clone());
-    let kept: BTreeSet<PathBuf> = of_writes
-        .chain(only_read.filter(|path| !writes.contains(path)))
+    let read_only_roots = file_scope.roots.iter().filter(|root| !root.may_write);
+    let read_only_roots = read_only_roots.map(|root| root.path.clone());
+    let protected: BTreeSet<PathBuf> = protected_in_writable
+        .chain(read_only_roots.filter(|path| !writable.contains(path)))
         .chain(file_scope.read_only.iter().cloned())
         // Always protect notes that instruct later runs: the output of a command counts as untrusted content.
         .chain(file_scope.instruction_files.iter().cloned())
-        .filter(|place| writes.iter().any(|root| place.starts_with(root)))
+        .filter(|path| writable.iter().any(|root| path.starts_with(root)))
         .collect();
-    let kept = kept.into_iter().collect();
-    reads.extend(unseen_worktree_links(&writes, &reads));
-    let mut fence = SandboxSpec::new(reads, writes, closed, kept, network);
-    fence.covered = covered;
-    fence.homes = granted_homes;
-    links.iter().for_each(|path| fence.add_links(path));
-    fence.project_files.git_dirs = git_dirs;
-    Ok(fence)
+    let protected = protected.into_iter().collect();
+    readable.extend(unseen_worktree_links(&writable, &readable));
+    let mut sandbox = SandboxSpec::new(readable, writable, denied, protected, network);
+    sandbox.covered = covered;
+    sandbox.homes = granted_homes;
+    links.iter().for_each(|path| sandbox.add_links(path));
+    sandbox.project_files.git_dirs = git_dirs;
+    Ok(sandbox)
 }
 
 /// The configs of git that commands see: those of the repository around the working directory, or in it, and what they include.
 pub(crate) fn git_configs(file_scope: &FileScope) -> Vec<PathBuf> {
-    let own = file_scope.directory.join(".git");
-    let known = file_scope.repository.as_ref().map(|repository| repository.git_dirs.as_slice());
-    let git_dirs = known.unwrap_or(std::slice::from_ref(&own));
+    let default_dir = file_scope.directory.join(".git");
+    let repository_dirs =
+        file_scope.repository.as_ref().map(|repository| repository.git_dirs.as_slice());
+    let git_dirs = repository_dirs.unwrap_or(std::slice::from_ref(&default_dir));
     let mut configs = git_paths::repository_configs(git_dirs, &file_scope.home);
-    // An included file that is granted by name is changed itself.
+    // An included file that is granted by name is not masked: commands change the file itself.
     configs.retain(|path| {
         git_dirs.iter().any(|git_dir| path.starts_with(git_dir))
             || file_scope.roots.iter().all(|root| root.path != *path)
@@ -135,14 +144,14 @@ pub(crate) fn git_configs(file_scope: &FileScope) -> Vec<PathBuf> {
     configs
 }
 
-/// The most entries that are looked at for files that rules deny.
+/// Maximum number of entries that are searched for files that rules deny.
 const MAX_SEARCH_ENTRIES: usize = 1_000_000;
 
-/// The existing files and directories beneath the places of `sandbox` that a rule of the user about reading denies: the sandbox
+/// The existing files and directories beneath the granted paths of `sandbox` that a rule of the user denies to read. The sandbox
 /// covers them.
 ///
 /// # Errors
-/// There are too many entries to look at.
+/// There are too many entries to search.
 pub fn denied_files(file_scope: &FileScope, sandbox: &SandboxSpec) -> io::Result<Vec<PathBuf>> {
     let scopes = file_scope.self_and_operands();
     let rules: Vec<(&FileScope, &Pattern)> = scopes
@@ -155,10 +164,10 @@ pub fn denied_files(file_scope: &FileScope, sandbox: &SandboxSpec) -> io::Result
         return Ok(Vec::new());
     }
     let is_denied = |path: &Path| rules.iter().any(|(scope, pattern)| scope.matches(pattern, path));
-    let granted =
+    let is_granted =
         |path: &PathBuf| sandbox.readable.contains(path) || sandbox.writable.contains(path);
     let mut directories: Vec<PathBuf> =
-        file_scope.roots.iter().map(|root| root.path.clone()).filter(granted).collect();
+        file_scope.roots.iter().map(|root| root.path.clone()).filter(is_granted).collect();
     let mut denied: Vec<PathBuf> =
         directories.iter().filter(|path| is_denied(path)).cloned().collect();
     let mut entries_left = MAX_SEARCH_ENTRIES;
@@ -182,25 +191,28 @@ pub fn denied_files(file_scope: &FileScope, sandbox: &SandboxSpec) -> io::Result
 }
 
 /// The links of git worktrees whose repositories commands may change, and which they do not see.
-fn unseen_worktree_links(writes: &[PathBuf], reads: &[PathBuf]) -> Vec<PathBuf> {
-    let links = writes.iter().flat_map(|root| git_paths::worktree_links(root));
-    let is_seen = |link: &PathBuf| reads.iter().any(|root| link.starts_with(root));
+fn unseen_worktree_links(writable: &[PathBuf], readable: &[PathBuf]) -> Vec<PathBuf> {
+    let links = writable.iter().flat_map(|root| git_paths::worktree_links(root));
+    let is_seen = |link: &PathBuf| readable.iter().any(|root| link.starts_with(root));
     links.filter(|link| !is_seen(link)).collect()
 }
 
-/// Collects the paths that `of` names beneath each of `writes`. Of nested directories the innermost decides, as for the
+/// Collects the `protected_paths` of each of the `writable` paths. Of nested directories the innermost decides, as for the
 /// file tools: granting a start-up file by name makes that file writable.
-fn collect_protected(writes: &[PathBuf], list: &dyn Fn(&Path) -> Vec<PathBuf>) -> Vec<PathBuf> {
+fn collect_protected(
+    writable: &[PathBuf],
+    protected_paths: &dyn Fn(&Path) -> Vec<PathBuf>,
+) -> Vec<PathBuf> {
     let is_innermost = |root: &Path, path: &Path| {
-        let inner = |other: &&PathBuf| *other != root && other.starts_with(root);
-        !writes.iter().filter(inner).any(|other| path.starts_with(other))
+        let is_inner = |other: &&PathBuf| *other != root && other.starts_with(root);
+        !writable.iter().filter(is_inner).any(|other| path.starts_with(other))
     };
-    let of_one = |root: &PathBuf| {
-        let mut places = list(root);
-        places.retain(|path| is_innermost(root, path));
-        places
-    };
-    writes.iter().flat_map(of_one).collect()
+    let mut collected = Vec::new();
+    for root in writable {
+        let paths = protected_paths(root).into_iter();
+        collected.extend(paths.filter(|path| is_innermost(root, path)));
+    }
+    collected
 }
 
 /// The paths that an MCP server may use, from the config. Paths are absolute and without links; missing paths are
@@ -208,12 +220,11 @@ fn collect_protected(writes: &[PathBuf], list: &dyn Fn(&Path) -> Vec<PathBuf>) -
 #[derive(Clone, Debug, Default)]
 pub struct ServerScope {
     pub home: PathBuf,
-    /// Our own directory. Everything in it that is not granted by name stays closed, even if a directory around it is
-    /// granted.
+    /// nanobot's own directory. Everything in it that is not granted by name stays closed, even if a parent is granted.
     pub nanobot_home: PathBuf,
-    /// The agent's workspace: closed as `ours` is, and never writable for a server, wherever it is.
+    /// The agent's workspace: closed as `nanobot_home` is, and never writable for a server, wherever it is.
     pub workspace: PathBuf,
-    /// Further closed paths of ours: config, keys, sessions.
+    /// Further closed paths of nanobot: config, keys, sessions.
     pub hidden: Vec<PathBuf>,
     /// Paths that stay read-only, even within writable directories.
     pub read_only: Vec<PathBuf>,
@@ -231,65 +242,66 @@ pub struct ServerScope {
 ///
 /// # Errors
 /// There are too many home directories to close; [`io::ErrorKind::InvalidInput`] if the server is to change a path of
-/// ours.
+/// nanobot.
 pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<SandboxSpec> {
-    let mut changed = scope.writes.iter();
-    if let Some(place) = changed.find(|place| is_own_path(place, scope)) {
+    if let Some(path) = scope.writes.iter().find(|path| is_own_path(path, scope)) {
         let message = format!(
             "it requests write access to `{}` (by its `write`, `cwd`, `args` or `env`), which belongs to nanobot and controls later \
              runs: no sandboxed server may have it; `sandbox: \"off\"` in its entry runs it without a sandbox",
-            place.display()
+            path.display()
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     let root = |may_write: bool| move |path: &PathBuf| ScopeRoot { path: path.clone(), may_write };
     // Start-up files in the server's own directory need no protection, since only the server runs them.
-    let writes = scope.writes.iter();
-    let writes = writes.filter(|path| !path.starts_with(&scope.state_dir));
-    let writes = writes.map(root(true));
+    let writable_roots = scope.writes.iter();
+    let writable_roots = writable_roots.filter(|path| !path.starts_with(&scope.state_dir));
+    let writable_roots = writable_roots.map(root(true));
     // A path granted for both reading and writing is writable.
-    let only_read = scope.reads.iter();
-    let only_read = only_read.filter(|path| !scope.writes.contains(path));
-    let reads = only_read.map(root(false));
-    let mut named: Vec<&Path> = scope.reads.iter().map(PathBuf::as_path).collect();
-    named.extend(scope.writes.iter().map(PathBuf::as_path));
-    named.extend([scope.state_dir.as_path(), scope.temp_dir.as_path()]);
-    // A directory around the server's own one also contains those of other servers.
-    named.retain(|path| {
-        let is_around = scope.state_dir.starts_with(path) && **path != scope.state_dir;
-        !(is_around && path.starts_with(&scope.nanobot_home))
+    let readable_roots = scope.reads.iter();
+    let readable_roots = readable_roots.filter(|path| !scope.writes.contains(path));
+    let readable_roots = readable_roots.map(root(false));
+    let mut granted_paths: Vec<&Path> = scope.reads.iter().map(PathBuf::as_path).collect();
+    granted_paths.extend(scope.writes.iter().map(PathBuf::as_path));
+    granted_paths.extend([scope.state_dir.as_path(), scope.temp_dir.as_path()]);
+    // A parent of the server's own directory also contains those of other servers.
+    granted_paths.retain(|path| {
+        let is_parent = scope.state_dir.starts_with(path) && **path != scope.state_dir;
+        !(is_parent && path.starts_with(&scope.nanobot_home))
     });
     let mut hidden = scope.hidden.clone();
-    hidden.extend(ungranted_paths(&scope.nanobot_home, &named));
+    hidden.extend(ungranted_paths(&scope.nanobot_home, &granted_paths));
     if has_separate_workspace(scope) {
-        hidden.extend(ungranted_paths(&scope.workspace, &named));
+        hidden.extend(ungranted_paths(&scope.workspace, &granted_paths));
     }
-    let reach = FileScope {
+    let file_scope = FileScope {
         directory: scope.state_dir.clone(),
         home: scope.home.clone(),
-        roots: writes.chain(reads).collect(),
+        roots: writable_roots.chain(readable_roots).collect(),
         hidden: hidden.into(),
         read_only: scope.read_only.clone().into(),
         ..FileScope::default()
     };
-    let mut fence =
-        for_scope(&reach, tools, &[], NetworkAccess::Machine, &protected_from_servers())?;
+    let mut sandbox =
+        for_scope(&file_scope, tools, &[], NetworkAccess::Machine, &protected_from_servers())?;
     // Changes are not reverted afterwards, so mounts must protect these too.
-    fence.protected.extend(collect_protected(&fence.writable, &git_paths::nested_protected_paths));
-    let own = [scope.state_dir.clone(), scope.temp_dir.clone()];
-    fence.writable.extend(own.clone());
+    let nested = collect_protected(&sandbox.writable, &git_paths::nested_protected_paths);
+    sandbox.protected.extend(nested);
+    let own_dirs = [scope.state_dir.clone(), scope.temp_dir.clone()];
+    sandbox.writable.extend(own_dirs.clone());
     // Changes of these are undone after a call, and reported at the end.
-    fence.project_files.names = project_files();
-    fence.project_files.skipped = own.into();
-    fence.project_files.access = ProjectFileAccess::Closed;
-    Ok(fence)
+    sandbox.project_files.names = project_files();
+    sandbox.project_files.skipped = own_dirs.into();
+    sandbox.project_files.access = ProjectFileAccess::Closed;
+    Ok(sandbox)
 }
 
 /// The rules by which changes during a call of a server are undone: those for commands.
 pub(crate) fn for_changes_of_server(paths: ChangeablePaths) -> SandboxSpec {
-    let list = |root: &Path| git_paths::protected_paths(root, always_protected_from_commands());
     let ChangeablePaths { shared, own } = paths;
-    let protected = collect_protected(&shared, &list);
+    let protected = collect_protected(&shared, &|root| {
+        git_paths::protected_paths(root, always_protected_from_commands())
+    });
     let network = NetworkAccess::Machine;
     let mut sandbox = SandboxSpec::new(Vec::new(), shared, Vec::new(), protected, network);
     sandbox.project_files.names = project_files();
@@ -298,14 +310,14 @@ pub(crate) fn for_changes_of_server(paths: ChangeablePaths) -> SandboxSpec {
     sandbox
 }
 
-/// True if `place` is ours, and not in the server's own directory.
-fn is_own_path(place: &Path, scope: &ServerScope) -> bool {
-    let is_in = |ours: &Path| place.starts_with(ours);
+/// True if `path` belongs to nanobot, and is not in the server's own directory.
+fn is_own_path(path: &Path, scope: &ServerScope) -> bool {
+    let is_in = |directory: &Path| path.starts_with(directory);
     let is_in_workspace = has_separate_workspace(scope) && is_in(&scope.workspace);
-    (is_in(&scope.nanobot_home) || is_in_workspace) && !place.starts_with(&scope.state_dir)
+    (is_in(&scope.nanobot_home) || is_in_workspace) && !path.starts_with(&scope.state_dir)
 }
 
-/// True if there is a workspace that contains neither our own directory nor the home directory.
+/// True if there is a workspace that contains neither nanobot's own directory nor the home directory.
 fn has_separate_workspace(scope: &ServerScope) -> bool {
     let workspace = &scope.workspace;
     !workspace.as_os_str().is_empty()
@@ -314,27 +326,27 @@ fn has_separate_workspace(scope: &ServerScope) -> bool {
 }
 
 /// The paths in the hidden entries of `homes`, which are granted whole, except what is granted by name.
-fn hidden_entries(file_scope: &FileScope, homes: &[PathBuf], reads: &[PathBuf]) -> Vec<PathBuf> {
-    let mut named: Vec<&Path> = reads.iter().map(PathBuf::as_path).collect();
-    named.push(&file_scope.directory);
+fn hidden_entries(file_scope: &FileScope, homes: &[PathBuf], readable: &[PathBuf]) -> Vec<PathBuf> {
+    let mut granted_paths: Vec<&Path> = readable.iter().map(PathBuf::as_path).collect();
+    granted_paths.push(&file_scope.directory);
     let homes = homes.iter();
     let entries = homes.flat_map(|home| std::fs::read_dir(home).into_iter().flatten().flatten());
     entries
         .filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."))
-        .flat_map(|entry| ungranted_paths(&entry.path(), &named))
+        .flat_map(|entry| ungranted_paths(&entry.path(), &granted_paths))
         .collect()
 }
 
-/// The paths in `place` that are neither granted nor around a granted one.
-fn ungranted_paths(place: &Path, named: &[&Path]) -> Vec<PathBuf> {
-    if named.contains(&place) {
+/// The paths in `root` that are neither granted nor a parent of a granted one.
+fn ungranted_paths(root: &Path, granted_paths: &[&Path]) -> Vec<PathBuf> {
+    if granted_paths.contains(&root) {
         return Vec::new();
     }
-    if !named.iter().any(|path| path.starts_with(place)) {
-        return vec![place.to_owned()];
+    if !granted_paths.iter().any(|path| path.starts_with(root)) {
+        return vec![root.to_owned()];
     }
-    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
-    entries.flat_map(|entry| ungranted_paths(&entry.path(), named)).collect()
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    entries.flat_map(|entry| ungranted_paths(&entry.path(), granted_paths)).collect()
 }
 
 /// Variables that point launchers and servers into the server's own directory, and the path within it. Servers must not
@@ -356,21 +368,22 @@ const SERVER_DIR_VARIABLES: &[(&str, &str)] = &[
 
 /// The environment variables that a server in the sandbox needs in addition to those from its config.
 pub fn tool_env(scope: &ServerScope) -> Vec<(String, String)> {
-    let within = |(name, part): &(&str, &str)| {
+    let private_variable = |(name, part): &(&str, &str)| {
         let path = scope.state_dir.join(part);
         ((*name).to_owned(), path.to_string_lossy().into_owned())
     };
-    let mut led: Vec<(String, String)> = SERVER_DIR_VARIABLES.iter().map(within).collect();
+    let mut variables: Vec<(String, String)> =
+        SERVER_DIR_VARIABLES.iter().map(private_variable).collect();
     let temporary = scope.temp_dir.to_string_lossy().into_owned();
-    led.push(("TMPDIR".into(), temporary));
+    variables.push(("TMPDIR".into(), temporary));
     // The user's own .npmrc may hold tokens, and npm exits if it cannot read the file. Granting the file by name keeps
     // it in use.
-    let own = scope.home.join(".npmrc");
-    let mut named = scope.reads.iter().chain(&scope.writes);
-    if !named.any(|path| *path == own) {
-        led.push(within(&("npm_config_userconfig", "npmrc")));
+    let user_config = scope.home.join(".npmrc");
+    let mut granted_paths = scope.reads.iter().chain(&scope.writes);
+    if !granted_paths.any(|path| *path == user_config) {
+        variables.push(private_variable(&("npm_config_userconfig", "npmrc")));
     }
-    led
+    variables
 }
 
 #[cfg(test)]

@@ -34,12 +34,12 @@ pub struct Spawn<S> {
 impl<S: SubagentStarter> Spawn<S> {
     /// Creates the tool. `profiles` are the names and descriptions of the user's own profiles for sub-agents.
     pub fn new(starter: S, profiles: &[(String, String)]) -> Self {
-        let mut kinds = "`explore`: read-only research".to_owned();
-        for (name, about) in profiles {
-            let colon = if about.is_empty() { "" } else { ": " };
-            kinds.push_str(&format!("; `{name}`{colon}{about}"));
+        let mut profile_list = "`explore`: read-only research".to_owned();
+        for (name, description) in profiles {
+            let colon = if description.is_empty() { "" } else { ": " };
+            profile_list.push_str(&format!("; `{name}`{colon}{description}"));
         }
-        kinds.push_str("; default: your permissions");
+        profile_list.push_str("; default: your permissions");
         let spec = ToolSpec {
             name: "spawn".into(),
             description: "Start a sub-agent on part of the work; several run in parallel. It sees only its task, and its \
@@ -48,7 +48,7 @@ impl<S: SubagentStarter> Spawn<S> {
             parameters: json!({ "type": "object", "required": ["task"], "properties": {
                 "task": { "type": "string", "description": "all it needs to know, and what to report" },
                 "label": { "type": "string", "description": "a short name for it" },
-                "profile": { "type": "string", "description": kinds },
+                "profile": { "type": "string", "description": profile_list },
             } }).into(),
         };
         Self { spec, starter }
@@ -73,9 +73,9 @@ impl<S: SubagentStarter> Tool for Spawn<S> {
         };
         let task = text("task")
             .ok_or("`task` is empty; include everything that the sub-agent needs to know")?;
-        let order =
+        let request =
             SubagentRequest { call: call.id, task, label: text("label"), profile: text("profile") };
-        let name = self.starter.start(&order)?;
+        let name = self.starter.start(&request)?;
         Ok(format!("started as `{name}`; its report arrives as a message").into())
     }
 }

@@ -31,6 +31,7 @@ enum TodoStatus {
 }
 
 impl TodoStatus {
+    /// The name, the status, and its mark in the list.
     const ALL: [(&str, Self, char); 4] = [
         ("pending", Self::Pending, ' '),
         ("in_progress", Self::InProgress, '>'),
@@ -39,13 +40,13 @@ impl TodoStatus {
     ];
 
     fn from_name(name: &str) -> Option<Self> {
-        let found = Self::ALL.iter().find(|(known, ..)| *known == name);
-        found.map(|(_, status, _)| *status)
+        let row = Self::ALL.iter().find(|(status_name, ..)| *status_name == name);
+        row.map(|(_, status, _)| *status)
     }
 
     fn mark(self) -> char {
-        let found = Self::ALL.iter().find(|(_, status, _)| *status == self);
-        found.map_or(' ', |(.., mark)| *mark)
+        let row = Self::ALL.iter().find(|(_, status, _)| *status == self);
+        row.map_or(' ', |(.., mark)| *mark)
     }
 }
 
@@ -115,11 +116,11 @@ fn parse_entries(todos: &[Value]) -> Result<Vec<TodoEntry>, String> {
     };
     let list: Option<Vec<TodoEntry>> = todos.iter().map(entry).collect();
     let list = list.ok_or("each todo needs a content and a status")?;
-    let same = list
+    let duplicate = list
         .iter()
         .enumerate()
         .find(|(index, entry)| list[..*index].iter().any(|other| other.content == entry.content));
-    match same {
+    match duplicate {
         Some((_, entry)) => Err(format!("`{}` is in the list twice", entry.content)),
         None => Ok(list),
     }

@@ -28,18 +28,23 @@ pub(super) struct WalkOptions {
 /// Maximum number of hidden files that a note names.
 const MAX_NAMED_FILES: usize = 3;
 
-/// A note on hidden `files`, which were left out of a search without a result; empty if there are none.
-pub(super) fn hidden_files_note(file_scope: &FileScope, files: &[PathBuf], what: &str) -> String {
+/// A note on hidden `files`, which were left out of a search without a result; empty if there are none. `statement` says what
+/// is true of them.
+pub(super) fn hidden_files_note(
+    file_scope: &FileScope,
+    files: &[PathBuf],
+    statement: &str,
+) -> String {
     if files.is_empty() {
         return String::new();
     }
-    let shown = |path: &PathBuf| {
+    let display_name = |path: &PathBuf| {
         let path = path.strip_prefix(&file_scope.directory).unwrap_or(path);
         format!("`{}`", path.display())
     };
-    let named: Vec<String> = files.iter().take(MAX_NAMED_FILES).map(shown).collect();
+    let names: Vec<String> = files.iter().take(MAX_NAMED_FILES).map(display_name).collect();
     let more = if files.len() > MAX_NAMED_FILES { ", …" } else { "" };
-    format!("\n({what}: {}{more}; `all` includes them)", named.join(", "))
+    format!("\n({statement}: {}{more}; `all` includes them)", names.join(", "))
 }
 
 /// True if the part of `path` beneath `dir` has a hidden file or directory.
@@ -57,7 +62,7 @@ pub(super) fn entries<'r>(
 ) -> impl Iterator<Item = DirEntry> + use<'r> {
     let WalkOptions { hidden, ignored, types } = options;
     // As in git, ignore files of parent directories count up to the root of the repository, and not outside one.
-    let in_repository = dir.ancestors().any(|above| above.join(".git").exists());
+    let in_repository = dir.ancestors().any(|ancestor| ancestor.join(".git").exists());
     let mut walk = WalkBuilder::new(dir);
     walk.standard_filters(false)
         .hidden(!hidden)
@@ -71,8 +76,8 @@ pub(super) fn entries<'r>(
     if let Some(types) = types {
         walk.types(types);
     }
-    let closed = file_scope.clone();
-    walk.filter_entry(move |entry| entry.file_name() != ".git" && closed.is_visible(entry.path()));
+    let scope = file_scope.clone();
+    walk.filter_entry(move |entry| entry.file_name() != ".git" && scope.is_visible(entry.path()));
     walk.build()
         .flatten()
         .filter(|entry| entry.depth() > 0 && file_scope.is_visible(entry.path()))

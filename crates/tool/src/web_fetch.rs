@@ -1,9 +1,8 @@
 //! The `web_fetch` tool: fetches an address and converts it for the model: the article of a page, JSON, the text of a
 //! PDF, or an image.
 
-use super::web::article::{self, Article};
-
 use super::web::WebAccess;
+use super::web::article::{self, Article};
 use super::web::page_cache::FetchedContent;
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use crate::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits, charset};
@@ -17,7 +16,7 @@ use std::sync::Arc;
 const MAX_IMAGE_BYTES: usize = 3_750_000;
 /// The mark of a cut within a word.
 const CUT_MARK: &str = "…";
-/// Maximum characters that a cut moves back to the end of a word.
+/// Maximum bytes that a cut moves back to the end of a word.
 const MAX_WORD_BYTES: usize = 2_000;
 
 /// The line that precedes untrusted text.
@@ -57,9 +56,9 @@ impl WebFetch {
         fetched: &FetchedContent,
         plain: bool,
     ) -> Result<(String, Vec<String>), ToolError> {
-        let FetchedContent { url, content_type: kind, bytes, is_truncated: cut, .. } = fetched;
+        let FetchedContent { url, content_type, bytes, is_truncated, .. } = fetched;
         let mut notes = Vec::new();
-        if *cut {
+        if *is_truncated {
             notes.push("only the beginning was read".into());
         }
         let origin = AttachmentOrigin::Page(url.as_str());
@@ -67,28 +66,30 @@ impl WebFetch {
         if let Some(text) = document? {
             return Ok((text, notes));
         }
-        let (text, encoding) = charset::decode(bytes, kind);
+        let (text, encoding) = charset::decode(bytes, content_type);
         if text.contains('\0') {
-            return Err(format!("`{url}` is not text ({} bytes of `{kind}`)", bytes.len()).into());
+            return Err(
+                format!("`{url}` is not text ({} bytes of `{content_type}`)", bytes.len()).into()
+            );
         }
         if encoding != encoding_rs::UTF_8 {
             notes.push(format!("decoded from {}", encoding.name()));
         }
-        if is_html(kind, &text) {
+        if is_html(content_type, &text) {
             let Article { title, text } = article::extract(&text, url, plain);
-            let has_title = title.is_empty() || text.starts_with(&format!("# {title}"));
-            return Ok(if has_title {
+            let needs_no_title = title.is_empty() || text.starts_with(&format!("# {title}"));
+            return Ok(if needs_no_title {
                 (text, notes)
             } else {
                 (format!("# {title}\n\n{text}"), notes)
             });
         }
-        let parsed = if kind.contains("json") || kind.is_empty() {
+        let json = if content_type.contains("json") || content_type.is_empty() {
             serde_json::from_str::<Value>(&text).ok()
         } else {
             None
         };
-        Ok((parsed.map_or(text, |value| format!("{value:#}")), notes))
+        Ok((json.map_or(text, |value| format!("{value:#}")), notes))
     }
 }
 
@@ -107,15 +108,15 @@ impl Tool for WebFetch {
 
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let arguments = call.arguments;
-        let given = arguments["url"].as_str().unwrap_or_default();
+        let address = arguments["url"].as_str().unwrap_or_default();
         let plain = arguments["extractMode"] == "text";
         let number = |key: &str| {
             let number = arguments[key].as_u64();
             number.and_then(|number| usize::try_from(number).ok())
         };
-        let most = number("maxChars").unwrap_or(self.max_chars).min(self.max_chars);
+        let max_chars = number("maxChars").unwrap_or(self.max_chars).min(self.max_chars);
         let offset = number("offset").unwrap_or(0);
-        let fetched = self.web.fetch(given)?;
+        let fetched = self.web.fetch(address)?;
         let url = fetched.url.as_str();
         if image_type(&fetched.bytes).is_some() {
             return self.image(&fetched);
@@ -132,16 +133,17 @@ impl Tool for WebFetch {
             )
             .into());
         }
-        let (mut shown, end) = excerpt(&text, offset, most);
+        let (mut visible_text, end) = excerpt(&text, offset, max_chars);
         if fetched.is_truncated && end == total {
-            shown.push_str(CUT_MARK);
+            visible_text.push_str(CUT_MARK);
         }
         if offset > 0 || end < total {
             let more =
                 if end < total { format!("; continue at offset {end}") } else { String::new() };
             notes.insert(0, format!("characters {offset} to {end} of {total}{more}"));
         }
-        let mut text = format!("{UNTRUSTED_NOTICE}\n{}", tagged_block("page", Some(url), &shown));
+        let mut text =
+            format!("{UNTRUSTED_NOTICE}\n{}", tagged_block("page", Some(url), &visible_text));
         if !notes.is_empty() {
             text.push_str(&format!("\n({})", notes.join("; ")));
         }
@@ -156,7 +158,7 @@ impl Tool for WebFetch {
 
 impl WebFetch {
     fn image(&self, fetched: &FetchedContent) -> Result<ToolOutput, ToolError> {
-        let terms = AttachOptions {
+        let options = AttachOptions {
             accepts: AcceptedInputs::default(),
             image_limits: ImageLimits { max_bytes: MAX_IMAGE_BYTES, ..ImageLimits::default() },
             network: None,
@@ -164,10 +166,10 @@ impl WebFetch {
         };
         let origin = AttachmentOrigin::Page(fetched.url.as_str());
         let mut notes = vec![UNTRUSTED_NOTICE.to_owned()];
-        let read = attach::media_part(&fetched.bytes, origin, &terms, &mut |note| {
+        let part = attach::media_part(&fetched.bytes, origin, &options, &mut |note| {
             notes.push(format!("({note})"));
         });
-        let image = read.map_err(|error| format!("{error:#}"))?;
+        let image = part.map_err(|error| format!("{error:#}"))?;
         let text = MessagePart::Text(notes.join("\n"));
         let parts = [text].into_iter().chain(image).collect();
         Ok(ToolOutput { parts, ..String::new().into() })
@@ -175,21 +177,19 @@ impl WebFetch {
 }
 
 /// True if the content is HTML, by its content type or its first characters.
-fn is_html(kind: &str, text: &str) -> bool {
+fn is_html(content_type: &str, text: &str) -> bool {
     let head: String = text.trim_start().chars().take(256).collect();
     let head = head.to_ascii_lowercase();
-    let begins = ["<!doctype html", "<html"].iter().any(|start| head.starts_with(start));
-    charset::is_html(kind) || begins
+    let begins_as_html = ["<!doctype html", "<html"].iter().any(|start| head.starts_with(start));
+    charset::is_html(content_type) || begins_as_html
 }
 
 /// At most `max_chars` characters of `text` from `offset` on, and the offset of what follows them. A cut is moved back to
 /// the end of a word if one is near, and marked within a word, since half an address is a different address.
 fn excerpt(text: &str, offset: usize, max_chars: usize) -> (String, usize) {
-    let at = |number: usize| {
-        let place = text.char_indices().nth(number);
-        place.map_or(text.len(), |(at, _)| at)
-    };
-    let (start, mut end) = (at(offset), at(offset + max_chars));
+    let byte_offset =
+        |index: usize| text.char_indices().nth(index).map_or(text.len(), |(start, _)| start);
+    let (start, mut end) = (byte_offset(offset), byte_offset(offset + max_chars));
     if end < text.len()
         && let Some(word) = text[start..end].rfind(char::is_whitespace)
         && word > 0
@@ -197,17 +197,18 @@ fn excerpt(text: &str, offset: usize, max_chars: usize) -> (String, usize) {
     {
         end = start + word;
     }
-    let mark = |at: usize| {
-        let (before, after) = text.split_at(at);
-        let is_cut = |letter: Option<char>| letter.is_some_and(|letter| !letter.is_whitespace());
-        if is_cut(before.chars().next_back()) && is_cut(after.chars().next()) {
+    let mark = |index: usize| {
+        let (before, after) = text.split_at(index);
+        let is_in_word =
+            |character: Option<char>| character.is_some_and(|character| !character.is_whitespace());
+        if is_in_word(before.chars().next_back()) && is_in_word(after.chars().next()) {
             CUT_MARK
         } else {
             ""
         }
     };
-    let shown = &text[start..end];
-    (format!("{}{shown}{}", mark(start), mark(end)), offset + shown.chars().count())
+    let part = &text[start..end];
+    (format!("{}{part}{}", mark(start), mark(end)), offset + part.chars().count())
 }
 
 #[cfg(test)]

@@ -82,16 +82,16 @@ impl WebSearch {
             headers.push(("x-subscription-token".into(), key.expose().into()));
         }
         let http = self.web.configured_client(*timeout)?;
-        let answer =
+        let response =
             http.request(&engine.request_url(base, query, count), &headers, HttpMethod::Get);
-        let answer = answer.map_err(|error| {
+        let response = response.map_err(|error| {
             if error.is::<Stop>() {
                 "interrupted: the run is ending".to_owned()
             } else {
                 format!("the request to {name} failed: {error:#}")
             }
         })?;
-        match answer.status {
+        match response.status {
             200 => {}
             401 | 403 if key.is_some() => {
                 return Err(format!(
@@ -115,7 +115,7 @@ impl WebSearch {
                 .into());
             }
         }
-        let body = answer.read_body(MAX_ANSWER_BYTES, None);
+        let body = response.read_body(MAX_ANSWER_BYTES, None);
         let body = body.map_err(|error| format!("{name}: {error:#}"))?;
         Ok(engine.parse_answer(&String::from_utf8_lossy(&body))?)
     }
@@ -142,22 +142,22 @@ impl Tool for WebSearch {
             .into());
         };
         WebAccess::check_secrets(query)?;
-        let cut = self
+        let truncated_end = self
             .web
             .provenance
             .untrusted()
             .and_then(|_| query.char_indices().nth(MAX_UNTRUSTED_QUERY_CHARS));
-        let query = cut.map_or(query, |(at, _)| &query[..at]);
-        let mut found = self.query_engine(engine, query, count)?;
-        found.truncate(count.clamp(1, MAX_RESULTS as usize));
-        if found.is_empty() {
+        let query = truncated_end.map_or(query, |(end, _)| &query[..end]);
+        let mut results = self.query_engine(engine, query, count)?;
+        results.truncate(count.clamp(1, MAX_RESULTS as usize));
+        if results.is_empty() {
             return Ok("No results; try other words.".to_owned().into());
         }
         let mut text = format!(
             "{UNTRUSTED_NOTICE}\n{}",
-            tagged_block("results", None, &format_results(&found))
+            tagged_block("results", None, &format_results(&results))
         );
-        if cut.is_some() {
+        if truncated_end.is_some() {
             text.push_str(&format!(
                 "\n(the query was truncated to {MAX_UNTRUSTED_QUERY_CHARS} characters)"
             ));
@@ -166,14 +166,14 @@ impl Tool for WebSearch {
     }
 }
 
-/// Formats `found` as a list. Only the addresses are on lines of their own.
-fn format_results(found: &[SearchResult]) -> String {
+/// Formats `results` as a list. Only the addresses are on lines of their own.
+fn format_results(results: &[SearchResult]) -> String {
     let mut list = String::new();
-    for (number, SearchResult { title, url, snippet: about }) in found.iter().enumerate() {
+    for (number, SearchResult { title, url, snippet }) in results.iter().enumerate() {
         writeln!(list, "{}. {title}\n   {url}", number + 1)
             .expect("writing to a string cannot fail");
-        if about.contains(' ') {
-            writeln!(list, "   {about}").expect("writing to a string cannot fail");
+        if snippet.contains(' ') {
+            writeln!(list, "   {snippet}").expect("writing to a string cannot fail");
         }
     }
     list

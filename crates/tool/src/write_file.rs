@@ -45,25 +45,23 @@ fn write(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
             .map_err(|error| format!("`{}`: {error}; nothing was written", text("path")))?,
         _ => content.as_bytes().to_vec(),
     };
-    let WrittenFile { path, old_size: before, was_read: was_seen } =
-        files.write(text("path"), &bytes)?;
+    let WrittenFile { path, old_size, was_read } = files.write(text("path"), &bytes)?;
     let (bytes, lines) = (bytes.len(), content.lines().count());
-    let done = if before.is_some() { "replaced" } else { "created" };
+    let verb = if old_size.is_some() { "replaced" } else { "created" };
     // The model must be able to report that it replaced content it did not know.
-    let unread = match before {
-        Some(before) if before > 0 && !was_seen => {
-            format!(
-                "; its previous {before} bytes were not read in this run, and are saved for undo"
-            )
+    let unread_note = match old_size {
+        Some(size) if size > 0 && !was_read => {
+            format!("; its previous {size} bytes were not read in this run, and are saved for undo")
         }
         _ => String::new(),
     };
     let notes: String = notes.iter().map(|note| format!("; {note}")).collect();
     // If the old content could not be read, the change is unknown.
-    let known = old_file.is_some() || before.is_none_or(|size| size == 0);
-    let text = format!("{done} {} ({bytes} bytes, {lines} lines{unread}{notes})", path.display());
+    let is_old_text_complete = old_file.is_some() || old_size.is_none_or(|size| size == 0);
+    let text =
+        format!("{verb} {} ({bytes} bytes, {lines} lines{unread_note}{notes})", path.display());
     Ok(ToolOutput {
-        diff: known.then(|| make_diff(old_text, content)).flatten(),
+        diff: is_old_text_complete.then(|| make_diff(old_text, content)).flatten(),
         ..files.add_instructions(text, &path).into()
     })
 }

@@ -24,24 +24,24 @@ pub fn decode(bytes: &[u8], content_type: &str) -> (String, &'static Encoding) {
         }
     };
     // A byte order mark takes precedence over both; `decode` handles it.
-    let (text, used, _) =
+    let (text, encoding, _) =
         declared_encoding(content_type, bytes).unwrap_or_else(guess).decode(bytes);
-    (text.into_owned(), used)
+    (text.into_owned(), encoding)
 }
 
 /// Returns the encoding declared by the server or by the page.
 pub(super) fn declared_encoding(content_type: &str, bytes: &[u8]) -> Option<&'static Encoding> {
-    let kind = content_type.to_ascii_lowercase();
-    parse_charset(&kind).or_else(|| {
+    let content_type = content_type.to_ascii_lowercase();
+    parse_charset(&content_type).or_else(|| {
         let head = String::from_utf8_lossy(&bytes[..bytes.len().min(DECLARATION_SCAN_BYTES)]);
-        is_html(&kind).then(|| parse_charset(&head)).flatten()
+        is_html(&content_type).then(|| parse_charset(&head)).flatten()
     })
 }
 
 /// True if `content_type` is HTML.
 pub fn is_html(content_type: &str) -> bool {
-    let kind = content_type.trim_start().to_ascii_lowercase();
-    kind.starts_with("text/html") || kind.starts_with("application/xhtml")
+    let content_type = content_type.trim_start().to_ascii_lowercase();
+    content_type.starts_with("text/html") || content_type.starts_with("application/xhtml")
 }
 
 /// Returns the encoding that follows `charset=` in `text`.

@@ -7,8 +7,6 @@ use anyhow::Result;
 use nanobot_base::error::{Exit, fail, fail_with_hint, hint_for};
 use nanobot_base::message::{Document, MessagePart};
 use nanobot_os::input;
-use nanobot_sandbox::process::isolated_parser::ParserError;
-use std::fmt::Display;
 
 /// Converts `bytes` to a message part.
 ///
@@ -23,9 +21,9 @@ pub fn part_from_bytes(
     if let Some(part) = media_part(&bytes, origin, options, on_notice)? {
         return Ok(part);
     }
-    let text = input::decode(bytes, &origin.to_string())?;
-    text.notice.iter().for_each(|notice| on_notice(notice));
-    text_part(&text.text, origin)
+    let decoded = input::decode(bytes, &origin.to_string())?;
+    decoded.notice.iter().for_each(|notice| on_notice(notice));
+    text_part(&decoded.text, origin)
 }
 
 /// Returns `bytes` as an image or a document; `None` if they may be text. A PDF is converted to text if the model
@@ -49,7 +47,7 @@ pub fn media_part(
         return Ok(Some(MessagePart::Image(image)));
     }
     if !pdf::is_pdf(bytes) {
-        let text = office_text(bytes, origin)?;
+        let text = office::read_text(bytes, origin)?;
         return text.map(|text| text_part(&text, origin)).transpose();
     }
     if !options.accepts.pdf {
@@ -76,22 +74,12 @@ pub fn document_text(
     let text = if pdf::is_pdf(bytes) {
         pdf::extract_text(bytes, origin, path).map(Some)
     } else {
-        office_text(bytes, origin)
+        office::read_text(bytes, origin)
     };
     text.map_err(|error| match hint_for(&error) {
         Some(hint) => format!("{error:#}; {hint}"),
         None => format!("{error:#}"),
     })
-}
-
-fn office_text(bytes: &[u8], origin: AttachmentOrigin<'_>) -> Result<Option<String>> {
-    let unreadable =
-        |cause: &dyn Display| fail(Exit::BadInput, format!("{origin} cannot be read: {cause}"));
-    match office::read_text(bytes) {
-        Ok(text) => text.map_err(|cause| unreadable(&cause)),
-        Err(ParserError::Stopped(stop)) => Err(stop.into()),
-        Err(error) => Err(unreadable(&error)),
-    }
 }
 
 pub(super) fn text_part(text: &str, origin: AttachmentOrigin<'_>) -> Result<MessagePart> {

@@ -30,35 +30,35 @@ pub(super) fn read(
     name: &str,
     on_notice: &mut dyn FnMut(&str),
 ) -> Result<MessagePart> {
-    let what = || format!("read `{name}`");
-    let path = std::fs::canonicalize(path).with_context(what)?;
-    let root = RootDir::open(&path).with_context(what)?;
-    std::fs::read_dir(&path).with_context(what)?;
+    let context = || format!("read `{name}`");
+    let path = std::fs::canonicalize(path).with_context(context)?;
+    let root = RootDir::open(&path).with_context(context)?;
+    std::fs::read_dir(&path).with_context(context)?;
     let mut list = String::new();
     let mut blocks = String::new();
-    let mut room = MAX_TEXT_BYTES;
-    let (mut files, mut left_out) = (0, OmittedFiles::default());
+    let mut remaining_bytes = MAX_TEXT_BYTES;
+    let (mut file_count, mut omitted) = (0, OmittedFiles::default());
     for entry in walk(&path) {
         signal::check()?;
         let Ok(entry) = entry else {
-            left_out.unreadable += 1;
+            omitted.unreadable += 1;
             continue;
         };
-        let Some(below) = relative_path(&entry, &path) else {
+        let Some(relative) = relative_path(&entry, &path) else {
             continue;
         };
-        if files == MAX_FILES {
-            left_out.is_truncated = true;
+        if file_count == MAX_FILES {
+            omitted.is_truncated = true;
             break;
         }
-        files += 1;
+        file_count += 1;
         // A name with a line break would produce two lines in the list.
-        let display_name = below.to_string_lossy().replace(char::is_control, "?");
-        let found = read_file(&root, below, room);
-        left_out.count(&found);
-        let note = match found {
+        let display_name = relative.to_string_lossy().replace(char::is_control, "?");
+        let file = read_file(&root, relative, remaining_bytes);
+        omitted.count(&file);
+        let note = match file {
             DirectoryFile::Text(text, size) => {
-                room -= text.len();
+                remaining_bytes -= text.len();
                 let block = tagged_block("file", Some(&display_name), &text);
                 write!(blocks, "\n{block}\n").expect("writing to a string cannot fail");
                 format_size(size)
@@ -66,17 +66,17 @@ pub(super) fn read(
             DirectoryFile::TooLong(size) => format!("{}, omitted", format_size(size)),
             DirectoryFile::Binary(size) => format!("{}, binary", format_size(size)),
             DirectoryFile::Unreadable => "cannot be read".into(),
-            DirectoryFile::Other(what) => what.into(),
+            DirectoryFile::Other(kind) => kind.into(),
         };
         writeln!(list, "{display_name}  {note}").expect("writing to a string cannot fail");
     }
-    if files == 0 {
+    if file_count == 0 {
         return Err(fail(
             Exit::NoInput,
             format!("`{name}` contains only hidden and ignored files"),
         ));
     }
-    if let Some(summary) = left_out.describe() {
+    if let Some(summary) = omitted.describe() {
         on_notice(&format!("`{name}`: {summary}"));
         writeln!(list, "({summary})").expect("writing to a string cannot fail");
     }
@@ -105,19 +105,19 @@ impl OmittedFiles {
     }
 
     fn describe(&self) -> Option<String> {
-        let Self { too_long: long, binary, unreadable: unread, is_truncated: is_cut } = self;
+        let Self { too_long, binary, unreadable, is_truncated } = self;
         let mut parts = Vec::new();
-        if *long > 0 {
+        if *too_long > 0 {
             let limit = format_size(MAX_TEXT_BYTES as u64);
-            parts.push(format!("{long} over the total limit of {limit}"));
+            parts.push(format!("{too_long} over the total limit of {limit}"));
         }
         if *binary > 0 {
             parts.push(format!("{binary} binary"));
         }
-        if *unread > 0 {
-            parts.push(format!("{unread} unreadable"));
+        if *unreadable > 0 {
+            parts.push(format!("{unreadable} unreadable"));
         }
-        if *is_cut {
+        if *is_truncated {
             parts.push(format!("all after the first {MAX_FILES}, not listed"));
         }
         let parts = parts.join("; ");
@@ -128,7 +128,7 @@ impl OmittedFiles {
 /// Walks the entries below `path`, in the order of their names.
 fn walk(path: &Path) -> Walk {
     // As in git, ignore files of parent directories apply up to the root of the repository, and only inside one.
-    let in_repository = path.ancestors().any(|above| above.join(".git").exists());
+    let in_repository = path.ancestors().any(|ancestor| ancestor.join(".git").exists());
     let mut walk = WalkBuilder::new(path);
     walk.standard_filters(false)
         .hidden(true)
@@ -158,7 +158,7 @@ enum DirectoryFile {
     Other(&'static str),
 }
 
-/// Reads the file at `below` if it is text of at most `room` bytes.
+/// Reads the file at `relative` if it is text of at most `max_bytes` bytes.
 fn read_file(root: &RootDir, relative: &Path, max_bytes: usize) -> DirectoryFile {
     let file = match root.open_for_reading(relative) {
         Ok(file) => file,
@@ -175,8 +175,8 @@ fn read_file(root: &RootDir, relative: &Path, max_bytes: usize) -> DirectoryFile
     let fits = size <= max_bytes as u64;
     let mut bytes = Vec::new();
     // The file may grow while it is read.
-    let most = if fits { size } else { PROBE_BYTES };
-    if file.take(most).read_to_end(&mut bytes).is_err() {
+    let read_limit = if fits { size } else { PROBE_BYTES };
+    if file.take(read_limit).read_to_end(&mut bytes).is_err() {
         return DirectoryFile::Unreadable;
     }
     if input::image_type(&bytes).is_some() || pdf::is_pdf(&bytes) {

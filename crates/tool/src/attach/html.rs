@@ -40,6 +40,7 @@ const BLOCK_ELEMENTS: &[&str] = &[
 /// Elements that start a new line.
 const LINE_ELEMENTS: &[&str] =
     &["br", "caption", "dd", "div", "dt", "figcaption", "li", "option", "tr"];
+
 /// Extracts the text of `page`.
 pub(crate) fn extract_text(page: &str) -> String {
     let mut text = PageText::default();
@@ -52,8 +53,8 @@ pub(crate) fn extract_text(page: &str) -> String {
             rest = skip_past(&rest[2..], "-->");
             continue;
         }
-        let mut letters = rest[1..].chars();
-        match letters.next() {
+        let mut characters = rest[1..].chars();
+        match characters.next() {
             Some('!' | '?') => rest = skip_past(rest, ">"),
             Some('/' | 'a'..='z' | 'A'..='Z') => {
                 let end = end_of_tag(rest);
@@ -88,14 +89,14 @@ fn skip_past<'a>(text: &'a str, mark: &str) -> &'a str {
 
 /// Returns the text after the end tag of `name`, including the rest of that tag; empty if there is none.
 fn skip_element<'a>(text: &'a str, name: &str) -> &'a str {
-    let mut from = 0;
-    while let Some(at) = text[from..].find("</") {
-        let tag = from + at;
+    let mut start = 0;
+    while let Some(offset) = text[start..].find("</") {
+        let tag = start + offset;
         let end = tag + 2 + name.len();
-        if text.get(tag + 2..end).is_some_and(|found| found.eq_ignore_ascii_case(name)) {
+        if text.get(tag + 2..end).is_some_and(|tag_name| tag_name.eq_ignore_ascii_case(name)) {
             return skip_past(&text[end..], ">");
         }
-        from = tag + 2;
+        start = tag + 2;
     }
     ""
 }
@@ -104,16 +105,16 @@ fn skip_element<'a>(text: &'a str, name: &str) -> &'a str {
 fn end_of_tag(text: &str) -> usize {
     let mut quote = None;
     let mut before = b'<';
-    for (at, letter) in text.bytes().enumerate() {
-        match (quote, letter) {
-            (Some(mark), _) if mark == letter => quote = None,
+    for (index, byte) in text.bytes().enumerate() {
+        match (quote, byte) {
+            (Some(opening_quote), _) if opening_quote == byte => quote = None,
             (Some(_), _) => {}
-            (None, b'>') => return at + 1,
-            (None, b'"' | b'\'') if before == b'=' => quote = Some(letter),
+            (None, b'>') => return index + 1,
+            (None, b'"' | b'\'') if before == b'=' => quote = Some(byte),
             (None, _) => {}
         }
-        if !letter.is_ascii_whitespace() {
-            before = letter;
+        if !byte.is_ascii_whitespace() {
+            before = byte;
         }
     }
     text.len()
@@ -153,9 +154,9 @@ impl PageText {
         if self.preformatted_depth > 0 {
             return self.add_preformatted(text);
         }
-        let blank = |letter: char| letter.is_ascii_whitespace();
-        for word in text.split_inclusive(blank) {
-            let bare = word.trim_end_matches(blank);
+        let is_blank = |character: char| character.is_ascii_whitespace();
+        for word in text.split_inclusive(is_blank) {
+            let bare = word.trim_end_matches(is_blank);
             if !bare.is_empty() {
                 self.add_word(&decode_entities(bare));
             }
@@ -172,8 +173,8 @@ impl PageText {
     }
 
     fn add_word(&mut self, word: &str) {
-        let begins = self.output.is_empty() || self.output.ends_with("- ");
-        match (begins, self.pending_breaks, self.has_pending_space) {
+        let is_at_start = self.output.is_empty() || self.output.ends_with("- ");
+        match (is_at_start, self.pending_breaks, self.has_pending_space) {
             (true, ..) | (false, 0, false) => {}
             (false, 0, true) => self.output.push(' '),
             (false, breaks, _) => (0..breaks).for_each(|_| self.output.push('\n')),

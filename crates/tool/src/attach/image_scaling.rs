@@ -66,9 +66,9 @@ pub enum FittedImage {
     ScaledDown {
         /// The file in base64.
         file: String,
-        /// The width and the height in pixels, before and now, in words.
-        before: String,
-        now: String,
+        /// The width and the height in pixels before and after, as `WIDTH×HEIGHT`.
+        old_size: String,
+        new_size: String,
     },
 }
 
@@ -91,20 +91,20 @@ pub(super) fn fit_image(
         Err(ParserError::Stopped(stop)) => return Err(stop.into()),
         Err(error) => return Err(unusable(format!("that cannot be read: {error}"))),
     };
-    let FittedImage::ScaledDown { file, before, now } = fitted else {
+    let FittedImage::ScaledDown { file, old_size, new_size } = fitted else {
         return Ok(image(media_type, bytes.to_vec()));
     };
-    let scaled = STANDARD.decode(file).map_err(|error| unusable(damaged(&error)))?;
-    let first = match media_type {
+    let scaled_bytes = STANDARD.decode(file).map_err(|error| unusable(damaged(&error)))?;
+    let animation_note = match media_type {
         "image/gif" | "image/webp" => "; only the first frame of an animation is sent",
         _ => "",
     };
     on_notice(&format!(
-        "{origin} was scaled down from {before} pixels ({}) to {now} ({}){first}",
+        "{origin} was scaled down from {old_size} pixels ({}) to {new_size} ({}){animation_note}",
         format_size(bytes.len() as u64),
-        format_size(scaled.len() as u64)
+        format_size(scaled_bytes.len() as u64)
     ));
-    Ok(image(input::image_type(&scaled).unwrap_or(media_type), scaled))
+    Ok(image(input::image_type(&scaled_bytes).unwrap_or(media_type), scaled_bytes))
 }
 
 fn damaged(error: &dyn Display) -> String {
@@ -118,8 +118,8 @@ fn damaged(error: &dyn Display) -> String {
 fn fit(bytes: &[u8], limits: ImageLimits) -> Result<FittedImage, String> {
     let size = imagesize::blob_size(bytes).map_err(|error| damaged(&error))?;
     let (width, height) = (size.width as u64, size.height as u64);
-    let longer = width.max(height);
-    if bytes.len() <= limits.max_bytes && longer <= limits.max_side.into() {
+    let longer_side = width.max(height);
+    if bytes.len() <= limits.max_bytes && longer_side <= limits.max_side.into() {
         return Ok(FittedImage::Unchanged);
     }
     if width.saturating_mul(height) > MAX_PIXELS {
@@ -127,16 +127,16 @@ fn fit(bytes: &[u8], limits: ImageLimits) -> Result<FittedImage, String> {
         return Err(format!("of {width}×{height} pixels, above the limit of {millions} million"));
     }
     let decoded = decode(bytes).map_err(|error| damaged(&error))?;
-    let longer = u32::try_from(longer).unwrap_or(u32::MAX);
-    let mut side = longer.min(TARGET_SIDE_PIXELS).min(limits.max_side);
+    let longer_side = u32::try_from(longer_side).unwrap_or(u32::MAX);
+    let mut target_side = longer_side.min(TARGET_SIDE_PIXELS).min(limits.max_side);
     loop {
-        let (small, now) = shrink(&decoded, side).map_err(|error| damaged(&error))?;
-        if small.len() <= limits.max_bytes {
-            let before = format!("{width}×{height}");
-            return Ok(FittedImage::ScaledDown { file: STANDARD.encode(small), before, now });
+        let (file, new_size) = shrink(&decoded, target_side).map_err(|error| damaged(&error))?;
+        if file.len() <= limits.max_bytes {
+            let old_size = format!("{width}×{height}");
+            return Ok(FittedImage::ScaledDown { file: STANDARD.encode(file), old_size, new_size });
         }
-        side /= 2;
-        if side < MIN_SIDE_PIXELS {
+        target_side /= 2;
+        if target_side < MIN_SIDE_PIXELS {
             let limit = format_size(limits.max_bytes as u64);
             return Err(format!("that cannot be scaled down below {limit}"));
         }
@@ -157,25 +157,25 @@ fn decode(bytes: &[u8]) -> ImageResult<DynamicImage> {
     Ok(image)
 }
 
-/// Scales `image` to a longer side of `side` pixels; returns the file, and its width and height in words. The result is a
+/// Scales `image` to a longer side of `side` pixels; returns the file, and its width and height as text. The result is a
 /// JPEG, unless the image has transparency.
 fn shrink(image: &DynamicImage, side: u32) -> ImageResult<(Vec<u8>, String)> {
     let (width, height) = (image.width(), image.height());
     // If only the byte size is too large, `thumbnail` would blur the image without need.
-    let small = if width.max(height) > side {
+    let scaled = if width.max(height) > side {
         image.thumbnail(side, side).to_rgba8()
     } else {
         image.to_rgba8()
     };
-    let pixels = format!("{}×{}", small.width(), small.height());
-    let clear = small.pixels().any(|pixel| pixel.0[3] < u8::MAX);
-    let small = DynamicImage::from(small);
+    let size = format!("{}×{}", scaled.width(), scaled.height());
+    let is_transparent = scaled.pixels().any(|pixel| pixel.0[3] < u8::MAX);
+    let scaled = DynamicImage::from(scaled);
     let mut file = Vec::new();
-    if clear {
-        small.write_with_encoder(PngEncoder::new(&mut file))?;
-        return Ok((file, pixels));
+    if is_transparent {
+        scaled.write_with_encoder(PngEncoder::new(&mut file))?;
+        return Ok((file, size));
     }
-    let small = small.to_rgb8();
-    small.write_with_encoder(JpegEncoder::new_with_quality(&mut file, JPEG_QUALITY))?;
-    Ok((file, pixels))
+    let scaled = scaled.to_rgb8();
+    scaled.write_with_encoder(JpegEncoder::new_with_quality(&mut file, JPEG_QUALITY))?;
+    Ok((file, size))
 }

@@ -22,8 +22,7 @@ mod page;
 pub mod pdf;
 
 pub use content::{document_text, media_part, part_from_bytes};
-pub use image_scaling::ImageLimits;
-pub use image_scaling::ImageParser;
+pub use image_scaling::{ImageLimits, ImageParser};
 pub use office::OfficeParser;
 pub use options::{AcceptedInputs, AttachOptions};
 pub use origin::AttachmentOrigin;

@@ -43,10 +43,10 @@ pub(super) fn fetch(
         return Err(fail(Exit::Unavailable, cause));
     };
     let http = Http::public_only(TIMEOUTS, network, options.env);
-    let mut answer = http
+    let mut response = http
         .request(url, &[("accept".into(), ACCEPT_HEADER.into())], HttpMethod::Get)
         .map_err(|error| fetch_error(url, error))?;
-    match answer.status {
+    match response.status {
         200..300 => {}
         404 | 410 => return Err(fail(Exit::NoInput, format!("no such page: `{url}`"))),
         status => {
@@ -54,41 +54,43 @@ pub(super) fn fetch(
             return Err(fail(Exit::Unavailable, cause));
         }
     }
-    let bytes = read_body(url, &mut answer)?;
-    // Without the fragment, which is not sent to the server.
-    let requested = url.split('#').next().unwrap_or_default();
-    let name = if answer.url.trim_end_matches('/') == requested.trim_end_matches('/') {
+    let bytes = read_body(url, &mut response)?;
+    // The fragment is not sent to the server.
+    let url_without_fragment = url.split('#').next().unwrap_or_default();
+    let name = if response.url.trim_end_matches('/') == url_without_fragment.trim_end_matches('/') {
         url.to_owned()
     } else {
-        format!("{url} (at {})", answer.url)
+        format!("{url} (at {})", response.url)
     };
     let origin = AttachmentOrigin::Page(&name);
     if let Some(part) = media_part(&bytes, origin, options, on_notice)? {
         return Ok(part);
     }
-    let kind = answer.header("content-type").unwrap_or_default();
-    let kind = kind.to_ascii_lowercase();
-    let is_html = kind.starts_with("text/html") || kind.starts_with("application/xhtml");
+    let content_type = response.header("content-type").unwrap_or_default();
+    let content_type = content_type.to_ascii_lowercase();
+    let is_html =
+        content_type.starts_with("text/html") || content_type.starts_with("application/xhtml");
     // UTF-8 is the default, and invalid UTF-8 is then noticed.
-    let text =
-        match declared_encoding(&kind, &bytes).filter(|encoding| *encoding != encoding_rs::UTF_8) {
-            Some(encoding) => encoding.decode(&bytes).0.into_owned(),
-            None => {
-                let decoded = input::decode(bytes, &origin.to_string())?;
-                decoded.notice.iter().for_each(|notice| on_notice(notice));
-                decoded.text
-            }
-        };
+    let text = match declared_encoding(&content_type, &bytes)
+        .filter(|encoding| *encoding != encoding_rs::UTF_8)
+    {
+        Some(encoding) => encoding.decode(&bytes).0.into_owned(),
+        None => {
+            let decoded = input::decode(bytes, &origin.to_string())?;
+            decoded.notice.iter().for_each(|notice| on_notice(notice));
+            decoded.text
+        }
+    };
     if is_html { text_part(&html::extract_text(&text), origin) } else { text_part(&text, origin) }
 }
 
 /// Preferred content types, for servers that offer several forms of a page.
 const ACCEPT_HEADER: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.9, */*;q=0.5";
 
-fn read_body(url: &str, answer: &mut Response) -> Result<Vec<u8>> {
+fn read_body(url: &str, response: &mut Response) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = answer.read_more(&mut bytes, MAX_RESPONSE_BYTES + 1, None);
-    read.map_err(|error| fetch_error(url, error))?;
+    let result = response.read_more(&mut bytes, MAX_RESPONSE_BYTES + 1, None);
+    result.map_err(|error| fetch_error(url, error))?;
     if bytes.len() as u64 > MAX_RESPONSE_BYTES {
         let cause = format!("`{url}` is longer than {} MiB", MAX_RESPONSE_BYTES >> 20);
         return Err(fail(Exit::BadInput, cause));

@@ -14,6 +14,9 @@ use std::path::Path;
 use std::time::Duration;
 
 const PDFTOTEXT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Exit statuses of `pdftotext`, from its man page: the file cannot be opened, or its permissions forbid it.
+const PDFTOTEXT_OPEN_ERROR: i32 = 1;
+const PDFTOTEXT_PERMISSION_ERROR: i32 = 3;
 
 /// True if `bytes` are a PDF.
 pub(crate) fn is_pdf(bytes: &[u8]) -> bool {
@@ -29,7 +32,7 @@ pub(crate) fn extract_text(
     origin: AttachmentOrigin<'_>,
     path: Option<&str>,
 ) -> Result<String> {
-    let bad = |message: String| fail(Exit::BadInput, message);
+    let unusable = |message: String| fail(Exit::BadInput, message);
     // A temporary file is needed because piped data has no name, and a user's file name could be taken for a flag.
     let file =
         durable_file::create_temp(bytes).context("write a temporary file for `pdftotext`")?;
@@ -46,20 +49,25 @@ pub(crate) fn extract_text(
         // PDFs are untrusted, and PDF readers have had vulnerabilities: where the system supports a sandbox, the
         // program can only read system files and this one file.
         sandbox: sandbox::check_available().is_ok().then(|| {
-            let (mut reads, links) =
+            let (mut readable, links) =
                 system_paths::readable_paths(path, &[], Path::new("/nonexistent"));
-            reads.push(file.path().to_owned());
+            readable.push(file.path().to_owned());
             let secrets =
                 secrets::system_secrets().filter(|path| system_paths::is_readable_secret(path));
-            let mut spec =
-                SandboxSpec::new(reads, Vec::new(), Vec::new(), Vec::new(), NetworkAccess::Nothing);
+            let mut spec = SandboxSpec::new(
+                readable,
+                Vec::new(),
+                Vec::new(),
+                Vec::new(),
+                NetworkAccess::Nothing,
+            );
             spec.covered = system_paths::resolve_secrets(secrets).collect();
             links.iter().for_each(|path| spec.add_links(path));
             spec
         }),
         input: None,
     };
-    let finished = match process::run(&spec, &mut |_| {}) {
+    let result = match process::run(&spec, &mut |_| {}) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(fail_with_hint(
                 Exit::BadInput,
@@ -69,34 +77,34 @@ pub(crate) fn extract_text(
                 "install poppler-utils, or use the text itself",
             ));
         }
-        other => other.context("run `pdftotext`")?,
+        result => result.context("run `pdftotext`")?,
     };
-    if let Some(stop) = finished.stop {
+    if let Some(stop) = result.stop {
         return Err(stop.into());
     }
-    match finished.status.map(|status| status.code()) {
+    match result.status.map(|status| status.code()) {
         Some(Some(0)) => {}
-        Some(Some(1 | 3)) => {
-            return Err(bad(format!("{origin} is a damaged or encrypted PDF")));
+        Some(Some(PDFTOTEXT_OPEN_ERROR | PDFTOTEXT_PERMISSION_ERROR)) => {
+            return Err(unusable(format!("{origin} is a damaged or encrypted PDF")));
         }
         Some(_) => {
-            return Err(bad(format!("{origin} is a PDF that `pdftotext` cannot read")));
+            return Err(unusable(format!("{origin} is a PDF that `pdftotext` cannot read")));
         }
         None => {
             let seconds = PDFTOTEXT_TIMEOUT.as_secs();
             let cause = format!("{origin} is a PDF, and `pdftotext` timed out after {seconds} s");
-            return Err(bad(cause));
+            return Err(unusable(cause));
         }
     }
-    if !finished.tail.is_empty() || finished.omitted_bytes > 0 {
+    if !result.tail.is_empty() || result.omitted_bytes > 0 {
         let cause =
             format!("the text of {origin} is longer than {} MiB", input::MAX_STDIN_BYTES >> 20);
-        return Err(bad(cause));
+        return Err(unusable(cause));
     }
     // A form feed ends each page.
-    let text = String::from_utf8_lossy(&finished.head).replace('\u{c}', "\n");
+    let text = String::from_utf8_lossy(&result.head).replace('\u{c}', "\n");
     if text.trim().is_empty() {
-        return Err(bad(format!("{origin} is a PDF without text, such as a scan")));
+        return Err(unusable(format!("{origin} is a PDF without text, such as a scan")));
     }
     Ok(text)
 }

@@ -27,7 +27,7 @@ pub(super) struct BackgroundCommand {
 
 pub(super) enum CommandState {
     Running(Box<BackgroundProcess>),
-    /// The model was told its end.
+    /// Its end was reported to the model.
     Ended(ServerExit),
 }
 
@@ -39,7 +39,7 @@ impl BackgroundCommands {
     /// Ends all commands in parallel. Returns the changes of protected paths that were undone.
     pub fn end_all(&self) -> Vec<UndoneChange> {
         let commands = std::mem::take(&mut *self.lock());
-        let processes = commands.into_iter().filter_map(|it| match it.state {
+        let processes = commands.into_iter().filter_map(|command| match command.state {
             CommandState::Running(process) => Some(*process),
             CommandState::Ended(_) => None,
         });
@@ -62,11 +62,11 @@ impl Drop for BackgroundCommands {
 /// Too many are running.
 pub(super) fn check_count(commands: &mut [BackgroundCommand]) -> Result<(), String> {
     let mut running = Vec::new();
-    for it in commands {
-        if let CommandState::Running(process) = &mut it.state
+    for command in commands {
+        if let CommandState::Running(process) = &mut command.state
             && process.exit().is_none()
         {
-            running.push(it.id.as_str());
+            running.push(command.id.as_str());
         }
     }
     if running.len() < MAX_RUNNING_COMMANDS {
@@ -98,14 +98,15 @@ pub(super) fn add(
 fn short_name(command: &str) -> String {
     let word = command.split_whitespace().next().unwrap_or_default();
     let name = word.rsplit('/').next().unwrap_or_default();
-    let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "._-".contains(*letter);
+    let is_plain =
+        |character: &char| character.is_ascii_alphanumeric() || "._-".contains(*character);
     let name: String = name.chars().filter(is_plain).take(MAX_NAME_CHARS).collect();
     if name.is_empty() { "command".into() } else { name }
 }
 
 /// The error for an id that no command has.
 pub(super) fn unknown_id(id: &str, commands: &[BackgroundCommand]) -> String {
-    let ids: Vec<&str> = commands.iter().map(|it| it.id.as_str()).collect();
+    let ids: Vec<&str> = commands.iter().map(|command| command.id.as_str()).collect();
     if ids.is_empty() {
         format!(
             "there is no background command `{id}`: this turn has started none, and those of earlier turns have ended"

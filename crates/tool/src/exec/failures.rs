@@ -1,6 +1,6 @@
 //! The explanations that follow a failed command: what of it the sandbox refused, and which flag grants it.
 
-use super::{CommandEnd, ExecTool, git_guard};
+use super::{CommandEnd, ExecTool, Explanation, git_guard};
 use nanobot_base::shell_quote::quote;
 use nanobot_sandbox::SandboxSpec;
 use nanobot_sandbox::process;
@@ -8,33 +8,34 @@ use std::path::{Component, Path, PathBuf};
 
 /// The path in the git directory that git cannot change, as it says in `line`.
 fn protected_git_path(line: &str) -> &str {
-    let named = line.split_once("config file ");
-    let path = named.and_then(|(_, rest)| rest.split_once(": "));
+    let path_and_rest = line.split_once("config file ");
+    let path = path_and_rest.and_then(|(_, rest)| rest.split_once(": "));
     path.map_or(".git/config", |(path, _)| path.trim_matches(['\'', '"']))
 }
 
 impl ExecTool {
     /// Names the hosts that the proxy has refused since the last command, and the flag that permits the first.
-    pub(super) fn explain_refused_hosts(&self) -> Option<(String, Option<String>)> {
+    pub(super) fn explain_refused_hosts(&self) -> Option<Explanation> {
         let refused = self.host_traffic.take_refused();
         let first = refused.first()?;
-        let usual = [":443", ":80"].iter().find_map(|port| first.strip_suffix(port));
-        let flag = format!("--net={}", usual.unwrap_or(first));
+        // These ports are granted with the host.
+        let host = [":443", ":80"].iter().find_map(|port| first.strip_suffix(port));
+        let flag = format!("--net={}", host.unwrap_or(first));
         let message = format!(
             "(not reached, because not granted to commands: {}; the user can grant it with `{flag}`)",
             refused.join(", ")
         );
-        Some((message, Some(flag)))
+        Some(Explanation::with_flag(message, flag))
     }
 
-    /// Explains what went wrong in `command`, as its output tells, if the sandbox was the cause: the explanation, and the
-    /// flag that permits it. A command that timed out may have printed nothing.
+    /// Explains a failure of `command` from the `text` of its output, if the sandbox was the cause. A command that timed out may
+    /// have printed nothing.
     pub(super) fn explain_failure(
         &self,
         command: &str,
         text: &str,
         end: CommandEnd,
-    ) -> Option<(String, Option<String>)> {
+    ) -> Option<Explanation> {
         if !self.containment.is_sandboxed {
             return None;
         }
@@ -48,10 +49,10 @@ impl ExecTool {
                  `{flag}`)",
                 scope.directory.display()
             );
-            return Some((message, Some(flag)));
+            return Some(Explanation::with_flag(message, flag));
         }
-        // A command that succeeded may have printed what is not about itself. Messages of programs have a colon.
-        let find = |signs: &[&str]| {
+        // A command that succeeded may have printed text that is not about itself. Error messages of programs have a colon.
+        let find_line = |signs: &[&str]| {
             let mut lines = text.lines();
             lines.find(|line| {
                 (end != CommandEnd::Success || line.contains(": "))
@@ -59,13 +60,12 @@ impl ExecTool {
             })
         };
         let wants_network = || {
-            let is_word = |letter: char| letter.is_alphanumeric() || letter == '-';
-            let mut words = command.split(|letter| !is_word(letter));
-            words.any(|word| NETWORK_PROGRAMS.contains(&word))
+            let is_separator = |character: char| !character.is_alphanumeric() && character != '-';
+            command.split(is_separator).any(|word| NETWORK_PROGRAMS.contains(&word))
         };
-        let waited = end == CommandEnd::Timeout && wants_network();
-        let network_line = find(NETWORK_SIGNS);
-        if !self.containment.has_network && (waited || network_line.is_some()) {
+        let has_waited = end == CommandEnd::Timeout && wants_network();
+        let network_line = find_line(NETWORK_SIGNS);
+        if !self.containment.has_network && (has_waited || network_line.is_some()) {
             let has_loopback = self
                 .sandbox_spec()
                 .is_ok_and(|sandbox| process::require_namespaces(&sandbox).is_ok());
@@ -73,7 +73,7 @@ impl ExecTool {
             if has_loopback && network_line.is_some_and(is_loopback) {
                 let message = "(commands have a loopback of their own in this run: only servers that they start listen there, as with \
                                `background`; the user can grant the machine's network with `--net`)";
-                return Some((message.into(), None));
+                return Some(Explanation::new(message));
             }
             let hosts = self.hosts.hosts.join(", ");
             if has_loopback && !self.hosts.is_empty() {
@@ -81,10 +81,10 @@ impl ExecTool {
                     "(commands reach only {hosts} in this run, through the proxy that `http_proxy` and `https_proxy` name; the user \
                      can grant another host with `--net=HOST`)"
                 );
-                return Some((message, None));
+                return Some(Explanation::new(message));
             }
             // A proxy, which lets single hosts through, needs a network of the run's own.
-            let (reach, grant) = if has_loopback {
+            let (access, grant) = if has_loopback {
                 (
                     "no network but loopback of their own in this run",
                     "hosts with `--net=HOSTS`, or all with `--net`",
@@ -95,16 +95,16 @@ impl ExecTool {
                     "it with `--net`",
                 )
             };
-            let message = format!("(commands have {reach}; the user can grant {grant})");
-            return Some((message, Some("--net".into())));
+            let message = format!("(commands have {access}; the user can grant {grant})");
+            return Some(Explanation::with_flag(message, "--net"));
         }
-        if find(SIGNING_SIGNS).is_some() {
+        if find_line(SIGNING_SIGNS).is_some() {
             let message = "(not signed: commands have no access to the user's keys in this run; the user can allow signatures of commits \
                            and tags with `--allow signing`)";
-            return Some((message.into(), Some("--allow signing".into())))
-                .filter(|_| self.signer.is_none());
+            let explanation = Explanation::with_flag(message, "--allow signing");
+            return Some(explanation).filter(|_| self.signer.is_none());
         }
-        if let Some(line) = find(BUSY_SIGNS)
+        if let Some(line) = find_line(BUSY_SIGNS)
             && !self.writable_roots().is_empty()
         {
             let file = protected_git_path(line);
@@ -114,12 +114,13 @@ impl ExecTool {
                  one of them, as with `--write --write={file}`)"
             );
             let exists = self.files.file_scope.directory.join(file).exists();
-            return Some((message, exists.then(|| format!("--write={file}"))));
+            let suggested_flag = exists.then(|| format!("--write={file}"));
+            return Some(Explanation { message, suggested_flag });
         }
-        if let Some(message) = find(REPOSITORY_SIGNS).and_then(|_| self.explain_repository()) {
-            return Some((message, None));
+        if let Some(message) = find_line(REPOSITORY_SIGNS).and_then(|_| self.explain_repository()) {
+            return Some(Explanation::new(message));
         }
-        if let Some(path) = find(ABSENT_SIGNS).and_then(|line| self.invisible_path(line)) {
+        if let Some(path) = find_line(ABSENT_SIGNS).and_then(|line| self.invisible_path(line)) {
             let message = if path.starts_with("/tmp") {
                 "(commands have a /tmp of their own in this run; the user can grant a path in the system's with `--read=PATH`)".into()
             } else {
@@ -128,24 +129,25 @@ impl ExecTool {
                     path = path.display()
                 )
             };
-            return Some((message, None));
+            return Some(Explanation::new(message));
         }
-        if find(RIGHTS_SIGNS).is_some() {
+        if find_line(RIGHTS_SIGNS).is_some() {
             let message = "(in the sandbox no command can change owners, mount, trace other processes, change the system, or take the right to read from the owner of a file; the user can run such a command)";
-            return Some((message.into(), None));
+            return Some(Explanation::new(message));
         }
-        // The file itself is no program.
-        let line = find(FILE_SIGNS).filter(|_| end != CommandEnd::NotExecutable)?;
-        if find(LIST_SIGNS).is_some()
+        // Status 126: the file itself is not a program, so its access rights are not the cause.
+        let line = find_line(FILE_SIGNS).filter(|_| end != CommandEnd::NotExecutable)?;
+        if find_line(LIST_SIGNS).is_some()
             && let Some(message) = self.explain_unlisted_directory()
         {
-            return Some((message, None));
+            return Some(Explanation::new(message));
         }
         Some(self.explain_file_access(line))
     }
 
-    /// Tells which files commands can access, and the flag that grants more: what a `line` of output names, if it is known.
-    fn explain_file_access(&self, line: &str) -> (String, Option<String>) {
+    /// Explains which files commands can access, and which flag grants more: the path that a `line` of output names, if it
+    /// names one.
+    fn explain_file_access(&self, line: &str) -> Explanation {
         let roots = self.writable_roots();
         let directory = &self.files.file_scope.directory;
         let may_write = roots.contains(directory);
@@ -155,35 +157,38 @@ impl ExecTool {
             // An entry of a protected directory can be replaced only if the directory is granted. A whole `.git` is never
             // proposed.
             let protected = self.sandbox_spec().map_or(Vec::new(), |sandbox| sandbox.protected);
-            let is_of = |kept: &PathBuf| path.starts_with(kept) && !kept.ends_with(".git");
-            let path = protected.into_iter().find(is_of).unwrap_or(path);
-            let shown = path.strip_prefix(directory).unwrap_or(&path).display();
+            let is_grantable =
+                |parent: &PathBuf| path.starts_with(parent) && !parent.ends_with(".git");
+            let path = protected.into_iter().find(is_grantable).unwrap_or(path);
+            let shown_path = path.strip_prefix(directory).unwrap_or(&path).display();
             let also = if may_write { "--write " } else { "" };
             let message = format!(
-                "(commands cannot change `{shown}` in this run; the user can grant it with `{also}--write={shown}`)"
+                "(commands cannot change `{shown_path}` in this run; the user can grant it with `{also}--write={shown_path}`)"
             );
-            return (message, Some(format!("--write={shown}")));
+            return Explanation::with_flag(message, format!("--write={shown_path}"));
         }
-        let mut places: Vec<String> = roots
+        let mut writable_paths: Vec<String> = roots
             .iter()
             .map(|path| {
                 format!("{} (except start-up files and git's config and hooks)", path.display())
             })
             .collect();
-        places.push("$TMPDIR".into());
+        writable_paths.push("$TMPDIR".into());
         let also = if may_write { "--write=PATH" } else { "--write" };
         let message = format!(
             "(in this run commands can read the system, the working directory and little else, and write only in {}; the user \
              can grant more with `--read=PATH` or `{also}`, where PATH exists)",
-            places.join(", ")
+            writable_paths.join(", ")
         );
-        (message, (!may_write).then(|| "--write".into()))
+        Explanation { message, suggested_flag: (!may_write).then(|| "--write".into()) }
     }
 
     /// Explains why git does not find the repository that the working directory is in.
     fn explain_repository(&self) -> Option<String> {
         let scope = &self.files.file_scope;
-        if let Some(pointer) = scope.repository.as_ref().and_then(|it| it.unpinned.first()) {
+        if let Some(pointer) =
+            scope.repository.as_ref().and_then(|repository| repository.unpinned.first())
+        {
             return Some(format!(
                 "(`{}` leads to `{}`, which commands do not see in this run; the user can allow it with `nanobot trust {}`)",
                 pointer.file.display(),
@@ -191,37 +196,39 @@ impl ExecTool {
                 quote(&scope.directory.to_string_lossy())
             ));
         }
-        let mut around = scope.directory.ancestors();
-        let is_top = |place: &&Path| place.join(".git").symlink_metadata().is_ok();
-        let top = around.find(is_top).filter(|top| *top != scope.directory)?;
+        let mut ancestors = scope.directory.ancestors();
+        let is_top = |path: &&Path| path.join(".git").symlink_metadata().is_ok();
+        let top = ancestors.find(is_top).filter(|top| *top != scope.directory)?;
         Some(format!(
             "(the repository begins at `{0}`, which commands do not use in this run; the user can grant it with `--read={0}`)",
             top.display()
         ))
     }
 
-    /// The path that a line of output names, or the nearest directory around it, if commands see it and cannot change it. Only
-    /// within the home directory or a granted one: the rest of the system is not for a run to change.
+    /// The path that a line of output names, or its nearest existing parent, if commands see it and cannot change it. Only paths
+    /// in the home directory or in a granted one count: no run changes the rest of the system.
     fn unwritable_path(&self, line: &str) -> Option<PathBuf> {
         let sandbox = self.sandbox_spec().ok()?;
         let scope = &self.files.file_scope;
         let can_change = |path: &Path| {
-            let is_protected = sandbox.protected.iter().any(|kept| path.starts_with(kept));
+            let is_protected =
+                sandbox.protected.iter().any(|protected| path.starts_with(protected));
             !is_protected && sandbox.writable.iter().any(|root| path.starts_with(root))
         };
-        let granted = scope.roots.iter().map(|root| &root.path);
-        let places: Vec<&PathBuf> = granted.chain([&scope.home]).collect();
-        let named = words_of(line).filter(|word| word.contains('/') || word.starts_with('.'));
-        let mut paths = named.filter_map(|word| {
+        let granted_paths = scope.roots.iter().map(|root| &root.path);
+        let grantable_roots: Vec<&PathBuf> = granted_paths.chain([&scope.home]).collect();
+        let path_words =
+            possible_paths(line).filter(|word| word.contains('/') || word.starts_with('.'));
+        let mut paths = path_words.filter_map(|word| {
             let path = scope.directory.join(word);
-            let mut around = path.ancestors();
-            around.find(|path| path.symlink_metadata().is_ok()).map(Path::to_owned)
+            let mut ancestors = path.ancestors();
+            ancestors.find(|path| path.symlink_metadata().is_ok()).map(Path::to_owned)
         });
         paths.find(|path| {
             path.components().all(|part| part != Component::ParentDir)
                 && is_visible(&sandbox, path)
                 && !can_change(path)
-                && places.iter().any(|place| path.starts_with(place))
+                && grantable_roots.iter().any(|root| path.starts_with(root))
                 && ![&scope.directory, &scope.home].contains(&path)
         })
     }
@@ -230,22 +237,22 @@ impl ExecTool {
     /// tell the model about it.
     fn invisible_path<'a>(&self, line: &'a str) -> Option<&'a Path> {
         let sandbox = self.sandbox_spec().ok()?;
-        let mut paths = words_of(line).map(Path::new);
+        let mut paths = possible_paths(line).map(Path::new);
         paths.find(|path| path.is_absolute() && !is_visible(&sandbox, path))
     }
 
-    /// True if the directory contains a closed path. Without mounts, access to the directory is then granted entry by
+    /// True if the directory contains one of the `denied` paths. Without mounts, access to the directory is then granted entry by
     /// entry.
-    fn contains_denied_path(&self, closed: &[PathBuf]) -> bool {
+    fn contains_denied_path(&self, denied: &[PathBuf]) -> bool {
         let directory = &self.files.file_scope.directory;
-        let mut inside = closed.iter().filter(|path| path.starts_with(directory));
-        inside.any(|path| path.exists())
+        let mut denied_inside = denied.iter().filter(|path| path.starts_with(directory));
+        denied_inside.any(|path| path.exists())
     }
 
     /// The explanation if commands cannot list the directory.
     fn explain_unlisted_directory(&self) -> Option<String> {
-        let fence = self.sandbox_spec().ok()?;
-        self.contains_denied_path(&fence.denied).then(|| {
+        let sandbox = self.sandbox_spec().ok()?;
+        self.contains_denied_path(&sandbox.denied).then(|| {
             "(commands cannot list this directory because it contains denied paths; use `list_dir`, or access its entries by \
              name)"
                 .to_owned()
@@ -254,18 +261,18 @@ impl ExecTool {
 }
 
 /// The words of a line of output that may be paths.
-fn words_of(line: &str) -> impl Iterator<Item = &str> {
-    let is_part =
-        |letter: char| !letter.is_whitespace() && !"'\"`:;,()\u{2018}\u{2019}".contains(letter);
-    let words = line.split(move |letter| !is_part(letter));
-    words.filter(|word| word.len() > 1)
+fn possible_paths(line: &str) -> impl Iterator<Item = &str> {
+    let is_separator = |character: char| {
+        character.is_whitespace() || "'\"`:;,()\u{2018}\u{2019}".contains(character)
+    };
+    line.split(is_separator).filter(|word| word.len() > 1)
 }
 
-/// True if commands see `path`, or what is in it.
+/// True if commands see `path`, or something in it.
 fn is_visible(sandbox: &SandboxSpec, path: &Path) -> bool {
-    let mut granted = sandbox.readable.iter().chain(&sandbox.writable);
-    let is_own = ["/proc", "/dev"].iter().any(|own| path.starts_with(own));
-    is_own || granted.any(|place| path.starts_with(place) || place.starts_with(path))
+    let mut visible_roots = sandbox.readable.iter().chain(&sandbox.writable);
+    let is_provided = ["/proc", "/dev"].iter().any(|directory| path.starts_with(directory));
+    is_provided || visible_roots.any(|root| path.starts_with(root) || root.starts_with(path))
 }
 
 /// Messages of git if it cannot sign.

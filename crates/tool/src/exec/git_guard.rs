@@ -1,6 +1,6 @@
-//! Stops git where it would change files outside of what commands may change. A run in a subdirectory may change that alone,
-//! while git changes the whole working tree, file by file, and would stop in the middle. So a script of the same name
-//! stands before git in PATH. It protects work, not the files: these the sandbox protects.
+//! Stops git before it changes files that commands may not change. A run in a subdirectory may change that one alone, while git
+//! changes the whole working tree, file by file, and would fail in the middle. So a script named `git` comes before git in
+//! PATH. It keeps the working tree consistent; the sandbox protects the files.
 
 use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::file_scope::FileScope;
@@ -12,8 +12,8 @@ use std::path::Path;
 const SCRIPT: &str = include_str!("git_guard.sh");
 /// The directory of the script, in the private directory of the run.
 const DIRECTORY: &str = "git-guard";
-/// The file that tells that something was stopped.
-const MARK: &str = "git-stopped";
+/// The file that the script creates when it stops git.
+const MARKER: &str = "git-stopped";
 
 /// The working tree of which commands may change only the part in the working directory.
 pub(super) fn partial_tree(scope: &FileScope) -> Option<&Path> {
@@ -33,10 +33,10 @@ pub(super) fn install(scope: &FileScope, private: &Path, path: &str) -> io::Resu
         return Ok(());
     };
     let part = scope.directory.strip_prefix(top).unwrap_or(top);
-    let mark = private.join(MARK);
-    let [git, top, part, mark] =
-        [&git, top, part, &mark].map(|path: &Path| quote(&path.to_string_lossy()));
-    let script = format!("#!/bin/sh\ngit={git} top={top} part={part} mark={mark}\n{SCRIPT}");
+    let marker = private.join(MARKER);
+    let [git, top, part, marker] =
+        [&git, top, part, &marker].map(|path: &Path| quote(&path.to_string_lossy()));
+    let script = format!("#!/bin/sh\ngit={git} top={top} part={part} mark={marker}\n{SCRIPT}");
     let directory = private.join(DIRECTORY);
     std::fs::create_dir_all(&directory)?;
     let file = directory.join("git");
@@ -53,5 +53,5 @@ pub(super) fn extend_path(scope: &FileScope, private: &Path, path: &str) -> Opti
 /// The working tree, if the last command of git in `private` was stopped for it.
 pub(super) fn take_stopped<'s>(scope: &'s FileScope, private: &Path) -> Option<&'s Path> {
     let top = partial_tree(scope)?;
-    std::fs::remove_file(private.join(MARK)).is_ok().then_some(top)
+    std::fs::remove_file(private.join(MARKER)).is_ok().then_some(top)
 }

@@ -26,7 +26,7 @@ pub struct FinishedHook {
     pub result: CommandResult,
     /// The beginning of standard error.
     pub stderr: Vec<u8>,
-    /// Its changes of protected files that were undone, in words.
+    /// The description of its changes of protected files that were undone.
     pub undone: Option<String>,
 }
 
@@ -39,8 +39,8 @@ impl ExecTool {
         self.check_sandbox().map_err(|refusal| refusal.message)?;
         let (directory, _) =
             self.files.open_directory(".").map_err(|error| error.message().to_owned())?;
-        let fence = self.configured_sandbox_spec(false)?;
-        let private = fence.as_ref().and_then(SandboxSpec::private);
+        let sandbox = self.configured_sandbox_spec(false)?;
+        let private = sandbox.as_ref().and_then(SandboxSpec::private);
         let mut env =
             private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path));
         env.extend(hook.variables);
@@ -51,12 +51,12 @@ impl ExecTool {
             env,
             timeout: hook.timeout,
             capture_bytes: hook.capture_bytes,
-            sandbox: fence,
+            sandbox,
             input: Some(hook.input),
         };
-        let finished = self.files.record_command(|| process::run_split_stderr(&spec));
+        let completed = self.files.record_command(|| process::run_split_stderr(&spec));
         let (result, stderr) =
-            finished.map_err(|error| start_error(&error, hook.timeout).message().to_owned())?;
+            completed.map_err(|error| start_error(&error, hook.timeout).message().to_owned())?;
         let scope = &self.files.file_scope;
         let undone =
             (!result.undone.is_empty()).then(|| explain_undone(scope, &result.undone).message);

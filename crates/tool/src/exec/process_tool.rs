@@ -6,7 +6,7 @@ use super::background_commands::{
 };
 use super::output::format_output;
 use super::withheld::undone_refusal;
-use super::{CommandEnd, ExecTool, start_error};
+use super::{CommandEnd, ExecTool, Explanation, start_error};
 use crate::{Call, CallEffect, Tool, ToolError, ToolOutput, dangerous_command};
 use nanobot_base::message::{ToolSpec, without_blanks};
 use nanobot_config::policy::tool_names::PROCESS;
@@ -57,9 +57,9 @@ impl ExecTool {
             }
             ServerExit::Unknown => ("It was killed".into(), CommandEnd::Failure),
         };
-        let explained =
+        let explanation =
             self.explain_refused_hosts().or_else(|| self.explain_failure(command, output, end));
-        if let Some((message, _)) = explained {
+        if let Some(Explanation { message, .. }) = explanation {
             text.push_str(&format!("\n{message}"));
         }
         (text, end != CommandEnd::Success)
@@ -108,10 +108,11 @@ impl Tool for ProcessTool {
         let input = arguments["input"].as_str();
         self.precheck(arguments)?;
         let mut commands = self.commands.lock();
-        let Some(found) = commands.iter_mut().find(|it| it.id == id) else {
+        let Some(BackgroundCommand { command, state, .. }) =
+            commands.iter_mut().find(|command| command.id == id)
+        else {
             return Err(unknown_id(id, &commands).into());
         };
-        let BackgroundCommand { command, state, .. } = found;
         let process = match state {
             CommandState::Running(process) => process,
             CommandState::Ended(exit) if input.is_some() => {
@@ -122,12 +123,12 @@ impl Tool for ProcessTool {
             }
         };
         let problem = input.and_then(|text| write_input(process, text));
-        let wait = arguments["wait"].as_u64().unwrap_or(DEFAULT_WAIT_SECS);
+        let wait_secs = arguments["wait"].as_u64().unwrap_or(DEFAULT_WAIT_SECS);
         if arguments["end"] == true {
             process.end();
         } else if problem.is_none() {
-            // If the run is cancelled, the result is what there is so far.
-            drop(process.wait(Duration::from_secs(wait), input.is_none()));
+            // If the run is cancelled, the result is the output so far.
+            drop(process.wait(Duration::from_secs(wait_secs), input.is_none()));
         }
         let exit = process.exit();
         let output = process.take_output();

@@ -35,11 +35,11 @@ impl ExecTool {
         on_output: &mut dyn FnMut(&str),
     ) -> Result<ToolOutput, ToolError> {
         let ProgramCall { program, arguments, input, timeout } = call;
-        let shown = program.display().to_string();
-        self.check(&shown)?;
+        let command = program.display().to_string();
+        self.check(&command)?;
         let (directory, _) = self.files.open_directory(".")?;
-        let fence = self.configured_sandbox_spec(false)?;
-        let private = fence.as_ref().and_then(SandboxSpec::private);
+        let sandbox = self.configured_sandbox_spec(false)?;
+        let private = sandbox.as_ref().and_then(SandboxSpec::private);
         let spec = CommandSpec {
             program: program.to_owned(),
             arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
@@ -47,13 +47,13 @@ impl ExecTool {
             env: private.map_or_else(|| self.env.clone(), |path| self.sandbox_environment(path)),
             timeout: timeout.unwrap_or(self.timeout),
             capture_bytes: self.capture_bytes,
-            sandbox: fence,
+            sandbox,
             input: Some(input.as_bytes().to_vec()),
         };
-        self.run_to_end(&shown, spec, None, on_output)
+        self.run_to_end(&command, spec, None, on_output)
     }
 
-    /// Runs a command, which `command` denotes, to its end. Until then `signing` signs for it.
+    /// Runs a command to its end. `command` is its text for explanations. Until the end `signing` signs for it.
     pub(super) fn run_to_end(
         &self,
         command: &str,
@@ -66,11 +66,11 @@ impl ExecTool {
         // The output is captured as text.
         spec.capture_bytes = 0;
         let mut run = || process::run(&spec, &mut |bytes| on_output(&output.feed(bytes)));
-        let finished = self.files.record_command(&mut run);
-        // From here on nothing more is signed for it.
+        let result = self.files.record_command(&mut run);
+        // From here on nothing is signed for it.
         drop(signing);
-        let finished = finished.map_err(|error| start_error(&error, timeout))?;
+        let result = result.map_err(|error| start_error(&error, timeout))?;
         on_output(&output.end());
-        self.to_output(command, finished, &output.take(), timeout)
+        self.to_output(command, result, &output.take(), timeout)
     }
 }

@@ -22,8 +22,9 @@ impl SignedObject {
             text.split_once("\n\n").or_else(|| Some((text.strip_suffix('\n')?, "")))?;
         let mut headers = headers.split('\n').peekable();
         let mut take = |name: &str| {
-            let line = headers
-                .next_if(|line| line.strip_prefix(name).is_some_and(|it| it.starts_with(' ')))?;
+            let line = headers.next_if(|line| {
+                line.strip_prefix(name).is_some_and(|rest| rest.starts_with(' '))
+            })?;
             line.get(name.len() + 1..).map(str::to_owned)
         };
         let object = if let Some(tree) = take("tree") {
@@ -31,7 +32,7 @@ impl SignedObject {
             let are_ids = is_id(&tree) && parents.collect::<Vec<_>>().iter().all(|id| is_id(id));
             let people = [take("author")?, take("committer")?];
             let title = message.lines().next().unwrap_or_default().to_owned();
-            (are_ids && people.iter().all(|it| is_person(it)))
+            (are_ids && people.iter().all(|person| is_person(person)))
                 .then_some(Self { kind: "commit", title })?
         } else {
             let (id, kind) = (take("object")?, take("type")?);

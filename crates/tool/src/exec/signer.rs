@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The time for a signature: a person may have to enter a passphrase.
 const SIGN_TIMEOUT: Duration = Duration::from_secs(120);
-/// The most bytes of a program's output.
+/// The maximum of bytes of a program's output.
 const CAPTURE_BYTES: usize = 1 << 20;
 
 /// The signer for the commands of a run.
@@ -26,24 +26,29 @@ pub struct Signer {
     /// This program, which git in the sandbox calls.
     program: PathBuf,
     /// The places that the run may change. `None` if it may change everything.
-    changeable: Option<HiddenPaths>,
-    /// The parts of the home that are seen all the same.
+    changeable_paths: Option<HiddenPaths>,
+    /// The parts of the home directory that the user's programs see nevertheless.
     visible_in_home: OnceLock<Vec<PathBuf>>,
     /// The objects that were signed, one line each.
     signed: Mutex<Vec<String>>,
 }
 
 impl Signer {
-    /// Creates a signer with the environment of the user. `program` is this program, and `changeable` the places that the run may
+    /// Creates a signer with the environment of the user. `program` is this program, and `changeable_paths` the places that the run may
     /// change, if it may not change everything.
-    pub fn new(env: &Env, home: &Path, program: PathBuf, changeable: Option<HiddenPaths>) -> Self {
-        let own = env.iter().filter(|(name, _)| !name.starts_with("GIT_"));
-        let env = own.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    pub fn new(
+        env: &Env,
+        home: &Path,
+        program: PathBuf,
+        changeable_paths: Option<HiddenPaths>,
+    ) -> Self {
+        let variables = env.iter().filter(|(name, _)| !name.starts_with("GIT_"));
+        let env = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         Self {
             env,
             home: home.to_owned(),
             program,
-            changeable,
+            changeable_paths,
             visible_in_home: OnceLock::new(),
             signed: Mutex::default(),
         }
@@ -54,30 +59,32 @@ impl Signer {
         &self.program
     }
 
-    /// Finds out what the user's programs see of a home that the run may change, before the first command in the sandbox of
-    /// `spec`: what is closed to commands, or read-only, and is there. A command may make what is not.
+    /// Finds out what the user's programs may see of a home directory that the run may change: paths that exist, and that commands
+    /// in the sandbox of `spec` cannot open or cannot change. It must be called before the first command, which could create the
+    /// missing ones.
     pub(super) fn prepare(&self, spec: &SandboxSpec) {
-        let Some(places) = &self.changeable else {
+        let Some(hidden_paths) = &self.changeable_paths else {
             return;
         };
-        let is_home_changeable = places.covered.iter().any(|place| self.home.starts_with(place));
-        let kept = spec.denied.iter().chain(&spec.protected).filter(|path| {
+        let is_home_changeable =
+            hidden_paths.covered.iter().any(|covered| self.home.starts_with(covered));
+        let visible = spec.denied.iter().chain(&spec.protected).filter(|path| {
             is_home_changeable
                 && path.starts_with(&self.home)
                 && path.iter().all(|part| part != ".git")
                 && path.symlink_metadata().is_ok()
         });
-        self.visible_in_home.get_or_init(|| kept.cloned().collect());
+        self.visible_in_home.get_or_init(|| visible.cloned().collect());
     }
 
-    /// The places that the user's programs do not see, beside commands in the sandbox of `spec`. `PATH`, the user's git config and
-    /// what it names could lead there.
+    /// The places that the user's programs do not see while commands run in the sandbox of `spec`. Commands may have written there,
+    /// and `PATH`, the user's git config and what it names could lead there.
     pub(super) fn hidden_paths(&self, spec: &SandboxSpec) -> Option<HiddenPaths> {
-        let mut places = self.changeable.clone()?;
-        places.visible.extend(self.visible_in_home.get().into_iter().flatten().cloned());
-        places.covered.extend(spec.writable.iter().cloned());
-        places.covered.extend(private_tmp::existing_directories());
-        Some(places)
+        let mut hidden_paths = self.changeable_paths.clone()?;
+        hidden_paths.visible.extend(self.visible_in_home.get().into_iter().flatten().cloned());
+        hidden_paths.covered.extend(spec.writable.iter().cloned());
+        hidden_paths.covered.extend(private_tmp::existing_directories());
+        Some(hidden_paths)
     }
 
     /// Signs `payload` for `caller`, the program that git has called, by programs that do not see the `hidden` places. Returns the
@@ -131,10 +138,11 @@ impl Signer {
         payload: &[u8],
         hidden: Option<&HiddenPaths>,
     ) -> Result<Vec<u8>, String> {
-        let named = config.get(&format!("gpg.{format}.program"));
-        let general = || config.get("gpg.program").filter(|_| format == "openpgp");
-        let usual = if format == "x509" { "gpgsm" } else { "gpg" };
-        let program = named.or_else(general).map_or(usual, String::as_str);
+        let format_program = config.get(&format!("gpg.{format}.program"));
+        let general_program = || config.get("gpg.program").filter(|_| format == "openpgp");
+        let default_program = if format == "x509" { "gpgsm" } else { "gpg" };
+        let program =
+            format_program.or_else(general_program).map_or(default_program, String::as_str);
         let arguments = ["-bsau", key].map(Into::into);
         self.run(program, &arguments, payload.to_vec(), hidden).map(String::into_bytes)
     }
@@ -146,12 +154,12 @@ impl Signer {
         payload: &[u8],
         hidden: Option<&HiddenPaths>,
     ) -> Result<Vec<u8>, String> {
-        let failed = |error: std::io::Error| error.to_string();
+        let to_text = |error: std::io::Error| error.to_string();
         let program = config.get("gpg.ssh.program").map_or("ssh-keygen", String::as_str);
-        let file = durable_file::create_temp(payload).map_err(failed)?;
+        let file = durable_file::create_temp(payload).map_err(to_text)?;
         let literal = key.strip_prefix("key::").or_else(|| key.starts_with("ssh-").then_some(key));
         let literal = literal.map(|key| durable_file::create_temp(key.as_bytes()));
-        let literal = literal.transpose().map_err(failed)?;
+        let literal = literal.transpose().map_err(to_text)?;
         let key_file = match (&literal, key.strip_prefix("~/")) {
             (Some(file), _) => file.path().to_owned(),
             (None, Some(rest)) => self.home.join(rest),
@@ -159,14 +167,14 @@ impl Signer {
         };
         let mut arguments: Vec<OsString> = ["-Y", "sign", "-n", "git", "-f"].map(Into::into).into();
         arguments.push(key_file.into_os_string());
-        // A key that is given as text is in an agent.
+        // The private key of a key that is given as text is in an agent.
         arguments.extend(literal.as_ref().map(|_| "-U".into()));
         arguments.push(file.path().as_os_str().to_owned());
         self.run(program, &arguments, Vec::new(), hidden)?;
         let mut signature = file.path().as_os_str().to_owned();
         signature.push(".sig");
-        let bytes = std::fs::read(&signature).map_err(failed)?;
-        // What is left in the temporary directory is a signature.
+        let bytes = std::fs::read(&signature).map_err(to_text)?;
+        // If this fails, only a signature stays in the temporary directory.
         drop(std::fs::remove_file(&signature));
         Ok(bytes)
     }
@@ -183,7 +191,7 @@ impl Signer {
         let spec = CommandSpec {
             program: program.into(),
             arguments: arguments.iter().map(text).collect(),
-            // Not in the repository, whose config does not count.
+            // Outside the repository, whose config must not count.
             directory: "/".into(),
             env: self.env.clone(),
             timeout: SIGN_TIMEOUT,
@@ -191,17 +199,17 @@ impl Signer {
             sandbox: None,
             input: Some(input),
         };
-        let done = match hidden {
-            Some(places) => process::run_split_stderr_hiding(&spec, places),
+        let result = match hidden {
+            Some(hidden) => process::run_split_stderr_hiding(&spec, hidden),
             None => process::run_split_stderr(&spec),
         };
-        let (done, errors) = done.map_err(|error| format!("{program}: {error}"))?;
-        if done.status.is_some_and(|status| status.success()) {
-            Ok(String::from_utf8_lossy(&[done.head, done.tail].concat()).into_owned())
+        let (result, errors) = result.map_err(|error| format!("{program}: {error}"))?;
+        if result.status.is_some_and(|status| status.success()) {
+            Ok(String::from_utf8_lossy(&[result.head, result.tail].concat()).into_owned())
         } else {
             let errors = String::from_utf8_lossy(&errors);
-            let last = errors.lines().rev().find(|line| !line.trim().is_empty());
-            Err(format!("{program} failed: {}", last.unwrap_or("no reason given")))
+            let last_line = errors.lines().rev().find(|line| !line.trim().is_empty());
+            Err(format!("{program} failed: {}", last_line.unwrap_or("no reason given")))
         }
     }
 }

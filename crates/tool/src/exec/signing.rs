@@ -31,15 +31,16 @@ impl ExecTool {
         };
         let hidden = signer.hidden_paths(spec);
         let socket = private.join(format!("sign-{}", random_hex(8)));
-        let ours = Arc::clone(signer);
-        let sign = move |caller: &str, payload: &[u8]| ours.sign(caller, payload, hidden.as_ref());
+        let sign = {
+            let signer = Arc::clone(signer);
+            move |caller: &str, payload: &[u8]| signer.sign(caller, payload, hidden.as_ref())
+        };
         let listener = SigningListener::start(&socket, Box::new(sign))?;
         let program = signer.program().to_string_lossy();
         let count = env.iter().find(|(name, _)| name == "GIT_CONFIG_COUNT");
         let start: usize = count.and_then(|(_, text)| text.parse().ok()).unwrap_or_default();
-        for (number, key) in PROGRAM_KEYS.iter().enumerate() {
-            let number = start + number;
-            env.push((format!("GIT_CONFIG_KEY_{number}"), (*key).to_owned()));
+        for (number, key) in (start..).zip(PROGRAM_KEYS) {
+            env.push((format!("GIT_CONFIG_KEY_{number}"), key.to_owned()));
             env.push((format!("GIT_CONFIG_VALUE_{number}"), program.clone().into_owned()));
         }
         env.retain(|(name, _)| name != "GIT_CONFIG_COUNT");

@@ -1,5 +1,4 @@
-//! Instruction files that `git stash` takes away because git does not know them. They may go, since `git stash pop` brings them
-//! back.
+//! Untracked instruction files that `git stash --include-untracked` removes. This is allowed, since `git stash pop` restores them.
 
 use super::ExecTool;
 use nanobot_sandbox::SandboxSpec;
@@ -9,15 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Prints the version of the file `$NAME` that the newest stash has of what git did not know.
+/// Prints the file `$NAME` of the newest stash, from its third parent, which holds the untracked files.
 const COMMAND: &str = "exec git cat-file blob \"refs/stash^3:./$NAME\"";
 /// The time that git may take. Without an answer by then, the stash does not have the file.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The most bytes of a file that are read.
+/// The maximum of bytes that are read of a file.
 const MAX_FILE_BYTES: usize = 4 << 20;
 
 impl ExecTool {
-    /// Reads what the newest stash has of a file, in the sandbox of commands without write access.
+    /// Reads a file of the newest stash, in the sandbox of commands without write access.
     pub(super) fn stash_reader(&self, sandbox: &SandboxSpec) -> StashReader {
         let sandbox = sandbox.clone().read_only();
         let private = sandbox.private();

@@ -1,4 +1,4 @@
-//! Changes of a command that were undone: what became of them, and how they are made after all if the user consents.
+//! Changes of a command that were undone: their description for the model, and making them after all if the user consents.
 
 use crate::files::Files;
 use crate::{ToolError, ToolOutput, WithheldChanges, WithheldFile};
@@ -11,8 +11,10 @@ use std::sync::Arc;
 
 /// The flag that permits changes of what programs and agents read on their own.
 const STARTUP_FLAG: &str = "--allow startup";
+/// Maximum characters of a line of a config in a message.
+const MAX_LINE_CHARS: usize = 80;
 
-/// The result of a command of which changes were taken back.
+/// The result of a command whose changes were taken back.
 pub(super) struct UndoneResult {
     pub(super) files: Arc<Files>,
     /// The output of the command.
@@ -38,12 +40,12 @@ impl WithheldChanges for UndoneResult {
     fn make(mut self: Box<Self>, flag: &str) -> Result<ToolOutput, ToolError> {
         let allowed = self.allowed_by(flag);
         let files = Arc::clone(&self.files);
-        let made = files.record_command(|| self.make_allowed(flag));
+        let made_paths = files.record_command(|| self.make_allowed(flag));
         let contents = allowed.iter().map(|change| change.after.as_bytes());
         let granted = files.git_history().grant(contents);
         granted.map_err(|error| format!("record what the user allowed: {error}"))?;
         let changed = files.changed_startup_files();
-        changed.lock().ignore_poison().extend(made.into_iter().map(|path| {
+        changed.lock().ignore_poison().extend(made_paths.into_iter().map(|path| {
             let change = allowed.iter().find(|change| change.path == path);
             let content = change.map(|change| change.after.clone().into_bytes());
             (path, content)
@@ -68,10 +70,10 @@ impl UndoneResult {
 
     /// Makes the changes that `flag` allows, and returns their paths. The others stay, with those that cannot be made.
     fn make_allowed(&mut self, flag: &str) -> Vec<PathBuf> {
-        let mut made = Vec::new();
+        let mut made_paths = Vec::new();
         for change in std::mem::take(&mut self.undone) {
             match self.is_allowed(flag, &change).then(|| change.make()) {
-                Some(Ok(())) => made.push(change.path),
+                Some(Ok(())) => made_paths.push(change.path),
                 Some(Err(error)) => {
                     let path = change.path.display();
                     self.text.push_str(&format!("\n(`{path}` could not be changed: {error})"));
@@ -80,7 +82,7 @@ impl UndoneResult {
                 None => self.undone.push(change),
             }
         }
-        made
+        made_paths
     }
 
     fn is_allowed(&self, flag: &str, change: &UndoneChange) -> bool {
@@ -110,11 +112,11 @@ pub(super) fn undone_refusal(scope: &FileScope, text: &str, undone: &[UndoneChan
 /// Explains, line by line, what became of changes of protected files.
 pub(super) fn explain_undone(scope: &FileScope, undone: &[UndoneChange]) -> Refusal {
     let show = |path: &Path| {
-        let shown = path.strip_prefix(&scope.directory).unwrap_or(path);
-        format!("`{}`", shown.display())
+        let relative = path.strip_prefix(&scope.directory).unwrap_or(path);
+        format!("`{}`", relative.display())
     };
     let mut lines: Vec<String> = Vec::new();
-    let mut say = |line: String| lines.push(line);
+    let mut add_line = |line: String| lines.push(line);
     let is_project_file = |path: &Path| scope.is_project_file(path);
     let (mut restored, mut kept_files) = (Vec::new(), Vec::new());
     let mut undone_paths = undone.iter().filter(|change| change.remedy.is_ok());
@@ -123,31 +125,31 @@ pub(super) fn explain_undone(scope: &FileScope, undone: &[UndoneChange]) -> Refu
     for change in undone {
         let path = show(&change.path);
         match &change.remedy {
-            Ok(Remedy::Restored(kept)) => {
+            Ok(Remedy::Restored(kept_file)) => {
                 restored.push(change.path.as_path());
-                kept_files.extend(kept.as_deref().map(show));
+                kept_files.extend(kept_file.as_deref().map(show));
             }
-            Ok(Remedy::SetAside(other)) if is_project_file(&change.path) => say(format!(
+            Ok(Remedy::SetAside(other)) if is_project_file(&change.path) => add_line(format!(
                 "{path} is read by programs and agents on their own, so it was renamed to {}; the user can allow it with \
                  `{STARTUP_FLAG}`",
                 show(other)
             )),
-            Ok(Remedy::SetAside(other)) => say(format!(
+            Ok(Remedy::SetAside(other)) => add_line(format!(
                 "{path} would start programs outside of this sandbox, so it was renamed to {}; the user can rename it back \
                  after reading it",
                 show(other)
             )),
-            Ok(Remedy::LinesRemoved { lines: removed, whole }) => say(format!(
+            Ok(Remedy::LinesRemoved { lines, whole }) => add_line(format!(
                 "{} in {path} could make git start programs outside of this sandbox, so it was taken out; the whole file is \
                  {}; the user can set it with `git config`",
-                removed
+                lines
                     .iter()
                     .map(|line| format!("`{}`", shorten(line)))
                     .collect::<Vec<_>>()
                     .join(", "),
                 show(whole)
             )),
-            Err(error) => say(format!(
+            Err(error) => add_line(format!(
                 "commands may not change {path}, and it could not be restored ({error}): tell the user"
             )),
         }
@@ -156,31 +158,31 @@ pub(super) fn explain_undone(scope: &FileScope, undone: &[UndoneChange]) -> Refu
         // Only an existing path can be granted, and no path of our own.
         let is_own = |path: &Path| {
             let mut own = scope.hidden.iter().chain(scope.read_only.iter());
-            own.any(|place| path.starts_with(place))
+            own.any(|own_path| path.starts_with(own_path))
         };
         let existing = restored.iter().find(|path| path.exists() && !is_own(path));
         suggested_flag = suggested_flag
             .or_else(|| existing.map(|path| format!("--write={}", show(path).trim_matches('`'))));
-        let or_granted = suggested_flag.as_ref();
-        let or_granted = or_granted.map(|flag| format!("; the user can grant it with `{flag}`"));
+        let grant = suggested_flag.as_ref();
+        let grant = grant.map(|flag| format!("; the user can grant it with `{flag}`"));
         let paths: Vec<String> = restored.iter().map(|path| show(path)).collect();
-        say(format!(
+        add_line(format!(
             "commands may not change {}, so it was restored; tell the user what to change in it{}",
             paths.join(", "),
-            or_granted.unwrap_or_default()
+            grant.unwrap_or_default()
         ));
         if !kept_files.is_empty() {
-            say(format!("what was written there is in {}", kept_files.join(", ")));
+            add_line(format!("what was written there is in {}", kept_files.join(", ")));
         }
-        let of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
-        if !restored.iter().all(|path| of_git(path)) {
-            say("if git tracks such a file, it now shows it as changed or deleted: do not commit that, nor a file that was kept".into());
+        let is_of_git = |path: &Path| path.components().any(|part| part.as_os_str() == ".git");
+        if !restored.iter().all(|path| is_of_git(path)) {
+            add_line("if git tracks such a file, it now shows it as changed or deleted: do not commit that, nor a file that was kept".into());
         }
     }
     Refusal { message: lines.join("\n"), suggested_flag }
 }
 
-/// The beginning of `line`, as much as a message can take.
+/// The beginning of `line`, for a message.
 fn shorten(line: &str) -> String {
-    line.chars().take(80).collect()
+    line.chars().take(MAX_LINE_CHARS).collect()
 }

@@ -1,7 +1,7 @@
 //! Changes of files by tools. Each is recorded for undo before it is made.
 
 use super::text_file::text_to_change;
-use super::{ChangeState, FileError, Files, FinalLink, READ_LIMIT_BYTES, read_content};
+use super::{ChangeState, FileError, Files, FinalLink, LastState, READ_LIMIT_BYTES, read_content};
 use crate::ToolError;
 use crate::undo::ChangeRecorder;
 use crate::undo::journal::PreviousState;
@@ -57,6 +57,12 @@ pub(crate) struct LoadedFile {
     pub(crate) mode: u32,
 }
 
+/// The content and the mode of an existing file.
+struct FileContent {
+    bytes: Vec<u8>,
+    mode: u32,
+}
+
 /// The extent to which a change is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChangeStep {
@@ -65,95 +71,95 @@ enum ChangeStep {
 }
 
 impl<'a> FileChange<'a> {
-    /// A change from the state that this run knows.
+    /// A change from the state at the last read or write of this run.
     fn new(path: &'a str, new: Option<&'a [u8]>) -> Self {
         Self { path, new, mode: None, expect: ExpectedState::Unchanged }
     }
 
-    /// Checks that the existing entry is the expected one. `current` is its content if it is a file, and `known` the
-    /// digest at the last read or write of this run.
+    /// Checks that the existing entry is the expected one. `current` is its content if it is a file, and `last_state` its state at
+    /// the last read or write of this run.
     fn check_current(
         &self,
         old: &ExistingEntry,
-        current: Option<&(Vec<u8>, u32)>,
-        known: Option<&Option<String>>,
+        current: Option<&FileContent>,
+        last_state: Option<&LastState>,
     ) -> Result<(), FileError> {
-        let given = self.path;
-        let mark = current.map(|(bytes, _)| digest(bytes));
+        let raw_path = self.path;
+        let current_digest = current.map(|entry| digest(&entry.bytes));
         let is_expected = match (&self.expect, old) {
             (ExpectedState::Missing, ExistingEntry::Missing) => true,
             (ExpectedState::Missing, _) => {
-                return Err(FileError::Tool(format!("`{given}` exists already").into()));
+                return Err(FileError::Tool(format!("`{raw_path}` exists already").into()));
             }
             (ExpectedState::Digest(_), ExistingEntry::Missing) => false,
             (ExpectedState::Digest(expect), ExistingEntry::File(_)) => {
-                mark.as_ref() == Some(expect)
+                current_digest.as_ref() == Some(expect)
             }
             (ExpectedState::Unchanged, ExistingEntry::File(_)) => {
-                known.is_none_or(|known| *known == mark)
+                last_state.is_none_or(|last_state| last_state.digest == current_digest)
             }
             (_, _) => true,
         };
-        if is_expected { Ok(()) } else { Err(FileError::Tool(changed_error(given))) }
+        if is_expected { Ok(()) } else { Err(FileError::Tool(changed_error(raw_path))) }
     }
 }
 
 impl Files {
-    /// Replaces the content of the file `given` with `bytes`, or creates it.
-    pub fn write(&self, given: &str, bytes: &[u8]) -> Result<WrittenFile, ToolError> {
-        self.change(&FileChange::new(given, Some(bytes)), ChangeStep::Make)
+    /// Replaces the content of the file `raw_path` with `bytes`, or creates it.
+    pub fn write(&self, raw_path: &str, bytes: &[u8]) -> Result<WrittenFile, ToolError> {
+        self.change(&FileChange::new(raw_path, Some(bytes)), ChangeStep::Make)
     }
 
     /// Replaces the content of a file with the result of `edit`. Returns its path, the old content and the new one.
     pub fn edit(
         &self,
-        given: &str,
+        raw_path: &str,
         edit: impl FnOnce(&str) -> Result<String, String>,
     ) -> Result<(PathBuf, String, String), ToolError> {
-        let allowed = self.file_scope.decide(given, FileAccess::Write);
+        let decision = self.file_scope.decide(raw_path, FileAccess::Write);
         let is_final = |refusal: &Refusal| refusal.suggested_flag.is_none();
-        if let Err(refusal) = &allowed
+        if let Err(refusal) = &decision
             && is_final(refusal)
         {
             return Err(refusal.clone().into());
         }
-        let loaded = match (self.load_for_change(given), &allowed) {
+        let loaded = match (self.load_for_change(raw_path), &decision) {
             (Err(ToolError::Denied(_)), Err(refusal)) => return Err(refusal.clone().into()),
             (loaded, _) => loaded?,
         };
         let LoadedFile { bytes, digest, .. } = loaded;
-        let file = text_to_change(given, &bytes)?;
-        let name_file = |error: String| format!("`{given}`: {error}");
-        let after = edit(&file.text).map_err(name_file)?;
-        let new = file.encode(&after, &bytes).map_err(name_file)?;
+        let file = text_to_change(raw_path, &bytes)?;
+        let with_path = |error: String| format!("`{raw_path}`: {error}");
+        let after = edit(&file.text).map_err(with_path)?;
+        let new = file.encode(&after, &bytes).map_err(with_path)?;
         // The user should not be asked to permit an edit that cannot be made.
-        allowed?;
+        decision?;
         let change = FileChange {
             expect: ExpectedState::Digest(digest),
-            ..FileChange::new(given, Some(&new))
+            ..FileChange::new(raw_path, Some(&new))
         };
         let written = self.change(&change, ChangeStep::Make)?;
         Ok((written.path, file.text, after))
     }
 
-    /// Removes the file, link or empty directory `given`. Returns its path.
-    pub fn remove(&self, given: &str) -> Result<PathBuf, ToolError> {
-        let change = FileChange::new(given, None);
+    /// Removes the file, link or empty directory `raw_path`. Returns its path.
+    pub fn remove(&self, raw_path: &str) -> Result<PathBuf, ToolError> {
+        let change = FileChange::new(raw_path, None);
         Ok(self.change(&change, ChangeStep::Make)?.path)
     }
 
-    /// Reads the file `given`, which is about to be changed.
+    /// Reads the file `raw_path`, which is about to be changed.
     ///
     /// # Errors
     /// It cannot be read, or it was changed since this run last read it.
-    pub(crate) fn load_for_change(&self, given: &str) -> Result<LoadedFile, ToolError> {
-        let (file, metadata, path) = self.open_regular(given)?;
+    pub(crate) fn load_for_change(&self, raw_path: &str) -> Result<LoadedFile, ToolError> {
+        let (file, metadata, path) = self.open_regular(raw_path)?;
         let bytes =
-            read_content(&file).map_err(|error| format!("`{given}` cannot be read: {error}"))?;
+            read_content(&file).map_err(|error| format!("`{raw_path}` cannot be read: {error}"))?;
         let digest = digest(&bytes);
-        let last = self.lock_changes().digests.get(&path).cloned();
-        if last.is_some_and(|last| last.as_ref() != Some(&digest)) {
-            return Err(changed_error(given));
+        let last_state = self.lock_changes().last_states.get(&path).cloned();
+        if last_state.is_some_and(|last_state| last_state.digest.as_ref() != Some(&digest)) {
+            return Err(changed_error(raw_path));
         }
         let mode = metadata.permissions().mode() & 0o7777;
         Ok(LoadedFile { bytes, digest, mode })
@@ -172,8 +178,8 @@ impl Files {
         for RevertibleChange { change, .. } in changes {
             let path = self.change(change, ChangeStep::Check)?.path;
             if paths.contains(&path) {
-                let given = change.path;
-                return Err(format!("`{given}` is changed more than once").into());
+                let raw_path = change.path;
+                return Err(format!("`{raw_path}` is changed more than once").into());
             }
             paths.push(path);
         }
@@ -181,11 +187,10 @@ impl Files {
             if let Err(error) = self.change(change, ChangeStep::Make) {
                 return Err(match self.revert(&changes[..count]) {
                     Ok(()) => error,
-                    Err(undone) => format!(
-                        "{}; and `{}` could not be restored: {}",
+                    Err((path, failure)) => format!(
+                        "{}; and `{path}` could not be restored: {}",
                         error.message(),
-                        undone.0,
-                        undone.1.message()
+                        failure.message()
                     )
                     .into(),
                 });
@@ -197,73 +202,73 @@ impl Files {
     /// Takes back `changes`, the last one first. The error has the path of the file that could not be restored.
     fn revert<'a>(&self, changes: &[RevertibleChange<'a>]) -> Result<(), (&'a str, ToolError)> {
         for RevertibleChange { change, old } in changes.iter().rev() {
-            let given = change.path;
+            let raw_path = change.path;
             let old = old.as_ref();
-            let back = FileChange {
+            let reverse_change = FileChange {
                 mode: old.map(|(_, mode)| *mode),
-                ..FileChange::new(given, old.map(|(bytes, _)| *bytes))
+                ..FileChange::new(raw_path, old.map(|(bytes, _)| *bytes))
             };
-            self.change(&back, ChangeStep::Make).map_err(|error| (given, error))?;
+            self.change(&reverse_change, ChangeStep::Make).map_err(|error| (raw_path, error))?;
         }
         Ok(())
     }
 
     /// Makes a change, or only checks if it can be made.
     fn change(&self, change: &FileChange<'_>, step: ChangeStep) -> Result<WrittenFile, ToolError> {
-        let FileChange { path: given, new, mode, .. } = *change;
-        // Keep the lock to the end, so that concurrent writers of this run wait for each other.
+        let FileChange { new, mode, .. } = *change;
+        let raw_path = change.path;
+        // The lock is held to the end, so that concurrent writers of this run wait for each other.
         let mut changes = self.lock_changes();
-        let ChangeState { digests, recorder, .. } = &mut *changes;
+        let ChangeState { last_states, recorder, .. } = &mut *changes;
         let (mut old_size, mut was_read) = (None, false);
-        let last = match new {
+        let link = match new {
             Some(_) => FinalLink::Follow,
             // Remove the link itself, not its target.
             None => FinalLink::NoFollow,
         };
-        let done = self.follow(given, FileAccess::Write, last, |root, path, relative| {
+        let result = self.follow(raw_path, FileAccess::Write, link, |root, path, relative| {
             let mut is_checked = false;
-            // An error prevents the change.
+            // An error prevents the change, so a check ends with one.
             let mut end_check = || {
                 is_checked = step == ChangeStep::Check;
                 if is_checked { Err(FileError::Io(ErrorKind::Interrupted.into())) } else { Ok(()) }
             };
             let mut approve = |pending: PendingChange<'_>| {
                 let (old, temp) = match pending {
-                    PendingChange::Directory(made) => {
+                    PendingChange::Directory(new_dir) => {
                         end_check()?;
-                        let top = path.ancestors().nth(relative.components().count());
-                        let made = top.unwrap_or(path).join(made);
+                        let root_path = path.ancestors().nth(relative.components().count());
+                        let new_dir = root_path.unwrap_or(path).join(new_dir);
                         return recorder
                             .as_mut()
-                            .map_or(Ok(()), |recorder| recorder.record_directory(&made))
+                            .map_or(Ok(()), |recorder| recorder.record_directory(&new_dir))
                             .map_err(|error| unsaved_error(&error));
                     }
                     PendingChange::File { old, temp } => (old, temp),
                 };
-                let current = read_entry(given, &old)?;
-                let known = digests.get(path);
-                if let Some((bytes, _)) = &current {
-                    (old_size, was_read) = (Some(bytes.len() as u64), known.is_some());
+                let current = read_entry(raw_path, &old)?;
+                let last_state = last_states.get(path);
+                if let Some(content) = &current {
+                    (old_size, was_read) = (Some(content.bytes.len() as u64), last_state.is_some());
                 }
-                change.check_current(&old, current.as_ref(), known)?;
+                change.check_current(&old, current.as_ref(), last_state)?;
                 end_check()?;
                 self.record_skill(path, current.as_ref(), new)?;
                 let state = previous_state(&old, current.as_ref());
                 let record =
                     |recorder: &mut ChangeRecorder| recorder.record_change(path, &state, new, temp);
-                let recorded = recorder.as_mut().map_or(Ok(()), record);
-                recorded.map_err(|error| unsaved_error(&error))
+                recorder.as_mut().map_or(Ok(()), record).map_err(|error| unsaved_error(&error))
             };
-            let done = match new {
+            let result = match new {
                 Some(bytes) => root.write(relative, bytes, mode, &mut approve).map(drop),
                 None => root.remove(relative, &mut approve),
             };
-            if is_checked { Ok(()) } else { done }
+            if is_checked { Ok(()) } else { result }
         });
         let verb = if new.is_some() { "written" } else { "removed" };
-        let ((), path) = done.map_err(|error| self.to_failure(given, verb, error))?;
+        let ((), path) = result.map_err(|error| self.to_failure(raw_path, verb, error))?;
         if step == ChangeStep::Make {
-            digests.insert(path.clone(), new.map(digest));
+            last_states.insert(path.clone(), LastState { digest: new.map(digest) });
             if self.file_scope.is_project_file(&path) {
                 let content = new.map(<[u8]>::to_vec);
                 changes.startup_files.lock().ignore_poison().insert(path.clone(), content);
@@ -276,89 +281,91 @@ impl Files {
         })
     }
 
-    /// Records a skill of the workspace that is about to be changed, if it is not the user's from then on. `old` is its
-    /// content and its mode.
+    /// Records a skill of the workspace that is about to be changed, if it is not the user's own from then on. `old` is its
+    /// content.
     fn record_skill(
         &self,
         path: &Path,
-        old: Option<&(Vec<u8>, u32)>,
+        old: Option<&FileContent>,
         new: Option<&[u8]>,
     ) -> Result<(), FileError> {
         let skills = self.file_scope.workspace.join("skills");
-        let (Some(written), Some(new)) = (&self.written_skills, new) else {
+        let (Some(written_skills), Some(new)) = (&self.written_skills, new) else {
             return Ok(());
         };
         if !path.starts_with(skills) || !path.ends_with("SKILL.md") {
             return Ok(());
         }
-        let old = old.map(|(bytes, _)| bytes.as_slice());
+        let old = old.map(|content| content.bytes.as_slice());
         let provenance = self.provenance.as_ref();
-        let untrusted = provenance.and_then(|it| it.untrusted());
-        written.record(old, new, untrusted.is_some()).map_err(|error| {
+        let untrusted = provenance.and_then(|provenance| provenance.untrusted());
+        written_skills.record(old, new, untrusted.is_some()).map_err(|error| {
             let message =
                 format!("nothing was done because the skill could not be recorded: {error:#}");
             FileError::Tool(message.into())
         })
     }
 
-    /// The failure of a change to the file `given`; `verb` is `written` or `removed`.
-    fn to_failure(&self, given: &str, verb: &str, error: FileError) -> ToolError {
+    /// The failure of a change to the file `raw_path`; `verb` is `written` or `removed`.
+    fn to_failure(&self, raw_path: &str, verb: &str, error: FileError) -> ToolError {
         match error {
             FileError::Tool(failure) => failure,
             FileError::Io(error) if rooted_fs::is_race(&error) => format!(
-                "`{given}` was changed at the same time by another process, and nothing was done; read it again, then \
+                "`{raw_path}` was changed at the same time by another process, and nothing was done; read it again, then \
                  repeat the change"
             )
             .into(),
             FileError::Io(error) if error.kind() == ErrorKind::NotFound => {
-                self.explain_open_error(given, &error).into()
+                self.explain_open_error(raw_path, &error).into()
             }
             FileError::Io(error) if error.kind() == ErrorKind::DirectoryNotEmpty => format!(
-                "`{given}` is a directory that is not empty; delete its contents first"
+                "`{raw_path}` is a directory that is not empty; delete its contents first"
             )
             .into(),
-            FileError::Io(error) => format!("`{given}` cannot be {verb}: {error}").into(),
+            FileError::Io(error) => format!("`{raw_path}` cannot be {verb}: {error}").into(),
         }
     }
 }
 
 /// The content and the mode of an existing file; `None` for any other entry.
-fn read_entry(given: &str, entry: &ExistingEntry) -> Result<Option<(Vec<u8>, u32)>, FileError> {
+fn read_entry(raw_path: &str, entry: &ExistingEntry) -> Result<Option<FileContent>, FileError> {
     let ExistingEntry::File(file) = entry else {
         return Ok(None);
     };
     let metadata = file.metadata()?;
     if metadata.len() > READ_LIMIT_BYTES {
-        return Err(FileError::Tool(too_large_error(given, metadata.len())));
+        return Err(FileError::Tool(too_large_error(raw_path, metadata.len())));
     }
     let mode = metadata.permissions().mode() & 0o7777;
-    Ok(Some((read_content(file)?, mode)))
+    Ok(Some(FileContent { bytes: read_content(file)?, mode }))
 }
 
 /// The state before a change, as it is recorded.
 fn previous_state<'a>(
     entry: &'a ExistingEntry,
-    current: Option<&'a (Vec<u8>, u32)>,
+    current: Option<&'a FileContent>,
 ) -> PreviousState<'a> {
     match (entry, current) {
-        (_, Some((bytes, mode))) => PreviousState::File { bytes: bytes.into(), mode: *mode },
+        (_, Some(content)) => {
+            PreviousState::File { bytes: (&content.bytes).into(), mode: content.mode }
+        }
         (ExistingEntry::Symlink(target), _) => PreviousState::Link(target.into()),
         (ExistingEntry::Directory(mode), _) => PreviousState::Directory { mode: *mode },
         (ExistingEntry::Missing | ExistingEntry::File(_), None) => PreviousState::Nothing,
     }
 }
 
-fn changed_error(given: &str) -> ToolError {
+fn changed_error(raw_path: &str) -> ToolError {
     format!(
-        "`{given}` was changed by a command or another process since it was last read, and nothing was done; read it again \
+        "`{raw_path}` was changed by a command or another process since it was last read, and nothing was done; read it again \
          with read_file, then adapt and repeat the change"
     )
     .into()
 }
 
-fn too_large_error(given: &str, size: u64) -> ToolError {
+fn too_large_error(raw_path: &str, size: u64) -> ToolError {
     format!(
-        "`{given}` is too large to be saved for undo ({}), and nothing was done; write to another name, or use exec",
+        "`{raw_path}` is too large to be saved for undo ({}), and nothing was done; write to another name, or use exec",
         format_size(size)
     )
     .into()

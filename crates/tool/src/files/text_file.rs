@@ -18,7 +18,7 @@ pub struct TextFile {
     encoding: &'static Encoding,
     /// Bytes of the byte order mark at the start.
     mark_bytes: usize,
-    /// True if some bytes are no characters of the encoding: the text has U+FFFD there.
+    /// True if some bytes are not valid in the encoding. The text has U+FFFD in their place.
     has_invalid_bytes: bool,
 }
 
@@ -26,7 +26,7 @@ impl TextFile {
     /// Decodes the content of a file. `None` if it is not text.
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let (encoding, mark_bytes) = match Encoding::for_bom(bytes) {
-            Some(found) => found,
+            Some(encoding_and_length) => encoding_and_length,
             None => (detect_encoding(bytes)?, 0),
         };
         let (text, has_invalid_bytes) = encoding.decode_without_bom_handling(&bytes[mark_bytes..]);
@@ -47,8 +47,8 @@ impl TextFile {
     /// # Errors
     /// Text for the model: the encoding lacks a character, or bytes that are no text would be lost.
     pub fn encode(&self, new: &str, old: &[u8]) -> Result<Vec<u8>, String> {
-        let (mark, content) = old.split_at(self.mark_bytes);
-        let mut bytes = mark.to_vec();
+        let (byte_order_mark, content) = old.split_at(self.mark_bytes);
+        let mut bytes = byte_order_mark.to_vec();
         let is_reversible = || self.encode_text(&self.text).is_ok_and(|encoded| encoded == content);
         if !self.has_invalid_bytes && is_reversible() {
             bytes.extend_from_slice(&self.encode_text(new)?);
@@ -63,11 +63,11 @@ impl TextFile {
                 "it is not valid {name}, and its lines are unclear; change it with exec"
             ));
         }
-        let mut at = 0;
+        let mut next_line = 0;
         let end = (old_lines.len()..old_lines.len(), new_lines.len()..new_lines.len());
-        let kept = common_tokens(&old_lines, &new_lines);
-        for (kept, place) in kept.into_iter().chain([end]) {
-            for (number, line) in (at + 1..).zip(&new_lines[at..place.start]) {
+        let unchanged_lines = common_tokens(&old_lines, &new_lines);
+        for (old_range, new_range) in unchanged_lines.into_iter().chain([end]) {
+            for (number, line) in (next_line + 1..).zip(&new_lines[next_line..new_range.start]) {
                 if line.contains('\u{fffd}') {
                     return Err(format!(
                         "line {number} has bytes that are not valid {name} (U+FFFD in the text), which would be lost; \
@@ -76,8 +76,8 @@ impl TextFile {
                 }
                 bytes.extend_from_slice(&self.encode_text(line)?);
             }
-            bytes.extend(line_bytes[kept].concat());
-            at = place.end;
+            bytes.extend(line_bytes[old_range].concat());
+            next_line = new_range.end;
         }
         Ok(bytes)
     }
@@ -96,19 +96,19 @@ impl TextFile {
         let mut bytes = Vec::new();
         let mut rest = text;
         loop {
-            let room = encoder.max_buffer_length_from_utf8_without_replacement(rest.len());
-            bytes.reserve(room.unwrap_or(rest.len()));
+            let capacity = encoder.max_buffer_length_from_utf8_without_replacement(rest.len());
+            bytes.reserve(capacity.unwrap_or(rest.len()));
             let (result, read) =
                 encoder.encode_from_utf8_to_vec_without_replacement(rest, &mut bytes, true);
             match result {
                 EncoderResult::InputEmpty => return Ok(Cow::Owned(bytes)),
                 EncoderResult::OutputFull => rest = &rest[read..],
-                EncoderResult::Unmappable(letter) => {
+                EncoderResult::Unmappable(character) => {
                     let name = self.encoding.name();
                     return Err(format!(
-                        "the file is {name}, which has no `{letter}` (U+{:04X}); write something else for it, or convert the \
+                        "the file is {name}, which has no `{character}` (U+{:04X}); write something else for it, or convert the \
                          file first, as with `iconv -f {name} -t UTF-8`",
-                        u32::from(letter)
+                        u32::from(character)
                     ));
                 }
             }
@@ -123,12 +123,12 @@ impl TextFile {
             _ => b"\n",
         };
         let mut lines = Vec::new();
-        let (mut start, mut at) = (0, 0);
+        let (mut start, mut offset) = (0, 0);
         for unit in content.chunks(newline.len()) {
-            at += unit.len();
+            offset += unit.len();
             if unit == newline {
-                lines.push(&content[start..at]);
-                start = at;
+                lines.push(&content[start..offset]);
+                start = offset;
             }
         }
         if start < content.len() {
@@ -137,8 +137,8 @@ impl TextFile {
         lines
     }
 
-    /// `content`, which replaces the whole text, with the line endings that the file has, and notes for the model on what
-    /// was kept or changed.
+    /// Adapts `content`, which replaces the whole text, to the line endings of the file. Returns it with notes for the model on
+    /// what was kept or changed.
     pub fn adapt_content(&self, content: &str) -> (String, Vec<String>) {
         let mut notes = Vec::new();
         let content = content.strip_prefix('\u{feff}').unwrap_or(content);
@@ -148,8 +148,9 @@ impl TextFile {
             notes.push("it keeps its byte order mark".to_owned());
         }
         let (old, new) = (LineEnds::in_text(&self.text), LineEnds::in_text(content));
-        let keeps = matches!(old, LineEnds::Windows | LineEnds::Mixed) && new == LineEnds::Unix;
-        if keeps {
+        let keeps_endings =
+            matches!(old, LineEnds::Windows | LineEnds::Mixed) && new == LineEnds::Unix;
+        if keeps_endings {
             notes.push(format!("it keeps its line endings, {}", old.describe()));
             return (self.keep_line_ends(content), notes);
         }
@@ -162,26 +163,28 @@ impl TextFile {
 
     /// `content` with the endings that the file's lines have; a new line has that of the line before it.
     fn keep_line_ends(&self, content: &str) -> String {
-        let split = |line| match (str::strip_suffix(line, "\r\n"), str::strip_suffix(line, "\n")) {
-            (Some(text), _) => (text, "\r\n"),
-            (None, Some(text)) => (text, "\n"),
-            (None, None) => (line, ""),
-        };
+        let split_ending =
+            |line| match (str::strip_suffix(line, "\r\n"), str::strip_suffix(line, "\n")) {
+                (Some(text), _) => (text, "\r\n"),
+                (None, Some(text)) => (text, "\n"),
+                (None, None) => (line, ""),
+            };
         let (old, endings): (Vec<&str>, Vec<&str>) =
-            self.text.split_inclusive('\n').map(split).unzip();
-        let (new, given): (Vec<&str>, Vec<&str>) = content.split_inclusive('\n').map(split).unzip();
-        let mut kept = vec![""; new.len()];
+            self.text.split_inclusive('\n').map(split_ending).unzip();
+        let (new, new_endings): (Vec<&str>, Vec<&str>) =
+            content.split_inclusive('\n').map(split_ending).unzip();
+        let mut old_endings = vec![""; new.len()];
         for (in_old, in_new) in common_tokens(&old, &new) {
-            kept[in_new].copy_from_slice(&endings[in_old]);
+            old_endings[in_new].copy_from_slice(&endings[in_old]);
         }
         let mut last = endings.first().copied().unwrap_or("\n");
         let mut text = String::with_capacity(content.len());
-        for ((line, given), kept) in new.iter().zip(given).zip(kept) {
-            if !kept.is_empty() {
-                last = kept;
+        for ((line, new_ending), old_ending) in new.iter().zip(new_endings).zip(old_endings) {
+            if !old_ending.is_empty() {
+                last = old_ending;
             }
             text.push_str(line);
-            text.push_str(if given.is_empty() { "" } else { last });
+            text.push_str(if new_ending.is_empty() { "" } else { last });
         }
         text
     }
@@ -217,13 +220,13 @@ impl LineEnds {
     }
 }
 
-/// The content of the file `given` as text, to be changed.
+/// The content of the file `raw_path` as text, to be changed.
 ///
 /// # Errors
 /// It is not text.
-pub(crate) fn text_to_change(given: &str, bytes: &[u8]) -> Result<TextFile, ToolError> {
+pub(crate) fn text_to_change(raw_path: &str, bytes: &[u8]) -> Result<TextFile, ToolError> {
     let file = TextFile::new(bytes);
-    file.ok_or_else(|| format!("`{given}` is a binary file and cannot be edited").into())
+    file.ok_or_else(|| format!("`{raw_path}` is a binary file and cannot be edited").into())
 }
 
 /// The encoding of `bytes` without a byte order mark; `None` if they are not text.
@@ -231,9 +234,9 @@ fn detect_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     let sample = &bytes[..bytes.len().min(DETECTION_SAMPLE_BYTES)];
     let mut utf16 = [UTF_16LE, UTF_16BE].into_iter();
     if bytes.contains(&0)
-        && let Some(found) = utf16.find(|encoding| is_utf16(sample, encoding))
+        && let Some(encoding) = utf16.find(|encoding| is_utf16(sample, encoding))
     {
-        return Some(found);
+        return Some(encoding);
     }
     if std::str::from_utf8(bytes).is_ok() {
         return Some(UTF_8);
@@ -244,7 +247,7 @@ fn detect_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     // A few wrong bytes do not make another encoding of a text that has many valid characters.
     let (mut valid, mut invalid) = (0, 0);
     for chunk in sample.utf8_chunks() {
-        valid += chunk.valid().chars().filter(|letter| !letter.is_ascii()).count();
+        valid += chunk.valid().chars().filter(|character| !character.is_ascii()).count();
         invalid += usize::from(!chunk.invalid().is_empty());
     }
     if valid > 2 * invalid {
@@ -260,10 +263,10 @@ fn is_utf16(sample: &[u8], encoding: &Encoding) -> bool {
     let to_unit = if encoding == UTF_16LE { u16::from_le_bytes } else { u16::from_be_bytes };
     let units = sample.chunks_exact(2).map(|pair| to_unit([pair[0], pair[1]]));
     let (mut ascii, mut all) = (0, 0);
-    for letter in char::decode_utf16(units) {
-        match letter {
+    for character in char::decode_utf16(units) {
+        match character {
             Ok('\t' | '\n' | '\r' | ' '..='~') => ascii += 1,
-            Ok(letter) if letter.is_control() => return false,
+            Ok(character) if character.is_control() => return false,
             Ok(_) => {}
             Err(_) => return false,
         }

@@ -5,6 +5,9 @@ const MAX_HELLO_BYTES: usize = 64 << 10;
 /// The type of TLS records that hold handshakes, and of the message in one that is a ClientHello.
 const HANDSHAKE_RECORD: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
+/// Lengths of the version and of the random bytes at the start of a ClientHello.
+const VERSION_BYTES: usize = 2;
+const RANDOM_BYTES: usize = 32;
 /// The type of the extension that names the host, and of a host in it.
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
@@ -14,9 +17,9 @@ const HOST_NAME: u8 = 0;
 pub(super) enum ClientHello {
     /// It is not complete yet.
     Incomplete,
-    /// It names this host, or none.
+    /// It names this host; `None` if it names none.
     Complete(Option<String>),
-    /// It is not one.
+    /// It is not a valid first message.
     Invalid,
 }
 
@@ -34,10 +37,7 @@ pub(super) fn parse(bytes: &[u8]) -> ClientHello {
     let (kind, body) = (reader.number(1), reader.block(3));
     match (kind, body) {
         (Some(kind), _) if kind != usize::from(CLIENT_HELLO) => ClientHello::Invalid,
-        (Some(_), Some(body)) => match server_name(body) {
-            Some(name) => ClientHello::Complete(name),
-            None => ClientHello::Invalid,
-        },
+        (Some(_), Some(body)) => parse_body(body).unwrap_or(ClientHello::Invalid),
         _ if message.len() > MAX_HELLO_BYTES => ClientHello::Invalid,
         _ => ClientHello::Incomplete,
     }
@@ -62,19 +62,19 @@ fn join_records(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(message)
 }
 
-/// The host in the body of a ClientHello, which may name none. `None` if the body is invalid, or names several.
-fn server_name(body: &[u8]) -> Option<Option<String>> {
+/// Reads the body of a complete ClientHello. `None` if it is invalid, or names several hosts.
+fn parse_body(body: &[u8]) -> Option<ClientHello> {
     let mut reader = Reader(body);
     // The version and the random bytes, the session, the ciphers, the compression methods.
-    reader.bytes(2 + 32)?;
+    reader.bytes(VERSION_BYTES + RANDOM_BYTES)?;
     reader.block(1)?;
     reader.block(2)?;
     reader.block(1)?;
     if reader.0.is_empty() {
-        return Some(None);
+        return Some(ClientHello::Complete(None));
     }
     let mut extensions = Reader(reader.block(2)?);
-    let mut found = None;
+    let mut host = None;
     while !extensions.0.is_empty() {
         let (kind, content) = (extensions.number(2)?, extensions.block(2)?);
         if kind != usize::from(SERVER_NAME) {
@@ -83,13 +83,13 @@ fn server_name(body: &[u8]) -> Option<Option<String>> {
         let mut names = Reader(Reader(content).block(2)?);
         while !names.0.is_empty() {
             let (kind, name) = (names.number(1)?, names.block(2)?);
-            if found.is_some() || kind != usize::from(HOST_NAME) {
+            if host.is_some() || kind != usize::from(HOST_NAME) {
                 return None;
             }
-            found = Some(std::str::from_utf8(name).ok()?.to_owned());
+            host = Some(std::str::from_utf8(name).ok()?.to_owned());
         }
     }
-    Some(found)
+    Some(ClientHello::Complete(host))
 }
 
 /// Reads numbers, which are big-endian, and blocks, which begin with their length.

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const USUAL_PORTS: [u16; 2] = [80, 443];
 /// The port of the proxy, if no host needs it: the usual one of proxies.
 const PROXY_PORT: u16 = 3128;
-/// The most addresses that are forwarded.
+/// Maximum number of addresses that are forwarded.
 const MAX_FORWARDED_ADDRESSES: usize = 32;
 
 /// The hosts that commands may reach.
@@ -25,7 +25,7 @@ pub struct CommandHosts {
     pub test_hosts: Option<String>,
 }
 
-/// The ground on which a host may be reached.
+/// The kind of grant by which a host may be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HostGrant {
     /// At a port of the web.
@@ -42,7 +42,7 @@ impl CommandHosts {
 
     /// Decides if commands may reach `target`.
     pub(super) fn find_grant(&self, target: &Target) -> Option<HostGrant> {
-        let of_one = |text: &String| {
+        let grant_of = |text: &String| {
             let (name, port) = split_port(text);
             if !Pattern::new(name.to_ascii_lowercase()).matches(&target.host) {
                 return None;
@@ -55,8 +55,8 @@ impl CommandHosts {
                 }
             }
         };
-        // A port that was named counts more than that of the web.
-        let mut grants: Vec<HostGrant> = self.hosts.iter().filter_map(of_one).collect();
+        // The grant of a named port permits any protocol, so it takes precedence over that of the web.
+        let mut grants: Vec<HostGrant> = self.hosts.iter().filter_map(grant_of).collect();
         grants.sort_by_key(|grant| *grant != HostGrant::Port);
         grants.first().copied()
     }
@@ -69,7 +69,7 @@ impl CommandHosts {
 
     /// The loopback addresses of the machine that commands reach at the same address of their own network.
     pub fn forwarded(&self) -> Vec<SocketAddr> {
-        let mut found: Vec<SocketAddr> = Vec::new();
+        let mut forwarded: Vec<SocketAddr> = Vec::new();
         for text in &self.hosts {
             let (name, port) = split_port(text);
             let addresses = match name.trim_matches(['[', ']']).parse::<IpAddr>() {
@@ -85,13 +85,13 @@ impl CommandHosts {
                 Some(Err(_)) => continue,
             };
             for address in addresses {
-                found.extend(ports.iter().map(|port| SocketAddr::new(address, *port)));
+                forwarded.extend(ports.iter().map(|port| SocketAddr::new(address, *port)));
             }
         }
-        found.sort_unstable();
-        found.dedup();
-        found.truncate(MAX_FORWARDED_ADDRESSES);
-        found
+        forwarded.sort_unstable();
+        forwarded.dedup();
+        forwarded.truncate(MAX_FORWARDED_ADDRESSES);
+        forwarded
     }
 
     /// The address of the proxy in the network of commands.

@@ -5,7 +5,7 @@
 
 use url::Url;
 
-/// The most headers of a request.
+/// Maximum number of headers of a request.
 const MAX_HEADERS: usize = 100;
 
 /// Headers that concern one connection only, and those that are written anew.
@@ -44,7 +44,7 @@ pub(super) struct RefusedRequest {
     pub(super) reason: String,
 }
 
-fn bad(reason: impl Into<String>) -> RefusedRequest {
+fn bad_request(reason: impl Into<String>) -> RefusedRequest {
     RefusedRequest { status: "400 Bad Request", reason: reason.into() }
 }
 
@@ -54,31 +54,32 @@ pub(super) fn parse(head: &[u8]) -> Result<ProxyRequest, RefusedRequest> {
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
         Ok(httparse::Status::Complete(length)) if length == head.len() => {}
-        _ => return Err(bad("this is not a request of HTTP/1.1")),
+        _ => return Err(bad_request("this is not a request of HTTP/1.1")),
     }
     let (Some(method), Some(path)) = (request.method, request.path) else {
-        return Err(bad("this is not a request of HTTP/1.1"));
+        return Err(bad_request("this is not a request of HTTP/1.1"));
     };
     if method == "CONNECT" {
         let has_port = path.rsplit_once(':').is_some_and(|(_, port)| is_port(port));
         return match Target::parse(path, 443).filter(|_| has_port) {
             Some(target) => Ok(ProxyRequest::Tunnel(target)),
-            None => Err(bad(format!("`{path}` is not HOST:PORT"))),
+            None => Err(bad_request(format!("`{path}` is not HOST:PORT"))),
         };
     }
     let Some(rest) = path.strip_prefix("http://") else {
-        return Err(bad(format!("`{path}` is not an address that begins with `http://`")));
+        return Err(bad_request(format!("`{path}` is not an address that begins with `http://`")));
     };
     let (authority, _) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     let url = Url::parse(path).ok();
     let (Some(target), Some(url)) = (Target::parse(authority, 80), url) else {
-        return Err(bad(format!("`{authority}` is not HOST or HOST:PORT")));
+        return Err(bad_request(format!("`{authority}` is not HOST or HOST:PORT")));
     };
-    let all = |name: &'static str| {
-        let named = request.headers.iter().filter(move |it| it.name.eq_ignore_ascii_case(name));
-        named.map(|it| std::str::from_utf8(it.value).unwrap_or_default().trim())
+    let values_of = |name: &'static str| {
+        let fields =
+            request.headers.iter().filter(move |header| header.name.eq_ignore_ascii_case(name));
+        fields.map(|header| std::str::from_utf8(header.value).unwrap_or_default().trim())
     };
-    let hosts: Vec<&str> = all("host").collect();
+    let hosts: Vec<&str> = values_of("host").collect();
     if hosts.len() > 1 || hosts.iter().any(|host| Target::parse(host, 80).as_ref() != Some(&target))
     {
         return Err(RefusedRequest {
@@ -86,45 +87,46 @@ pub(super) fn parse(head: &[u8]) -> Result<ProxyRequest, RefusedRequest> {
             reason: format!("the header `host` names another host than `{authority}`"),
         });
     }
-    if all("transfer-encoding").next().is_some() {
+    if values_of("transfer-encoding").next().is_some() {
         return Err(RefusedRequest {
             status: "411 Length Required",
             reason: "a body needs a `content-length` here".into(),
         });
     }
-    let lengths: Vec<&str> = all("content-length").collect();
+    let lengths: Vec<&str> = values_of("content-length").collect();
     let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let body_bytes = match lengths.as_slice() {
         [] => 0,
         [length] if is_number(length) => {
-            length.parse().map_err(|_| bad("the `content-length` is not a length"))?
+            length.parse().map_err(|_| bad_request("the `content-length` is not a length"))?
         }
-        _ => return Err(bad("the `content-length` is not a length")),
+        _ => return Err(bad_request("the `content-length` is not a length")),
     };
     let query = url.query().map_or_else(String::new, |query| format!("?{query}"));
     let authority = match target.port {
         80 => target.host.clone(),
         port => format!("{}:{port}", target.host),
     };
-    let mut sent = format!("{method} {}{query} HTTP/1.1\r\nhost: {authority}\r\n", url.path());
-    sent.push_str("connection: close\r\n");
+    let mut head_to_send =
+        format!("{method} {}{query} HTTP/1.1\r\nhost: {authority}\r\n", url.path());
+    head_to_send.push_str("connection: close\r\n");
     if !lengths.is_empty() {
-        sent.push_str(&format!("content-length: {body_bytes}\r\n"));
+        head_to_send.push_str(&format!("content-length: {body_bytes}\r\n"));
     }
-    let mut sent = sent.into_bytes();
-    // A header that this one names would be dropped by the next program, so it is dropped here.
-    let named: Vec<String> = all("connection")
+    let mut head_to_send = head_to_send.into_bytes();
+    // A recipient drops the headers that `connection` names (RFC 9110 §7.6.1), and so does the proxy.
+    let connection_fields: Vec<String> = values_of("connection")
         .flat_map(|names| names.split(','))
         .map(|name| name.trim().to_ascii_lowercase())
         .collect();
     for header in request.headers.iter() {
         let name = header.name.to_ascii_lowercase();
-        if !DROPPED_HEADERS.contains(&name.as_str()) && !named.contains(&name) {
-            sent.extend([name.as_bytes(), b": ", header.value, b"\r\n"].concat());
+        if !DROPPED_HEADERS.contains(&name.as_str()) && !connection_fields.contains(&name) {
+            head_to_send.extend([name.as_bytes(), b": ", header.value, b"\r\n"].concat());
         }
     }
-    sent.extend(b"\r\n");
-    Ok(ProxyRequest::Plain { target, head: sent, body_bytes })
+    head_to_send.extend(b"\r\n");
+    Ok(ProxyRequest::Plain { target, head: head_to_send, body_bytes })
 }
 
 impl Target {

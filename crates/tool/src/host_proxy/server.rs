@@ -1,4 +1,4 @@
-//! The process of the proxy: accepts the connections of commands, and carries what is granted. A thread for each.
+//! The process of the proxy: accepts the connections of commands, each on a thread of its own, and relays those that are granted.
 
 use super::client_hello::{self, ClientHello};
 use super::grants::{CommandHosts, HostGrant};
@@ -18,19 +18,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The time that a client may take to say what it wants.
+/// The time that a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time that a host may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// The most bytes of a request's head.
+/// Maximum length of a request's head, in bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
-/// The most bytes that are read until a TLS client has named its host.
+/// Maximum number of bytes that are read before a TLS client has named its host.
 const MAX_FIRST_BYTES: usize = 128 << 10;
-/// The most connections at a time. Others wait until one ends.
+/// Maximum number of connections at a time. Others wait until one ends.
 const MAX_CONNECTIONS: usize = 128;
-/// Interval of the check whether one of the most connections has ended.
+/// Interval at which the proxy, once full, checks whether a connection has ended.
 const FULL_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-/// The most hosts that are counted. The others are not reached: their names could be made up.
+/// Maximum number of hosts that are counted. Other hosts cannot be reached: a command could invent any number of names.
 const MAX_HOSTS: usize = 1000;
 
 /// Runs as a proxy if this program was started as one, and returns `None` otherwise. Returns true if the run has ended it.
@@ -73,7 +73,7 @@ fn serve(mut run: UnixStream, task: &ProxyTask, listeners: &[TcpListener]) -> io
         fds.extend(accepting.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
         match poll(&mut fds, is_full.then_some(&FULL_CHECK_INTERVAL)) {
             Err(rustix::io::Errno::INTR) => continue,
-            other => other?,
+            result => result?,
         };
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         if ready[0] {
@@ -86,24 +86,24 @@ fn serve(mut run: UnixStream, task: &ProxyTask, listeners: &[TcpListener]) -> io
             run.write_all(&line)?;
         }
         for (listener, _) in accepting.iter().zip(&ready[1..]).filter(|(_, is_ready)| **is_ready) {
-            let own = listener.local_addr()?;
+            let local_address = listener.local_addr()?;
             // The client may be gone again.
             let Ok((client, _)) = listener.accept() else {
                 continue;
             };
             proxy.open.fetch_add(1, Ordering::SeqCst);
             let shared = Arc::clone(&proxy);
-            let is_forwarded = own != task.proxy;
-            let started = std::thread::Builder::new().spawn(move || {
+            let is_forwarded = local_address != task.proxy;
+            let thread = std::thread::Builder::new().spawn(move || {
                 // Whatever goes wrong, both sides see the end of their connection.
                 drop(if is_forwarded {
-                    shared.forward(client, own)
+                    shared.forward(client, local_address)
                 } else {
                     shared.answer(client)
                 });
                 shared.open.fetch_sub(1, Ordering::SeqCst);
             });
-            if started.is_err() {
+            if thread.is_err() {
                 proxy.open.fetch_sub(1, Ordering::SeqCst);
             }
         }
@@ -111,7 +111,7 @@ fn serve(mut run: UnixStream, task: &ProxyTask, listeners: &[TcpListener]) -> io
 }
 
 impl Proxy {
-    /// Carries a connection to an address of the machine's own loopback.
+    /// Relays a connection to an address of the machine's own loopback.
     fn forward(&self, client: TcpStream, address: SocketAddr) -> io::Result<()> {
         client.set_nonblocking(false)?;
         let name = address.to_string();
@@ -126,22 +126,22 @@ impl Proxy {
         let deadline = Instant::now() + REQUEST_TIMEOUT;
         let mut head = Vec::new();
         let end = loop {
-            if let Some(at) = head.windows(4).position(|window| window == b"\r\n\r\n") {
-                break at + 4;
+            if let Some(start) = head.windows(4).position(|window| window == b"\r\n\r\n") {
+                break start + 4;
             }
             if head.len() > MAX_HEAD_BYTES || !read_some(&mut client, &mut head, Some(deadline))? {
                 return Ok(());
             }
         };
         let rest = head.split_off(end);
-        let done = match request::parse(&head) {
+        let result = match request::parse(&head) {
             Ok(ProxyRequest::Tunnel(target)) => self.tunnel(&mut client, &target, rest, deadline),
             Ok(ProxyRequest::Plain { target, head, body_bytes }) => {
                 self.send_plain(&mut client, &target, &head, &rest, body_bytes)
             }
-            Err(refused) => Err(refused),
+            Err(refusal) => Err(refusal),
         };
-        match done {
+        match result {
             Ok(()) => Ok(()),
             Err(RefusedRequest { status, reason }) => {
                 let body = format!("nanobot: {reason}\n");
@@ -154,7 +154,7 @@ impl Proxy {
         }
     }
 
-    /// Carries a connection whose protocol is TLS for this host, or whatever the port is for that was named.
+    /// Relays a connection whose protocol is TLS for this host, or any protocol if the port was named.
     fn tunnel(
         &self,
         client: &mut TcpStream,
@@ -164,8 +164,8 @@ impl Proxy {
     ) -> Result<(), RefusedRequest> {
         let (host, grant) = self.connect(target)?;
         let accepted = client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n");
-        // From here on no answer can be sent: the end of the connection is one.
-        let carried = accepted.and_then(|()| {
+        // From here on no error can be sent, so a failure ends the connection.
+        let result = accepted.and_then(|()| {
             let deadline = (grant == HostGrant::Web).then_some(deadline);
             let begin = |client: &mut TcpStream| {
                 let is_granted = match read_first(client, &mut first, deadline)? {
@@ -177,7 +177,7 @@ impl Proxy {
             self.relay(&name_of(target), client.try_clone()?, &host, begin)
         });
         // The client or the host has ended it.
-        drop(carried);
+        drop(result);
         Ok(())
     }
 
@@ -210,10 +210,10 @@ impl Proxy {
     /// Connects to a host that is granted.
     fn connect(&self, target: &Target) -> Result<(TcpStream, HostGrant), RefusedRequest> {
         let name = name_of(target);
-        let is_known = |usage: &BTreeMap<String, HostUsage>| {
+        let may_count = {
+            let usage = self.usage.lock().ignore_poison();
             usage.len() < MAX_HOSTS || usage.contains_key(&name)
         };
-        let may_count = is_known(&self.usage.lock().ignore_poison());
         let Some(grant) = self.hosts.find_grant(target).filter(|_| may_count) else {
             if may_count {
                 self.count(&name, |usage| usage.refused += 1);
@@ -237,13 +237,13 @@ impl Proxy {
             allowed_ports: vec![(target.host.clone(), target.port)],
             offline: false,
         };
-        let connected = connect_filtered(
+        let host = connect_filtered(
             (&target.host, target.port),
             filter,
             &self.test_hosts,
             CONNECT_TIMEOUT,
         );
-        let host = connected.map_err(|error| RefusedRequest {
+        let host = host.map_err(|error| RefusedRequest {
             status: "502 Bad Gateway",
             reason: format!("`{name}` cannot be reached: {error:#}"),
         })?;
@@ -255,8 +255,8 @@ impl Proxy {
         change(self.usage.lock().ignore_poison().entry(name.to_owned()).or_default());
     }
 
-    /// Carries both directions until both have ended. `begin` reads the beginning of what the client says, and returns it
-    /// if it may be sent.
+    /// Relays both directions until both have ended. `begin` reads the first bytes of the client, and returns them if they may be
+    /// sent.
     fn relay(
         &self,
         name: &str,
@@ -283,15 +283,15 @@ impl Proxy {
                 }
             });
             let received = |usage: &mut HostUsage, count| usage.received_bytes += count;
-            let done = self.copy(host, &mut client, received, name);
-            // What the host no longer answers need not be sent to it.
+            let result = self.copy(host, &mut client, received, name);
+            // The host no longer answers, so nothing more is sent to it.
             drop(client.shutdown(Shutdown::Both));
             drop(host.shutdown(Shutdown::Both));
-            done
+            result
         })
     }
 
-    /// Copies to the end of `from`. What is counted is counted before it is passed on.
+    /// Copies to the end of `from`. Bytes are counted before they are passed on.
     fn copy(
         &self,
         mut from: impl Read,
@@ -303,7 +303,7 @@ impl Proxy {
         loop {
             let count = match from.read(&mut block) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                other => other?,
+                result => result?,
             };
             if count == 0 {
                 return Ok(());
@@ -314,21 +314,21 @@ impl Proxy {
     }
 }
 
-/// The beginning of what a client says.
+/// The first bytes of a client.
 enum FirstMessage {
     /// A TLS client, with the host that it names.
     Tls(Option<String>),
     Other,
 }
 
-/// Reads the beginning of what a client says into `first`.
+/// Reads the first bytes of a client into `first`.
 fn read_first(
     client: &mut TcpStream,
     first: &mut Vec<u8>,
     deadline: Option<Instant>,
 ) -> io::Result<FirstMessage> {
     loop {
-        // Other records could go on for ever.
+        // A client could send other records without end.
         if first.len() > MAX_FIRST_BYTES {
             return Err(ErrorKind::InvalidData.into());
         }
@@ -344,20 +344,20 @@ fn read_first(
     }
 }
 
-/// Reads what has arrived. Returns false at the end of the stream, and at the deadline.
+/// Reads the bytes that have arrived. Returns false at the end of the stream, and at the deadline.
 fn read_some(
     client: &mut TcpStream,
-    into: &mut Vec<u8>,
+    buffer: &mut Vec<u8>,
     deadline: Option<Instant>,
 ) -> io::Result<bool> {
-    let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-    if left == Some(Duration::ZERO) {
+    let timeout = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+    if timeout == Some(Duration::ZERO) {
         return Ok(false);
     }
-    client.set_read_timeout(left)?;
+    client.set_read_timeout(timeout)?;
     let mut block = [0; 4096];
     let count = client.read(&mut block)?;
-    into.extend_from_slice(&block[..count]);
+    buffer.extend_from_slice(&block[..count]);
     Ok(count > 0)
 }
 

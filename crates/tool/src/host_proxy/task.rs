@@ -11,7 +11,7 @@ pub(super) const PROXY_ARG0: &str = "nanobot-proxy";
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ProxyTask {
     pub(super) hosts: CommandHosts,
-    /// The address of the proxy itself among those that it listens at.
+    /// The address of the proxy itself; it also listens at the forwarded addresses.
     pub(super) proxy: SocketAddr,
 }
 

@@ -22,8 +22,9 @@ pub struct McpToolContext {
     /// Answers requests of servers for the model; `None` if no server may make any.
     pub sampler: Option<Arc<dyn ChargedSampler>>,
     pub env: Env,
-    /// The provenance of the run's content. `free` are the hosts that stay reachable despite untrusted content.
+    /// The provenance of the run's content.
     pub provenance: Arc<ProvenanceTracker>,
+    /// The hosts that stay reachable despite untrusted content.
     pub allowed_hosts: AllowedHosts,
     pub files: Arc<Files>,
 }
@@ -46,10 +47,10 @@ pub(super) fn to_output(
         Some(log) => format!("\n(for the user: the log of the server is `{log}`)"),
         None => String::new(),
     };
-    let failed = match answer {
+    let error = match answer {
         Ok(answer) => {
-            let converted = result::convert_answer(&name, answer, context.limits, &context.env);
-            return converted.map_err(|failure| format!("{failure}{}", log()).into());
+            let output = result::convert_answer(&name, answer, context.limits, &context.env);
+            return output.map_err(|failure| format!("{failure}{}", log()).into());
         }
         Err(CallError::Changed) => {
             return Err(changed_refusal(server, tool.unwrap_or_default()).into());
@@ -59,10 +60,10 @@ pub(super) fn to_output(
                 format!("server `{name}` no longer has this tool; continue without it").into()
             );
         }
-        Err(CallError::Failed(failed)) => failed,
+        Err(CallError::Failed(error)) => error,
     };
-    let message = sanitize::single_line(&failed.to_string(), 1_000);
-    let next = match failed {
+    let message = sanitize::single_line(&error.to_string(), 1_000);
+    let next = match error {
         McpError::TimedOut(_) => "; the call may have taken effect",
         McpError::Unusable(_) | McpError::Unreachable(_) | McpError::Login(_) => {
             "; continue without it"

@@ -1,5 +1,5 @@
-//! Calls of servers that may change files of the user. They leave no start-up or instruction file that a command could not
-//! leave there: what a server returns is content from outside, so such a change needs permission unless it is trusted.
+//! Calls of servers that may change files of the user. For start-up and instruction files the same rules hold as for commands:
+//! what a server returns is content from outside, so such a change needs permission unless the server is trusted.
 
 use super::call::McpToolContext;
 use crate::{ToolError, ToolOutput, sandbox_spec};
@@ -28,8 +28,8 @@ pub(super) fn guard_changes(
     sandbox.project_files.changed = context.files.changed_startup_files();
     sandbox.project_files.access = context.files.project_file_access(is_external, true);
     let name = sanitize::single_line(server, 64);
-    let guarded = process::guard_changes(&sandbox, LOCK_TIMEOUT, call);
-    let (result, undone) = guarded.map_err(|error| match error.kind() {
+    let guarded_call = process::guard_changes(&sandbox, LOCK_TIMEOUT, call);
+    let (result, undone) = guarded_call.map_err(|error| match error.kind() {
         std::io::ErrorKind::ResourceBusy => {
             format!("server `{name}` was not called: a command that may change the same files still runs; try again")
         }
@@ -47,16 +47,16 @@ pub(super) fn guard_changes(
     Err(ToolError::DeniedDuringCall { refusal, withheld: None })
 }
 
-/// Tells what became of the changes.
+/// Explains the changes that were undone.
 fn explain(server: &str, undone: &[UndoneChange]) -> Refusal {
     let lines = undone.iter().map(|change| {
         let path = change.path.display();
         let remedy = match &change.remedy {
             Ok(Remedy::Restored(None)) => "so it was put back".to_owned(),
-            Ok(Remedy::Restored(Some(kept))) => {
-                format!("so it was put back; what was written there is in `{}`", kept.display())
+            Ok(Remedy::Restored(Some(kept_file))) => {
+                format!("so it was put back; what was written there is in `{}`", kept_file.display())
             }
-            Ok(Remedy::SetAside(other)) => format!("so it was renamed to `{}`", other.display()),
+            Ok(Remedy::SetAside(new_path)) => format!("so it was renamed to `{}`", new_path.display()),
             Ok(Remedy::LinesRemoved { whole, .. }) => {
                 format!("so parts of it were taken out; the whole file is `{}`", whole.display())
             }

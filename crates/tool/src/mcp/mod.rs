@@ -15,17 +15,17 @@ pub mod result;
 mod server_tool;
 
 /// Builds the tools for everything that the servers offer.
-pub fn build_tools(context: &McpToolContext, offers: &ToolList) -> Vec<Arc<dyn Tool>> {
-    let means = Arc::new(context.clone());
+pub fn build_tools(context: &McpToolContext, tool_list: &ToolList) -> Vec<Arc<dyn Tool>> {
+    let context = Arc::new(context.clone());
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
-    for shown in &offers.tools {
-        tools.push(Arc::new(ServerTool::new(&means, shown)));
+    for view in &tool_list.tools {
+        tools.push(Arc::new(ServerTool::new(&context, view)));
     }
-    if !offers.resources.is_empty() {
-        tools.push(Arc::new(resources_and_prompts::resource_tool(&means, &offers.resources)));
+    if !tool_list.resources.is_empty() {
+        tools.push(Arc::new(resources_and_prompts::resource_tool(&context, &tool_list.resources)));
     }
-    if !offers.prompts.is_empty() {
-        tools.push(Arc::new(resources_and_prompts::prompt_tool(&means, &offers.prompts)));
+    if !tool_list.prompts.is_empty() {
+        tools.push(Arc::new(resources_and_prompts::prompt_tool(&context, &tool_list.prompts)));
     }
     tools
 }

@@ -51,9 +51,9 @@ fn for_servers(
     servers: &[String],
     run: fn(&McpToolContext, &str, &Value) -> Result<ToolOutput, ToolError>,
 ) -> FunctionTool {
-    let (means, servers) = (Arc::clone(context), servers.to_vec());
+    let (context, servers) = (Arc::clone(context), servers.to_vec());
     FunctionTool::new(spec, CallEffect::Reads, move |arguments| {
-        run(&means, find_server(&servers, arguments)?, arguments)
+        run(&context, find_server(&servers, arguments)?, arguments)
     })
 }
 
@@ -82,10 +82,10 @@ fn get_prompt(
 ) -> Result<ToolOutput, ToolError> {
     match arguments["name"].as_str().filter(|name| !name.is_empty()) {
         Some(name) => {
-            let none = Map::new();
-            let filled = arguments["arguments"].as_object().unwrap_or(&none);
+            let no_arguments = Map::new();
+            let prompt_arguments = arguments["arguments"].as_object().unwrap_or(&no_arguments);
             context.provenance.admit_arguments(&arguments["arguments"], &context.allowed_hosts)?;
-            let answer = context.catalog.get_prompt(server, name, filled);
+            let answer = context.catalog.get_prompt(server, name, prompt_arguments);
             to_output(context, server, None, answer)
         }
         None => {
@@ -108,18 +108,18 @@ fn find_server<'a>(servers: &[String], arguments: &'a Value) -> Result<&'a str, 
 /// Checks that `uri` of `server` may be read. Once the context holds untrusted content, the URI must be one that the
 /// server lists, or match one of its templates and contain nothing that must not be sent out.
 fn check_uri(context: &McpToolContext, server: &str, uri: &str) -> Result<(), Refusal> {
-    let Some(what) = context.provenance.untrusted() else {
+    let Some(untrusted) = context.provenance.untrusted() else {
         return Ok(());
     };
     let offer = context.catalog.features(server);
-    if offer.resources.iter().any(|listed| listed.uri == uri) {
+    if offer.resources.iter().any(|resource| resource.uri == uri) {
         return Ok(());
     }
-    if offer.templates.iter().any(|it| matches_template(&it.uri, uri)) {
+    if offer.templates.iter().any(|template| matches_template(&template.uri, uri)) {
         return context.provenance.admit_arguments(&json!(uri), &context.allowed_hosts);
     }
     Err(Refusal::new(format!(
-        "the conversation contains untrusted content ({what}), so only resources that `{}` lists may be read",
+        "the conversation contains untrusted content ({untrusted}), so only resources that `{}` lists may be read",
         single_line(server, 64)
     )))
 }
@@ -132,12 +132,12 @@ fn matches_template(template: &str, uri: &str) -> bool {
     };
     let mut is_open = false;
     for part in parts {
-        let Some((_, plain)) = part.split_once('}') else {
+        let Some((_, literal)) = part.split_once('}') else {
             return false;
         };
-        is_open = plain.is_empty();
-        match rest.find(plain) {
-            Some(at) => rest = &rest[at + plain.len()..],
+        is_open = literal.is_empty();
+        match rest.find(literal) {
+            Some(index) => rest = &rest[index + literal.len()..],
             None => return false,
         }
     }
@@ -161,9 +161,8 @@ fn format_list(
 fn format_resource(resource: &ResourceInfo) -> String {
     let ResourceInfo { uri, name, description, kind } = resource;
     let kind = kind.as_ref().map(|kind| format!(" ({})", single_line(kind, 40)));
-    let words =
-        if description.is_empty() { single_line(name, 200) } else { single_line(description, 200) };
-    format!("{}{}: {words}", single_line(uri, 500), kind.unwrap_or_default())
+    let text = single_line(if description.is_empty() { name } else { description }, 200);
+    format!("{}{}: {text}", single_line(uri, 500), kind.unwrap_or_default())
 }
 
 fn format_prompt(prompt: &PromptInfo) -> String {

@@ -1,5 +1,5 @@
-//! Converts a server's answer for the model: text within marks that the text itself cannot close, cut to a limit, and
-//! images if they can be displayed. Other content is described by its type and size.
+//! Converts a server's answer for the model: text between tags that the text itself cannot close, truncated to a limit, and
+//! images that providers accept. Other content is described by its type and size.
 
 use super::super::ToolOutput;
 use super::super::web_fetch::UNTRUSTED_NOTICE;
@@ -36,11 +36,11 @@ pub(crate) fn convert_answer(
     limits: ResultLimits,
     env: &Env,
 ) -> Result<ToolOutput, String> {
-    let ServerAnswer { parts: pieces, structured, is_error } = answer;
+    let ServerAnswer { parts, structured, is_error } = answer;
     let mut content = ResultContent { server, env, texts: Vec::new(), images: Vec::new() };
-    let has_text = pieces.iter().any(|piece| matches!(piece, ContentPart::Text(_)));
-    for piece in pieces {
-        content.add(piece);
+    let has_text = parts.iter().any(|part| matches!(part, ContentPart::Text(_)));
+    for part in parts {
+        content.add(part);
     }
     let ResultContent { mut texts, images, .. } = content;
     if let Some(value) = structured.filter(|_| !has_text) {
@@ -55,22 +55,22 @@ pub(crate) fn convert_answer(
         }
         texts.push("(no output)".into());
     }
-    let whole = texts.join("\n");
-    let (text, more) = truncate(whole.trim_end(), limits.max_result_chars / 16 * 15);
-    // The mark tells that an address before it may be cut.
-    let cut = if more > 0 { "…" } else { "" };
+    let full_text = texts.join("\n");
+    let (text, omitted_chars) = truncate(full_text.trim_end(), limits.max_result_chars / 16 * 15);
+    // The ellipsis shows that an address before it may be incomplete.
+    let ellipsis = if omitted_chars > 0 { "…" } else { "" };
     let mut text = match text {
         "" => UNTRUSTED_NOTICE.to_owned(),
         text => format!(
             "{UNTRUSTED_NOTICE}\n{}",
-            tagged_block("result", Some(server), &format!("{text}{cut}"))
+            tagged_block("result", Some(server), &format!("{text}{ellipsis}"))
         ),
     };
-    if more > 0 {
+    if omitted_chars > 0 {
         let parents = private_tmp::candidate_parents(env.get("TMPDIR"));
-        let kept = output_file::store(&parents, &whole);
-        let kept = kept.map(|kept| kept.describe()).unwrap_or_default();
-        text.push_str(&format!("\n({more} more characters omitted{kept})"));
+        let output_file = output_file::store(&parents, &full_text);
+        let note = output_file.map(|file| file.describe()).unwrap_or_default();
+        text.push_str(&format!("\n({omitted_chars} more characters omitted{note})"));
     }
     let parts: Vec<MessagePart> = [MessagePart::Text(text)].into_iter().chain(images).collect();
     if is_error {
@@ -89,13 +89,13 @@ struct ResultContent<'a> {
 }
 
 impl ResultContent<'_> {
-    fn add(&mut self, piece: ContentPart) {
-        let text = match piece {
+    fn add(&mut self, part: ContentPart) {
+        let text = match part {
             ContentPart::Text(text) => clean(&text),
             ContentPart::Image { kind, bytes } => match self.add_image(&bytes) {
                 Ok(()) => return,
-                Err(why) => format!(
-                    "[image not shown: {}, {}; {why}]",
+                Err(reason) => format!(
+                    "[image not shown: {}, {}; {reason}]",
                     single_line(&kind, 40),
                     format_size(bytes.len() as u64)
                 ),
@@ -152,27 +152,27 @@ fn convert_image(
     bytes: &[u8],
     env: &Env,
 ) -> Result<(MessagePart, Vec<String>), String> {
-    let terms = AttachOptions {
+    let options = AttachOptions {
         accepts: AcceptedInputs::default(),
         image_limits: ImageLimits { max_bytes: MAX_IMAGE_BYTES, ..ImageLimits::default() },
         network: None,
         env,
     };
     let mut notes = Vec::new();
-    let mut tell = |note: &str| notes.push(format!("({note})"));
-    let read = attach::media_part(bytes, AttachmentOrigin::Page(server), &terms, &mut tell);
-    match read {
+    let mut add_note = |note: &str| notes.push(format!("({note})"));
+    let part = attach::media_part(bytes, AttachmentOrigin::Page(server), &options, &mut add_note);
+    match part {
         Ok(Some(image @ MessagePart::Image(_))) => Ok((image, notes)),
         Ok(_) => Err("unsupported image format".into()),
         Err(error) => Err(single_line(&format!("{error:#}"), 200)),
     }
 }
 
-/// The first `most` characters of `text`, and the number of those left out.
+/// The first `max_chars` characters of `text`, and the number of those left out.
 fn truncate(text: &str, max_chars: usize) -> (&str, usize) {
     match text.char_indices().nth(max_chars) {
         None => (text, 0),
-        Some((at, _)) => (&text[..at], text[at..].chars().count()),
+        Some((index, _)) => (&text[..index], text[index..].chars().count()),
     }
 }
 

@@ -49,8 +49,8 @@ impl Tool for ServerTool {
 
     /// Arguments are corrected but not checked: the server checks them itself, against a schema that is more detailed
     /// than our reduced copy.
-    fn parse_arguments(&self, given: &Value) -> Result<Value, String> {
-        arguments::repair(&self.spec.parameters, given)
+    fn parse_arguments(&self, arguments: &Value) -> Result<Value, String> {
+        arguments::repair(&self.spec.parameters, arguments)
     }
 
     fn precheck(&self, _: &Value) -> Result<(), ToolError> {
@@ -65,25 +65,23 @@ impl Tool for ServerTool {
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let Call { arguments, on_output, charges, .. } = call;
         let ToolView { server, tool, .. } = &self.view;
-        let McpToolContext {
-            catalog: roster, sampler, provenance: seen, allowed_hosts: free, ..
-        } = &*self.context;
+        let McpToolContext { catalog, sampler, provenance, allowed_hosts, .. } = &*self.context;
         // A tool that may change something has the user's consent already; a read-only one must not send untrusted
         // content out.
         if self.view.reads_only {
-            seen.admit_arguments(arguments, free)?;
+            provenance.admit_arguments(arguments, allowed_hosts)?;
         }
-        let mut left = MAX_PROGRESS_LINES;
-        let mut pass = |text: &str| {
+        let mut remaining_lines = MAX_PROGRESS_LINES;
+        let mut on_progress = |text: &str| {
             let line = sanitize::single_line(text, MAX_LINE_CHARS);
-            if left > 0 && !line.is_empty() {
-                left -= 1;
+            if remaining_lines > 0 && !line.is_empty() {
+                remaining_lines -= 1;
                 on_output(&format!("{line}\n"));
             }
         };
         let result = guard_changes(&self.context, server, || {
             let sampler = sampler.as_deref().map(|sampler| sampler as &dyn Sampler);
-            let answer = roster.call(server, tool, arguments, sampler, &mut pass);
+            let answer = catalog.call(server, tool, arguments, sampler, &mut on_progress);
             to_output(&self.context, server, Some(tool), answer)
         });
         charges.extend(sampler.iter().flat_map(|sampler| sampler.take_charges()));

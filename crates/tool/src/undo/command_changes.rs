@@ -2,7 +2,7 @@
 //!
 //! A command does not announce its changes. So the files of its writable directories are copied before it starts, and
 //! those that differ when it has ended are recorded in the turn's journal. Within the limits below that costs
-//! milliseconds; what is beyond them is reported as a gap. Not covered are `.git`, which has its own history, and the
+//! milliseconds; what exceeds them is reported as a gap. Not covered are `.git`, which has its own history, and the
 //! folders of dependencies and build results. Changes of a command that runs while nanobot itself is killed are lost to
 //! undo, unlike those of the file tools.
 
@@ -40,14 +40,14 @@ pub(super) enum CommandChange {
     },
 }
 
-/// The state of the writable places when it was last looked at.
+/// The state of the writable paths at the last scan.
 #[derive(Debug)]
 pub(super) struct DirectorySnapshot {
     /// The root of the file system: paths are opened without following links.
     root: RootDir,
-    /// The places that commands may change.
+    /// The paths that commands may change.
     writable: Vec<PathBuf>,
-    /// The places in them that are not looked at.
+    /// The paths in them that are not scanned.
     excluded: Vec<PathBuf>,
     entries: BTreeMap<PathBuf, ScannedEntry>,
     /// The copied contents, one after the other, in a file without a name.
@@ -69,11 +69,11 @@ struct ScannedEntry {
 /// The copy of a file's content.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum ContentCopy {
-    /// There is none: the file is too large, or no regular file.
+    /// There is no copy: the file is too large, or it is not a regular file.
     None,
-    /// At this position.
+    /// The copy is at this position.
     At(u64),
-    /// None is needed: the journal has the state before the turn.
+    /// No copy is needed: the journal has the state before the turn.
     Recorded,
 }
 
@@ -105,23 +105,23 @@ impl DirectorySnapshot {
         })
     }
 
-    /// Adds the `writable` places of a command that is about to start, and copies what changed since the last look. While
-    /// another command runs, what changed in the known places is its work, and left for [`Self::take_changes`].
+    /// Adds the `writable` paths of a command that is about to start, and copies what changed since the last scan. While another
+    /// command runs, changes in the paths that were writable before are its own, and are left for [`Self::take_changes`].
     pub(super) fn refresh(&mut self, writable: &[PathBuf]) -> io::Result<()> {
-        let known_places = self.writable.clone();
-        let is_known = |path: &Path| known_places.iter().any(|known| path.starts_with(known));
-        self.writable.extend(writable.iter().filter(|path| !is_known(path)).cloned());
-        if self.running > 0 && self.writable.len() == known_places.len() {
+        let old_writable = self.writable.clone();
+        let was_writable = |path: &Path| old_writable.iter().any(|root| path.starts_with(root));
+        self.writable.extend(writable.iter().filter(|path| !was_writable(path)).cloned());
+        if self.running > 0 && self.writable.len() == old_writable.len() {
             return Ok(());
         }
         let mut entries = self.scan();
         if self.running > 0 {
-            entries.retain(|path, _| !is_known(path));
+            entries.retain(|path, _| !was_writable(path));
             entries.extend(self.entries.clone());
         }
         for (path, entry) in &mut entries {
             match self.entries.get(path) {
-                Some(known) if known.kind == entry.kind => entry.copy = known.copy,
+                Some(old_entry) if old_entry.kind == entry.kind => entry.copy = old_entry.copy,
                 _ => entry.copy = self.copy(path, &entry.kind)?,
             }
         }
@@ -129,30 +129,33 @@ impl DirectorySnapshot {
         Ok(())
     }
 
-    /// The changes since the last look: what was created or changed from the top down, then what was removed, contents
+    /// The changes since the last scan: what was created or changed from the top down, then what was removed, contents
     /// before their directory.
     pub(super) fn take_changes(&mut self) -> Vec<(PathBuf, CommandChange)> {
         let mut entries = self.scan();
         let mut changes = Vec::new();
         for (path, entry) in &mut entries {
             match self.entries.get(path) {
-                Some(known) if known.kind == entry.kind => entry.copy = known.copy,
-                known => match self.change(path, known, entry) {
+                Some(old_entry) if old_entry.kind == entry.kind => entry.copy = old_entry.copy,
+                old_entry => match self.change(path, old_entry, entry) {
                     Ok(Some(change)) => {
                         entry.copy = ContentCopy::Recorded;
                         changes.push((path.clone(), change));
                     }
-                    Ok(None) => entry.copy = known.map_or(ContentCopy::None, |known| known.copy),
+                    Ok(None) => {
+                        entry.copy =
+                            old_entry.map_or(ContentCopy::None, |old_entry| old_entry.copy);
+                    }
                     Err(reason) => add_gap(&mut self.gaps, path, &reason),
                 },
             }
         }
-        for (path, known) in self.entries.iter().rev() {
-            // Of an excluded directory it is unknown what was removed.
+        for (path, old_entry) in self.entries.iter().rev() {
+            // An excluded directory is not scanned, so it is unknown what was removed in it.
             if entries.contains_key(path) || self.is_excluded(path) {
                 continue;
             }
-            match self.saved_state(known) {
+            match self.saved_state(old_entry) {
                 Ok(before) => changes.push((path.clone(), CommandChange::Removed { before })),
                 Err(reason) => add_gap(&mut self.gaps, path, &reason),
             }
@@ -161,17 +164,18 @@ impl DirectorySnapshot {
         changes
     }
 
-    /// The change of `path` from `known` to `entry`; `None` if only its times differ.
+    /// The change of `path` from `old_entry` to `entry`; `None` if only its times differ.
     ///
     /// # Errors
     /// It cannot be taken back, for this reason.
     fn change(
         &self,
         path: &Path,
-        known: Option<&ScannedEntry>,
+        old_entry: Option<&ScannedEntry>,
         entry: &ScannedEntry,
     ) -> Result<Option<CommandChange>, String> {
-        let before = known.map_or(Ok(PreviousState::Nothing), |known| self.saved_state(known))?;
+        let before = old_entry
+            .map_or(Ok(PreviousState::Nothing), |old_entry| self.saved_state(old_entry))?;
         let content = match (&entry.kind, &before) {
             (EntryKind::Directory, PreviousState::Nothing) => {
                 return Ok(Some(CommandChange::CreatedDirectory));
@@ -195,7 +199,7 @@ impl DirectorySnapshot {
         Ok((!is_same).then_some(CommandChange::Changed { before, digest }))
     }
 
-    /// The state that an entry stands for; any state if it is recorded already.
+    /// The state that an entry describes. For one that is recorded already, the state does not matter.
     ///
     /// # Errors
     /// Its content was not copied.
@@ -252,51 +256,51 @@ impl DirectorySnapshot {
         Ok(bytes)
     }
 
-    /// The entries of the writable places as they are now. A place with too many of them is excluded from now on.
+    /// Scans the writable paths. A path with too many entries is excluded from now on.
     fn scan(&mut self) -> BTreeMap<PathBuf, ScannedEntry> {
         let mut entries = BTreeMap::new();
-        for place in self.writable.clone() {
-            if self.is_excluded(&place) {
+        for path in self.writable.clone() {
+            if self.is_excluded(&path) {
                 continue;
             }
-            match self.scan_place(&place) {
-                Some(found) => entries.extend(found),
+            match self.scan_path(&path) {
+                Some(path_entries) => entries.extend(path_entries),
                 None => {
                     add_gap(
                         &mut self.gaps,
-                        &place,
+                        &path,
                         &format!("it has more than {MAX_ENTRIES} entries"),
                     );
-                    self.exclude(place);
+                    self.exclude(path);
                 }
             }
         }
         entries
     }
 
-    /// The entries at and beneath `place`; `None` if there are too many.
-    fn scan_place(&self, place: &Path) -> Option<BTreeMap<PathBuf, ScannedEntry>> {
-        let scanned = self.list_place(place)?.into_iter().filter_map(|path| {
+    /// The entries at and beneath `root`; `None` if there are too many.
+    fn scan_path(&self, root: &Path) -> Option<BTreeMap<PathBuf, ScannedEntry>> {
+        let entries = self.list_paths(root)?.into_iter().filter_map(|path| {
             let metadata = std::fs::symlink_metadata(&path).ok()?;
             ScannedEntry::new(&path, &metadata).map(|entry| (path, entry))
         });
-        Some(scanned.collect())
+        Some(entries.collect())
     }
 
-    /// The paths beneath `place`, or `place` itself if it is no directory; `None` if there are too many. Names cost much
-    /// less than metadata.
-    fn list_place(&self, place: &Path) -> Option<Vec<PathBuf>> {
-        if !std::fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
-            return Some(vec![place.to_owned()]);
+    /// The paths beneath `root`, or `root` itself if it is not a directory; `None` if there are too many. Listing names before any
+    /// metadata is read makes it cheap to find out that there are too many.
+    fn list_paths(&self, root: &Path) -> Option<Vec<PathBuf>> {
+        if !std::fs::symlink_metadata(root).is_ok_and(|metadata| metadata.is_dir()) {
+            return Some(vec![root.to_owned()]);
         }
         let mut paths = Vec::new();
-        let mut pending = vec![place.to_owned()];
+        let mut pending = vec![root.to_owned()];
         while let Some(directory) = pending.pop() {
             // A command cannot change a directory that cannot be read, and one that was removed has nothing to record.
             let entries = std::fs::read_dir(&directory).into_iter().flatten();
-            for found in entries.flatten() {
-                let path = found.path();
-                let is_directory = found.file_type().is_ok_and(|kind| kind.is_dir());
+            for entry in entries.flatten() {
+                let path = entry.path();
+                let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
                 if self.is_excluded(&path) || is_directory && is_generated_dir(&path) {
                     continue;
                 }
@@ -314,12 +318,12 @@ impl DirectorySnapshot {
 
     fn is_excluded(&self, path: &Path) -> bool {
         let mut excluded = self.excluded.iter();
-        excluded.any(|place| path.starts_with(place))
+        excluded.any(|root| path.starts_with(root))
     }
 
-    fn exclude(&mut self, place: PathBuf) {
-        self.entries.retain(|path, _| !path.starts_with(&place));
-        self.excluded.push(place);
+    fn exclude(&mut self, root: PathBuf) {
+        self.entries.retain(|path, _| !path.starts_with(&root));
+        self.excluded.push(root);
     }
 }
 

@@ -52,10 +52,17 @@ pub enum RestorableState {
 impl RestorableState {
     /// True if both have the same content. Modes are ignored, since commands may change them without harm.
     pub(super) fn has_same_content(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::File { hash, .. }, Self::File { hash: other, .. }) => hash == other,
-            (Self::Directory { .. }, Self::Directory { .. }) => true,
-            (one, other) => one == other,
+        match (self.file_hash(), other.file_hash()) {
+            (Some(hash), Some(other_hash)) => hash == other_hash,
+            _ if matches!(self, Self::Directory { .. }) => matches!(other, Self::Directory { .. }),
+            _ => self == other,
+        }
+    }
+
+    fn file_hash(&self) -> Option<&str> {
+        match self {
+            Self::File { hash, .. } => Some(hash),
+            Self::Nothing | Self::Link { .. } | Self::Directory { .. } => None,
         }
     }
 }
@@ -112,7 +119,7 @@ pub struct ChangedPath {
     pub before: RestorableState,
     /// The digests of the contents that the turn left, in order; `None` for a removal.
     pub(crate) written_digests: Vec<Option<String>>,
-    /// True if it changed while a command ran, so that somebody else may have changed it.
+    /// True if it changed while a command ran, so that another process may have changed it.
     pub during_command: bool,
     /// The state of the path when the turn was undone.
     pub(crate) at_undo: Option<RestorableState>,
@@ -122,7 +129,7 @@ impl ChangedPath {
     /// True if the turn wrote content with this digest. The content of a link is its target.
     pub(super) fn has_written(&self, digest: &str) -> bool {
         let mut written = self.written_digests.iter().flatten();
-        written.any(|written| written == digest)
+        written.any(|written_digest| written_digest == digest)
     }
 }
 
@@ -162,11 +169,11 @@ impl UndoTurn {
             let line: JournalLine = serde_json::from_slice(line)
                 .with_context(|| format!("read line {} of `{}`", number + 1, path.display()))?;
             match (line, &mut turn) {
-                (JournalLine::Turn(about), None) => {
+                (JournalLine::Turn(info), None) => {
                     turn = Some(Self {
                         id,
                         dir: dir.to_owned(),
-                        info: about,
+                        info,
                         created_dirs: Vec::new(),
                         removed_dirs: Vec::new(),
                         changed_paths: Vec::new(),
@@ -185,28 +192,22 @@ impl UndoTurn {
         match line {
             JournalLine::Turn(_) => {}
             JournalLine::CreatedDirectory(path) => self.created_dirs.push(path),
-            JournalLine::Change {
-                path,
-                before: was,
-                new_digest: becomes,
-                temp,
-                during_command,
-            } => {
+            JournalLine::Change { path, before, new_digest, temp, during_command } => {
                 if !temp.is_empty() {
                     self.temp_files.push(path.with_file_name(temp));
                 }
-                if let Some(was) = was {
+                if let Some(before) = before {
                     self.changed_paths.push(ChangedPath {
                         path,
-                        before: was,
-                        written_digests: vec![becomes],
+                        before,
+                        written_digests: vec![new_digest],
                         during_command,
                         at_undo: None,
                     });
                 } else if let Some(entry) =
                     self.changed_paths.iter_mut().find(|entry| entry.path == path)
                 {
-                    entry.written_digests.push(becomes);
+                    entry.written_digests.push(new_digest);
                     entry.during_command |= during_command;
                 }
             }

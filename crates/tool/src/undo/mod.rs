@@ -58,7 +58,7 @@ impl UndoStore {
             .flatten()
             .filter_map(|entry| entry.file_name().to_str().and_then(number))
             .collect();
-        ids.sort_unstable_by(|one, other| other.cmp(one));
+        ids.sort_unstable_by(|first, second| second.cmp(first));
         Ok(ids)
     }
 
@@ -66,7 +66,7 @@ impl UndoStore {
         self.dir.join(id.to_string())
     }
 
-    /// Reads the turns that changed something, newest first. Unreadable ones are reported to `odd` and skipped.
+    /// Reads the turns that changed something, newest first. Unreadable ones are reported to `on_unreadable` and skipped.
     pub fn turns(
         &self,
         on_unreadable: &mut dyn FnMut(u64, &anyhow::Error),
@@ -102,18 +102,18 @@ impl UndoStore {
 
     /// Removes turns that exceed the limits on age, number and size, except for `newest`.
     fn prune(&self, newest: u64) -> Result<()> {
-        let changed = |folder: &Path| {
+        let modified_at = |folder: &Path| {
             std::fs::metadata(folder.join(journal::JOURNAL_FILE))
                 .or_else(|_| std::fs::metadata(folder))
                 .and_then(|metadata| metadata.modified())
         };
         // The folder was created just now, so its time is the current one.
-        let now = changed(&self.turn_dir(newest)).context("stat the new undo folder")?;
+        let now = modified_at(&self.turn_dir(newest)).context("stat the new undo folder")?;
         let mut bytes = 0;
         for (number, id) in self.ids()?.into_iter().filter(|id| *id < newest).enumerate() {
             let folder = self.turn_dir(id);
             bytes += dir_bytes(&folder);
-            let age = changed(&folder).map(|then| now.duration_since(then).unwrap_or_default());
+            let age = modified_at(&folder).map(|time| now.duration_since(time).unwrap_or_default());
             let is_old = age.is_ok_and(|age| age > MAX_AGE);
             if (is_old || number + 1 >= MAX_TURNS || bytes > MAX_TOTAL_BYTES)
                 && !is_running(&folder)
@@ -142,8 +142,8 @@ fn is_running(folder: &Path) -> bool {
 #[derive(Debug)]
 pub struct ChangeRecorder {
     undo: UndoStore,
-    info: Deferred<TurnInfo>,
-    /// Our own state, which changes during a run: no change of a command.
+    turn_info: Deferred<TurnInfo>,
+    /// The paths of nanobot's own state. It changes during a run, but not by commands.
     own_state: Deferred<Vec<PathBuf>>,
     /// Present from the first change on.
     journal: Option<OpenJournal>,
@@ -169,10 +169,10 @@ impl ChangeRecorder {
     /// recorded: these places hold the sessions, the ledger and the like.
     pub fn new(
         undo: UndoStore,
-        info: Deferred<TurnInfo>,
+        turn_info: Deferred<TurnInfo>,
         own_state: Deferred<Vec<PathBuf>>,
     ) -> Self {
-        Self { undo, info, own_state, journal: None, snapshot: None }
+        Self { undo, turn_info, own_state, journal: None, snapshot: None }
     }
 
     /// Prepares for a command that may change what is in `writable`, absolute paths that are free of links.
@@ -180,7 +180,7 @@ impl ChangeRecorder {
     /// # Errors
     /// The files cannot be copied, so that the command's changes cannot be taken back.
     pub(crate) fn begin_command(&mut self, writable: &[PathBuf]) -> Result<()> {
-        if self.snapshot.as_ref().is_some_and(|it| it.running > 0) {
+        if self.snapshot.as_ref().is_some_and(|snapshot| snapshot.running > 0) {
             self.record_command_changes()?;
         }
         if self.snapshot.is_none() {
@@ -190,9 +190,9 @@ impl ChangeRecorder {
             self.snapshot = Some(snapshot);
         }
         let snapshot = self.snapshot.as_mut().expect("it was created just now");
-        let refreshed = snapshot.refresh(writable);
+        let result = snapshot.refresh(writable);
         snapshot.running += 1;
-        refreshed.context("copy the files that a command may change")
+        result.context("copy the files that a command may change")
     }
 
     /// Records the changes of a command that has ended.
@@ -200,11 +200,11 @@ impl ChangeRecorder {
     /// # Errors
     /// They cannot be saved, so that they cannot be taken back.
     pub(crate) fn end_command(&mut self) -> Result<()> {
-        let recorded = self.record_command_changes();
+        let result = self.record_command_changes();
         if let Some(snapshot) = &mut self.snapshot {
             snapshot.running = snapshot.running.saturating_sub(1);
         }
-        recorded
+        result
     }
 
     /// The changes of commands that cannot be taken back: paths, each with its reason.
@@ -236,14 +236,14 @@ impl ChangeRecorder {
 
     /// Records that the directory `path` is about to be created.
     pub(crate) fn record_directory(&mut self, path: &Path) -> Result<()> {
-        let open = self.open_journal()?;
-        open.append(&JournalLine::CreatedDirectory(path.to_owned()))?;
-        open.created_dirs.insert(path.to_owned());
+        let journal = self.open_journal()?;
+        journal.append(&JournalLine::CreatedDirectory(path.to_owned()))?;
+        journal.created_dirs.insert(path.to_owned());
         Ok(())
     }
 
-    /// Records that `path` is about to become `becomes`, or to be removed if that is `None`, through the file `temp`
-    /// beside it.
+    /// Records that `path` is about to get the content `new`, or to be removed if that is `None`, through the temporary file
+    /// `temp` beside it.
     ///
     /// # Errors
     /// The current state cannot be saved. The caller must not make the change then.
@@ -254,10 +254,10 @@ impl ChangeRecorder {
         new: Option<&[u8]>,
         temp: &str,
     ) -> Result<()> {
-        let is_unknown = |open: &OpenJournal| !open.entry_numbers.contains_key(path);
+        let is_first_change = |journal: &OpenJournal| !journal.entry_numbers.contains_key(path);
         if let (PreviousState::File { bytes, .. }, Some(new)) = (before, new)
             && **bytes == *new
-            && self.journal.as_ref().is_none_or(is_unknown)
+            && self.journal.as_ref().is_none_or(is_first_change)
         {
             // The file stays as it is, so there is nothing to take back.
             return Ok(());
@@ -266,7 +266,7 @@ impl ChangeRecorder {
         if is_first {
             self.open_journal()?.sync()
         } else {
-            // Later lines about a path only serve to tell who changed a file last.
+            // Later lines about a path only show whose change was the last, so they need not be on disk at once.
             Ok(())
         }
     }
@@ -280,30 +280,27 @@ impl ChangeRecorder {
         new_digest: Option<String>,
         temp: Option<&str>,
     ) -> Result<bool> {
-        let open = self.open_journal()?;
-        let is_first = !open.entry_numbers.contains_key(path);
-        let mut line = JournalLine::Change {
+        let journal = self.open_journal()?;
+        let is_first = !journal.entry_numbers.contains_key(path);
+        let mut state = None;
+        if is_first {
+            let number = journal.entry_numbers.len();
+            state = Some(match before {
+                // A directory that this turn created did not exist before it.
+                PreviousState::Directory { .. } if journal.created_dirs.contains(path) => {
+                    RestorableState::Nothing
+                }
+                before => journal.save_state(number, before)?,
+            });
+            journal.entry_numbers.insert(path.to_owned(), number);
+        }
+        journal.append(&JournalLine::Change {
             path: path.to_owned(),
-            before: None,
+            before: state,
             new_digest,
             temp: temp.unwrap_or_default().to_owned(),
             during_command: temp.is_none(),
-        };
-        if is_first {
-            let number = open.entry_numbers.len();
-            let state = match before {
-                // A directory that this turn created did not exist before it.
-                PreviousState::Directory { .. } if open.created_dirs.contains(path) => {
-                    RestorableState::Nothing
-                }
-                was => open.save_state(number, was)?,
-            };
-            open.entry_numbers.insert(path.to_owned(), number);
-            if let JournalLine::Change { before: was, .. } = &mut line {
-                *was = Some(state);
-            }
-        }
-        open.append(&line)?;
+        })?;
         Ok(is_first)
     }
 
@@ -311,20 +308,19 @@ impl ChangeRecorder {
         if self.journal.is_none() {
             let id = self.undo.create_turn_dir()?;
             let dir = self.undo.turn_dir(id);
-            let path = dir.join(journal::JOURNAL_FILE);
-            let journal = durable_file::open_append(&path)?;
+            let file = durable_file::open_append(&dir.join(journal::JOURNAL_FILE))?;
             // The file is new, so the lock cannot be contended. On file systems without locks, the turn merely looks
             // finished.
-            drop(journal.try_lock());
-            let mut open = OpenJournal {
+            drop(file.try_lock());
+            let mut journal = OpenJournal {
                 dir,
-                file: journal,
+                file,
                 entry_numbers: HashMap::new(),
                 created_dirs: HashSet::new(),
                 saved_bytes: 0,
             };
-            open.append(&JournalLine::Turn(TurnInfo::clone(&self.info)))?;
-            self.journal = Some(open);
+            journal.append(&JournalLine::Turn(TurnInfo::clone(&self.turn_info)))?;
+            self.journal = Some(journal);
         }
         Ok(self.journal.as_mut().expect("it was opened just now"))
     }
@@ -370,10 +366,10 @@ fn append_line(journal: &File, path: &Path, line: &JournalLine) -> Result<()> {
 /// Writes a copy of `bytes` to `path`.
 fn write_copy(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut options = File::options();
-    let opened = options.write(true).create_new(true).mode(0o600).open(path);
-    let written = opened.and_then(|mut file| {
+    let file = options.write(true).create_new(true).mode(0o600).open(path);
+    let result = file.and_then(|mut file| {
         file.write_all(bytes)?;
         file.sync_data()
     });
-    written.with_context(|| format!("write `{}`", path.display()))
+    result.with_context(|| format!("write `{}`", path.display()))
 }

@@ -44,6 +44,15 @@ impl RestoreStep {
     }
 }
 
+/// A change of one path.
+#[derive(Debug)]
+struct PlannedRestore {
+    /// The index of the path among the turn's changed paths.
+    index: usize,
+    current_state: RestorableState,
+    target_state: RestorableState,
+}
+
 /// A checked plan of changes, not yet carried out.
 #[derive(Debug)]
 pub struct RestorePlan<'a> {
@@ -52,8 +61,7 @@ pub struct RestorePlan<'a> {
     root: RootDir,
     /// The journal, locked.
     journal: File,
-    /// The entries that change: index, current state, wanted state.
-    changes: Vec<(usize, RestorableState, RestorableState)>,
+    changes: Vec<PlannedRestore>,
     /// Paths that were changed by others since the turn, and their current state.
     pub conflicts: Vec<(PathBuf, &'static str)>,
     /// Paths that cannot be changed because of what is there now, and its kind.
@@ -84,81 +92,90 @@ impl<'a> RestorePlan<'a> {
             conflicts: Vec::new(),
             blocked: Vec::new(),
         };
-        for (number, entry) in turn.changed_paths.iter().enumerate() {
-            let wanted = match (direction, &entry.at_undo) {
-                (RestoreDirection::Undo, _) => &entry.before,
+        for (index, changed_path) in turn.changed_paths.iter().enumerate() {
+            let target_state = match (direction, &changed_path.at_undo) {
+                (RestoreDirection::Undo, _) => &changed_path.before,
                 (RestoreDirection::Redo, Some(after)) => after,
                 // The path already had its earlier state when the turn was undone.
                 (RestoreDirection::Redo, None) => continue,
             };
-            let now = match read_state(&plan.root, &entry.path) {
-                Ok(now) => now,
+            let current_state = match read_state(&plan.root, &changed_path.path) {
+                Ok(current_state) => current_state,
                 // A link that will be replaced by a directory, or was already restored.
-                Err(error) if is_link(&error) && plan.is_below_own_link(&entry.path) => {
+                Err(error) if is_link(&error) && plan.is_below_own_link(&changed_path.path) => {
                     RestorableState::Nothing
                 }
                 Err(error) => {
-                    let there = if is_link(&error) {
+                    let obstacle = if is_link(&error) {
                         "its path contains a link"
                     } else if error.kind() == ErrorKind::InvalidData {
                         "another type of file is there"
                     } else {
                         return Err(error)
-                            .with_context(|| format!("read `{}`", entry.path.display()));
+                            .with_context(|| format!("read `{}`", changed_path.path.display()));
                     };
-                    plan.blocked.push((entry.path.clone(), there));
+                    plan.blocked.push((changed_path.path.clone(), obstacle));
                     continue;
                 }
             };
-            if now == *wanted {
+            if current_state == *target_state {
                 continue;
             }
-            if !plan.is_recorded_state(entry, &now) {
-                let there = match now {
+            if !plan.is_recorded_state(changed_path, &current_state) {
+                let change = match current_state {
                     RestorableState::Nothing => "it was removed",
                     _ => "it was changed",
                 };
-                plan.conflicts.push((entry.path.clone(), there));
+                plan.conflicts.push((changed_path.path.clone(), change));
             }
-            plan.changes.push((number, now, wanted.clone()));
+            plan.changes.push(PlannedRestore {
+                index,
+                current_state,
+                target_state: target_state.clone(),
+            });
         }
         Ok(plan)
     }
 
     /// True if `path` is reached only through a link that is itself an entry of the turn.
     fn is_below_own_link(&self, path: &Path) -> bool {
-        let above = |entry: &&ChangedPath| entry.path != path && path.starts_with(&entry.path);
-        let is_known = |entry: &ChangedPath| {
-            read_state(&self.root, &entry.path).is_ok_and(|now| {
-                matches!(now, RestorableState::Link { .. }) && self.is_recorded_state(entry, &now)
+        let is_parent = |changed_path: &&ChangedPath| {
+            changed_path.path != path && path.starts_with(&changed_path.path)
+        };
+        let is_own_link = |changed_path: &ChangedPath| {
+            read_state(&self.root, &changed_path.path).is_ok_and(|state| {
+                matches!(state, RestorableState::Link { .. })
+                    && self.is_recorded_state(changed_path, &state)
             })
         };
-        self.turn.changed_paths.iter().filter(above).any(is_known)
+        self.turn.changed_paths.iter().filter(is_parent).any(is_own_link)
     }
 
     /// True if the current state is a recorded one: from before the turn, from the turn itself, or from its undo.
-    fn is_recorded_state(&self, entry: &ChangedPath, now: &RestorableState) -> bool {
-        if entry.before.has_same_content(now)
-            || entry.at_undo.as_ref().is_some_and(|after| after.has_same_content(now))
+    fn is_recorded_state(&self, changed_path: &ChangedPath, state: &RestorableState) -> bool {
+        if changed_path.before.has_same_content(state)
+            || changed_path.at_undo.as_ref().is_some_and(|after| after.has_same_content(state))
         {
             return true;
         }
-        match (now, self.direction) {
+        match (state, self.direction) {
             (_, RestoreDirection::Redo) => false,
-            (RestorableState::File { hash, .. }, _) => entry.has_written(hash),
-            (RestorableState::Nothing, _) => entry.written_digests.contains(&None),
-            (RestorableState::Directory { .. }, _) => self.turn.created_dirs.contains(&entry.path),
+            (RestorableState::File { hash, .. }, _) => changed_path.has_written(hash),
+            (RestorableState::Nothing, _) => changed_path.written_digests.contains(&None),
+            (RestorableState::Directory { .. }, _) => {
+                self.turn.created_dirs.contains(&changed_path.path)
+            }
             (RestorableState::Link { target }, _) => {
-                entry.has_written(&digest(target.as_os_str().as_encoded_bytes()))
+                changed_path.has_written(&digest(target.as_os_str().as_encoded_bytes()))
             }
         }
     }
 
     /// Lists the planned changes, in the order of the turn.
     pub fn steps(&self) -> Vec<RestoreStep> {
-        let step = |(number, _, wanted): &(usize, RestorableState, RestorableState)| {
-            let path = self.turn.changed_paths[*number].path.clone();
-            match wanted {
+        let step = |change: &PlannedRestore| {
+            let path = self.turn.changed_paths[change.index].path.clone();
+            match change.target_state {
                 RestorableState::Nothing => RestoreStep::Remove(path),
                 _ => RestoreStep::Restore(path),
             }
@@ -175,30 +192,31 @@ impl<'a> RestorePlan<'a> {
         if self.direction == RestoreDirection::Undo {
             self.save_current(&path)?;
         }
-        for (number, now, wanted) in &self.changes {
-            let path = self.relative_path(*number);
-            let stays = match (now, wanted) {
+        for PlannedRestore { index, current_state, target_state } in &self.changes {
+            let path = self.relative_path(*index);
+            let stays = match (current_state, target_state) {
                 (RestorableState::Nothing, _)
                 | (RestorableState::File { .. }, RestorableState::File { .. }) => true,
                 (RestorableState::Directory { .. }, _) => {
                     // Directories that the turn created are removed later, if they are empty.
-                    matches!(wanted, RestorableState::Directory { .. })
-                        || self.turn.created_dirs.contains(&self.turn.changed_paths[*number].path)
+                    matches!(target_state, RestorableState::Directory { .. })
+                        || self.turn.created_dirs.contains(&self.turn.changed_paths[*index].path)
                 }
                 _ => false,
             };
             if !stays {
-                let removed = self.root.remove(path, &mut allow);
-                removed.with_context(|| format!("remove `/{}`", path.display()))?;
+                self.root
+                    .remove(path, &mut allow)
+                    .with_context(|| format!("remove `/{}`", path.display()))?;
             }
         }
         match self.direction {
             RestoreDirection::Undo => self.remove_leftovers(),
             RestoreDirection::Redo => self.create_removed_dirs()?,
         }
-        for (number, _, wanted) in &self.changes {
-            let path = self.relative_path(*number);
-            self.restore_path(*number, path, wanted)
+        for PlannedRestore { index, target_state, .. } in &self.changes {
+            let path = self.relative_path(*index);
+            self.restore_path(*index, path, target_state)
                 .with_context(|| format!("restore `/{}`", path.display()))?;
         }
         let line = match self.direction {
@@ -211,16 +229,15 @@ impl<'a> RestorePlan<'a> {
 
     /// Saves the current contents and records them in the journal.
     fn save_current(&self, path: &Path) -> Result<()> {
-        for (number, now, _) in &self.changes {
-            if let RestorableState::File { .. } = now {
-                let place = self.relative_path(*number);
-                let bytes = read_file(&self.root, place)
-                    .with_context(|| format!("read `/{}`", place.display()))?;
-                durable_file::replace(&self.copy_path(*number, RestoreDirection::Redo), &bytes)?;
+        for PlannedRestore { index, current_state, .. } in &self.changes {
+            if let RestorableState::File { .. } = current_state {
+                let relative = self.relative_path(*index);
+                let bytes = read_file(&self.root, relative)
+                    .with_context(|| format!("read `/{}`", relative.display()))?;
+                durable_file::replace(&self.copy_path(*index, RestoreDirection::Redo), &bytes)?;
             }
         }
-        let states = self.changes.iter();
-        let states = states.map(|(number, now, _)| (*number, now.clone()));
+        let states = self.changes.iter().map(|change| (change.index, change.current_state.clone()));
         append_line(&self.journal, path, &JournalLine::Undoing(states.collect()))?;
         let dirs = self.turn.created_dirs.iter().enumerate();
         let dirs = dirs.filter_map(|(number, dir)| match read_state(&self.root, dir) {
@@ -250,28 +267,33 @@ impl<'a> RestorePlan<'a> {
         }
     }
 
-    /// Creates the directories again that the undo removed, parents first. Those with files would come back with these.
+    /// Creates the directories again that the undo removed, parents first. Empty ones would not come back with their files.
     fn create_removed_dirs(&self) -> Result<()> {
         for (number, mode) in &self.turn.removed_dirs {
             let Some(dir) = self.turn.created_dirs.get(*number) else {
                 continue;
             };
-            let restored = match read_state(&self.root, dir) {
+            let result = match read_state(&self.root, dir) {
                 Ok(RestorableState::Nothing) => self.root.create_dir(relative_to_root(dir), *mode),
-                other => other.map(drop),
+                state => state.map(drop),
             };
-            restored.with_context(|| format!("restore `{}`", dir.display()))?;
+            result.with_context(|| format!("restore `{}`", dir.display()))?;
         }
         Ok(())
     }
 
-    fn restore_path(&self, number: usize, path: &Path, wanted: &RestorableState) -> Result<()> {
-        match wanted {
+    fn restore_path(
+        &self,
+        index: usize,
+        path: &Path,
+        target_state: &RestorableState,
+    ) -> Result<()> {
+        match target_state {
             RestorableState::Nothing => {}
             RestorableState::Link { target } => self.root.create_link(path, target)?,
             RestorableState::Directory { mode } => self.root.create_dir(path, *mode)?,
             RestorableState::File { hash, mode } => {
-                let copy = self.copy_path(number, self.direction);
+                let copy = self.copy_path(index, self.direction);
                 let bytes = durable_file::read(&copy)?.unwrap_or_default();
                 if digest(&bytes) != *hash {
                     return Err(fail(
@@ -286,16 +308,16 @@ impl<'a> RestorePlan<'a> {
     }
 
     /// The path of the saved content of an entry.
-    fn copy_path(&self, number: usize, direction: RestoreDirection) -> PathBuf {
-        let kind = match direction {
+    fn copy_path(&self, index: usize, direction: RestoreDirection) -> PathBuf {
+        let extension = match direction {
             RestoreDirection::Undo => "old",
             RestoreDirection::Redo => "new",
         };
-        self.turn.dir.join(format!("{number}.{kind}"))
+        self.turn.dir.join(format!("{index}.{extension}"))
     }
 
-    fn relative_path(&self, number: usize) -> &Path {
-        relative_to_root(&self.turn.changed_paths[number].path)
+    fn relative_path(&self, index: usize) -> &Path {
+        relative_to_root(&self.turn.changed_paths[index].path)
     }
 }
 

@@ -52,38 +52,38 @@ impl IsolatedParser for PageParser {
 pub(crate) fn extract(page: &str, base: &Url, plain: bool) -> Article {
     let parameters = PageParameters { base: base.to_string(), plain };
     let article = isolated_parser::parse::<PageParser>(parameters, page.as_bytes());
-    // A parser that failed or found nothing leaves the page to the simple one, and so does the end of the run.
-    let by_tags = || Article { title: String::new(), text: html::extract_text(page) };
-    article.ok().flatten().unwrap_or_else(by_tags)
+    // If the parser failed, found nothing or was stopped, the tags are removed by a simpler one.
+    let text_of_tags = || Article { title: String::new(), text: html::extract_text(page) };
+    article.ok().flatten().unwrap_or_else(text_of_tags)
 }
 
 /// The article of `page`; `None` if it has no text.
 fn parse(page: &str, base: &Url, plain: bool) -> Option<Article> {
     let document = Document::from(page);
-    let in_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let title = in_line(&document.select_single("title").text());
+    let single_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let title = single_line(&document.select_single("title").text());
     make_links_absolute(&document, base);
-    let whole = document.clone();
+    let full_page = document.clone();
     let config = Config {
         text_mode: if plain { TextMode::Formatted } else { TextMode::Markdown },
         max_elements_to_parse: MAX_ELEMENTS,
         ..Config::default()
     };
-    let found = Readability::with_document(document, Some(base.as_str()), Some(config))
+    let result = Readability::with_document(document, Some(base.as_str()), Some(config))
         .and_then(|mut reader| reader.parse());
-    let article = found.ok().map(|article| Article {
-        title: match in_line(&article.title) {
-            found if found.is_empty() => title.clone(),
-            found => found,
+    let article = result.ok().map(|article| Article {
+        title: match single_line(&article.title) {
+            article_title if article_title.is_empty() => title.clone(),
+            article_title => article_title,
         },
         text: tidy(&article.text_content),
     });
-    let long = |article: &Article| article.text.chars().nth(MIN_ARTICLE_CHARS).is_some();
-    if let Some(article) = article.filter(long) {
+    let is_long = |article: &Article| article.text.chars().nth(MIN_ARTICLE_CHARS).is_some();
+    if let Some(article) = article.filter(is_long) {
         return Some(article);
     }
     let text =
-        if plain { html::extract_text(page) } else { tidy(&whole.md(Some(NON_TEXT_ELEMENTS))) };
+        if plain { html::extract_text(page) } else { tidy(&full_page.md(Some(NON_TEXT_ELEMENTS))) };
     (!text.is_empty()).then_some(Article { title, text })
 }
 
@@ -91,8 +91,8 @@ fn parse(page: &str, base: &Url, plain: bool) -> Option<Article> {
 fn make_links_absolute(document: &Document, base: &Url) {
     let set = |node: &NodeRef<'_>, name: &str| {
         let Some(value) = node.attr(name) else { return };
-        let whole = base.join(value.trim()).ok();
-        match whole.filter(|url| ["http", "https", "mailto"].contains(&url.scheme())) {
+        let url = base.join(value.trim()).ok();
+        match url.filter(|url| ["http", "https", "mailto"].contains(&url.scheme())) {
             Some(url) => node.set_attr(name, url.as_str()),
             None => node.remove_attr(name),
         }
@@ -109,43 +109,43 @@ fn make_links_absolute(document: &Document, base: &Url) {
 
 /// Removes empty links and images from `text`, and reduces successive empty lines to one.
 fn tidy(text: &str) -> String {
-    let mut done = String::with_capacity(text.len());
-    let mut empty = 0;
+    let mut output = String::with_capacity(text.len());
+    let mut empty_lines = 0;
     for line in text.lines() {
         let line = remove_empty_links(line.trim_end());
         if line.trim().is_empty() {
-            empty += 1;
+            empty_lines += 1;
             continue;
         }
-        if !done.is_empty() {
-            done.push_str(if empty > 0 { "\n\n" } else { "\n" });
+        if !output.is_empty() {
+            output.push_str(if empty_lines > 0 { "\n\n" } else { "\n" });
         }
-        empty = 0;
-        done.push_str(&line);
+        empty_lines = 0;
+        output.push_str(&line);
     }
-    done
+    output
 }
 
 /// Removes `[](…)` and `![](…)` from `line`, since they show nothing, and decodes `&amp;` in the other addresses.
 fn remove_empty_links(line: &str) -> String {
-    let mut done = String::with_capacity(line.len());
+    let mut output = String::with_capacity(line.len());
     let mut rest = line;
-    while let Some(at) = rest.find("](") {
-        let Some(length) = rest[at..].find(')') else {
+    while let Some(bracket) = rest.find("](") {
+        let Some(length) = rest[bracket..].find(')') else {
             break;
         };
-        match rest[..at].strip_suffix('[') {
-            Some(before) => done.push_str(before.trim_end_matches('!')),
+        match rest[..bracket].strip_suffix('[') {
+            Some(before) => output.push_str(before.trim_end_matches('!')),
             None => {
-                let (words, link) = rest[..=at + length].split_at(at);
-                done.push_str(words);
-                done.push_str(&link.replace("&amp;", "&"));
+                let (text, link) = rest[..=bracket + length].split_at(bracket);
+                output.push_str(text);
+                output.push_str(&link.replace("&amp;", "&"));
             }
         }
-        rest = &rest[at + length + 1..];
+        rest = &rest[bracket + length + 1..];
     }
-    done.push_str(rest);
-    done
+    output.push_str(rest);
+    output
 }
 
 #[cfg(test)]

@@ -58,13 +58,13 @@ impl SearchEngine {
     pub(crate) fn request_url(self, base: &str, query: &str, count: usize) -> String {
         let (base, query) = (base.trim_end_matches('/'), percent_encode(query));
         // Some users configure the whole address, including the path.
-        let at = |path: &str| {
+        let with_path = |path: &str| {
             if base.ends_with(path) { base.to_owned() } else { format!("{base}{path}") }
         };
         match self {
-            Self::Brave => format!("{}?q={query}&count={count}", at("/res/v1/web/search")),
-            Self::Searxng => format!("{}?q={query}&format=json", at("/search")),
-            Self::DuckDuckGo => format!("{}/?q={query}", at("/html")),
+            Self::Brave => format!("{}?q={query}&count={count}", with_path("/res/v1/web/search")),
+            Self::Searxng => format!("{}?q={query}&format=json", with_path("/search")),
+            Self::DuckDuckGo => format!("{}/?q={query}", with_path("/html")),
         }
     }
 
@@ -73,15 +73,18 @@ impl SearchEngine {
     /// # Errors
     /// The answer has another format; text for the model.
     pub(crate) fn parse_answer(self, answer: &str) -> Result<Vec<SearchResult>, String> {
-        let odd = || format!("{} did not return a list of results", self.name());
+        let format_error = || format!("{} did not return a list of results", self.name());
         if self == Self::DuckDuckGo {
             let page = isolated_parser::parse::<ResultPageParser>((), answer.as_bytes());
-            let links = page.map_err(|error| format!("{}: {error}", odd()))?.ok_or_else(odd)?;
+            let links = page
+                .map_err(|error| format!("{}: {error}", format_error()))?
+                .ok_or_else(format_error)?;
             let results = links.iter();
-            let results = results.filter_map(|it| build_result(&it.title, &it.url, &it.snippet));
+            let results =
+                results.filter_map(|link| build_result(&link.title, &link.url, &link.snippet));
             return Ok(results.collect());
         }
-        let answer: Value = serde_json::from_str(answer).map_err(|_| odd())?;
+        let answer: Value = serde_json::from_str(answer).map_err(|_| format_error())?;
         let (list, snippet_key) = match self {
             // Brave leaves out the whole branch if nothing was found.
             Self::Brave if answer["web"].is_null() && answer.is_object() => return Ok(Vec::new()),
@@ -89,11 +92,11 @@ impl SearchEngine {
             _ => (&answer["results"], "content"),
         };
         let text = |result: &Value, key: &str| result[key].as_str().unwrap_or_default().to_owned();
-        let list = list.as_array().ok_or_else(odd)?.iter();
-        let found = list.filter_map(|result| {
+        let list = list.as_array().ok_or_else(format_error)?.iter();
+        let results = list.filter_map(|result| {
             build_result(&text(result, "title"), &text(result, "url"), &text(result, snippet_key))
         });
-        Ok(found.collect())
+        Ok(results.collect())
     }
 }
 
@@ -124,30 +127,30 @@ impl IsolatedParser for ResultPageParser {
 fn parse_duckduckgo(page: &str) -> Option<Vec<ResultLink>> {
     let document = Document::from(page);
     let results = document.select(".result");
-    let mut all = Vec::new();
+    let mut links = Vec::new();
     for result in results.iter().filter(|result| !result.has_class("result--ad")) {
         let link = result.select("a.result__a");
         let href = link.attr("href").unwrap_or_default();
         // DuckDuckGo counts clicks by redirecting through its own site.
-        let through = Url::parse("https://duckduckgo.com/").ok()?.join(&href).ok();
-        let own = through.as_ref().filter(|url| url.host_str() == Some("duckduckgo.com"));
-        let target = own.and_then(|url| {
+        let absolute_url = Url::parse("https://duckduckgo.com/").ok()?.join(&href).ok();
+        let redirect = absolute_url.as_ref().filter(|url| url.host_str() == Some("duckduckgo.com"));
+        let target = redirect.and_then(|url| {
             let mut pairs = url.query_pairs();
             pairs.find(|(name, _)| name == "uddg").map(|(_, target)| target.into_owned())
         });
-        let url = match (&target, own) {
+        let url = match (&target, redirect) {
             (Some(target), _) => target,
             (None, Some(_)) => continue,
             (None, None) => &*href,
         };
-        all.push(ResultLink {
+        links.push(ResultLink {
             title: link.text().to_string(),
             url: url.to_owned(),
             snippet: result.select(".result__snippet").text().to_string(),
         });
     }
     let is_empty = !document.select(".no-results").is_empty();
-    (!all.is_empty() || is_empty).then_some(all)
+    (!links.is_empty() || is_empty).then_some(links)
 }
 
 /// Builds a result, if its address is on the web. Title and description become one line each, without markup.

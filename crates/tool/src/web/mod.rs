@@ -73,22 +73,22 @@ pub struct WebAccess {
 
 impl WebAccess {
     /// Fetches the address that the model wrote. If requests are limited and it was fetched before, there is no request.
-    pub(crate) fn fetch(&self, given: &str) -> Result<Arc<FetchedContent>, ToolError> {
-        let first = web_url::parse(addresses::strip_delimiters(given))?;
-        self.check_rules(&first)?;
-        if let Ok(AddressTrust::Verbatim) | Err(_) = self.check_provenance(&first)
-            && let Some(page) = self.cache.find(&first)
+    pub(crate) fn fetch(&self, address: &str) -> Result<Arc<FetchedContent>, ToolError> {
+        let first_url = web_url::parse(addresses::strip_delimiters(address))?;
+        self.check_rules(&first_url)?;
+        if let Ok(AddressTrust::Verbatim) | Err(_) = self.check_provenance(&first_url)
+            && let Some(page) = self.cache.find(&first_url)
         {
             return Ok(page);
         }
-        let mut url = first.clone();
+        let mut url = first_url.clone();
         self.fetch_following_redirects(&mut url)
-            .map(|page| self.cache.insert(&first, page))
+            .map(|page| self.cache.insert(&first_url, page))
             .map_err(|failure| match failure {
                 // The refusal names the target, which the server chose.
-                ToolError::Denied(refusal) if url != first => {
+                ToolError::Denied(refusal) if url != first_url => {
                     let message =
-                        format!("`{first}` redirects to another address: {}", refusal.message);
+                        format!("`{first_url}` redirects to another address: {}", refusal.message);
                     ToolError::DeniedDuringCall {
                         refusal: Refusal { message, ..refusal },
                         withheld: None,
@@ -101,24 +101,24 @@ impl WebAccess {
     /// Fetches `url`, and follows redirects. `url` is set to the last address reached.
     fn fetch_following_redirects(&self, url: &mut Url) -> Result<FetchedContent, ToolError> {
         let end = signal::now().saturating_add(TIMEOUTS.total);
-        let mut grounds = self.provenance.admit_request(url, &self.allowed_hosts)?;
+        let mut trust = self.provenance.admit_request(url, &self.allowed_hosts)?;
         for _ in 0..=MAX_REDIRECTS {
-            let left = end.saturating_sub(signal::now());
-            if left.is_zero() {
+            let remaining = end.saturating_sub(signal::now());
+            if remaining.is_zero() {
                 return Err(
                     format!("`{url}`: timed out after {} s", TIMEOUTS.total.as_secs()).into()
                 );
             }
-            let http = self.client(url, left)?;
-            let answer = http
+            let http = self.client(url, remaining)?;
+            let response = http
                 .get(url, &[("accept".into(), ACCEPT.into())])
                 .map_err(|error| fetch_error(url, &error))?;
-            match redirect_target(url, &answer)? {
+            match redirect_target(url, &response)? {
                 Some(next) => {
-                    let admitted = self.check_rules(&next).and_then(|()| {
-                        self.provenance.admit_redirect(&next, &self.allowed_hosts, grounds)
+                    let decision = self.check_rules(&next).and_then(|()| {
+                        self.provenance.admit_redirect(&next, &self.allowed_hosts, trust)
                     });
-                    grounds = admitted.map_err(|refusal| {
+                    trust = decision.map_err(|refusal| {
                         let message = format!("`{url}` redirects to `{next}`; {}", refusal.message);
                         ToolError::DeniedDuringCall {
                             refusal: Refusal { message, ..refusal },
@@ -127,20 +127,20 @@ impl WebAccess {
                     })?;
                     *url = next;
                 }
-                None => return read_body(url.clone(), answer, grounds),
+                None => return read_body(url.clone(), response, trust),
             }
         }
         Err(format!("`{url}` redirects more than {MAX_REDIRECTS} times").into())
     }
 
     /// Checks the address that the model wrote, without requesting it.
-    pub fn precheck(&self, given: &str) -> Result<(), ToolError> {
-        let url = web_url::parse(addresses::strip_delimiters(given))
+    pub fn precheck(&self, address: &str) -> Result<(), ToolError> {
+        let url = web_url::parse(addresses::strip_delimiters(address))
             .map_err(|message| ToolError::Denied(Refusal::new(message)))?;
         self.check_rules(&url)?;
         self.check_provenance(&url)?;
-        let judged = self.ssrf_filter(&url).check_url(&url);
-        judged.map_err(|error| fetch_error(&url, &error))
+        let result = self.ssrf_filter(&url).check_url(&url);
+        result.map_err(|error| fetch_error(&url, &error))
     }
 
     /// Refuses `text` that is to be sent out and contains a key of ours.
@@ -168,30 +168,30 @@ impl WebAccess {
     /// The restrictions of a client for `url` and no other address.
     fn ssrf_filter(&self, url: &Url) -> SsrfFilter {
         let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default());
-        let bare = host.trim_matches(['[', ']']);
-        let typed = port.is_some_and(|port| {
-            let found = bare.parse();
-            found.is_ok_and(|address| {
+        let literal = host.trim_matches(['[', ']']);
+        let is_explicit = port.is_some_and(|port| {
+            let ip_address = literal.parse();
+            ip_address.is_ok_and(|address| {
                 self.policy.is_explicit_address(address, port, web_url::WEB_PORTS)
             })
         });
         let port = port.filter(|port| self.policy.net.grants_port(host, *port));
-        let mut spared = self.allowed_ranges.clone();
+        let mut allowed_ranges = self.allowed_ranges.clone();
         // The exception is for this literal address only; it does not extend to names that resolve to it.
-        spared.extend(bare.parse::<IpRange>().ok().filter(|_| typed));
+        allowed_ranges.extend(literal.parse::<IpRange>().ok().filter(|_| is_explicit));
         SsrfFilter {
-            allowed_ranges: spared,
+            allowed_ranges,
             allowed_ports: port.map(|port| (host.to_owned(), port)).into_iter().collect(),
             offline: self.offline,
         }
     }
 
-    fn client(&self, url: &Url, left: Duration) -> Result<Http, ToolError> {
-        let guard = self.ssrf_filter(url);
-        let timeouts = HttpTimeouts { total: left, ..TIMEOUTS };
+    fn client(&self, url: &Url, timeout: Duration) -> Result<Http, ToolError> {
+        let filter = self.ssrf_filter(url);
+        let timeouts = HttpTimeouts { total: timeout, ..TIMEOUTS };
         self.with_client_settings(Http::with_ssrf_filter(
             timeouts,
-            guard,
+            filter,
             &self.test_dns,
             &self.network,
         ))
@@ -212,17 +212,17 @@ impl WebAccess {
     }
 }
 
-/// The target of a redirect from `url`; `None` if `answer` is not one.
-fn redirect_target(url: &Url, answer: &Response) -> Result<Option<Url>, ToolError> {
-    if ![301, 302, 303, 307, 308].contains(&answer.status) {
+/// The target of a redirect from `url`; `None` if `response` is not one.
+fn redirect_target(url: &Url, response: &Response) -> Result<Option<Url>, ToolError> {
+    if ![301, 302, 303, 307, 308].contains(&response.status) {
         return Ok(None);
     }
     // A `location` header that is not ASCII counts as missing.
-    let place = answer.header("location");
-    let Some(whole) = place.and_then(|place| url.join(place).ok()) else {
+    let location = response.header("location");
+    let Some(target) = location.and_then(|location| url.join(location).ok()) else {
         return Err(format!("`{url}` redirects without a valid address").into());
     };
-    let next = web_url::parse(whole.as_str())
+    let next = web_url::parse(target.as_str())
         .map_err(|error| format!("`{url}` redirects to an unsupported address: {error}"))?;
     if url.scheme() == "https" && next.scheme() == "http" {
         return Err(format!(
@@ -233,18 +233,18 @@ fn redirect_target(url: &Url, answer: &Response) -> Result<Option<Url>, ToolErro
     Ok(Some(next))
 }
 
-/// Reads the body of `answer` to a request that was made on the grounds of `trust`.
+/// Reads the body of `response`, whose request was allowed because of `trust`.
 fn read_body(
     url: Url,
-    mut answer: Response,
+    mut response: Response,
     trust: AddressTrust,
 ) -> Result<FetchedContent, ToolError> {
-    if !(200..300).contains(&answer.status) {
-        return Err(format!("the server returned {} for `{url}`", answer.status).into());
+    if !(200..300).contains(&response.status) {
+        return Err(format!("the server returned {} for `{url}`", response.status).into());
     }
     let mut bytes = Vec::new();
     let mut read = |bytes: &mut Vec<u8>, limit: usize| {
-        let read = answer.read_more(bytes, limit as u64 + 1, None);
+        let read = response.read_more(bytes, limit as u64 + 1, None);
         read.map_err(|error| format!("`{url}`: {error:#}"))
     };
     read(&mut bytes, MAX_TEXT_BYTES)?;
@@ -256,17 +256,11 @@ fn read_body(
             return Err(format!("`{url}` is larger than {} MiB", MAX_BINARY_BYTES >> 20).into());
         }
     }
-    let kind = answer.header("content-type").unwrap_or_default();
-    let kind = kind.to_ascii_lowercase();
-    let cut = bytes.len() > limit;
+    let content_type = response.header("content-type").unwrap_or_default();
+    let content_type = content_type.to_ascii_lowercase();
+    let is_truncated = bytes.len() > limit;
     bytes.truncate(limit);
-    Ok(FetchedContent {
-        url,
-        content_type: kind,
-        bytes,
-        is_truncated: cut,
-        is_safe_address: trust.is_safe(),
-    })
+    Ok(FetchedContent { url, content_type, bytes, is_truncated, is_safe_address: trust.is_safe() })
 }
 
 /// The failure of a request, as text for the model.

@@ -22,7 +22,7 @@ pub(crate) struct FetchedContent {
     pub(crate) is_safe_address: bool,
 }
 
-/// The pages of a run by the addresses that were asked for, the oldest first.
+/// The pages of a run by the addresses that were requested, the oldest first.
 #[derive(Default)]
 pub struct PageCache(Mutex<VecDeque<(String, Arc<FetchedContent>)>>);
 
@@ -30,22 +30,22 @@ impl PageCache {
     pub(super) fn find(&self, url: &Url) -> Option<Arc<FetchedContent>> {
         let key = cache_key(url);
         let pages = self.0.lock().ignore_poison();
-        let found = pages.iter().find(|(known, _)| *known == key);
-        found.map(|(_, page)| Arc::clone(page))
+        let entry = pages.iter().find(|(page_key, _)| *page_key == key);
+        entry.map(|(_, page)| Arc::clone(page))
     }
 
-    pub(super) fn insert(&self, url: &Url, page: FetchedContent) -> Arc<FetchedContent> {
-        let (key, page) = (cache_key(url), Arc::new(page));
+    pub(super) fn insert(&self, url: &Url, content: FetchedContent) -> Arc<FetchedContent> {
+        let (key, content) = (cache_key(url), Arc::new(content));
         let mut pages = self.0.lock().ignore_poison();
-        pages.retain(|(known, _)| *known != key);
-        pages.push_back((key, Arc::clone(&page)));
+        pages.retain(|(page_key, _)| *page_key != key);
+        pages.push_back((key, Arc::clone(&content)));
         let mut size: usize = pages.iter().map(|(_, page)| page.bytes.len()).sum();
         while size > MAX_CACHE_BYTES
             && let Some((_, oldest)) = pages.pop_front()
         {
             size -= oldest.bytes.len();
         }
-        page
+        content
     }
 }
 

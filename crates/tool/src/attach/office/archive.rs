@@ -13,6 +13,13 @@ const END_RECORD_BYTES: usize = 22;
 const MAX_COMMENT_BYTES: usize = 0xffff;
 /// The first bytes of an archive.
 pub(super) const START: &[u8] = b"PK\x03\x04";
+/// The first bytes of an entry of the central directory, and of the record that ends the archive.
+const DIRECTORY_ENTRY: &[u8] = b"PK\x01\x02";
+const END_RECORD: &[u8] = b"PK\x05\x06";
+/// The lengths of the fixed parts of such an entry, and of the header before a file's content.
+const DIRECTORY_ENTRY_BYTES: usize = 46;
+const FILE_HEADER_BYTES: usize = 30;
+/// Methods of compression.
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
@@ -32,18 +39,19 @@ struct Entry {
 }
 
 impl<'a> Archive<'a> {
-    /// Reads the directory of the archive; `None` if `bytes` are no archive.
+    /// Reads the directory of the archive; `None` if `bytes` are not an archive.
     pub(super) fn open(bytes: &'a [u8]) -> Option<Self> {
         bytes.strip_prefix(START)?;
         let first = bytes.len().saturating_sub(END_RECORD_BYTES + MAX_COMMENT_BYTES);
         let last = bytes.len().checked_sub(END_RECORD_BYTES)?;
-        let end = (first..=last).rev().find(|at| bytes[*at..].starts_with(b"PK\x05\x06"))?;
-        let mut at = u32_at(bytes, end + 16)?;
+        let end = (first..=last).rev().find(|start| bytes[*start..].starts_with(END_RECORD))?;
+        let mut offset = u32_at(bytes, end + 16)?;
         let mut entries = BTreeMap::new();
-        while let Some(entry) = bytes.get(at..).filter(|rest| rest.starts_with(b"PK\x01\x02")) {
-            let lengths = [28, 30, 32].map(|offset| u16_at(entry, offset).map(usize::from));
+        while let Some(entry) = bytes.get(offset..).filter(|rest| rest.starts_with(DIRECTORY_ENTRY))
+        {
+            let lengths = [28, 30, 32].map(|field| u16_at(entry, field).map(usize::from));
             let [name, extra, comment] = lengths;
-            let name = entry.get(46..46 + name?)?;
+            let name = entry.get(DIRECTORY_ENTRY_BYTES..DIRECTORY_ENTRY_BYTES + name?)?;
             entries.insert(
                 String::from_utf8_lossy(name).into_owned(),
                 Entry {
@@ -53,7 +61,7 @@ impl<'a> Archive<'a> {
                     header: u32_at(entry, 42)?,
                 },
             );
-            at += 46 + name.len() + extra? + comment?;
+            offset += DIRECTORY_ENTRY_BYTES + name.len() + extra? + comment?;
         }
         Some(Self { bytes, entries })
     }
@@ -74,8 +82,8 @@ impl<'a> Archive<'a> {
             return Err("it is encrypted".into());
         }
         let header = self.bytes.get(entry.header..).ok_or_else(damaged)?;
-        let length = |at| u16_at(header, at).map(usize::from).ok_or_else(damaged);
-        let start = 30 + length(26)? + length(28)?;
+        let length = |field| u16_at(header, field).map(usize::from).ok_or_else(damaged);
+        let start = FILE_HEADER_BYTES + length(26)? + length(28)?;
         let end = start.checked_add(entry.compressed_bytes).ok_or_else(damaged)?;
         let content = header.get(start..end).ok_or_else(damaged)?;
         let mut bytes = Vec::new();
@@ -97,12 +105,12 @@ impl<'a> Archive<'a> {
     }
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    let bytes = bytes.get(at..at + 2)?;
+fn u16_at(bytes: &[u8], offset: usize) -> Option<u16> {
+    let bytes = bytes.get(offset..offset + 2)?;
     Some(u16::from_le_bytes(bytes.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
-    let bytes = bytes.get(at..at + 4)?;
+fn u32_at(bytes: &[u8], offset: usize) -> Option<usize> {
+    let bytes = bytes.get(offset..offset + 4)?;
     usize::try_from(u32::from_le_bytes(bytes.try_into().ok()?)).ok()
 }

@@ -44,17 +44,17 @@ pub(super) const ODF: Vocabulary = Vocabulary {
 ///
 /// # Errors
 /// The XML is damaged, or the text too long.
-pub(super) fn to_text(xml: &str, words: &Vocabulary) -> Result<String, String> {
+pub(super) fn to_text(xml: &str, vocabulary: &Vocabulary) -> Result<String, String> {
     let mut reader = Reader::from_str(xml);
     let mut writer = TextWriter::default();
     loop {
         match reader.read_event().map_err(|_| damaged())? {
-            Event::Start(start) => writer.open(&start, words),
+            Event::Start(start) => writer.open(&start, vocabulary),
             Event::Empty(start) => {
-                writer.open(&start, words);
-                writer.close(start.local_name().as_ref(), words);
+                writer.open(&start, vocabulary);
+                writer.close(start.local_name().as_ref(), vocabulary);
             }
-            Event::End(end) => writer.close(end.local_name().as_ref(), words),
+            Event::End(end) => writer.close(end.local_name().as_ref(), vocabulary),
             Event::Text(text) if writer.depth > 0 => {
                 writer.text.push_str(&text.xml_content(XmlVersion::Implicit1_0));
             }
@@ -68,7 +68,7 @@ pub(super) fn to_text(xml: &str, words: &Vocabulary) -> Result<String, String> {
     }
 }
 
-/// The character of a reference. Entities of the document's own are left out: they could grow without limit.
+/// The character of a reference. Entities that the document defines are left out: they could expand without limit.
 pub(super) fn resolve(reference: &BytesRef<'_>) -> Option<char> {
     match &**reference {
         "amp" => Some('&'),
@@ -95,11 +95,11 @@ pub(super) fn damaged() -> String {
 
 /// The value of the attribute with this local name.
 pub(super) fn attribute(element: &BytesStart<'_>, name: &str) -> Option<String> {
-    let found = element
+    let attribute = element
         .attributes()
         .flatten()
         .find(|attribute| attribute.key.local_name().as_ref() == name)?;
-    let value = found.normalized_value(XmlVersion::Implicit1_0).ok()?;
+    let value = attribute.normalized_value(XmlVersion::Implicit1_0).ok()?;
     Some(value.into_owned())
 }
 
@@ -113,25 +113,25 @@ struct TextWriter {
 }
 
 impl TextWriter {
-    fn open(&mut self, element: &BytesStart<'_>, words: &Vocabulary) {
+    fn open(&mut self, element: &BytesStart<'_>, vocabulary: &Vocabulary) {
         let name = element.local_name();
         let name = name.as_ref();
         let repeats = |key: &str| {
             let count = attribute(element, key).and_then(|count| count.parse().ok());
             count.unwrap_or(1).min(MAX_REPEATS)
         };
-        self.depth += usize::from(words.text.contains(&name));
-        self.cells += usize::from(name == words.cell);
-        if name == words.tab {
+        self.depth += usize::from(vocabulary.text.contains(&name));
+        self.cells += usize::from(name == vocabulary.cell);
+        if name == vocabulary.tab {
             // An element with a position defines a tab stop.
             if attribute(element, "pos").is_none() {
                 self.text.push('\t');
             }
-        } else if words.line_break.contains(&name) {
+        } else if vocabulary.line_break.contains(&name) {
             self.text.push('\n');
-        } else if name == "s" && words.cell == ODF.cell {
+        } else if name == "s" && vocabulary.cell == ODF.cell {
             self.text.push_str(&" ".repeat(repeats("c")));
-        } else if name == words.cell {
+        } else if name == vocabulary.cell {
             // All but the last of repeated cells; they are empty, or have the same content.
             let empty = repeats("number-columns-repeated").saturating_sub(1);
             self.text.push_str(&"\t".repeat(empty));
@@ -142,22 +142,22 @@ impl TextWriter {
         }
     }
 
-    fn close(&mut self, name: &str, words: &Vocabulary) {
-        self.depth -= usize::from(words.text.contains(&name)).min(self.depth);
-        if name == words.cell {
+    fn close(&mut self, name: &str, vocabulary: &Vocabulary) {
+        self.depth -= usize::from(vocabulary.text.contains(&name)).min(self.depth);
+        if name == vocabulary.cell {
             self.cells = self.cells.saturating_sub(1);
             trim_end(&mut self.text, ' ');
             self.text.push('\t');
-        } else if name == words.row {
+        } else if name == vocabulary.row {
             trim_end(&mut self.text, '\t');
             self.text.push('\n');
-        } else if words.paragraph.contains(&name) {
+        } else if vocabulary.paragraph.contains(&name) {
             self.text.push(if self.cells > 0 { ' ' } else { '\n' });
         }
     }
 }
 
-/// Removes `letter` from the end of `text`.
-fn trim_end(text: &mut String, letter: char) {
-    text.truncate(text.trim_end_matches(letter).len());
+/// Removes `character` from the end of `text`.
+fn trim_end(text: &mut String, character: char) {
+    text.truncate(text.trim_end_matches(character).len());
 }

@@ -5,9 +5,13 @@ mod archive;
 mod markup;
 mod sheet;
 
+use super::origin::AttachmentOrigin;
+use anyhow::Result;
 use archive::Archive;
 use markup::{ODF, OOXML, check_size, to_text};
+use nanobot_base::error::{Exit, fail};
 use nanobot_sandbox::process::isolated_parser::{self, IsolatedParser, ParserError};
+use std::fmt::Display;
 use std::time::Duration;
 
 /// Maximum number of slides that are read.
@@ -28,15 +32,21 @@ impl IsolatedParser for OfficeParser {
     }
 }
 
-/// Reads the text of an office document. `None` if `bytes` are none.
+/// Reads the text of an office document. `None` if `bytes` are not one.
 ///
 /// # Errors
-/// The document is damaged, encrypted, or larger than what is read; the parser did not come to an end.
-pub(super) fn read_text(bytes: &[u8]) -> Result<Result<Option<String>, String>, ParserError> {
+/// Status 65: the document is damaged, encrypted, or larger than what is read, or the parser did not come to an end.
+pub(super) fn read_text(bytes: &[u8], origin: AttachmentOrigin<'_>) -> Result<Option<String>> {
     if !bytes.starts_with(archive::START) {
-        return Ok(Ok(None));
+        return Ok(None);
     }
-    isolated_parser::parse::<OfficeParser>((), bytes)
+    let unreadable =
+        |cause: &dyn Display| fail(Exit::BadInput, format!("{origin} cannot be read: {cause}"));
+    match isolated_parser::parse::<OfficeParser>((), bytes) {
+        Ok(text) => text.map_err(|cause| unreadable(&cause)),
+        Err(ParserError::Stopped(stop)) => Err(stop.into()),
+        Err(error) => Err(unreadable(&error)),
+    }
 }
 
 fn extract_text(bytes: &[u8]) -> Result<Option<String>, String> {

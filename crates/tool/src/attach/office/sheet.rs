@@ -30,8 +30,8 @@ pub(super) fn workbook_text(archive: &Archive<'_>) -> Result<String, String> {
     let sheets = attributes_of(&archive.read("xl/workbook.xml")?, "sheet", ["name", "id"])?;
     let mut text = String::new();
     for (index, [name, id]) in sheets.iter().enumerate() {
-        let usual = format!("worksheets/sheet{}.xml", index + 1);
-        let target = targets.get(id).unwrap_or(&usual);
+        let default_target = format!("worksheets/sheet{}.xml", index + 1);
+        let target = targets.get(id).unwrap_or(&default_target);
         let path = match target.strip_prefix('/') {
             Some(path) => path.to_owned(),
             None => format!("xl/{target}"),
@@ -50,13 +50,13 @@ fn read_optional(archive: &Archive<'_>, name: &str) -> Result<String, String> {
 /// These attributes of all elements `element`.
 fn attributes_of(xml: &str, element: &str, names: [&str; 2]) -> Result<Vec<[String; 2]>, String> {
     let mut reader = Reader::from_str(xml);
-    let mut found = Vec::new();
+    let mut values = Vec::new();
     loop {
         match reader.read_event().map_err(|_| damaged())? {
             Event::Start(start) | Event::Empty(start) if start.local_name().as_ref() == element => {
-                found.push(names.map(|name| attribute(&start, name).unwrap_or_default()));
+                values.push(names.map(|name| attribute(&start, name).unwrap_or_default()));
             }
-            Event::Eof => return Ok(found),
+            Event::Eof => return Ok(values),
             _ => {}
         }
     }
@@ -65,24 +65,24 @@ fn attributes_of(xml: &str, element: &str, names: [&str; 2]) -> Result<Vec<[Stri
 /// The text of each element `element`: the character data of the `t` in it.
 fn texts_in(xml: &str, element: &str) -> Result<Vec<String>, String> {
     let mut reader = Reader::from_str(xml);
-    let (mut found, mut text, mut is_text) = (Vec::new(), String::new(), false);
+    let (mut texts, mut text, mut is_text) = (Vec::new(), String::new(), false);
     loop {
         match reader.read_event().map_err(|_| damaged())? {
             Event::Start(start) => is_text = start.local_name().as_ref() == "t",
             Event::End(end) => {
                 is_text = false;
                 if end.local_name().as_ref() == element {
-                    found.push(std::mem::take(&mut text));
+                    texts.push(std::mem::take(&mut text));
                 }
             }
             Event::Empty(start) if start.local_name().as_ref() == element => {
-                found.push(String::new());
+                texts.push(String::new());
             }
             Event::Text(part) if is_text => {
                 text.push_str(&part.xml_content(XmlVersion::Implicit1_0));
             }
             Event::GeneralRef(reference) if is_text => text.extend(resolve(&reference)),
-            Event::Eof => return Ok(found),
+            Event::Eof => return Ok(texts),
             _ => {}
         }
     }
@@ -92,18 +92,19 @@ fn texts_in(xml: &str, element: &str) -> Result<Vec<String>, String> {
 fn append_rows(xml: &str, strings: &[String], text: &mut String) -> Result<(), String> {
     let mut reader = Reader::from_str(xml);
     let (mut value, mut is_value, mut is_shared) = (String::new(), false, false);
-    let mut last = None;
+    let mut last_column = None;
     loop {
         match reader.read_event().map_err(|_| damaged())? {
             Event::Start(start) => match start.local_name().as_ref() {
-                "row" => last = None,
+                "row" => last_column = None,
                 "c" => {
                     is_shared = attribute(&start, "t").as_deref() == Some("s");
-                    let next = last.map_or(0, |last| last + 1);
-                    let at = attribute(&start, "r").map_or(next, |name| column_of(&name));
-                    let gap = at.saturating_sub(last.unwrap_or(0)).min(MAX_GAP_COLUMNS);
+                    let next_column = last_column.map_or(0, |last_column| last_column + 1);
+                    let column =
+                        attribute(&start, "r").map_or(next_column, |name| column_of(&name));
+                    let gap = column.saturating_sub(last_column.unwrap_or(0)).min(MAX_GAP_COLUMNS);
                     text.push_str(&"\t".repeat(gap));
-                    last = Some(at);
+                    last_column = Some(column);
                 }
                 name => is_value = ["v", "t"].contains(&name),
             },
@@ -114,9 +115,10 @@ fn append_rows(xml: &str, strings: &[String], text: &mut String) -> Result<(), S
             Event::End(end) => match end.local_name().as_ref() {
                 "row" => text.push('\n'),
                 "c" => {
-                    let shared = value.trim().parse::<usize>().ok().filter(|_| is_shared);
-                    let shown = shared.and_then(|index| strings.get(index)).unwrap_or(&value);
-                    text.push_str(&shown.replace(['\n', '\t'], " "));
+                    let shared_index = value.trim().parse::<usize>().ok().filter(|_| is_shared);
+                    let cell_text =
+                        shared_index.and_then(|index| strings.get(index)).unwrap_or(&value);
+                    text.push_str(&cell_text.replace(['\n', '\t'], " "));
                     value.clear();
                 }
                 _ => is_value = false,
