@@ -1,6 +1,6 @@
 //! `nanobot memory`: prints the memory and its history, and changes it.
 
-use crate::cli::memory::{ConsolidateArgs, MemoryCommand as Arguments};
+use crate::cli::memory::{ConsolidateArgs, MemoryCommand};
 use crate::ops::consolidation::consolidator::{
     ConsolidatedChunk, ConsolidationCost, Consolidator, MAX_TRIES,
 };
@@ -20,28 +20,28 @@ use nanobot_os::signal;
 use nanobot_os::terminal::sanitize;
 use nanobot_sandbox::process;
 use nanobot_store::memory::{Memory, UpdateResult, Version, VersionCause};
-use nanobot_store::session;
+use nanobot_store::session::SessionStore;
 use regex::Regex;
 use serde_json::json;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
+/// Context lines around a difference.
+const DIFF_CONTEXT_LINES: u32 = 3;
+
 /// Runs `nanobot memory`.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    if let Arguments::Consolidate(arguments) = arguments {
-        return consolidate(ctx, arguments);
-    }
-    let memory = memory_edit::open_memory(ctx)?;
-    match arguments {
-        Arguments::Consolidate(_) => unreachable!("handled above"),
-        Arguments::Show { json } => show(ctx, &memory, *json)?,
-        Arguments::Search { pattern, json } => return search(ctx, &memory, pattern, *json),
-        Arguments::Edit => edit(ctx, &memory)?,
-        Arguments::Accept => accept(ctx, &memory)?,
-        Arguments::Log { json } => log(ctx, &memory, *json)?,
-        Arguments::Diff { from, to, json } => diff(ctx, &memory, (*from, *to), *json)?,
-        Arguments::Undo { id } => undo(ctx, &memory, *id)?,
+pub fn run(ctx: &Context, command: &MemoryCommand) -> Result<Exit> {
+    let open = || memory_edit::open_memory(ctx);
+    match command {
+        MemoryCommand::Consolidate(arguments) => return consolidate(ctx, arguments),
+        MemoryCommand::Search { pattern, json } => return search(ctx, &open()?, pattern, *json),
+        MemoryCommand::Show { json } => show(ctx, &open()?, *json)?,
+        MemoryCommand::Edit => edit(ctx, &open()?)?,
+        MemoryCommand::Accept => accept(ctx, &open()?)?,
+        MemoryCommand::Log { json } => log(ctx, &open()?, *json)?,
+        MemoryCommand::Diff { from, to, json } => diff(ctx, &open()?, *from, *to, *json)?,
+        MemoryCommand::Undo { id } => undo(ctx, &open()?, *id)?,
     }
     Ok(Exit::Answered)
 }
@@ -70,8 +70,8 @@ fn consolidate(ctx: &Context, arguments: &ConsolidateArgs) -> Result<Exit> {
             max_cost: *max_cost,
             max_tokens: *max_total_tokens,
         };
-        // A failure is stored, and `memory log` and `status` show it. Do not wait for a locked memory: the session is
-        // due again after the next turn, and each turn would leave another waiting process.
+        // A failure is stored, and `memory log` and `status` show it. The process does not wait for a locked memory: the session
+        // is due again after the next turn, and each turn would leave another waiting process.
         drop(deferred.run(ctx, Duration::ZERO, ProgressLevel::Quiet));
         return Ok(Exit::Answered);
     }
@@ -80,45 +80,45 @@ fn consolidate(ctx: &Context, arguments: &ConsolidateArgs) -> Result<Exit> {
     options.limits.offline = *offline;
     options.model.no_stream = *no_stream;
     let consolidator = Consolidator::new(ctx, model.as_deref(), options, None)?;
-    let mut drain = ConsolidationRun::new(consolidator, *all || session.is_some());
-    let due = drain.due_sessions(session.as_deref())?;
-    let wait = Duration::from_secs(*wait);
-    if due.is_empty() {
-        let mut settled = None;
+    let mut run = ConsolidationRun::new(consolidator, *all || session.is_some());
+    let sessions = run.due_sessions(session.as_deref())?;
+    let lock_timeout = Duration::from_secs(*wait);
+    if sessions.is_empty() {
+        let mut cleared_error = None;
         if !*dry_run {
-            drain.finish_interrupted(wait)?;
-            // What failed was archived, or its session is gone: nothing will succeed later that would clear the error.
+            run.finish_interrupted(lock_timeout)?;
+            // The messages of a failed run were archived, or their session is gone. No later success would clear the error.
             if session.is_none() {
-                settled = drain.forget_error()?;
+                cleared_error = run.forget_error()?;
             }
         }
-        ctx.notice(&match settled {
-            Some(message) => format!("nothing to consolidate; no longer reported: {message}"),
+        ctx.notice(&match cleared_error {
+            Some(error) => format!("nothing to consolidate; no longer reported: {error}"),
             None => "nothing to consolidate".to_owned(),
         });
     } else if *dry_run {
-        let lines: String = due.iter().map(due_line).collect();
+        let lines: String = sessions.iter().map(due_line).collect();
         ctx.terminal.print(&lines)?;
     } else {
         let mut progress = TerminalProgress { ctx, bar: None };
-        let done = drain.consolidate_all(&due, wait, &mut progress);
+        let result = run.consolidate_all(&sessions, lock_timeout, &mut progress);
         drop(progress);
-        if drain.chunk_count > 1 {
-            ctx.notice(&format!("{} in total", describe_cost(&drain.cost)));
+        if run.chunk_count > 1 {
+            ctx.notice(&format!("{} in total", describe_cost(&run.cost)));
         }
-        done?;
+        result?;
     }
-    Ok(drain.exit())
+    Ok(run.exit())
 }
 
-fn due_line(due: &DueSession) -> String {
-    let messages = due.next.limit - due.next.from;
-    let tries = match due.next.attempts {
+fn due_line(session: &DueSession) -> String {
+    let messages = session.next.limit - session.next.from;
+    let attempts = match session.next.attempts {
         0 => String::new(),
         MAX_TRIES.. => "; to be archived unchanged".into(),
-        tries => format!("; tried {tries} of {MAX_TRIES} times"),
+        attempts => format!("; tried {attempts} of {MAX_TRIES} times"),
     };
-    format!("{}: {messages} messages{tries}\n", sanitize(&due.key))
+    format!("{}: {messages} messages{attempts}\n", sanitize(&session.key))
 }
 
 /// Shows a progress bar, and prints a line for each chunk.
@@ -133,42 +133,45 @@ impl ConsolidationProgress for TerminalProgress<'_> {
     }
 
     fn begin_session(&mut self, key: &str) {
-        self.bar.iter().for_each(|bar| bar.set_item(key));
+        if let Some(bar) = &self.bar {
+            bar.set_item(key);
+        }
     }
 
     fn end_chunk(
         &mut self,
         key: &str,
         chunk: &ConsolidatedChunk,
-        spent: &ConsolidationCost,
+        cost: &ConsolidationCost,
     ) -> Result<()> {
-        self.bar.iter().for_each(|bar| bar.advance(chunk.message_count));
-        let line = format!("{}: {}\n", sanitize(key), describe_chunk(chunk, spent));
+        if let Some(bar) = &self.bar {
+            bar.advance(chunk.message_count);
+        }
+        let line = format!("{}: {}\n", sanitize(key), describe_chunk(chunk, cost));
         self.ctx.terminal.print(&line)
     }
 }
 
 /// Describes a consolidated chunk, for people.
-fn describe_chunk(chunk: &ConsolidatedChunk, spent: &ConsolidationCost) -> String {
-    let (messages, bytes) = (chunk.message_count, chunk.memory_bytes);
+fn describe_chunk(chunk: &ConsolidatedChunk, cost: &ConsolidationCost) -> String {
+    let messages = chunk.message_count;
+    let cost = describe_cost(cost);
     if chunk.is_raw {
-        return format!("{messages} messages archived unchanged, {}", describe_cost(spent));
+        return format!("{messages} messages archived unchanged, {cost}");
     }
-    let memory = match (&chunk.rejection_reason, bytes.0 == bytes.1) {
-        (Some(why), _) => {
-            format!("memory unchanged, because {why} (the version is in `memory log`)")
-        }
-        (None, true) => format!("memory {}", format_size(bytes.1 as u64)),
-        (None, false) => {
-            format!("memory {}, was {}", format_size(bytes.1 as u64), format_size(bytes.0 as u64))
-        }
+    let (bytes_before, bytes) = chunk.memory_bytes;
+    let size = format_size(bytes as u64);
+    let memory = match &chunk.rejection_reason {
+        Some(why) => format!("memory unchanged, because {why} (the version is in `memory log`)"),
+        None if bytes_before == bytes => format!("memory {size}"),
+        None => format!("memory {size}, was {}", format_size(bytes_before as u64)),
     };
-    format!("{messages} messages, {memory}, {}", describe_cost(spent))
+    format!("{messages} messages, {memory}, {cost}")
 }
 
-fn describe_cost(spent: &ConsolidationCost) -> String {
-    let tokens = spent.usage.input + spent.usage.output;
-    match spent.cost_usd {
+fn describe_cost(cost: &ConsolidationCost) -> String {
+    let tokens = cost.usage.input + cost.usage.output;
+    match cost.cost_usd {
         Some(usd) => format!("{tokens} tokens, ${}", nanobot_model::ledger::round_usd(usd)),
         None if tokens > 0 => format!("{tokens} tokens, cost unknown"),
         None => format!("{tokens} tokens"),
@@ -184,10 +187,10 @@ fn show(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
     }
     if as_json {
         ctx.terminal.print_json(&json!({
-        "path": memory.path(), "bytes": bytes.len(), "text": String::from_utf8_lossy(&bytes),
+            "path": memory.path(), "bytes": bytes.len(), "text": String::from_utf8_lossy(&bytes),
         }))
     } else {
-        // A pager may pass it on to a terminal.
+        // The output of a pipe is sanitized too, since a pager may pass it on to a terminal.
         ctx.terminal.print(&sanitize(&String::from_utf8_lossy(&bytes)))
     }
 }
@@ -196,21 +199,21 @@ fn search(ctx: &Context, memory: &Memory, pattern: &str, as_json: bool) -> Resul
     let pattern = Regex::new(pattern).map_err(|error| {
         fail(Exit::Usage, format!("`{pattern}` is not a valid regular expression: {error}"))
     })?;
-    let found = memory.search(&pattern)?;
+    let matches = memory.search(&pattern)?;
     if as_json {
-        ctx.terminal.print_json_lines(found.iter().map(|line| {
+        ctx.terminal.print_json_lines(matches.iter().map(|line| {
             json!({ "path": line.path.display().to_string(), "line": line.line, "text": line.text })
         }))?;
     } else {
-        let lines = found.iter().map(|line| {
+        let lines = matches.iter().map(|line| {
             format!("{}:{}: {}\n", ctx.paths.display(&line.path), line.line, sanitize(&line.text))
         });
         ctx.terminal.print(&lines.collect::<String>())?;
-        if found.is_empty() {
+        if matches.is_empty() {
             ctx.explain_empty("nothing in the memory matches");
         }
     }
-    Ok(if found.is_empty() { Exit::Failed } else { Exit::Answered })
+    Ok(if matches.is_empty() { Exit::Failed } else { Exit::Answered })
 }
 
 fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
@@ -241,20 +244,20 @@ fn log(ctx: &Context, memory: &Memory, as_json: bool) -> Result<()> {
         ("CAUSE", Side::Left, &describe_cause),
     ];
     ctx.terminal.print(&format_table(&versions, &columns, None))?;
-    if let Some(trouble) = memory.last_error()? {
-        ctx.notice(&format!("the last consolidation failed: {trouble}"));
+    if let Some(error) = memory.last_error()? {
+        ctx.notice(&format!("the last consolidation failed: {error}"));
     }
     Ok(())
 }
 
 fn describe_cause(version: &Version) -> String {
     let cause = match (version.restored, &version.aside_reason) {
-        (Some(of), _) => format!("undo to version {of}"),
+        (Some(id), _) => format!("undo to version {id}"),
         (None, Some(why)) => format!("{}, rejected: {why}", version.cause.name()),
         (None, None) => version.cause.name().to_owned(),
     };
     match &version.untrusted {
-        Some(what) => format!("{cause}; the session contained untrusted content: {what}"),
+        Some(content) => format!("{cause}; the session contained untrusted content: {content}"),
         None => cause,
     }
 }
@@ -262,31 +265,29 @@ fn describe_cause(version: &Version) -> String {
 fn diff(
     ctx: &Context,
     memory: &Memory,
-    (from, to): (Option<u64>, Option<u64>),
+    from: Option<u64>,
+    to: Option<u64>,
     as_json: bool,
 ) -> Result<()> {
-    let now = memory.read()?.unwrap_or_default();
-    let (old, new) = match (from, to) {
-        (Some(from), Some(to)) => {
-            let names = (format!("version {from}"), format!("version {to}"));
-            ((names.0, version_text(memory, from)?), (names.1, version_text(memory, to)?))
-        }
-        (Some(from), None) => {
-            ((format!("version {from}"), version_text(memory, from)?), ("now".into(), now))
-        }
-        (None, _) => match memory_edit::version_before_last_change(memory, &now)? {
-            Some(id) => ((format!("version {id}"), version_text(memory, id)?), ("now".into(), now)),
-            None => {
-                ctx.explain_empty("the memory was never changed");
-                return Ok(());
-            }
-        },
+    let current = memory.read()?.unwrap_or_default();
+    let from = match from {
+        Some(from) => Some(from),
+        None => memory_edit::version_before_last_change(memory, &current)?,
     };
-    let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (one, other) = (shown(&old.1), shown(&new.1));
-    let text = Diff::new(&one, &other).unified_with_header(3, &old.0, &new.0);
+    let Some(from) = from else {
+        ctx.explain_empty("the memory was never changed");
+        return Ok(());
+    };
+    let old = version_text(memory, from)?;
+    let old_name = format!("version {from}");
+    let (new, new_name) = match to {
+        Some(to) => (version_text(memory, to)?, format!("version {to}")),
+        None => (current, "now".to_owned()),
+    };
+    let text = Diff::new(&String::from_utf8_lossy(&old), &String::from_utf8_lossy(&new))
+        .unified_with_header(DIFF_CONTEXT_LINES, &old_name, &new_name);
     if as_json {
-        let object = json!({ "from": old.0, "to": new.0, "diff": text });
+        let object = json!({ "from": old_name, "to": new_name, "diff": text });
         ctx.terminal.print_json(&object)
     } else {
         ctx.terminal.print_bytes(text.as_bytes())
@@ -313,26 +314,26 @@ fn edit(ctx: &Context, memory: &Memory) -> Result<()> {
             format!("edit `{}` directly; every change is detected", path.display()),
         ));
     }
-    let place = ctx.session_store(&ctx.settings()?)?;
-    let original = memory_edit::lock(ctx, memory, &place, LOCK_TIMEOUT)?.read_and_record()?;
+    let store = ctx.session_store(&ctx.settings()?)?;
+    let original = memory_edit::lock(ctx, memory, &store, LOCK_TIMEOUT)?.read_and_record()?;
     let copy = durable_file::create_temp(&original).context("make a copy to edit")?;
-    let edited = edit_copy(ctx, memory, &place, &original, copy.path());
-    let is_new = || {
+    let result = edit_copy(ctx, memory, &store, &original, copy.path());
+    let is_edited = || {
         durable_file::read(copy.path()).is_ok_and(|text| text.is_some_and(|text| text != original))
     };
-    // Keep the typed text, whatever the error.
-    if edited.is_err() && is_new() {
+    // The typed text is kept after any error.
+    if result.is_err() && is_edited() {
         let (_, path) = copy.keep().context("keep the text")?;
         let path = sanitize(&path.display().to_string());
         ctx.terminal.eprint(&format!("nanobot: your text is in `{path}`"));
     }
-    memory_edit::require_applied(memory, edited?)
+    memory_edit::require_applied(memory, result?)
 }
 
 fn accept(ctx: &Context, memory: &Memory) -> Result<()> {
-    let sessions = ctx.session_store(&ctx.settings()?)?;
-    let locked = memory_edit::lock(ctx, memory, &sessions, LOCK_TIMEOUT)?;
-    ctx.notice(if locked.accept()? {
+    let store = ctx.session_store(&ctx.settings()?)?;
+    let locked_memory = memory_edit::lock(ctx, memory, &store, LOCK_TIMEOUT)?;
+    ctx.notice(if locked_memory.accept()? {
         "the memory is accepted as yours"
     } else {
         "the memory has no content from outside"
@@ -343,11 +344,10 @@ fn accept(ctx: &Context, memory: &Memory) -> Result<()> {
 /// Opens the file at `path` in the user's `editor`.
 ///
 /// # Errors
-/// It cannot be run, or fails: status 1, with `consequence`.
+/// The editor cannot be run, or fails: status 1, with `consequence`.
 pub(super) fn run_external_editor(editor: &str, path: &Path, consequence: &str) -> Result<()> {
-    let done =
-        signal::with_foreground_child(|| process::run_editor(editor, path)).and_then(|done| done);
-    let cause = match done {
+    let success = signal::with_foreground_child(|| process::run_editor(editor, path)).flatten();
+    let cause = match success {
         Ok(true) => return Ok(()),
         Ok(false) => format!("`{editor}` failed; {consequence}"),
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -363,7 +363,7 @@ pub(super) fn run_external_editor(editor: &str, path: &Path, consequence: &str) 
 fn edit_copy(
     ctx: &Context,
     memory: &Memory,
-    place: &session::SessionStore,
+    store: &SessionStore,
     original: &[u8],
     path: &Path,
 ) -> Result<UpdateResult> {
@@ -373,6 +373,6 @@ fn edit_copy(
     if text == original {
         return Ok(UpdateResult::Applied);
     }
-    let locked = memory_edit::lock(ctx, memory, place, LOCK_TIMEOUT)?;
-    memory_edit::replace(&locked, (original, text), VersionCause::Edit, None)
+    let locked_memory = memory_edit::lock(ctx, memory, store, LOCK_TIMEOUT)?;
+    memory_edit::replace(&locked_memory, (original, text), VersionCause::Edit, None)
 }

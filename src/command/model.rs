@@ -1,6 +1,6 @@
 //! `nanobot model`: lists models, and shows which provider a model resolves to.
 
-use crate::cli::model::ModelCommand as Arguments;
+use crate::cli::model::ModelCommand;
 use crate::command::name_pattern::NamePattern;
 use crate::ops::context::Context;
 use crate::ops::model_catalog::{
@@ -14,17 +14,17 @@ use nanobot_os::terminal::sanitize;
 use serde_json::{Value, json};
 
 /// Runs `nanobot model`.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    match arguments {
-        Arguments::List { pattern, provider, json, remote } => {
-            let names = NamePattern(pattern.as_deref());
+pub fn run(ctx: &Context, command: &ModelCommand) -> Result<Exit> {
+    match command {
+        ModelCommand::List { pattern, provider, json, remote } => {
+            let pattern = NamePattern(pattern.as_deref());
             if *remote {
-                list_remote(ctx, names, provider.as_deref(), *json)?;
+                list_remote(ctx, pattern, provider.as_deref(), *json)?;
             } else {
-                list(ctx, names, provider.as_deref(), *json)?;
+                list(ctx, pattern, provider.as_deref(), *json)?;
             }
         }
-        Arguments::Show { name, json } => show(ctx, name, *json)?,
+        ModelCommand::Show { name, json } => show(ctx, name, *json)?,
     }
     Ok(Exit::Answered)
 }
@@ -32,70 +32,76 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 /// Prints the models in the built-in table.
 fn list(
     ctx: &Context,
-    names: NamePattern<'_>,
+    pattern: NamePattern<'_>,
     provider: Option<&str>,
     as_json: bool,
 ) -> Result<()> {
-    let mut found = model_catalog::table_models(ctx, provider)?;
-    if let (Some(name), true) = (provider, found.is_empty()) {
-        ctx.notice(&format!("no models of `{name}` are known; `--remote` asks the provider"));
+    let mut models = model_catalog::table_models(ctx, provider)?;
+    let has_models = !models.is_empty();
+    if let Some(provider) = provider
+        && !has_models
+    {
+        ctx.notice(&format!("no models of `{provider}` are known; `--remote` asks the provider"));
     }
-    let is_known = !found.is_empty();
-    found.retain(|facts| names.matches(facts.name));
-    if is_known && found.is_empty() && !as_json {
-        ctx.explain_empty("no known model matches; `--remote` asks the provider");
-    }
+    models.retain(|model| pattern.matches(model.name));
     if as_json {
-        let lines = found.iter().map(|facts| model_json(facts.vendor, facts.name, Some(facts)));
+        let lines = models.iter().map(|model| model_json(model.vendor, model.name, Some(model)));
         return ctx.terminal.print_json_lines(lines);
     }
+    if has_models && models.is_empty() {
+        ctx.explain_empty("no known model matches; `--remote` asks the provider");
+    }
     let columns: [Column<'_, &ModelInfo>; 7] = [
-        ("PROVIDER", Side::Left, &|facts| facts.vendor.into()),
-        ("NAME", Side::Left, &|facts| facts.name.into()),
-        ("CONTEXT", Side::Right, &|facts| facts.context_tokens.to_string()),
-        ("OUTPUT", Side::Right, &|facts| facts.max_output_tokens.to_string()),
-        ("$IN", Side::Right, &|facts| format_price(facts, |price| price.input)),
-        ("$OUT", Side::Right, &|facts| format_price(facts, |price| price.output)),
-        ("TAKES", Side::Left, &|facts| capabilities(facts).join(",")),
+        ("PROVIDER", Side::Left, &|model| model.vendor.into()),
+        ("NAME", Side::Left, &|model| model.name.into()),
+        ("CONTEXT", Side::Right, &|model| model.context_tokens.to_string()),
+        ("OUTPUT", Side::Right, &|model| model.max_output_tokens.to_string()),
+        ("$IN", Side::Right, &|model| format_price(model, |price| price.input)),
+        ("$OUT", Side::Right, &|model| format_price(model, |price| price.output)),
+        ("TAKES", Side::Left, &|model| capabilities(model).join(",")),
     ];
-    let mut text = format_table(&found, &columns, ctx.terminal.stdout_width());
-    if found.iter().any(|facts| has_price_tiers(facts)) {
+    let mut text = format_table(&models, &columns, ctx.terminal.stdout_width());
+    if models.iter().any(|model| has_price_tiers(model)) {
         text.push_str("+ long requests cost more; see `nanobot model show NAME`\n");
     }
     ctx.terminal.print(&text)
 }
 
 /// True if long requests cost more.
-fn has_price_tiers(facts: &ModelInfo) -> bool {
-    facts.prices().is_some_and(|prices| prices.tiers().len() > 1)
+fn has_price_tiers(model: &ModelInfo) -> bool {
+    model.prices().is_some_and(|prices| prices.tiers().len() > 1)
 }
 
-/// One of the prices of a short request; marked if long requests cost more.
-fn format_price(facts: &ModelInfo, part: fn(&TokenPrice) -> f64) -> String {
-    let mark = if has_price_tiers(facts) { "+" } else { "" };
-    match facts.prices() {
+/// One of the prices of a short request, with a mark if long requests cost more.
+fn format_price(model: &ModelInfo, part: fn(&TokenPrice) -> f64) -> String {
+    let mark = if has_price_tiers(model) { "+" } else { "" };
+    match model.prices() {
         None => "?".to_owned(),
         Some(prices) => format!("{}{mark}", part(&prices.for_input_tokens(0))),
     }
 }
 
-fn capabilities(facts: &ModelInfo) -> Vec<&'static str> {
-    let abilities = [
-        (facts.accepts_images(), "images"),
-        (facts.accepts_pdf(), "pdf"),
-        (facts.is_reasoning(), "reasoning"),
-    ];
-    let has = abilities.into_iter().filter(|(is, _)| *is);
-    has.map(|(_, name)| name).collect()
+fn capabilities(model: &ModelInfo) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    if model.accepts_images() {
+        names.push("images");
+    }
+    if model.accepts_pdf() {
+        names.push("pdf");
+    }
+    if model.is_reasoning() {
+        names.push("reasoning");
+    }
+    names
 }
 
-/// A model as JSON, with the known facts about it.
-fn model_json(provider: &str, name: &str, facts: Option<&ModelInfo>) -> Value {
-    let prices = facts.and_then(ModelInfo::prices);
+/// A model as JSON, with what the built-in table has about it.
+fn model_json(provider: &str, name: &str, model: Option<&ModelInfo>) -> Value {
+    let prices = model.and_then(ModelInfo::prices);
     json!({
         "provider": provider, "name": name,
-        "context": facts.map(|facts| facts.context_tokens), "output": facts.map(|facts| facts.max_output_tokens),
-        "images": facts.map(ModelInfo::accepts_images), "pdf": facts.map(ModelInfo::accepts_pdf), "reasoning": facts.map(ModelInfo::is_reasoning),
+        "context": model.map(|model| model.context_tokens), "output": model.map(|model| model.max_output_tokens),
+        "images": model.map(ModelInfo::accepts_images), "pdf": model.map(ModelInfo::accepts_pdf), "reasoning": model.map(ModelInfo::is_reasoning),
         "prices": prices.map(|prices| price_tiers(&prices)),
     })
 }
@@ -110,8 +116,8 @@ fn list_remote(
     let ListedModels { provider, mut names } = model_catalog::listed_models(ctx, provider)?;
     names.retain(|name| pattern.matches(name));
     if as_json {
-        let facts = |name: &String| model_info::find_model(name);
-        let lines = names.iter().map(|name| model_json(&provider, name, facts(name)));
+        let lines =
+            names.iter().map(|name| model_json(&provider, name, model_info::find_model(name)));
         return ctx.terminal.print_json_lines(lines);
     }
     if names.is_empty() {
@@ -131,8 +137,9 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         label => format!("{}: {label}", details.provider),
     };
     let tokens = |fact: &Option<Fact<u32>>| describe_fact(fact, |count| format!("{count} tokens"));
-    let truth =
-        |fact: &Option<Fact<bool>>| describe_fact(fact, |is| if *is { "yes" } else { "no" }.into());
+    let yes_or_no = |fact: &Option<Fact<bool>>| {
+        describe_fact(fact, |is_true| if *is_true { "yes" } else { "no" }.into())
+    };
     let mut rows = vec![
         ("provider", provider),
         ("address", details.address.clone()),
@@ -141,31 +148,31 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
         ("key", details.key.as_deref().unwrap_or("none").replace('`', "")),
         ("context", tokens(&details.context)),
         ("output", tokens(&details.output)),
-        ("images", truth(&details.images)),
-        ("pdf", truth(&details.pdf)),
-        ("reasoning", truth(&details.reasoning)),
+        ("images", yes_or_no(&details.images)),
+        ("pdf", yes_or_no(&details.pdf)),
+        ("reasoning", yes_or_no(&details.reasoning)),
     ];
     match &details.prices {
         None => rows.push(("price", UNKNOWN.into())),
-        Some(Fact { value, from }) => rows.extend(
-            value
-                .iter()
-                .map(|tier| ("price", format!("{} ({})", describe_price(tier), from.name()))),
-        ),
+        Some(Fact { value, from }) => {
+            for tier in value {
+                rows.push(("price", format!("{} ({})", describe_price(tier), from.name())));
+            }
+        }
     }
-    rows.extend(details.quirks.into_iter().map(|words| ("quirk", words)));
+    rows.extend(details.quirks.into_iter().map(|quirk| ("quirk", quirk)));
     rows.extend(details.fallbacks.iter().map(|model| ("fallback", describe_fallback(model))));
-    let line = |(name, words): &(&str, String)| format!("{name:<9}  {}\n", sanitize(words));
+    let line = |(name, value): &(&str, String)| format!("{name:<9}  {}\n", sanitize(value));
     ctx.terminal.print(&rows.iter().map(line).collect::<String>())
 }
 
 const UNKNOWN: &str = "unknown";
 
 /// A fact for people, with its source.
-fn describe_fact<T>(fact: &Option<Fact<T>>, words: impl FnOnce(&T) -> String) -> String {
+fn describe_fact<T>(fact: &Option<Fact<T>>, describe: impl FnOnce(&T) -> String) -> String {
     match fact {
         None => UNKNOWN.into(),
-        Some(Fact { value, from }) => format!("{} ({})", words(value), from.name()),
+        Some(Fact { value, from }) => format!("{} ({})", describe(value), from.name()),
     }
 }
 
