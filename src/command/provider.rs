@@ -1,6 +1,6 @@
 //! `nanobot provider`: lists the providers, and logs in to those that use accounts instead of keys.
 
-use crate::cli::provider::ProviderCommand as Arguments;
+use crate::cli::provider::ProviderCommand;
 use crate::command::name_pattern::NamePattern;
 use crate::ops::context::Context;
 use crate::ops::model;
@@ -13,7 +13,7 @@ use nanobot_config::settings::Settings;
 use nanobot_config::settings::keys::nearest;
 use nanobot_model::provider::login::{self, DevicePrompt, LoginEndpoints, Vendor};
 use nanobot_model::provider::registry::{
-    self, PROVIDERS, ProviderConfig, ProviderKind, ProviderStatus, normalize_name,
+    self, PROVIDERS, ProviderConfig, ProviderInfo, ProviderKind, ProviderStatus, normalize_name,
 };
 use nanobot_net::http::{Http, HttpTimeouts};
 use nanobot_net::web_url;
@@ -31,12 +31,14 @@ const TIMEOUTS: HttpTimeouts = HttpTimeouts {
 };
 
 /// Runs `nanobot provider`.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    match arguments {
-        Arguments::List { pattern, json } => list(ctx, NamePattern(pattern.as_deref()), *json)?,
-        Arguments::Show { name, json } => show(ctx, name, *json)?,
-        Arguments::Login { name } => log_in(ctx, Vendor::from_name(name)?)?,
-        Arguments::Logout { name } => log_out(ctx, Vendor::from_name(name)?)?,
+pub fn run(ctx: &Context, command: &ProviderCommand) -> Result<Exit> {
+    match command {
+        ProviderCommand::List { pattern, json } => {
+            list(ctx, NamePattern(pattern.as_deref()), *json)?;
+        }
+        ProviderCommand::Show { name, json } => show(ctx, name, *json)?,
+        ProviderCommand::Login { name } => log_in(ctx, Vendor::from_name(name)?)?,
+        ProviderCommand::Logout { name } => log_out(ctx, Vendor::from_name(name)?)?,
     }
     Ok(Exit::Answered)
 }
@@ -44,8 +46,8 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 /// A provider in the list.
 struct ProviderRow {
     name: String,
-    label: String,
-    kind: &'static str,
+    /// The entry of the built-in table.
+    entry: Option<&'static ProviderInfo>,
     is_usable: bool,
     /// The source of its key: the kind of source, and a description.
     key: Option<(&'static str, String)>,
@@ -56,15 +58,25 @@ struct ProviderRow {
     problem: Option<anyhow::Error>,
 }
 
+impl ProviderRow {
+    fn kind(&self) -> &'static str {
+        self.entry.map_or("custom", |entry| entry.kind.name())
+    }
+
+    fn label(&self) -> &'static str {
+        self.entry.map_or("", |entry| entry.label)
+    }
+}
+
 fn list(ctx: &Context, pattern: NamePattern<'_>, as_json: bool) -> Result<()> {
     let settings = ctx.settings()?;
-    let blocks = model::provider_configs(ctx, &settings);
-    let own = blocks.keys().filter(|name| registry::find_provider(name).is_none());
-    let names = PROVIDERS.iter().map(|entry| entry.name);
-    let names = names.chain(own.map(String::as_str));
-    let names = names.filter(|name| pattern.matches(name));
-    let mut rows: Vec<ProviderRow> =
-        names.map(|name| provider_row(ctx, &settings, &blocks, name)).collect();
+    let configs = model::provider_configs(ctx, &settings);
+    let custom = configs.keys().filter(|name| registry::find_provider(name).is_none());
+    let names = PROVIDERS.iter().map(|entry| entry.name).chain(custom.map(String::as_str));
+    let mut rows: Vec<ProviderRow> = names
+        .filter(|name| pattern.matches(name))
+        .map(|name| provider_row(ctx, &settings, &configs, name))
+        .collect();
     if as_json {
         return ctx.terminal.print_json_lines(rows.iter().map(provider_json));
     }
@@ -76,9 +88,9 @@ fn list(ctx: &Context, pattern: NamePattern<'_>, as_json: bool) -> Result<()> {
     if width.is_some() {
         rows.sort_by_key(|row| !row.is_usable);
     }
-    let mut page = StdoutWriter::new(ctx.terminal);
-    print_table(&rows, width, &mut page)?;
-    page.finish()?;
+    let mut writer = StdoutWriter::new(ctx.terminal);
+    print_table(&rows, width, &mut writer)?;
+    writer.finish()?;
     for problem in rows.iter().filter_map(|row| row.problem.as_ref()) {
         ctx.terminal.eprint(&format!("nanobot: {problem:#}"));
         if let Some(hint) = hint_for(problem) {
@@ -91,26 +103,25 @@ fn list(ctx: &Context, pattern: NamePattern<'_>, as_json: bool) -> Result<()> {
 /// Prints one provider. The name may be written in any of the usual ways, such as `githubCopilot` or `github-copilot`.
 fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
     let settings = ctx.settings()?;
-    let blocks = model::provider_configs(ctx, &settings);
+    let configs = model::provider_configs(ctx, &settings);
     let entry = PROVIDERS.iter().find(|entry| normalize_name(entry.name) == normalize_name(name));
-    let known = entry.map_or(name, |entry| entry.name);
-    if entry.is_none() && !blocks.contains_key(name) {
+    if entry.is_none() && !configs.contains_key(name) {
         let names = PROVIDERS.iter().map(|entry| entry.name);
         let hint = match nearest(name, names) {
-            Some(meant) => format!("`{meant}`"),
+            Some(similar) => format!("`{similar}`"),
             None => "`nanobot provider list`".into(),
         };
         let cause = format!("there is no provider `{name}`");
         return Err(fail_with_hint(Exit::NoInput, cause, hint));
     }
-    let row = provider_row(ctx, &settings, &blocks, known);
+    let row = provider_row(ctx, &settings, &configs, entry.map_or(name, |entry| entry.name));
     if as_json {
         return ctx.terminal.print_json(&provider_json(&row));
     }
     let mut rows = vec![
         ("name", row.name.clone()),
-        ("label", row.label.clone()),
-        ("kind", row.kind.to_owned()),
+        ("label", row.label().to_owned()),
+        ("kind", row.kind().to_owned()),
         ("address", row.address.clone()),
         ("key", describe_key(&row)),
     ];
@@ -130,30 +141,28 @@ fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {
 fn provider_row(
     ctx: &Context,
     settings: &Settings,
-    blocks: &BTreeMap<String, ProviderConfig>,
+    configs: &BTreeMap<String, ProviderConfig>,
     name: &str,
 ) -> ProviderRow {
-    let ProviderStatus { entry, base_url: base, mut key, mut is_usable } =
-        registry::provider_status(name, blocks, &ctx.env);
-    let (mut until, mut problem) = (None, settings.provider(name).err());
+    let ProviderStatus { entry, base_url, mut key, mut is_usable } =
+        registry::provider_status(name, configs, &ctx.env);
+    let (mut expires, mut problem) = (None, settings.provider(name).err());
     if entry.is_some_and(|entry| entry.kind == ProviderKind::Login) {
-        let found =
-            Vendor::from_name(name).and_then(|vendor| login::expiry(vendor, &ctx.paths.auth()));
-        match found {
-            Ok(expires) => until = expires,
+        let vendor = Vendor::from_name(name);
+        match vendor.and_then(|vendor| login::expiry(vendor, &ctx.paths.auth())) {
+            Ok(expiry) => expires = expiry,
             Err(error) => problem = problem.or(Some(error)),
         }
-        is_usable &= until.is_some();
-        key = key.filter(|_| until.is_some());
+        is_usable &= expires.is_some();
+        key = key.filter(|_| expires.is_some());
     }
     ProviderRow {
         name: name.to_owned(),
-        label: entry.map_or_else(String::new, |entry| entry.label.to_owned()),
-        kind: entry.map_or("custom", |entry| entry.kind.name()),
+        entry,
         is_usable: is_usable && problem.is_none(),
         key,
-        address: web_url::redact_url(&base),
-        expires: until,
+        address: web_url::redact_url(&base_url),
+        expires,
         problem,
     }
 }
@@ -161,46 +170,59 @@ fn provider_row(
 fn provider_json(row: &ProviderRow) -> Value {
     let key = row.key.as_ref();
     json!({
-        "name": row.name, "label": row.label, "kind": row.kind, "usable": row.is_usable, "key": key.map(|(from, _)| from),
-        "key_place": key.map(|(_, place)| place.replace('`', "")), "address": row.address,
+        "name": row.name, "label": row.label(), "kind": row.kind(), "usable": row.is_usable, "key": key.map(|(kind, _)| kind),
+        "key_place": key.map(|(_, source)| source.replace('`', "")), "address": row.address,
         "token_until": row.expires.map(|expires| expires.to_string()),
         "problem": row.problem.as_ref().map(|problem| format!("{problem:#}")),
     })
 }
 
 /// Prints the rows. On a terminal, whose columns are `width`, usable providers are marked.
-fn print_table(rows: &[ProviderRow], width: Option<usize>, page: &mut StdoutWriter) -> Result<()> {
+fn print_table(
+    rows: &[ProviderRow],
+    width: Option<usize>,
+    writer: &mut StdoutWriter,
+) -> Result<()> {
     let columns: [Column<'_, ProviderRow>; 5] = [
         ("NAME", Side::Left, &|row| sanitize(&row.name)),
-        ("KIND", Side::Left, &|row| row.kind.to_owned()),
+        ("KIND", Side::Left, &|row| row.kind().to_owned()),
         ("KEY", Side::Left, &|row| sanitize(&describe_key(row))),
         ("ADDRESS", Side::Left, &|row| sanitize(&row.address)),
-        ("LABEL", Side::Left, &|row| sanitize(&row.label)),
+        ("LABEL", Side::Left, &|row| sanitize(row.label())),
     ];
     let table = format_table(rows, &columns, width.map(|width| width.saturating_sub(2)));
-    for (number, line) in table.lines().enumerate() {
-        let is_usable = number > 0 && rows[number - 1].is_usable;
+    for (index, line) in table.lines().enumerate() {
+        // The first line is the heading.
+        let is_usable = index > 0 && rows[index - 1].is_usable;
         if width.is_some() {
             let mark = if is_usable { "*" } else { " " };
-            page.write_styled(mark, &Style::new().green())?;
-            page.write(" ")?;
+            writer.write_styled(mark, &Style::new().green())?;
+            writer.write(" ")?;
         }
-        page.write(&format!("{line}\n"))?;
+        writer.write(&format!("{line}\n"))?;
     }
     Ok(())
 }
 
 /// A short description of a provider's key.
 fn describe_key(row: &ProviderRow) -> String {
-    match (&row.problem, &row.key, row.expires, row.kind) {
-        (Some(_), ..) => "cannot be used".into(),
-        (None, _, Some(until), _) => format!("login, token until {until}"),
-        (None, Some((_, place)), ..) => place.replace('`', ""),
-        (None, None, None, "login") => "not logged in".into(),
-        (None, None, None, "unbuilt") => "not in this release".into(),
-        (None, None, None, "local" | "custom") if row.address.is_empty() => "no address".into(),
-        (None, None, None, "local" | "custom") => "not needed".into(),
-        (None, None, None, _) => "none".into(),
+    if row.problem.is_some() {
+        return "cannot be used".into();
+    }
+    if let Some(expires) = row.expires {
+        return format!("login, token until {expires}");
+    }
+    if let Some((_, source)) = &row.key {
+        return source.replace('`', "");
+    }
+    match row.entry.map(|entry| entry.kind) {
+        Some(ProviderKind::Login) => "not logged in".into(),
+        Some(ProviderKind::Unsupported) => "not in this release".into(),
+        Some(ProviderKind::Local | ProviderKind::Direct) | None if row.address.is_empty() => {
+            "no address".into()
+        }
+        Some(ProviderKind::Local | ProviderKind::Direct) | None => "not needed".into(),
+        Some(ProviderKind::Standard | ProviderKind::Gateway) => "none".into(),
     }
 }
 
@@ -208,26 +230,22 @@ fn describe_key(row: &ProviderRow) -> String {
 pub(super) fn log_in(ctx: &Context, vendor: Vendor) -> Result<()> {
     let endpoints = LoginEndpoints::from_env(&ctx.env)?;
     let http = Http::new(TIMEOUTS, false, &ctx.settings()?.network);
-    // Print this even with `--quiet`, since the login cannot succeed without the code.
-    let mut tell = |prompt: DevicePrompt<'_>| {
-        let DevicePrompt { url: address, code, lifetime: valid } = prompt;
-        ctx.terminal.eprint(&format!("open {address} and enter {code}"));
-        let minutes = valid.as_secs().div_ceil(60);
+    // This is printed even with `--quiet`, since the login cannot succeed without the code.
+    let mut print_prompt = |prompt: DevicePrompt<'_>| {
+        let DevicePrompt { url, code, lifetime } = prompt;
+        ctx.terminal.eprint(&format!("open {url} and enter {code}"));
+        let minutes = lifetime.as_secs().div_ceil(60);
         ctx.terminal.eprint(&format!("waiting for the login, {minutes} min at most"));
     };
     let folder = ctx.paths.auth();
-    login::login(vendor, &folder, &http, &ctx.clock, &endpoints, &mut tell)?;
-    let done = format!("logged in to {}\n", vendor.label());
-    ctx.terminal.print(&done)
+    login::login(vendor, &folder, &http, &ctx.clock, &endpoints, &mut print_prompt)?;
+    ctx.terminal.print(&format!("logged in to {}\n", vendor.label()))
 }
 
 fn log_out(ctx: &Context, vendor: Vendor) -> Result<()> {
-    let done = if login::logout(vendor, &ctx.paths.auth(), &ctx.clock)? {
-        "logged out of"
-    } else {
-        "not logged in to"
-    };
-    ctx.terminal.print(&format!("{done} {}\n", vendor.label()))
+    let had_login = login::logout(vendor, &ctx.paths.auth(), &ctx.clock)?;
+    let outcome = if had_login { "logged out of" } else { "not logged in to" };
+    ctx.terminal.print(&format!("{outcome} {}\n", vendor.label()))
 }
 
 #[cfg(test)]
@@ -236,7 +254,7 @@ mod tests {
 
     #[test]
     fn an_address_keeps_its_secrets() {
-        for (base, expect) in [
+        for (url, expect) in [
             ("https://a.example/v1", "https://a.example/v1"),
             ("http://u:p@a.example:8/v1", "http://***@a.example:8/v1"),
             ("http://u:p@a.example", "http://***@a.example"),
@@ -244,7 +262,7 @@ mod tests {
             ("https://a.example/@x", "https://a.example/@x"),
             ("", ""),
         ] {
-            assert_eq!(web_url::redact_url(base), expect);
+            assert_eq!(web_url::redact_url(url), expect);
         }
     }
 }
