@@ -1,7 +1,7 @@
-//! `nanobot onboard`: creates a config and a workspace. Existing content is kept, and missing parts are added. A user
-//! answers questions ([`wizard`]); a script uses flags.
+//! `nanobot onboard`: creates a config and a workspace. Existing content is kept, and missing parts are added. A person
+//! answers questions ([`wizard`]), and a script uses flags.
 
-use crate::cli::onboard::{DirectoryArg, OnboardArgs as Arguments};
+use crate::cli::onboard::{DirectoryArg, OnboardArgs};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::model;
@@ -24,28 +24,28 @@ mod next_steps;
 mod wizard;
 
 /// Runs `nanobot onboard`.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let say = |text: &str| {
+pub fn run(ctx: &Context, arguments: &OnboardArgs) -> Result<Exit> {
+    let before = Config::load(&ctx.paths.config)?;
+    if has_no_flags(arguments) && Terminal::can_prompt() {
+        return run_interactive(ctx);
+    }
+    let print = |text: &str| {
         if !ctx.quiet {
             ctx.terminal.eprint(text);
         }
     };
-    let before = Config::load(&ctx.paths.config)?;
-    if is_bare(arguments) && Terminal::can_prompt() {
-        return run_interactive(ctx);
-    }
     let mut edits = edits_from_flags(arguments, &before)?;
     if arguments.allow_servers {
         let settings = Settings::resolve(&before, &ctx.env, &FlagOverrides::default(), &ctx.paths)?;
         edits.extend(allow_servers_edit(&settings));
     }
-    let settings = apply(ctx, edits, &say, &|after| retained_model(&before, after, arguments))?;
+    let settings = apply(ctx, edits, &print, &|after| retained_model(&before, after, arguments))?;
     if allow_servers_edit(&settings).is_some() {
-        say(
+        print(
             "tools of MCP servers that do not claim to be read-only are refused in `agent`; `--allow-servers` allows them",
         );
     }
-    let exit = report_readiness(ctx, &settings, arguments.test, &say)?;
+    let exit = report_readiness(ctx, &settings, arguments.test, &print)?;
     if arguments.completions {
         next_steps::write_completions(ctx)?;
     }
@@ -55,7 +55,7 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Asks what a conversation needs and nothing more.
+/// Asks for what a conversation needs, and offers no further steps.
 pub fn run_before_conversation(ctx: &Context) -> Result<Exit> {
     ask_and_write(ctx).map(|(exit, _)| exit)
 }
@@ -64,14 +64,14 @@ pub fn run_before_conversation(ctx: &Context) -> Result<Exit> {
 fn ask_and_write(ctx: &Context) -> Result<(Exit, Settings)> {
     signal::install(None).context("wait for signals")?;
     let before = Config::load(&ctx.paths.config)?;
-    let WizardAnswers { edits, test_error: trouble } = wizard::run(ctx, &before)?;
+    let WizardAnswers { edits, test_error } = wizard::run(ctx, &before)?;
     let print = |text: &str| print_wrapped(ctx, text);
     let settings = apply(ctx, edits, &print, &|_| None)?;
-    let exit = trouble.map_or(Exit::Answered, |error| {
-        print("setup is not complete; try: `nanobot onboard` again, or `nanobot status --check`");
-        exit_for(&error)
-    });
-    Ok((exit, settings))
+    let Some(error) = test_error else {
+        return Ok((Exit::Answered, settings));
+    };
+    print("setup is not complete; try: `nanobot onboard` again, or `nanobot status --check`");
+    Ok((exit_for(&error), settings))
 }
 
 fn print_wrapped(ctx: &Context, text: &str) {
@@ -96,16 +96,16 @@ fn run_interactive(ctx: &Context) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Reports what is still missing; on request, tests if the setup works.
+/// Reports what is still missing. Tests the setup with a request if `sends_request`.
 fn report_readiness(
     ctx: &Context,
     settings: &Settings,
-    is_tried: bool,
+    sends_request: bool,
     print: &dyn Fn(&str),
 ) -> Result<Exit> {
     let endpoint = match model::resolve_endpoint(ctx, settings, &settings.models[0], false, true) {
         Ok(endpoint) => endpoint,
-        Err(error) if is_tried => return Err(error),
+        Err(error) if sends_request => return Err(error),
         // A config without a key is a valid start.
         Err(error) => {
             print(&format!("still missing: {error:#}"));
@@ -115,7 +115,7 @@ fn report_readiness(
             return Ok(Exit::Answered);
         }
     };
-    if !is_tried {
+    if !sends_request {
         print("not tested; `nanobot status --check` sends a request");
         return Ok(Exit::Answered);
     }
@@ -127,11 +127,11 @@ fn report_readiness(
     Ok(Exit::Answered)
 }
 
-/// True if the command line sets no option; the user is asked then.
-fn is_bare(arguments: &Arguments) -> bool {
+/// True if the command line has no flags. Then the user is asked.
+fn has_no_flags(arguments: &OnboardArgs) -> bool {
     matches!(
         arguments,
-        Arguments {
+        OnboardArgs {
             provider: None,
             api_key_env: None,
             api_base: None,
@@ -148,17 +148,16 @@ fn is_bare(arguments: &Arguments) -> bool {
 }
 
 /// The model that was kept although the flags select another provider.
-fn retained_model(before: &Config, after: &Config, arguments: &Arguments) -> Option<String> {
+fn retained_model(before: &Config, after: &Config, arguments: &OnboardArgs) -> Option<String> {
     let provider = |config: &Config| config.get_path("agents.defaults.provider").cloned();
     let model = before.get_path("agents.defaults.model")?.as_str()?;
     let changed = before.exists() && provider(before) != provider(after);
     (changed && arguments.provider.is_some() && arguments.model.is_none()).then(|| model.to_owned())
 }
 
-/// Converts flags to edits. An explicit value replaces an existing one; a value that only follows from the flags does
-/// not.
-fn edits_from_flags(arguments: &Arguments, config: &Config) -> Result<Vec<ConfigEdit>> {
-    let Arguments {
+/// Converts flags to edits. The value of a flag replaces an existing value. A value that only follows from the flags does not.
+fn edits_from_flags(arguments: &OnboardArgs, config: &Config) -> Result<Vec<ConfigEdit>> {
+    let OnboardArgs {
         provider,
         api_key_env,
         api_key_stdin,
@@ -172,15 +171,15 @@ fn edits_from_flags(arguments: &Arguments, config: &Config) -> Result<Vec<Config
         heartbeat: _,
     } = arguments;
     let mut edits = Vec::new();
-    let block = match provider {
+    let section = match provider {
         Some(name) => Some(ProviderSection::find(name, api_base.is_some(), config)?),
         None => None,
     };
-    if let Some(ProviderSection { name, .. }) = &block {
+    if let Some(ProviderSection { name, .. }) = &section {
         edits.push(ConfigEdit::new("agents.defaults.provider", name.as_str()));
     }
-    let key = |flag: &str, key: &str| match &block {
-        Some(block) => Ok(block.key(key)),
+    let key = |flag: &str, name: &str| match &section {
+        Some(section) => Ok(section.key(name)),
         None => Err(fail_with_hint(
             Exit::Usage,
             format!("`{flag}` needs a provider"),
@@ -204,10 +203,10 @@ fn edits_from_flags(arguments: &Arguments, config: &Config) -> Result<Vec<Config
         let path = key("--api-key-stdin", "apiKey")?;
         edits.push(ConfigEdit::new(path, read_stdin_value()?));
     }
-    if let Some(base) = api_base {
-        edits.push(ConfigEdit::new(key("--api-base", "apiBase")?, base.as_str()));
+    if let Some(api_base) = api_base {
+        edits.push(ConfigEdit::new(key("--api-base", "apiBase")?, api_base.as_str()));
     }
-    match (model, &block) {
+    match (model, &section) {
         (Some(model), _) => edits.push(ConfigEdit::new("agents.defaults.model", model.as_str())),
         (None, Some(ProviderSection { entry: Some(entry), .. })) => edits.push(ConfigEdit {
             replaces: false,

@@ -1,25 +1,29 @@
-//! Facts for people about well-known providers, which the registry does not need: where to get a key, and the form of an
-//! address.
+//! Facts about well-known providers that only onboarding shows: the page where keys are made, and the form of an address.
 
 /// A provider that the list shows first.
-pub(super) struct KnownProvider {
-    pub(super) name: &'static str,
-    /// The page where keys are made; empty if none is needed.
-    pub(super) key_page: &'static str,
-    /// A description in the list, in place of that page.
-    description: &'static str,
+struct KnownProvider {
+    name: &'static str,
+    access: Access,
 }
 
-const fn with_key(name: &'static str, key_page: &'static str) -> KnownProvider {
-    KnownProvider { name, key_page, description: "" }
+/// The way in which a user gets access to a provider.
+enum Access {
+    /// With a key, which is made on this page.
+    KeyPage(&'static str),
+    /// In another way, which this text describes.
+    Other(&'static str),
+}
+
+const fn with_key(name: &'static str, page: &'static str) -> KnownProvider {
+    KnownProvider { name, access: Access::KeyPage(page) }
 }
 
 const fn described(name: &'static str, description: &'static str) -> KnownProvider {
-    KnownProvider { name, key_page: "", description }
+    KnownProvider { name, access: Access::Other(description) }
 }
 
 /// The providers that most users have, in the order of the list.
-pub(super) const KNOWN_PROVIDERS: &[KnownProvider] = &[
+const KNOWN_PROVIDERS: &[KnownProvider] = &[
     with_key("openrouter", "https://openrouter.ai/keys"),
     with_key("anthropic", "https://console.anthropic.com/settings/keys"),
     with_key("openai", "https://platform.openai.com/api-keys"),
@@ -34,32 +38,35 @@ pub(super) const KNOWN_PROVIDERS: &[KnownProvider] = &[
     described("custom", "any OpenAI-compatible address"),
 ];
 
-/// Addresses of providers that give each user another one.
+/// Examples of addresses, for providers that give each user a different one.
 pub(super) const EXAMPLE_ADDRESSES: &[(&str, &str)] = &[
     ("azureOpenai", "https://RESOURCE.openai.azure.com/openai/v1"),
     ("bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com/openai/v1"),
 ];
 
-/// The place of a provider in the list; `None` if it is not among these.
+/// The position of a provider in the list. `None` if it is not well known.
 pub(super) fn position(name: &str) -> Option<usize> {
-    KNOWN_PROVIDERS.iter().position(|known| known.name == name)
+    KNOWN_PROVIDERS.iter().position(|provider| provider.name == name)
+}
+
+fn access(name: &str) -> Option<&'static Access> {
+    Some(&KNOWN_PROVIDERS[position(name)?].access)
 }
 
 /// The page where keys of a provider are made.
 pub(super) fn key_page(name: &str) -> Option<&'static str> {
-    let known = &KNOWN_PROVIDERS[position(name)?];
-    (!known.key_page.is_empty()).then_some(known.key_page)
+    match access(name)? {
+        Access::KeyPage(page) => Some(page),
+        Access::Other(_) => None,
+    }
 }
 
-/// The description of a provider in the list; empty for one that is not among these.
+/// The description of a provider in the list. It is empty if the provider is not well known.
 pub(super) fn describe(name: &str) -> String {
-    let Some(place) = position(name) else {
-        return String::new();
-    };
-    let known = &KNOWN_PROVIDERS[place];
-    match known.key_page.strip_prefix("https://") {
-        Some(page) => format!("key from {page}"),
-        None => known.description.to_owned(),
+    match access(name) {
+        None => String::new(),
+        Some(Access::KeyPage(page)) => format!("key from {}", page.trim_start_matches("https://")),
+        Some(Access::Other(description)) => (*description).to_owned(),
     }
 }
 
@@ -70,8 +77,8 @@ mod tests {
 
     #[test]
     fn the_registry_has_them_all() {
-        let known = KNOWN_PROVIDERS.iter().map(|known| known.name);
-        for name in known.chain(EXAMPLE_ADDRESSES.iter().map(|(name, _)| *name)) {
+        let names = KNOWN_PROVIDERS.iter().map(|provider| provider.name);
+        for name in names.chain(EXAMPLE_ADDRESSES.iter().map(|(name, _)| *name)) {
             assert!(find_provider(name).is_some(), "{name}");
         }
     }

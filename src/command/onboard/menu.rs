@@ -1,10 +1,10 @@
-//! A list to choose from, by number, by name or by part of a name. Pure.
+//! A list to choose from, by number, by name or by a part of a name. This module does no I/O.
 
 use crate::ops::jobs::time_format::to_one_line;
 use console::{Alignment, measure_text_width, pad_str};
 use nanobot_agent::report::columns::truncate;
 
-/// Characters of a part of a name that select the only item with it; fewer may be another name.
+/// Minimum characters of a part of a name that selects the only item with it. Fewer may be a new name.
 const MIN_PART_CHARS: usize = 3;
 /// Blanks between two columns.
 const COLUMN_GAP: usize = 2;
@@ -15,7 +15,7 @@ pub(super) struct MenuItem {
     pub(super) name: String,
     /// Another name of the item, for people.
     pub(super) label: String,
-    /// A description. An item that has one is printed on a line of its own.
+    /// A description, which may be empty. An item with a description is printed on a line of its own.
     pub(super) description: String,
 }
 
@@ -28,65 +28,66 @@ pub(super) enum MenuMatch {
 }
 
 /// Finds the item that `answer` selects. Items are numbered from 1.
-pub(super) fn find(rows: &[MenuItem], answer: &str) -> MenuMatch {
-    let lower = |text: &str| text.to_lowercase();
-    let wanted = lower(answer.trim());
-    let is =
-        |row: &MenuItem| lower(&row.name) == wanted || normalize(&row.name) == normalize(&wanted);
-    if let Some(place) = rows.iter().position(is) {
-        return MenuMatch::One(place);
+pub(super) fn find(items: &[MenuItem], answer: &str) -> MenuMatch {
+    let answer = answer.trim().to_lowercase();
+    let has_name = |item: &MenuItem| {
+        item.name.to_lowercase() == answer || normalize(&item.name) == normalize(&answer)
+    };
+    if let Some(index) = items.iter().position(has_name) {
+        return MenuMatch::One(index);
     }
-    let number = wanted.parse::<usize>().ok();
-    if let Some(place) = number.and_then(|number| number.checked_sub(1)) {
-        return if place < rows.len() { MenuMatch::One(place) } else { MenuMatch::Nothing };
+    let number = answer.parse::<usize>().ok();
+    if let Some(index) = number.and_then(|number| number.checked_sub(1)) {
+        return if index < items.len() { MenuMatch::One(index) } else { MenuMatch::Nothing };
     }
-    let has =
-        |row: &MenuItem| lower(&row.name).contains(&wanted) || lower(&row.label).contains(&wanted);
-    let among: Vec<usize> = (0..rows.len()).filter(|place| has(&rows[*place])).collect();
-    match among[..] {
+    let has_part = |item: &MenuItem| {
+        item.name.to_lowercase().contains(&answer) || item.label.to_lowercase().contains(&answer)
+    };
+    let matches: Vec<usize> = (0..items.len()).filter(|index| has_part(&items[*index])).collect();
+    match matches[..] {
         [] => MenuMatch::Nothing,
-        [place] if wanted.chars().count() >= MIN_PART_CHARS => MenuMatch::One(place),
-        _ => MenuMatch::Several(among),
+        [index] if answer.chars().count() >= MIN_PART_CHARS => MenuMatch::One(index),
+        _ => MenuMatch::Several(matches),
     }
 }
 
 /// Normalizes a name for comparison: only ASCII letters and digits, in lower case. A name without any is returned as it
 /// is, since an empty result would equal that of other such names.
 fn normalize(name: &str) -> String {
-    let kept: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-    if kept.is_empty() { name.to_owned() } else { kept.to_lowercase() }
+    let normalized: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    if normalized.is_empty() { name.to_owned() } else { normalized.to_lowercase() }
 }
 
-/// Formats those of `rows` at `places`, for a terminal of `width` columns: first the items with a description, one per
-/// line, then the others in columns.
-pub(super) fn format_items(rows: &[MenuItem], places: &[usize], width: usize) -> Vec<String> {
-    let (spoken, plain): (Vec<usize>, Vec<usize>) =
-        places.iter().partition(|place| !rows[**place].description.is_empty());
-    let digits = rows.len().to_string().len();
-    let cell = |place: usize| {
-        let name = to_one_line(&rows[place].name);
-        format!(" {:>digits$}  {name}", place + 1)
-    };
-    let widest = |places: &[usize]| {
-        let widths = places.iter().map(|place| measure_text_width(&cell(*place)));
+/// Formats the items at `indexes`, for a terminal of `width` columns: first those with a description, one per line, then the
+/// others in columns.
+pub(super) fn format_items(items: &[MenuItem], indexes: &[usize], width: usize) -> Vec<String> {
+    let digits = items.len().to_string().len();
+    let cell =
+        |index: usize| format!(" {:>digits$}  {}", index + 1, to_one_line(&items[index].name));
+    let cell_width = |indexes: &[usize]| {
+        let widths = indexes.iter().map(|index| measure_text_width(&cell(*index)));
         widths.max().unwrap_or(0)
     };
-    let padded = |place: usize, width: usize| {
-        pad_str(&cell(place), width, Alignment::Left, None).into_owned()
+    let padded_cell = |index: usize, width: usize| {
+        pad_str(&cell(index), width, Alignment::Left, None).into_owned()
     };
-    let column = widest(&spoken);
-    let mut lines: Vec<String> = spoken
-        .iter()
-        .map(|place| format!("{}  {}", padded(*place, column), rows[*place].description))
-        .collect();
-    let column = widest(&plain);
-    let across = ((width + COLUMN_GAP) / (column + COLUMN_GAP)).max(1);
-    let down = plain.len().div_ceil(across);
-    lines.extend((0..down).map(|line| {
-        let cells = plain.iter().skip(line).step_by(down.max(1));
-        let cells: Vec<String> = cells.map(|place| padded(*place, column)).collect();
-        cells.join("  ").trim_end().to_owned()
-    }));
+    let (described, others): (Vec<usize>, Vec<usize>) =
+        indexes.iter().partition(|index| !items[**index].description.is_empty());
+    let mut lines = Vec::new();
+    let described_width = cell_width(&described);
+    for index in described {
+        let description = &items[index].description;
+        lines.push(format!("{}  {description}", padded_cell(index, described_width)));
+    }
+    // The numbers of the others run down the columns.
+    let column_width = cell_width(&others);
+    let column_count = ((width + COLUMN_GAP) / (column_width + COLUMN_GAP)).max(1);
+    let line_count = others.len().div_ceil(column_count);
+    for first in 0..line_count {
+        let cells = others.iter().skip(first).step_by(line_count);
+        let cells: Vec<String> = cells.map(|index| padded_cell(*index, column_width)).collect();
+        lines.push(cells.join("  ").trim_end().to_owned());
+    }
     lines.iter().map(|line| truncate(line, Some(width))).collect()
 }
 
@@ -94,23 +95,23 @@ pub(super) fn format_items(rows: &[MenuItem], places: &[usize], width: usize) ->
 mod tests {
     use super::{MenuItem, MenuMatch, find, format_items};
 
-    fn rows() -> Vec<MenuItem> {
-        let row = |name: &str, label: &str, about: &str| MenuItem {
+    fn items() -> Vec<MenuItem> {
+        let item = |name: &str, label: &str, description: &str| MenuItem {
             name: name.into(),
             label: label.into(),
-            description: about.into(),
+            description: description.into(),
         };
         vec![
-            row("anthropic", "Anthropic", "the key is in $ANTHROPIC_API_KEY"),
-            row("azureOpenai", "Azure OpenAI", ""),
-            row("lmStudio", "LM Studio (local)", ""),
-            row("openai", "OpenAI", ""),
+            item("anthropic", "Anthropic", "the key is in $ANTHROPIC_API_KEY"),
+            item("azureOpenai", "Azure OpenAI", ""),
+            item("lmStudio", "LM Studio (local)", ""),
+            item("openai", "OpenAI", ""),
         ]
     }
 
     #[test]
     fn an_answer_is_a_number_a_name_or_a_part_of_one() {
-        let check = |answer: &str, expect: MenuMatch| assert_eq!(find(&rows(), answer), expect);
+        let check = |answer: &str, expect: MenuMatch| assert_eq!(find(&items(), answer), expect);
         check("1", MenuMatch::One(0));
         check("4", MenuMatch::One(3));
         check("0", MenuMatch::Nothing);
@@ -128,9 +129,9 @@ mod tests {
 
     #[test]
     fn a_list_fits_its_terminal() {
-        let places = [0, 1, 2, 3];
+        let indexes = [0, 1, 2, 3];
         assert_eq!(
-            format_items(&rows(), &places, 48),
+            format_items(&items(), &indexes, 48),
             [
                 " 1  anthropic  the key is in $ANTHROPIC_API_KEY",
                 " 2  azureOpenai   4  openai",
@@ -138,9 +139,9 @@ mod tests {
             ]
         );
         assert_eq!(
-            format_items(&rows(), &places, 24),
+            format_items(&items(), &indexes, 24),
             [" 1  anthropic  the key …", " 2  azureOpenai", " 3  lmStudio", " 4  openai",]
         );
-        assert!(format_items(&rows(), &[], 24).is_empty());
+        assert!(format_items(&items(), &[], 24).is_empty());
     }
 }

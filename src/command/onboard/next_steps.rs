@@ -1,10 +1,10 @@
-//! The optional steps that are offered once the setup works: shell completions, a regular check of HEARTBEAT.md by
-//! cron, and one thing to try. A failure here never ends the command.
+//! The optional steps that are offered once the setup works: shell completions, a regular check of HEARTBEAT.md by cron, the
+//! default session, a chat channel, and a command to try. A failure here never ends the command.
 
 use crate::command::channel::login;
 use crate::command::cron::saved_job::print_saved;
 use crate::command::question::{Cancelled, ask_choice, confirm};
-use crate::ops::context::Context;
+use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::heartbeat_job;
 use crate::ops::jobs::workspace_jobs;
@@ -28,22 +28,22 @@ use std::time::Duration;
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Text in one of the first lines of every completion script.
 const SCRIPT_MARK: &str = "Completion of nanobot for ";
-/// Number of first lines that are searched for it.
+/// Number of first lines that are searched for the mark.
 const MARK_LINES: usize = 3;
 /// The key of the conversation that a message continues.
 const SESSION_KEY: [&str; 3] = ["agents", "defaults", "session"];
 /// Maximum bytes of a script.
 const MAX_SCRIPT_BYTES: usize = 4 << 20;
 
-/// Reports a failure and goes on, unless the run is to end. The end of input counts as a no.
-pub(super) fn warn_on_error(ctx: &Context, done: Result<()>) -> Result<()> {
-    match done {
+/// Reports an error of a step, so that the command can go on. A signal remains an error. The end of input counts as a no.
+pub(super) fn warn_on_error(ctx: &Context, result: Result<()>) -> Result<()> {
+    match result {
         Err(error) if error.is::<Cancelled>() => Ok(()),
         Err(error) if !error.is::<Stop>() => {
-            crate::ops::context::report_error(&error, ctx.terminal);
+            report_error(&error, ctx.terminal);
             Ok(())
         }
-        done => done,
+        result => result,
     }
 }
 
@@ -57,12 +57,12 @@ pub(super) fn offer_completions(ctx: &Context) -> Result<()> {
     if is_installed(ctx, shell, &path, &script)? {
         return Ok(());
     }
-    let (name, place) = (shell.name(), ctx.paths.display(&path));
-    let words = format!("Install TAB completion for {name} ({place})?");
-    if !confirm(ctx, &words, true)? {
-        return Ok(());
+    let question =
+        format!("Install TAB completion for {} ({})?", shell.name(), ctx.paths.display(&path));
+    if confirm(ctx, &question, true)? {
+        write_script(ctx, shell, &path, &script)?;
     }
-    write_script(ctx, shell, &path, &script)
+    Ok(())
 }
 
 /// Writes the completions for the user's shell without asking.
@@ -87,30 +87,32 @@ pub(super) fn write_completions(ctx: &Context) -> Result<()> {
     }
 }
 
-/// True if `script` is installed at `path` already; false if it may be written there.
+/// True if `script` is installed at `path` already, and false if it may be written there.
 ///
 /// # Errors
-/// The file is not ours, or it is a link: neither is replaced.
+/// The file is not nanobot's, or it is a link: neither is replaced.
 fn is_installed(ctx: &Context, shell: UserShell, path: &Path, script: &[u8]) -> Result<bool> {
-    let Ok(about) = path.symlink_metadata() else {
+    let Ok(metadata) = path.symlink_metadata() else {
         return Ok(false);
     };
-    let found =
+    let installed =
         if path.is_file() { durable_file::read(path)?.unwrap_or_default() } else { Vec::new() };
-    if found == script {
+    if installed == script {
         return Ok(true);
     }
-    let head = String::from_utf8_lossy(&found);
-    let cause = match head.lines().take(MARK_LINES).any(|line| line.contains(SCRIPT_MARK)) {
-        _ if about.is_symlink() => "it is a symbolic link",
-        true => return Ok(false),
-        false => "it exists and is not nanobot's",
+    let text = String::from_utf8_lossy(&installed);
+    let cause = if metadata.is_symlink() {
+        "it is a symbolic link"
+    } else if text.lines().take(MARK_LINES).any(|line| line.contains(SCRIPT_MARK)) {
+        return Ok(false);
+    } else {
+        "it exists and is not nanobot's"
     };
-    let (name, place) = (shell.name(), ctx.paths.display(path));
+    let (name, path) = (shell.name(), ctx.paths.display(path));
     Err(fail_with_hint(
         Exit::Io,
-        format!("completions are not written to {place}: {cause}"),
-        format!("`nanobot completions {name} > {place}`, which replaces it"),
+        format!("completions are not written to {path}: {cause}"),
+        format!("`nanobot completions {name} > {path}`, which replaces it"),
     ))
 }
 
@@ -120,10 +122,9 @@ fn write_script(ctx: &Context, shell: UserShell, path: &Path, script: &[u8]) -> 
     }
     durable_file::replace(path, script)?;
     if !ctx.quiet {
-        let place = ctx.paths.display(path);
-        ctx.terminal.eprint(&format!("wrote {place}"));
-        if let Some(words) = shell.loading_note() {
-            ctx.terminal.eprint(&format!("  {words}"));
+        ctx.terminal.eprint(&format!("wrote {}", ctx.paths.display(path)));
+        if let Some(note) = shell.loading_note() {
+            ctx.terminal.eprint(&format!("  {note}"));
         }
     }
     Ok(())
@@ -131,7 +132,7 @@ fn write_script(ctx: &Context, shell: UserShell, path: &Path, script: &[u8]) -> 
 
 /// The output of `nanobot completions SHELL`.
 fn generate_script(ctx: &Context, shell: UserShell) -> Result<Vec<u8>> {
-    let finished = process::run(
+    let result = process::run(
         &CommandSpec {
             program: process::program_path(ctx.env.get("PATH"))?,
             arguments: vec!["completions".into(), shell.name().into()],
@@ -145,11 +146,11 @@ fn generate_script(ctx: &Context, shell: UserShell) -> Result<Vec<u8>> {
         &mut |_| {},
     )
     .context("print the completions")?;
-    if let Some(stop) = finished.stop {
+    if let Some(stop) = result.stop {
         return Err(stop.into());
     }
-    if finished.status.is_some_and(|status| status.success()) {
-        Ok(finished.head)
+    if result.status.is_some_and(|status| status.success()) {
+        Ok(result.head)
     } else {
         Err(fail(Exit::Failed, "the completions cannot be printed"))
     }
@@ -157,12 +158,12 @@ fn generate_script(ctx: &Context, shell: UserShell) -> Result<Vec<u8>> {
 
 /// Offers to let cron check HEARTBEAT.md, if cron is available.
 pub(super) fn offer_heartbeat(ctx: &Context, settings: &Settings) -> Result<()> {
-    let has_one = workspace_jobs::open(ctx, settings).job(HEARTBEAT_ID)?.is_some();
-    if has_one || crontab_sync::read_lines(ctx, settings).is_err() {
+    let is_enabled = workspace_jobs::open(ctx, settings).job(HEARTBEAT_ID)?.is_some();
+    if is_enabled || crontab_sync::read_lines(ctx, settings).is_err() {
         return Ok(());
     }
-    let words = "HEARTBEAT.md is your list of tasks for the agent. Check it every 30 minutes with cron, and do its tasks? While it has none, no request is sent.";
-    if confirm(ctx, words, false)? {
+    let question = "HEARTBEAT.md is your list of tasks for the agent. Check it every 30 minutes with cron, and do its tasks? While it has none, no request is sent.";
+    if confirm(ctx, question, false)? {
         enable_heartbeat(ctx)?;
     }
     Ok(())
@@ -174,8 +175,8 @@ pub(super) fn enable_heartbeat(ctx: &Context) -> Result<()> {
     print_saved(ctx, saved, "✓ Heartbeat enabled", false).map(drop)
 }
 
-/// Asks which conversation a message without `-s` continues, unless the config or the environment says so. The default
-/// writes nothing.
+/// Asks which conversation a message without `-s` continues, unless the config or the environment has an answer. The default
+/// answer writes nothing.
 pub(super) fn offer_session(ctx: &Context) -> Result<()> {
     let is_configured =
         Config::load(&ctx.paths.config)?.get_path(SESSION_KEY.join(".").as_str()).is_some();
@@ -201,9 +202,8 @@ pub(super) fn offer_channel(ctx: &Context, settings: &Settings) -> Result<()> {
         |kind: &&ChannelKind| kind.receives && !kind.is_mail && !kind.is_pushed && !kind.is_program;
     let kinds = CHANNELS.iter().filter(is_chat);
     let names: Vec<&str> = kinds.map(|kind| kind.name).collect();
-    let words = format!("Chats can be answered too: {}.", names.join(", "));
-    let width = ctx.terminal.stderr_width();
-    ctx.terminal.eprint(&wrap_words(&words, width, 0));
+    let text = format!("Chats can be answered too: {}.", names.join(", "));
+    ctx.terminal.eprint(&wrap_words(&text, ctx.terminal.stderr_width(), 0));
     let choices = [&names[..], &["none"]].concat();
     match ask_choice(ctx.terminal, "Channel [none]: ", "none", &choices)? {
         "none" => Ok(()),
@@ -211,14 +211,14 @@ pub(super) fn offer_channel(ctx: &Context, settings: &Settings) -> Result<()> {
     }
 }
 
-/// One thing to try next, which works in the current directory.
+/// A command to try next, which works in the current directory.
 pub(super) fn suggest_command(ctx: &Context) -> &'static str {
-    let here = std::env::current_dir().unwrap_or_default();
+    let directory = std::env::current_dir().unwrap_or_default();
     let has_git = skill::is_on_path("git", ctx.env.get("PATH").unwrap_or_default());
-    if has_git && trust::repository_root(&here).is_some() {
+    if has_git && trust::repository_root(&directory).is_some() {
         return "git log -5 | nanobot agent -m \"what happened here?\"";
     }
-    let has_files = std::fs::read_dir(&here).is_ok_and(|mut entries| entries.next().is_some());
+    let has_files = std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some());
     if has_files {
         "ls -l | nanobot agent -m \"what is in this directory?\""
     } else {

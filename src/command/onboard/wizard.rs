@@ -1,5 +1,5 @@
-//! The questions of onboarding. Nothing is written before the answers have been tested with a real request, so leaving
-//! at any question changes nothing. If the test fails, the questions can be answered again.
+//! The questions of onboarding. Nothing is written before the answers have been tested with a real request, so a user who leaves
+//! at any question has changed nothing. If the test fails, the questions can be answered again.
 
 use super::known_providers::{self, EXAMPLE_ADDRESSES};
 use super::menu::{self, MenuItem, MenuMatch};
@@ -19,11 +19,12 @@ use nanobot_config::settings::{Config, FlagOverrides, Settings};
 use nanobot_model::provider::login::{self, Vendor};
 use nanobot_model::provider::registry::model_info::{self, MODELS};
 use nanobot_model::provider::registry::{
-    self, PROVIDERS, ProviderInfo, ProviderKind, normalize_name,
+    self, PROVIDERS, ProviderConfig, ProviderInfo, ProviderKind, normalize_name,
 };
 use nanobot_net::http;
 use nanobot_os::terminal::wrap_words;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Timeout for the test request; a local server may have to load its model first.
@@ -31,7 +32,7 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum number of models shown at once.
 const MAX_SHOWN_MODELS: usize = 16;
 
-/// The error of the command, if the user left.
+/// The error of the command, which says that nothing was written if the user left.
 fn to_error(error: anyhow::Error) -> anyhow::Error {
     let hint = "`nanobot onboard` again, or with flags, which ask nothing";
     question::to_error(error, "nothing was written", hint)
@@ -69,9 +70,9 @@ enum ApiKeyChoice {
 struct ProviderMenu {
     entries: Vec<&'static ProviderInfo>,
     /// An item for each entry.
-    rows: Vec<MenuItem>,
+    items: Vec<MenuItem>,
     /// The number of entries at the beginning that need no further setup.
-    ready: usize,
+    ready_count: usize,
 }
 
 /// The answers so far.
@@ -82,9 +83,9 @@ struct Wizard<'a> {
     /// The providers to choose from, in an order that no answer changes.
     providers: ProviderMenu,
     entry: &'static ProviderInfo,
-    /// True if the user chose the provider; false for our initial guess.
+    /// True if the user chose the provider, and false for the initial guess.
     is_chosen: bool,
-    base: Option<String>,
+    base_url: Option<String>,
     key: ApiKeyChoice,
     model: Option<String>,
 }
@@ -100,7 +101,7 @@ pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
         providers: ProviderMenu::default(),
         entry: registry::find_provider("openrouter").expect("the table has it"),
         is_chosen: false,
-        base: None,
+        base_url: None,
         key: ApiKeyChoice::Unchanged,
         model: None,
     };
@@ -110,7 +111,7 @@ pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
         "Press Enter to accept the default in [brackets]. Ctrl-C cancels; nothing is written until a model has answered, or you save without that.\n",
     );
     let mut step = WizardStep::Provider;
-    let trouble = loop {
+    let test_error = loop {
         let next = match step {
             WizardStep::Provider => wizard.choose_provider(),
             WizardStep::Address => wizard.choose_address(),
@@ -135,7 +136,7 @@ pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
     let mut edits = wizard.edits();
     edits.extend(wizard.choose_directory().map_err(to_error)?);
     edits.extend(wizard.choose_server_rules().map_err(to_error)?);
-    Ok(WizardAnswers { edits, test_error: trouble })
+    Ok(WizardAnswers { edits, test_error })
 }
 
 impl Wizard<'_> {
@@ -155,18 +156,18 @@ impl Wizard<'_> {
 
     /// The changes that follow from the answers so far.
     fn edits(&self) -> Vec<ConfigEdit> {
-        let block = self.section();
-        let mut edits = vec![ConfigEdit::new("agents.defaults.provider", block.name.as_str())];
-        if let Some(base) = &self.base {
-            edits.push(ConfigEdit::new(block.key("apiBase"), base.as_str()));
+        let section = self.section();
+        let mut edits = vec![ConfigEdit::new("agents.defaults.provider", section.name.as_str())];
+        if let Some(base_url) = &self.base_url {
+            edits.push(ConfigEdit::new(section.key("apiBase"), base_url.as_str()));
         }
         match &self.key {
             ApiKeyChoice::Unchanged => {}
             ApiKeyChoice::Variable(name) => {
-                edits.push(ConfigEdit::new(block.key("apiKey"), format!("${{{name}}}")));
+                edits.push(ConfigEdit::new(section.key("apiKey"), format!("${{{name}}}")));
             }
             ApiKeyChoice::Typed(key) => {
-                edits.push(ConfigEdit::new(block.key("apiKey"), key.as_str()));
+                edits.push(ConfigEdit::new(section.key("apiKey"), key.as_str()));
             }
         }
         if let Some(model) = &self.model {
@@ -193,58 +194,62 @@ impl Wizard<'_> {
     }
 
     fn choose_provider(&mut self) -> Result<WizardStep> {
-        let ProviderMenu { entries, rows, ready } = &self.providers;
+        let ProviderMenu { entries, items, ready_count } = &self.providers;
         self.print("Which provider? Part of the name is enough.");
-        let known = self.configured("agents.defaults.provider").and_then(registry::find_provider);
+        let configured =
+            self.configured("agents.defaults.provider").and_then(registry::find_provider);
         // Many users have set the Hugging Face variable only for downloads, so it is no reason to choose that provider.
-        let first = entries[..*ready].iter().find(|entry| entry.name != "huggingface");
+        let ready = entries[..*ready_count].iter().find(|entry| entry.name != "huggingface");
         let default = if self.is_chosen {
             self.entry
         } else {
-            known.or(first.copied()).unwrap_or(self.entry)
+            configured.or(ready.copied()).unwrap_or(self.entry)
         };
-        let places: Vec<usize> = (0..rows.len()).collect();
-        self.print_items(rows, &places);
-        let place = loop {
+        let indexes: Vec<usize> = (0..items.len()).collect();
+        self.print_items(items, &indexes);
+        let index = loop {
             let answer = ask_text(self.ctx.terminal, "Number or name", default.name)?;
-            match menu::find(rows, &answer) {
-                MenuMatch::One(place) => break place,
-                MenuMatch::Several(places) => self.print_items(rows, &places),
+            match menu::find(items, &answer) {
+                MenuMatch::One(index) => break index,
+                MenuMatch::Several(indexes) => self.print_items(items, &indexes),
                 MenuMatch::Nothing => {
                     self.print("No match; please answer with a number or a part of a name.");
                 }
             }
         };
-        let entry = entries[place];
+        let entry = entries[index];
         self.print(&format!("-> {}\n", entry.label));
         if entry.name != self.entry.name {
-            (self.base, self.key, self.model) = (None, ApiKeyChoice::Unchanged, None);
+            self.base_url = None;
+            self.key = ApiKeyChoice::Unchanged;
+            self.model = None;
         }
-        (self.entry, self.is_chosen) = (entry, true);
+        self.entry = entry;
+        self.is_chosen = true;
         Ok(WizardStep::Address)
     }
 
-    fn print_items(&self, rows: &[MenuItem], places: &[usize]) {
+    fn print_items(&self, items: &[MenuItem], indexes: &[usize]) {
         let terminal = self.ctx.terminal;
-        for line in menu::format_items(rows, places, terminal.stderr_width()) {
+        for line in menu::format_items(items, indexes, terminal.stderr_width()) {
             terminal.eprint(&line);
         }
     }
 
     /// Asks for the address if there is no default, or if no server listens there.
     fn choose_address(&mut self) -> Result<WizardStep> {
-        let ProviderInfo { base_url: base, kind, .. } = *self.entry;
-        let old = self.configured(&self.section().key("apiBase"));
-        let answers = || local_port(base).is_some_and(http::is_listening);
-        let is_usual = match kind {
-            ProviderKind::Local => old.is_none() && answers(),
+        let ProviderInfo { base_url, kind, .. } = *self.entry;
+        let configured = self.configured(&self.section().key("apiBase"));
+        let is_listening = || local_port(base_url).is_some_and(http::is_listening);
+        let takes_default = match kind {
+            ProviderKind::Local => configured.is_none() && is_listening(),
             ProviderKind::Direct => false,
-            _ => old.is_none() && !base.is_empty(),
+            _ => configured.is_none() && !base_url.is_empty(),
         };
-        let address = if is_usual {
-            base.to_owned()
+        let address = if takes_default {
+            base_url.to_owned()
         } else {
-            let default = self.base.as_deref().or(old).unwrap_or(base).to_owned();
+            let default = self.base_url.as_deref().or(configured).unwrap_or(base_url).to_owned();
             let mut examples = EXAMPLE_ADDRESSES.iter();
             if let Some((_, example)) = examples.find(|(name, _)| *name == self.entry.name) {
                 self.print(&format!("The address has the form {example}"));
@@ -258,26 +263,26 @@ impl Wizard<'_> {
             }
         };
         // A local server counts as configured only if its address is in the config.
-        if address != base || self.entry.is_local() || old.is_some() {
-            self.base = Some(address);
+        if address != base_url || self.entry.is_local() || configured.is_some() {
+            self.base_url = Some(address);
         }
         Ok(WizardStep::Key)
     }
 
     fn choose_key(&mut self) -> Result<WizardStep> {
-        let block = self.section();
+        let section = self.section();
         if self.entry.kind == ProviderKind::Login {
             self.log_in()?;
             return Ok(WizardStep::Model);
         }
-        // Do not ask for a key that a command or a file provides.
-        let is_elsewhere = ["apiKeyCommand", "apiKeyFile"]
+        // A key that a command or a file provides is not asked for.
+        let has_key_source = ["apiKeyCommand", "apiKeyFile"]
             .iter()
-            .any(|name| self.configured(&block.key(name)).is_some());
-        if is_elsewhere {
+            .any(|name| self.configured(&section.key(name)).is_some());
+        if has_key_source {
             return Ok(WizardStep::Model);
         }
-        let has_key = self.configured(&block.key("apiKey")).is_some();
+        let has_key = self.configured(&section.key("apiKey")).is_some();
         let mut variables = self.entry.key_variables.iter();
         let variable = variables.find(|name| self.ctx.env.get(name).is_some()).copied();
         let default = match (has_key, variable, self.entry.is_keyless()) {
@@ -288,7 +293,7 @@ impl Wizard<'_> {
             (_, _, true) => Some((ApiKeyChoice::Unchanged, "none".to_owned())),
             _ => None,
         };
-        // Do not ask for the key of a local server, which usually needs none.
+        // The key of a local server is not asked for, since most need none.
         if self.entry.is_local() && !has_key {
             self.key = ApiKeyChoice::Unchanged;
             return Ok(WizardStep::Model);
@@ -296,13 +301,13 @@ impl Wizard<'_> {
         if let (None, Some(page)) = (&default, known_providers::key_page(self.entry.name)) {
             self.print(&format!("Keys are made at {page}"));
         }
-        let words = match &default {
-            Some((_, words)) => format!("API key, not shown [{words}]: "),
+        let prompt = match &default {
+            Some((_, source)) => format!("API key, not shown [{source}]: "),
             None => "API key, not shown: ".into(),
         };
         self.key = loop {
-            let typed = self.ctx.terminal.prompt_hidden(&words)?.ok_or(Cancelled)?;
-            match (typed.trim(), &default) {
+            let answer = self.ctx.terminal.prompt_hidden(&prompt)?.ok_or(Cancelled)?;
+            match (answer.trim(), &default) {
                 ("", Some((key, _))) => break key.clone(),
                 ("", None) => self.print("An API key is required."),
                 (text, _) if text.chars().any(|c| c.is_control() || c.is_whitespace()) => {
@@ -328,27 +333,29 @@ impl Wizard<'_> {
 
     fn choose_model(&mut self) -> Result<WizardStep> {
         let names = self.list_models()?;
-        let same = self
+        let is_configured_provider = self
             .configured("agents.defaults.provider")
             .is_some_and(|name| normalize_name(name) == normalize_name(self.entry.name));
-        let old = self.configured("agents.defaults.model").filter(|_| same);
-        let own = self.entry.default_model;
-        let is_there = |name: &str| names.iter().any(|other| other == name);
-        let first = names.iter().find(|name| !name.contains("embed"));
-        let default = match (&self.model, old) {
+        let configured =
+            self.configured("agents.defaults.model").filter(|_| is_configured_provider);
+        let default_model = self.entry.default_model;
+        let default = match (&self.model, configured) {
             (Some(model), _) => model.clone(),
             (None, Some(model)) => model.to_owned(),
-            // A local server may not have the default model, so use one that it has.
-            (None, None) if self.entry.is_users_own() && !is_there(own) => {
+            // The user's own server may not have the default model. Then its first model that can answer is the default.
+            (None, None)
+                if self.entry.is_users_own() && !names.iter().any(|name| name == default_model) =>
+            {
+                let first = names.iter().find(|name| !name.contains("embed"));
                 first.cloned().unwrap_or_default()
             }
-            (None, None) => own.to_owned(),
+            (None, None) => default_model.to_owned(),
         };
-        let rows = model_items(self.entry, &names, &default);
-        let places: Vec<usize> = (0..rows.len().min(MAX_SHOWN_MODELS)).collect();
+        let items = model_items(self.entry, &names, &default);
+        let indexes: Vec<usize> = (0..items.len().min(MAX_SHOWN_MODELS)).collect();
         self.print("Which model?");
-        self.print_items(&rows, &places);
-        match rows.len() - places.len() {
+        self.print_items(&items, &indexes);
+        match items.len() - indexes.len() {
             0 => {}
             more => self.print(&format!("  and {more} more; type part of a name to find them")),
         }
@@ -361,19 +368,19 @@ impl Wizard<'_> {
             if answer == default {
                 break answer;
             }
-            match menu::find(&rows, &answer) {
-                MenuMatch::One(place) => break rows[place].name.clone(),
-                MenuMatch::Several(places) => {
-                    self.print_items(&rows, &places[..places.len().min(MAX_SHOWN_MODELS)]);
-                    match places.len().saturating_sub(MAX_SHOWN_MODELS) {
+            match menu::find(&items, &answer) {
+                MenuMatch::One(index) => break items[index].name.clone(),
+                MenuMatch::Several(indexes) => {
+                    self.print_items(&items, &indexes[..indexes.len().min(MAX_SHOWN_MODELS)]);
+                    match indexes.len().saturating_sub(MAX_SHOWN_MODELS) {
                         0 => {}
                         more => self.print(&format!("  and {more} more")),
                     }
                 }
                 MenuMatch::Nothing if names.is_empty() => break answer,
                 MenuMatch::Nothing => {
-                    let words = format!("`{answer}` is not in the list. Use it anyway?");
-                    if confirm(self.ctx, &words, false)? {
+                    let question = format!("`{answer}` is not in the list. Use it anyway?");
+                    if confirm(self.ctx, &question, false)? {
                         break answer;
                     }
                 }
@@ -388,13 +395,13 @@ impl Wizard<'_> {
     fn list_models(&mut self) -> Result<Vec<String>> {
         let (_, endpoint) = self.resolve_endpoint(LIST_TIMEOUT)?;
         let server = &endpoint.http_provider;
-        let listed = server.list_models(&mut |text| self.print(&format!("Note: {text}.")));
-        // The address that answered, which may be a longer one than the user gave.
-        let base = server.address.current();
-        if listed.is_ok() && base != endpoint.choice.base_url {
-            self.base = Some(base);
+        let names = server.list_models(&mut |text| self.print(&format!("Note: {text}.")));
+        // The address that answered, which may be longer than the one that the user gave.
+        let base_url = server.address.current();
+        if names.is_ok() && base_url != endpoint.choice.base_url {
+            self.base_url = Some(base_url);
         }
-        match listed.map_err(connection_test::to_error) {
+        match names.map_err(connection_test::to_error) {
             Ok(names) => Ok(names),
             Err(error) if error.is::<Stop>() => Err(error),
             // Not every server has a list. But one that rejects the key, or is unreachable, will not answer other
@@ -450,7 +457,7 @@ impl Wizard<'_> {
     /// True if the config is from the Python program, which writes these sections into every config.
     fn is_python_config(&self) -> bool {
         let mut sections = ["channels", "gateway"].iter();
-        sections.any(|part| self.config.get_path(part).is_some())
+        sections.any(|section| self.config.get_path(section).is_some())
     }
 
     /// Asks if the tools of MCP servers are allowed, as in the Python program.
@@ -460,10 +467,10 @@ impl Wizard<'_> {
             return Ok(None);
         };
         let rules = mcp_servers::missing_allow_rules(&settings).join("`, `");
-        let words = format!(
+        let question = format!(
             "The Python program lets the agent call every tool of your MCP servers. Allow `{rules}` here too?"
         );
-        Ok(confirm(self.ctx, &words, true)?.then_some(edit))
+        Ok(confirm(self.ctx, &question, true)?.then_some(edit))
     }
 
     /// Asks for the working directory if the config is from the Python program, which always works in its workspace.
@@ -484,50 +491,53 @@ impl Wizard<'_> {
 }
 
 /// The port of an address on localhost.
-fn local_port(base: &str) -> Option<u16> {
-    let (_, rest) = base.split_once("://localhost:")?;
+fn local_port(base_url: &str) -> Option<u16> {
+    let (_, rest) = base_url.split_once("://localhost:")?;
     rest.split('/').next()?.parse().ok()
 }
 
-/// The providers: those that are ready (by a key, a login, or a running local server), then well-known ones, then the
-/// rest by name.
+/// The providers: those that are ready, then well-known ones, then the rest by name.
 fn provider_menu(ctx: &Context, settings: &Settings) -> ProviderMenu {
-    let blocks = model::provider_configs(ctx, settings);
-    let ready = |entry: &ProviderInfo| -> Option<String> {
-        if let Ok(vendor) = Vendor::from_name(entry.name) {
-            let until = login::expiry(vendor, &ctx.paths.auth()).ok().flatten();
-            return until.map(|_| "you are logged in".into());
-        }
-        let standing = registry::provider_status(entry.name, &blocks, &ctx.env);
-        if let Some((_, place)) = standing.key {
-            return Some(format!("key from {}", place.replace('`', "")));
-        }
-        let port =
-            local_port(entry.base_url).filter(|port| entry.is_local() && http::is_listening(*port));
-        port.map(|port| format!("listening on port {port}"))
-    };
-    let built = PROVIDERS.iter().filter(|entry| entry.kind != ProviderKind::Unsupported);
-    let mut all: Vec<(Option<String>, &'static ProviderInfo)> =
-        built.map(|entry| (ready(entry), entry)).collect();
-    all.sort_by_key(|(about, entry)| match about {
+    let configs = model::provider_configs(ctx, settings);
+    let supported = PROVIDERS.iter().filter(|entry| entry.kind != ProviderKind::Unsupported);
+    let mut providers: Vec<(Option<String>, &'static ProviderInfo)> =
+        supported.map(|entry| (describe_readiness(ctx, &configs, entry), entry)).collect();
+    providers.sort_by_key(|(readiness, entry)| match readiness {
         // Ready providers stay in the order of the table, which is that of preference.
         Some(_) => (0, 0, String::new()),
         None => match known_providers::position(entry.name) {
-            Some(place) => (1, place, String::new()),
+            Some(position) => (1, position, String::new()),
             None => (2, 0, entry.name.to_lowercase()),
         },
     });
-    let ready = all.iter().take_while(|(about, _)| about.is_some()).count();
-    let rows = all.iter().map(|(about, entry)| MenuItem {
+    let ready_count = providers.iter().take_while(|(readiness, _)| readiness.is_some()).count();
+    let items = providers.iter().map(|(readiness, entry)| MenuItem {
         name: entry.name.into(),
         label: entry.label.into(),
-        description: about.clone().unwrap_or_else(|| known_providers::describe(entry.name)),
+        description: readiness.clone().unwrap_or_else(|| known_providers::describe(entry.name)),
     });
     ProviderMenu {
-        rows: rows.collect(),
-        entries: all.iter().map(|(_, entry)| *entry).collect(),
-        ready,
+        items: items.collect(),
+        entries: providers.iter().map(|(_, entry)| *entry).collect(),
+        ready_count,
     }
+}
+
+/// The login, the key or the running local server that makes a provider ready. `None` if it needs further setup.
+fn describe_readiness(
+    ctx: &Context,
+    configs: &BTreeMap<String, ProviderConfig>,
+    entry: &ProviderInfo,
+) -> Option<String> {
+    if let Ok(vendor) = Vendor::from_name(entry.name) {
+        let expiry = login::expiry(vendor, &ctx.paths.auth()).ok().flatten();
+        return expiry.map(|_| "you are logged in".into());
+    }
+    if let Some((_, source)) = registry::provider_status(entry.name, configs, &ctx.env).key {
+        return Some(format!("key from {}", source.replace('`', "")));
+    }
+    let port = local_port(entry.base_url)?;
+    (entry.is_local() && http::is_listening(port)).then(|| format!("listening on port {port}"))
 }
 
 /// The models to choose from: the default first, then those with known prices, then the others by name. If the provider
@@ -535,10 +545,10 @@ fn provider_menu(ctx: &Context, settings: &Settings) -> ProviderMenu {
 fn model_items(entry: &ProviderInfo, names: &[String], default: &str) -> Vec<MenuItem> {
     let mut names = names.to_vec();
     if names.is_empty() && !entry.is_keyless() {
-        let known = MODELS
+        let models = MODELS
             .iter()
-            .filter(|facts| normalize_name(facts.vendor) == normalize_name(entry.name));
-        names.extend(known.map(|facts| facts.name.to_owned()));
+            .filter(|model| normalize_name(model.vendor) == normalize_name(entry.name));
+        names.extend(models.map(|model| model.name.to_owned()));
     }
     if !default.is_empty() && !names.iter().any(|name| name == default) {
         names.push(default.to_owned());
@@ -548,18 +558,18 @@ fn model_items(entry: &ProviderInfo, names: &[String], default: &str) -> Vec<Men
         let price = prices.for_input_tokens(0);
         Some(format!("${} in, ${} out per million tokens", price.input, price.output))
     };
-    let about = |name: &str| match (name == entry.default_model, price(name)) {
+    let describe = |name: &str| match (name == entry.default_model, price(name)) {
         (true, Some(price)) => format!("default; {price}"),
         (true, None) => "default".into(),
         (false, price) => price.unwrap_or_default(),
     };
-    let mut rows: Vec<MenuItem> = names
+    let mut items: Vec<MenuItem> = names
         .into_iter()
-        .map(|name| MenuItem { description: about(&name), label: String::new(), name })
+        .map(|name| MenuItem { description: describe(&name), label: String::new(), name })
         .collect();
-    rows.sort_by_key(|row| {
-        (row.name != default, row.description.is_empty(), row.name.to_lowercase())
+    items.sort_by_key(|item| {
+        (item.name != default, item.description.is_empty(), item.name.to_lowercase())
     });
-    rows.dedup_by(|one, other| one.name == other.name);
-    rows
+    items.dedup_by(|item, previous| item.name == previous.name);
+    items
 }
