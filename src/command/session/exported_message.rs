@@ -57,22 +57,21 @@ fn result_heading(result: &ToolResult) -> String {
     format!("Result of `{}`{failed}", result.name)
 }
 
-/// Returns `text`, and the end of the code block that it leaves open: an answer that was cut would turn all that follows it
-/// into code.
+/// Closes the code block that `text` leaves open, as an answer that was cut may do. Otherwise all that follows would be code.
 fn close_fence(text: &str) -> String {
     let mut text = text.trim_end().to_owned();
-    if let Some(fence) = document::unclosed_fence(&text) {
-        let marks = fence.mark.to_string().repeat(fence.length);
-        text.push_str(&format!("\n{:column$}{marks}", "", column = fence.column));
+    if let Some(code_fence) = document::unclosed_fence(&text) {
+        let marks = code_fence.mark.to_string().repeat(code_fence.length);
+        text.push_str(&format!("\n{:column$}{marks}", "", column = code_fence.column));
     }
     text
 }
 
-/// Encloses `text` in fences longer than any in it.
+/// Encloses `text` in code fences longer than any run of backticks in it.
 fn fence_text(language: &str, text: &str) -> String {
-    let runs = text.split(|letter| letter != '`').map(str::len);
-    let fence = "`".repeat(runs.max().unwrap_or(0).max(2) + 1);
-    format!("{fence}{language}\n{}\n{fence}", text.trim_end_matches('\n'))
+    let longest_run = text.split(|character| character != '`').map(str::len).max().unwrap_or(0);
+    let code_fence = "`".repeat(longest_run.max(2) + 1);
+    format!("{code_fence}{language}\n{}\n{code_fence}", text.trim_end_matches('\n'))
 }
 
 #[cfg(test)]

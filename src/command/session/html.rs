@@ -1,5 +1,4 @@
-//! A session as one self-contained HTML page: no script, nothing that is loaded. Texts of the session become no markup
-//! but that of their Markdown.
+//! A session as one HTML page without scripts, which loads nothing. The texts of the session are escaped, apart from their Markdown.
 
 use super::exported_message::{ExportedMessage, MessageAuthor};
 use nanobot_channel::dialect::{self, Dialect};

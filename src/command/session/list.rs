@@ -1,6 +1,6 @@
 //! `session list`: lists the sessions with their age, length and cost.
 
-use crate::cli::session::{SessionListArgs as Arguments, SessionSort};
+use crate::cli::session::{SessionListArgs, SessionSort};
 use crate::command::name_pattern::{NamePattern, single_line};
 use crate::ops::context::Context;
 use crate::ops::since::SinceFilter;
@@ -14,27 +14,31 @@ use nanobot_base::format::format_dollars;
 use nanobot_os::clock::Clock;
 use nanobot_store::session::{self, SessionListing, SessionStats, SessionStore, SessionSummary};
 use serde_json::{Value, json};
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 
-/// Maximum columns of the first words if the output is not a terminal, and the minimum on a terminal.
-const MAX_SUMMARY_COLUMNS: usize = 60;
-const MIN_SUMMARY_COLUMNS: usize = 10;
-/// The heading of that column.
-const SUMMARY_HEADING: &str = "TITLE";
+/// Maximum columns of a title if the output is not a terminal, and the minimum on a terminal.
+const MAX_TITLE_COLUMNS: usize = 60;
+const MIN_TITLE_COLUMNS: usize = 10;
+const TITLE_HEADING: &str = "TITLE";
+/// The columns that a narrow terminal leaves out: the tokens, the messages, and the cost.
+const OPTIONAL_COLUMNS: [usize; 3] = [3, 2, 4];
 
 /// Runs `session list`.
-pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) -> Result<Exit> {
-    let Arguments { pattern, sort, limit, since, json } = arguments;
-    let SessionListing { mut sessions, failures } = session::list(place)?;
+pub(super) fn run(
+    ctx: &Context,
+    store: &SessionStore,
+    arguments: &SessionListArgs,
+) -> Result<Exit> {
+    let SessionListArgs { pattern, sort, limit, since, json } = arguments;
+    let SessionListing { mut sessions, failures } = session::list(store)?;
     let now = ctx.clock.now();
-    let start = since.map(|since| SinceFilter::new(since, &now));
+    let since = since.map(|since| SinceFilter::new(since, &now));
     let keys = NamePattern(pattern.as_deref());
-    let is_wanted = |session: &SessionSummary| {
+    sessions.retain(|session| {
         let day = || session.last_used.to_zoned(now.time_zone().clone()).date();
         keys.matches(&session.key)
-            && start.is_none_or(|start| start.includes(session.last_used, day()))
-    };
-    sessions.retain(is_wanted);
+            && since.is_none_or(|since| since.includes(session.last_used, day()))
+    });
     sort_by(*sort, &mut sessions);
     sessions.truncate(limit.unwrap_or(usize::MAX));
     let width = ctx.terminal.stdout_width();
@@ -61,7 +65,6 @@ pub(super) fn report_failures(ctx: &Context, failures: &[anyhow::Error]) -> Exit
 /// Sorts the sessions, which arrive newest first. Unknown values come last.
 fn sort_by(sort: SessionSort, sessions: &mut [SessionSummary]) {
     let tokens = |session: &SessionSummary| Reverse(session.stats.as_ref().map(tokens));
-    let most = |one: f64, other: f64| -> Ordering { other.total_cmp(&one) };
     let cost =
         |session: &SessionSummary| session.stats.and_then(|stats| stats.cost).unwrap_or(-1.0);
     match sort {
@@ -69,8 +72,8 @@ fn sort_by(sort: SessionSort, sessions: &mut [SessionSummary]) {
         SessionSort::Oldest => sessions.reverse(),
         SessionSort::Messages => sessions.sort_by_key(|session| Reverse(session.messages)),
         SessionSort::Tokens => sessions.sort_by_key(tokens),
-        SessionSort::Cost => sessions.sort_by(|one, other| most(cost(one), cost(other))),
-        SessionSort::Key => sessions.sort_by(|one, other| one.key.cmp(&other.key)),
+        SessionSort::Cost => sessions.sort_by(|left, right| cost(right).total_cmp(&cost(left))),
+        SessionSort::Key => sessions.sort_by(|left, right| left.key.cmp(&right.key)),
     }
 }
 
@@ -108,17 +111,16 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
         ("MESSAGES", Side::Right),
         ("TOKENS", Side::Right),
         ("COST", Side::Right),
-        (SUMMARY_HEADING, Side::Left),
+        (TITLE_HEADING, Side::Left),
     ];
-    let row = |session: &SessionSummary, room: usize| {
+    let row = |session: &SessionSummary, title_columns: usize| {
         let messages = session.messages.map_or_else(|| "?".into(), |count| count.to_string());
-        let of_stats = |part: fn(&SessionStats) -> String| session.stats.as_ref().map(part);
         let title = session.title.as_ref().unwrap_or(&session.first_words);
         let title = match &session.fork_of {
-            Some(of) => format!("fork of {of}: {title}"),
+            Some(origin) => format!("fork of {origin}: {title}"),
             None => title.clone(),
         };
-        let tokens = of_stats(|stats| tokens(stats).to_string());
+        let tokens = session.stats.as_ref().map(|stats| tokens(stats).to_string());
         let cost = session.stats.and_then(|stats| stats.cost);
         let cost = cost.map(|cost| format!("${}", format_dollars(cost)));
         vec![
@@ -127,26 +129,24 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
             messages,
             tokens.unwrap_or_default(),
             cost.unwrap_or_default(),
-            truncate(&single_line(&title), Some(room)),
+            truncate(&single_line(&title), Some(title_columns)),
         ]
     };
-    let lines = |room: usize| {
-        let rows: Vec<Vec<String>> = sessions.iter().map(|session| row(session, room)).collect();
-        // In a narrow terminal the title counts more than the numbers.
-        let others = width.map(|width| width.saturating_sub(MIN_SUMMARY_COLUMNS));
-        let width = if room == 0 { others } else { width };
-        align_to_width(&columns, &rows, width, &[3, 2, 4])
+    let format_lines = |title_columns: usize, width: Option<usize>| {
+        let rows: Vec<Vec<String>> =
+            sessions.iter().map(|session| row(session, title_columns)).collect();
+        align_to_width(&columns, &rows, width, &OPTIONAL_COLUMNS)
     };
-    let room = match width {
-        None => MAX_SUMMARY_COLUMNS,
-        // The titles take the columns that the others leave. Keys are never cut, since the user needs to type
-        // them.
+    let title_columns = match width {
+        None => MAX_TITLE_COLUMNS,
+        // The titles take what the other columns leave. In a narrow terminal they count more than the numbers, which leave them
+        // the minimum. Keys are never cut, since the user needs to type them.
         Some(width) => {
-            let bare = lines(0);
-            let used = bare.iter().map(|line| measure_text_width(line)).max();
-            let others = used.unwrap_or(0).saturating_sub(SUMMARY_HEADING.len());
-            width.saturating_sub(others).max(MIN_SUMMARY_COLUMNS)
+            let lines = format_lines(0, Some(width.saturating_sub(MIN_TITLE_COLUMNS)));
+            let columns = lines.iter().map(|line| measure_text_width(line)).max().unwrap_or(0);
+            let other_columns = columns.saturating_sub(TITLE_HEADING.len());
+            width.saturating_sub(other_columns).max(MIN_TITLE_COLUMNS)
         }
     };
-    lines(room).iter().map(|line| format!("{line}\n")).collect()
+    format_lines(title_columns, width).iter().map(|line| format!("{line}\n")).collect()
 }

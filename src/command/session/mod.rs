@@ -1,6 +1,6 @@
 //! `nanobot session`: manages the stored sessions.
 
-use crate::cli::session::SessionCommand as Arguments;
+use crate::cli::session::SessionCommand;
 use crate::ops::agent_turn;
 use crate::ops::context::Context;
 use crate::options::turn::{DryRunForm, TurnOptions};
@@ -26,37 +26,35 @@ mod transcript;
 const COMPACT_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs `nanobot session`.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+pub fn run(ctx: &Context, command: &SessionCommand) -> Result<Exit> {
     let settings = ctx.settings()?;
-    let place = ctx.session_store(&settings)?;
-    match arguments {
-        Arguments::List(arguments) => return list::run(ctx, &place, arguments),
-        Arguments::Show(arguments) => show::run(ctx, &place, arguments)?,
-        Arguments::Search(arguments) => {
-            return search::run(ctx, &place, &settings.workspace, arguments);
+    let store = ctx.session_store(&settings)?;
+    match command {
+        SessionCommand::List(arguments) => return list::run(ctx, &store, arguments),
+        SessionCommand::Show(arguments) => show::run(ctx, &store, arguments)?,
+        SessionCommand::Search(arguments) => {
+            return search::run(ctx, &store, &settings.workspace, arguments);
         }
-        Arguments::Export(arguments) => export::run(ctx, &place, arguments)?,
-        Arguments::Fork { key, new, at, json } => {
-            let count = session::fork(&place, key, new, *at)?;
-            match json {
-                true => ctx.terminal.print_json(&json!({ "session": new, "messages": count }))?,
-                false => ctx.notice(&format!("copied to `{new}`: {count} messages")),
+        SessionCommand::Export(arguments) => export::run(ctx, &store, arguments)?,
+        SessionCommand::Fork { key, new, at, json } => {
+            let count = session::fork(&store, key, new, *at)?;
+            if *json {
+                ctx.terminal.print_json(&json!({ "session": new, "messages": count }))?;
+            } else {
+                ctx.notice(&format!("copied to `{new}`: {count} messages"));
             }
         }
-        Arguments::Context { key, json } => {
-            require_session(&place, key)?;
-            let form = match json {
-                true => DryRunForm::TableJson,
-                false => DryRunForm::Table,
-            };
+        SessionCommand::Context { key, json } => {
+            require_session(&store, key)?;
+            let form = if *json { DryRunForm::TableJson } else { DryRunForm::Table };
             let mut options = TurnOptions::default();
             options.session.key = Some(key.clone());
             options.recording.dry_run = Some(form);
             options.stdin.no_stdin = true;
             return Ok(agent_turn::run(ctx, &options, ReportFormat::Text));
         }
-        Arguments::Compact { key, instructions } => {
-            require_session(&place, key)?;
+        SessionCommand::Compact { key, instructions } => {
+            require_session(&store, key)?;
             let mut options = TurnOptions::default();
             options.input.set_typed_message(&format!("/compact {}", instructions.join(" ")));
             options.session.key = Some(key.clone());
@@ -64,24 +62,24 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
             options.stdin.no_stdin = true;
             return Ok(agent_turn::run(ctx, &options, ReportFormat::Text));
         }
-        Arguments::Rename { key, new } => {
-            for older in session::rename(&place, key, new)? {
-                let older = ctx.paths.display(&older);
-                ctx.notice(&format!("an older session `{key}` is visible again, in `{older}`"));
+        SessionCommand::Rename { key, new } => {
+            for path in session::rename(&store, key, new)? {
+                let path = ctx.paths.display(&path);
+                ctx.notice(&format!("an older session `{key}` is visible again, in `{path}`"));
             }
         }
-        Arguments::Title { key, title, json } => {
-            run_title(ctx, &place, key, title.as_deref(), *json)?;
+        SessionCommand::Title { key, title, json } => {
+            run_title(ctx, &store, key, title.as_deref(), *json)?;
         }
-        Arguments::Remove { keys, for_good } => {
-            remove::remove_sessions(ctx, &place, keys, *for_good)?;
+        SessionCommand::Remove { keys, for_good } => {
+            remove::remove_sessions(ctx, &store, keys, *for_good)?;
         }
-        Arguments::Restore { key, json } => {
-            remove::restore(ctx, &place, key.as_deref(), *json)?;
+        SessionCommand::Restore { key, json } => {
+            remove::restore(ctx, &store, key.as_deref(), *json)?;
         }
-        Arguments::Prune(arguments) => return remove::prune(ctx, &place, arguments),
-        Arguments::Repair { keys, all: _, dry_run, json } => {
-            return repair::run(ctx, &place, keys, *dry_run, *json);
+        SessionCommand::Prune(arguments) => return remove::prune(ctx, &store, arguments),
+        SessionCommand::Repair { keys, all: _, dry_run, json } => {
+            return repair::run(ctx, &store, keys, *dry_run, *json);
         }
     }
     Ok(Exit::Answered)
@@ -90,20 +88,20 @@ pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
 /// Sets the title of a session, or prints it.
 fn run_title(
     ctx: &Context,
-    place: &SessionStore,
+    store: &SessionStore,
     key: &str,
     title: Option<&str>,
     as_json: bool,
 ) -> Result<()> {
     if let Some(title) = title {
-        return session::set_title(place, key, title.trim());
+        return session::set_title(store, key, title.trim());
     }
-    let found = session::summarize(place, key)?.title;
+    let title = session::summarize(store, key)?.title;
     if as_json {
-        let object = json!({ "session": key, "title": found });
+        let object = json!({ "session": key, "title": title });
         return ctx.terminal.print_json(&object);
     }
-    match found {
+    match title {
         Some(title) => ctx.terminal.print(&format!("{}\n", sanitize(&title))),
         None => {
             ctx.explain_empty("the session has no title");
@@ -115,7 +113,7 @@ fn run_title(
 /// Checks that the session exists.
 ///
 /// # Errors
-/// Status 66 when there is no session `key`.
-fn require_session(place: &SessionStore, key: &str) -> Result<()> {
-    session::read_entries(place, key).map(drop)
+/// Status 66 if there is no session `key`.
+fn require_session(store: &SessionStore, key: &str) -> Result<()> {
+    session::read_entries(store, key).map(drop)
 }

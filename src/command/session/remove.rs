@@ -20,7 +20,7 @@ use std::ops::Range;
 /// Moves `keys` to the trash, or removes them permanently.
 pub(super) fn remove_sessions(
     ctx: &Context,
-    place: &SessionStore,
+    store: &SessionStore,
     keys: &[String],
     for_good: bool,
 ) -> Result<()> {
@@ -37,10 +37,10 @@ pub(super) fn remove_sessions(
             }
         };
         if for_good {
-            session::remove(place, key).map_err(to_error)?;
+            session::remove(store, key).map_err(to_error)?;
             continue;
         }
-        session::move_to_trash(place, key, &|_| true).map_err(to_error)?;
+        session::move_to_trash(store, key, &|_| true).map_err(to_error)?;
         ctx.notice(&format!(
             "moved `{key}` to the trash; `nanobot session restore {key}` restores it"
         ));
@@ -51,12 +51,12 @@ pub(super) fn remove_sessions(
 /// Restores `key`, or lists the sessions that can be restored.
 pub(super) fn restore(
     ctx: &Context,
-    place: &SessionStore,
+    store: &SessionStore,
     key: Option<&str>,
     as_json: bool,
 ) -> Result<()> {
     if let Some(key) = key {
-        session::restore(place, key)?;
+        session::restore(store, key)?;
         return if as_json {
             ctx.terminal.print_json(&json!({ "session": key }))
         } else {
@@ -64,44 +64,46 @@ pub(super) fn restore(
             Ok(())
         };
     }
-    let discarded = session::list_trash(place)?;
-    let time = |discarded: &TrashedSession| {
-        let stamp = discarded.deleted_at.as_str();
-        let part = |range: Range<usize>| stamp.get(range).unwrap_or_default();
-        let day = format!("{}-{}-{}", part(0..4), part(4..6), part(6..8));
-        format!("{day} {}:{}", part(8..10), part(10..12))
-    };
+    let sessions = session::list_trash(store)?;
     if as_json {
-        return ctx.terminal.print_json_lines(discarded.iter().map(|discarded| {
-            json!({ "session": discarded.key, "deleted": ctx.clock.to_rfc3339(&time(discarded)) })
+        return ctx.terminal.print_json_lines(sessions.iter().map(|session| {
+            let time = ctx.clock.to_rfc3339(&deletion_time(session));
+            json!({ "session": session.key, "deleted": time })
         }));
     }
-    if discarded.is_empty() {
+    if sessions.is_empty() {
         ctx.explain_empty("the trash is empty");
     }
-    let line = |discarded| format!("{}  {}\n", time(discarded), single_line(&discarded.key));
-    ctx.terminal.print(&discarded.iter().map(line).collect::<String>())
+    let lines = sessions
+        .iter()
+        .map(|session| format!("{}  {}\n", deletion_time(session), single_line(&session.key)));
+    ctx.terminal.print(&lines.collect::<String>())
+}
+
+/// The time at which a session was deleted. In the trash it is written without separators, since it is part of a file name.
+fn deletion_time(session: &TrashedSession) -> String {
+    let part = |range: Range<usize>| session.deleted_at.get(range).unwrap_or_default();
+    let date = format!("{}-{}-{}", part(0..4), part(4..6), part(6..8));
+    format!("{date} {}:{}", part(8..10), part(10..12))
 }
 
 /// Moves sessions that were not used for a long time to the trash.
-pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) -> Result<Exit> {
+pub(super) fn prune(ctx: &Context, store: &SessionStore, arguments: &PruneArgs) -> Result<Exit> {
     let PruneArgs { pattern, older_than, empty, yes, dry_run, json } = arguments;
     let now = ctx.clock.timestamp();
-    let limit = older_than.map(|time| {
-        let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
-        now.checked_sub(time).unwrap_or(Timestamp::MIN)
+    let limit = older_than.map(|age| {
+        let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
+        now.checked_sub(age).unwrap_or(Timestamp::MIN)
     });
     let is_old = |session: &SessionSummary| {
         limit.is_none_or(|limit| session.last_used < limit)
             && (!empty || session.messages == Some(0))
     };
-    let SessionListing { mut sessions, failures } = session::list(place)?;
+    let SessionListing { mut sessions, failures } = session::list(store)?;
     let keys = NamePattern(pattern.as_deref());
     sessions.retain(|session| keys.matches(&session.key) && is_old(session));
-    let newer = sessions.extract_if(.., |session| session.is_newer);
-    for session in newer {
-        let key = session.key;
-        ctx.notice(&format!("kept `{key}`: written by a newer nanobot"));
+    for session in sessions.extract_if(.., |session| session.is_newer) {
+        ctx.notice(&format!("kept `{}`: written by a newer nanobot", session.key));
     }
     list(ctx, &sessions, now, *json)?;
     if *dry_run || !(sessions.is_empty() || *yes || confirm(ctx, sessions.len())?) {
@@ -109,7 +111,7 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
     }
     signal::install(None).context("wait for signals")?;
     let bar = Bar::new(ctx.terminal, ctx.quiet, sessions.len());
-    let mut batch = TrashBatch::new(place);
+    let mut batch = TrashBatch::new(store);
     let mut count = 0;
     let mut move_all = || {
         for session in &sessions {
@@ -128,18 +130,19 @@ pub(super) fn prune(ctx: &Context, place: &SessionStore, arguments: &PruneArgs) 
         }
         Ok(())
     };
-    let moved = move_all();
+    let result = move_all();
+    // The sessions that were moved before an error are synced too.
     batch.sync()?;
-    moved?;
+    result?;
     drop(bar);
     if count > 0 {
         ctx.notice(&format!(
             "moved to the trash: {count}; `nanobot session restore KEY` restores one"
         ));
     }
-    let gone = session::empty_trash(place)?;
-    if gone > 0 {
-        ctx.notice(&format!("removed from the trash after {TRASH_DAYS} days: {gone}"));
+    let removed = session::empty_trash(store)?;
+    if removed > 0 {
+        ctx.notice(&format!("removed from the trash after {TRASH_DAYS} days: {removed}"));
     }
     Ok(report_failures(ctx, &failures))
 }

@@ -15,39 +15,36 @@ use std::path::PathBuf;
 /// Checks `keys`, or every file, and repairs what it can, unless it is a dry run.
 pub(super) fn run(
     ctx: &Context,
-    place: &SessionStore,
+    store: &SessionStore,
     keys: &[String],
     is_dry_run: bool,
     as_json: bool,
 ) -> Result<Exit> {
-    let named = keys.iter().map(|key| -> Result<(String, PathBuf)> {
-        Ok((key.clone(), session::summarize(place, key)?.path))
-    });
-    let files = if keys.is_empty() {
-        session::list_files(place)?
+    let files: Vec<(String, PathBuf)> = if keys.is_empty() {
+        session::list_files(store)?
     } else {
-        named.collect::<Result<Vec<_>>>()?
+        let path = |key: &String| Ok((key.clone(), session::summarize(store, key)?.path));
+        keys.iter().map(path).collect::<Result<_>>()?
     };
-    let mut page = StdoutWriter::new(ctx.terminal);
+    let mut writer = StdoutWriter::new(ctx.terminal);
     let mut failures = Vec::new();
-    let mut odd = 0;
+    let mut defective = 0;
     signal::install(None).context("wait for signals")?;
     let bar = Bar::new(ctx.terminal, ctx.quiet, files.len());
     for (key, path) in &files {
         signal::check()?;
         bar.set_item(key);
-        match session::repair(place, key, path, !is_dry_run) {
+        match session::repair(store, key, path, !is_dry_run) {
             Ok(findings) => {
-                odd += usize::from(!findings.is_empty());
+                defective += usize::from(!findings.is_empty());
                 for finding in findings {
                     if as_json {
                         let object = json!({ "session": key, "problem": finding.problem, "repair": finding.repair });
-                        page.write(&format!("{object}\n"))?;
-                        continue;
+                        writer.write(&format!("{object}\n"))?;
+                    } else {
+                        let description = describe_finding(&finding, is_dry_run);
+                        writer.write(&format!("{}: {description}\n", single_line(key)))?;
                     }
-                    let line = describe_finding(&finding, is_dry_run);
-                    page.write(&format!("{}: ", single_line(key)))?;
-                    page.write(&format!("{line}\n"))?;
                 }
             }
             Err(error) if keys.len() == 1 => return Err(error),
@@ -56,18 +53,17 @@ pub(super) fn run(
         bar.advance(1);
     }
     drop(bar);
-    page.finish()?;
-    let (all, left) = (files.len(), failures.len());
-    let fine = all - odd - left;
-    ctx.notice(&format!("sessions checked: {}, ok: {fine}", all - left));
+    writer.finish()?;
+    let checked = files.len() - failures.len();
+    ctx.notice(&format!("sessions checked: {checked}, ok: {}", checked - defective));
     Ok(report_failures(ctx, &failures))
 }
 
 fn describe_finding(finding: &RepairFinding, is_dry_run: bool) -> String {
-    let RepairFinding { problem: what, repair: cure } = finding;
-    match cure {
-        None => what.clone(),
-        Some(cure) if is_dry_run => format!("{what}; would be {cure}"),
-        Some(cure) => format!("{what}; {cure}"),
+    let RepairFinding { problem, repair } = finding;
+    match repair {
+        None => problem.clone(),
+        Some(repair) if is_dry_run => format!("{problem}; would be {repair}"),
+        Some(repair) => format!("{problem}; {repair}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::list::report_failures;
 use super::transcript::day_and_time;
-use crate::cli::session::SessionSearchArgs as Arguments;
+use crate::cli::session::SessionSearchArgs;
 use crate::command::name_pattern::single_line;
 use crate::ops::context::Context;
 use anyhow::Result;
@@ -24,52 +24,54 @@ const MEMORY_FILES: [&str; 3] = ["memory/MEMORY.md", "memory/HISTORY.md", "memor
 /// Runs `session search`.
 pub(super) fn run(
     ctx: &Context,
-    place: &SessionStore,
+    store: &SessionStore,
     workspace: &Path,
-    arguments: &Arguments,
+    arguments: &SessionSearchArgs,
 ) -> Result<Exit> {
-    let Arguments { pattern, session, ignore_case, fixed_strings, context, list, json } = arguments;
-    let needle = SearchPattern::new(pattern, *fixed_strings, *ignore_case)?;
+    let SessionSearchArgs { pattern, session, ignore_case, fixed_strings, context, list, json } =
+        arguments;
+    let pattern = SearchPattern::new(pattern, *fixed_strings, *ignore_case)?;
     let SessionListing { sessions, mut failures } = match session {
-        None => session::list(place)?,
+        None => session::list(store)?,
         Some(key) => {
-            SessionListing { sessions: vec![session::summarize(place, key)?], failures: Vec::new() }
+            SessionListing { sessions: vec![session::summarize(store, key)?], failures: Vec::new() }
         }
     };
-    let form = match (list, json) {
+    let format = match (list, json) {
         (true, _) => SearchFormat::Names,
         (_, true) => SearchFormat::Json,
         _ => SearchFormat::Lines,
     };
-    let mut out = SearchOutput {
-        page: StdoutWriter::for_pager(ctx.terminal),
+    let mut output = SearchOutput {
+        writer: StdoutWriter::for_pager(ctx.terminal),
         width: ctx.terminal.stdout_width(),
-        format: form,
+        format,
         is_empty: true,
         context: *context,
         clock: ctx.clock.clone(),
     };
-    let unread = session::search(&sessions, &needle, *context, &mut |summary, found| {
-        let MessageMatch { index: number, time, role, lines } = found;
-        out.write(&SearchHit {
-            name: &summary.key,
-            number: number + 1,
-            time: &time,
-            role,
-            lines: &lines,
+    let search_failures =
+        session::search(&sessions, &pattern, *context, &mut |summary, message_match| {
+            let MessageMatch { index, time, role, lines } = message_match;
+            output.write(&SearchHit {
+                name: &summary.key,
+                number: index + 1,
+                time: &time,
+                role,
+                lines: &lines,
+            })?;
+            Ok(!matches!(format, SearchFormat::Names))
         })?;
-        Ok(!matches!(form, SearchFormat::Names))
-    })?;
-    failures.extend(unread);
+    failures.extend(search_failures);
     if session.is_none() {
         for name in MEMORY_FILES {
             let text = durable_file::read(&workspace.join(name))?.unwrap_or_default();
             let text = String::from_utf8_lossy(&text);
-            search_memory(name, &text, &needle, *context, &mut out)?;
+            search_memory(name, &text, &pattern, *context, &mut output)?;
         }
     }
-    let is_empty = out.is_empty;
-    out.page.finish()?;
+    let is_empty = output.is_empty;
+    output.writer.finish()?;
     if is_empty && !*json {
         ctx.explain_empty("no message matches, and nothing in the memory");
     }
@@ -83,38 +85,40 @@ pub(super) fn run(
 fn search_memory(
     name: &str,
     text: &str,
-    needle: &SearchPattern,
+    pattern: &SearchPattern,
     context: usize,
-    out: &mut SearchOutput,
+    output: &mut SearchOutput,
 ) -> Result<()> {
     if !name.ends_with(".jsonl") {
         // Each line is an entry.
-        let lines = needle.matching_lines(text, context);
-        let is_one = matches!(out.format, SearchFormat::Names);
-        return lines.chunks(1).take(if is_one { 1 } else { usize::MAX }).try_for_each(|line| {
-            out.write(&SearchHit {
+        for line in pattern.matching_lines(text, context) {
+            output.write(&SearchHit {
                 name,
-                number: line[0].index + 1,
+                number: line.index + 1,
                 time: "",
                 role: "",
-                lines: line,
-            })
-        });
+                lines: &[line],
+            })?;
+            if matches!(output.format, SearchFormat::Names) {
+                break;
+            }
+        }
+        return Ok(());
     }
-    for (number, line) in text.lines().enumerate() {
+    for (index, line) in text.lines().enumerate() {
         let entry: Value = serde_json::from_str(line).unwrap_or_default();
-        let lines = needle.matching_lines(entry["content"].as_str().unwrap_or_default(), context);
+        let lines = pattern.matching_lines(entry["content"].as_str().unwrap_or_default(), context);
         if lines.is_empty() {
             continue;
         }
-        out.write(&SearchHit {
+        output.write(&SearchHit {
             name,
-            number: number + 1,
+            number: index + 1,
             time: entry["timestamp"].as_str().unwrap_or_default(),
             role: "",
             lines: &lines,
         })?;
-        if matches!(out.format, SearchFormat::Names) {
+        if matches!(output.format, SearchFormat::Names) {
             break;
         }
     }
@@ -141,7 +145,7 @@ struct SearchHit<'a> {
 
 /// The output of matches.
 struct SearchOutput {
-    page: StdoutWriter,
+    writer: StdoutWriter,
     /// The columns of the terminal.
     width: Option<usize>,
     format: SearchFormat,
@@ -151,104 +155,110 @@ struct SearchOutput {
 }
 
 impl SearchOutput {
-    fn write(&mut self, spot: &SearchHit<'_>) -> Result<()> {
+    fn write(&mut self, hit: &SearchHit<'_>) -> Result<()> {
         let is_first = std::mem::replace(&mut self.is_empty, false);
         match self.format {
-            SearchFormat::Names => self.page.write(&format!("{}\n", single_line(spot.name))),
-            SearchFormat::Json => self.put_json(spot),
+            SearchFormat::Names => self.writer.write(&format!("{}\n", single_line(hit.name))),
+            SearchFormat::Json => self.write_json(hit),
             SearchFormat::Lines => {
                 if self.context > 0 && !is_first {
-                    self.page.write("--\n")?;
+                    self.writer.write("--\n")?;
                 }
-                spot.lines.iter().try_for_each(|line| self.put_line(spot, line))
+                hit.lines.iter().try_for_each(|line| self.write_line(hit, line))
             }
         }
     }
 
-    fn put_json(&mut self, spot: &SearchHit<'_>) -> Result<()> {
-        let SearchHit { name, number, time, role, lines } = spot;
-        let file = if role.is_empty() { "file" } else { "session" };
-        for (at, line) in lines.iter().enumerate() {
+    fn write_json(&mut self, hit: &SearchHit<'_>) -> Result<()> {
+        let SearchHit { name, number, time, role, lines } = hit;
+        // Entries of the memory have no role.
+        let name_key = if role.is_empty() { "file" } else { "session" };
+        for (index, line) in lines.iter().enumerate() {
             let Some(matched) = &line.matched else {
                 continue;
             };
-            let near = |lines: &[MatchLine]| -> Vec<String> {
-                let is_near = |near: &&MatchLine| near.index.abs_diff(line.index) <= self.context;
-                let near = lines.iter().filter(is_near);
-                near.map(|near| near.text.clone()).collect()
-            };
-            let mut found = json!({
-                file: name, "number": number, "time": self.clock.to_rfc3339(time), "role": role, "line": line.text,
+            let mut object = json!({
+                name_key: name, "number": number, "time": self.clock.to_rfc3339(time), "role": role, "line": line.text,
                 "start": matched.start, "end": matched.end,
             });
             if self.context > 0 {
-                found["before"] = json!(near(&lines[..at]));
-                found["after"] = json!(near(&lines[at + 1..]));
+                let is_context =
+                    |other: &&MatchLine| other.index.abs_diff(line.index) <= self.context;
+                let context = |lines: &[MatchLine]| -> Value {
+                    lines.iter().filter(is_context).map(|line| json!(line.text)).collect()
+                };
+                object["before"] = context(&lines[..index]);
+                object["after"] = context(&lines[index + 1..]);
             }
-            self.page.write_json(&found)?;
+            self.writer.write_json(&object)?;
         }
         Ok(())
     }
 
-    fn put_line(&mut self, spot: &SearchHit<'_>, line: &MatchLine) -> Result<()> {
-        let SearchHit { name, number, time, role, lines: _ } = spot;
+    fn write_line(&mut self, hit: &SearchHit<'_>, line: &MatchLine) -> Result<()> {
+        let SearchHit { name, number, time, role, lines: _ } = hit;
         // As in `grep`: a colon after a match, a dash after a context line.
         let mark = if line.matched.is_some() { ':' } else { '-' };
-        let words = [day_and_time(time), (*role).to_owned()];
-        let words: Vec<String> = words.into_iter().filter(|word| !word.is_empty()).collect();
         let mut head = format!("{}{mark}{number}", single_line(name));
-        if !words.is_empty() {
-            head.push_str(&format!(" {}", single_line(&words.join(" "))));
+        for text in [day_and_time(time).as_str(), *role] {
+            if !text.is_empty() {
+                head.push_str(&format!(" {}", single_line(text)));
+            }
         }
         head.push(mark);
-        let room = self.width.map(|width| {
-            let room = width.saturating_sub(measure_text_width(&head) + 1);
-            room.max(MIN_LINE_CHARS)
+        let max_chars = self.width.map(|width| {
+            let columns = width.saturating_sub(measure_text_width(&head) + 1);
+            columns.max(MIN_LINE_CHARS)
         });
-        let (before, matched, after) = window(&line.text, line.matched.clone(), room);
-        let safe = |text: &str| match room {
+        let (before, matched, after) = window(&line.text, line.matched.clone(), max_chars);
+        // The output of a pipe is sanitized too, since a pager may pass it on to a terminal.
+        let clean = |text: &str| match max_chars {
             Some(_) => sanitize(text).replace('\t', " "),
-            // A pipe may lead to a pager.
             None => sanitize(text),
         };
-        self.page.write_styled(&head, &Style::new().fg(theme::accent()))?;
-        self.page.write(&format!(" {}", safe(before)))?;
+        self.writer.write_styled(&head, &Style::new().fg(theme::accent()))?;
+        self.writer.write(&format!(" {}", clean(before)))?;
         if !matched.is_empty() {
-            self.page.write_styled(&safe(matched), &Style::new().red().bold())?;
+            self.writer.write_styled(&clean(matched), &Style::new().red().bold())?;
         }
-        self.page.write(&format!("{}\n", safe(after)))
+        self.writer.write(&format!("{}\n", clean(after)))
     }
 }
 
 /// Minimum characters of a line that are shown.
 const MIN_LINE_CHARS: usize = 20;
 
-/// Cuts a line to `room` characters around the match. Returns the text before it, the match, and the text after it.
-fn window(text: &str, matched: Option<Range<usize>>, room: Option<usize>) -> (&str, &str, &str) {
+/// Cuts a line to `max_chars` characters around the match. Returns the text before it, the match, and the text after it.
+fn window(
+    text: &str,
+    matched: Option<Range<usize>>,
+    max_chars: Option<usize>,
+) -> (&str, &str, &str) {
     let matched = matched.unwrap_or(0..0);
     let (before, rest) = text.split_at(matched.start);
     let (matched, after) = rest.split_at(matched.len());
-    let Some(room) = room else {
+    let Some(max_chars) = max_chars else {
         return (before, matched, after);
     };
     // Some characters are two columns wide, but a line slightly wider than the terminal does no harm.
-    let matched = first_chars(matched, room);
-    let room = room - matched.chars().count();
-    let tail = after.chars().take(room).count();
-    let before = last_chars(before, (room - tail).max(room / 3));
-    let after = first_chars(after, room - before.chars().count());
+    let matched = first_chars(matched, max_chars);
+    let remaining = max_chars - matched.chars().count();
+    let after_chars = after.chars().take(remaining).count();
+    // The text before the match gets at least a third.
+    let before = last_chars(before, (remaining - after_chars).max(remaining / 3));
+    let after = first_chars(after, remaining - before.chars().count());
     (before, matched, after)
 }
 
 fn first_chars(text: &str, count: usize) -> &str {
     let end = text.char_indices().nth(count);
-    &text[..end.map_or(text.len(), |(at, _)| at)]
+    &text[..end.map_or(text.len(), |(index, _)| index)]
 }
 
 fn last_chars(text: &str, count: usize) -> &str {
     let start = match count {
         0 => text.len(),
-        _ => text.char_indices().nth_back(count - 1).map_or(0, |(at, _)| at),
+        _ => text.char_indices().nth_back(count - 1).map_or(0, |(index, _)| index),
     };
     &text[start..]
 }
@@ -258,9 +268,9 @@ mod tests {
     use super::window;
 
     #[test]
-    fn the_match_is_in_what_is_shown() {
-        let check = |text: &str, range: std::ops::Range<usize>, room, expect| {
-            assert_eq!(window(text, Some(range), room), expect, "{text}");
+    fn the_window_contains_the_match() {
+        let check = |text: &str, matched: std::ops::Range<usize>, max_chars, expect| {
+            assert_eq!(window(text, Some(matched), max_chars), expect, "{text}");
         };
         check("abcdef", 2..3, None, ("ab", "c", "def"));
         check("abcdef", 2..3, Some(6), ("ab", "c", "def"));

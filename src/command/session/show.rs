@@ -1,7 +1,7 @@
 //! `session show`: prints a session's messages and totals.
 
 use super::transcript::{Transcript, day_and_time, message_json};
-use crate::cli::session::SessionShowArgs as Arguments;
+use crate::cli::session::SessionShowArgs;
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
 use console::Style;
@@ -12,35 +12,35 @@ use nanobot_store::session::{self, SessionEntry, SessionStats, SessionStore, Ses
 use std::io::{BufRead, BufReader, Read};
 
 /// Runs `session show`.
-pub(super) fn run(ctx: &Context, place: &SessionStore, arguments: &Arguments) -> Result<()> {
-    let Arguments { key, last, full, json, raw } = arguments;
+pub(super) fn run(ctx: &Context, store: &SessionStore, arguments: &SessionShowArgs) -> Result<()> {
+    let SessionShowArgs { key, last, full, json, raw } = arguments;
     if *raw {
-        return print_raw(ctx, place, key);
+        return print_raw(ctx, store, key);
     }
-    let mut page = StdoutWriter::for_pager(ctx.terminal);
+    let mut writer = StdoutWriter::for_pager(ctx.terminal);
     let mut transcript = Transcript::new(*full);
     if !json {
-        let summary = session::summarize(place, key)?;
+        let summary = session::summarize(store, key)?;
         let path = ctx.paths.display(&summary.path);
-        page.write_styled(&header(&summary, &path), &Style::new().dim())?;
+        writer.write_styled(&header(&summary, &path), &Style::new().dim())?;
     }
     let entries: Box<dyn Iterator<Item = Result<SessionEntry>>> = match last {
-        None => Box::new(session::read_entries(place, key)?),
-        Some(count) => Box::new(session::read_last_entries(place, key, *count)?),
+        None => Box::new(session::read_entries(store, key)?),
+        Some(count) => Box::new(session::read_last_entries(store, key, *count)?),
     };
     for entry in entries {
         match entry? {
             SessionEntry::Message(logged) if *json => {
-                page.write_json(&message_json(&ctx.clock, &logged))?;
+                writer.write_json(&message_json(&ctx.clock, &logged))?;
             }
-            SessionEntry::Message(logged) => transcript.push(*logged, &mut page)?,
-            SessionEntry::Invalid(at) => {
-                ctx.terminal.eprint(&format!("nanobot: the line at byte {at} cannot be read"));
+            SessionEntry::Message(logged) => transcript.push(*logged, &mut writer)?,
+            SessionEntry::Invalid(offset) => {
+                ctx.terminal.eprint(&format!("nanobot: the line at byte {offset} cannot be read"));
             }
         }
     }
-    transcript.end(&mut page)?;
-    page.finish()
+    transcript.end(&mut writer)?;
+    writer.finish()
 }
 
 /// The header before the messages, in lines that begin with `#`.
@@ -48,14 +48,14 @@ fn header(summary: &SessionSummary, path: &str) -> String {
     let SessionSummary { key, messages, created, updated, bytes, stats, title, is_newer, .. } =
         summary;
     let messages = messages.map_or_else(|| "?".into(), |count| count.to_string());
-    let times: Vec<String> = [("from", created), ("to", updated)]
-        .into_iter()
-        .filter(|(_, time)| !time.is_empty())
-        .map(|(word, time)| format!("{word} {}", day_and_time(time)))
-        .collect();
-    let size = format_size(*bytes);
-    let whole = format!("messages {messages}, {size}, {}", times.join(" "));
-    let mut lines = vec![key.replace('\n', " "), whole.trim_end_matches([' ', ',']).to_owned()];
+    let mut length = format!("messages {messages}, {}", format_size(*bytes));
+    let times = [("from", created), ("to", updated)];
+    let times = times.into_iter().filter(|(_, time)| !time.is_empty());
+    for (index, (preposition, time)) in times.enumerate() {
+        length.push_str(if index == 0 { ", " } else { " " });
+        length.push_str(&format!("{preposition} {}", day_and_time(time)));
+    }
+    let mut lines = vec![key.replace('\n', " "), length];
     lines.extend(title.iter().map(|title| title.replace('\n', " ")));
     lines.extend(stats.iter().flat_map(totals));
     lines.push(path.to_owned());
@@ -87,21 +87,24 @@ fn totals(stats: &SessionStats) -> [String; 2] {
     ]
 }
 
-/// Prints the file unchanged; on a terminal, line by line and without control characters.
-fn print_raw(ctx: &Context, place: &SessionStore, key: &str) -> Result<()> {
-    let file = session::open_raw(place, key)?;
-    let reading = || format!("read session `{key}`");
+/// Maximum bytes that are printed at once.
+const MAX_CHUNK_BYTES: u64 = 1 << 20;
+
+/// Prints the file unchanged. On a terminal it is printed line by line, without control characters.
+fn print_raw(ctx: &Context, store: &SessionStore, key: &str) -> Result<()> {
+    let file = session::open_raw(store, key)?;
+    let context = || format!("read session `{key}`");
     let mut reader = BufReader::with_capacity(256 << 10, file);
     let mut bytes = Vec::new();
     loop {
         bytes.clear();
         if ctx.terminal.stdout_is_tty {
-            // Limit the length, so that a line without an end is printed in pieces.
-            let mut some = (&mut reader).take(1 << 20);
-            some.read_until(b'\n', &mut bytes).with_context(reading)?;
+            // The limit keeps a line without an end out of memory: it is printed in chunks.
+            let mut chunk = (&mut reader).take(MAX_CHUNK_BYTES);
+            chunk.read_until(b'\n', &mut bytes).with_context(context)?;
         } else {
-            let some = reader.fill_buf().with_context(reading)?;
-            bytes.extend_from_slice(some);
+            let chunk = reader.fill_buf().with_context(context)?;
+            bytes.extend_from_slice(chunk);
             reader.consume(bytes.len());
         }
         if bytes.is_empty() {

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 /// Maximum characters shown of a call's arguments, and of its result.
 const MAX_SHORT_CHARS: usize = 100;
 
-/// A transcript being written. Calls are held back until their results arrive, so that both are on one line.
+/// A transcript that is being written. Calls are held back until their results arrive, so that both are on one line.
 #[derive(Debug)]
 pub(super) struct Transcript {
     /// True if arguments and results are printed in full.
     is_full: bool,
-    /// True once anything but results was written. A result before that may belong to a call before the first message
+    /// True once a message other than a result was written. The call of an earlier result may precede the first message that is
     /// shown.
     has_begun: bool,
     pending_calls: Vec<(ToolCall, Option<NumberedResult>)>,
@@ -32,110 +32,112 @@ impl Transcript {
     }
 
     /// Writes one more message.
-    pub(super) fn push(&mut self, logged: LoggedMessage, page: &mut StdoutWriter) -> Result<()> {
-        let LoggedMessage { index: number, time, turn: _, message } = logged;
-        let number = number + 1;
-        let heading = |who: &str, page: &mut StdoutWriter| {
-            let words = format!("> {number} {who}, {}", day_and_time(&time));
-            let words = words.trim_end_matches([' ', ',']);
-            page.write("\n")?;
-            page.write_styled(words, &Style::new().bold())?;
-            page.write("\n")
+    pub(super) fn push(&mut self, logged: LoggedMessage, writer: &mut StdoutWriter) -> Result<()> {
+        let LoggedMessage { index, time, turn: _, message } = logged;
+        let number = index + 1;
+        let write_heading = |author: &str, writer: &mut StdoutWriter| {
+            let heading = format!("> {number} {author}, {}", day_and_time(&time));
+            writer.write("\n")?;
+            writer.write_styled(heading.trim_end_matches([' ', ',']), &Style::new().bold())?;
+            writer.write("\n")
         };
         self.has_begun |= !matches!(message, Message::Tool(_));
         match message {
             Message::User(user) => {
-                self.write_pending(page)?;
-                heading("user", page)?;
-                put_block(page, &plain_text(&user.parts))
+                self.write_pending(writer)?;
+                write_heading("user", writer)?;
+                write_block(writer, &plain_text(&user.parts))
             }
             Message::Assistant(reply) => {
-                self.write_pending(page)?;
-                heading("nanobot", page)?;
-                self.put_reply(&reply, page)?;
+                self.write_pending(writer)?;
+                write_heading("nanobot", writer)?;
+                self.write_reply(&reply, writer)?;
                 self.pending_calls =
                     reply.tool_calls.into_iter().map(|call| (call, None)).collect();
                 Ok(())
             }
-            Message::Tool(result) => self.take_result(number, result, page),
+            Message::Tool(result) => self.push_result(number, result, writer),
         }
     }
 
-    fn put_reply(&self, reply: &Reply, page: &mut StdoutWriter) -> Result<()> {
+    fn write_reply(&self, reply: &Reply, writer: &mut StdoutWriter) -> Result<()> {
         if self.is_full && !reply.reasoning.is_empty() {
-            put_indented(page, "  ~ ", &reply.reasoning)?;
+            write_indented(writer, "  ~ ", &reply.reasoning)?;
         }
         if !reply.text.is_empty() || reply.tool_calls.is_empty() {
-            put_block(page, &reply.text)?;
+            write_block(writer, &reply.text)?;
         }
         Ok(())
     }
 
-    fn take_result(
+    /// Keeps the result beside its call, or writes it if there is no such call.
+    fn push_result(
         &mut self,
         number: usize,
         result: ToolResult,
-        page: &mut StdoutWriter,
+        writer: &mut StdoutWriter,
     ) -> Result<()> {
-        let asked = |(call, answer): &&mut (ToolCall, Option<NumberedResult>)| {
-            answer.is_none() && call.id == result.call_id
-        };
-        if let Some((_, answer)) = self.pending_calls.iter_mut().find(asked) {
-            *answer = Some((number, result));
-            return Ok(());
+        for (call, call_result) in &mut self.pending_calls {
+            if call_result.is_none() && call.id == result.call_id {
+                *call_result = Some((number, result));
+                return Ok(());
+            }
         }
-        self.write_pending(page)?;
+        self.write_pending(writer)?;
         let note = if self.has_begun || number == 1 { " (no matching call)" } else { "" };
-        page.write(&format!("  ↳ {}{note}", result.name))?;
-        self.put_result(&(number, result), page)
+        writer.write(&format!("  ↳ {}{note}", result.name))?;
+        self.write_result(&(number, result), writer)
     }
 
     /// Writes the pending calls with their results.
-    fn write_pending(&mut self, page: &mut StdoutWriter) -> Result<()> {
-        for (call, answer) in std::mem::take(&mut self.pending_calls) {
+    fn write_pending(&mut self, writer: &mut StdoutWriter) -> Result<()> {
+        for (call, result) in std::mem::take(&mut self.pending_calls) {
             let arguments = call.arguments.to_string();
             let arguments = if self.is_full { arguments } else { shorten(&arguments) };
-            page.write(&format!("  ↳ {} {arguments}", call.name))?;
-            match &answer {
-                Some(answer) => self.put_result(answer, page)?,
-                None => page.write(" (no result)\n")?,
+            writer.write(&format!("  ↳ {} {arguments}", call.name))?;
+            match &result {
+                Some(result) => self.write_result(result, writer)?,
+                None => writer.write(" (no result)\n")?,
             }
         }
         Ok(())
     }
 
-    fn put_result(&self, (number, result): &NumberedResult, page: &mut StdoutWriter) -> Result<()> {
+    fn write_result(&self, result: &NumberedResult, writer: &mut StdoutWriter) -> Result<()> {
+        let (number, result) = result;
         let text = plain_text(&result.parts);
         let mark = if result.failed { "✗" } else { "=" };
         if self.is_full {
-            page.write(&format!("\n  {mark} {number} {}\n", result.name))?;
-            return put_indented(page, "    ", &text);
+            writer.write(&format!("\n  {mark} {number} {}\n", result.name))?;
+            return write_indented(writer, "    ", &text);
         }
-        let lines = text.lines().count();
-        let more = if lines > 1 { format!(" ({lines} lines)") } else { String::new() };
-        let first = text.lines().find(|line| !line.trim().is_empty());
-        let first = shorten(first.unwrap_or("(nothing)").trim());
-        page.write(&format!(" {mark} {first}{more}\n"))
+        let count = match text.lines().count() {
+            0 | 1 => String::new(),
+            count => format!(" ({count} lines)"),
+        };
+        let first_line = text.lines().find(|line| !line.trim().is_empty());
+        let first_line = shorten(first_line.unwrap_or("(nothing)").trim());
+        writer.write(&format!(" {mark} {first_line}{count}\n"))
     }
 
-    /// Writes what is pending after the last message.
-    pub(super) fn end(mut self, page: &mut StdoutWriter) -> Result<()> {
-        self.write_pending(page)
+    /// Writes the pending calls after the last message.
+    pub(super) fn end(mut self, writer: &mut StdoutWriter) -> Result<()> {
+        self.write_pending(writer)
     }
 }
 
-fn put_block(page: &mut StdoutWriter, text: &str) -> Result<()> {
-    page.write(sanitize(text).trim_end())?;
-    page.write("\n")
+fn write_block(writer: &mut StdoutWriter, text: &str) -> Result<()> {
+    writer.write(sanitize(text).trim_end())?;
+    writer.write("\n")
 }
 
-fn put_indented(page: &mut StdoutWriter, by: &str, text: &str) -> Result<()> {
-    sanitize(text).lines().try_for_each(|line| page.write(&format!("{by}{line}\n")))
+fn write_indented(writer: &mut StdoutWriter, indent: &str, text: &str) -> Result<()> {
+    sanitize(text).lines().try_for_each(|line| writer.write(&format!("{indent}{line}\n")))
 }
 
 fn shorten(text: &str) -> String {
     match text.char_indices().nth(MAX_SHORT_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
+        Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
 }
@@ -147,7 +149,7 @@ pub(super) fn day_and_time(time: &str) -> String {
 
 /// A message as a JSON object.
 pub(super) fn message_json(clock: &Clock, logged: &LoggedMessage) -> Value {
-    let LoggedMessage { index: number, time, turn, message } = logged;
+    let LoggedMessage { index, time, turn, message } = logged;
     let mut line = match message {
         Message::User(user) => json!({ "role": "user", "text": plain_text(&user.parts) }),
         Message::Assistant(reply) => {
@@ -159,7 +161,7 @@ pub(super) fn message_json(clock: &Clock, logged: &LoggedMessage) -> Value {
             json!({ "role": "tool", "call": result.call_id, "name": result.name, "text": plain_text(&result.parts), "failed": result.failed })
         }
     };
-    line["number"] = json!(number + 1);
+    line["number"] = json!(index + 1);
     line["time"] = json!(clock.to_rfc3339(time));
     line["turn"] = json!(turn);
     line
