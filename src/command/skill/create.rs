@@ -16,10 +16,10 @@ pub(super) fn run(ctx: &Context, name: &str, description: Option<&str>) -> Resul
             "lower-case letters, digits and single hyphens between them, 64 at most",
         ));
     }
-    let letters = description.map_or(0, |text| text.chars().count());
-    if letters > MAX_DESCRIPTION_CHARS {
+    let chars = description.map_or(0, |text| text.chars().count());
+    if chars > MAX_DESCRIPTION_CHARS {
         let cause = format!(
-            "the description has {letters} characters; at most {MAX_DESCRIPTION_CHARS} are allowed"
+            "the description has {chars} characters; at most {MAX_DESCRIPTION_CHARS} are allowed"
         );
         return Err(fail(Exit::Usage, cause));
     }
@@ -34,8 +34,7 @@ pub(super) fn run(ctx: &Context, name: &str, description: Option<&str>) -> Resul
         let hint = format!("another name, or edit {}", dir.join(name).join("SKILL.md").display());
         return Err(fail_with_hint(Exit::Failed, cause, hint));
     }
-    let place = install::install(&dir, name, &[(entry, text)], false)?;
-    let path = place.join("SKILL.md");
-    ctx.terminal.print(&format!("{}\n", path.display()))?;
+    let skill_dir = install::install(&dir, name, &[(entry, text)], false)?;
+    ctx.terminal.print(&format!("{}\n", skill_dir.join("SKILL.md").display()))?;
     Ok(Exit::Answered)
 }

@@ -1,4 +1,4 @@
-//! Parts of the descriptions that several `skill` commands print.
+//! The parts of a skill's description that several `skill` commands print.
 
 use crate::ops::context::Context;
 use nanobot_agent::report::columns::hanging_indent;
@@ -26,37 +26,34 @@ pub(super) fn origin_json(source: &SkillSource) -> String {
     }
 }
 
-/// Tokens of a skill's text: the cost once a model has read it, or in every turn if it is always on.
+/// The tokens of a skill's text, which each request contains once a model has read it, or always if it is always on.
 pub(super) fn body_tokens(skill: &Skill) -> u64 {
     token_estimate::for_text(&skill.body)
 }
 
 /// The state of an active skill, for people.
 pub(super) fn describe_state(skill: &Skill) -> String {
-    let odd = match skill.warnings.len() {
-        0 => String::new(),
-        _ => "; warnings (skill check)".to_owned(),
-    };
+    let warnings = if skill.warnings.is_empty() { "" } else { "; warnings (skill check)" };
     let state = match (&skill.unmet_requirements[..], skill.is_offered) {
         ([], true) if skill.always => "always on".to_owned(),
         ([], true) => "available".into(),
         ([], false) => "not offered to the model, by its own setting".into(),
         (missing, _) => format!("missing: {}", missing.join(", ")),
     };
-    state + &odd
+    state + warnings
 }
 
 /// Formats a labelled row for each text that is not empty.
 pub(super) fn format_rows(rows: &[(&str, String)], width: Option<usize>) -> String {
-    let rows = rows.iter().filter(|(_, words)| !words.trim().is_empty());
-    let row = |(name, words): &(&str, String)| {
-        let lines = words.lines().enumerate().map(|(number, line)| {
-            let name = if number == 0 { name } else { "" };
-            hanging_indent(&format!("{name:9} "), &sanitize(line), width) + "\n"
-        });
-        lines.collect::<String>()
-    };
-    rows.map(row).collect()
+    let mut text = String::new();
+    for (label, value) in rows.iter().filter(|(_, value)| !value.trim().is_empty()) {
+        for (index, line) in value.lines().enumerate() {
+            let label = if index == 0 { label } else { "" };
+            text += &hanging_indent(&format!("{label:9} "), &sanitize(line), width);
+            text.push('\n');
+        }
+    }
+    text
 }
 
 /// A file, directory or link on a line.
@@ -68,10 +65,10 @@ pub(super) fn entry_line(entry: &FolderEntry) -> String {
             let mark = if *is_executable { ", executable" } else { "" };
             format!("{path} ({}{mark})", format_size(*size))
         }
-        EntryType::Link { target, problem: trouble } => {
-            let trouble = trouble.map(|trouble| format!(", which {trouble}"));
-            format!("{path} -> {}{}", target.display(), trouble.unwrap_or_default())
+        EntryType::Link { target, problem } => {
+            let problem = problem.map(|problem| format!(", which {problem}"));
+            format!("{path} -> {}{}", target.display(), problem.unwrap_or_default())
         }
-        EntryType::Other(what) => format!("{path} ({what})"),
+        EntryType::Other(file_type) => format!("{path} ({file_type})"),
     }
 }

@@ -1,4 +1,4 @@
-//! `nanobot skill install` and `remove`: the contents of a skill are shown before it is installed.
+//! `nanobot skill install` and `remove`. A person sees the contents of a skill before it is installed.
 
 use super::describe::{body_tokens, describe_origin, entry_line, format_rows};
 use crate::cli::skill::SkillInstallArgs;
@@ -12,7 +12,7 @@ use nanobot_os::durable_file::format_size;
 use nanobot_os::terminal::sanitize;
 use nanobot_store::skill::folder::{EntryType, FolderEntry};
 use nanobot_store::skill::{BuiltInSkill, RequirementChecker, install, is_displayable_name};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Runs `nanobot skill install`.
 pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
@@ -25,23 +25,24 @@ pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
     };
     let name = &package.skill.name;
     let dir = settings.workspace.join("skills");
-    let place = dir.join(name);
-    let found = skills::find(ctx, &settings, Path::new("."))?;
-    let is_taken = place.symlink_metadata().is_ok();
-    let hides = match found.by_name(name) {
-        _ if is_taken => "the installed one, which it replaces".to_owned(),
+    let destination = dir.join(name);
+    let skills = skills::find(ctx, &settings, Path::new("."))?;
+    let is_installed = destination.symlink_metadata().is_ok();
+    let hidden_skill = match skills.by_name(name) {
+        _ if is_installed => Some("the installed one, which it replaces".to_owned()),
         Some(other) => {
-            format!("the skill of that name from: {}", describe_origin(ctx, &other.source))
+            Some(format!("the skill of that name from: {}", describe_origin(ctx, &other.source)))
         }
-        None => String::new(),
+        None => None,
     };
-    let description = describe(ctx, &package, &ctx.paths.display(&place), &hides);
+    let destination = ctx.paths.display(&destination);
+    let description = describe(ctx, &package, &destination, hidden_skill);
     ctx.terminal.print(&description)?;
     if !package.problems.is_empty() {
         let cause = format!("`{name}` is not installed: {}", package.problems.join("; "));
         return Err(fail(Exit::BadInput, cause));
     }
-    if is_taken && !force {
+    if is_installed && !force {
         return Err(fail_with_hint(
             Exit::Failed,
             format!("the workspace already has a skill `{name}`"),
@@ -51,43 +52,32 @@ pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
     if *dry_run {
         return Ok(Exit::Answered);
     }
-    if !(*yes
-        || confirm_at_terminal(
-            ctx,
-            &format!("Install {name}?"),
-            "`--yes`, or `--dry-run` for the review only",
-        )?)
-    {
+    let hint = "`--yes`, or `--dry-run` for the review only";
+    if !(*yes || confirm_at_terminal(ctx, &format!("Install {name}?"), hint)?) {
         ctx.notice("nothing was installed");
         return Ok(Exit::Failed);
     }
-    let place: PathBuf = install::install(&dir, name, &package.files, *force)?;
-    ctx.notice(&format!("installed in `{}`", ctx.paths.display(&place)));
+    let path = install::install(&dir, name, &package.files, *force)?;
+    ctx.notice(&format!("installed in `{}`", ctx.paths.display(&path)));
     Ok(Exit::Answered)
 }
 
-/// Describes the skill in labelled rows, for review before it is installed at `destination`. `hidden_skill` says
-/// which skill of the same name it replaces or takes precedence over; empty if there is none.
+/// Describes the skill in labelled rows, for review before it is installed at `destination`. `hidden_skill` is the skill of the
+/// same name that it replaces or takes precedence over.
 fn describe(
     ctx: &Context,
     package: &SkillPackage,
     destination: &str,
-    hidden_skill: &str,
+    hidden_skill: Option<String>,
 ) -> String {
     let skill = &package.skill;
-    let entries: Vec<&FolderEntry> = package.files.iter().map(|(entry, _)| entry).collect();
+    let entries = || package.files.iter().map(|(entry, _)| entry);
     let is_file = |entry: &&FolderEntry| matches!(entry.entry_type, EntryType::File { .. });
-    let (file_count, total_bytes) = (
-        entries.iter().copied().filter(|entry| is_file(entry)).count(),
-        package.files.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>(),
-    );
-    let without_folders = entries.iter().filter(|entry| entry.entry_type != EntryType::Folder);
-    let lines = without_folders
-        .map(|entry| entry_line(entry))
-        .chain(package.skipped.iter().map(|entry| format!("not copied: {entry}")));
-    let lines: Vec<String> = std::iter::once(format!("{file_count}, {}", format_size(total_bytes)))
-        .chain(lines)
-        .collect();
+    let file_count = entries().filter(is_file).count();
+    let total_bytes = package.files.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+    let mut files = vec![format!("{file_count}, {}", format_size(total_bytes))];
+    files.extend(entries().filter(|entry| entry.entry_type != EntryType::Folder).map(entry_line));
+    files.extend(package.skipped.iter().map(|entry| format!("not copied: {entry}")));
     let always_note = if skill.always { "its text is part of every request" } else { "" };
     let mut tools = skill.inert_fields.allowed_tools.join(" ");
     if !tools.is_empty() {
@@ -98,13 +88,13 @@ fn describe(
         ("name", skill.name.clone()),
         ("about", skill.description.clone()),
         ("into", destination.to_owned()),
-        ("hides", hidden_skill.to_owned()),
+        ("hides", hidden_skill.unwrap_or_default()),
         ("tokens", body_tokens(skill).to_string()),
         ("always", always_note.to_owned()),
         ("needs", skill.requirements.describe(&RequirementChecker::new(&ctx.env)).join(", ")),
         ("license", skill.inert_fields.license.clone().unwrap_or_default()),
         ("tools", tools),
-        ("files", lines.join("\n")),
+        ("files", files.join("\n")),
         ("scripts", package.scripts().join("\n")),
         ("addresses", package.urls().join("\n")),
         ("hosts", allowed_hosts(skill)),
@@ -117,11 +107,11 @@ fn describe(
 pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
     let settings = ctx.settings()?;
     let dir = settings.workspace.join("skills");
-    let is_there = is_displayable_name(name) && dir.join(name).symlink_metadata().is_ok();
-    if !is_there {
-        let found = skills::find(ctx, &settings, Path::new("."))?;
+    let exists = is_displayable_name(name) && dir.join(name).symlink_metadata().is_ok();
+    if !exists {
+        let skills = skills::find(ctx, &settings, Path::new("."))?;
         let name = sanitize(name);
-        return Err(match found.by_name(&name) {
+        return Err(match skills.by_name(&name) {
             Some(other) => fail_with_hint(
                 Exit::Usage,
                 format!(
@@ -137,12 +127,12 @@ pub(super) fn remove(ctx: &Context, name: &str, yes: bool) -> Result<Exit> {
             ),
         });
     }
-    let shown = ctx.paths.display(&dir.join(name));
-    if !(yes || confirm_at_terminal(ctx, &format!("Delete {shown} permanently?"), "`--yes`")?) {
+    let path = ctx.paths.display(&dir.join(name));
+    if !(yes || confirm_at_terminal(ctx, &format!("Delete {path} permanently?"), "`--yes`")?) {
         ctx.notice("nothing was removed");
         return Ok(Exit::Failed);
     }
     install::remove(&dir, name)?;
-    ctx.notice(&format!("removed `{shown}`"));
+    ctx.notice(&format!("removed `{path}`"));
     Ok(Exit::Answered)
 }

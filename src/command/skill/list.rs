@@ -13,35 +13,37 @@ use serde_json::{Value, json};
 
 /// Runs `nanobot skill list`.
 pub(super) fn run(ctx: &Context, pattern: Option<&str>, as_json: bool) -> Result<Exit> {
-    let (settings, mut found) = current_skills(ctx)?;
-    let list = render_list(&found.skills, settings.skills.budget_tokens);
+    let (settings, mut found_skills) = current_skills(ctx)?;
+    let budget = settings.skills.budget_tokens;
+    let list = render_list(&found_skills.skills, budget);
     let names = NamePattern(pattern);
-    found.skills.retain(|skill| names.matches(&skill.name));
-    found.inactive.retain(|it| names.matches(&it.skill.name));
-    let has_name = |name: Option<&str>| name.map_or(pattern.is_none(), |name| names.matches(name));
-    found.unreadable.retain(|it| has_name(it.name.as_deref()));
+    let FoundSkills { skills, inactive, unreadable } = &mut found_skills;
+    skills.retain(|skill| names.matches(&skill.name));
+    inactive.retain(|inactive| names.matches(&inactive.skill.name));
+    // A skill whose name could not be read matches no pattern.
+    unreadable.retain(|unreadable| match &unreadable.name {
+        Some(name) => names.matches(name),
+        None => pattern.is_none(),
+    });
+    let is_empty = skills.is_empty() && inactive.is_empty() && unreadable.is_empty();
     if as_json {
-        ctx.terminal.print_json_lines(json_lines(&found))?;
+        ctx.terminal.print_json_lines(json_lines(&found_skills))?;
         return Ok(Exit::Answered);
     }
-    ctx.terminal.print(&table(ctx, &found, ctx.terminal.stdout_width()))?;
-    let budget = settings.skills.budget_tokens;
-    let is_empty =
-        found.skills.is_empty() && found.inactive.is_empty() && found.unreadable.is_empty();
+    ctx.terminal.print(&table(ctx, &found_skills, ctx.terminal.stdout_width()))?;
     if is_empty {
         ctx.explain_empty("no skill matches");
     }
     if list.is_cut() {
         ctx.notice(&format!(
-                "the skill list in each request is truncated to {budget} tokens (`agents.defaults.skillsBudgetTokens`)"
-            ),
-        );
+            "the skill list in each request is truncated to {budget} tokens (`agents.defaults.skillsBudgetTokens`)"
+        ));
     }
     Ok(Exit::Answered)
 }
 
 /// Formats all skills as a table: active ones, inactive ones, and those that cannot be read.
-pub(super) fn table(ctx: &Context, found: &FoundSkills, width: Option<usize>) -> String {
+pub(super) fn table(ctx: &Context, found_skills: &FoundSkills, width: Option<usize>) -> String {
     let row = |skill: &Skill, state: String| {
         let description: Vec<&str> = skill.description.split_whitespace().collect();
         vec![
@@ -52,14 +54,17 @@ pub(super) fn table(ctx: &Context, found: &FoundSkills, width: Option<usize>) ->
             sanitize(&description.join(" ")),
         ]
     };
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    rows.extend(found.skills.iter().map(|skill| row(skill, describe_state(skill))));
-    rows.extend(found.inactive.iter().map(|hidden| row(&hidden.skill, hidden_reason(ctx, hidden))));
-    rows.extend(found.unreadable.iter().map(|unreadable| {
+    let FoundSkills { skills, inactive, unreadable } = found_skills;
+    let mut rows: Vec<Vec<String>> =
+        skills.iter().map(|skill| row(skill, describe_state(skill))).collect();
+    rows.extend(
+        inactive.iter().map(|inactive| row(&inactive.skill, describe_inactive(ctx, inactive))),
+    );
+    rows.extend(unreadable.iter().map(|unreadable| {
         let name = unreadable.name.as_deref().unwrap_or("-");
-        let place = ctx.paths.display(&unreadable.path);
-        let why = format!("unreadable: {}", unreadable.reason);
-        [name, &place, "-", &why, ""].map(sanitize).to_vec()
+        let path = ctx.paths.display(&unreadable.path);
+        let state = format!("unreadable: {}", unreadable.reason);
+        [name, &path, "-", &state, ""].map(sanitize).to_vec()
     }));
     let columns = [
         ("NAME", Side::Left),
@@ -72,22 +77,22 @@ pub(super) fn table(ctx: &Context, found: &FoundSkills, width: Option<usize>) ->
     lines.map(|line| truncate(&line, width) + "\n").collect()
 }
 
-fn hidden_reason(ctx: &Context, hidden: &InactiveSkill) -> String {
-    match &hidden.superseded_by {
-        Some(by) => format!("hidden by the one from {}", describe_origin(ctx, by)),
+fn describe_inactive(ctx: &Context, inactive: &InactiveSkill) -> String {
+    match &inactive.superseded_by {
+        Some(source) => format!("hidden by the one from {}", describe_origin(ctx, source)),
         None => "disabled in the config".into(),
     }
 }
 
-fn json_lines(found: &FoundSkills) -> impl Iterator<Item = Value> {
-    let line = |skill: &Skill, state: &str, by: Option<String>| {
+fn json_lines(found_skills: &FoundSkills) -> impl Iterator<Item = Value> {
+    let line = |skill: &Skill, state: &str, hidden_by: Option<String>| {
         json!({
             "name": skill.name, "description": skill.description, "source": origin_json(&skill.source),
-            "location": skill.location, "state": state, "hidden_by": by, "always": skill.always, "missing": skill.unmet_requirements,
+            "location": skill.location, "state": state, "hidden_by": hidden_by, "always": skill.always, "missing": skill.unmet_requirements,
             "tokens": body_tokens(skill), "warnings": skill.warnings,
         })
     };
-    let in_force = found.skills.iter().map(move |skill| {
+    let active = found_skills.skills.iter().map(move |skill| {
         let state = match (skill.is_available(), skill.is_offered) {
             (false, _) => "unavailable",
             (true, false) => "not-offered",
@@ -95,14 +100,15 @@ fn json_lines(found: &FoundSkills) -> impl Iterator<Item = Value> {
         };
         line(skill, state, None)
     });
-    let hidden = found.inactive.iter().map(move |hidden| match &hidden.superseded_by {
-        Some(by) => line(&hidden.skill, "hidden", Some(origin_json(by))),
-        None => line(&hidden.skill, "disabled", None),
-    });
-    let unreadable = found.unreadable.iter().map(|unreadable| {
+    let inactive =
+        found_skills.inactive.iter().map(move |inactive| match &inactive.superseded_by {
+            Some(source) => line(&inactive.skill, "hidden", Some(origin_json(source))),
+            None => line(&inactive.skill, "disabled", None),
+        });
+    let unreadable = found_skills.unreadable.iter().map(|unreadable| {
         json!({
             "name": unreadable.name, "location": unreadable.path, "state": "unreadable", "error": unreadable.reason,
         })
     });
-    in_force.chain(hidden).chain(unreadable)
+    active.chain(inactive).chain(unreadable)
 }

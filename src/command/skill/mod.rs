@@ -1,6 +1,6 @@
 //! `nanobot skill`: lists, shows, checks, creates, installs and removes skills.
 
-use crate::cli::skill::{SkillCommand as Command, SkillShowArgs};
+use crate::cli::skill::{SkillCommand, SkillShowArgs};
 use crate::ops::context::Context;
 use crate::ops::{skill_lookup, skills};
 use crate::options::turn::TurnOptions;
@@ -17,33 +17,33 @@ mod list;
 mod show;
 
 /// Runs `nanobot skill`.
-pub fn run(ctx: &Context, command: &Command) -> Result<Exit> {
+pub fn run(ctx: &Context, command: &SkillCommand) -> Result<Exit> {
     match command {
-        Command::List { pattern, json } => list::run(ctx, pattern.as_deref(), *json),
-        Command::Show(arguments) => show::run(ctx, arguments),
-        Command::Check { name, json } => check::run(ctx, name.as_deref(), *json),
-        Command::New { name, description } => create::run(ctx, name, description.as_deref()),
-        Command::Install(arguments) => install::run(ctx, arguments),
-        Command::Remove { name, yes } => install::remove(ctx, name, *yes),
+        SkillCommand::List { pattern, json } => list::run(ctx, pattern.as_deref(), *json),
+        SkillCommand::Show(arguments) => show::run(ctx, arguments),
+        SkillCommand::Check { name, json } => check::run(ctx, name.as_deref(), *json),
+        SkillCommand::New { name, description } => create::run(ctx, name, description.as_deref()),
+        SkillCommand::Install(arguments) => install::run(ctx, arguments),
+        SkillCommand::Remove { name, yes } => install::remove(ctx, name, *yes),
     }
 }
 
-/// Runs the part of this command that is available inside an agent's sandbox: printing a file of a built-in skill,
-/// which is not secret and needs neither network nor files. `None` for everything else.
-pub fn run_in_sandbox(command: &Command, terminal: Terminal) -> Option<Result<Exit>> {
-    let Command::Show(SkillShowArgs { name, file: Some(file), .. }) = command else {
+/// Prints a file of a built-in skill, if that is the command. It is the only part of `nanobot skill` that runs inside an agent's
+/// sandbox: the file is not secret, and needs neither network nor other files. `None` for everything else.
+pub fn run_in_sandbox(command: &SkillCommand, terminal: Terminal) -> Option<Result<Exit>> {
+    let SkillCommand::Show(SkillShowArgs { name, file: Some(file), .. }) = command else {
         return None;
     };
     let text = BuiltInSkill::by_name(name)?.file(file)?;
     Some(terminal.print(text).map(|()| Exit::Answered))
 }
 
-/// Prints all skills of the REPL's directory, or the one called `name`.
+/// Prints the skill `name` of the REPL's directory, or all its skills if the name is empty.
 pub(super) fn show_in_repl(ctx: &Context, name: &str, options: &TurnOptions) -> Result<()> {
-    let found = skills::for_turn(ctx, options)?;
+    let skills = skills::for_turn(ctx, options)?;
     let width = ctx.terminal.stdout_width();
     ctx.terminal.print(&match name {
-        "" => list::table(ctx, &found, width),
-        name => show::describe(ctx, skill_lookup::find_skill(&found, name)?, width),
+        "" => list::table(ctx, &skills, width),
+        name => show::describe(ctx, skill_lookup::find_skill(&skills, name)?, width),
     })
 }

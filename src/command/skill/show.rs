@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 /// Runs `nanobot skill show`.
 pub(super) fn run(ctx: &Context, arguments: &SkillShowArgs) -> Result<Exit> {
     let SkillShowArgs { name, file, json } = arguments;
-    let (_, found) = current_skills(ctx)?;
-    let skill = find_skill(&found, name)?;
+    let (_, skills) = current_skills(ctx)?;
+    let skill = find_skill(&skills, name)?;
     if let Some(file) = file {
         ctx.terminal.print_bytes(&read_file(skill, file)?)?;
     } else if *json {
@@ -31,9 +31,8 @@ pub(super) fn run(ctx: &Context, arguments: &SkillShowArgs) -> Result<Exit> {
 /// Formats the rows about a skill, and its text.
 pub(super) fn describe(ctx: &Context, skill: &Skill, width: Option<usize>) -> String {
     let requirements = RequirementChecker::new(&ctx.env);
-    let says = &skill.inert_fields;
-    let some = |text: &Option<String>| text.clone().unwrap_or_default();
-    let place = match skill.source {
+    let inert_fields = &skill.inert_fields;
+    let origin = match skill.source {
         SkillSource::BuiltIn => "built-in".to_owned(),
         _ => format!(
             "{}: {}",
@@ -41,39 +40,40 @@ pub(super) fn describe(ctx: &Context, skill: &Skill, width: Option<usize>) -> St
             ctx.paths.display(&skill.location)
         ),
     };
-    let (files, trouble) = match skill_entries(skill) {
-        Ok(files) => (files, None),
-        Err(error) => (Vec::new(), Some(format!("{error:#}"))),
-    };
-    let mut tools = says.allowed_tools.join(" ");
+    let mut warnings = skill.warnings.clone();
+    let entries = skill_entries(skill).unwrap_or_else(|error| {
+        warnings.push(format!("{error:#}"));
+        Vec::new()
+    });
+    let mut tools = inert_fields.allowed_tools.join(" ");
     if !tools.is_empty() {
         tools.push_str(" (grants nothing)");
     }
-    let metadata = match &says.metadata {
+    let metadata = match &inert_fields.metadata {
         Value::Null => String::new(),
         metadata => metadata.to_string(),
     };
     let rows = [
         ("name", skill.name.clone()),
         ("about", skill.description.clone()),
-        ("from", place),
+        ("from", origin),
         ("state", describe_state(skill)),
         ("tokens", body_tokens(skill).to_string()),
         ("needs", skill.requirements.describe(&requirements).join(", ")),
         ("install", skill.requirements.install.join("; ")),
-        ("license", some(&says.license)),
-        ("for", some(&says.compatibility)),
+        ("license", inert_fields.license.clone().unwrap_or_default()),
+        ("for", inert_fields.compatibility.clone().unwrap_or_default()),
         ("tools", tools),
         ("metadata", metadata),
-        ("files", files.iter().map(entry_line).collect::<Vec<_>>().join("\n")),
-        ("warnings", skill.warnings.iter().cloned().chain(trouble).collect::<Vec<_>>().join("\n")),
+        ("files", entries.iter().map(entry_line).collect::<Vec<_>>().join("\n")),
+        ("warnings", warnings.join("\n")),
     ];
     format!("{}\n{}\n", format_rows(&rows, width), sanitize(&skill.body))
 }
 
 fn skill_json(ctx: &Context, skill: &Skill) -> Value {
-    let files = skill_entries(skill).unwrap_or_default();
-    let files: Vec<Value> = files
+    let entries = skill_entries(skill).unwrap_or_default();
+    let files: Vec<Value> = entries
         .iter()
         .map(|entry| match &entry.entry_type {
             EntryType::Folder => json!({ "path": entry.path, "kind": "folder" }),

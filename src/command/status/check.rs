@@ -1,9 +1,10 @@
 //! `status --check`: prints the result of each check as a row or a JSON object.
 
-use crate::cli::status::StatusArgs as Arguments;
+use crate::cli::status::StatusArgs;
 use crate::ops::context::Context;
 use crate::ops::doctor::check::{CheckResult, Severity};
 use crate::ops::doctor::{checks, moved_home};
+use crate::ops::jobs::time_format::to_one_line;
 use anyhow::Result;
 use console::Style;
 use nanobot_agent::report::columns::hanging_indent;
@@ -15,8 +16,8 @@ use serde_json::{Value, json};
 const RESULT_INDENT: usize = 19;
 
 /// Runs `status --check`.
-pub(super) fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
-    let Arguments { check: _, fix, offline, no_crontab, json } = *arguments;
+pub(super) fn run(ctx: &Context, arguments: &StatusArgs) -> Result<Exit> {
+    let StatusArgs { check: _, fix, offline, no_crontab, json } = *arguments;
     let mut printer = CheckPrinter { ctx, json, exit: Exit::Answered, rows: Vec::new() };
     if fix {
         printer.add("moved", moved_home::correct_paths(ctx, no_crontab)?)?;
@@ -50,21 +51,20 @@ impl CheckPrinter<'_> {
     }
 
     fn print(&self, name: &str, result: &CheckResult) -> Result<()> {
-        let one_line =
-            |text: &str| sanitize(&text.split_whitespace().collect::<Vec<_>>().join(" "));
-        let mut page = StdoutWriter::new(self.ctx.terminal);
-        let level = level_word(result.severity);
-        page.write_styled(level, &level_style(result.severity))?;
-        let name = format!("{:<gap$}  {name:<11}  ", "", gap = 4 - level.len());
-        // The level is printed already, but takes room in the first line too.
-        let room = self.ctx.terminal.stdout_width();
-        let row = hanging_indent(&format!("{level}{name}"), &one_line(&result.message), room);
-        page.write(&format!("{}\n", &row[level.len()..]))?;
+        let one_line = |text: &str| sanitize(&to_one_line(text));
+        let mut writer = StdoutWriter::new(self.ctx.terminal);
+        let width = self.ctx.terminal.stdout_width();
+        let level = level_name(result.severity);
+        writer.write_styled(level, &level_style(result.severity))?;
+        // The level is printed already, but its columns count in the first line.
+        let head = format!("{level:<4}  {name:<11}  ");
+        let row = hanging_indent(&head, &one_line(&result.message), width);
+        writer.write(&format!("{}\n", &row[level.len()..]))?;
         if let Some(hint) = &result.hint {
             let head = format!("{:RESULT_INDENT$}try: ", "");
-            page.write(&format!("{}\n", hanging_indent(&head, &one_line(hint), room)))?;
+            writer.write(&format!("{}\n", hanging_indent(&head, &one_line(hint), width)))?;
         }
-        page.finish()
+        writer.finish()
     }
 
     fn end(self) -> Result<Exit> {
@@ -76,24 +76,24 @@ impl CheckPrinter<'_> {
 }
 
 fn result_json(name: &str, result: &CheckResult) -> Value {
-    let CheckResult { severity: level, message: words, hint, jobs, exit } = result;
-    let is_failed = *level == Severity::Failed;
+    let CheckResult { severity, message, hint, jobs, exit } = result;
+    let is_failed = *severity == Severity::Failed;
     json!({
-        "name": name, "ok": !is_failed, "level": level_word(*level), "detail": words, "try": hint, "jobs": jobs,
+        "name": name, "ok": !is_failed, "level": level_name(*severity), "detail": message, "try": hint, "jobs": jobs,
         "status": is_failed.then_some(exit.code()),
     })
 }
 
-fn level_word(level: Severity) -> &'static str {
-    match level {
+fn level_name(severity: Severity) -> &'static str {
+    match severity {
         Severity::Ok => "ok",
         Severity::Warn => "warn",
         Severity::Failed => "no",
     }
 }
 
-fn level_style(level: Severity) -> Style {
-    match level {
+fn level_style(severity: Severity) -> Style {
+    match severity {
         Severity::Ok => Style::new().green(),
         Severity::Warn => theme::attention(),
         Severity::Failed => Style::new().red().bold(),

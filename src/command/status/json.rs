@@ -22,9 +22,9 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
         "key": choice.map(|choice| choice.key_label.to_string().replace('`', "")),
         "error": overview.endpoint.as_ref().err().map(|error| format!("{error:#}")),
         "config": ctx.paths.config, "workspace": overview.settings.workspace, "sessions": overview.session_count,
-        "context": overview.context.as_ref().map(context_object), "memory": memory_object(&overview.memory),
-        "cron": jobs_object(&overview.jobs), "scope": overview.scope.as_ref().ok().map(scope_object),
-        "offered": tools_object(&overview.tools),
+        "context": overview.context.as_ref().map(context_json), "memory": memory_json(&overview.memory),
+        "cron": jobs_json(&overview.jobs), "scope": overview.scope.as_ref().ok().map(scope_json),
+        "offered": tools_json(&overview.tools),
         "spent": {
             "day_usd": today.known_usd(), "day_unpriced_calls": today.unpriced,
             "month_usd": month.known_usd(), "month_unpriced_calls": month.unpriced,
@@ -34,12 +34,12 @@ pub(super) fn overview_json(ctx: &Context, overview: &Overview) -> Value {
     })
 }
 
-fn context_object(used: &ContextUse) -> Value {
-    let ContextUse { session, tokens, window } = used;
+fn context_json(context: &ContextUse) -> Value {
+    let ContextUse { session, tokens, window } = context;
     json!({ "session": session, "tokens": tokens, "window": window })
 }
 
-fn memory_object(memory: &MemoryState) -> Value {
+fn memory_json(memory: &MemoryState) -> Value {
     json!({
         "bytes": memory.bytes, "tokens": memory.tokens, "budget_tokens": memory.budget_tokens,
         "over_budget": memory.is_over_budget, "last_consolidation": memory.last_consolidation,
@@ -47,7 +47,7 @@ fn memory_object(memory: &MemoryState) -> Value {
     })
 }
 
-fn scope_object(scope: &RunScope) -> Value {
+fn scope_json(scope: &RunScope) -> Value {
     json!({
         "directory": scope.policy.file_scope.directory, "may_write": can_write(&scope.policy), "profile": scope.profile.name,
         "sandbox": match scope.policy.sandbox {
@@ -58,7 +58,7 @@ fn scope_object(scope: &RunScope) -> Value {
     })
 }
 
-fn jobs_object(jobs: &JobsSummary) -> Value {
+fn jobs_json(jobs: &JobsSummary) -> Value {
     let failure = jobs.last_failed.as_ref().map(|job| {
         json!({
             "id": job.id, "name": job.name, "time": job.state.last_run.map(|time| time.to_string()),
@@ -85,7 +85,7 @@ fn period(job: &Job) -> Option<Duration> {
     }
 }
 
-fn tools_object(tools: &UnusedTools) -> Value {
+fn tools_json(tools: &UnusedTools) -> Value {
     let (servers, skills) = tools.unused();
     json!({
         "servers": tools.servers, "skills": tools.skills, "skills_list": tools.summary.json(),

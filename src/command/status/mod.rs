@@ -1,6 +1,6 @@
 //! `nanobot status`: prints an overview on one screen; with `--check`, tests if the configuration works.
 
-use crate::cli::status::StatusArgs as Arguments;
+use crate::cli::status::StatusArgs;
 use crate::ops::context::Context;
 use crate::ops::doctor::overview::Overview;
 use crate::options::turn::TurnOptions;
@@ -12,14 +12,14 @@ mod json;
 mod rows;
 
 /// Runs `nanobot status`.
-pub fn run(ctx: &Context, arguments: &Arguments) -> Result<Exit> {
+pub fn run(ctx: &Context, arguments: &StatusArgs) -> Result<Exit> {
     run_for_turns(ctx, arguments, &TurnOptions::default())
 }
 
 /// As [`run`], for turns with these options.
 pub(super) fn run_for_turns(
     ctx: &Context,
-    arguments: &Arguments,
+    arguments: &StatusArgs,
     options: &TurnOptions,
 ) -> Result<Exit> {
     if arguments.check {

@@ -25,6 +25,7 @@ use nanobot_os::durable_file::format_size;
 use nanobot_os::terminal::{StdoutWriter, sanitize, theme};
 use nanobot_sandbox as sandbox;
 use nanobot_store::memory::last_run::ConsolidationOutcome;
+use std::path::Path;
 
 /// A label and its text.
 type StatusRow = (&'static str, String);
@@ -39,7 +40,7 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
     let Overview {
         settings,
         endpoint,
-        session_count: sessions,
+        session_count,
         context,
         memory,
         jobs,
@@ -48,54 +49,48 @@ pub(super) fn print(ctx: &Context, overview: &Overview) -> Result<()> {
         costs,
         next_step,
     } = overview;
-    let or_missing = |shown: String, exists: bool| {
-        if exists { shown } else { format!("{shown}, which does not exist yet") }
+    let describe_path = |path: &Path, exists: bool| {
+        let note = if exists { "" } else { ", which does not exist yet" };
+        ctx.paths.display(path) + note
     };
-    let config = &ctx.paths.config;
-    let own = own_file_path(config);
-    let mut config = or_missing(ctx.paths.display(config), config.exists());
-    if own.exists() {
-        config.push_str(&format!(", {}", ctx.paths.display(&own)));
+    let mut config = describe_path(&ctx.paths.config, ctx.paths.config.exists());
+    let own_path = own_file_path(&ctx.paths.config);
+    if own_path.exists() {
+        config.push_str(&format!(", {}", ctx.paths.display(&own_path)));
     }
-    let workspace = &settings.workspace;
-    let workspace = or_missing(ctx.paths.display(workspace), workspace.is_dir());
     let mut rows = vec![("config", config)];
     rows.extend(endpoint_rows(endpoint));
-    rows.push(("workspace", workspace));
+    rows.push(("workspace", describe_path(&settings.workspace, settings.workspace.is_dir())));
     match scope {
         Ok(scope) => rows.extend(scope_rows(ctx, scope)),
         Err(error) => rows.push(("profile", format!("{error:#}"))),
     }
     rows.extend(tool_rows(tools));
-    rows.push(("sessions", sessions.to_string()));
+    rows.push(("sessions", session_count.to_string()));
     let has_meters = ctx.terminal.stdout_width().is_some();
-    let context = context.as_ref();
-    rows.extend(context.map(|used| ("context", format_context(used, has_meters))));
+    if let Some(context) = context {
+        rows.push(("context", format_context(context, has_meters)));
+    }
     rows.extend(memory_rows(memory));
     rows.extend(jobs_rows(ctx, settings, jobs));
     let unseen = unseen_answers::take(ctx, ctx.terminal.stdout_is_tty)?;
-    rows.extend(unseen_answers::describe(&unseen).map(|words| ("unseen", words)));
-    rows.push(("spent", format_spent(settings, costs, has_meters)));
+    rows.extend(unseen_answers::describe(&unseen).map(|description| ("unseen", description)));
+    rows.push(("spent", format_costs(settings, costs, has_meters)));
     rows.extend(next_step.clone().map(|step| ("next", step)));
-    show(ctx, &rows)
+    print_rows(ctx, &rows)
 }
 
 fn endpoint_rows(endpoint: &Result<Endpoint>) -> Vec<StatusRow> {
-    match endpoint {
-        Ok(Endpoint { choice, http_provider: wire }) => vec![
-            ("model", choice.model.clone()),
-            ("provider", choice.provider.clone()),
-            (
-                "key",
-                if wire.key.is_configured() {
-                    choice.key_label.to_string().replace('`', "")
-                } else {
-                    "none".into()
-                },
-            ),
-        ],
-        Err(error) => vec![("model", format!("not available: {error:#}"))],
-    }
+    let Endpoint { choice, http_provider } = match endpoint {
+        Ok(endpoint) => endpoint,
+        Err(error) => return vec![("model", format!("not available: {error:#}"))],
+    };
+    let key = if http_provider.key.is_configured() {
+        choice.key_label.to_string().replace('`', "")
+    } else {
+        "none".into()
+    };
+    vec![("model", choice.model.clone()), ("provider", choice.provider.clone()), ("key", key)]
 }
 
 fn memory_rows(memory: &MemoryState) -> Vec<StatusRow> {
@@ -105,15 +100,16 @@ fn memory_rows(memory: &MemoryState) -> Vec<StatusRow> {
         budget_tokens,
         is_over_budget,
         last_consolidation,
-        last_error: trouble,
+        last_error,
         write_error,
     } = memory;
-    let over = match is_over_budget {
-        true => "; over its budget, so the next consolidation is asked to shorten it",
-        false => "",
+    let over_budget = if *is_over_budget {
+        "; over its budget, so the next consolidation is asked to shorten it"
+    } else {
+        ""
     };
     let size = format_size(*bytes as u64);
-    let made = match last_consolidation {
+    let updated = match last_consolidation {
         None => "never".into(),
         Some(last) => {
             let outcome = match last.outcome {
@@ -126,32 +122,25 @@ fn memory_rows(memory: &MemoryState) -> Vec<StatusRow> {
         }
     };
     let mut rows = vec![
-        ("memory", format!("{size}, about {tokens} of {budget_tokens} tokens{over}")),
-        ("updated", made),
+        ("memory", format!("{size}, about {tokens} of {budget_tokens} tokens{over_budget}")),
+        ("updated", updated),
     ];
-    rows.extend(
-        write_error
-            .as_ref()
-            .map(|words| ("problem", format!("the memory cannot be updated: {words}"))),
-    );
-    let trouble = trouble.as_ref();
-    rows.extend(
-        trouble.map(|words| ("problem", format!("the last consolidation failed: {words}"))),
-    );
+    if let Some(error) = write_error {
+        rows.push(("problem", format!("the memory cannot be updated: {error}")));
+    }
+    if let Some(error) = last_error {
+        rows.push(("problem", format!("the last consolidation failed: {error}")));
+    }
     rows
 }
 
 fn scope_rows(ctx: &Context, scope: &RunScope) -> [StatusRow; 2] {
-    let place = ctx.paths.display(&scope.policy.file_scope.directory);
-    let directory = if can_write(&scope.policy) {
-        format!("{place}, writable")
-    } else {
-        format!("{place}, read-only without `--write`")
-    };
+    let access = if can_write(&scope.policy) { "writable" } else { "read-only without `--write`" };
+    let directory = format!("{}, {access}", ctx.paths.display(&scope.policy.file_scope.directory));
     let commands = match (scope.policy.sandbox, sandbox::check_available()) {
         (Sandbox::Off, _) => "commands run without a sandbox".into(),
         (_, Ok(())) => "commands run in the sandbox".into(),
-        (_, Err(lack)) => format!("commands are denied: {lack}"),
+        (_, Err(error)) => format!("commands are denied: {error}"),
     };
     let profile = format!("{}; {commands}", scope.profile.name);
     [("directory", directory), ("profile", profile)]
@@ -174,30 +163,31 @@ fn tool_rows(tools: &UnusedTools) -> Vec<StatusRow> {
     let skills = skills.into_iter().map(|name| format!("the skill {name}"));
     let unused: Vec<String> = servers.chain(skills).collect();
     if !unused.is_empty() {
-        let words =
+        let description =
             format!("in {USAGE_DAYS} days and {} runs: {}", tools.run_count, unused.join(", "));
-        rows.push(("unused", words));
+        rows.push(("unused", description));
     }
     rows
 }
 
 fn jobs_rows(ctx: &Context, settings: &Settings, summary: &JobsSummary) -> Vec<StatusRow> {
     let now = time_zone::now(ctx, settings);
-    let when = |time: Timestamp| {
-        let away = format_time_until(time, now.timestamp());
-        format!("{} ({away})", format_time(time, &now))
+    let format_next = |time: Timestamp| {
+        format!("{} ({})", format_time(time, &now), format_time_until(time, now.timestamp()))
     };
     let jobs = match &summary.jobs {
         Err(error) => format!("{error:#}"),
         Ok(jobs) if jobs.is_empty() => "no jobs".into(),
         Ok(jobs) => {
             let next = match &summary.next_run {
-                Some((job, time)) => format!("next `{}` {}", to_one_line(&job.name), when(*time)),
+                Some((job, time)) => {
+                    format!("next `{}` {}", to_one_line(&job.name), format_next(*time))
+                }
                 None => "none is scheduled".into(),
             };
             match jobs.len() - summary.enabled() {
                 0 => format!("{}, {next}", count_jobs(jobs.len())),
-                off => format!("{}, {off} disabled, {next}", count_jobs(jobs.len())),
+                disabled => format!("{}, {disabled} disabled, {next}", count_jobs(jobs.len())),
             }
         }
     };
@@ -213,7 +203,7 @@ fn jobs_rows(ctx: &Context, settings: &Settings, summary: &JobsSummary) -> Vec<S
     let heartbeat = match &summary.heartbeat {
         None => "off".into(),
         Some((job, next)) => {
-            let next = next.map_or_else(|| "never".into(), when);
+            let next = next.map_or_else(|| "never".into(), format_next);
             format!("{}, next {next}", timing::describe_schedule(ctx, job, now.time_zone()))
         }
     };
@@ -221,9 +211,9 @@ fn jobs_rows(ctx: &Context, settings: &Settings, summary: &JobsSummary) -> Vec<S
     rows
 }
 
-/// The use of the context window; a terminal gets a meter.
-fn format_context(used: &ContextUse, has_meter: bool) -> String {
-    let ContextUse { session, tokens, window } = used;
+/// The use of the context window, with a meter on a terminal.
+fn format_context(context: &ContextUse, has_meter: bool) -> String {
+    let ContextUse { session, tokens, window } = context;
     let text = format!("{tokens} of {window} tokens in the last request of `{session}`");
     if !has_meter {
         return text;
@@ -232,31 +222,31 @@ fn format_context(used: &ContextUse, has_meter: bool) -> String {
     format!("{meter} {} {text}", format_percent(*tokens, u64::from(*window)))
 }
 
-/// The cost of this day and this month; a terminal gets meters of the budgets.
-fn format_spent(settings: &Settings, costs: &PeriodCosts, has_meters: bool) -> String {
+/// The costs of this day and this month, with meters of the budgets on a terminal.
+fn format_costs(settings: &Settings, costs: &PeriodCosts, has_meters: bool) -> String {
     let budget = &settings.budget;
-    let later = costs
-        .later_day
-        .map(|day| format!("; some costs are dated up to {day}, since the clock was ahead"));
-    format!(
-        "{} today, {} this month{}",
+    let mut text = format!(
+        "{} today, {} this month",
         format_spending(&costs.today, budget.daily, has_meters),
         format_spending(&costs.month, budget.monthly, has_meters),
-        later.unwrap_or_default()
-    )
+    );
+    if let Some(day) = costs.later_day {
+        text.push_str(&format!("; some costs are dated up to {day}, since the clock was ahead"));
+    }
+    text
 }
 
 /// Prints the rows, wrapped to the width of a terminal.
-fn show(ctx: &Context, rows: &[(&str, String)]) -> Result<()> {
-    let mut page = StdoutWriter::new(ctx.terminal);
-    for (name, words) in rows {
-        let is_loud = HIGHLIGHTED_LABELS.contains(name);
-        let style = if is_loud { theme::attention() } else { Style::new().bold() };
-        let words = sanitize(words);
-        page.write_styled(name, &style)?;
-        let head = format!("{name:LABEL_COLUMNS$}");
-        let row = hanging_indent(&head, &words, ctx.terminal.stdout_width());
-        page.write(&format!("{}\n", &row[name.len()..]))?;
+fn print_rows(ctx: &Context, rows: &[StatusRow]) -> Result<()> {
+    let mut writer = StdoutWriter::new(ctx.terminal);
+    for (label, text) in rows {
+        let is_highlighted = HIGHLIGHTED_LABELS.contains(label);
+        let style = if is_highlighted { theme::attention() } else { Style::new().bold() };
+        writer.write_styled(label, &style)?;
+        // The label is printed already, but its columns count in the first line.
+        let head = format!("{label:LABEL_COLUMNS$}");
+        let row = hanging_indent(&head, &sanitize(text), ctx.terminal.stdout_width());
+        writer.write(&format!("{}\n", &row[label.len()..]))?;
     }
-    page.finish()
+    writer.finish()
 }
