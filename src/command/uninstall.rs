@@ -54,7 +54,7 @@ fn list(installation: &Installation, verb: &str) -> String {
     };
     let owned = installation.owned.iter().map(|group| {
         let size = group.describe_size();
-        format!("{verb} {}: {size}", group.place)
+        format!("{verb} {}: {size}", group.location)
     });
     let preserved = installation.preserved.iter().map(|(path, why)| format!("kept {path}: {why}"));
     let lines = crontab.into_iter().chain(owned).chain(preserved);

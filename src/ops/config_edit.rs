@@ -1,5 +1,4 @@
-//! Text of a config file that a person has edited: checks it, puts it in place of the file, and moves the keys that belong to
-//! the other file.
+//! The edited text of a config file: checks it, replaces the file, and moves the keys that belong to the other file.
 
 use crate::ops::context::Context;
 use crate::ops::usable_config;
@@ -27,7 +26,7 @@ pub(crate) fn check_edit(ctx: &Context, path: &Path, original: &[u8], edited: &[
         }
     };
     let edited = parse(edited)?;
-    // A text that is no config was not usable, but an edit is expected to make it so.
+    // An original that is not a config counts as missing, so that the edited text is checked fully.
     let original = parse(original).unwrap_or_else(|_| ConfigFile::missing(path));
     // The other file is as it is; it is edited on its own.
     let [shared, own] = [ctx.paths.config.clone(), own_file_path(&ctx.paths.config)];
@@ -48,8 +47,8 @@ pub(crate) fn replace_text(
     edited: &[u8],
 ) -> Result<()> {
     let lock = durable_file::lock_for_change(&ctx.paths.config, "the config")?;
-    let work = || {
-        if durable_file::read(path)?.unwrap_or_default() == original {
+    let result = durable_file::read(path).and_then(|current| {
+        if current.unwrap_or_default() == original {
             durable_file::replace(path, edited)
         } else {
             Err(fail_with_hint(
@@ -58,32 +57,32 @@ pub(crate) fn replace_text(
                 "nanobot config edit",
             ))
         }
-    };
-    let done = work();
+    });
     lock.remove()?;
-    done
+    result
 }
 
-/// Moves the keys that were added to the config file, or changed there, to the file that they belong to. `original` is the
-/// text before.
+/// Moves the keys that were added or changed in the config file to the file that they belong to. `original` is the text
+/// before the edit.
 ///
 /// # Errors
 /// A file cannot be read or written.
 pub(crate) fn move_added_keys(ctx: &Context, original: &[u8]) -> Result<()> {
-    let before = std::str::from_utf8(original).ok();
-    let before = before.and_then(|text| ConfigFile::parse(&ctx.paths.config, text).ok());
-    let moved = Config::change(&ctx.paths.config, |config| {
+    let original_file = std::str::from_utf8(original)
+        .ok()
+        .and_then(|text| ConfigFile::parse(&ctx.paths.config, text).ok());
+    let moved_keys = Config::change(&ctx.paths.config, |config| {
         let mut keys = config.misplaced_keys();
         let value = |file: &ConfigFile, key: &KeyPath| get_in(file.value(), key).cloned();
         let [shared, _] = config.files();
         keys.retain(|key| {
-            before.as_ref().and_then(|before| value(before, key)) != value(shared, key)
+            original_file.as_ref().and_then(|file| value(file, key)) != value(shared, key)
         });
         config.move_keys(&keys)?;
         Ok(keys)
     })?;
-    if !moved.is_empty() {
-        let keys: Vec<String> = moved.iter().map(|key| format_path(key)).collect();
+    if !moved_keys.is_empty() {
+        let keys: Vec<String> = moved_keys.iter().map(|key| format_path(key)).collect();
         let own = ctx.paths.display(&own_file_path(&ctx.paths.config));
         ctx.notice(&format!("moved to {own}: `{}`", keys.join("`, `")));
     }

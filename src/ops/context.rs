@@ -49,12 +49,12 @@ pub struct Context {
     pub(crate) single_notices: SingleNotices,
 }
 
-/// The texts of notices that were shown, of which one is enough.
+/// The texts of notices that were shown and are shown once.
 #[derive(Clone, Default)]
 pub(crate) struct SingleNotices(Arc<Mutex<BTreeSet<String>>>);
 
 impl SingleNotices {
-    /// True if `text` was not shown yet; it counts as shown then.
+    /// True if `text` was not shown yet. From then on it counts as shown.
     pub(crate) fn is_new(&self, text: &str) -> bool {
         self.0.lock().ignore_poison().insert(text.to_owned())
     }
@@ -134,7 +134,7 @@ impl Context {
         TerminalSettings::resolve(&self.load_config()?, &self.env)
     }
 
-    /// Lets colours suit the background of a terminal, which is found out when the first of them needs it.
+    /// Adapts colours to the background of the terminal, which is queried when the first colour is needed.
     pub fn set_theme_source(&self) {
         if self.terminal.stdout_is_tty || self.terminal.stderr_is_tty {
             let ctx = self.clone();
@@ -167,7 +167,7 @@ impl Context {
         )
     }
 
-    /// Says on a terminal why nothing was printed; a script sees the empty output.
+    /// Prints on a terminal why there is no output. A script gets no notice.
     pub fn explain_empty(&self, text: &str) {
         if self.terminal.stderr_is_tty {
             self.notice(text);

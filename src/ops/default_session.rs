@@ -1,4 +1,4 @@
-//! The session of a run that names none: the configured one, as a key or as a rule that makes one.
+//! The session of a run that names none: the configured session, which is a key or a rule that makes one.
 
 use super::context::Context;
 use super::permissions::absolute;
@@ -11,8 +11,8 @@ use std::path::Path;
 /// Characters of the digest in the key of a directory's session: enough for the directories of one account.
 const DIGEST_CHARS: usize = 8;
 
-/// Returns the key of the session for `directory`, the directory that a flag names, or else the current one. The
-/// variable takes precedence over the config.
+/// Returns the key of the session for `directory`, the directory that a flag names, or else for the current directory. The
+/// environment variable takes precedence over the config.
 pub(crate) fn default_session_key(
     ctx: &Context,
     settings: &Settings,

@@ -100,9 +100,9 @@ pub(crate) fn collect(ctx: &Context) -> Result<String> {
         });
         write_gauge(&mut text, &format!("job_{name}"), help, samples);
     }
-    let is_found = |kind| problems.iter().any(|problem| problem.kind == kind);
+    let has_problem = |kind| problems.iter().any(|problem| problem.kind == kind);
     let scheduler = ProblemKind::ALL
-        .map(|kind| (format!("kind=\"{}\"", kind.name()), f64::from(u8::from(is_found(kind)))));
+        .map(|kind| (format!("kind=\"{}\"", kind.name()), f64::from(u8::from(has_problem(kind)))));
     let help = "1 if jobs are not started or cannot be recorded for this cause.";
     write_gauge(&mut text, "cron_problem", help, scheduler);
     let channels = health::list(ctx)?;
@@ -117,8 +117,8 @@ pub(crate) fn collect(ctx: &Context) -> Result<String> {
         let parts = [("day", &costs.today), ("month", &costs.month)];
         parts.map(|(period, sum)| (format!("period=\"{period}\""), value(sum)))
     };
-    let spent = periods(&|sum| round_usd(sum.usd));
-    write_gauge(&mut text, "cost_dollars", "Known cost in US dollars.", spent);
+    let costs_by_period = periods(&|sum| round_usd(sum.usd));
+    write_gauge(&mut text, "cost_dollars", "Known cost in US dollars.", costs_by_period);
     let unpriced = periods(&|sum| sum.unpriced as f64);
     write_gauge(&mut text, "calls_without_price", "Requests to models of unknown price.", unpriced);
     let limits = [("day", settings.budget.daily), ("month", settings.budget.monthly)];

@@ -134,7 +134,7 @@ struct BusState {
 }
 
 /// A line of the input.
-enum InputLine {
+enum PipeLine {
     Message(PipeMessage),
     /// The reason why the line is not a message.
     Invalid(String),
@@ -169,12 +169,12 @@ impl MessageBus<'_> {
             let input = match line {
                 Ok(line) if line.trim_ascii().is_empty() => continue,
                 Ok(line) => self.parse(without_byte_order_mark(&line, number))?,
-                Err(error) => InputLine::Invalid(error),
+                Err(error) => PipeLine::Invalid(error),
             };
             match input {
-                InputLine::Message(message) if self.is_continued(&message.id) => {}
-                InputLine::Message(message) => self.enqueue(message)?,
-                InputLine::Invalid(error) => {
+                PipeLine::Message(message) if self.is_continued(&message.id) => {}
+                PipeLine::Message(message) => self.enqueue(message)?,
+                PipeLine::Invalid(error) => {
                     let line = json!({ "v": 1, "type": "error", "line": number, "error": error });
                     self.lock().exits.push(Exit::BadInput);
                     self.write(&format!("{line}\n"))?;
@@ -201,24 +201,24 @@ impl MessageBus<'_> {
     }
 
     /// Parses a line, and stores the message if there is a journal.
-    fn parse(&self, line: &[u8]) -> Result<InputLine> {
+    fn parse(&self, line: &[u8]) -> Result<PipeLine> {
         let message = match PipeMessage::parse(line) {
             Ok(message) => message,
-            Err(error) => return Ok(InputLine::Invalid(error)),
+            Err(error) => return Ok(PipeLine::Invalid(error)),
         };
         // A new session would allow the agent to write to the chat.
         if recipients::is_new_chat(self.ctx, &self.session_key(&message))? {
-            return Ok(InputLine::Invalid(format!(
+            return Ok(PipeLine::Invalid(format!(
                 "there is no conversation `{}` in that channel",
                 message.session
             )));
         }
         match &self.journal {
             Some(_) if message.id.is_null() => {
-                Ok(InputLine::Invalid("`id` is missing, which `--name` needs".into()))
+                Ok(PipeLine::Invalid("`id` is missing, which `--name` needs".into()))
             }
-            Some(journal) => journal.store_message(message).map(InputLine::Message),
-            None => Ok(InputLine::Message(message)),
+            Some(journal) => journal.store_message(message).map(PipeLine::Message),
+            None => Ok(PipeLine::Message(message)),
         }
     }
 

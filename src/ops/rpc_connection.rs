@@ -18,7 +18,7 @@ impl RpcConnection {
         Self { terminal }
     }
 
-    /// Passes on the messages of the other side until the input ends. A line that is no message is answered with an error.
+    /// Passes on the messages of the other side until the input ends. A line that is not a message is answered with an error.
     ///
     /// # Errors
     /// Those of `on_message`; standard input or output fails, or a signal arrived.
@@ -59,7 +59,7 @@ impl RpcConnection {
         self.send(json_rpc::notification(method, params))
     }
 
-    /// Sends a request of ours.
+    /// Sends a request to the other side.
     ///
     /// # Errors
     /// Standard output fails.

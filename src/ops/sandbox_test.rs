@@ -21,7 +21,7 @@ pub(crate) struct SandboxTest {
     /// Directories that no command may write.
     outside: Vec<PathBuf>,
     /// Paths that no command may read.
-    closed: Vec<PathBuf>,
+    hidden: Vec<PathBuf>,
 }
 
 impl SandboxTest {
@@ -39,11 +39,11 @@ impl SandboxTest {
                 "without `--sandbox off` and `--profile full`",
             ));
         }
-        if let Err(lack) = sandbox::check_available() {
+        if let Err(error) = sandbox::check_available() {
             return Err(fail_with_hint(
                 Exit::NoSandbox,
                 format!(
-                    "no sandbox is available: {lack}; parsers of documents have what there is of it"
+                    "no sandbox is available: {error}; parsers of documents use the parts that are available"
                 ),
                 "`--sandbox off` to run commands without one",
             ));
@@ -53,37 +53,40 @@ impl SandboxTest {
         let sandbox_spec = exec.sandbox_spec().context("set up the sandbox")?;
         let home = &policy.file_scope.home;
         let may_write =
-            |path: &PathBuf| sandbox_spec.writable.iter().any(|place| path.starts_with(place));
+            |path: &PathBuf| sandbox_spec.writable.iter().any(|root| path.starts_with(root));
         let outside: Vec<PathBuf> =
             [home, &ctx.paths.root, &policy.file_scope.directory, &policy.file_scope.workspace]
                 .into_iter()
                 .filter(|path| path.is_dir() && !may_write(path))
                 .cloned()
                 .collect();
-        let named =
+        let is_granted =
             |path: &PathBuf| policy.file_scope.roots.iter().any(|root| root.path.starts_with(path));
         let secrets = SECRET_PATHS.iter().map(|name| home.join(name));
-        let own = policy.file_scope.hidden.iter().cloned();
-        let closed: Vec<PathBuf> = own
+        let hidden: Vec<PathBuf> = policy
+            .file_scope
+            .hidden
+            .iter()
+            .cloned()
             .chain(secrets)
             .chain([PathBuf::from("/etc/shadow")])
-            .filter(|path| path.exists() && !named(path))
+            .filter(|path| path.exists() && !is_granted(path))
             .collect();
-        Ok(Self { sandbox: sandbox_spec, outside, closed })
+        Ok(Self { sandbox: sandbox_spec, outside, hidden })
     }
 
-    /// Why this system does not allow all layers of the sandbox; `None` if it does.
+    /// The reason why this system does not allow all layers of the sandbox; `None` if it does.
     pub(crate) fn missing_layers(&self) -> Option<String> {
         let error = process::check_namespaces(&self.sandbox).err()?;
         Some(format!("{error}; {}", namespaces::explain_refusal()))
     }
 
-    /// Tries what commands must not be able to do.
+    /// Tries the operations that the sandbox has to prevent.
     ///
     /// # Errors
     /// The commands of the test cannot be run.
     pub(crate) fn run(&self) -> Result<Vec<SelfTestResult>> {
-        process::test_sandbox(&self.sandbox, &self.outside, &self.closed)
+        process::test_sandbox(&self.sandbox, &self.outside, &self.hidden)
             .context("test the sandbox")
     }
 }

@@ -19,7 +19,7 @@ const MAX_LINE_CHARS: usize = 200;
 const MAX_MESSAGE_CHARS: usize = 4_000;
 const MAX_RESULT_CHARS: usize = 400;
 
-/// The sessions of a store, without the one that the tool is used in.
+/// The sessions of a store, without the session of the run.
 pub(crate) struct StoredSessions {
     store: SessionStore,
     current_key: String,
@@ -57,14 +57,14 @@ impl StoredSessions {
         Ok(SessionText { text, origin: Origin::Project })
     }
 
-    fn search_text(&self, wanted: &str) -> Result<SessionText> {
-        let pattern = SearchPattern::new(wanted, true, true)?;
+    fn search_text(&self, text: &str) -> Result<SessionText> {
+        let pattern = SearchPattern::new(text, true, true)?;
         let mut sessions = session::list(&self.store)?.sessions;
         sessions.retain(|summary| summary.key != self.current_key);
         let (mut text, mut count) = (String::new(), 0);
         let mut origins: HashMap<String, Origin> = HashMap::new();
-        let failures = session::search(&sessions, &pattern, 0, &mut |summary, found| {
-            let MessageMatch { index, time, role, lines } = found;
+        let failures = session::search(&sessions, &pattern, 0, &mut |summary, message_match| {
+            let MessageMatch { index, time, role, lines } = message_match;
             count += 1;
             if count > MAX_MATCHES {
                 return Ok(false);
@@ -112,7 +112,7 @@ impl StoredSessions {
         Ok(SessionText { text, origin: self.origin_of(key)? })
     }
 
-    /// The origin that a session has recorded; external if it is not known from its beginning on.
+    /// The origin that a session has recorded; external if messages before the record have an unknown origin.
     ///
     /// # Errors
     /// The session cannot be read.
@@ -133,8 +133,7 @@ impl SessionLibrary for StoredSessions {
     }
 
     fn read(&self, key: &str, from: Option<usize>, count: usize) -> Result<SessionText, String> {
-        let read = self.read_text(key, from, count);
-        read.map_err(|error| format!("{error:#}"))
+        self.read_text(key, from, count).map_err(|error| format!("{error:#}"))
     }
 }
 
@@ -147,20 +146,20 @@ fn is_before(entry: &Result<SessionEntry>, first: usize) -> bool {
     }
 }
 
-/// A message with its number, who wrote it and when.
+/// A message with its number, its role and its time.
 fn format_message(logged: &LoggedMessage) -> String {
     let (role, text) = match &logged.message {
         Message::User(user) => ("user", shorten(&plain_text(&user.parts), MAX_MESSAGE_CHARS)),
         Message::Tool(result) => ("result", shorten(&plain_text(&result.parts), MAX_RESULT_CHARS)),
         Message::Assistant(reply) => {
-            let calls = reply.tool_calls.iter();
-            let calls = calls.map(|call| {
+            let mut parts = Vec::new();
+            if !reply.text.is_empty() {
+                parts.push(shorten(&reply.text, MAX_MESSAGE_CHARS));
+            }
+            for call in &reply.tool_calls {
                 let arguments = shorten(&call.arguments.to_string(), MAX_LINE_CHARS);
-                format!("[{} {arguments}]", call.name)
-            });
-            let text = shorten(&reply.text, MAX_MESSAGE_CHARS);
-            let parts = std::iter::once(text).filter(|text| !text.is_empty());
-            let parts: Vec<String> = parts.chain(calls).collect();
+                parts.push(format!("[{} {arguments}]", call.name));
+            }
             ("assistant", parts.join("\n"))
         }
     };

@@ -4,7 +4,7 @@ use crate::options::value::Since;
 use jiff::civil::Date;
 use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 
-/// The start of a period: a local date, or a moment.
+/// The start of a period: a local date, or an instant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SinceFilter {
     Day(Date),
@@ -12,19 +12,19 @@ pub(crate) enum SinceFilter {
 }
 
 impl SinceFilter {
-    /// The period that `since` names at `now`.
+    /// The period that `since` describes at the time `now`.
     pub(crate) fn new(since: Since, now: &Zoned) -> Self {
         match since {
             Since::Date(date) => Self::Day(date),
             Since::Days(count) => {
-                let before = (i32::from(count) - 1).days();
-                Self::Day(now.date().saturating_sub(before))
+                // The current day is one of them.
+                let earlier_days = (i32::from(count) - 1).days();
+                Self::Day(now.date().saturating_sub(earlier_days))
             }
             Since::Month => Self::Day(now.date().first_of_month()),
             Since::Ago(span) => {
                 let span = SignedDuration::try_from(span).unwrap_or(SignedDuration::MAX);
-                let moment = now.timestamp().checked_sub(span);
-                Self::Time(moment.unwrap_or(Timestamp::MIN))
+                Self::Time(now.timestamp().checked_sub(span).unwrap_or(Timestamp::MIN))
             }
         }
     }

@@ -19,33 +19,32 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 /// The settings, and the skills of a run in the current directory.
 pub(crate) fn current_skills(ctx: &Context) -> Result<(Settings, FoundSkills)> {
     let settings = ctx.settings()?;
-    let found = skills::find(ctx, &settings, Path::new("."))?;
-    Ok((settings, found))
+    let skills = skills::find(ctx, &settings, Path::new("."))?;
+    Ok((settings, skills))
 }
 
 /// Finds a skill by name.
 ///
 /// # Errors
 /// Status 66 if there is no such skill, or it cannot be read.
-pub(crate) fn find_skill<'a>(found: &'a FoundSkills, name: &str) -> Result<&'a Skill> {
-    let disabled = || {
-        let mut hidden = found.inactive.iter();
-        let hidden =
-            hidden.find(|hidden| hidden.skill.name == name && hidden.superseded_by.is_none());
-        hidden.map(|hidden| &hidden.skill)
+pub(crate) fn find_skill<'a>(skills: &'a FoundSkills, name: &str) -> Result<&'a Skill> {
+    let find_disabled = || {
+        let mut inactive = skills.inactive.iter();
+        inactive
+            .find(|inactive| inactive.skill.name == name && inactive.superseded_by.is_none())
+            .map(|inactive| &inactive.skill)
     };
-    if let Some(skill) = found.by_name(name).or_else(disabled) {
+    if let Some(skill) = skills.by_name(name).or_else(find_disabled) {
         return Ok(skill);
     }
-    let mut unreadable = found.unreadable.iter();
-    if let Some(unreadable) = unreadable.find(|unreadable| unreadable.name.as_deref() == Some(name))
-    {
+    let mut unreadable = skills.unreadable.iter();
+    if let Some(unreadable) = unreadable.find(|skill| skill.name.as_deref() == Some(name)) {
         let cause = format!("skill `{name}`: {}", unreadable.reason);
         return Err(fail_with_hint(Exit::BadInput, cause, "nanobot skill check"));
     }
-    let names = found.skills.iter().map(|skill| skill.name.as_str());
+    let names = skills.skills.iter().map(|skill| skill.name.as_str());
     let hint = match nearest(name, names) {
-        Some(meant) => format!("nanobot skill show {meant}"),
+        Some(nearest) => format!("nanobot skill show {nearest}"),
         None => "nanobot skill list".into(),
     };
     Err(fail_with_hint(Exit::NoInput, format!("there is no skill `{name}`"), hint))
@@ -79,33 +78,35 @@ pub(crate) fn built_in_entries(built_in: &BuiltInSkill) -> Vec<FolderEntry> {
 /// # Errors
 /// Status 66 if it has no such file.
 pub(crate) fn read_file(skill: &Skill, file: &str) -> Result<Vec<u8>> {
-    let none = || {
+    let missing_file_error = || {
         let cause = format!("skill `{}` has no file `{}`", skill.name, sanitize(file));
         fail_with_hint(Exit::NoInput, cause, format!("nanobot skill show {}", skill.name))
     };
     if let (SkillSource::BuiltIn, Some(built_in)) =
         (&skill.source, BuiltInSkill::by_name(&skill.name))
     {
-        return Ok(built_in.file(file).ok_or_else(none)?.as_bytes().to_vec());
+        return Ok(built_in.file(file).ok_or_else(missing_file_error)?.as_bytes().to_vec());
     }
     let folder = skill.location.parent().unwrap_or(Path::new(""));
-    let what = || format!("read `{}`", folder.join(file).display());
-    let root = RootDir::open(folder).with_context(what)?;
-    let opened = match root.open_for_reading(Path::new(file)) {
-        Ok(opened) => opened,
+    let context = || format!("read `{}`", folder.join(file).display());
+    let root = RootDir::open(folder).with_context(context)?;
+    let opened_file = match root.open_for_reading(Path::new(file)) {
+        Ok(opened_file) => opened_file,
         Err(error) if rooted_fs::is_link(&error) => {
             return Err(fail(
                 Exit::Failed,
                 format!("`{}` is a symbolic link, which is not followed", sanitize(file)),
             ));
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(none()),
-        Err(error) => return Err(error).with_context(what),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(missing_file_error());
+        }
+        Err(error) => return Err(error).with_context(context),
     };
-    if !opened.metadata().with_context(what)?.is_file() {
-        return Err(none());
+    if !opened_file.metadata().with_context(context)?.is_file() {
+        return Err(missing_file_error());
     }
     let mut bytes = Vec::new();
-    opened.take(MAX_FILE_BYTES).read_to_end(&mut bytes).with_context(what)?;
+    opened_file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).with_context(context)?;
     Ok(bytes)
 }

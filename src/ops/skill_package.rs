@@ -48,7 +48,7 @@ impl SkillPackage {
             ),
             _ => anyhow::Error::new(error).context(format!("stat `{display_path}`")),
         })?;
-        let resolved =
+        let real_path =
             std::fs::canonicalize(path).with_context(|| format!("resolve `{display_path}`"))?;
         let name_of = |path: &Path| {
             let name = path.file_name().unwrap_or_default();
@@ -60,7 +60,7 @@ impl SkillPackage {
                 path: "SKILL.md".into(),
                 entry_type: EntryType::File { size: bytes.len() as u64, is_executable: false },
             };
-            let directory_name = resolved.parent().map(name_of).unwrap_or_default();
+            let directory_name = real_path.parent().map(name_of).unwrap_or_default();
             return Self::new(ctx, &directory_name, vec![(entry, bytes)], Vec::new(), Vec::new());
         }
         if !metadata.is_dir() {
@@ -92,7 +92,7 @@ impl SkillPackage {
             }
         }
         let files = entries.into_iter().zip(bytes).collect();
-        Self::new(ctx, &name_of(&resolved), files, skipped, problems)
+        Self::new(ctx, &name_of(&real_path), files, skipped, problems)
     }
 
     /// Converts a built-in skill to a package.
@@ -109,8 +109,8 @@ impl SkillPackage {
         skipped: Vec<String>,
         problems: Vec<String>,
     ) -> Result<Self> {
-        let text = files.iter().find(|(entry, _)| entry.path == Path::new("SKILL.md"));
-        let text = String::from_utf8_lossy(text.map_or(&[][..], |(_, bytes)| bytes));
+        let skill_md = files.iter().find(|(entry, _)| entry.path == Path::new("SKILL.md"));
+        let text = String::from_utf8_lossy(skill_md.map_or(&[][..], |(_, bytes)| bytes));
         let requirements = RequirementChecker::new(&ctx.env);
         // The name in the front matter takes precedence: a download may have renamed the directory.
         let declared_name = parse(directory_name, &text, &requirements).inert_fields.name;
@@ -127,11 +127,11 @@ impl SkillPackage {
         }
         let mut warnings = Vec::new();
         for (entry, bytes) in &files {
-            let hidden = std::str::from_utf8(bytes).map_or(0, count_hidden_chars)
+            let hidden_chars = std::str::from_utf8(bytes).map_or(0, count_hidden_chars)
                 + count_hidden_chars(&entry.path.display().to_string());
-            if hidden > 0 && entry.path != Path::new("SKILL.md") {
-                warnings
-                    .push(format!("`{}` has hidden characters: {hidden}", entry.path.display()));
+            if hidden_chars > 0 && entry.path != Path::new("SKILL.md") {
+                let path = entry.path.display();
+                warnings.push(format!("`{path}` has hidden characters: {hidden_chars}"));
             }
         }
         Ok(Self {
@@ -172,10 +172,11 @@ impl SkillPackage {
     /// The URLs in its text files, at most [`MAX_URLS`], and the number of the others.
     pub(crate) fn urls(&self) -> Vec<String> {
         let texts = self.files.iter().filter_map(|(_, bytes)| std::str::from_utf8(bytes).ok());
-        let all: BTreeSet<&str> = texts.flat_map(extract_urls).collect();
-        let mut lines: Vec<String> = all.iter().take(MAX_URLS).map(|&url| url.to_owned()).collect();
-        if all.len() > MAX_URLS {
-            lines.push(format!("and {} more", all.len() - MAX_URLS));
+        let urls: BTreeSet<&str> = texts.flat_map(extract_urls).collect();
+        let mut lines: Vec<String> =
+            urls.iter().take(MAX_URLS).map(|&url| url.to_owned()).collect();
+        if urls.len() > MAX_URLS {
+            lines.push(format!("and {} more", urls.len() - MAX_URLS));
         }
         lines
     }
@@ -197,23 +198,23 @@ pub(crate) fn allowed_hosts(skill: &Skill) -> String {
 fn read_skill_text(root: &Path, entry: &FolderEntry) -> Vec<u8> {
     let is_skill_md =
         entry.path == Path::new("SKILL.md") && matches!(entry.entry_type, EntryType::File { .. });
-    let text = is_skill_md.then(|| read_limited(&root.join(&entry.path), MAX_TEXT_BYTES));
+    if !is_skill_md {
+        return Vec::new();
+    }
     // The problems of the directory are reported anyway, so a read error is ignored.
-    text.and_then(Result::ok).flatten().unwrap_or_default()
+    read_limited(&root.join(&entry.path), MAX_TEXT_BYTES).ok().flatten().unwrap_or_default()
 }
 
 /// Finds the `http` and `https` URLs in `text`, without quotes, brackets and punctuation after them.
 fn extract_urls(text: &str) -> impl Iterator<Item = &str> {
-    let starts = text.match_indices("://").filter_map(|(at, _)| {
-        let schemes = ["https", "http"].iter();
-        let start = schemes.filter_map(|scheme| at.checked_sub(scheme.len()));
-        let mut matches = start.filter(|start| {
-            let scheme = text.get(*start..at).unwrap_or_default();
-            ["http", "https"].iter().any(|name| scheme.eq_ignore_ascii_case(name))
-        });
-        matches.next().map(|start| &text[start..])
+    let beginnings = text.match_indices("://").filter_map(|(scheme_end, _)| {
+        ["https", "http"].iter().find_map(|scheme| {
+            let start = scheme_end.checked_sub(scheme.len())?;
+            let is_scheme = text.get(start..scheme_end)?.eq_ignore_ascii_case(scheme);
+            is_scheme.then(|| &text[start..])
+        })
     });
-    starts.map(|rest| {
+    beginnings.map(|rest| {
         let is_end = |letter: char| letter.is_whitespace() || "<>\"'`)]}|\\".contains(letter);
         let url = rest.split(is_end).next().unwrap_or_default();
         url.trim_end_matches(['.', ',', ';', ':', '!', '?', '*'])

@@ -15,8 +15,10 @@ pub(crate) fn for_turn(ctx: &Context, options: &TurnOptions) -> Result<FoundSkil
         model: options.model.name.clone(),
         ..FlagOverrides::default()
     })?;
-    let current = || std::env::current_dir().unwrap_or_default();
-    let directory: PathBuf = options.grants.directory.clone().unwrap_or_else(current);
+    let directory: PathBuf = match &options.grants.directory {
+        Some(directory) => directory.clone(),
+        None => std::env::current_dir().unwrap_or_default(),
+    };
     find(ctx, &settings, &directory)
 }
 
@@ -39,54 +41,58 @@ pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Resu
 pub(crate) struct SkillsSummary {
     /// The number of skills that are not built-in.
     pub(crate) own_count: usize,
-    /// Skills with missing requirements, and what is missing.
+    /// Skills with unmet requirements, each with these.
     pub(crate) unavailable: Vec<String>,
-    /// Tokens of the skill list in each request, and the budget for it.
-    tokens: (u64, u64),
+    /// Tokens of the skill list in each request.
+    tokens: u64,
+    /// The budget of these tokens.
+    budget_tokens: u64,
     pub(crate) is_truncated: bool,
 }
 
 impl SkillsSummary {
     /// Summarizes the skills.
-    pub(crate) fn new(found: &FoundSkills, settings: &Settings) -> Self {
-        let budget = settings.skills.budget_tokens;
-        let list = skill::render_list(&found.skills, budget);
+    pub(crate) fn new(found_skills: &FoundSkills, settings: &Settings) -> Self {
+        let budget_tokens = settings.skills.budget_tokens;
+        let list = skill::render_list(&found_skills.skills, budget_tokens);
         let is_own = |skill: &&Skill| skill.source != SkillSource::BuiltIn;
-        let own = || found.skills.iter().filter(is_own);
-        let lacking = own().filter(|skill| !skill.is_available());
+        let own_skills = || found_skills.skills.iter().filter(is_own);
         Self {
-            own_count: own().count(),
-            unavailable: lacking
+            own_count: own_skills().count(),
+            unavailable: own_skills()
+                .filter(|skill| !skill.is_available())
                 .map(|skill| format!("`{}` ({})", skill.name, skill.unmet_requirements.join(", ")))
                 .collect(),
-            tokens: (list.tokens, budget),
+            tokens: list.tokens,
+            budget_tokens,
             is_truncated: list.is_cut(),
         }
     }
 
     /// The summary as text.
     pub(crate) fn describe(&self) -> String {
-        let own = match self.own_count {
+        let count = match self.own_count {
             0 => "none".to_owned(),
-            own => own.to_string(),
+            count => count.to_string(),
         };
-        let (_, budget) = self.tokens;
-        let cut = if self.is_truncated {
-            format!("; their list is truncated to {budget} tokens")
+        let truncation = if self.is_truncated {
+            format!("; their list is truncated to {} tokens", self.budget_tokens)
         } else {
             String::new()
         };
-        let lacking = if self.unavailable.is_empty() {
+        let missing = if self.unavailable.is_empty() {
             String::new()
         } else {
             format!("; missing requirements: {}", self.unavailable.join(", "))
         };
-        format!("{own} besides the built-in ones{cut}{lacking}")
+        format!("{count} besides the built-in ones{truncation}{missing}")
     }
 
     /// The summary as JSON.
     pub(crate) fn json(&self) -> Value {
-        let (tokens, budget) = self.tokens;
-        json!({ "own": self.own_count, "lacking": self.unavailable.len(), "tokens": tokens, "budget_tokens": budget, "cut": self.is_truncated })
+        json!({
+            "own": self.own_count, "lacking": self.unavailable.len(), "tokens": self.tokens,
+            "budget_tokens": self.budget_tokens, "cut": self.is_truncated,
+        })
     }
 }

@@ -8,7 +8,7 @@ use nanobot_tool::Toolbox;
 
 /// The operating system and CPU architecture, as named in the prompt.
 pub(crate) fn platform() -> String {
-    let system = capitalized(std::env::consts::OS);
+    let system = capitalize(std::env::consts::OS);
     format!("{system} {}", std::env::consts::ARCH)
 }
 
@@ -38,9 +38,10 @@ pub(crate) fn describe_policy(policy: &Policy, toolbox: &Toolbox, is_interactive
     }
 }
 
-fn capitalized(word: &str) -> String {
-    match word {
+/// The name of an operating system as it is written.
+fn capitalize(system: &str) -> String {
+    match system {
         "macos" => "macOS".into(),
-        _ => word[..1].to_uppercase() + &word[1..],
+        _ => system[..1].to_uppercase() + &system[1..],
     }
 }

@@ -9,17 +9,17 @@ use nanobot_store::session;
 use nanobot_tool::undo::UndoStore;
 use nanobot_tool::undo::journal::UndoTurn;
 use nanobot_tool::undo::restore::{RestoreDirection, RestorePlan, RestoreStep};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// The turn that is to be reverted or redone.
+/// The turn to revert or redo.
 pub(crate) struct UndoRequest<'a> {
-    /// The number or the id of the turn; `None` for the last one that concerns the current directory.
+    /// The number or the id of the turn; `None` for the last turn of the current directory.
     pub(crate) turn: Option<&'a str>,
     pub(crate) direction: RestoreDirection,
     pub(crate) is_dry_run: bool,
-    /// True if changes made since are overwritten.
+    /// True if later changes are overwritten.
     pub(crate) force: bool,
-    /// Checks that a turn may be chosen without its number.
+    /// Checks that a turn may be selected without its number.
     pub(crate) check_chosen: &'a dyn Fn(&UndoTurn) -> Result<()>,
 }
 
@@ -51,8 +51,8 @@ pub(crate) fn require_session(turn: &UndoTurn, session: Option<&str>) -> Result<
     ))
 }
 
-/// Reverts or redoes the changes of a turn, and tells the model of its conversation. Returns the steps, which a dry run does
-/// not take.
+/// Reverts or redoes the changes of a turn, and adds a note to its conversation. Returns the steps, which a dry run does not
+/// execute.
 ///
 /// # Errors
 /// There is no such turn, or files have changed since.
@@ -63,15 +63,17 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
         (request.check_chosen)(turn)?;
     }
     let plan = RestorePlan::new(turn, request.direction)?;
-    let mut wrong: Vec<String> = plan.blocked.iter().map(describe_conflict).collect();
+    let mut conflicts: Vec<String> =
+        plan.blocked.iter().map(|(path, problem)| describe_conflict(path, problem)).collect();
     if !request.force {
-        wrong.extend(plan.conflicts.iter().map(describe_conflict));
+        conflicts
+            .extend(plan.conflicts.iter().map(|(path, problem)| describe_conflict(path, problem)));
     }
-    if !wrong.is_empty() {
+    if !conflicts.is_empty() {
         let cause = format!(
             "nothing was done, because files have changed since turn {}: {}",
             turn.id,
-            wrong.join("; ")
+            conflicts.join("; ")
         );
         return Err(if plan.blocked.is_empty() {
             fail_with_hint(Exit::Failed, cause, "`--force` to overwrite these changes")
@@ -81,7 +83,7 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
     }
     let steps = plan.steps();
     if request.turn.is_none() {
-        // The last turn may only have run commands, so say which turn was chosen.
+        // The last turn may only have run commands, so say which turn was selected.
         ctx.notice(&describe_turn(turn));
     }
     let during_command: Vec<String> = turn
@@ -99,7 +101,7 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
     }
     if !request.is_dry_run {
         plan.execute(&ctx.clock.local_timestamp())?;
-        tell_model(ctx, turn, request.direction, &steps);
+        add_note(ctx, turn, request.direction, &steps);
     }
     if steps.is_empty() {
         ctx.notice(&format!("nothing to change for turn {}", turn.id));
@@ -137,7 +139,7 @@ fn choose_turn<'a>(
             _ => Ok(turn),
         };
     }
-    let here = std::env::current_dir().map_err(|error| {
+    let directory = std::env::current_dir().map_err(|error| {
         fail_with_hint(
             Exit::NoInput,
             format!("the current directory cannot be found: {error}"),
@@ -147,19 +149,19 @@ fn choose_turn<'a>(
     // The journal contains resolved paths.
     let home = &ctx.paths.home;
     let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.clone());
-    let mut ours = turns.iter().filter(|turn| concerns(turn, &here, &home));
-    let (found, what) = match direction {
-        RestoreDirection::Undo => (ours.find(|turn| turn.undone_at.is_none()), "undo"),
+    let mut candidates = turns.iter().filter(|turn| concerns(turn, &directory, &home));
+    let (turn, verb) = match direction {
+        RestoreDirection::Undo => (candidates.find(|turn| turn.undone_at.is_none()), "undo"),
         // The turn reverted last; of several reverted at the same instant, the oldest.
         RestoreDirection::Redo => (
-            ours.filter(|turn| turn.undone_at.is_some()).max_by(|one, other| {
+            candidates.filter(|turn| turn.undone_at.is_some()).max_by(|one, other| {
                 one.undone_at.cmp(&other.undone_at).then(other.id.cmp(&one.id))
             }),
             "redo",
         ),
     };
-    found.ok_or_else(|| {
-        let cause = format!("there is nothing to {what} in this directory");
+    turn.ok_or_else(|| {
+        let cause = format!("there is nothing to {verb} in this directory");
         if turns.is_empty() {
             fail(Exit::NoInput, cause)
         } else {
@@ -172,17 +174,19 @@ fn choose_turn<'a>(
     })
 }
 
-/// True if `turn` ran in the directory `here` or in one around it, or changed files beneath `here`. Directories around
-/// it that contain the home directory do not count, since they are not one project.
-fn concerns(turn: &UndoTurn, here: &Path, home: &Path) -> bool {
-    let about = &turn.info;
-    let is_inside = here.starts_with(&about.directory) && !home.starts_with(&about.directory);
-    let is_touched = || turn.changed_paths.iter().any(|entry| entry.path.starts_with(here));
-    about.directory == here || about.started_in == here || is_inside || is_touched()
+/// True if `turn` ran in `directory` or in a parent of it, or changed files beneath it. Parents that contain the home
+/// directory do not count, because they are not one project.
+fn concerns(turn: &UndoTurn, directory: &Path, home: &Path) -> bool {
+    let info = &turn.info;
+    info.directory == directory
+        || info.started_in == directory
+        || directory.starts_with(&info.directory) && !home.starts_with(&info.directory)
+        || turn.changed_paths.iter().any(|entry| entry.path.starts_with(directory))
 }
 
-/// Leaves a line for the next message of the conversation that changed the files, which else goes on from a wrong state.
-fn tell_model(ctx: &Context, turn: &UndoTurn, direction: RestoreDirection, steps: &[RestoreStep]) {
+/// Adds a note to the next message of the conversation that changed the files. Without it, the model would assume that the
+/// files are as it left them.
+fn add_note(ctx: &Context, turn: &UndoTurn, direction: RestoreDirection, steps: &[RestoreStep]) {
     let name = |step: &RestoreStep| {
         let path = step.path().strip_prefix(&turn.info.directory).unwrap_or(step.path());
         format!("`{}`", on_one_line(path))
@@ -191,7 +195,7 @@ fn tell_model(ctx: &Context, turn: &UndoTurn, direction: RestoreDirection, steps
     if names.is_empty() {
         return;
     }
-    let what = match direction {
+    let action = match direction {
         RestoreDirection::Undo => {
             "has undone file changes of this conversation; as before them again"
         }
@@ -199,13 +203,13 @@ fn tell_model(ctx: &Context, turn: &UndoTurn, direction: RestoreDirection, steps
             "has redone undone file changes of this conversation; changed again"
         }
     };
-    let note = format!("[The user {what}: {}]", list_some(&names));
-    let told = ctx
+    let note = format!("[The user {action}: {}]", list_some(&names));
+    let result = ctx
         .settings()
         .and_then(|settings| ctx.session_store(&settings))
         .and_then(|store| session::add_undo_note(&store, &turn.info.session, &note));
-    if let Err(error) = told {
-        ctx.notice(&format!("the conversation is not told about it: {error:#}"));
+    if let Err(error) = result {
+        ctx.notice(&format!("the conversation has no note about it: {error:#}"));
     }
 }
 
@@ -231,14 +235,14 @@ fn describe_turn(turn: &UndoTurn) -> String {
     format!("turn {} of {time} in `{session}`, {files}", turn.id)
 }
 
-fn describe_conflict((path, what): &(PathBuf, &'static str)) -> String {
-    format!("`{}`: {what}", display_path(path))
+fn describe_conflict(path: &Path, problem: &str) -> String {
+    format!("`{}`: {problem}", display_path(path))
 }
 
 /// A path, relative to the current directory if it is beneath it.
 pub(crate) fn display_path(path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    let path = path.strip_prefix(here).unwrap_or(path);
+    let directory = std::env::current_dir().unwrap_or_default();
+    let path = path.strip_prefix(directory).unwrap_or(path);
     // A line break in a name must not start a new line.
     sanitize(&path.display().to_string()).replace('\n', "?")
 }

@@ -1,5 +1,5 @@
-//! Removal of this program's crontab lines and files. A file is ours if it is at one of the documented paths; everything
-//! else is kept, and reported. Links are removed, never followed.
+//! Removal of this program's crontab lines and files. A file is ours if it is at one of the documented paths. All other
+//! files are kept, and reported. Links are removed, never followed.
 
 mod owned_path;
 
@@ -14,11 +14,11 @@ use owned_path::{Ownership, ownership};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Files of one kind, in one place.
+/// Files that are listed together.
 #[derive(Debug)]
 pub(crate) struct OwnedGroup {
     /// The file, or the directory that contains the files; for display.
-    pub(crate) place: String,
+    pub(crate) location: String,
     /// The files and directories that are removed.
     paths: Vec<PathBuf>,
     files: usize,
@@ -36,22 +36,22 @@ impl OwnedGroup {
     }
 }
 
-/// The traces of this program on the machine.
+/// The files and crontab lines of this program.
 #[derive(Debug, Default)]
 pub(crate) struct Installation {
     /// Our lines of the crontab.
     pub(crate) crontab_lines: Vec<String>,
     /// Files to remove.
     pub(crate) owned: Vec<OwnedGroup>,
-    /// Places that are not touched, with the reason.
+    /// Paths that are kept, each with the reason.
     pub(crate) preserved: Vec<(String, String)>,
-    /// The first file found that another process has locked.
-    in_use: Option<PathBuf>,
-    /// The workspace, whose name the lines of the crontab have.
+    /// The first file that another process has locked.
+    file_in_use: Option<PathBuf>,
+    /// The workspace, which identifies the lines in the crontab.
     workspace: PathBuf,
 }
 
-/// Finds the crontab lines and files. `scripts` are the places of completion scripts, with our text for each.
+/// Finds the crontab lines and files. `scripts` are the paths of completion scripts, with our text for each.
 ///
 /// # Errors
 /// A directory or the crontab cannot be read. A missing `crontab` program has no lines.
@@ -68,58 +68,60 @@ pub(crate) fn find_installation(
             "`nanobot uninstall` with `NANOBOT_HOME` set to a directory of nanobot's own",
         ));
     }
-    let mut found = Installation::default();
-    let default = ctx.paths.root.join("workspace");
+    let mut installation = Installation::default();
+    let default_workspace = ctx.paths.root.join("workspace");
     let workspace = match ctx.settings() {
         Ok(settings) => settings.workspace,
         Err(error) => {
             ctx.notice(&format!(
-                "the config cannot be used ({error:#}), so the workspace is taken for `{}`",
-                ctx.paths.display(&default)
+                "the config cannot be used ({error:#}), so the workspace is assumed to be `{}`",
+                ctx.paths.display(&default_workspace)
             ));
-            default
+            default_workspace
         }
     };
-    found.workspace = cron_environment::real_path(&workspace);
-    let (ours, others) = crontab_sync::lines_for_removal(ctx, &found.workspace)?;
-    found.crontab_lines = ours;
-    if others > 0 {
-        let what = "lines that name nanobot, of your own or of another workspace";
-        found.keep("crontab", format!("{what}: {others}"));
+    installation.workspace = cron_environment::real_path(&workspace);
+    let (lines, other_count) = crontab_sync::lines_for_removal(ctx, &installation.workspace)?;
+    installation.crontab_lines = lines;
+    if other_count > 0 {
+        let reason = "lines that name nanobot, of your own or of another workspace";
+        installation.keep("crontab", format!("{reason}: {other_count}"));
     }
-    found.search(ctx, &ctx.paths.root, Path::new(""))?;
+    installation.search(ctx, &ctx.paths.root, Path::new(""))?;
     let root = cron_environment::real_path(&ctx.paths.root);
-    if workspace.exists() && !found.workspace.starts_with(root) {
-        let place = ctx.paths.display(&workspace);
-        found.keep(place, "the workspace, outside of nanobot's directory");
+    if workspace.exists() && !installation.workspace.starts_with(root) {
+        let path = ctx.paths.display(&workspace);
+        installation.keep(path, "the workspace, outside of nanobot's directory");
     }
     for (path, script) in scripts {
         match std::fs::read(path) {
             Ok(text) if text == script.as_bytes() && !path.is_symlink() => {
-                found.add(ctx.paths.display(path), path.clone())?;
+                installation.add(ctx.paths.display(path), path.clone())?;
             }
-            Ok(_) => found.keep(ctx.paths.display(path), "not the script of this release"),
+            Ok(_) => installation.keep(ctx.paths.display(path), "not the script of this release"),
             Err(_) => {}
         }
     }
     if let Ok(program) = process::program_path(ctx.env.get("PATH")) {
-        let how = match program.parent() {
-            Some(folder) if folder.ends_with(".cargo/bin") => "`cargo uninstall nanobot-cli`",
-            Some(folder) if folder == Path::new("/usr/bin") => "the package manager removes it",
+        let removal = match program.parent() {
+            Some(directory) if directory.ends_with(".cargo/bin") => "`cargo uninstall nanobot-cli`",
+            Some(directory) if directory == Path::new("/usr/bin") => {
+                "the package manager removes it"
+            }
             _ => "`rm`",
         };
-        let place = ctx.paths.display(&program);
-        found.keep(place, format!("the program: {how}"));
+        let path = ctx.paths.display(&program);
+        installation.keep(path, format!("the program: {removal}"));
     }
-    Ok(found)
+    Ok(installation)
 }
 
 impl Installation {
-    fn keep(&mut self, place: impl Into<String>, why: impl Into<String>) {
-        self.preserved.push((place.into(), why.into()));
+    fn keep(&mut self, path: impl Into<String>, reason: impl Into<String>) {
+        self.preserved.push((path.into(), reason.into()));
     }
 
-    /// Adds what is ours in the directory `relative` of `root`, entry by entry.
+    /// Adds the entries of the directory `relative` of `root`.
     fn search(&mut self, ctx: &Context, root: &Path, relative: &Path) -> Result<()> {
         let directory = root.join(relative);
         let entries = match std::fs::read_dir(&directory) {
@@ -134,66 +136,70 @@ impl Installation {
         for name in names {
             let (relative, path) = (relative.join(&name), directory.join(&name));
             let is_directory = path.is_dir() && !path.is_symlink();
-            let shown = ctx.paths.display(&path);
+            let display_path = ctx.paths.display(&path);
             match ownership(&relative, is_directory) {
-                Ownership::Own { place } => {
-                    let end = if place.ends_with('/') { "/" } else { "" };
-                    let place = ctx.paths.display(&root.join(&place)) + end;
-                    self.add(place, path)?;
+                Ownership::Own { location } => {
+                    let end = if location.ends_with('/') { "/" } else { "" };
+                    let location = ctx.paths.display(&root.join(&location)) + end;
+                    self.add(location, path)?;
                 }
                 Ownership::HasOwn => self.search(ctx, root, &relative)?,
                 Ownership::Worktrees => {
-                    let why = "worktrees of your repositories: `nanobot agent --worktree BRANCH --remove-worktree`";
-                    self.keep(shown, why);
+                    let reason = "worktrees of your repositories: `nanobot agent --worktree BRANCH --remove-worktree`";
+                    self.keep(display_path, reason);
                 }
-                Ownership::Other => self.keep(shown, "not written by nanobot"),
+                Ownership::Other => self.keep(display_path, "not written by nanobot"),
             }
         }
         Ok(())
     }
 
-    /// Adds the file or directory `path` to the group of `place`.
-    fn add(&mut self, place: String, path: PathBuf) -> Result<()> {
+    /// Adds the file or directory `path` to the group of `location`.
+    fn add(&mut self, location: String, path: PathBuf) -> Result<()> {
         let mut files = vec![path.clone()];
         let (mut count, mut bytes) = (0, 0);
         while let Some(path) = files.pop() {
-            let about = match path.symlink_metadata() {
-                // Others may remove their temporary files at any time.
+            let metadata = match path.symlink_metadata() {
+                // Other processes may remove their temporary files at any time.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                about => about.with_context(|| format!("stat `{}`", path.display()))?,
+                metadata => metadata.with_context(|| format!("stat `{}`", path.display()))?,
             };
-            if about.is_dir() {
-                let list = || format!("list `{}`", path.display());
-                for entry in std::fs::read_dir(&path).with_context(list)? {
-                    files.push(entry.with_context(list)?.path());
+            if metadata.is_dir() {
+                let context = || format!("list `{}`", path.display());
+                for entry in std::fs::read_dir(&path).with_context(context)? {
+                    files.push(entry.with_context(context)?.path());
                 }
                 continue;
             }
             count += 1;
-            bytes += about.len();
-            // A file that may not be read cannot be locked by us either.
-            if self.in_use.is_none()
-                && about.is_file()
+            bytes += metadata.len();
+            // A file that this process cannot read is not tested for a lock.
+            if self.file_in_use.is_none()
+                && metadata.is_file()
                 && FileLock::is_locked(&path).unwrap_or(false)
             {
-                self.in_use = Some(path);
+                self.file_in_use = Some(path);
             }
         }
-        match self.owned.iter_mut().find(|group| group.place == place) {
+        match self.owned.iter_mut().find(|group| group.location == location) {
             Some(group) => {
                 group.paths.push(path);
                 group.files += count;
                 group.bytes += bytes;
             }
-            None => self.owned.push(OwnedGroup { place, paths: vec![path], files: count, bytes }),
+            None => {
+                self.owned.push(OwnedGroup { location, paths: vec![path], files: count, bytes });
+            }
         }
         Ok(())
     }
 
+    /// Checks that no other process uses the files.
+    ///
     /// # Errors
-    /// Status 75 if another process uses one of the files.
+    /// Status 75 if one does.
     pub(crate) fn check_unused(&self, ctx: &Context) -> Result<()> {
-        match &self.in_use {
+        match &self.file_in_use {
             None => Ok(()),
             Some(path) => Err(fail_with_hint(
                 Exit::TryAgain,
@@ -203,34 +209,34 @@ impl Installation {
         }
     }
 
-    /// Removes the crontab lines, so that nothing starts meanwhile, then the files, and directories that are empty then.
+    /// Removes the crontab lines first, so that no job starts, then the files, and then empty directories.
     ///
     /// # Errors
-    /// The crontab cannot be changed, or a file cannot be removed. What was removed stays removed; a second call does the rest.
+    /// The crontab cannot be changed, or a file cannot be removed. A second call removes the rest.
     pub(crate) fn remove(&self, ctx: &Context) -> Result<()> {
         if !self.crontab_lines.is_empty() {
             crontab_sync::remove_block(ctx, &self.workspace)?;
         }
         for path in self.owned.iter().flat_map(|group| &group.paths) {
-            let removed = if path.is_dir() && !path.is_symlink() {
+            let result = if path.is_dir() && !path.is_symlink() {
                 std::fs::remove_dir_all(path)
             } else {
                 std::fs::remove_file(path)
             };
-            match removed {
+            match result {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                removed => removed.with_context(|| format!("remove `{}`", path.display()))?,
+                result => result.with_context(|| format!("remove `{}`", path.display()))?,
             }
         }
-        // The lock of a change of the crontab; it may be new.
+        // The removal of the crontab lines may have created this file.
         drop(std::fs::remove_file(ctx.paths.cron().join("crontab.lock")));
         remove_empty_directories(&ctx.paths.root, Path::new(""));
         Ok(())
     }
 }
 
-/// Removes the directory `relative` of `root` if nothing but empty directories of ours is in it. What cannot be removed, such
-/// as a link or a mount, stays.
+/// Removes the directory `relative` of `root` if it contains only empty directories of ours. A directory that cannot be
+/// removed, such as a mount point, stays.
 fn remove_empty_directories(root: &Path, relative: &Path) {
     let directory = root.join(relative);
     for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {

@@ -11,27 +11,25 @@ use nanobot_config::settings::{Config, FlagOverrides, PromptFileSettings, Settin
 use nanobot_mcp::client::unmakeable_files;
 use nanobot_model::provider::registry::find_provider;
 
-/// The errors in what `settings` name, each of which stops every run that names nothing else.
+/// The errors in the profile and the prompt files of `settings`. Each of them stops every run that names no other profile
+/// or prompt file.
 pub(crate) fn errors(ctx: &Context, settings: &Settings) -> Vec<anyhow::Error> {
     let PromptFileSettings { system, compaction, consolidation } = &settings.prompt_files;
     let files = [("system", system), ("compaction", compaction), ("consolidation", consolidation)];
-    let unreadable =
+    let prompt_results =
         files.map(|(name, path)| prompt_files::read(ctx, name, path.as_deref()).map(drop));
     let profile = permissions::resolve_profile(ctx, &Grants::default(), settings).map(drop);
-    let results = [profile].into_iter().chain(unreadable);
+    let results = [profile].into_iter().chain(prompt_results);
     results.filter_map(Result::err).collect()
 }
 
-/// Checks that a run can use `after`, as far as it could use `before`: an unset variable, for example, is not the fault of
-/// the change, and a broken config can be mended in steps.
+/// Checks that a run can use `new_config`, if it could use `old_config`. A change is not refused because of an earlier
+/// problem, such as an unset variable, so that a broken config can be repaired in steps.
 ///
 /// # Errors
-/// Status 78 with the first error of `after`.
-pub(crate) fn check_change(ctx: &Context, before: &Config, after: &Config) -> Result<()> {
-    match check(ctx, before) {
-        Ok(()) => check(ctx, after),
-        Err(_) => Ok(()),
-    }
+/// Status 78 with the first error of `new_config`.
+pub(crate) fn check_change(ctx: &Context, old_config: &Config, new_config: &Config) -> Result<()> {
+    if check(ctx, old_config).is_ok() { check(ctx, new_config) } else { Ok(()) }
 }
 
 fn check(ctx: &Context, config: &Config) -> Result<()> {
@@ -39,14 +37,14 @@ fn check(ctx: &Context, config: &Config) -> Result<()> {
     errors(ctx, &settings).into_iter().next().map_or(Ok(()), Err)
 }
 
-/// All that is wrong with `config`, or will be in a run. What is wrong only for the Python program counts if that was used
+/// All problems of `config`, including those that only a run would find. Problems for the Python program count if it was used
 /// here, or if `is_strict`.
 pub(crate) fn findings(ctx: &Context, config: &Config, is_strict: bool) -> Vec<ConfigFinding> {
     let options = CheckOptions {
         is_provider: |name| find_provider(name).is_some(),
         for_python: is_strict || has_traces_of_python(ctx, config),
     };
-    let mut found = check_config(config, &ctx.env, &ctx.paths, options);
+    let mut findings = check_config(config, &ctx.env, &ctx.paths, options);
     let to_finding =
         |error: anyhow::Error| ConfigFinding::new(ConfigSeverity::Error, format!("{error:#}"));
     let mut errors = profiles::errors(ctx);
@@ -54,18 +52,19 @@ pub(crate) fn findings(ctx: &Context, config: &Config, is_strict: bool) -> Vec<C
     if let Ok(settings) = ctx.resolve(config, FlagOverrides::default()) {
         errors.extend(self::errors(ctx, &settings));
         for server in &settings.servers {
-            let files = unmakeable_files(server, &ctx.paths).into_iter().filter(|it| !it.exists);
-            found.extend(
+            let files =
+                unmakeable_files(server, &ctx.paths).into_iter().filter(|file| !file.exists);
+            findings.extend(
                 files.map(|file| ConfigFinding::new(ConfigSeverity::Warning, file.explanation)),
             );
         }
     }
     for error in errors.into_iter().map(to_finding) {
-        if !found.contains(&error) {
-            found.push(error);
+        if !findings.contains(&error) {
+            findings.push(error);
         }
     }
-    found
+    findings
 }
 
 /// True if the Python program of the same name was used here: it writes the gateway's address into every config, and

@@ -30,13 +30,13 @@ impl UserCommand {
         }
     }
 
-    /// The message with the text that follows the command: in place of `$ARGUMENTS`, its words in place of `$1` to `$9`,
-    /// and after a message that has none of these.
+    /// The message with the text that follows the command. `$ARGUMENTS` stands for the whole text, and `$1` to `$9` for its
+    /// words. Without a placeholder, the text is appended.
     pub(crate) fn message(&self, arguments: &str) -> String {
-        let words: Vec<&str> = arguments.split_whitespace().collect();
-        let (mut message, has_place) =
-            PromptArguments::Positional { all: arguments, each: &words }.expand(&self.message);
-        if !has_place && !arguments.is_empty() {
+        let each: Vec<&str> = arguments.split_whitespace().collect();
+        let (mut message, has_placeholder) =
+            PromptArguments::Positional { all: arguments, each: &each }.expand(&self.message);
+        if !has_placeholder && !arguments.is_empty() {
             message.push_str("\n\n");
             message.push_str(arguments);
         }
@@ -44,7 +44,7 @@ impl UserCommand {
     }
 }
 
-/// True if a command may have this name. A name with a slash could lead elsewhere.
+/// True if a command may have this name. A name with a slash could lead to another directory.
 pub(crate) fn is_command_name(name: &str) -> bool {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
     !name.is_empty() && name.chars().all(is_plain)

@@ -11,22 +11,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Settings of git: outside of the sandbox it must not run what a repository names, or what a command has left in it.
-const RUNS_NOTHING: [(&str, &str); 4] = [
+/// Settings of git. Outside of the sandbox it must not run programs that the config of a repository names, or that a command
+/// has left in it.
+const NO_PROGRAM_SETTINGS: [(&str, &str); 4] = [
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
     ("core.pager", "cat"),
     ("diff.ignoreSubmodules", "all"),
 ];
-/// Settings of a filter that runs nothing.
-const RUNS_NO_FILTER: [(&str, &str); 4] =
+/// Settings that turn off a filter.
+const DISABLED_FILTER_SETTINGS: [(&str, &str); 4] =
     [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")];
-/// Variables that keep git from fetching what a partial clone lacks: the config of the repository names the program for it.
-const FETCHES_NOTHING: [(&str, &str); 2] =
+/// Variables that keep git from fetching the missing objects of a partial clone, because the config of the repository names
+/// the program that fetches.
+const NO_FETCH_VARIABLES: [(&str, &str); 2] =
     [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none")];
-/// The number of settings in variables.
+/// The variable with the number of settings in `GIT_CONFIG_KEY_N` and `GIT_CONFIG_VALUE_N` (git-config(1)).
 const CONFIG_COUNT: &str = "GIT_CONFIG_COUNT";
-/// The time that one call of git may take. A checkout of a large repository takes minutes.
+/// Timeout of one call of git. A checkout of a large repository takes minutes.
 const GIT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Bytes kept of the output of git.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
@@ -35,57 +37,60 @@ const MAX_OUTPUT_BYTES: usize = 1 << 20;
 pub(crate) struct Worktree {
     path: PathBuf,
     branch: String,
-    /// The directory in the worktree that corresponds to the one of the command line.
+    /// The directory in the worktree that corresponds to the directory of the run.
     directory: PathBuf,
     /// The git directory of the repository, which commands in the worktree use too.
     git_dir: PathBuf,
-    /// The commit of the branch, if it was made for this run.
-    new_at: Option<String>,
+    /// The commit at which the branch was created, if this run created it.
+    start_commit: Option<String>,
 }
 
 impl Worktree {
-    /// Opens the worktree `branch` of the repository around the directory of the run. Creates the worktree, and the
+    /// Opens the worktree `branch` of the repository that contains the directory of the run. Creates the worktree, and the
     /// branch at the current commit, if they do not exist.
     ///
     /// # Errors
     /// There is no repository, or git refuses.
     pub(crate) fn open(ctx: &Context, grants: &Grants, branch: &str) -> Result<Self> {
-        let here = grants.directory.clone().unwrap_or_else(|| ".".into());
+        let directory = grants.directory.clone().unwrap_or_else(|| ".".into());
         let Ok(text) = git(
             ctx,
-            &here,
+            &directory,
             &["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir", "HEAD"],
         ) else {
             return Err(fail_with_hint(
                 Exit::Usage,
-                "`--worktree`: this is no git repository with a commit",
+                "`--worktree`: this directory is in no git repository with a commit",
                 "a repository, as the current directory or with `-C`",
             ));
         };
         let mut lines = text.lines();
         let (Some(top), Some(git_dir), Some(head)) = (lines.next(), lines.next(), lines.next())
         else {
-            return Err(fail(Exit::Usage, "`--worktree`: this is no worktree of a git repository"));
+            return Err(fail(
+                Exit::Usage,
+                "`--worktree`: this directory is not in a worktree of a git repository",
+            ));
         };
         let (top, git_dir) = (Path::new(top), PathBuf::from(git_dir));
         git(ctx, top, &["check-ref-format", "--branch", branch])?;
         let name = top.file_name().unwrap_or_default();
         let path = ctx.paths.worktrees().join(name).join(branch.replace('/', "-"));
-        let below = here.canonicalize()?;
-        let below = below.strip_prefix(top.canonicalize()?).unwrap_or(Path::new(""));
+        let directory = directory.canonicalize()?;
+        let relative = directory.strip_prefix(top.canonicalize()?).unwrap_or(Path::new(""));
         let mut worktree = Self {
-            directory: path.join(below),
+            directory: path.join(relative),
             path,
             branch: branch.to_owned(),
             git_dir,
-            new_at: None,
+            start_commit: None,
         };
         if worktree.path.exists() {
             worktree.check_existing(ctx)?;
         } else {
             worktree.create(ctx, top, head)?;
         }
-        // What a commit on another branch has may be missing here.
+        // The commit of the branch may not have this directory.
         if !worktree.directory.is_dir() {
             worktree.directory.clone_from(&worktree.path);
         }
@@ -96,11 +101,11 @@ impl Worktree {
         Ok(worktree)
     }
 
-    /// Checks that the directory is the worktree of this repository that was asked for.
+    /// Checks that the existing directory is a worktree of this repository.
     fn check_existing(&self, ctx: &Context) -> Result<()> {
-        let found =
+        let git_dir =
             git(ctx, &self.path, &["rev-parse", "--path-format=absolute", "--git-common-dir"]);
-        if found.is_ok_and(|found| Path::new(found.trim()) == self.git_dir) {
+        if git_dir.is_ok_and(|git_dir| Path::new(git_dir.trim()) == self.git_dir) {
             Ok(())
         } else {
             Err(fail_with_hint(
@@ -114,24 +119,18 @@ impl Worktree {
     fn create(&mut self, ctx: &Context, top: &Path, head: &str) -> Result<()> {
         let path = self.path.to_string_lossy().into_owned();
         let reference = format!("refs/heads/{}", self.branch);
-        match git(ctx, top, &["rev-parse", "--verify", "--quiet", &reference]) {
-            Ok(_) => {
-                git_on_files(ctx, top, top, &["worktree", "add", "--quiet", &path, &self.branch])?
-            }
-            Err(_) => {
-                self.new_at = Some(head.to_owned());
-                git_on_files(
-                    ctx,
-                    top,
-                    top,
-                    &["worktree", "add", "--quiet", "-b", &self.branch, &path],
-                )?
-            }
-        };
+        if git(ctx, top, &["rev-parse", "--verify", "--quiet", &reference]).is_ok() {
+            let arguments = ["worktree", "add", "--quiet", &path, &self.branch];
+            git_on_files(ctx, top, top, &arguments)?;
+        } else {
+            self.start_commit = Some(head.to_owned());
+            let arguments = ["worktree", "add", "--quiet", "-b", &self.branch, &path];
+            git_on_files(ctx, top, top, &arguments)?;
+        }
         Ok(())
     }
 
-    /// Makes the worktree the directory of the run, and grants what git needs in it.
+    /// Makes the worktree the directory of the run, and grants the paths that git needs.
     pub(crate) fn grant(&self, grants: &mut Grants) {
         grants.directory = Some(self.directory.clone());
         grants.read.push(self.path.clone());
@@ -142,18 +141,18 @@ impl Worktree {
         }
     }
 
-    /// Removes the worktree, unless it has changes that are not committed; also its branch, if that was made for this
-    /// run and has no new commit.
+    /// Removes the worktree, unless it has changes that are not committed. Its branch is removed too, if this run created it
+    /// and it has no new commit.
     pub(crate) fn remove(self, ctx: &Context) {
         let path = self.path.to_string_lossy().into_owned();
         if git_on_files(ctx, &self.git_dir, &self.path, &["worktree", "remove", &path]).is_err() {
-            let shown = ctx.paths.display(&self.path);
-            ctx.notice(&format!("`{shown}` was kept: it has changes that are not committed"));
+            let path = ctx.paths.display(&self.path);
+            ctx.notice(&format!("`{path}` was kept: it has changes that are not committed"));
             return;
         }
         let reference = format!("refs/heads/{}", self.branch);
         let is_unused = git(ctx, &self.git_dir, &["rev-parse", &reference])
-            .is_ok_and(|now| self.new_at.as_deref() == Some(now.trim()));
+            .is_ok_and(|commit| self.start_commit.as_deref() == Some(commit.trim()));
         if is_unused
             && let Err(error) =
                 git(ctx, &self.git_dir, &["branch", "--quiet", "-D", "--", &self.branch])
@@ -171,32 +170,38 @@ fn git(ctx: &Context, directory: &Path, arguments: &[&str]) -> Result<String> {
     run_git(ctx, directory, arguments, &[])
 }
 
-/// Runs git as [`git`] does, for a command that reads or writes files of a working tree: it runs the filters of the user's own
-/// config, and none that the repository has at `top`.
+/// Runs git as [`git`] does, for a command that reads or writes files of a working tree. It runs the filters of the user's
+/// config, but not those of the repository at `top`.
 fn git_on_files(ctx: &Context, directory: &Path, top: &Path, arguments: &[&str]) -> Result<String> {
     let filters = repository_filters(ctx, top)?;
-    let off = filters.iter().flat_map(|filter| {
-        RUNS_NO_FILTER.map(|(name, value)| (format!("{filter}.{name}"), value.to_owned()))
+    let settings = filters.iter().flat_map(|filter| {
+        DISABLED_FILTER_SETTINGS.map(|(name, value)| (format!("{filter}.{name}"), value.to_owned()))
     });
     if !filters.is_empty() {
-        let names: Vec<&str> = filters.iter().filter_map(|it| it.strip_prefix("filter.")).collect();
+        let names: Vec<&str> =
+            filters.iter().filter_map(|filter| filter.strip_prefix("filter.")).collect();
         log::info!(target: "git", "filters of the repository that do not run: {}", names.join(", "));
     }
-    run_git(ctx, directory, arguments, &off.collect::<Vec<_>>())
+    run_git(ctx, directory, arguments, &settings.collect::<Vec<_>>())
 }
 
-/// The filters that the config of the repository around `directory` sets, as `filter.NAME`.
+/// The filters in the config of the repository that contains `directory`, as `filter.NAME`.
 fn repository_filters(ctx: &Context, directory: &Path) -> Result<BTreeSet<String>> {
-    let words = ["config", "--null", "--show-scope", "--name-only", "--includes", "--list"];
-    let listed = git(ctx, directory, &words)?;
-    let fields: Vec<&str> = listed.split('\0').collect();
-    let keys = fields.chunks_exact(2).map(|pair| (pair[0], pair[1]));
-    let of_repository = keys.filter(|(scope, _)| matches!(*scope, "local" | "worktree"));
-    let filters = of_repository.filter_map(|(_, key)| {
-        let (filter, _) = key.rsplit_once('.')?;
-        filter.starts_with("filter.").then(|| filter.to_owned())
-    });
-    Ok(filters.collect())
+    let arguments = ["config", "--null", "--show-scope", "--name-only", "--includes", "--list"];
+    let output = git(ctx, directory, &arguments)?;
+    // Scopes and keys alternate.
+    let fields: Vec<&str> = output.split('\0').collect();
+    let mut filters = BTreeSet::new();
+    for pair in fields.chunks_exact(2) {
+        let (scope, key) = (pair[0], pair[1]);
+        if matches!(scope, "local" | "worktree")
+            && let Some((filter, _)) = key.rsplit_once('.')
+            && filter.starts_with("filter.")
+        {
+            filters.insert(filter.to_owned());
+        }
+    }
+    Ok(filters)
 }
 
 fn run_git(
@@ -205,20 +210,21 @@ fn run_git(
     arguments: &[&str],
     settings: &[(String, String)],
 ) -> Result<String> {
-    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-    let mut env: Vec<(String, String)> = ctx.env.iter().map(owned).collect();
-    env.extend(FETCHES_NOTHING.map(owned));
-    // Settings in variables may have any name.
-    let count = ctx.env.get(CONFIG_COUNT).and_then(|text| text.parse().ok()).unwrap_or(0_usize);
-    let settings = RUNS_NOTHING.into_iter().map(owned).chain(settings.iter().cloned());
-    let mut next = count;
+    let to_owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    let mut env: Vec<(String, String)> = ctx.env.iter().map(to_owned).collect();
+    env.extend(NO_FETCH_VARIABLES.map(to_owned));
+    // Settings in variables, unlike those of `-c`, may have any name. Those of the user stay.
+    let user_count =
+        ctx.env.get(CONFIG_COUNT).and_then(|text| text.parse().ok()).unwrap_or(0_usize);
+    let settings = NO_PROGRAM_SETTINGS.into_iter().map(to_owned).chain(settings.iter().cloned());
+    let mut count = user_count;
     for (name, value) in settings {
-        env.push((format!("GIT_CONFIG_KEY_{next}"), name));
-        env.push((format!("GIT_CONFIG_VALUE_{next}"), value));
-        next += 1;
+        env.push((format!("GIT_CONFIG_KEY_{count}"), name));
+        env.push((format!("GIT_CONFIG_VALUE_{count}"), value));
+        count += 1;
     }
-    env.push((CONFIG_COUNT.to_owned(), next.to_string()));
-    // A relative entry would lead into the repository.
+    env.push((CONFIG_COUNT.to_owned(), count.to_string()));
+    // A relative entry could lead into the repository.
     let path = ctx.env.get("PATH").unwrap_or("/usr/local/bin:/usr/bin:/bin");
     let absolute: Vec<&str> = path.split(':').filter(|entry| entry.starts_with('/')).collect();
     env.retain(|(name, _)| name != "PATH");
@@ -226,7 +232,7 @@ fn run_git(
     let spec = CommandSpec {
         program: find_program("git", path)
             .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?,
-        arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+        arguments: arguments.iter().map(|&argument| argument.to_owned()).collect(),
         directory: directory.to_owned(),
         env,
         timeout: GIT_TIMEOUT,
@@ -234,7 +240,7 @@ fn run_git(
         sandbox: None,
         input: None,
     };
-    // What git warns of is no part of a list.
+    // Warnings of git must not be read as a part of its output.
     let (finished, errors) = process::run_split_stderr(&spec)?;
     if let Some(stop) = finished.stop {
         return Err(stop.into());

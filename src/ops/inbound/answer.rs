@@ -180,7 +180,7 @@ fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWor
     Ok(())
 }
 
-/// Settles messages that are not answered because of a limit. The sender is told once in each period of the limit.
+/// Settles messages that are not answered because of a limit. The sender is notified once in each period of the limit.
 fn drop_messages(
     run: &PollRun<'_>,
     channel: &PolledChannel,
@@ -427,11 +427,11 @@ impl ChatTurnRun<'_> {
             attached: Vec::new(),
         };
         let done = CancelToken::new().context("start a turn")?;
-        let (text_tx, text_rx) = mpsc::channel();
-        let observer = chat_progress::observer(&self.channel.open.files, text_tx);
+        let (text_sender, text_receiver) = mpsc::channel();
+        let observer = chat_progress::observer(&self.channel.open.files, text_sender);
         let outcome = std::thread::scope(|scope| {
             let token = Some(done.clone());
-            scope.spawn(move || cancel::scope(token, || self.show_progress(&text_rx)));
+            scope.spawn(move || cancel::scope(token, || self.show_progress(&text_receiver)));
             let outcome = cancel::scope(Some(self.work.token.clone()), || {
                 agent_turn::run_chat_turn(&ctx, &options, chat, Some(observer))
             });

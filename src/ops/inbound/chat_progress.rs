@@ -18,7 +18,7 @@ const TYPING_INTERVAL: Duration = Duration::from_secs(4);
 const MAX_ARGUMENT_CHARS: usize = 40;
 
 /// Creates the observer of a turn, which passes on the texts for its chat.
-pub(super) fn observer(files: &ChannelFiles, text_tx: Sender<String>) -> EventObserver {
+pub(super) fn observer(files: &ChannelFiles, text_sender: Sender<String>) -> EventObserver {
     // In a mail, each text would be a mail of its own.
     let has_text = files.settings.send_progress && !files.kind.is_mail;
     let has_hints = files.settings.send_tool_hints && !files.kind.is_mail;
@@ -28,7 +28,7 @@ pub(super) fn observer(files: &ChannelFiles, text_tx: Sender<String>) -> EventOb
         };
         for text in progress_texts(reply, has_text, has_hints) {
             // The turn goes on without a receiver.
-            drop(text_tx.send(text));
+            drop(text_sender.send(text));
         }
     })
 }
@@ -53,13 +53,13 @@ fn tool_hint(call: &ToolCall) -> String {
     format!("{}(\"{beginning}{ellipsis}\")", call.name)
 }
 
-/// Shows in the chat that turn `turn` is in progress, until all senders of `text_rx` are dropped or `timeout` is over.
+/// Shows in the chat that turn `turn` is in progress, until all senders of `text_receiver` are dropped or `timeout` is over.
 /// Returns false if it was over.
 pub(super) fn show(
     channel: &PolledChannel,
     destination: &Destination,
     turn: &str,
-    text_rx: &Receiver<String>,
+    text_receiver: &Receiver<String>,
     timeout: Duration,
 ) -> bool {
     let end = nanobot_os::signal::now() + timeout;
@@ -73,7 +73,7 @@ pub(super) fn show(
         if left.is_zero() {
             return false;
         }
-        match text_rx.recv_timeout(TYPING_INTERVAL.min(left)) {
+        match text_receiver.recv_timeout(TYPING_INTERVAL.min(left)) {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return true,
             Ok(_) if !is_open => {}

@@ -27,9 +27,10 @@ impl PipeMessage {
     /// The reason why it is not a message.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8")?;
-        let value = serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?;
+        let value =
+            serde_json::from_str(text).map_err(|error| format!("the line is not JSON: {error}"))?;
         let Value::Object(mut object) = value else {
-            return Err("the line is no JSON object".into());
+            return Err("the line is not a JSON object".into());
         };
         let text = take_first(&mut object, ["text", "content"])?.ok_or("`text` is missing")?;
         if text.trim().is_empty() {
@@ -104,8 +105,8 @@ mod tests {
         check(r#"{"session":null,"channel":"c","chat":"d","text":"hi"}"#, Ok(("c:d", "hi")));
         check(r#"{"channel":"c","chat_id":"d","content":"hi"}"#, Ok(("c:d", "hi")));
         check(r#"{"session":"s","text":"hi","content":7}"#, Ok(("s", "hi")));
-        check("{", Err("no JSON"));
-        check("[]", Err("no JSON object"));
+        check("{", Err("not JSON"));
+        check("[]", Err("not a JSON object"));
         check(r#"{"session":"s"}"#, Err("`text` is missing"));
         check(r#"{"session":"s","text":" "}"#, Err("`text` is empty"));
         check(r#"{"session":"s","text":1}"#, Err("`text` must be a text"));

@@ -1,4 +1,4 @@
-//! Which files in this program's directory are its own, by the table of documented paths. Pure.
+//! The owner of the files in this program's directory, by the table of documented paths. Pure.
 
 use nanobot_os::paths::DOCUMENTED_PATHS;
 use nanobot_store::workspace;
@@ -11,20 +11,20 @@ const PLACEHOLDERS: [&str; 9] =
 /// Endings of files that stand beside an owned file: its lock, and copies of it when it was damaged.
 const SIDE_FILE_ENDINGS: [&str; 4] = [".lock", ".damaged", ".corrupt-*", ".torn-*"];
 
-/// To whom an entry of our directory belongs.
+/// The owner of an entry of our directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ownership {
-    /// To us, with its content. `place` is the file or the directory under which it is listed.
-    Own { place: String },
-    /// A directory that may contain files of ours.
+    /// This program, with the content. `location` is the file or the directory under which the entry is listed.
+    Own { location: String },
+    /// A directory that may contain files of this program.
     HasOwn,
-    /// The directory of worktrees: ours, with work of the user.
+    /// The directory of worktrees, which this program creates and which contains work of the user.
     Worktrees,
-    /// Not to us.
+    /// Another program, or the user.
     Other,
 }
 
-/// Determines to whom the entry at `path`, relative to our directory, belongs.
+/// Determines the owner of the entry at `path`, relative to our directory.
 pub(super) fn ownership(path: &Path, is_directory: bool) -> Ownership {
     let names: Vec<&str> = path.iter().filter_map(|name| name.to_str()).collect();
     if names.len() != path.iter().count() {
@@ -35,48 +35,46 @@ pub(super) fn ownership(path: &Path, is_directory: bool) -> Ownership {
     }
     let documented = DOCUMENTED_PATHS.iter().filter_map(|documented| {
         let path = documented.path.strip_prefix("~/.nanobot/")?;
-        // Everything in the workspace that is ours has a path of its own.
+        // The files of this program in the workspace have entries of their own.
         (path != "workspace/").then(|| path.to_owned())
     });
-    let notes = workspace::template_names().map(|name| format!("workspace/{name}"));
-    let mut found = Ownership::Other;
-    for pattern in documented.chain(notes) {
-        let wants_directory = pattern.ends_with('/');
+    let templates = workspace::template_names().map(|name| format!("workspace/{name}"));
+    let mut ownership = Ownership::Other;
+    for pattern in documented.chain(templates) {
+        let is_directory_pattern = pattern.ends_with('/');
         let parts: Vec<&str> = pattern.trim_end_matches('/').split('/').collect();
-        let is_above = names.len() < parts.len();
-        let shared = names.len().min(parts.len());
-        let leads_here =
+        let is_prefix =
             |parts: &[&str]| parts.iter().zip(&names).all(|(part, name)| matches(part, name));
-        if is_above && is_directory && leads_here(&parts) {
-            found = Ownership::HasOwn;
+        if names.len() < parts.len() && is_directory && is_prefix(&parts) {
+            ownership = Ownership::HasOwn;
         }
-        if names.len() != parts.len() || !leads_here(&parts[..shared - 1]) {
+        let last = parts.len() - 1;
+        if names.len() != parts.len() || !is_prefix(&parts[..last]) {
             continue;
         }
-        let (part, name) = (parts[shared - 1], names[shared - 1]);
-        let is_ours = if wants_directory {
+        let (part, name) = (parts[last], names[last]);
+        let is_match = if is_directory_pattern {
             is_directory && matches(part, name)
         } else {
             !is_directory && (matches(part, name) || is_side_file(part, name))
         };
-        if is_ours {
-            return Ownership::Own { place: place_of(&parts) };
+        if is_match {
+            return Ownership::Own { location: listed_location(&parts) };
         }
     }
-    found
+    ownership
 }
 
 /// The directory under which a pattern is listed: the last one without a placeholder. A pattern of one part is listed itself.
-fn place_of(parts: &[&str]) -> String {
-    let fixed = parts.iter().take_while(|part| wildcard(part) == **part);
-    let fixed = fixed.count().min(parts.len() - 1);
-    match fixed {
+fn listed_location(parts: &[&str]) -> String {
+    let fixed_parts = parts.iter().take_while(|part| wildcard(part) == **part).count();
+    match fixed_parts.min(parts.len() - 1) {
         0 => parts[0].to_owned(),
         count => format!("{}/", parts[..count].join("/")),
     }
 }
 
-/// True if `name` is that of a file beside the one that `part` names.
+/// True if `name` is that of a file beside an owned file, whose pattern is `part`.
 fn is_side_file(part: &str, name: &str) -> bool {
     let part = wildcard(part);
     SIDE_FILE_ENDINGS.iter().any(|ending| wildcard_matches(&format!("{part}{ending}"), name))
@@ -89,17 +87,17 @@ fn matches(part: &str, name: &str) -> bool {
 /// `part` with `*` for each placeholder.
 fn wildcard(part: &str) -> String {
     let is_letter = |letter: char| letter.is_ascii_alphanumeric();
-    let mut out = String::new();
+    let mut pattern = String::new();
     let mut rest = part;
     while let Some(start) = rest.find(is_letter) {
         let (before, word) = rest.split_at(start);
         let end = word.find(|letter| !is_letter(letter)).unwrap_or(word.len());
         let (word, after) = word.split_at(end);
-        out += before;
-        out += if PLACEHOLDERS.contains(&word) { "*" } else { word };
+        pattern += before;
+        pattern += if PLACEHOLDERS.contains(&word) { "*" } else { word };
         rest = after;
     }
-    out + rest
+    pattern + rest
 }
 
 /// True if `name` is `pattern`, in which each `*` stands for at least one character.
@@ -107,7 +105,7 @@ fn wildcard_matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
         Some((start, rest)) => name.strip_prefix(start).is_some_and(|name| {
-            let mut ends = name.char_indices().skip(1).map(|(at, _)| at).chain([name.len()]);
+            let mut ends = name.char_indices().skip(1).map(|(index, _)| index).chain([name.len()]);
             !name.is_empty() && ends.any(|end| wildcard_matches(rest, &name[end..]))
         }),
     }
@@ -120,14 +118,14 @@ mod tests {
     #[test]
     fn documented_files_are_ours_and_no_others() {
         let check = |path: &str, expect: &str| {
-            let found = ownership(path.trim_end_matches('/').as_ref(), path.ends_with('/'));
-            let found = match found {
-                Ownership::Own { place } => place,
+            let ownership = ownership(path.trim_end_matches('/').as_ref(), path.ends_with('/'));
+            let location = match ownership {
+                Ownership::Own { location } => location,
                 Ownership::HasOwn => "above".into(),
                 Ownership::Worktrees => "worktrees".into(),
                 Ownership::Other => "other".into(),
             };
-            assert_eq!(found, expect, "{path}");
+            assert_eq!(location, expect, "{path}");
         };
         check("config.json", "config.json");
         check("config.json.lock", "config.json");
