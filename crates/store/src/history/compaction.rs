@@ -34,19 +34,19 @@ impl CompactedHistory {
             _ => None,
         });
         let new_texts = new_texts.filter(|text| !text.trim().is_empty());
-        let mut hosts = previous.map(|before| before.hosts.clone()).unwrap_or_default();
+        let mut hosts = previous.map(|history| history.hosts.clone()).unwrap_or_default();
         for message in messages {
             if let Message::User(UserMessage { sources: Some(sources), .. }) = message {
                 hosts.add(&sources.hosts);
             }
         }
-        let earlier = previous.map_or(&[][..], |before| &before.user_messages);
-        let all: Vec<String> = earlier.iter().cloned().chain(new_texts).collect();
-        let count = all.len();
-        let user_messages = fit_to_budget(all, budget);
+        let earlier = previous.map_or(&[][..], |history| &history.user_messages);
+        let texts: Vec<String> = earlier.iter().cloned().chain(new_texts).collect();
+        let count = texts.len();
+        let user_messages = fit_to_budget(texts, budget);
         Self {
             summary: summary.trim().to_owned(),
-            omitted: previous.map_or(0, |before| before.omitted) + count - user_messages.len(),
+            omitted: previous.map_or(0, |history| history.omitted) + count - user_messages.len(),
             user_messages,
             hosts,
             first_sent: 0,
@@ -68,8 +68,8 @@ impl CompactedHistory {
         if self.omitted > 0 {
             text.push_str(&format!("({} earlier user messages are omitted.)\n\n", self.omitted));
         }
-        for words in &self.user_messages {
-            text.push_str(&tagged_block("user_message", None, words));
+        for message in &self.user_messages {
+            text.push_str(&tagged_block("user_message", None, message));
             text.push_str("\n\n");
         }
         text.push_str(&tagged_block("summary", None, &self.summary));
@@ -89,29 +89,29 @@ impl CompactedHistory {
 /// Fits `texts` into `budget` tokens. First the longest texts are cut in the middle, all to the same size; short ones
 /// stay complete. If that is not enough, the oldest are dropped.
 fn fit_to_budget(texts: Vec<String>, budget: u64) -> Vec<String> {
-    let mut weights: Vec<u64> = texts.iter().map(|words| token_estimate::for_text(words)).collect();
-    weights.sort_unstable();
-    let (mut room, mut size) = (budget, u64::MAX);
-    for (number, weight) in weights.iter().enumerate() {
-        let share = room / (weights.len() - number) as u64;
-        if *weight > share {
-            size = share.max(MIN_CUT_TOKENS);
+    let mut sizes: Vec<u64> = texts.iter().map(|text| token_estimate::for_text(text)).collect();
+    sizes.sort_unstable();
+    let (mut remaining, mut max_tokens) = (budget, u64::MAX);
+    for (index, size) in sizes.iter().enumerate() {
+        let share = remaining / (sizes.len() - index) as u64;
+        if *size > share {
+            max_tokens = share.max(MIN_CUT_TOKENS);
             break;
         }
-        room -= weight;
+        remaining -= size;
     }
-    let mut room = budget;
-    let mut fitted = Vec::new();
-    for words in texts.into_iter().rev() {
-        let weight = token_estimate::for_text(&words).min(size);
-        if weight > room {
+    let mut remaining = budget;
+    let mut shortened = Vec::new();
+    for text in texts.into_iter().rev() {
+        let size = token_estimate::for_text(&text).min(max_tokens);
+        if size > remaining {
             break;
         }
-        room -= weight;
-        fitted.push(cut_middle(words, size));
+        remaining -= size;
+        shortened.push(cut_middle(text, max_tokens));
     }
-    fitted.reverse();
-    fitted
+    shortened.reverse();
+    shortened
 }
 
 /// Minimum size of a cut text, in tokens; less would be useless.
@@ -119,12 +119,12 @@ const MIN_CUT_TOKENS: u64 = 50;
 
 /// Keeps the beginning and the end of `text` if they have more than `max_tokens` tokens.
 fn cut_middle(text: String, max_tokens: u64) -> String {
-    let weight = token_estimate::for_text(&text);
-    if weight <= max_tokens {
+    let tokens = token_estimate::for_text(&text);
+    if tokens <= max_tokens {
         return text;
     }
-    let letters = text.chars().count();
-    let half = usize::try_from(letters as u64 * max_tokens / weight / 2).unwrap_or(letters / 2);
+    let chars = text.chars().count();
+    let half = usize::try_from(chars as u64 * max_tokens / tokens / 2).unwrap_or(chars / 2);
     let gap = |count: usize| format!("[… {count} characters left out …]");
     head_and_tail(&text, half, half, gap).unwrap_or(text)
 }

@@ -12,11 +12,12 @@ pub fn head_and_tail(
     if text.len() <= head_chars + tail_chars {
         return None;
     }
-    let letters = text.chars().count();
-    let left_out = letters.checked_sub(head_chars + tail_chars).filter(|more| *more > 0)?;
-    let at = |letter: usize| text.char_indices().nth(letter).map_or(text.len(), |(at, _)| at);
-    let (head, tail) = (&text[..at(head_chars)], &text[at(letters - tail_chars)..]);
-    Some(format!("{head}\n{}\n{tail}", gap(left_out)))
+    let chars = text.chars().count();
+    let omitted = chars.checked_sub(head_chars + tail_chars).filter(|count| *count > 0)?;
+    let offset =
+        |index: usize| text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset);
+    let (head, tail) = (&text[..offset(head_chars)], &text[offset(chars - tail_chars)..]);
+    Some(format!("{head}\n{}\n{tail}", gap(omitted)))
 }
 
 #[cfg(test)]

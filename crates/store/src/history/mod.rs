@@ -50,13 +50,14 @@ pub const NO_MORE_TEXT: &str = "[no more text]";
 /// messages for one.
 const NO_ANSWER: &str = "[interrupted before an answer]";
 
-/// Messages that most turns add, so that the earlier ones are not copied when they are pushed.
-const ROOM_FOR_TURN: usize = 16;
+/// Spare capacity for the messages of a turn: most turns add no more, so the earlier messages are not copied when new
+/// ones are pushed.
+const TURN_CAPACITY: usize = 16;
 
 /// Repairs `messages`: they begin with a user message, each call is followed by exactly one result in call order, and
 /// there are no orphaned results or empty messages.
 pub(crate) fn to_sendable(messages: Vec<Message>) -> Vec<Message> {
-    let mut sent: Vec<Message> = Vec::with_capacity(messages.len() + ROOM_FOR_TURN);
+    let mut sent: Vec<Message> = Vec::with_capacity(messages.len() + TURN_CAPACITY);
     let mut ids = UniqueCallIds::default();
     let mut rest = messages
         .into_iter()
@@ -75,7 +76,7 @@ pub(crate) fn to_sendable(messages: Vec<Message>) -> Vec<Message> {
             Message::Tool(_) => {}
             Message::Assistant(reply) if reply.tool_calls.is_empty() => match sent.last_mut() {
                 // Strict servers reject consecutive assistant messages, which unsolicited messages can produce.
-                Some(Message::Assistant(before)) => append_reply(before, &reply),
+                Some(Message::Assistant(previous)) => append_reply(previous, &reply),
                 _ => sent.push(Message::Assistant(reply)),
             },
             Message::Assistant(mut reply) => {
@@ -127,17 +128,17 @@ fn is_blank(message: &Message) -> bool {
     }
 }
 
-/// Appends the text of `reply` to `before`. Signed provider data is valid for a single reply only, so it is dropped.
-fn append_reply(before: &mut Reply, reply: &Reply) {
-    for (text, more) in [(&mut before.text, &reply.text), (&mut before.reasoning, &reply.reasoning)]
-    {
+/// Appends the text of `reply` to `previous`. Signed provider data is valid for a single reply only, so it is dropped.
+fn append_reply(previous: &mut Reply, reply: &Reply) {
+    let texts = [(&mut previous.text, &reply.text), (&mut previous.reasoning, &reply.reasoning)];
+    for (text, more) in texts {
         if !text.is_empty() && !more.is_empty() {
             text.push_str("\n\n");
         }
         text.push_str(more);
     }
-    before.provider_data = None;
-    before.finish_reason = reply.finish_reason.clone();
+    previous.provider_data = None;
+    previous.finish_reason = reply.finish_reason.clone();
 }
 
 /// Returns one result for each call of `reply`, in call order. An id that was used before is replaced in call and
@@ -149,9 +150,10 @@ fn pair_results(
 ) -> Vec<ToolResult> {
     let mut answers = Vec::new();
     for call in &mut reply.tool_calls {
-        let found = results.iter().position(|result| result.call_id == call.id);
-        let mut answer =
-            found.map_or_else(|| interrupted_result(call), |place| results.remove(place));
+        let mut answer = match results.iter().position(|result| result.call_id == call.id) {
+            Some(index) => results.remove(index),
+            None => interrupted_result(call),
+        };
         if let Some(id) = ids.replacement(&call.id) {
             call.id.clone_from(&id);
             answer.call_id = id;
@@ -176,12 +178,12 @@ impl UniqueCallIds {
         if self.used.insert(id.to_owned()) {
             return None;
         }
-        let met = self.replacements.entry(id.to_owned()).or_default();
+        let count = self.replacements.entry(id.to_owned()).or_default();
         loop {
-            *met += 1;
-            let fresh = format!("{id}x{met}");
-            if self.used.insert(fresh.clone()) {
-                return Some(fresh);
+            *count += 1;
+            let replacement = format!("{id}x{count}");
+            if self.used.insert(replacement.clone()) {
+                return Some(replacement);
             }
         }
     }
@@ -207,8 +209,9 @@ pub(crate) fn interrupted_results(messages: &[Message]) -> Vec<ToolResult> {
     let Some(Message::Assistant(reply)) = before.last() else {
         return Vec::new();
     };
-    let answered = |call: &&ToolCall| !results.iter().any(|result| result.id() == call.id);
-    reply.tool_calls.iter().filter(answered).map(interrupted_result).collect()
+    let has_result = |call: &ToolCall| results.iter().any(|result| result.id() == call.id);
+    let unanswered = reply.tool_calls.iter().filter(|call| !has_result(call));
+    unanswered.map(interrupted_result).collect()
 }
 
 /// True if the conversation stopped in mid-turn. A text is not an answer while a sub-agent's report is pending.

@@ -16,9 +16,9 @@ pub fn note() -> Message {
     })
 }
 
-/// Splits `messages` into those that are sent, and those that the rejected `turns` leave out at their end. Left out is
-/// everything between the last answer before such a turn and the next turn: any of these messages may be the cause. A
-/// note stands for what is left out before the end.
+/// Splits `messages` into those to send, and those at the end that are left out because of the rejected `turns`. All
+/// messages between the last answer before a rejected turn and the next turn are left out, because any of them may be
+/// the cause. Where this happens before the end, a note takes their place.
 pub(crate) fn leave_out(messages: Vec<Message>, turns: &[String]) -> (Vec<Message>, Vec<Message>) {
     if turns.is_empty() {
         return (messages, Vec::new());
@@ -35,8 +35,8 @@ pub(crate) fn leave_out(messages: Vec<Message>, turns: &[String]) -> (Vec<Messag
             left_out.clear();
             is_left_out = false;
         } else if is_rejected && !is_left_out {
-            let answered = sent.iter().rposition(is_answer).map_or(0, |at| at + 1);
-            left_out = sent.split_off(answered);
+            let after_answer = sent.iter().rposition(is_answer).map_or(0, |index| index + 1);
+            left_out = sent.split_off(after_answer);
             is_left_out = true;
         }
         if is_left_out { left_out.push(message) } else { sent.push(message) }
@@ -44,11 +44,11 @@ pub(crate) fn leave_out(messages: Vec<Message>, turns: &[String]) -> (Vec<Messag
     (sent, left_out)
 }
 
-/// The turns at the end of `messages` that have no reply, oldest first: the ids of each. A turn that was resumed has
-/// those of all its runs.
+/// The turns at the end of `messages` that have no reply, oldest first. Each is a list of ids: a turn that was resumed
+/// has one id for each of its runs.
 pub(crate) fn unanswered_turns(messages: &[Message]) -> Vec<Vec<&str>> {
     let is_reply = |message: &Message| matches!(message, Message::Assistant(reply) if reply.tool_calls.is_empty() && !is_no_answer(message));
-    let start = messages.iter().rposition(is_reply).map_or(0, |at| at + 1);
+    let start = messages.iter().rposition(is_reply).map_or(0, |index| index + 1);
     let mut turns: Vec<Vec<&str>> = Vec::new();
     for message in &messages[start..] {
         if message.begins_turn() {

@@ -26,30 +26,28 @@ fn truncated_text(result: &ToolResult) -> Option<String> {
         MessagePart::Text(text) => text.len(),
         _ => usize::MAX,
     };
-    let sum = result.parts.iter().map(bytes).fold(0, usize::saturating_add);
-    if sum <= HEAD_CHARS + TAIL_CHARS {
+    let total = result.parts.iter().map(bytes).fold(0, usize::saturating_add);
+    if total <= HEAD_CHARS + TAIL_CHARS {
         return None;
     }
     let text = plain_text(&result.parts);
-    let mark =
-        |count: usize| format!("[… {count} characters omitted; request the part you need …]");
-    // A result that was already shortened must not be shortened again.
-    let left_out = text.chars().count().saturating_sub(HEAD_CHARS + TAIL_CHARS);
-    head_and_tail(&text, HEAD_CHARS, TAIL_CHARS, mark).filter(|_| left_out > mark(left_out).len())
+    let gap = |count: usize| format!("[… {count} characters omitted; request the part you need …]");
+    // A result that was already shortened is longer than the limit by the line in its gap, and must stay as it is.
+    let omitted = text.chars().count().saturating_sub(HEAD_CHARS + TAIL_CHARS);
+    head_and_tail(&text, HEAD_CHARS, TAIL_CHARS, gap).filter(|_| omitted > gap(omitted).len())
 }
 
 /// Keeps the beginning and the end of a new result that is longer than `limit` characters.
 pub(crate) fn limit_result(result: &mut ToolResult, limit: usize) {
-    let text_only = result.parts.iter().all(|part| matches!(part, MessagePart::Text(_)));
-    if !text_only {
+    let is_text = |part: &MessagePart| matches!(part, MessagePart::Text(_));
+    if !result.parts.iter().all(is_text) {
         return;
     }
     let gap = |count: usize| format!("[… {count} characters left out …]");
     let text = plain_text(&result.parts);
-    let Some(cut) = head_and_tail(&text, limit - limit / 4, limit / 4, gap) else {
-        return;
-    };
-    result.parts = vec![MessagePart::Text(cut)];
+    if let Some(short) = head_and_tail(&text, limit - limit / 4, limit / 4, gap) {
+        result.parts = vec![MessagePart::Text(short)];
+    }
 }
 
 #[cfg(test)]

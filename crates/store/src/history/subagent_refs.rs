@@ -20,18 +20,24 @@ fn started_number(message: &Message) -> Option<usize> {
 
 /// Returns the numbers of sub-agents that no injected message has named since their start.
 pub fn unreported(messages: &[Message]) -> Vec<usize> {
-    let heard = |number: usize, after: &[Message]| {
-        let name = format!("`{SPAWN_TOOL}{number}`");
-        after.iter().any(|message| {
-            matches!(message, Message::User(user)
-                if user.injected && plain_text(&user.parts).contains(&name))
-        })
-    };
-    let all = messages.iter().enumerate();
-    all.filter_map(|(at, message)| Some((at, started_number(message)?)))
-        .filter(|(at, number)| !heard(*number, &messages[at + 1..]))
-        .map(|(_, number)| number)
-        .collect()
+    let mut numbers = Vec::new();
+    for (index, message) in messages.iter().enumerate() {
+        if let Some(number) = started_number(message)
+            && !is_reported(number, &messages[index + 1..])
+        {
+            numbers.push(number);
+        }
+    }
+    numbers
+}
+
+/// True if one of the injected messages in `later` names the sub-agent `number`.
+fn is_reported(number: usize, later: &[Message]) -> bool {
+    let name = format!("`{SPAWN_TOOL}{number}`");
+    later.iter().any(|message| {
+        matches!(message, Message::User(user)
+            if user.injected && plain_text(&user.parts).contains(&name))
+    })
 }
 
 /// The highest number of a sub-agent in this conversation; 0 if there is none.

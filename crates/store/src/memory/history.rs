@@ -50,50 +50,50 @@ impl MemoryHistory {
         &self,
         entries: &[String],
         size: u64,
-        stamp: &str,
+        timestamp: &str,
         session: &str,
     ) -> Result<()> {
         let path = self.path();
         let is_rows = path == self.rows_path();
-        let before = durable_file::read(&path)?.unwrap_or_default();
+        let text = durable_file::read(&path)?.unwrap_or_default();
         // If the file is shorter now, another program has rewritten it, with or without these entries.
-        let start = usize::try_from(size).ok().filter(|start| *start <= before.len()).unwrap_or(0);
-        let since = &before[start..];
+        let start = usize::try_from(size).ok().filter(|start| *start <= text.len()).unwrap_or(0);
+        let added = &text[start..];
         let path = resolve_link(path);
         let log = durable_file::open_line_log(&path)?;
-        let mut at = 0;
-        let mut cursor = is_rows.then(|| last_cursor(&before, &self.dir)).transpose()?;
+        let mut offset = 0;
+        let mut cursor = is_rows.then(|| last_cursor(&text, &self.dir)).transpose()?;
         for entry in entries {
-            let text = match &mut cursor {
+            let lines = match &mut cursor {
                 None => format!("{entry}\n\n"),
                 Some(cursor) => {
-                    if has_row(since, entry) {
+                    if parse_rows(added).any(|row| row["content"] == entry.as_str()) {
                         continue;
                     }
                     *cursor += 1;
-                    let row = json!({ "cursor": *cursor, "timestamp": stamp, "content": entry, "session_key": session });
+                    let row = json!({ "cursor": *cursor, "timestamp": timestamp, "content": entry, "session_key": session });
                     format!("{row}\n")
                 }
             };
-            if since[at..].starts_with(text.as_bytes()) {
-                at += text.len();
+            if added[offset..].starts_with(lines.as_bytes()) {
+                offset += lines.len();
                 continue;
             }
-            if memchr::memmem::find(since, text.as_bytes()).is_some() {
+            if memchr::memmem::find(added, lines.as_bytes()).is_some() {
                 continue;
             }
             // Remove an entry cut short by a power loss, and the newline that opening the file has added after it.
-            let torn = &since[at..];
-            if !torn.is_empty() && text.as_bytes().starts_with(torn) {
-                log.set_len((start + at) as u64)
+            let torn = &added[offset..];
+            if !torn.is_empty() && lines.as_bytes().starts_with(torn) {
+                log.set_len((start + offset) as u64)
                     .with_context(|| format!("truncate `{}`", path.display()))?;
-                at = since.len();
+                offset = added.len();
             }
             durable_file::append_to(
                 &log,
                 &path,
                 durable_file::size(&log, &path)?,
-                text.as_bytes(),
+                lines.as_bytes(),
             )?;
         }
         durable_file::sync(&log, &path)?;
@@ -117,17 +117,12 @@ fn resolve_link(path: PathBuf) -> PathBuf {
     std::fs::canonicalize(&path).unwrap_or(resolved)
 }
 
-/// True if one of the rows in `text` has this content.
-fn has_row(text: &[u8], content: &str) -> bool {
-    parse_rows(text).any(|row| row["content"] == content)
-}
-
 /// The greatest row number, from the rows or from the `.cursor` file of a newer release.
 fn last_cursor(text: &[u8], dir: &Path) -> Result<u64> {
-    let written = durable_file::read(&dir.join(".cursor"))?.unwrap_or_default();
-    let written = String::from_utf8_lossy(&written).trim().parse().unwrap_or(0);
-    let rows = parse_rows(text).filter_map(|row| row["cursor"].as_u64());
-    Ok(rows.max().unwrap_or(0).max(written))
+    let stored = durable_file::read(&dir.join(".cursor"))?.unwrap_or_default();
+    let stored = String::from_utf8_lossy(&stored).trim().parse().unwrap_or(0);
+    let cursors = parse_rows(text).filter_map(|row| row["cursor"].as_u64());
+    Ok(cursors.max().unwrap_or(0).max(stored))
 }
 
 /// Iterates over the valid rows of a history.jsonl.
@@ -139,7 +134,7 @@ pub(super) fn parse_rows(text: &[u8]) -> impl Iterator<Item = Value> {
 
 /// Formats a model's text as a history entry: escapes control characters, adds the time if missing, and limits its
 /// length.
-pub fn format_entry(text: &str, stamp: &str) -> String {
+pub fn format_entry(text: &str, timestamp: &str) -> String {
     let text = sanitize(text);
     // An empty line would end the entry for readers that split by paragraphs.
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -149,7 +144,7 @@ pub fn format_entry(text: &str, stamp: &str) -> String {
         text.strip_prefix('[').and_then(|rest| rest.split_once(']')).is_some_and(|(date, _)| {
             date.len() >= 10 && date.starts_with(|digit: char| digit.is_ascii_digit())
         });
-    let text = if is_dated { text.to_owned() } else { format!("[{stamp}] {text}") };
+    let text = if is_dated { text.to_owned() } else { format!("[{timestamp}] {text}") };
     match text.char_indices().nth(MAX_ENTRY_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,

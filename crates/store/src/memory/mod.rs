@@ -32,6 +32,8 @@ const MIN_HALVED_CHARS: usize = 400;
 const PLAN_FILE: &str = ".pending.json";
 /// Format version of the plan.
 const PLAN_FORMAT_VERSION: u32 = 1;
+/// The reason of a version that is stored aside because the text that it is based on is no longer current.
+const CHANGED_MEANWHILE: &str = "the memory was changed meanwhile";
 /// The directory of versions.
 const VERSIONS_DIR: &str = ".versions";
 
@@ -164,13 +166,13 @@ impl Memory {
 
     /// True if the user has write-protected the memory.
     pub fn is_read_only(&self) -> bool {
-        std::fs::metadata(self.path()).is_ok_and(|about| about.permissions().readonly())
+        std::fs::metadata(self.path()).is_ok_and(|metadata| metadata.permissions().readonly())
     }
 
     /// Succeeds if the memory and its versions can be written. Creates nothing.
     pub fn check_writable(&self) -> Result<()> {
-        let places = [self.dir.join(VERSIONS_DIR), self.dir.clone()];
-        places.iter().try_for_each(|dir| durable_file::check_can_create(dir))
+        let dirs = [self.dir.join(VERSIONS_DIR), self.dir.clone()];
+        dirs.iter().try_for_each(|dir| durable_file::check_can_create(dir))
     }
 
     /// The last error, with its time, if no consolidation has succeeded since.
@@ -242,10 +244,10 @@ impl Memory {
             wait,
             &mut |_| busy(),
         )?;
-        let held = LockedMemory { memory: self.clone(), _lock: lock };
+        let memory = LockedMemory { memory: self.clone(), _lock: lock };
         self.remove_temporary_files();
-        held.complete_plan(advance)?;
-        Ok(held)
+        memory.complete_plan(advance)?;
+        Ok(memory)
     }
 
     /// Removes temporary files of killed runs. No other process writes such files while the lock is held.
@@ -301,11 +303,11 @@ impl LockedMemory {
     /// conversation, if any. The text before the turn is recorded too, so that it can be restored.
     pub fn record_turn(&self, before: &[u8], origin: Option<&str>) -> Result<()> {
         let store = self.memory.version_store();
-        let mut known = false;
+        let mut is_recorded = false;
         for version in store.list()? {
-            known |= store.read_text(version.id)?.as_deref() == Some(before);
+            is_recorded |= store.read_text(version.id)?.as_deref() == Some(before);
         }
-        if !known {
+        if !is_recorded {
             self.record_text(before, None)?;
         }
         let text = self.memory.read()?.unwrap_or_default();
@@ -314,16 +316,17 @@ impl LockedMemory {
 
     fn record_text(&self, text: &[u8], untrusted: Option<String>) -> Result<()> {
         let store = self.memory.version_store();
-        let list = store.list()?;
-        let current = version::current(&list);
-        let known = match current {
+        let versions = store.list()?;
+        let current = version::current(&versions);
+        let recorded = match current {
             Some(version) => store.read_text(version.id)?,
             None => None,
         };
-        if known.as_deref() != Some(text) {
+        if recorded.as_deref() != Some(text) {
             let version = Version {
-                untrusted: untrusted.or_else(|| current.and_then(|it| it.untrusted.clone())),
-                ..self.next_version(&list, VersionCause::Outside, None, text)
+                untrusted: untrusted
+                    .or_else(|| current.and_then(|current| current.untrusted.clone())),
+                ..self.next_version(&versions, VersionCause::Outside, None, text)
             };
             store.stage(version.id, text)?;
             store.add(&version)?;
@@ -335,13 +338,14 @@ impl LockedMemory {
     pub fn accept(&self) -> Result<bool> {
         let text = self.read_and_record()?;
         let store = self.memory.version_store();
-        let list = store.list()?;
-        let Some(current) = version::current(&list).filter(|it| it.untrusted.is_some()) else {
+        let versions = store.list()?;
+        let current = version::current(&versions);
+        let Some(current) = current.filter(|current| current.untrusted.is_some()) else {
             return Ok(false);
         };
         let version = Version {
             restored: Some(current.position()),
-            ..self.next_version(&list, VersionCause::Accept, None, &text)
+            ..self.next_version(&versions, VersionCause::Accept, None, &text)
         };
         store.stage(version.id, &text)?;
         store.add(&version)?;
@@ -358,41 +362,38 @@ impl LockedMemory {
         &self,
         base: &[u8],
         cause: VersionCause,
-        change: MemoryUpdate<'_>,
+        update: MemoryUpdate<'_>,
         advance: &mut AdvancePointer<'_>,
     ) -> Result<UpdateResult> {
-        let MemoryUpdate {
-            range: piece,
-            entries,
-            memory,
-            aside_reason: aside,
-            untrusted,
-            restores: of,
-            error: trouble,
-        } = change;
+        let MemoryUpdate { range, entries, memory, aside_reason, untrusted, restores, error } =
+            update;
         if !entries.is_empty() {
             self.memory.history().check_appendable()?;
         }
-        let now = self.read_and_record()?;
+        let current_text = self.read_and_record()?;
         let store = self.memory.version_store();
-        let list = store.list()?;
-        let meanwhile = now != base && memory.is_some();
-        let aside = aside.or_else(|| meanwhile.then(|| "the memory was changed meanwhile".into()));
-        let version = match memory.filter(|text| *text != now) {
+        let versions = store.list()?;
+        let is_changed = current_text != base && memory.is_some();
+        let version = match memory.filter(|text| *text != current_text) {
             None => None,
             Some(text) => {
-                let session = piece.map(|(session, ..)| session);
+                let session = range.map(|(session, ..)| session);
+                // The version whose label of untrusted content the new text inherits.
                 let labelled = match cause {
                     // The user has reviewed the text.
                     VersionCause::Edit => None,
-                    VersionCause::Undo => list.iter().find(|version| Some(version.id) == of),
-                    _ => version::current(&list),
+                    VersionCause::Undo => {
+                        versions.iter().find(|version| Some(version.id) == restores)
+                    }
+                    _ => version::current(&versions),
                 };
+                let inherited = || labelled.and_then(|version| version.untrusted.clone());
                 let version = Version {
-                    aside_reason: aside,
-                    untrusted: untrusted.or_else(|| labelled.and_then(|it| it.untrusted.clone())),
-                    restored: of,
-                    ..self.next_version(&list, cause, session, &text)
+                    aside_reason: aside_reason
+                        .or_else(|| is_changed.then(|| CHANGED_MEANWHILE.into())),
+                    untrusted: untrusted.or_else(inherited),
+                    restored: restores,
+                    ..self.next_version(&versions, cause, session, &text)
                 };
                 store.stage(version.id, &text)?;
                 Some(version)
@@ -400,18 +401,18 @@ impl LockedMemory {
         };
         let plan = UpdatePlan {
             v: PLAN_FORMAT_VERSION,
-            range: piece.map(|(session, from, to)| (session.to_owned(), from, to)),
+            range: range.map(|(session, from, to)| (session.to_owned(), from, to)),
             entries,
             history_bytes: self.memory.history().size()?,
             stamp: self.memory.clock.now().strftime("%Y-%m-%d %H:%M").to_string(),
-            base: version::current(&list).map(|version| version.id),
-            error: trouble,
+            base: version::current(&versions).map(|version| version.id),
+            error,
             version,
         };
         let text = serde_json::to_vec(&plan).context("encode the memory update")?;
         durable_file::replace(&self.plan_path(), &text)?;
         self.complete_plan(advance)?;
-        Ok(if meanwhile { UpdateResult::StoredAside } else { UpdateResult::Applied })
+        Ok(if is_changed { UpdateResult::StoredAside } else { UpdateResult::Applied })
     }
 
     /// Returns the version before the one in force.
@@ -472,8 +473,8 @@ impl LockedMemory {
         let Some(text) = store.read_text(version.id)? else {
             return Ok(ConsolidationOutcome::Same);
         };
-        let now = self.memory.read()?.unwrap_or_default();
-        let known = match base {
+        let current_text = self.memory.read()?.unwrap_or_default();
+        let base_text = match base {
             Some(base) => store.read_text(base)?.unwrap_or_default(),
             None => Vec::new(),
         };
@@ -481,13 +482,13 @@ impl LockedMemory {
             store.add(version)?;
             return Ok(ConsolidationOutcome::Aside);
         }
-        if now != known && now != text {
-            let aside = Some("the memory was changed meanwhile".into());
-            store.add(&Version { aside_reason: aside, ..version.clone() })?;
+        if current_text != base_text && current_text != text {
+            let aside_reason = Some(CHANGED_MEANWHILE.into());
+            store.add(&Version { aside_reason, ..version.clone() })?;
             return Ok(ConsolidationOutcome::Aside);
         }
         store.add(version)?;
-        if now != text {
+        if current_text != text {
             durable_file::replace(&self.memory.path(), &text)?;
         }
         Ok(ConsolidationOutcome::New)
@@ -496,20 +497,20 @@ impl LockedMemory {
     /// Creates the record of the next version.
     fn next_version(
         &self,
-        list: &[Version],
+        versions: &[Version],
         cause: VersionCause,
         session: Option<&str>,
         text: &[u8],
     ) -> Version {
         Version {
-            id: list.last().map_or(1, |version| version.id + 1),
+            id: versions.last().map_or(1, |version| version.id + 1),
             time: self.memory.clock.now().strftime("%Y-%m-%d %H:%M:%S").to_string(),
             cause,
             session: session.map(str::to_owned),
             bytes: text.len() as u64,
             aside_reason: None,
             untrusted: None,
-            parent: version::current(list).map(Version::position),
+            parent: version::current(versions).map(Version::position),
             restored: None,
         }
     }
@@ -522,14 +523,14 @@ impl LockedMemory {
 /// Number of meaningful characters in a memory: headings, rules, and placeholders in parentheses or italics do not
 /// count.
 fn count_meaningful_chars(text: &str) -> usize {
-    let between = |line: &str, open: char, close: char| {
+    let is_enclosed = |line: &str, open: char, close: char| {
         line.len() > 1 && line.starts_with(open) && line.ends_with(close)
     };
     let is_form = |line: &str| {
         line.starts_with('#')
             || line.chars().all(|letter| letter == '-')
-            || between(line, '(', ')')
-            || between(line, '*', '*')
+            || is_enclosed(line, '(', ')')
+            || is_enclosed(line, '*', '*')
     };
     let lines = text.trim().lines().map(str::trim);
     let filled = lines.filter(|line| !is_form(line));
@@ -540,16 +541,16 @@ fn count_meaningful_chars(text: &str) -> usize {
 /// the characters must remain, and an eighth of a short memory. If the request was to reduce the memory to at most
 /// `budget` tokens, it may be shorter, regardless of the old size.
 pub fn rejection_reason(old: &str, new: &str, budget: Option<usize>) -> Option<String> {
-    let (before, after) = (count_meaningful_chars(old), count_meaningful_chars(new));
-    let least = match budget {
-        Some(budget) => before.div_ceil(5).min(budget.saturating_mul(CHARS_PER_TOKEN) / 2),
-        None if before < MIN_HALVED_CHARS => before.div_ceil(8),
-        None => before.div_ceil(2),
+    let (old_chars, new_chars) = (count_meaningful_chars(old), count_meaningful_chars(new));
+    let min_chars = match budget {
+        Some(budget) => old_chars.div_ceil(5).min(budget.saturating_mul(CHARS_PER_TOKEN) / 2),
+        None if old_chars < MIN_HALVED_CHARS => old_chars.div_ceil(8),
+        None => old_chars.div_ceil(2),
     };
     if new.trim().is_empty() && !old.trim().is_empty() {
         Some("the new text is empty".into())
-    } else if after < least {
-        Some(format!("the new text has {after} of {before} characters"))
+    } else if new_chars < min_chars {
+        Some(format!("the new text has {new_chars} of {old_chars} characters"))
     } else {
         None
     }

@@ -29,6 +29,10 @@ const MEMORY_KEYS: [&str; 4] = ["memory_update", "memoryUpdate", "memory", "upda
 const WRAPPER_KEYS: [&str; 5] = ["arguments", "parameters", "input", "args", TOOL_NAME];
 /// Maximum nesting depth that is searched.
 const MAX_DEPTH: usize = 6;
+/// Maximum number of JSON strings within each other that are searched.
+const MAX_ESCAPE_LEVELS: usize = 3;
+/// Maximum number of opening braces in prose from which an object is parsed.
+const MAX_OBJECT_STARTS: usize = 64;
 /// The tags in which some models write a call as text.
 const CALL_TAGS: [&str; 2] = ["<tool_call>", "</tool_call>"];
 
@@ -71,36 +75,35 @@ pub fn parse_update(reply: &Reply) -> Result<ParsedUpdate, String> {
 /// True if a text of `update` occurs as JSON in `sent`, the conversation: it may have been planted there to be copied.
 /// A memory text equal to the current `memory` does not count.
 pub fn is_quoted(update: &ParsedUpdate, sent: &str, memory: &str) -> bool {
-    let same = |one: &str, other: &str| one.trim() == other.trim();
+    let is_same = |one: &str, other: &str| one.trim() == other.trim();
     let update_memory = update.memory.as_deref();
-    let memory = update_memory.filter(|text| !text.trim().is_empty() && !same(text, memory));
-    let mut level = sent.to_owned();
+    let memory = update_memory.filter(|text| !text.trim().is_empty() && !is_same(text, memory));
+    let mut sent = sent.to_owned();
     // JSON within a JSON string, such as the arguments of a call, is escaped once more per level.
-    for _ in 0..3 {
-        let is_there = |names: &[&str], text: &str| {
-            find_values(&level, names)
-                .any(|value| same(&value, text) || same(strip_fence(&value), text))
+    for _ in 0..MAX_ESCAPE_LEVELS {
+        let contains = |names: &[&str], text: &str| {
+            find_values(&sent, names)
+                .any(|value| is_same(&value, text) || is_same(strip_fence(&value), text))
         };
-        if is_there(&ENTRY_KEYS, &update.entry)
-            || memory.is_some_and(|text| is_there(&MEMORY_KEYS, text))
+        if contains(&ENTRY_KEYS, &update.entry)
+            || memory.is_some_and(|text| contains(&MEMORY_KEYS, text))
         {
             return true;
         }
-        if !level.contains("\\\"") {
+        if !sent.contains("\\\"") {
             return false;
         }
-        level = level.replace("\\\\", "\0").replace("\\\"", "\"").replace('\0', "\\");
+        sent = sent.replace("\\\\", "\0").replace("\\\"", "\"").replace('\0', "\\");
     }
     false
 }
 
 /// Iterates over the string values of the keys `names` in any JSON within `text`.
 fn find_values<'a>(text: &'a str, names: &'a [&str]) -> impl Iterator<Item = String> + 'a {
-    let places = names.iter().flat_map(|name| {
-        let found = text.match_indices(*name);
-        found.map(|(at, name)| &text[at + name.len()..])
+    let after_names = names.iter().flat_map(|name| {
+        text.match_indices(*name).map(|(offset, name)| &text[offset + name.len()..])
     });
-    places.filter_map(|rest| {
+    after_names.filter_map(|rest| {
         let rest = rest.strip_prefix('"')?.trim_start().strip_prefix(':')?;
         self::to_text(&parse_first(rest.trim_start())?.0)
     })
@@ -112,7 +115,7 @@ fn find_written_call(text: &str) -> Option<Map<String, Value>> {
     if let Some(value) = parse(text) {
         return find_object(&value, MAX_DEPTH);
     }
-    let mut found = None;
+    let mut call = None;
     let mut rest = text;
     while let Some(line) = rest.lines().next() {
         let start = without_tag(rest);
@@ -122,13 +125,13 @@ fn find_written_call(text: &str) -> Option<Map<String, Value>> {
             _ => (None, &rest[line.len()..]),
         };
         let object = value.and_then(|value| find_object(&value, MAX_DEPTH));
-        if object.is_some() && found.is_some() {
+        if object.is_some() && call.is_some() {
             return None;
         }
-        found = found.or(object);
+        call = call.or(object);
         rest = after.split_once('\n').map_or("", |(_, rest)| rest);
     }
-    found
+    call
 }
 
 /// True if nothing but a closing tag follows in the line.
@@ -167,10 +170,10 @@ fn find_object(value: &Value, depth: usize) -> Option<Map<String, Value>> {
     }
 }
 
-/// Iterates over the JSON objects in prose, including code fences, from each of the first 64 braces on.
+/// Iterates over the JSON objects in prose, including code fences, from each of the first [`MAX_OBJECT_STARTS`] braces on.
 fn find_objects(text: &str) -> impl Iterator<Item = Value> {
-    let starts = text.match_indices('{').take(64);
-    starts.filter_map(|(at, _)| Some(parse_first(&text[at..])?.0))
+    let starts = text.match_indices('{').take(MAX_OBJECT_STARTS);
+    starts.filter_map(|(offset, _)| Some(parse_first(&text[offset..])?.0))
 }
 
 /// Reads a text in the form in which it was sent: a string, a list of lines, or other JSON.

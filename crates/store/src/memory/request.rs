@@ -2,9 +2,7 @@
 //! Pure.
 
 use super::reply_parser::TOOL_NAME;
-use nanobot_base::message::ToolSpec;
-use nanobot_base::message::tagged_block;
-use nanobot_base::message::{Message, plain_text};
+use nanobot_base::message::{Message, ToolCall, ToolSpec, plain_text, tagged_block};
 use nanobot_os::terminal::sanitize;
 use serde_json::json;
 
@@ -54,7 +52,7 @@ pub fn user_message(memory: &str, lines: &[String], now: &str, budget: usize) ->
         text => text,
     };
     let size = memory.chars().count().div_ceil(CHARS_PER_TOKEN);
-    let tidy = if size > budget {
+    let condense = if size > budget {
         format!(
             "\n\nThe memory has about {size} tokens; the limit is {budget}. Condense it as well: merge duplicates, drop \
          outdated and short-lived details, and keep names, preferences, decisions and lasting facts. The new text \
@@ -64,7 +62,7 @@ pub fn user_message(memory: &str, lines: &[String], now: &str, budget: usize) ->
         String::new()
     };
     format!(
-        "# Current long-term memory\n\n{}\n\n# Part of the conversation, as of {now}\n\n{}{tidy}\n\n\
+        "# Current long-term memory\n\n{}\n\n# Part of the conversation, as of {now}\n\n{}{condense}\n\n\
          Call `{TOOL_NAME}` now.",
         tagged_block("memory", None, memory_text),
         tagged_block("conversation", None, &lines.join("\n"))
@@ -93,20 +91,22 @@ pub enum DetailLevel {
 pub fn format_messages(messages: &[(&str, &Message)], max_bytes: usize) -> Vec<String> {
     let is_answer = |message: &Message| matches!(message, Message::Assistant(reply) if reply.tool_calls.is_empty() && !reply.text.is_empty());
     let last = messages.iter().rposition(|(_, message)| is_answer(message));
-    let format_all = |length: DetailLevel| -> Vec<String> {
-        let each = messages.iter().enumerate();
-        let formatted = each.filter_map(|(number, (time, message))| match (length, message) {
-            (DetailLevel::Minimal, Message::Assistant(_)) if last == Some(number) => {
-                format_message(time, message, DetailLevel::Brief)
-            }
-            _ => format_message(time, message, length),
+    let format_all = |detail: DetailLevel| -> Vec<String> {
+        let lines = messages.iter().enumerate().filter_map(|(index, (time, message))| {
+            let is_last_answer = last == Some(index) && detail == DetailLevel::Minimal;
+            let detail = if is_last_answer { DetailLevel::Brief } else { detail };
+            format_message(time, message, detail)
         });
-        formatted.collect()
+        lines.collect()
     };
-    let lengths = [DetailLevel::Short, DetailLevel::Brief, DetailLevel::Minimal];
-    let mut all = lengths.into_iter().map(format_all);
-    let lines = all.find(|lines| total_bytes(lines) <= max_bytes);
-    lines.unwrap_or_else(|| keep_ends(format_all(DetailLevel::Minimal), max_bytes))
+    let mut lines = Vec::new();
+    for detail in [DetailLevel::Short, DetailLevel::Brief, DetailLevel::Minimal] {
+        lines = format_all(detail);
+        if total_bytes(&lines) <= max_bytes {
+            return lines;
+        }
+    }
+    keep_ends(lines, max_bytes)
 }
 
 /// Bytes of `lines`, including the separators.
@@ -122,12 +122,12 @@ fn keep_ends(mut lines: Vec<String>, max_bytes: usize) -> Vec<String> {
     let mut used = 0;
     while from < to {
         // Alternate between both ends: the beginning has the request, the end has the result.
-        let at = if from <= lines.len() - to { from } else { to - 1 };
-        used += lines[at].len() + 1;
+        let index = if from <= lines.len() - to { from } else { to - 1 };
+        used += lines[index].len() + 1;
         if used > available && (from > 0 || to < lines.len()) {
             break;
         }
-        if at == from {
+        if index == from {
             from += 1;
         } else {
             to -= 1;
@@ -149,14 +149,14 @@ pub fn format_message(time: &str, message: &Message, detail: DetailLevel) -> Opt
         DetailLevel::Short => (MAX_RESULT_CHARS, MAX_MESSAGE_CHARS),
         DetailLevel::Full => (usize::MAX, usize::MAX),
     };
-    let (who, text) = match message {
+    let (author, text) = match message {
         // Messages that this program injected, such as warnings, are not worth remembering.
         Message::User(user) if user.injected => return None,
         Message::User(user) => {
             ("USER".to_owned(), truncate_middle(&plain_text(&user.parts), text_limit))
         }
         Message::Assistant(reply) => {
-            let call = |call: &nanobot_base::message::ToolCall| match detail {
+            let format_call = |call: &ToolCall| match detail {
                 DetailLevel::Minimal => call.name.clone(),
                 _ => format!(
                     "{}({})",
@@ -164,8 +164,8 @@ pub fn format_message(time: &str, message: &Message, detail: DetailLevel) -> Opt
                     truncate_middle(&call.arguments.to_string(), result_limit)
                 ),
             };
-            let calls: Vec<String> = reply.tool_calls.iter().map(call).collect();
-            let who = if calls.is_empty() {
+            let calls: Vec<String> = reply.tool_calls.iter().map(format_call).collect();
+            let author = if calls.is_empty() {
                 "ASSISTANT".into()
             } else {
                 format!("ASSISTANT [calls {}]", calls.join(", "))
@@ -174,18 +174,18 @@ pub fn format_message(time: &str, message: &Message, detail: DetailLevel) -> Opt
                 DetailLevel::Minimal => String::new(),
                 _ => truncate_middle(&reply.text, text_limit),
             };
-            (who, text)
+            (author, text)
         }
         Message::Tool(_) if detail == DetailLevel::Minimal => return None,
-        Message::Tool(answer) => {
-            let text = truncate_middle(&plain_text(&answer.parts), result_limit);
-            let failed = if answer.failed { ", failed" } else { "" };
-            (format!("RESULT of {}{failed}", answer.name), text)
+        Message::Tool(result) => {
+            let text = truncate_middle(&plain_text(&result.parts), result_limit);
+            let failed = if result.failed { ", failed" } else { "" };
+            (format!("RESULT of {}{failed}", result.name), text)
         }
     };
     let time = time.get(..16).unwrap_or("?");
-    let is_silent = text.trim().is_empty() && !who.contains('[');
-    (!is_silent).then(|| format!("[{time}] {who}: {}", text.trim_end()))
+    let is_silent = text.trim().is_empty() && !author.contains('[');
+    (!is_silent).then(|| format!("[{time}] {author}: {}", text.trim_end()))
 }
 
 /// Builds history entries with `lines` verbatim, so that nothing is lost if no model can summarize them. Control
@@ -199,26 +199,26 @@ pub fn raw_entries(lines: &[String], messages: usize, stamp: &str) -> Vec<String
         let line = sanitize(line);
         // An empty line would end the entry for readers that split by paragraphs.
         let line = line.split('\n').filter(|line| !line.trim().is_empty());
-        for piece in line.flat_map(|line| split_chars(line, MAX_RAW_ENTRY_CHARS - 200)) {
-            let more = piece.chars().count() + 1;
-            if length + more > MAX_RAW_ENTRY_CHARS && length > head {
+        for chunk in line.flat_map(|line| split_chars(line, MAX_RAW_ENTRY_CHARS - 200)) {
+            let added = chunk.chars().count() + 1;
+            if length + added > MAX_RAW_ENTRY_CHARS && length > head {
                 entries.push(std::mem::take(&mut entry));
                 entry = format!("[{stamp}] [RAW] (continued)");
                 length = entry.chars().count();
             }
             entry.push('\n');
-            entry.push_str(&piece);
-            length += more;
+            entry.push_str(&chunk);
+            length += added;
         }
     }
     entries.push(entry);
     entries
 }
 
-/// Splits `line` into pieces of at most `limit` characters.
+/// Splits `line` into chunks of at most `limit` characters.
 fn split_chars(line: &str, limit: usize) -> Vec<String> {
-    let letters: Vec<char> = line.chars().collect();
-    letters.chunks(limit).map(|piece| piece.iter().collect()).collect()
+    let chars: Vec<char> = line.chars().collect();
+    chars.chunks(limit).map(|chunk| chunk.iter().collect()).collect()
 }
 
 /// Keeps the beginning and the end of a text longer than `limit` characters.
@@ -228,9 +228,11 @@ fn truncate_middle(text: &str, limit: usize) -> String {
         return text.to_owned();
     }
     let (head, tail) = (limit * 3 / 4, limit / 4);
-    let at = |number: usize| text.char_indices().nth(number).map_or(text.len(), |(at, _)| at);
-    let left_out = length - head - tail;
-    format!("{} [… {left_out} characters …] {}", &text[..at(head)], &text[at(length - tail)..])
+    let offset =
+        |index: usize| text.char_indices().nth(index).map_or(text.len(), |(offset, _)| offset);
+    let omitted = length - head - tail;
+    let (head, tail) = (&text[..offset(head)], &text[offset(length - tail)..]);
+    format!("{head} [… {omitted} characters …] {tail}")
 }
 
 #[cfg(test)]

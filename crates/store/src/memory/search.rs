@@ -19,7 +19,7 @@ pub struct MemoryMatch {
 impl Memory {
     /// Returns the lines that match `pattern`: those of the memory, then those of the history, oldest first.
     pub fn search(&self, pattern: &Regex) -> Result<Vec<MemoryMatch>> {
-        let mut found = Vec::new();
+        let mut matches = Vec::new();
         for path in self.files() {
             let bytes = durable_file::read(&path)?.unwrap_or_default();
             let is_rows = path.extension().is_some_and(|kind| kind == "jsonl");
@@ -30,11 +30,11 @@ impl Memory {
                     String::from_utf8_lossy(line).trim_end().to_owned()
                 };
                 if !text.is_empty() && pattern.is_match(&text) {
-                    found.push(MemoryMatch { path: path.clone(), line: number + 1, text });
+                    matches.push(MemoryMatch { path: path.clone(), line: number + 1, text });
                 }
             }
         }
-        Ok(found)
+        Ok(matches)
     }
 }
 

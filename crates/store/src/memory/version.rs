@@ -101,7 +101,7 @@ impl VersionStore {
     /// Adds a staged text to the log, unless it is already there.
     pub(super) fn add(&self, version: &Version) -> Result<()> {
         let list = self.list()?;
-        if list.iter().any(|known| known.id == version.id) {
+        if list.iter().any(|listed| listed.id == version.id) {
             return Ok(());
         }
         let mut line = serde_json::to_vec(version).context("encode a memory version")?;
@@ -120,14 +120,14 @@ impl VersionStore {
             return Ok(());
         }
         let list = self.list()?;
-        let (gone, kept) = list.split_at(list.len() - MAX_VERSIONS);
+        let (oldest, newest) = list.split_at(list.len() - MAX_VERSIONS);
         let mut text = Vec::new();
-        for version in kept {
+        for version in newest {
             serde_json::to_writer(&mut text, version).context("encode a memory version")?;
             text.push(b'\n');
         }
         durable_file::replace(&self.log_path(), &text)?;
-        for version in gone {
+        for version in oldest {
             // A file that cannot be removed only takes up space.
             drop(std::fs::remove_file(self.text_path(version.id)));
         }
@@ -151,8 +151,7 @@ pub(super) fn current(list: &[Version]) -> Option<&Version> {
 /// The version before the one in force; if that one is an undo, the version before the restored one.
 pub(super) fn previous(list: &[Version]) -> Option<&Version> {
     let position = current(list)?.position();
-    let at = list.iter().find(|version| version.id == position)?;
-    let parent = at.parent?;
+    let parent = list.iter().find(|version| version.id == position)?.parent?;
     list.iter().find(|version| version.id == parent)
 }
 

@@ -61,17 +61,17 @@ impl Session {
         let Some(log) = &self.log else {
             return false;
         };
-        let open = log.count.saturating_sub(log.metadata.last_consolidated);
-        let left = log.metadata.session_metadata().ranges_left_by_new;
-        left.iter().any(|range| is_in_log(range, log.count))
-            || open >= limits.window
+        let unconsolidated = log.count.saturating_sub(log.metadata.last_consolidated);
+        let ranges = log.metadata.session_metadata().ranges_left_by_new;
+        ranges.iter().any(|(from, to)| is_in_log(*from, *to, log.count))
+            || unconsolidated >= limits.window
             || self.estimated_tokens >= limits.tokens
     }
 }
 
 /// True if a range left by `/new` is still in the log; another program may have shortened the log.
-fn is_in_log((from, to): &(usize, usize), count: usize) -> bool {
-    from < to && *to <= count
+fn is_in_log(from: usize, to: usize, count: usize) -> bool {
+    from < to && to <= count
 }
 
 /// Returns the next range of the session `key`: first those left by `/new`, then messages that are due. With `all`, the
@@ -92,41 +92,30 @@ pub fn next_range(
     let size = end_of_last_line(&file, &path)?;
     let tail = tail_reader::read(&file, &path, size, MessageWindow::default())?;
     refuse_newer(tail.metadata.is_newer(), &path)?;
-    let kept = tail.metadata.session_metadata();
-    let mut left = kept.ranges_left_by_new.into_iter();
-    let left = left.find(|range| is_in_log(range, tail.count));
-    if let Some((from, limit)) = left {
-        return Ok(Some(ConsolidationRange {
-            from,
-            limit,
-            is_left_by_new: true,
-            attempts: kept.attempts,
-        }));
+    let SessionMetadata { ranges_left_by_new, attempts, .. } = tail.metadata.session_metadata();
+    let mut ranges = ranges_left_by_new.into_iter();
+    if let Some((from, limit)) = ranges.find(|(from, to)| is_in_log(*from, *to, tail.count)) {
+        return Ok(Some(ConsolidationRange { from, limit, is_left_by_new: true, attempts }));
     }
     let from = tail.metadata.last_consolidated;
-    let border = find_boundary(&file, &path, size, from, tail.count, limits)?;
-    let limit = match border {
-        ConsolidationBoundary { is_due: false, .. } if !all => return Ok(None),
-        ConsolidationBoundary { limit, .. } => limit,
-    };
-    Ok((limit > from).then_some(ConsolidationRange {
-        from,
-        limit,
-        is_left_by_new: false,
-        attempts: kept.attempts,
-    }))
+    let boundary = find_boundary(&file, &path, size, from, tail.count, limits)?;
+    if boundary.limit <= from || !(all || boundary.is_due) {
+        return Ok(None);
+    }
+    Ok(Some(ConsolidationRange { from, limit: boundary.limit, is_left_by_new: false, attempts }))
 }
 
-/// The boundary of a consolidation: the index of the first message to keep (`limit`), and `is_due`, true if a threshold
-/// is reached.
+/// The boundary of a consolidation.
 struct ConsolidationBoundary {
+    /// The index of the first message that stays in the window.
     limit: usize,
+    /// True if a threshold is reached.
     is_due: bool,
 }
 
-/// Walks back from the end over the messages to keep, then to the start of that turn, and on until it is known if
-/// anything is due. If no turn starts between `from` and there, the limit is the start of the next turn. Kept messages
-/// always begin with a user message, because nothing before the first one would be sent again.
+/// Walks back from the end over the messages that stay, then to the start of their first turn, and on until it is clear
+/// if a threshold is reached. If no turn starts between `from` and there, the limit is the start of the next turn. The
+/// messages that stay always begin with a user message, because nothing before the first one would be sent again.
 fn find_boundary(
     file: &File,
     path: &Path,
@@ -135,13 +124,13 @@ fn find_boundary(
     count: usize,
     limits: &ConsolidationLimits,
 ) -> Result<ConsolidationBoundary> {
-    let mut due = count - from >= limits.window;
-    let (mut number, mut tokens) = (count, 0);
+    let mut is_due = count - from >= limits.window;
+    let (mut index, mut tokens) = (count, 0);
     // The limit regardless of turns; then the last start of a turn at or before it, and the first one after it.
-    let mut wanted = (limits.window < 2).then_some(count);
-    let (mut before, mut after) = (None, None);
+    let mut limit = (limits.window < 2).then_some(count);
+    let (mut turn_before, mut turn_after) = (None, None);
     let mut lines = ReverseLines::from_end(file, path, size);
-    while number > from && !(due && before.is_some()) {
+    while index > from && !(is_due && turn_before.is_some()) {
         let Some((_, text)) = lines.next()? else {
             break;
         };
@@ -150,33 +139,37 @@ fn find_boundary(
         };
         tokens += message.as_ref().map_or(0, token_estimate::for_message);
         if tokens > limits.tokens / 2 {
-            wanted.get_or_insert(number);
+            limit.get_or_insert(index);
         }
-        number -= 1;
-        if count - number == limits.window / 2 {
-            wanted.get_or_insert(number);
+        index -= 1;
+        if count - index == limits.window / 2 {
+            limit.get_or_insert(index);
         }
-        due |= tokens >= limits.tokens;
-        if before.is_none() && number > from && message.as_ref().is_some_and(Message::begins_turn) {
-            match wanted {
-                Some(wanted) if number <= wanted => before = Some(number),
-                _ => after = Some(number),
+        is_due |= tokens >= limits.tokens;
+        let begins_turn = index > from && message.as_ref().is_some_and(Message::begins_turn);
+        if begins_turn && turn_before.is_none() {
+            if limit.is_some_and(|limit| index <= limit) {
+                turn_before = Some(index);
+            } else {
+                turn_after = Some(index);
             }
         }
     }
-    let wanted = wanted.filter(|wanted| *wanted > from);
     // If nothing is due, do not take more than the limit allows: otherwise each call would find one more turn.
-    let limit = wanted.and_then(|_| before.or(after.filter(|_| due)));
-    Ok(ConsolidationBoundary { limit: limit.unwrap_or(from), is_due: due })
+    let limit = match limit {
+        Some(limit) if limit > from => turn_before.or(turn_after.filter(|_| is_due)),
+        _ => None,
+    };
+    Ok(ConsolidationBoundary { limit: limit.unwrap_or(from), is_due })
 }
 
-/// Reads the range `next` of the session `key`, turn by turn, until `has_room` returns false for a message; the first
+/// Reads `range` of the session `key`, turn by turn, until `has_room` returns false for a message; the first
 /// turn is always read in full. What a provider rejected is left out: it would be rejected here too. `None` if the
 /// session has changed.
 pub fn read_range(
     store: &SessionStore,
     key: &str,
-    next: &ConsolidationRange,
+    range: &ConsolidationRange,
     has_room: &mut dyn FnMut(&LoggedMessage) -> bool,
 ) -> Result<Option<SessionSnapshot>> {
     let path = store.find_path(key)?;
@@ -186,52 +179,47 @@ pub fn read_range(
     let what = || format!("read `{}`", path.display());
     let size = end_of_last_line(&file, &path)?;
     let tail = tail_reader::read(&file, &path, size, MessageWindow::default())?;
-    let SessionMetadata {
-        rejected_turns: rejected,
-        ranges_left_by_new: left,
-        origin,
-        origin_left_by_new,
-        ..
-    } = tail.metadata.session_metadata();
-    let origin =
-        if left.iter().any(|(_, end)| next.from < *end) { origin_left_by_new } else { origin };
-    let Some(start) = find_message_offset(&file, &path, size, tail.count, next.from)? else {
+    let SessionMetadata { rejected_turns, ranges_left_by_new, origin, origin_left_by_new, .. } =
+        tail.metadata.session_metadata();
+    let is_left_by_new = ranges_left_by_new.iter().any(|(_, to)| range.from < *to);
+    let origin = if is_left_by_new { origin_left_by_new } else { origin };
+    let Some(start) = find_message_offset(&file, &path, size, tail.count, range.from)? else {
         return Ok(None);
     };
     let mut reader = BufReader::with_capacity(256 << 10, &file);
     reader.seek(SeekFrom::Start(start)).with_context(what)?;
     let mut messages: Vec<LoggedMessage> = Vec::new();
-    let (mut number, mut to) = (next.from, None);
+    let (mut index, mut to) = (range.from, None);
     let mut text = Vec::new();
-    let mut full = false;
-    while number < next.limit
+    let mut is_full = false;
+    while index < range.limit
         && tail_reader::next_line(&mut reader, &mut text).with_context(what)? > 0
     {
         let SessionLine::Message(message) = line::parse(&text) else {
             continue;
         };
-        if number > next.from && message.as_ref().is_some_and(Message::begins_turn) {
-            to = Some(number);
+        if index > range.from && message.as_ref().is_some_and(Message::begins_turn) {
+            to = Some(index);
         }
         if let Some(message) = message {
             let (time, turn) = line::timestamp_and_turn(&text);
-            let logged = LoggedMessage { index: number, time, turn, message };
-            if !rejected.contains(&logged.turn) {
-                full |= !has_room(&logged);
+            let logged = LoggedMessage { index, time, turn, message };
+            if !rejected_turns.contains(&logged.turn) {
+                is_full |= !has_room(&logged);
                 messages.push(logged);
             }
         }
-        if full && to.is_some() {
+        if is_full && to.is_some() {
             break;
         }
-        number += 1;
+        index += 1;
     }
-    if number == next.limit {
-        to = Some(number);
+    if index == range.limit {
+        to = Some(index);
     }
     Ok(to.map(|to| {
         messages.retain(|logged| logged.index < to);
-        SessionSnapshot { from: next.from, to, messages, origin }
+        SessionSnapshot { from: range.from, to, messages, origin }
     }))
 }
 
@@ -250,10 +238,10 @@ fn find_message_offset(
     if count - index < index {
         let mut lines = ReverseLines::from_end(file, path, size);
         let mut number = count;
-        while let Some((at, text)) = lines.next()? {
+        while let Some((offset, text)) = lines.next()? {
             number -= usize::from(line::is_counted(text));
             if number == index {
-                return Ok(Some(at));
+                return Ok(Some(offset));
             }
         }
         return Ok(None);
@@ -261,7 +249,7 @@ fn find_message_offset(
     let mut reader = BufReader::with_capacity(256 << 10, file);
     let what = || format!("read `{}`", path.display());
     reader.seek(SeekFrom::Start(0)).with_context(what)?;
-    let (mut at, mut number, mut text) = (0, 0, Vec::new());
+    let (mut offset, mut number, mut text) = (0, 0, Vec::new());
     loop {
         let length = tail_reader::next_line(&mut reader, &mut text).with_context(what)?;
         if length == 0 {
@@ -269,20 +257,20 @@ fn find_message_offset(
         }
         if line::is_counted(&text) {
             if number == index {
-                return Ok(Some(at));
+                return Ok(Some(offset));
             }
             number += 1;
         }
-        at += length;
+        offset += length;
     }
 }
 
-/// Records an attempt to consolidate `next`. Returns false, and writes nothing, if it is no longer next.
-pub fn record_attempt(store: &SessionStore, key: &str, next: &ConsolidationRange) -> Result<bool> {
+/// Records an attempt to consolidate `range`. Returns false, and writes nothing, if it is no longer next.
+pub fn record_attempt(store: &SessionStore, key: &str, range: &ConsolidationRange) -> Result<bool> {
     update_metadata(store, key, &mut |metadata, _| {
-        let is_next = is_next(metadata, next.from);
+        let is_next = is_next(metadata, range.from);
         if is_next {
-            metadata.update_session_metadata(|kept| kept.attempts += 1);
+            metadata.update_session_metadata(|session_metadata| session_metadata.attempts += 1);
         }
         is_next
     })
@@ -292,12 +280,12 @@ pub fn record_attempt(store: &SessionStore, key: &str, next: &ConsolidationRange
 pub fn withdraw_attempt(
     store: &SessionStore,
     key: &str,
-    next: &ConsolidationRange,
+    range: &ConsolidationRange,
 ) -> Result<bool> {
     update_metadata(store, key, &mut |metadata, _| {
-        let is_next = is_next(metadata, next.from) && metadata.session_metadata().attempts > 0;
+        let is_next = is_next(metadata, range.from) && metadata.session_metadata().attempts > 0;
         if is_next {
-            metadata.update_session_metadata(|kept| kept.attempts -= 1);
+            metadata.update_session_metadata(|session_metadata| session_metadata.attempts -= 1);
         }
         is_next
     })
@@ -306,37 +294,39 @@ pub fn withdraw_attempt(
 /// Moves the pointer past the consolidated messages `from` to `to`. Returns false if the session has changed since it
 /// was read.
 pub fn advance_pointer(store: &SessionStore, key: &str, from: usize, to: usize) -> Result<bool> {
-    let moved = update_metadata(store, key, &mut |metadata, count| {
+    let is_moved = update_metadata(store, key, &mut |metadata, count| {
         if to > count || from >= to {
             return false;
         }
-        let mut kept = metadata.session_metadata();
-        if let Some(range) = kept.ranges_left_by_new.iter_mut().find(|range| range.0 == from) {
+        let mut session_metadata = metadata.session_metadata();
+        if let Some(range) =
+            session_metadata.ranges_left_by_new.iter_mut().find(|range| range.0 == from)
+        {
             range.0 = to;
-            kept.ranges_left_by_new.retain(|range| range.0 < range.1);
+            session_metadata.ranges_left_by_new.retain(|range| range.0 < range.1);
         } else if metadata.last_consolidated == from {
             metadata.set_consolidated(to);
         } else {
             return false;
         }
-        kept.attempts = 0;
-        metadata.set_session_metadata(&kept);
+        session_metadata.attempts = 0;
+        metadata.set_session_metadata(&session_metadata);
         true
     });
-    match moved {
+    match is_moved {
         // A newer release has continued the session. Its messages are in memory already; this must not block further
         // work.
         Err(error) if exit_for(&error) == Exit::Config => Ok(false),
-        moved => moved,
+        is_moved => is_moved,
     }
 }
 
 /// True if message `from` begins the next range, or a range that `/new` has left since.
 fn is_next(metadata: &MetadataLine, from: usize) -> bool {
-    let left = metadata.session_metadata().ranges_left_by_new;
-    if left.is_empty() {
+    let ranges = metadata.session_metadata().ranges_left_by_new;
+    if ranges.is_empty() {
         metadata.last_consolidated == from
     } else {
-        left.iter().any(|range| range.0 == from)
+        ranges.iter().any(|range| range.0 == from)
     }
 }

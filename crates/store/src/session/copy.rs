@@ -35,24 +35,27 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
         return Err(fail(Exit::Usage, cause));
     }
     refuse_newer(tail.metadata.is_newer(), &source)?;
-    let (home, _) = store.path_for(new)?;
-    durable_file::create_dir(home.parent().context("the session path has no parent directory")?)?;
-    let is_free =
-        || if !store.find_path(new)?.exists() { Ok(()) } else { Err(already_exists_error(new)) };
-    is_free()?;
-    let lock = try_lock(store, new, &home)?;
-    is_free()?;
+    let (path, _) = store.path_for(new)?;
+    durable_file::create_dir(path.parent().context("the session path has no parent directory")?)?;
+    let require_unused =
+        || if store.find_path(new)?.exists() { Err(already_exists_error(new)) } else { Ok(()) };
+    require_unused()?;
+    let lock = try_lock(store, new, &path)?;
+    // Check again under the lock: another process may have created the session meanwhile.
+    require_unused()?;
     // The offset of the summary in the source is not valid in the copy.
     let summary = tail.summary.filter(|summary| summary.first_sent <= count);
     let mut metadata = truncate_metadata(tail.metadata, count);
-    metadata.update_session_metadata(|kept| key.clone_into(&mut kept.fork_of));
+    metadata.update_session_metadata(|session_metadata| {
+        key.clone_into(&mut session_metadata.fork_of);
+    });
     metadata.summary_offset = None;
     let now = store.clock.local_timestamp();
     metadata.key = Some(new.to_owned());
     metadata.created_at = Some(now.clone());
     metadata.updated_at = Some(now);
     let reading = || format!("read `{}`", source.display());
-    durable_file::create(&home, &mut |out: &mut dyn Write| {
+    durable_file::create(&path, &mut |out: &mut dyn Write| {
         let mut out = CountingWriter { out, bytes_written: 0 };
         out.write(line::format_metadata(&metadata, None).as_bytes())?;
         let mut reader = BufReader::with_capacity(256 << 10, &file);
@@ -82,11 +85,11 @@ fn truncate_metadata(mut metadata: MetadataLine, count: usize) -> MetadataLine {
     for key in RUNNING_TURN_KEYS {
         drop(metadata.metadata.remove(key));
     }
-    metadata.update_session_metadata(|kept| {
-        kept.stats = SessionStats::default();
+    metadata.update_session_metadata(|session_metadata| {
+        session_metadata.stats = SessionStats::default();
         // The original session is consolidated; consolidating the copy too would store the same facts twice.
-        kept.ranges_left_by_new.clear();
-        kept.truncate(count);
+        session_metadata.ranges_left_by_new.clear();
+        session_metadata.truncate(count);
     });
     if metadata.last_consolidated > count {
         // The user forks there to continue from it, so these messages must be sent again.
@@ -112,13 +115,13 @@ pub fn rename(store: &SessionStore, key: &str, new: &str) -> Result<Vec<PathBuf>
     let file = File::open(&from).with_context(|| format!("open `{}`", from.display()))?;
     file_lock::with_lock(log.append_lock.as_ref().unwrap_or(&file), &from, || {
         copy_log(&log, tail.summary.as_ref(), &file, &to, new)?;
-        for aside in side_files(&from)? {
-            let name = aside.file_name().unwrap_or_default().to_string_lossy();
-            let old = from.file_name().unwrap_or_default().to_string_lossy();
-            let rest = name.strip_prefix(&*old).unwrap_or_default();
-            let mut name = to.as_os_str().to_owned();
-            name.push(rest);
-            durable_file::rename_noreplace(&aside, Path::new(&name))?;
+        let old_name = from.file_name().unwrap_or_default().to_string_lossy();
+        for side_file in side_files(&from)? {
+            let name = side_file.file_name().unwrap_or_default().to_string_lossy();
+            let suffix = name.strip_prefix(&*old_name).unwrap_or_default();
+            let mut new_path = to.as_os_str().to_owned();
+            new_path.push(suffix);
+            durable_file::rename_noreplace(&side_file, Path::new(&new_path))?;
         }
         std::fs::remove_file(&from).with_context(|| format!("remove `{}`", from.display()))
     })?;
@@ -139,7 +142,7 @@ fn copy_log(
     new: &str,
 ) -> Result<()> {
     let reading = || format!("read `{}`", log.path.display());
-    let modified = file.metadata().and_then(|about| about.modified());
+    let modified = file.metadata().and_then(|metadata| metadata.modified());
     let modified = modified.with_context(reading)?;
     let mut metadata = log.metadata.clone();
     metadata.key = Some(new.to_owned());

@@ -19,22 +19,25 @@ pub struct DeliveredMessage {
     pub text: String,
 }
 
-/// The form in which a session that has these messages to send gets those that were delivered. `is_interrupted` is true
-/// if its last turn was interrupted.
+/// Converts the `delivered` messages to replies that a session adds to `messages`, those it has to send. `is_interrupted`
+/// is true if its last turn was interrupted.
 pub(super) fn to_messages(
     delivered: &[DeliveredMessage],
     messages: &[Message],
     is_interrupted: bool,
 ) -> Vec<Message> {
-    // The end of an interrupted turn is still to be seen after them.
+    // After them, it must still be visible that the turn was interrupted.
     let finish_reason = if is_interrupted { FinishReason::Interrupted } else { FinishReason::Stop };
-    let mut before = match history::no_answer(messages) {
+    let mut prefix = match history::no_answer(messages) {
         Some(Message::Assistant(reply)) => format!("{}\n\n", reply.text),
         _ => String::new(),
     };
     let opening = messages.is_empty().then(|| {
         Message::User(UserMessage {
-            id: format!("{}-{OPENING_SUFFIX}", delivered.first().map_or("", |it| &it.key)),
+            id: format!(
+                "{}-{OPENING_SUFFIX}",
+                delivered.first().map_or("", |message| &message.key)
+            ),
             parts: vec![MessagePart::Text(OPENING.into())],
             injected: true,
             ..UserMessage::default()
@@ -42,11 +45,11 @@ pub(super) fn to_messages(
     });
     let replies = delivered.iter().map(|message| {
         let DeliveredMessage { key, source, origin, text } = message;
-        let before = std::mem::take(&mut before);
+        let prefix = std::mem::take(&mut prefix);
         Message::Assistant(Reply {
             id: key.clone(),
             text: format!(
-                "{before}[sent to this chat by {source}; origin: {}]\n\n{text}",
+                "{prefix}[sent to this chat by {source}; origin: {}]\n\n{text}",
                 origin.name()
             ),
             finish_reason: finish_reason.clone(),

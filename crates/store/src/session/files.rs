@@ -73,10 +73,9 @@ pub fn read_last_entries(
     count: usize,
 ) -> Result<impl Iterator<Item = Result<SessionEntry>>> {
     let (path, file) = open(store, key)?;
-    let all =
-        tail_reader::read(&file, &path, end_of_last_line(&file, &path)?, MessageWindow::default())?
-            .count;
-    Ok(iter_entries(file, path, all.saturating_sub(count)))
+    let size = end_of_last_line(&file, &path)?;
+    let tail = tail_reader::read(&file, &path, size, MessageWindow::default())?;
+    Ok(iter_entries(file, path, tail.count.saturating_sub(count)))
 }
 
 /// Opens the file of a session for raw reading.
@@ -106,35 +105,35 @@ fn iter_entries(
     skip: usize,
 ) -> impl Iterator<Item = Result<SessionEntry>> {
     let mut reader = BufReader::with_capacity(256 << 10, file);
-    let (mut at, mut number) = (0, 0);
+    let (mut next_offset, mut count) = (0, 0);
     let mut text = Vec::new();
     std::iter::from_fn(move || {
         loop {
-            let place = at;
+            let offset = next_offset;
             match tail_reader::next_line(&mut reader, &mut text) {
                 Ok(0) => return None,
                 Err(error) => {
                     return Some(Err(error).with_context(|| format!("read `{}`", path.display())));
                 }
-                Ok(length) => at += length,
+                Ok(length) => next_offset += length,
             }
             // Skipped messages are counted without full parsing.
-            if number < skip && line::is_message(&text) {
-                number += 1;
+            if count < skip && line::is_message(&text) {
+                count += 1;
                 continue;
             }
             match line::parse(&text) {
                 SessionLine::Message(message) => {
-                    number += 1;
-                    let Some(message) = message.filter(|_| number > skip) else {
+                    count += 1;
+                    let Some(message) = message.filter(|_| count > skip) else {
                         continue;
                     };
                     let (time, turn) = line::timestamp_and_turn(&text);
-                    let logged = LoggedMessage { index: number - 1, time, turn, message };
+                    let logged = LoggedMessage { index: count - 1, time, turn, message };
                     return Some(Ok(SessionEntry::Message(Box::new(logged))));
                 }
-                SessionLine::Invalid if !text.is_empty() && number >= skip => {
-                    return Some(Ok(SessionEntry::Invalid(place)));
+                SessionLine::Invalid if !text.is_empty() && count >= skip => {
+                    return Some(Ok(SessionEntry::Invalid(offset)));
                 }
                 _ => {}
             }
@@ -146,8 +145,8 @@ fn iter_entries(
 pub fn not_found_error(store: &SessionStore, key: &str) -> anyhow::Error {
     let hint = match nearest_key(store, key) {
         // The key is listed, but its file is not where a lookup finds it.
-        Some(meant) if meant == key => "nanobot session repair --all --dry-run".into(),
-        Some(meant) => format!("`{meant}`, or a key from `nanobot session list`"),
+        Some(nearest) if nearest == key => "nanobot session repair --all --dry-run".into(),
+        Some(nearest) => format!("`{nearest}`, or a key from `nanobot session list`"),
         None => "nanobot session list".into(),
     };
     fail_with_hint(Exit::NoInput, format!("there is no session `{key}`"), hint)
@@ -158,16 +157,16 @@ fn nearest_key(store: &SessionStore, key: &str) -> Option<String> {
     let mut best: Option<(f64, String)> = None;
     for dir in store.directories() {
         for path in list_logs(dir).unwrap_or_default() {
-            let found = read_key(&path).ok().flatten();
-            let found = found.unwrap_or_else(|| key_from_name(&path));
-            let likeness = if !key.is_empty() && found.contains(key) {
+            let stored_key = read_key(&path).ok().flatten();
+            let candidate = stored_key.unwrap_or_else(|| key_from_name(&path));
+            let similarity = if !key.is_empty() && candidate.contains(key) {
                 1.0
             } else {
-                strsim::jaro_winkler(key, &found)
+                strsim::jaro_winkler(key, &candidate)
             };
-            if likeness >= MIN_SIMILARITY && best.as_ref().is_none_or(|(most, _)| likeness > *most)
-            {
-                best = Some((likeness, found));
+            let is_better = best.as_ref().is_none_or(|(highest, _)| similarity > *highest);
+            if similarity >= MIN_SIMILARITY && is_better {
+                best = Some((similarity, candidate));
             }
         }
     }

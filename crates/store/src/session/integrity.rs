@@ -21,8 +21,8 @@ pub(super) fn is_newer(path: &Path) -> Result<bool> {
     let Some(file) = durable_file::open_existing(path)? else {
         return Ok(false);
     };
-    let peeked = tail_reader::peek(&file, path, end_of_last_line(&file, path)?)?;
-    Ok(peeked.is_some_and(|tail| tail.metadata.is_newer()))
+    let tail = tail_reader::peek(&file, path, end_of_last_line(&file, path)?)?;
+    Ok(tail.is_some_and(|tail| tail.metadata.is_newer()))
 }
 
 /// Refuses to write to a log that a newer release of this program wrote.
@@ -54,8 +54,8 @@ pub(super) fn end_of_last_line(file: &File, path: &Path) -> Result<u64> {
         let begin = end.saturating_sub(block.len() as u64);
         let part = &mut block[..usize::try_from(end - begin).context("read backwards")?];
         file.read_exact_at(part, begin).with_context(|| format!("read `{}`", path.display()))?;
-        if let Some(found) = memchr::memrchr(b'\n', part) {
-            return Ok(begin + found as u64 + 1);
+        if let Some(newline) = memchr::memrchr(b'\n', part) {
+            return Ok(begin + newline as u64 + 1);
         }
         end = begin;
     }
@@ -103,32 +103,33 @@ fn repair_end_once(
         if !matches!(line::parse(&torn), SessionLine::Invalid) {
             return durable_file::append_to(file, path, size, b"\n");
         }
-        let stamp: String = clock.local_timestamp().chars().filter(char::is_ascii_digit).collect();
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(format!(".torn-{stamp}"));
-        let aside = PathBuf::from(aside);
-        let kept = durable_file::open_append(&aside)?;
+        let timestamp: String =
+            clock.local_timestamp().chars().filter(char::is_ascii_digit).collect();
+        let mut side_path = path.as_os_str().to_owned();
+        side_path.push(format!(".torn-{timestamp}"));
+        let side_path = PathBuf::from(side_path);
+        let side_file = durable_file::open_append(&side_path)?;
         let mut block = vec![0; 64 << 10];
-        let mut at = end;
-        while at < size {
-            let count = file.read_at(&mut block, at).with_context(what)?;
-            let kept_size = durable_file::size(&kept, &aside)?;
-            durable_file::append_to(&kept, &aside, kept_size, &block[..count])?;
+        let mut offset = end;
+        while offset < size {
+            let count = file.read_at(&mut block, offset).with_context(what)?;
+            let side_size = durable_file::size(&side_file, &side_path)?;
+            durable_file::append_to(&side_file, &side_path, side_size, &block[..count])?;
             if count == 0 {
                 break;
             }
-            at += count as u64;
+            offset += count as u64;
         }
         if durable_file::size(file, path)? != size {
             // The file has grown: the line is still being written.
             return Ok(());
         }
         // Sync the side file before the line is removed from the log.
-        durable_file::sync(&kept, &aside)?;
+        durable_file::sync(&side_file, &side_path)?;
         file.set_len(end).with_context(|| format!("truncate `{}`", path.display()))?;
         notice(&format!(
             "the last line of the session was incomplete; it was moved to `{}`",
-            aside.display()
+            side_path.display()
         ));
         Ok(())
     })
@@ -144,12 +145,12 @@ pub(super) fn side_files(path: &Path) -> Result<Vec<PathBuf>> {
 /// Lists the side files in a directory, by the names of the session files that they belong to.
 pub(super) fn list_side_files(dir: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>> {
     let entries = std::fs::read_dir(dir).with_context(|| format!("read `{}`", dir.display()))?;
-    let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+    let mut side_files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if let Some((session, _)) = name.split_once(".torn-") {
-            found.entry(session.to_owned()).or_default().push(path);
+            side_files.entry(session.to_owned()).or_default().push(path);
         }
     }
-    Ok(found)
+    Ok(side_files)
 }

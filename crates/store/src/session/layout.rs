@@ -77,39 +77,40 @@ impl SessionStore {
 
     /// The file path of `key`, and true if that file exists and belongs to `key`.
     fn locate(&self, key: &str) -> Result<(PathBuf, bool)> {
-        let coded = encoded_name(key);
-        if key.trim().is_empty() || coded.len() > MAX_NAME_BYTES {
+        let encoded = encoded_name(key);
+        if key.trim().is_empty() || encoded.len() > MAX_NAME_BYTES {
             return Err(fail(
                 Exit::Usage,
                 format!("a session key has 1 to {} bytes", MAX_NAME_BYTES * 3 / 4 - 5),
             ));
         }
-        let safe = (!key.contains(char::is_control)).then(|| format!("{}.jsonl", safe_name(key)));
-        if let Some(newer) = &self.newer_dir {
-            let path = newer.join(&coded);
+        let safe_name =
+            (!key.contains(char::is_control)).then(|| format!("{}.jsonl", safe_name(key)));
+        if let Some(newer_dir) = &self.newer_dir {
+            let path = newer_dir.join(&encoded);
             if path.exists() {
                 return Ok((path, true));
             }
-            let stray = self.find_unmigrated(key, &coded, safe.as_deref())?;
-            let exists = stray.is_some();
-            return Ok((stray.unwrap_or(path), exists));
+            let unmigrated = self.find_unmigrated(key, &encoded, safe_name.as_deref())?;
+            let exists = unmigrated.is_some();
+            return Ok((unmigrated.unwrap_or(path), exists));
         }
-        let coded = self.dir.join(coded);
-        let Some(safe) = safe else {
-            return require_unclaimed(coded, key);
+        let encoded = self.dir.join(encoded);
+        let Some(safe_name) = safe_name else {
+            return require_unclaimed(encoded, key);
         };
-        let path = self.dir.join(&safe);
+        let path = self.dir.join(&safe_name);
         match is_owned_by(&path, key)? {
             Some(true) => return Ok((path, true)),
-            Some(false) => return require_unclaimed(coded, key),
+            Some(false) => return require_unclaimed(encoded, key),
             None => {}
         }
-        if is_owned_by(&coded, key)? == Some(true) {
-            return Ok((coded, true));
+        if is_owned_by(&encoded, key)? == Some(true) {
+            return Ok((encoded, true));
         }
-        let old = self.legacy_dir.join(&safe);
-        Ok(match is_owned_by(&old, key)? {
-            Some(true) => (old, true),
+        let legacy_path = self.legacy_dir.join(&safe_name);
+        Ok(match is_owned_by(&legacy_path, key)? {
+            Some(true) => (legacy_path, true),
             _ => (path, false),
         })
     }
@@ -119,15 +120,15 @@ impl SessionStore {
     fn find_unmigrated(
         &self,
         key: &str,
-        coded: &str,
-        safe: Option<&str>,
+        encoded: &str,
+        safe_name: Option<&str>,
     ) -> Result<Option<PathBuf>> {
-        let named = self
+        let safe_paths = self
             .newer_dir
             .iter()
             .chain([&self.dir, &self.legacy_dir])
-            .filter_map(|dir| Some(dir.join(safe?)));
-        for path in named.chain([self.dir.join(coded)]) {
+            .filter_map(|dir| Some(dir.join(safe_name?)));
+        for path in safe_paths.chain([self.dir.join(encoded)]) {
             if is_owned_by(&path, key)? == Some(true) {
                 return Ok(Some(path));
             }
@@ -142,34 +143,34 @@ impl SessionStore {
         File::open(path.with_file_name(".session-files.lock")).ok()
     }
 
-    /// Moves the file of `key` to `home`, its path in the newer store, where the newer release looks for it. The caller
-    /// holds the lock of `home`.
-    pub(super) fn migrate(&self, key: &str, home: &Path) -> Result<()> {
+    /// Moves the file of `key` to `new_path`, its path in the newer store, where the newer release looks for it. The
+    /// caller holds the lock of `new_path`.
+    pub(super) fn migrate(&self, key: &str, new_path: &Path) -> Result<()> {
         if self.newer_dir.is_none() {
             return Ok(());
         }
-        let found = self.find_path(key)?;
-        if found == home || !found.exists() {
+        let path = self.find_path(key)?;
+        if path == new_path || !path.exists() {
             return Ok(());
         }
-        refuse_newer(is_newer(&found)?, &found)?;
-        if durable_file::rename_noreplace(&found, home)? {
+        refuse_newer(is_newer(&path)?, &path)?;
+        if durable_file::rename_noreplace(&path, new_path)? {
             return Ok(());
         }
         // A move across file systems. The old copy is ignored once the new one exists.
-        let text = durable_file::read(&found)?.unwrap_or_default();
-        durable_file::replace(home, &text)
+        let text = durable_file::read(&path)?.unwrap_or_default();
+        durable_file::replace(new_path, &text)
     }
 
     /// The path to which a turn writes the session `key`, and true if that file exists and belongs to `key`.
     pub(super) fn path_for(&self, key: &str) -> Result<(PathBuf, bool)> {
-        let (found, exists) = self.locate(key)?;
-        let Some(newer) = &self.newer_dir else {
-            return Ok((found, exists));
+        let (path, exists) = self.locate(key)?;
+        let Some(newer_dir) = &self.newer_dir else {
+            return Ok((path, exists));
         };
-        let home = newer.join(encoded_name(key));
-        let exists = exists && home == found;
-        Ok((home, exists))
+        let new_path = newer_dir.join(encoded_name(key));
+        let exists = exists && new_path == path;
+        Ok((new_path, exists))
     }
 
     /// The path of the session file `from` after a rename to `new`: in the same directory, in that directory's name
@@ -178,21 +179,21 @@ impl SessionStore {
     /// # Errors
     /// Status 2 if the session `new` exists, or if no file name can be made from the key.
     pub(super) fn path_after_rename(&self, from: &Path, new: &str) -> Result<PathBuf> {
-        let home = self.find_path(new)?;
-        if home.exists() {
+        let new_path = self.find_path(new)?;
+        if new_path.exists() {
             return Err(already_exists_error(new));
         }
         let dir = from.parent().unwrap_or(Path::new("."));
         if dir != self.legacy_dir {
-            return Ok(dir.join(home.file_name().unwrap_or_default()));
+            return Ok(dir.join(new_path.file_name().unwrap_or_default()));
         }
         // In the old directory only names of the older form are found, and only if the workspace has no such file.
-        let old = dir.join(format!("{}.jsonl", safe_name(new)));
+        let legacy_path = dir.join(format!("{}.jsonl", safe_name(new)));
         let is_found = match &self.newer_dir {
             Some(_) => !new.contains(char::is_control),
-            None => home.file_name() == old.file_name(),
+            None => new_path.file_name() == legacy_path.file_name(),
         };
-        Ok(if is_found && !old.exists() { old } else { home })
+        Ok(if is_found && !legacy_path.exists() { legacy_path } else { new_path })
     }
 
     /// The directory of new sessions.
@@ -202,15 +203,15 @@ impl SessionStore {
 
     /// All files that hold the session `key`: the one in use, and those that would be used if it were removed.
     pub(super) fn find_copies(&self, key: &str) -> Result<Vec<PathBuf>> {
-        let used = self.find_path(key)?;
-        let safe = format!("{}.jsonl", safe_name(key));
+        let current = self.find_path(key)?;
+        let safe_name = format!("{}.jsonl", safe_name(key));
         let mut copies = Vec::new();
-        for path in self.directories().map(|dir| dir.join(&safe)) {
-            if path != used && is_owned_by(&path, key)? == Some(true) {
+        for path in self.directories().map(|dir| dir.join(&safe_name)) {
+            if path != current && is_owned_by(&path, key)? == Some(true) {
                 copies.push(path);
             }
         }
-        copies.push(used);
+        copies.push(current);
         Ok(copies)
     }
 
@@ -229,14 +230,16 @@ pub(super) fn safe_name(key: &str) -> String {
 
 /// The file name of `key` in releases from 0.3.0 on.
 pub(super) fn encoded_name(key: &str) -> String {
-    let coded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(key);
-    format!("{coded}.jsonl")
+    let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(key);
+    format!("{encoded}.jsonl")
 }
 
-/// Returns `path` and true if it exists, unless it belongs to another key whose plain name equals the coded name of
-/// this one.
+/// Returns `path`, with true if it exists.
+///
+/// # Errors
+/// Status 2 if it belongs to another key, whose safe name equals the encoded name of this one.
 fn require_unclaimed(path: PathBuf, key: &str) -> Result<(PathBuf, bool)> {
-    match read_key(&path)?.filter(|found| found != key) {
+    match read_key(&path)?.filter(|stored_key| stored_key != key) {
         None => {
             let exists = path.exists();
             Ok((path, exists))
@@ -251,7 +254,7 @@ fn require_unclaimed(path: PathBuf, key: &str) -> Result<(PathBuf, bool)> {
 /// True if the file at `path` belongs to `key`: its first line names that key, or none. `None` if there is no file.
 fn is_owned_by(path: &Path, key: &str) -> Result<Option<bool>> {
     let first = read_first_line(path)?;
-    Ok(first.map(|first| line::parse_key(&first).is_none_or(|found| found == key)))
+    Ok(first.map(|first| line::parse_key(&first).is_none_or(|stored_key| stored_key == key)))
 }
 
 /// The key in the first line of the file at `path`.
@@ -287,22 +290,23 @@ pub(super) fn already_exists_error(key: &str) -> anyhow::Error {
 /// # Errors
 /// Fails if an existing record cannot be read: using another store instead would split the session in two.
 fn find_newer_store(workspace: &Path, paths: &Paths) -> Result<Option<PathBuf>> {
-    let text = |path: &Path| -> Result<Option<String>> {
+    let read_text = |path: &Path| -> Result<Option<String>> {
         let bytes = durable_file::read(path)?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
     };
-    let valid = |id: &String| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let id = text(&workspace.join(".nanobot/workspace-id"))?.filter(valid);
+    let is_valid = |id: &String| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let id = read_text(&workspace.join(".nanobot/workspace-id"))?.filter(is_valid);
     let (Some(id), Some(dir)) = (id, paths.config.parent()) else {
         return Ok(None);
     };
     let store = dir.join("sessions").join(id);
-    let Some(named) = text(&store.join(".workspace"))? else {
+    let Some(named) = read_text(&store.join(".workspace"))? else {
         return Ok(None);
     };
-    let real = |path: &Path| std::fs::canonicalize(path).ok();
-    let same = real(Path::new(&named)).is_some_and(|named| Some(named) == real(workspace));
-    Ok(same.then_some(store))
+    let canonical = |path: &Path| std::fs::canonicalize(path).ok();
+    let is_same =
+        canonical(Path::new(&named)).is_some_and(|named| Some(named) == canonical(workspace));
+    Ok(is_same.then_some(store))
 }
 
 #[cfg(test)]

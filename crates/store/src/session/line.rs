@@ -1,13 +1,12 @@
 //! The lines of a session file, in the format of nanobot 0.1.4, which newer Python releases also read. Our additions
 //! are extra keys of those lines, since a line of any other kind breaks the older program.
 
-use super::image_sources;
 use crate::history::compaction::CompactedHistory;
 use nanobot_base::message::lenient_json::parse as parse_json;
 use nanobot_base::message::user_text::NamedHosts;
 use nanobot_base::message::{
-    FinishReason, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult, Usage,
-    UserMessage, plain_text,
+    FinishReason, ImageSource, Message, MessagePart, Reply, ResultSource, ToolCall, ToolResult,
+    Usage, UserMessage, plain_text,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::ser::Formatter;
@@ -83,10 +82,10 @@ pub(super) fn is_message(line: &[u8]) -> bool {
         kind: Option<&'a RawValue>,
         role: Option<&'a str>,
     }
-    let Ok(kind) = serde_json::from_slice::<LineTypeFields<'_>>(line) else {
+    let Ok(fields) = serde_json::from_slice::<LineTypeFields<'_>>(line) else {
         return false;
     };
-    kind.kind.is_none() && matches!(kind.role, Some("user" | "assistant" | "tool" | "system"))
+    fields.kind.is_none() && matches!(fields.role, Some("user" | "assistant" | "tool" | "system"))
 }
 
 /// Like [`is_message`], but also accepts malformed messages, and is fast for lines of this program and the Python one.
@@ -197,13 +196,13 @@ pub(super) fn plain_content(line: &[u8]) -> Option<Cow<'_, str>> {
 pub(super) fn timestamp_and_turn(line: &[u8]) -> (String, String) {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct StampFields {
+    struct TurnFields {
         timestamp: Value,
         turn: Value,
     }
-    let stamp: StampFields = serde_json::from_slice(line).unwrap_or_default();
+    let fields: TurnFields = serde_json::from_slice(line).unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    (text(&stamp.timestamp), text(&stamp.turn))
+    (text(&fields.timestamp), text(&fields.turn))
 }
 
 /// The summary in the line that begins at offset `at`, if it has one.
@@ -212,10 +211,12 @@ pub(super) fn parse_summary(line: &[u8], at: u64) -> Option<CompactedHistory> {
     let is_at_offset = value["_type"] == "metadata" && value["at"].as_u64() == Some(at);
     let summary = value.get("summary").filter(|_| is_at_offset)?;
     let count = |name: &str| usize::try_from(summary[name].as_u64()?).ok();
-    let words = summary["words"].as_array()?.iter();
+    let user_messages = summary["words"].as_array()?.iter();
     Some(CompactedHistory {
         summary: summary["text"].as_str()?.to_owned(),
-        user_messages: words.filter_map(|words| words.as_str().map(str::to_owned)).collect(),
+        user_messages: user_messages
+            .filter_map(|message| message.as_str().map(str::to_owned))
+            .collect(),
         omitted: count("left_out")?,
         hosts: NamedHosts::deserialize(&summary["hosts"]).unwrap_or_default(),
         first_sent: count("from")?,
@@ -237,7 +238,7 @@ fn read_metadata(mut object: Map<String, Value>) -> MetadataLine {
         message_count: count(take("messages")),
         offset: take("at").as_u64(),
         summary_offset: take("summary_at").as_u64(),
-        is_mid_turn: [COMPACTED, OPEN].iter().any(|open| ending == *open),
+        is_mid_turn: ending == COMPACTED || ending == OPEN,
         extra: Map::new(),
     };
     for key in ADDED_KEYS {
@@ -271,7 +272,7 @@ fn read_message(mut fields: Map<String, Value>) -> Option<Message> {
                 runtime_facts: into_text(take("facts")),
                 injected,
                 sources: take("sources").and_then(|stored| serde_json::from_value(stored).ok()),
-                images: image_sources::read(&take("images").unwrap_or_default()),
+                images: read_image_sources(&take("images").unwrap_or_default()),
             }))
         }
         "assistant" => Some(Message::Assistant(Reply {
@@ -382,14 +383,14 @@ fn without_runtime_block(part: MessagePart) -> MessagePart {
 }
 
 /// Formats a message as a line, including its newline.
-pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> String {
+pub(super) fn format_message(message: &Message, turn: &str, timestamp: &str) -> String {
     let mut line = Map::new();
     let mut put = |key: &str, value: Value| drop(line.insert(key.into(), value));
     match message {
         Message::User(user) => {
             put("role", "user".into());
             put("content", format_content(&user.parts));
-            put("timestamp", stamp.into());
+            put("timestamp", timestamp.into());
             put("id", user.id.as_str().into());
             if !user.runtime_facts.is_empty() {
                 put("facts", user.runtime_facts.as_str().into());
@@ -401,15 +402,15 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
                 let sources = serde_json::to_value(sources);
                 put("sources", sources.expect("plain values are JSON"));
             }
-            let images = image_sources::format(&user.parts);
+            let images = format_image_sources(&user.parts);
             if !images.is_empty() {
                 put("images", images.into());
             }
         }
         Message::Assistant(reply) => {
             put("role", "assistant".into());
-            let silent = reply.text.is_empty() && !reply.tool_calls.is_empty();
-            let text = (!silent).then_some(reply.text.as_str());
+            let is_silent = reply.text.is_empty() && !reply.tool_calls.is_empty();
+            let text = (!is_silent).then_some(reply.text.as_str());
             put("content", text.into());
             if !reply.tool_calls.is_empty() {
                 put("tool_calls", reply.tool_calls.iter().map(format_call).collect());
@@ -417,7 +418,7 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
             if !reply.reasoning.is_empty() {
                 put("reasoning_content", reply.reasoning.as_str().into());
             }
-            put("timestamp", stamp.into());
+            put("timestamp", timestamp.into());
             put("id", reply.id.as_str().into());
             put("model", reply.model.as_str().into());
             put("usage", format_usage(reply.usage));
@@ -433,7 +434,7 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
             put("tool_call_id", result.call_id.as_str().into());
             put("name", result.name.as_str().into());
             put("content", plain_text(&result.parts).into());
-            put("timestamp", stamp.into());
+            put("timestamp", timestamp.into());
             if result.failed {
                 put("failed", true.into());
             }
@@ -448,6 +449,29 @@ pub(super) fn format_message(message: &Message, turn: &str, stamp: &str) -> Stri
     to_json_line(&Value::Object(line))
 }
 
+/// The sources of the images in `parts` that are files, so that later turns can load them again. The content of the line
+/// has a placeholder for each image.
+fn format_image_sources(parts: &[MessagePart]) -> Vec<Value> {
+    let sources = parts.iter().enumerate().filter_map(|(index, part)| match part {
+        MessagePart::Image(image) => {
+            let ImageSource { path, digest } = image.source.as_ref()?;
+            Some(json!({ "part": index, "path": path, "digest": digest }))
+        }
+        _ => None,
+    });
+    sources.collect()
+}
+
+/// Reads the list that [`format_image_sources`] wrote. Malformed entries are left out.
+fn read_image_sources(list: &Value) -> Vec<(usize, ImageSource)> {
+    let source = |entry: &Value| {
+        let text = |key: &str| entry[key].as_str().map(str::to_owned);
+        let source = ImageSource { path: text("path")?, digest: text("digest")? };
+        Some((usize::try_from(entry["part"].as_u64()?).ok()?, source))
+    };
+    list.as_array().into_iter().flatten().filter_map(source).collect()
+}
+
 fn source_name(source: ResultSource) -> Option<&'static str> {
     match source {
         ResultSource::Unspecified => None,
@@ -457,9 +481,9 @@ fn source_name(source: ResultSource) -> Option<&'static str> {
 }
 
 fn read_source(name: Option<&str>) -> ResultSource {
-    let known = [ResultSource::Program, ResultSource::SafeAddress];
-    let is_it = |source: &ResultSource| name.is_some() && source_name(*source) == name;
-    known.into_iter().find(is_it).unwrap_or_default()
+    let named = [ResultSource::Program, ResultSource::SafeAddress];
+    let has_name = |source: &ResultSource| name.is_some() && source_name(*source) == name;
+    named.into_iter().find(has_name).unwrap_or_default()
 }
 
 /// The counts of a reply, without zeros. The other usage fields are in the ledger.
@@ -533,23 +557,22 @@ pub(super) fn format_metadata(
         put("messages", metadata.message_count.into());
         put("at", metadata.offset.into());
         put("ending", (*ending).into());
-        if let Some(CompactedHistory {
-            summary: text,
-            user_messages: words,
-            omitted: left_out,
-            hosts,
-            first_sent: from,
-        }) = summary
-        {
-            let mut summary =
-                json!({ "text": text, "words": words, "left_out": left_out, "from": from });
-            if !hosts.is_empty() {
-                summary["hosts"] = hosts.iter().map(String::as_str).collect();
-            }
-            put("summary", summary);
+        if let Some(summary) = summary {
+            put("summary", format_summary(summary));
         }
     }
     to_json_line(&Value::Object(line))
+}
+
+/// The value that [`parse_summary`] reads.
+fn format_summary(history: &CompactedHistory) -> Value {
+    let CompactedHistory { summary, user_messages, omitted, hosts, first_sent } = history;
+    let mut value =
+        json!({ "text": summary, "words": user_messages, "left_out": omitted, "from": first_sent });
+    if !hosts.is_empty() {
+        value["hosts"] = hosts.iter().map(String::as_str).collect();
+    }
+    value
 }
 
 /// Formats the metadata line `text` with another key and all else unchanged; `None` if it is not a metadata line.

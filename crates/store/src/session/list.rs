@@ -4,7 +4,7 @@
 use super::integrity::{end_of_last_line, stat};
 use super::layout::{SessionStore, key_from_name};
 use super::line::{self, SessionLine};
-use super::metadata::SessionStats;
+use super::metadata::{SessionMetadata, SessionStats};
 use super::tail_reader::MessageWindow;
 use super::{files, tail_reader};
 use anyhow::{Context, Result};
@@ -97,17 +97,18 @@ pub fn summarize(store: &SessionStore, key: &str) -> Result<SessionSummary> {
 
 /// Summarizes each of `paths`, in order; `None` for a file that was removed meanwhile.
 fn summarize_all(paths: &[PathBuf], zone: &TimeZone) -> Vec<Result<Option<SessionSummary>>> {
-    let one_by_one = |paths: &[PathBuf]| -> Vec<Result<Option<SessionSummary>>> {
+    let summarize_in_order = |paths: &[PathBuf]| -> Vec<Result<Option<SessionSummary>>> {
         paths.iter().map(|path| summarize_file(path, zone)).collect()
     };
     let threads =
         std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
     if paths.len() < MIN_PARALLEL_FILES || threads == 1 {
-        return one_by_one(paths);
+        return summarize_in_order(paths);
     }
     std::thread::scope(|scope| {
-        let shares = paths.chunks(paths.len().div_ceil(threads));
-        let running: Vec<_> = shares.map(|share| scope.spawn(move || one_by_one(share))).collect();
+        let chunks = paths.chunks(paths.len().div_ceil(threads));
+        let running: Vec<_> =
+            chunks.map(|chunk| scope.spawn(move || summarize_in_order(chunk))).collect();
         running
             .into_iter()
             .flat_map(|thread| thread.join().expect("reading a file does not panic"))
@@ -131,8 +132,7 @@ fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>
     };
     let metadata = tail.metadata;
     let is_newer = metadata.is_newer();
-    let kept = metadata.session_metadata();
-    let (stats, fork_of) = (kept.stats, kept.fork_of);
+    let SessionMetadata { stats, fork_of, .. } = metadata.session_metadata();
     let title = metadata.title();
     let modified =
         file_metadata.modified().with_context(|| format!("stat `{}`", path.display()))?;
@@ -216,19 +216,19 @@ fn first_words(text: &str) -> String {
     if ["[System: ", "[Runtime Context"].iter().any(|mark| text.starts_with(mark)) {
         return String::new();
     }
-    let mut words = String::new();
+    let mut first_words = String::new();
     for word in text.split_whitespace() {
-        if !words.is_empty() {
-            words.push(' ');
+        if !first_words.is_empty() {
+            first_words.push(' ');
         }
-        words.push_str(word);
-        if let Some((at, _)) = words.char_indices().nth(MAX_FIRST_WORDS_CHARS) {
-            words.truncate(at);
-            words.push('…');
+        first_words.push_str(word);
+        if let Some((end, _)) = first_words.char_indices().nth(MAX_FIRST_WORDS_CHARS) {
+            first_words.truncate(end);
+            first_words.push('…');
             break;
         }
     }
-    words
+    first_words
 }
 
 #[cfg(test)]

@@ -173,12 +173,15 @@ impl SessionLog {
             };
             let guard = self.append_lock.as_ref().unwrap_or(file);
             let appended = file_lock::with_lock(guard, &self.path, || {
-                let before = match tries < MAX_ATTEMPTS {
-                    true if !self.is_unchanged()? => return Ok(false),
-                    true => self.file_state.size,
-                    false => durable_file::size(file, &self.path)?,
+                let size = if tries < MAX_ATTEMPTS {
+                    if !self.is_unchanged()? {
+                        return Ok(false);
+                    }
+                    self.file_state.size
+                } else {
+                    durable_file::size(file, &self.path)?
                 };
-                durable_file::append_to(file, &self.path, before, line.as_bytes())?;
+                durable_file::append_to(file, &self.path, size, line.as_bytes())?;
                 Ok(true)
             })?;
             if appended {
@@ -196,7 +199,7 @@ impl SessionLog {
     /// True if the file is unchanged since our last read or write.
     fn is_unchanged(&self) -> Result<bool> {
         match std::fs::metadata(&self.path) {
-            Ok(about) => Ok(LogFileState::from(&about) == self.file_state),
+            Ok(metadata) => Ok(LogFileState::from(&metadata) == self.file_state),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error).with_context(|| format!("stat `{}`", self.path.display())),
         }

@@ -42,7 +42,7 @@ pub(super) struct SessionMetadata {
     /// Ids of turns that the provider rejected, oldest first.
     #[serde(rename = "rejected", skip_serializing_if = "is_default")]
     pub(super) rejected_turns: Vec<String>,
-    /// Lines about what the user has undone since the last message. The next message tells it to the model.
+    /// Lines about what the user has undone since the last message. The next message includes them.
     #[serde(rename = "undone", skip_serializing_if = "is_default")]
     pub(super) undo_notes: Vec<String>,
     /// Ids of the turns without an answer on which the server has failed.
@@ -127,10 +127,10 @@ impl SessionStats {
             steps,
             input,
             output,
-            allowed: agreed,
+            allowed,
             succeeded,
             failed,
-            denied: rejected,
+            denied,
             context,
             speed,
             cost,
@@ -139,10 +139,10 @@ impl SessionStats {
         self.steps += steps;
         self.input += input;
         self.output += output;
-        self.allowed += agreed;
+        self.allowed += allowed;
         self.succeeded += succeeded;
         self.failed += failed;
-        self.denied += rejected;
+        self.denied += denied;
         if *context > 0 {
             self.context = *context;
         }
@@ -161,9 +161,10 @@ impl SessionMetadata {
     pub(super) fn begin_conversation(&mut self, from: usize, to: usize) {
         self.undo_notes.clear();
         let ended = self.origin.replace(RecordedOrigin::default());
-        let left = self.origin_left_by_new.take();
-        let left = left.filter(|_| !self.ranges_left_by_new.is_empty());
-        self.origin_left_by_new = ended.into_iter().chain(left).max_by_key(|it| it.level);
+        let left_by_new = self.origin_left_by_new.take();
+        let left_by_new = left_by_new.filter(|_| !self.ranges_left_by_new.is_empty());
+        self.origin_left_by_new =
+            ended.into_iter().chain(left_by_new).max_by_key(|origin| origin.level);
         if from < to {
             self.ranges_left_by_new.push((from, to));
         }
@@ -179,8 +180,8 @@ impl SessionMetadata {
 impl MetadataLine {
     /// The format version of the log.
     pub(super) fn format_version(&self) -> u64 {
-        let kept = self.metadata.get(METADATA_KEY);
-        kept.and_then(|kept| kept["v"].as_u64()).unwrap_or(FORMAT_VERSION)
+        let entry = self.metadata.get(METADATA_KEY);
+        entry.and_then(|entry| entry["v"].as_u64()).unwrap_or(FORMAT_VERSION)
     }
 
     /// True if a newer release of this program wrote the log, so that nothing may be written to it.
@@ -190,17 +191,19 @@ impl MetadataLine {
 
     /// The title of the session: the one that the user has given, or else that of a newer Python release.
     pub(super) fn title(&self) -> Option<String> {
-        let own = Some(self.session_metadata().title);
-        let other = || self.metadata.get("title")?.as_str().map(str::to_owned);
-        let is_set = |title: &String| !title.is_empty();
-        own.filter(is_set).or_else(|| other().filter(is_set))
+        let title = self.session_metadata().title;
+        if !title.is_empty() {
+            return Some(title);
+        }
+        let title = self.metadata.get("title")?.as_str()?;
+        (!title.is_empty()).then(|| title.to_owned())
     }
 
     /// Reads our entry. An invalid entry gives the defaults, because it is no reason to refuse a session.
     pub(super) fn session_metadata(&self) -> SessionMetadata {
         self.metadata
             .get(METADATA_KEY)
-            .and_then(|kept| SessionMetadata::deserialize(kept).ok())
+            .and_then(|entry| SessionMetadata::deserialize(entry).ok())
             .unwrap_or_default()
     }
 
@@ -209,23 +212,23 @@ impl MetadataLine {
     /// there.
     pub(super) fn clamp(&mut self, count: usize) {
         let before = self.session_metadata();
-        let mut kept = before.clone();
-        kept.truncate(count);
-        for left in &mut kept.ranges_left_by_new {
-            left.1 = left.1.min(self.last_consolidated);
+        let mut session_metadata = before.clone();
+        session_metadata.truncate(count);
+        for (_, to) in &mut session_metadata.ranges_left_by_new {
+            *to = self.last_consolidated.min(*to);
         }
-        kept.ranges_left_by_new.retain(|(from, to)| from < to);
-        if kept != before {
-            if kept.ranges_left_by_new != before.ranges_left_by_new {
-                kept.attempts = 0;
+        session_metadata.ranges_left_by_new.retain(|(from, to)| from < to);
+        if session_metadata != before {
+            if session_metadata.ranges_left_by_new != before.ranges_left_by_new {
+                session_metadata.attempts = 0;
             }
-            self.set_session_metadata(&kept);
+            self.set_session_metadata(&session_metadata);
         }
     }
 
     /// Stores our entry; an empty one is removed.
-    pub(super) fn set_session_metadata(&mut self, kept: &SessionMetadata) {
-        let value = serde_json::to_value(kept).expect("plain values are JSON");
+    pub(super) fn set_session_metadata(&mut self, session_metadata: &SessionMetadata) {
+        let value = serde_json::to_value(session_metadata).expect("plain values are JSON");
         if value.as_object().is_some_and(Map::is_empty) {
             drop(self.metadata.remove(METADATA_KEY));
         } else {
@@ -235,9 +238,9 @@ impl MetadataLine {
 
     /// Updates our entry.
     pub(super) fn update_session_metadata(&mut self, change: impl FnOnce(&mut SessionMetadata)) {
-        let mut kept = self.session_metadata();
-        change(&mut kept);
-        self.set_session_metadata(&kept);
+        let mut session_metadata = self.session_metadata();
+        change(&mut session_metadata);
+        self.set_session_metadata(&session_metadata);
     }
 }
 

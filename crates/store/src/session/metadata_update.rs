@@ -18,19 +18,24 @@ pub fn set_title(store: &SessionStore, key: &str, title: &str) -> Result<()> {
     files::open(store, key)?;
     update_metadata(store, key, &mut |metadata, _| {
         let is_new = metadata.session_metadata().title != title;
-        metadata.update_session_metadata(|kept| title.clone_into(&mut kept.title));
+        metadata.update_session_metadata(|session_metadata| {
+            title.clone_into(&mut session_metadata.title);
+        });
         is_new
     })
     .map(drop)
 }
 
-/// Leaves `note` about what the user has undone for the next message of the session `key`. False if there is no such session.
+/// Adds `note`, about what the user has undone, to the next message of the session `key`. False if there is no such
+/// session.
 ///
 /// # Errors
 /// Status 78 if a newer release wrote the session.
 pub fn add_undo_note(store: &SessionStore, key: &str, note: &str) -> Result<bool> {
     update_metadata(store, key, &mut |metadata, _| {
-        metadata.update_session_metadata(|kept| kept.undo_notes.push(note.to_owned()));
+        metadata.update_session_metadata(|session_metadata| {
+            session_metadata.undo_notes.push(note.to_owned());
+        });
         true
     })
 }
@@ -54,8 +59,8 @@ pub(super) fn update_metadata(
         let guard = store.open_append_lock(&path);
         let guard = guard.as_ref().unwrap_or(&file);
         repair_end(&file, guard, &path, &store.clock, &mut |_| {})?;
-        let known = LogFileState::from(&stat(&file, &path)?);
-        let tail = tail_reader::read(&file, &path, known.size, MessageWindow::default())?;
+        let state = LogFileState::from(&stat(&file, &path)?);
+        let tail = tail_reader::read(&file, &path, state.size, MessageWindow::default())?;
         let mut metadata = tail.metadata;
         if !change(&mut metadata, tail.count) {
             return Ok(false);
@@ -65,7 +70,7 @@ pub(super) fn update_metadata(
         for time in [&mut metadata.created_at, &mut metadata.updated_at] {
             time.get_or_insert_with(|| store.clock.local_timestamp());
         }
-        (metadata.message_count, metadata.offset) = (Some(tail.count), Some(known.size));
+        (metadata.message_count, metadata.offset) = (Some(tail.count), Some(state.size));
         let closing = ClosingLine {
             turn: "",
             // A turn that was interrupted stays so.
@@ -77,15 +82,15 @@ pub(super) fn update_metadata(
             summary: None,
         };
         let line = line::format_metadata(&metadata, Some(&closing));
-        let written = file_lock::with_lock(guard, &path, || {
-            let is_known =
-                std::fs::metadata(&path).is_ok_and(|now| LogFileState::from(&now) == known);
-            if is_known {
-                durable_file::append_to(&file, &path, known.size, line.as_bytes())?;
+        let is_written = file_lock::with_lock(guard, &path, || {
+            let is_unchanged = std::fs::metadata(&path)
+                .is_ok_and(|metadata| LogFileState::from(&metadata) == state);
+            if is_unchanged {
+                durable_file::append_to(&file, &path, state.size, line.as_bytes())?;
             }
-            Ok(is_known)
+            Ok(is_unchanged)
         })?;
-        if written {
+        if is_written {
             if store.sync == SyncMode::EachTurn {
                 durable_file::sync(&file, &path)?;
             }

@@ -24,7 +24,6 @@ pub mod consolidation;
 mod copy;
 mod delivered;
 mod files;
-mod image_sources;
 mod integrity;
 mod layout;
 mod line;
@@ -76,12 +75,13 @@ pub struct Session {
     is_closed: bool,
     /// Turns that the provider rejected, oldest first.
     rejected_turns: Vec<String>,
-    /// Lines about what the user has undone since the last message, and the number that a message of this turn has told.
+    /// Lines about what the user has undone since the last message.
     undo_notes: Vec<String>,
-    told_undo_notes: usize,
+    /// The number of them that the message of this turn includes.
+    sent_undo_notes: usize,
     /// Turns without an answer on which the server has failed.
     failing_turns: Vec<String>,
-    /// The messages at the end of the log that they leave out.
+    /// The messages at the end of the log that are left out because of rejected turns.
     left_out: Vec<Message>,
     /// Maximum characters of a stored tool result.
     result_limit: usize,
@@ -183,17 +183,17 @@ impl Session {
 
     /// Builds a session from the tail of its log.
     fn from_tail(key: &str, tail: LogTail, result_limit: usize, log: Option<SessionLog>) -> Self {
-        let kept = tail.metadata.session_metadata();
+        let session_metadata = tail.metadata.session_metadata();
         let is_mid_turn = tail.metadata.is_mid_turn;
         let window = HistoryWindow {
             count: tail.count,
             consolidated: tail.metadata.last_consolidated,
             start: tail.start,
             shortened_before: tail.shortened_before,
-            token_ratio: kept.token_ratio,
+            token_ratio: session_metadata.token_ratio,
         };
         let summary = tail.summary.as_ref().map(CompactedHistory::to_message);
-        let (mut messages, left_out) = leave_out(tail.messages, &kept.rejected_turns);
+        let (mut messages, left_out) = leave_out(tail.messages, &session_metadata.rejected_turns);
         messages.splice(..0, summary);
         Self {
             key: key.to_owned(),
@@ -203,14 +203,16 @@ impl Session {
             summary: tail.summary,
             window,
             is_closed: tail.is_closed && !is_mid_turn,
-            rejected_turns: kept.rejected_turns,
-            undo_notes: kept.undo_notes,
-            told_undo_notes: 0,
-            failing_turns: kept.failing_turns,
+            rejected_turns: session_metadata.rejected_turns,
+            undo_notes: session_metadata.undo_notes,
+            sent_undo_notes: 0,
+            failing_turns: session_metadata.failing_turns,
             left_out,
             result_limit,
-            origin: kept.origin.or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
-            known_deliveries: kept.known_deliveries,
+            origin: session_metadata
+                .origin
+                .or_else(|| (tail.count == 0).then(RecordedOrigin::default)),
+            known_deliveries: session_metadata.known_deliveries,
             count_before_turn: tail.count,
             log,
         }
@@ -344,17 +346,17 @@ impl Session {
     /// Shortens long tool results among the first `count` messages from now on. True if there were any. The log keeps
     /// the full results.
     pub fn shorten_old_results(&mut self, count: usize) -> bool {
-        let mut any = false;
+        let mut has_shortened = false;
         for message in &mut self.messages[..count] {
-            let before = token_estimate::for_message(message);
+            let tokens = token_estimate::for_message(message);
             if result_truncation::truncate_result(message) {
-                any = true;
+                has_shortened = true;
                 self.estimated_tokens =
-                    self.estimated_tokens - before + token_estimate::for_message(message);
+                    self.estimated_tokens - tokens + token_estimate::for_message(message);
             }
         }
         self.window.shortened_before = self.log_index(count).max(self.window.shortened_before);
-        any
+        has_shortened
     }
 
     /// The index in the log of the message to send at `index`, which is one of the last turn.
@@ -367,8 +369,8 @@ impl Session {
     pub fn reject_turn(&mut self) {
         let question = self.messages.iter().rfind(|message| message.begins_turn());
         // If the turn was resumed, its messages have the ids of several runs.
-        let begun = question.map(Message::turn_id).unwrap_or_default().to_owned();
-        self.add_rejected_turns([begun, self.turn.clone()]);
+        let first_run = question.map(Message::turn_id).unwrap_or_default().to_owned();
+        self.add_rejected_turns([first_run, self.turn.clone()]);
     }
 
     fn add_rejected_turns(&mut self, turns: impl IntoIterator<Item = String>) {
@@ -467,7 +469,9 @@ impl Session {
                 ClosingLine { turn: &self.turn, ending: line::COMPACTED, summary: Some(&summary) };
             let origin = &self.origin;
             log.write_closing_line(&self.key, &[], &closing, &|metadata, _| {
-                metadata.update_session_metadata(|kept| kept.origin.clone_from(origin));
+                metadata.update_session_metadata(|session_metadata| {
+                    session_metadata.origin.clone_from(origin);
+                });
             })?;
         }
         let tail = self.messages.split_off(self.messages.len() - keep_count);
@@ -514,7 +518,7 @@ impl Session {
         }
         self.left_out.clear();
         if message.begins_turn() {
-            self.told_undo_notes = self.undo_notes.len();
+            self.sent_undo_notes = self.undo_notes.len();
         }
         if message.begins_turn()
             && let Some(no_answer) = history::no_answer(&self.messages)
@@ -533,12 +537,12 @@ impl Session {
     /// Adds a result for each call at the end that has none. The results are logged so that the Python program can send
     /// this session too.
     pub fn answer_interrupted_calls(&mut self, notice: &mut dyn FnMut(&str)) -> Result<()> {
-        for lost in history::interrupted_results(&self.messages) {
+        for result in history::interrupted_results(&self.messages) {
             notice(&format!(
                 "tool call `{}` was interrupted; it may or may not have taken effect",
-                lost.name
+                result.name
             ));
-            self.push(Message::Tool(lost))?;
+            self.push(Message::Tool(result))?;
         }
         Ok(())
     }
@@ -554,31 +558,31 @@ impl Session {
             self.failing_turns.clear();
         }
         let answer = answer.map(|answer| self.prepare_push(answer));
-        let (aged, ratio) = (self.window.shortened_before, self.window.token_ratio);
-        let (origin, rejected, failing) = (&self.origin, &self.rejected_turns, &self.failing_turns);
-        let told = std::mem::take(&mut self.told_undo_notes);
+        let sent_undo_notes = std::mem::take(&mut self.sent_undo_notes);
         let closing = ClosingLine { turn: &self.turn, ending, summary: None };
         match &mut self.log {
             Some(log) if answer.is_some() || log.file.is_some() => {
                 let now = log.clock.local_timestamp();
-                let format = |it: &Message| line::format_message(it, &self.turn, &now);
+                let format = |message: &Message| line::format_message(message, &self.turn, &now);
                 let line: Vec<String> = answer.iter().map(format).collect();
                 log.write_closing_line(&self.key, &line, &closing, &|metadata, _| {
-                    metadata.update_session_metadata(|kept| {
-                        kept.stats.add(stats);
-                        kept.origin.clone_from(origin);
-                        (kept.shortened_before, kept.token_ratio) = (aged, ratio);
-                        kept.rejected_turns.clone_from(rejected);
+                    metadata.update_session_metadata(|session_metadata| {
+                        session_metadata.stats.add(stats);
+                        session_metadata.origin.clone_from(&self.origin);
+                        session_metadata.shortened_before = self.window.shortened_before;
+                        session_metadata.token_ratio = self.window.token_ratio;
+                        session_metadata.rejected_turns.clone_from(&self.rejected_turns);
+                        session_metadata.failing_turns.clone_from(&self.failing_turns);
                         // Others may have been added during the turn.
-                        kept.undo_notes.drain(..told.min(kept.undo_notes.len()));
-                        kept.failing_turns.clone_from(failing);
+                        let notes = &mut session_metadata.undo_notes;
+                        notes.drain(..sent_undo_notes.min(notes.len()));
                     });
                 })?;
             }
             Some(_) => {}
             None => self.window.count += usize::from(answer.is_some()),
         }
-        answer.into_iter().for_each(|it| self.add_logged(it));
+        answer.into_iter().for_each(|answer| self.add_logged(answer));
         Ok(())
     }
 
@@ -587,35 +591,34 @@ impl Session {
         &self.known_deliveries
     }
 
-    /// Appends messages that others have sent to this chat, with their origin and `known`, in one write. They have the
-    /// form of replies, since the user has seen them as such.
+    /// Appends messages that others have sent to this chat, with their origin and the new `known_deliveries`, in one
+    /// write. They have the form of replies, since the user has seen them as such.
     ///
     /// # Errors
     /// The log cannot be written; it is then as before.
     pub fn append_delivered(
         &mut self,
         delivered: &[DeliveredMessage],
-        known: KnownDeliveries,
+        known_deliveries: KnownDeliveries,
     ) -> Result<()> {
         // Without a recorded origin, that of the earlier messages is still unknown.
         let is_closed = self.is_origin_complete() && self.origin.is_some();
         let added = delivered::to_messages(delivered, &self.messages, self.is_interrupted());
-        for message in delivered.iter().filter(|it| it.origin > Origin::User) {
+        for message in delivered.iter().filter(|message| message.origin > Origin::User) {
             self.record_origin(message.origin, &format!("a message of {}", message.source));
         }
-        self.known_deliveries = known;
-        let (origin, known) = (&self.origin, &self.known_deliveries);
+        self.known_deliveries = known_deliveries;
         match &mut self.log {
             Some(log) => {
                 let now = log.clock.local_timestamp();
-                let lines = added.iter().map(|it| line::format_message(it, "", &now));
+                let lines = added.iter().map(|message| line::format_message(message, "", &now));
                 let lines: Vec<String> = lines.collect();
                 let ending = if is_closed { line::DELIVERED } else { line::OPEN };
                 let closing = ClosingLine { turn: "", ending, summary: None };
                 log.write_closing_line(&self.key, &lines, &closing, &|metadata, _| {
-                    metadata.update_session_metadata(|kept| {
-                        kept.origin.clone_from(origin);
-                        kept.known_deliveries.clone_from(known);
+                    metadata.update_session_metadata(|session_metadata| {
+                        session_metadata.origin.clone_from(&self.origin);
+                        session_metadata.known_deliveries.clone_from(&self.known_deliveries);
                     });
                 })?;
             }
@@ -642,7 +645,9 @@ impl Session {
             Some(log) if log.file.is_some() => {
                 log.write_closing_line(&self.key, &[], &closing, &|metadata, count| {
                     let from = metadata.last_consolidated;
-                    metadata.update_session_metadata(|kept| kept.begin_conversation(from, count));
+                    metadata.update_session_metadata(|session_metadata| {
+                        session_metadata.begin_conversation(from, count);
+                    });
                     metadata.set_consolidated(count);
                     metadata.summary_offset = None;
                 })
@@ -653,13 +658,11 @@ impl Session {
 
     /// Keeps only the last turn in what is sent. Earlier messages stay in the log and are never consolidated.
     pub fn drop_earlier_turns(&mut self) -> Result<()> {
-        let Some(at) = self.messages.iter().rposition(Message::begins_turn) else {
-            return Ok(());
-        };
-        if at == 0 {
+        let start = self.messages.iter().rposition(Message::begins_turn).unwrap_or(0);
+        if start == 0 {
             return Ok(());
         }
-        self.messages.drain(..at);
+        self.messages.drain(..start);
         self.estimated_tokens = token_estimate::for_messages(&self.messages);
         self.summary = None;
         let from = self.log_index(0);

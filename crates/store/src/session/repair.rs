@@ -43,7 +43,7 @@ impl RepairFinding {
     }
 }
 
-/// Maximum number of places listed per kind of problem.
+/// Maximum number of positions listed per kind of problem.
 const MAX_LISTED_POSITIONS: usize = 5;
 
 /// Lists the session files of all directories, each with its key.
@@ -72,13 +72,13 @@ pub fn repair(
     apply: bool,
 ) -> Result<Vec<RepairFinding>> {
     if is_newer(path)? {
-        let what = "written by a newer nanobot, read-only for this one";
-        return Ok(vec![RepairFinding::new(what)]);
+        let problem = "written by a newer nanobot, read-only for this one";
+        return Ok(vec![RepairFinding::new(problem)]);
     }
     let used = store.find_path(key)?;
     if used != path {
         // Opening it as the session `key` would move the file in use over it.
-        let what = if used.exists() {
+        let problem = if used.exists() {
             format!("not in use: session `{key}` is in `{}`", used.display())
         } else {
             format!(
@@ -86,31 +86,30 @@ pub fn repair(
                 used.display()
             )
         };
-        return Ok(vec![RepairFinding::new(what)]);
+        return Ok(vec![RepairFinding::new(problem)]);
     }
-    let was_locked_once = lock_path(path).exists();
+    let has_lock_file = lock_path(path).exists();
     let lock = try_lock(store, key, path)?;
     let file = durable_file::open_existing(path)?
         .with_context(|| format!("`{}` no longer exists", path.display()))?;
     let mut findings: Vec<RepairFinding> = check_end(&file, path)?.into_iter().collect();
     let is_torn = !findings.is_empty();
-    let mut examined = examine(&file, path)?;
-    findings.append(&mut examined.findings);
-    let is_written = apply && (is_torn || examined.is_miscounted);
-    match is_written {
-        true => {
-            drop(lock);
-            apply_repair(store, key, path, &examined)?;
-        }
+    let mut examination = examine(&file, path)?;
+    findings.append(&mut examination.findings);
+    if apply && (is_torn || examination.is_miscounted) {
+        drop(lock);
+        apply_repair(store, key, path, &examination)?;
+    } else if has_lock_file {
+        drop(lock);
+    } else {
         // An examination alone leaves no lock file behind.
-        false if !was_locked_once => lock.remove()?,
-        false => drop(lock),
+        lock.remove()?;
     }
     let mode = stat(&file, path)?.permissions().mode() & 0o777;
     let allowed = EntryMode::of_new(path).file;
     if mode & 0o077 & !allowed != 0 {
-        let what = format!("other users can access the file (mode {mode:04o})");
-        findings.push(RepairFinding::with_repair(what, MODE_REPAIR));
+        let problem = format!("other users can access the file (mode {mode:04o})");
+        findings.push(RepairFinding::with_repair(problem, MODE_REPAIR));
         if apply {
             file.set_permissions(Permissions::from_mode(mode & allowed))
                 .with_context(|| format!("change the mode of `{}`", path.display()))?;
@@ -124,20 +123,20 @@ fn apply_repair(
     store: &SessionStore,
     key: &str,
     path: &Path,
-    examined: &LogExamination,
+    examination: &LogExamination,
 ) -> Result<()> {
     let opened = SessionLog::open(store, key, path.to_owned(), Duration::ZERO, &mut |_| {});
     let (mut log, _) = opened.map_err(with_retry_hint)?;
-    if !examined.is_miscounted || log.file.is_none() {
+    if !examination.is_miscounted || log.file.is_none() {
         return Ok(());
     }
-    log.count = examined.count;
+    log.count = examination.count;
     let closing = ClosingLine { turn: "", ending: "repaired", summary: None };
     log.write_closing_line(key, &[], &closing, &|metadata, count| {
         if metadata.last_consolidated > count {
             metadata.set_consolidated(0);
         }
-        metadata.update_session_metadata(|kept| kept.truncate(count));
+        metadata.update_session_metadata(|session_metadata| session_metadata.truncate(count));
     })
 }
 
@@ -158,8 +157,8 @@ fn check_end(file: &File, path: &Path) -> Result<Option<RepairFinding>> {
     }
     Ok(Some(match line::parse(&last) {
         SessionLine::Invalid => {
-            let what = format!("the last line is incomplete ({length} bytes at byte {end})");
-            RepairFinding::with_repair(what, "moved to a side file")
+            let problem = format!("the last line is incomplete ({length} bytes at byte {end})");
+            RepairFinding::with_repair(problem, "moved to a side file")
         }
         _ => RepairFinding::with_repair("the last line has no newline", "ended with one"),
     }))
@@ -194,35 +193,36 @@ fn examine(file: &File, path: &Path) -> Result<LogExamination> {
     let mut reader = BufReader::with_capacity(256 << 10, file);
     reader.rewind().with_context(|| format!("read `{}`", path.display()))?;
     let mut reader = reader.take(size);
-    let (mut met, mut text, mut at) = (LogExaminer::default(), Vec::new(), 0);
+    let (mut examiner, mut text, mut offset) = (LogExaminer::default(), Vec::new(), 0);
     loop {
         let length = tail_reader::next_line(&mut reader, &mut text);
         let length = length.with_context(|| format!("read `{}`", path.display()))?;
         if length == 0 {
             break;
         }
-        met.add_line(&text, at);
-        at += length;
+        examiner.add_line(&text, offset);
+        offset += length;
     }
-    Ok(met.finish(size))
+    Ok(examiner.finish(size))
 }
 
 impl LogExaminer {
-    fn add_line(&mut self, text: &[u8], at: u64) {
+    fn add_line(&mut self, text: &[u8], offset: u64) {
         match line::parse(text) {
             SessionLine::Message(message) => {
                 self.count += 1;
                 self.add_message(message.as_ref());
             }
             SessionLine::Metadata(metadata) => {
-                self.has_first_metadata |= at == 0;
-                if let (Some(stated), true) = (metadata.message_count, metadata.offset == Some(at))
+                self.has_first_metadata |= offset == 0;
+                if let (Some(stated), true) =
+                    (metadata.message_count, metadata.offset == Some(offset))
                 {
                     self.stated_and_actual = Some((stated, self.count));
                 }
                 self.last = Some(metadata);
             }
-            SessionLine::Invalid if !text.is_empty() => self.unreadable.push(at.to_string()),
+            SessionLine::Invalid if !text.is_empty() => self.unreadable.push(offset.to_string()),
             _ => {}
         }
     }
@@ -230,7 +230,7 @@ impl LogExaminer {
     fn add_message(&mut self, message: Option<&Message>) {
         if let Some(Message::Tool(result)) = message {
             match self.open.iter().position(|(_, id)| *id == result.call_id) {
-                Some(place) => drop(self.open.remove(place)),
+                Some(index) => drop(self.open.remove(index)),
                 None => self.orphans.push(self.count.to_string()),
             }
             return;
@@ -244,47 +244,49 @@ impl LogExaminer {
 
     /// Marks the open calls as unanswered: no result can follow any more.
     fn close_calls(&mut self) {
-        let left = std::mem::take(&mut self.open);
-        self.unanswered.extend(left.iter().map(|(number, _)| number.to_string()));
+        let open = std::mem::take(&mut self.open);
+        self.unanswered.extend(open.iter().map(|(number, _)| number.to_string()));
     }
 
     fn finish(mut self, size: u64) -> LogExamination {
         self.close_calls();
         let mut findings = Vec::new();
         let mut is_miscounted = false;
-        let mut add = |what: &str, places: &[String], then: &str| {
-            if !places.is_empty() {
-                findings
-                    .push(RepairFinding::new(format!("{what} {}; {then}", join_positions(places))));
+        let mut add = |problem: &str, positions: &[String], effect: &str| {
+            if !positions.is_empty() {
+                let positions = join_positions(positions);
+                findings.push(RepairFinding::new(format!("{problem} {positions}; {effect}")));
             }
         };
         add("unreadable line at byte", &self.unreadable, "skipped");
         add("tool result without its call: message", &self.orphans, "not sent");
         add("tool call without its result: message", &self.unanswered, "sent as interrupted");
         if size > 0 && !self.has_first_metadata {
-            let what = "the first line is not metadata: other releases do not list the session";
-            findings.push(RepairFinding::new(what));
+            let problem = "the first line is not metadata: other releases do not list the session";
+            findings.push(RepairFinding::new(problem));
         }
         if let Some((stated, actual)) =
             self.stated_and_actual.filter(|(stated, actual)| stated != actual)
         {
-            let what = format!("the closing line counts {stated} messages, but there are {actual}");
-            findings.push(RepairFinding::with_repair(what, "recounted"));
+            let problem =
+                format!("the closing line counts {stated} messages, but there are {actual}");
+            findings.push(RepairFinding::with_repair(problem, "recounted"));
             is_miscounted = true;
         }
         if let Some(last) = &self.last {
             if last.last_consolidated > self.count {
                 let (pointer, count) = (last.last_consolidated, self.count);
-                let what = format!("{pointer} of {count} messages are marked as consolidated");
-                findings.push(RepairFinding::with_repair(what, "reset to 0, so that all are sent"));
+                let problem = format!("{pointer} of {count} messages are marked as consolidated");
+                findings
+                    .push(RepairFinding::with_repair(problem, "reset to 0, so that all are sent"));
                 is_miscounted = true;
             }
-            let mut kept = last.session_metadata();
-            let before = kept.clone();
-            kept.truncate(self.count);
-            if kept != before {
-                let what = "the metadata refers to messages that do not exist";
-                findings.push(RepairFinding::with_repair(what, "limited to those that do"));
+            let session_metadata = last.session_metadata();
+            let mut truncated = session_metadata.clone();
+            truncated.truncate(self.count);
+            if truncated != session_metadata {
+                let problem = "the metadata refers to messages that do not exist";
+                findings.push(RepairFinding::with_repair(problem, "limited to those that do"));
                 is_miscounted = true;
             }
         }
@@ -292,11 +294,9 @@ impl LogExaminer {
     }
 }
 
-/// Joins the first places, and the number of the others.
+/// Joins the first positions, and the number of the others.
 fn join_positions(positions: &[String]) -> String {
-    let first = positions[..positions.len().min(MAX_LISTED_POSITIONS)].join(", ");
-    match positions.len() - positions.len().min(MAX_LISTED_POSITIONS) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
+    let (first, rest) = positions.split_at(positions.len().min(MAX_LISTED_POSITIONS));
+    let first = first.join(", ");
+    if rest.is_empty() { first } else { format!("{first} and {} more", rest.len()) }
 }

@@ -27,28 +27,30 @@ pub struct MessageMatch {
     pub lines: Vec<MatchLine>,
 }
 
-/// Bytes that one thread processes at a time.
+/// Bytes of a chunk, which one thread processes at a time.
 const CHUNK_BYTES: u64 = 4 << 20;
+/// Bytes that are read at a time of a line that extends beyond its chunk.
+const LAST_LINE_BLOCK_BYTES: u64 = 64 << 10;
 /// Maximum number of threads; more do not make disk or memory faster.
 const MAX_THREADS: usize = 8;
 
-/// A part of a session file: the lines that begin in it.
+/// A chunk of a session file: the lines that begin in it.
 #[derive(Clone, Copy, Debug)]
 struct FileChunk {
     /// Index of the session.
     session: usize,
     begin: u64,
     end: u64,
-    /// True for the last part of its session.
+    /// True for the last chunk of its session.
     is_last: bool,
 }
 
-/// The search result of one part.
+/// The search result of one chunk.
 #[derive(Debug, Default)]
 struct ChunkMatches {
-    /// Matching messages, numbered within the part.
+    /// Matching messages, numbered within the chunk.
     matches: Vec<MessageMatch>,
-    /// Number of messages in the part; valid if another part follows or a message was found.
+    /// Number of messages in the chunk; valid if another chunk of the session follows, or if there are matches.
     count: usize,
 }
 
@@ -60,66 +62,69 @@ pub fn search(
     context: usize,
     on_match: &mut dyn FnMut(&SessionSummary, MessageMatch) -> Result<bool>,
 ) -> Result<Vec<anyhow::Error>> {
-    let parts = split_into_chunks(sessions);
+    let chunks = split_into_chunks(sessions);
     let next = AtomicUsize::new(0);
     let threads =
         std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS));
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(2 * threads);
-        for _ in 0..threads.min(parts.len()) {
-            let (sender, next, parts) = (sender.clone(), &next, &parts);
+        for _ in 0..threads.min(chunks.len()) {
+            let (sender, next, chunks) = (sender.clone(), &next, &chunks);
             scope.spawn(move || {
                 loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(part) = parts.get(number) else {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(chunk) = chunks.get(index) else {
                         return;
                     };
-                    let path = &sessions[part.session].path;
-                    let harvest = search_chunk(path, part, pattern, context);
-                    if sender.send((number, harvest)).is_err() {
-                        // The receiver is gone: the search was stopped.
+                    let path = &sessions[chunk.session].path;
+                    let result = search_chunk(path, chunk, pattern, context);
+                    if sender.send((index, result)).is_err() {
+                        // The receiver was dropped: the search was stopped.
                         return;
                     }
                 }
             });
         }
         drop(sender);
-        let mut tally = MatchCollector::new(sessions, on_match);
+        let mut collector = MatchCollector::new(sessions, on_match);
+        // Results that arrived before those of an earlier chunk.
         let mut early = BTreeMap::new();
-        let mut wanted = 0;
+        let mut next_index = 0;
         // The loop owns the receiver: when it ends, sending fails and the threads stop.
-        for (number, harvest) in receiver {
+        for (index, result) in receiver {
             signal::check()?;
-            early.insert(number, harvest);
-            while let Some(harvest) = early.remove(&wanted) {
-                tally.add(&parts[wanted], harvest)?;
-                wanted += 1;
+            early.insert(index, result);
+            while let Some(result) = early.remove(&next_index) {
+                collector.add(&chunks[next_index], result)?;
+                next_index += 1;
             }
         }
-        Ok(tally.failures)
+        Ok(collector.failures)
     })
 }
 
 fn split_into_chunks(sessions: &[SessionSummary]) -> Vec<FileChunk> {
-    let mut parts = Vec::new();
+    let mut chunks = Vec::new();
     for (session, summary) in sessions.iter().enumerate() {
         let mut begin = 0;
         while begin < summary.bytes {
             let end = summary.bytes.min(begin + CHUNK_BYTES);
-            parts.push(FileChunk { session, begin, end, is_last: end == summary.bytes });
+            chunks.push(FileChunk { session, begin, end, is_last: end == summary.bytes });
             begin = end;
         }
     }
-    parts
+    chunks
 }
 
-/// Combines the results of the parts in order.
+/// Combines the results of the chunks in order.
 struct MatchCollector<'a> {
     sessions: &'a [SessionSummary],
     on_match: &'a mut dyn FnMut(&SessionSummary, MessageMatch) -> Result<bool>,
-    /// The current session; below, the number of messages in its earlier parts, and if more of it is wanted.
+    /// Index of the current session.
     session: usize,
+    /// Number of messages in its earlier chunks.
     messages_before: usize,
+    /// True if more matches of this session are to be passed on.
     is_active: bool,
     failures: Vec<anyhow::Error>,
 }
@@ -139,12 +144,12 @@ impl<'a> MatchCollector<'a> {
         }
     }
 
-    fn add(&mut self, part: &FileChunk, harvest: Result<ChunkMatches>) -> Result<()> {
-        if part.session != self.session {
-            (self.session, self.messages_before, self.is_active) = (part.session, 0, true);
+    fn add(&mut self, chunk: &FileChunk, result: Result<ChunkMatches>) -> Result<()> {
+        if chunk.session != self.session {
+            (self.session, self.messages_before, self.is_active) = (chunk.session, 0, true);
         }
-        let ChunkMatches { matches: found, count } = match harvest {
-            Ok(harvest) => harvest,
+        let ChunkMatches { matches, count } = match result {
+            Ok(matches) => matches,
             Err(error) => {
                 if std::mem::take(&mut self.is_active) {
                     self.failures.push(error);
@@ -152,10 +157,10 @@ impl<'a> MatchCollector<'a> {
                 return Ok(());
             }
         };
-        for mut found in found {
-            found.index += self.messages_before;
+        for mut message in matches {
+            message.index += self.messages_before;
             if self.is_active {
-                self.is_active = (self.on_match)(&self.sessions[self.session], found)?;
+                self.is_active = (self.on_match)(&self.sessions[self.session], message)?;
             }
         }
         self.messages_before += count;
@@ -163,47 +168,48 @@ impl<'a> MatchCollector<'a> {
     }
 }
 
-/// Searches the lines that begin in `part` for `pattern`.
+/// Searches the lines that begin in `chunk` for `pattern`.
 fn search_chunk(
     path: &Path,
-    part: &FileChunk,
+    chunk: &FileChunk,
     pattern: &SearchPattern,
     context: usize,
 ) -> Result<ChunkMatches> {
-    let mut harvest = ChunkMatches::default();
+    let mut chunk_matches = ChunkMatches::default();
     // A file that was removed meanwhile has no matches.
     let Some(file) = durable_file::open_existing(path)? else {
-        return Ok(harvest);
+        return Ok(chunk_matches);
     };
-    let bytes = read_lines(&file, path, part)?;
+    let bytes = read_lines(&file, path, chunk)?;
     let mut counted = 0;
     let mut position = 0;
-    while let Some(hit) = pattern.next_candidate(&bytes, position) {
-        let begin = memchr::memrchr(b'\n', &bytes[..hit]).map_or(0, |at| at + 1);
-        let end = memchr::memchr(b'\n', &bytes[hit..]).map_or(bytes.len(), |at| hit + at);
+    while let Some(candidate) = pattern.next_candidate(&bytes, position) {
+        let begin = memchr::memrchr(b'\n', &bytes[..candidate]).map_or(0, |at| at + 1);
+        let end = memchr::memchr(b'\n', &bytes[candidate..])
+            .map_or(bytes.len(), |length| candidate + length);
         position = (end + 1).min(bytes.len());
         let text = &bytes[begin..end];
-        if let Some(found) = match_line(text, pattern, context) {
-            harvest.count += count_messages(&bytes[counted..begin]);
+        if let Some(message) = match_line(text, pattern, context) {
+            chunk_matches.count += count_messages(&bytes[counted..begin]);
             counted = begin;
-            let number = harvest.count;
-            harvest.matches.push(MessageMatch { index: number, ..found });
+            let index = chunk_matches.count;
+            chunk_matches.matches.push(MessageMatch { index, ..message });
         }
         if position == bytes.len() {
             break;
         }
     }
-    if !part.is_last {
-        harvest.count += count_messages(&bytes[counted..]);
+    if !chunk.is_last {
+        chunk_matches.count += count_messages(&bytes[counted..]);
     }
-    Ok(harvest)
+    Ok(chunk_matches)
 }
 
-/// Reads the lines that begin in `part`.
-fn read_lines(file: &File, path: &Path, part: &FileChunk) -> Result<Vec<u8>> {
+/// Reads the lines that begin in `chunk`.
+fn read_lines(file: &File, path: &Path, chunk: &FileChunk) -> Result<Vec<u8>> {
     let what = || format!("read `{}`", path.display());
-    // Include the byte before the part: if it is a newline, a line begins at the start of the part.
-    let from = part.begin.saturating_sub(1);
+    // Include the byte before the chunk: if it is a newline, a line begins at the start of the chunk.
+    let from = chunk.begin.saturating_sub(1);
     let size = durable_file::size(file, path)?;
     let read = |from: u64, to: u64, bytes: &mut Vec<u8>| -> Result<()> {
         let (to, old) = (to.min(size), bytes.len());
@@ -212,22 +218,22 @@ fn read_lines(file: &File, path: &Path, part: &FileChunk) -> Result<Vec<u8>> {
         file.read_exact_at(&mut bytes[old..], from).with_context(what)
     };
     let mut bytes = Vec::new();
-    read(from, part.end, &mut bytes)?;
-    if part.begin > 0 {
+    read(from, chunk.end, &mut bytes)?;
+    if chunk.begin > 0 {
         match memchr::memchr(b'\n', &bytes) {
-            Some(end) if from + end as u64 + 1 < part.end => drop(bytes.drain(..=end)),
+            Some(end) if from + end as u64 + 1 < chunk.end => drop(bytes.drain(..=end)),
             _ => return Ok(Vec::new()),
         }
     }
-    // The last line may extend beyond the part. An overlong one is dropped, as everywhere.
-    let mut end = part.end;
+    // The last line may extend beyond the chunk. An overlong one is dropped, as everywhere.
+    let mut end = chunk.end;
     let last = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
     while !bytes.ends_with(b"\n") && end < size {
         let old = bytes.len();
-        read(end, end + (64 << 10), &mut bytes)?;
-        end += 64 << 10;
-        if let Some(found) = memchr::memchr(b'\n', &bytes[old..]) {
-            bytes.truncate(old + found + 1);
+        read(end, end + LAST_LINE_BLOCK_BYTES, &mut bytes)?;
+        end += LAST_LINE_BLOCK_BYTES;
+        if let Some(newline) = memchr::memchr(b'\n', &bytes[old..]) {
+            bytes.truncate(old + newline + 1);
         } else if (bytes.len() - last) as u64 > tail_reader::MAX_LINE_BYTES {
             bytes.truncate(last);
             break;

@@ -34,18 +34,17 @@ impl SearchPattern {
     /// Status 2 if `pattern` is not a valid regular expression.
     pub fn new(pattern: &str, is_fixed: bool, ignores_case: bool) -> Result<Self> {
         let source = if is_fixed { regex::escape(pattern) } else { pattern.to_owned() };
-        let built = RegexBuilder::new(&source).case_insensitive(ignores_case).build();
-        let text = built.map_err(|error| {
+        let regex = RegexBuilder::new(&source).case_insensitive(ignores_case).build();
+        let regex = regex.map_err(|error| {
             // The first lines of the message draw the position, which does not fit into a one-line message.
-            let why = error.to_string();
-            let why = why.lines().last().unwrap_or_default();
-            let why = why.trim_start_matches("error: ");
-            let cause = format!("`{pattern}` is not a valid regular expression: {why}");
+            let message = error.to_string();
+            let reason = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            let cause = format!("`{pattern}` is not a valid regular expression: {reason}");
             fail_with_hint(Exit::Usage, cause, "`-F` to search for literal text")
         })?;
         let parsed = ParserBuilder::new().case_insensitive(ignores_case).build().parse(&source);
-        let raw = parsed.ok().and_then(|parsed| build_byte_filter(&parsed));
-        Ok(Self { regex: text, byte_filter: raw })
+        let byte_filter = parsed.ok().and_then(|parsed| build_byte_filter(&parsed));
+        Ok(Self { regex, byte_filter })
     }
 
     /// True if a line of `text` matches.
@@ -56,38 +55,32 @@ impl SearchPattern {
     /// Returns the lines of `text` that match, with `context` lines before and after each.
     pub fn matching_lines(&self, text: &str, context: usize) -> Vec<MatchLine> {
         let lines: Vec<&str> = text.lines().collect();
-        let mut found: Vec<MatchLine> = Vec::new();
-        for (place, line) in lines.iter().enumerate() {
+        let mut matches: Vec<MatchLine> = Vec::new();
+        let context_line =
+            |index: usize| MatchLine { index, text: lines[index].to_owned(), matched: None };
+        for (index, line) in lines.iter().enumerate() {
             let Some(matched) = self.regex.find(line) else {
                 continue;
             };
-            // Do not repeat context lines of the previous match; such a line may itself match.
-            let next = found.last().map_or(0, |last| last.index + 1);
-            let near = |place: usize| MatchLine {
-                index: place,
-                text: lines[place].to_owned(),
-                matched: None,
-            };
-            found.extend((next.max(place.saturating_sub(context))..place).map(near));
             let matched = Some(matched.range());
-            match found.last_mut().filter(|last| last.index >= place) {
-                None => found.push(MatchLine { matched, ..near(place) }),
-                Some(_) => {
-                    let existing = found.iter_mut().rfind(|line| line.index == place);
-                    existing.into_iter().for_each(|line| line.matched.clone_from(&matched));
-                }
+            // Do not repeat context lines of the previous match; such a line may itself match.
+            let next = matches.last().map_or(0, |last| last.index + 1);
+            matches.extend((next.max(index.saturating_sub(context))..index).map(context_line));
+            match matches.iter_mut().rfind(|line| line.index == index) {
+                Some(existing) => existing.matched = matched,
+                None => matches.push(MatchLine { matched, ..context_line(index) }),
             }
-            let last = found.last().map_or(place, |last| last.index);
-            let end = place.saturating_add(context).min(lines.len() - 1);
-            found.extend((last + 1..=end).map(near));
+            let last = matches.last().map_or(index, |last| last.index);
+            let end = index.saturating_add(context).min(lines.len() - 1);
+            matches.extend((last + 1..=end).map(context_line));
         }
-        found
+        matches
     }
 
     /// The offset of the next candidate at or after `start`: a position within a line of a session file that may match.
     pub(super) fn next_candidate(&self, bytes: &[u8], start: usize) -> Option<usize> {
         match &self.byte_filter {
-            Some(raw) => Some(raw.find_at(bytes, start)?.start()),
+            Some(filter) => Some(filter.find_at(bytes, start)?.start()),
             None => (start < bytes.len()).then_some(start),
         }
     }
@@ -96,30 +89,29 @@ impl SearchPattern {
 /// Builds a filter of literals, one of which occurs in the raw bytes of every matching line. Literals are cut to
 /// characters that JSON never escapes.
 fn build_byte_filter(parsed: &Hir) -> Option<bytes::Regex> {
-    let pieces = |kind: ExtractKind| -> Option<Vec<String>> {
+    let extract = |kind: ExtractKind| -> Option<Vec<String>> {
         let mut extractor = Extractor::new();
-        let found = extractor.kind(kind).extract(parsed);
-        let literals = found.literals()?;
-        literals.iter().map(|literal| longest_unescaped_part(literal.as_bytes())).collect()
+        let sequence = extractor.kind(kind).extract(parsed);
+        let literals = sequence.literals()?.iter();
+        literals.map(|literal| longest_unescaped_part(literal.as_bytes())).collect()
     };
     // The set whose shortest literal is longest has the fewest accidental hits.
-    let shortest = |pieces: &Vec<String>| pieces.iter().map(String::len).min();
+    let shortest = |literals: &Vec<String>| literals.iter().map(String::len).min();
     let best = [ExtractKind::Prefix, ExtractKind::Suffix]
         .into_iter()
-        .filter_map(pieces)
-        .filter(|pieces| !pieces.is_empty())
+        .filter_map(extract)
+        .filter(|literals| !literals.is_empty())
         .max_by_key(shortest)?;
-    let any: Vec<String> = best.iter().map(|piece| regex::escape(piece)).collect();
-    bytes::RegexBuilder::new(&any.join("|")).unicode(false).build().ok()
+    let alternatives: Vec<String> = best.iter().map(|literal| regex::escape(literal)).collect();
+    bytes::RegexBuilder::new(&alternatives.join("|")).unicode(false).build().ok()
 }
 
 /// The longest part of `literal` that JSON does not escape; `None` if there is none.
 fn longest_unescaped_part(literal: &[u8]) -> Option<String> {
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\');
     let parts = literal.split(|byte| !is_plain(byte));
-    let longest = parts.max_by_key(|part| part.len())?;
-    let longest = String::from_utf8(longest.to_vec()).ok()?;
-    (!longest.is_empty()).then_some(longest)
+    let part = parts.max_by_key(|part| part.len()).filter(|part| !part.is_empty())?;
+    String::from_utf8(part.to_vec()).ok()
 }
 
 #[cfg(test)]

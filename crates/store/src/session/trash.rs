@@ -16,8 +16,9 @@ use std::time::{Duration, SystemTime};
 
 /// Days for which the trash keeps a session.
 pub const TRASH_DAYS: i64 = 30;
-/// The trash directory beside the sessions; below, the suffix of its files.
+/// The trash directory beside the sessions.
 const TRASH_DIR: &str = ".trash";
+/// The suffix of the files in it.
 const TRASH_SUFFIX: &str = ".gone";
 
 /// A session in the trash.
@@ -53,7 +54,7 @@ pub fn move_to_trash(
 /// As [`move_to_trash`].
 pub fn move_to_trash_if_larger(store: &SessionStore, key: &str, max_bytes: u64) -> Result<bool> {
     let path = store.find_path(key)?;
-    let size = path.symlink_metadata().map_or(0, |about| about.len());
+    let size = path.symlink_metadata().map_or(0, |metadata| metadata.len());
     Ok(size > max_bytes && move_to_trash(store, key, &|_| true)?)
 }
 
@@ -107,18 +108,19 @@ impl<'s> TrashBatch<'s> {
         let trash = path.with_file_name(TRASH_DIR);
         durable_file::create_dir(&trash)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let place = |stamp: &str, name: &str| trash.join(format!("{stamp}-{name}{TRASH_SUFFIX}"));
+        let trash_path =
+            |stamp: &str, name: &str| trash.join(format!("{stamp}-{name}{TRASH_SUFFIX}"));
         let mut stamp = stamp.to_owned();
         // The same name was deleted at the same moment. No race: this process holds the lock of that name.
-        while place(&stamp, &name).exists() {
+        while trash_path(&stamp, &name).exists() {
             let next = stamp.parse::<u128>().unwrap_or_default() + 1;
             stamp = next.to_string();
         }
-        for aside in self.take_side_files(path)? {
-            let name = aside.file_name().unwrap_or_default().to_string_lossy();
-            durable_file::rename_noreplace_unsynced(&aside, &place(&stamp, &name))?;
+        for side_file in self.take_side_files(path)? {
+            let name = side_file.file_name().unwrap_or_default().to_string_lossy();
+            durable_file::rename_noreplace_unsynced(&side_file, &trash_path(&stamp, &name))?;
         }
-        durable_file::rename_noreplace_unsynced(path, &place(&stamp, &name)).map(drop)
+        durable_file::rename_noreplace_unsynced(path, &trash_path(&stamp, &name)).map(drop)
     }
 
     fn take_side_files(&mut self, path: &Path) -> Result<Vec<PathBuf>> {
@@ -127,8 +129,8 @@ impl<'s> TrashBatch<'s> {
             self.side_files.insert(dir.to_owned(), list_side_files(dir)?);
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let listed = self.side_files.get_mut(dir);
-        Ok(listed.and_then(|listed| listed.remove(&*name)).unwrap_or_default())
+        let side_files = self.side_files.get_mut(dir);
+        Ok(side_files.and_then(|side_files| side_files.remove(&*name)).unwrap_or_default())
     }
 }
 
@@ -138,41 +140,41 @@ impl<'s> TrashBatch<'s> {
 /// Status 66 if there is no such session, 75 if it is in use.
 pub fn remove(store: &SessionStore, key: &str) -> Result<()> {
     let path = store.find_path(key)?;
-    let mut found = false;
+    let mut is_removed = false;
     if path.exists() {
         let lock = try_lock(store, key, &path)?;
         for copy in store.find_copies(key)? {
             remove_files(&copy)?;
         }
         lock.remove()?;
-        found = true;
+        is_removed = true;
     }
-    for discarded in list_trash(store)? {
-        if discarded.key == key {
-            for (path, _) in discarded.files()? {
+    for trashed in list_trash(store)? {
+        if trashed.key == key {
+            for (path, _) in trashed.files()? {
                 std::fs::remove_file(&path)
                     .with_context(|| format!("remove `{}`", path.display()))?;
             }
-            found = true;
+            is_removed = true;
         }
     }
-    if found { Ok(()) } else { Err(not_found_error(store, key)) }
+    if is_removed { Ok(()) } else { Err(not_found_error(store, key)) }
 }
 
 /// Lists the trash, newest first.
 pub fn list_trash(store: &SessionStore) -> Result<Vec<TrashedSession>> {
-    let mut found = Vec::new();
+    let mut sessions = Vec::new();
     for dir in store.directories() {
         for (path, stamp, name) in list_trash_files(&dir.join(TRASH_DIR))? {
             if !name.ends_with(".jsonl") {
                 continue;
             }
             let key = read_key(&path)?.unwrap_or_else(|| key_from_name(Path::new(&name)));
-            found.push(TrashedSession { key, path, deleted_at: stamp, original_name: name });
+            sessions.push(TrashedSession { key, path, deleted_at: stamp, original_name: name });
         }
     }
-    found.sort_by(|one, other| other.deleted_at.cmp(&one.deleted_at));
-    Ok(found)
+    sessions.sort_by(|one, other| other.deleted_at.cmp(&one.deleted_at));
+    Ok(sessions)
 }
 
 /// Restores the most recently deleted session `key`.
@@ -180,35 +182,34 @@ pub fn list_trash(store: &SessionStore) -> Result<Vec<TrashedSession>> {
 /// # Errors
 /// Status 66 if the trash has none, 2 if another session has that key now.
 pub fn restore(store: &SessionStore, key: &str) -> Result<()> {
-    let found = list_trash(store)?.into_iter().find(|discarded| discarded.key == key);
-    let Some(found) = found else {
+    let Some(trashed) = list_trash(store)?.into_iter().find(|trashed| trashed.key == key) else {
         let cause = format!("there is no session `{key}` in the trash");
         return Err(fail_with_hint(Exit::NoInput, cause, "nanobot session restore"));
     };
-    let dir = found.path.parent().and_then(Path::parent);
+    let dir = trashed.path.parent().and_then(Path::parent);
     let dir = dir.context("the trash path has no parent directory")?;
-    let mut home = dir.join(&found.original_name);
-    if home.exists() {
+    let mut path = dir.join(&trashed.original_name);
+    if path.exists() {
         // Another key that maps to the same file name uses it now.
-        home = dir.join(encoded_name(key));
+        path = dir.join(encoded_name(key));
     }
-    let is_free = || {
-        if !store.find_path(key)?.exists() {
-            Ok(())
-        } else {
-            Err(fail_with_hint(
+    let require_unused = || {
+        if store.find_path(key)?.exists() {
+            return Err(fail_with_hint(
                 Exit::Usage,
                 format!("session `{key}` already exists"),
                 format!("nanobot session rename {key} NEW"),
-            ))
+            ));
         }
+        Ok(())
     };
-    is_free()?;
-    let lock = try_lock(store, key, &home)?;
-    is_free()?;
-    let name = home.file_name().unwrap_or_default().to_string_lossy();
-    for (path, rest) in found.files()? {
-        durable_file::rename_noreplace(&path, &dir.join(format!("{name}{rest}")))?;
+    require_unused()?;
+    let lock = try_lock(store, key, &path)?;
+    // Check again under the lock: another process may have created the session meanwhile.
+    require_unused()?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    for (trash_path, suffix) in trashed.files()? {
+        durable_file::rename_noreplace(&trash_path, &dir.join(format!("{name}{suffix}")))?;
     }
     drop(lock);
     Ok(())
@@ -237,9 +238,11 @@ impl TrashedSession {
         let dir = self.path.parent().unwrap_or(Path::new("."));
         let mut files = vec![(self.path.clone(), String::new())];
         for (path, stamp, name) in list_trash_files(dir)? {
-            let rest = name.strip_prefix(&self.original_name);
-            if let Some(rest) = rest.filter(|rest| stamp == self.deleted_at && !rest.is_empty()) {
-                files.push((path, rest.to_owned()));
+            if let Some(suffix) = name.strip_prefix(&self.original_name)
+                && stamp == self.deleted_at
+                && !suffix.is_empty()
+            {
+                files.push((path, suffix.to_owned()));
             }
         }
         Ok(files)
@@ -285,26 +288,26 @@ pub fn prune_pipe_sessions(store: &SessionStore) -> Result<()> {
     else {
         return Ok(());
     };
-    let is_pipe = |path: &PathBuf| {
+    let has_pipe_name = |path: &PathBuf| {
         path.file_name()
             .map(|name| name.to_string_lossy())
             // The second prefix is the base64 form of `pipe:` in the file names of newer releases.
             .is_some_and(|name| name.starts_with("pipe_") || name.starts_with("cGlwZT"))
     };
     // The name is only a hint: a user's own key may look like it.
-    let of_a_pipe = |path: &PathBuf| {
+    let has_pipe_key = |path: &PathBuf| {
         read_key(path).is_ok_and(|key| key.is_some_and(|key| key.starts_with("pipe:")))
     };
     let is_old = |path: &PathBuf| {
         std::fs::metadata(path)
-            .and_then(|about| about.modified())
+            .and_then(|metadata| metadata.modified())
             .is_ok_and(|modified| modified < limit)
     };
     for path in list_logs(store.new_session_dir())?
         .into_iter()
-        .filter(is_pipe)
+        .filter(has_pipe_name)
         .filter(is_old)
-        .filter(of_a_pipe)
+        .filter(has_pipe_key)
         .filter(|path| is_newer(path).is_ok_and(|is_newer| !is_newer))
         .take(MAX_PRUNED_SESSIONS)
     {
