@@ -55,7 +55,7 @@ pub struct TrustedDirectory {
     /// The digests of its instruction files by relative path; `None` in lists of earlier releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     files: Option<BTreeMap<String, String>>,
-    /// The pointers of its repository that lead elsewhere: the path of the file, and the place that it names.
+    /// The pointers of its repository that lead elsewhere: the path of the file, and the path that it names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     git_pointers: BTreeMap<PathBuf, PathBuf>,
 }
@@ -179,9 +179,9 @@ impl TrustList {
     /// A list that cannot be read or moved.
     pub fn load(path: &Path) -> Result<Self> {
         let mut set_aside = None;
-        let written: TrustFile = match durable_file::read(path)? {
+        let file: TrustFile = match durable_file::read(path)? {
             Some(bytes) => match serde_json::from_slice(&bytes) {
-                Ok(written) => written,
+                Ok(file) => file,
                 Err(_) => {
                     let copy = path.with_extension("json.damaged");
                     std::fs::rename(path, &copy)
@@ -194,9 +194,9 @@ impl TrustList {
         };
         Ok(Self {
             path: path.to_owned(),
-            directories: written.trusted,
-            files: written.files,
-            key: written.key,
+            directories: file.trusted,
+            files: file.files,
+            key: file.key,
             set_aside,
         })
     }
@@ -207,9 +207,9 @@ impl TrustList {
     /// As [`Self::load`]; the errors of `change`.
     pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let lock = durable_file::lock_for_change(path, "the trust list")?;
-        let done = Self::load(path).and_then(|mut list| change(&mut list));
+        let result = Self::load(path).and_then(|mut list| change(&mut list));
         lock.remove()?;
-        done
+        result
     }
 
     /// The notice that the list was damaged.
@@ -244,7 +244,7 @@ impl TrustList {
         };
         let metadata = std::fs::metadata(directory)
             .with_context(|| format!("stat `{}`", directory.display()))?;
-        self.directories.retain(|known| known.path != directory);
+        self.directories.retain(|trusted| trusted.path != directory);
         self.directories.push(TrustedDirectory {
             path: directory.to_owned(),
             device: metadata.dev(),
@@ -287,21 +287,22 @@ impl TrustList {
 
     /// True if a trusted directory's repository had this pointer when it was trusted.
     pub fn is_pointer_pinned(&self, pointer: &GitPointer) -> bool {
-        self.directories.iter().any(|known| {
-            known.git_pointers.get(&pointer.file) == Some(&pointer.target) && known.is_unchanged()
+        self.directories.iter().any(|trusted| {
+            trusted.git_pointers.get(&pointer.file) == Some(&pointer.target)
+                && trusted.is_unchanged()
         })
     }
 
     /// Stops trusting the directory or file at `path`. Returns true if it was in the list.
     pub fn revoke(&mut self, path: &Path) -> Result<bool> {
-        let before = self.directories.len() + self.files.len();
-        self.directories.retain(|known| known.path != path);
-        self.files.retain(|known| known.path != path);
-        let was = self.directories.len() + self.files.len() < before;
-        if was {
+        let count = self.directories.len() + self.files.len();
+        self.directories.retain(|directory| directory.path != path);
+        self.files.retain(|file| file.path != path);
+        let is_removed = self.directories.len() + self.files.len() < count;
+        if is_removed {
             self.save()?;
         }
-        Ok(was)
+        Ok(is_removed)
     }
 
     /// True if this very directory is in the list and has not been replaced since.
@@ -312,79 +313,90 @@ impl TrustList {
     /// True if the directory, or one above it in its repository, is trusted.
     pub fn covers(&self, directory: &Path) -> bool {
         let mut chain = directory_chain(directory).into_iter();
-        chain.any(|place| self.is_trusted(&place))
+        chain.any(|directory| self.is_trusted(&directory))
     }
 
     fn find(&self, directory: &Path) -> Option<&TrustedDirectory> {
-        let known = self.directories.iter();
-        { known }.find(|known| known.path == directory && known.is_unchanged())
+        let mut directories = self.directories.iter();
+        directories.find(|trusted| trusted.path == directory && trusted.is_unchanged())
     }
 
     /// Reads the instructions of `directory` and of its parents up to the root of its repository. Directories below a
     /// trusted one count as trusted; if none is trusted, nothing is read.
     pub fn read_instructions(&self, directory: &Path) -> Result<DirectoryInstructions> {
         let chain = directory_chain(directory);
-        let from = chain.iter().position(|place| self.is_trusted(place));
-        let (ignored, trusted) = chain.split_at(from.unwrap_or(chain.len()));
-        let mut notes = DirectoryInstructions {
+        let start = chain.iter().position(|directory| self.is_trusted(directory));
+        let (ignored, trusted) = chain.split_at(start.unwrap_or(chain.len()));
+        let mut instructions = DirectoryInstructions {
             damage_notice: self.damage_notice(),
             ..DirectoryInstructions::default()
         };
-        for place in ignored {
-            let exists = text_paths(place).filter(|path| path.symlink_metadata().is_ok());
-            notes.ignored.extend(exists);
+        for directory in ignored {
+            let exists = text_paths(directory).filter(|path| path.symlink_metadata().is_ok());
+            instructions.ignored.extend(exists);
         }
-        notes.trusted = trusted.to_vec();
-        for place in trusted {
-            if let Some(bytes) = read_agents_file(place)? {
-                let path = place.join("AGENTS.md");
-                let text = String::from_utf8_lossy(&bytes).into_owned();
-                match self.has_digest(&path, &bytes) {
-                    _ if text.trim().is_empty() => {}
-                    true => notes.texts.push((path, text)),
-                    false => notes.stale.push(path),
-                }
-            }
-            for path in skill_files(place) {
-                let Some(bytes) = read_skill(&path) else {
-                    continue;
-                };
-                if self.has_digest(&path, &bytes) {
-                    notes.skill_files.push(path);
-                } else {
-                    notes.stale.push(path);
-                }
-            }
-            for path in tool_files(place) {
-                let Some(bytes) = read_tool(&path) else {
-                    continue;
-                };
-                if self.has_digest(&path, &bytes) {
-                    notes.programs.push(path);
-                } else {
-                    notes.stale.push(path);
-                }
-            }
-            let skills = SKILL_DIRS.map(|name| place.join(name));
-            notes.skills.splice(0..0, skills);
+        instructions.trusted = trusted.to_vec();
+        for directory in trusted {
+            self.read_directory(directory, &mut instructions)?;
         }
-        notes.skills.retain(|skills| skills.is_dir());
-        notes.ignored.extend(notes.stale.iter().cloned());
-        let around = self.directories.iter();
-        let mut around = around.filter(|known| directory.starts_with(&known.path));
-        notes.lacks_digests = around.all(|known| known.files.is_none());
-        notes.nested = (!self.directories.is_empty())
+        instructions.skills.retain(|skills| skills.is_dir());
+        instructions.ignored.extend(instructions.stale.iter().cloned());
+        let mut enclosing =
+            self.directories.iter().filter(|trusted| directory.starts_with(&trusted.path));
+        instructions.lacks_digests = enclosing.all(|trusted| trusted.files.is_none());
+        instructions.nested = (!self.directories.is_empty())
             .then(|| Arc::new(NestedInstructions::new(self.clone().into_judge(), directory)));
-        Ok(notes)
+        Ok(instructions)
+    }
+
+    /// Adds the instructions of the trusted `directory` itself to `instructions`.
+    fn read_directory(
+        &self,
+        directory: &Path,
+        instructions: &mut DirectoryInstructions,
+    ) -> Result<()> {
+        if let Some(bytes) = read_agents_file(directory)?
+            && !bytes.trim_ascii().is_empty()
+        {
+            let path = directory.join("AGENTS.md");
+            if self.has_digest(&path, &bytes) {
+                let text = String::from_utf8_lossy(&bytes).into_owned();
+                instructions.texts.push((path, text));
+            } else {
+                instructions.stale.push(path);
+            }
+        }
+        for path in skill_files(directory) {
+            if let Some(bytes) = read_skill(&path) {
+                if self.has_digest(&path, &bytes) {
+                    instructions.skill_files.push(path);
+                } else {
+                    instructions.stale.push(path);
+                }
+            }
+        }
+        for path in tool_files(directory) {
+            if let Some(bytes) = read_tool(&path) {
+                if self.has_digest(&path, &bytes) {
+                    instructions.programs.push(path);
+                } else {
+                    instructions.stale.push(path);
+                }
+            }
+        }
+        let skills = SKILL_DIRS.map(|name| directory.join(name));
+        instructions.skills.splice(0..0, skills);
+        Ok(())
     }
 
     fn into_judge(self) -> JudgeFile {
         Box::new(move |path, bytes| {
-            let mut around = path.ancestors().skip(1);
-            match self.has_digest(path, bytes) {
-                true => InstructionTrust::Trusted,
-                false if around.any(|place| self.is_trusted(place)) => InstructionTrust::Stale,
-                false => InstructionTrust::Untrusted,
+            if self.has_digest(path, bytes) {
+                InstructionTrust::Trusted
+            } else if path.ancestors().skip(1).any(|directory| self.is_trusted(directory)) {
+                InstructionTrust::Stale
+            } else {
+                InstructionTrust::Untrusted
             }
         })
     }
@@ -395,11 +407,11 @@ impl TrustList {
             return false;
         };
         let digest = keyed_digest(&key, bytes);
-        self.directories.iter().any(|known| {
-            let relative = path.strip_prefix(&known.path).ok().and_then(Path::to_str);
-            let files = known.files.as_ref().zip(relative);
+        self.directories.iter().any(|trusted| {
+            let relative = path.strip_prefix(&trusted.path).ok().and_then(Path::to_str);
+            let files = trusted.files.as_ref().zip(relative);
             files.is_some_and(|(files, relative)| files.get(relative) == Some(&digest))
-                && known.is_unchanged()
+                && trusted.is_unchanged()
         })
     }
 
@@ -409,13 +421,12 @@ impl TrustList {
     }
 
     fn save(&self) -> Result<()> {
-        let written = TrustFile {
+        let file = TrustFile {
             trusted: self.directories.clone(),
             files: self.files.clone(),
             key: self.key.clone(),
         };
-        let mut text =
-            serde_json::to_string_pretty(&written).context("serialize the trust list")?;
+        let mut text = serde_json::to_string_pretty(&file).context("serialize the trust list")?;
         text.push('\n');
         durable_file::replace(&self.path, text.as_bytes())
     }
@@ -433,14 +444,13 @@ impl TrustedDirectory {
 
 /// The root of the repository that contains `directory`, if there is one.
 pub fn repository_root(directory: &Path) -> Option<&Path> {
-    let is_root = |place: &&Path| place.join(".git").symlink_metadata().is_ok();
-    directory.ancestors().find(is_root)
+    directory.ancestors().find(|directory| directory.join(".git").symlink_metadata().is_ok())
 }
 
 /// The directories from the root of the repository down to `directory`; outside of a repository, only `directory`.
 fn directory_chain(directory: &Path) -> Vec<PathBuf> {
     let top = repository_root(directory).unwrap_or(directory);
-    let inside = directory.ancestors().take_while(|place| place.starts_with(top));
+    let inside = directory.ancestors().take_while(|ancestor| ancestor.starts_with(top));
     let mut chain: Vec<PathBuf> = inside.map(Path::to_owned).collect();
     chain.reverse();
     chain

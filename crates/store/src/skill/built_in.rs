@@ -131,19 +131,17 @@ impl BuiltInSkill {
 
     /// Returns the text of one of its files.
     pub fn file(&self, path: &str) -> Option<&'static str> {
-        let found = self.files.iter().find(|(name, _)| *name == path);
-        found.map(|(_, text)| *text)
+        let (_, text) = self.files.iter().find(|(name, _)| *name == path)?;
+        Some(text)
     }
 }
 
 /// Returns the text of a built-in file, if `path` ends in a skill's name and the file's path in its folder.
 pub fn built_in_at(path: &str) -> Option<&'static str> {
-    let cut = |(at, _): (usize, &str)| {
-        let (folder, file) = (&path[..at], &path[at + 1..]);
-        let name = folder.rsplit('/').next()?;
-        BuiltInSkill::by_name(name)?.file(file)
-    };
-    path.match_indices('/').find_map(cut)
+    path.match_indices('/').find_map(|(slash, _)| {
+        let name = path[..slash].rsplit('/').next()?;
+        BuiltInSkill::by_name(name)?.file(&path[slash + 1..])
+    })
 }
 
 /// Lists the files of a skill, by their paths in its folder.

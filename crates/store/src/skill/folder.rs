@@ -33,8 +33,8 @@ pub struct FolderEntry {
     pub entry_type: EntryType,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
 /// The type of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryType {
     Folder,
     File {
@@ -69,19 +69,20 @@ impl SkillFolder {
         Ok(folder)
     }
 
+    /// Adds the entries of the directory `below` of the folder, whose real path is `real`.
     fn walk(&mut self, real: &Path, below: &Path, depth: usize) -> Result<()> {
         let dir = real.join(below);
-        let named = self.root.join(below);
-        let what = || format!("read directory `{}`", named.display());
+        let displayed_dir = self.root.join(below);
+        let what = || format!("read directory `{}`", displayed_dir.display());
         if depth > MAX_DEPTH {
             bail!("`{}` is nested more than {MAX_DEPTH} directories deep", below.display());
         }
         for entry in std::fs::read_dir(&dir).with_context(what)? {
             let entry = entry.with_context(what)?;
             let path = below.join(entry.file_name());
-            let about = entry.metadata().with_context(what)?;
+            let metadata = entry.metadata().with_context(what)?;
             // The data of version control systems also holds deleted files.
-            if about.is_dir()
+            if metadata.is_dir()
                 && [".git", ".hg", ".svn"].iter().any(|name| entry.file_name() == *name)
             {
                 self.skipped.push(format!("{}/ (version control data)", path.display()));
@@ -93,24 +94,25 @@ impl SkillFolder {
                     self.root.display()
                 );
             }
-            let file_type = about.file_type();
-            let kind = match file_type {
+            let file_type = metadata.file_type();
+            let entry_type = match file_type {
                 _ if file_type.is_dir() => EntryType::Folder,
-                _ if file_type.is_file() => {
-                    EntryType::File { size: about.len(), is_executable: about.mode() & 0o111 != 0 }
-                }
+                _ if file_type.is_file() => EntryType::File {
+                    size: metadata.len(),
+                    is_executable: metadata.mode() & 0o111 != 0,
+                },
                 _ if file_type.is_symlink() => {
                     let target =
                         std::fs::read_link(dir.join(entry.file_name())).with_context(what)?;
-                    let trouble = link_problem(real, &real.join(&path), &target);
-                    EntryType::Link { target, problem: trouble }
+                    let problem = link_problem(real, &real.join(&path), &target);
+                    EntryType::Link { target, problem }
                 }
                 _ if file_type.is_fifo() => EntryType::Other("a named pipe"),
                 _ if file_type.is_socket() => EntryType::Other("a socket"),
                 _ => EntryType::Other("a device"),
             };
-            let is_folder = kind == EntryType::Folder;
-            self.entries.push(FolderEntry { path: path.clone(), entry_type: kind });
+            let is_folder = entry_type == EntryType::Folder;
+            self.entries.push(FolderEntry { path: path.clone(), entry_type });
             if is_folder {
                 self.walk(real, &path, depth + 1)?;
             }
@@ -129,22 +131,25 @@ impl SkillFolder {
 
     /// Lists the reasons why the folder cannot be installed unchanged; empty if it can.
     pub fn problems(&self) -> Vec<String> {
-        let trouble = |entry: &FolderEntry| {
-            let path = entry.path.display();
-            match &entry.entry_type {
-                EntryType::Link { target, problem: Some(trouble) } => {
-                    Some(format!("`{path}` is a link to `{}`, which {trouble}", target.display()))
+        let mut problems = Vec::new();
+        for FolderEntry { path, entry_type } in &self.entries {
+            let path = path.display();
+            match entry_type {
+                EntryType::Link { target, problem: Some(problem) } => {
+                    let target = target.display();
+                    problems.push(format!("`{path}` is a link to `{target}`, which {problem}"));
                 }
-                EntryType::Other(what) => Some(format!("`{path}` is {what}")),
-                _ => None,
+                EntryType::Other(description) => {
+                    problems.push(format!("`{path}` is {description}"));
+                }
+                EntryType::Folder | EntryType::File { .. } | EntryType::Link { .. } => {}
             }
-        };
-        let mut troubles: Vec<String> = self.entries.iter().filter_map(trouble).collect();
-        if self.total_bytes() > MAX_TOTAL_BYTES {
-            troubles
-                .push(format!("its files are larger than {} MiB in total", MAX_TOTAL_BYTES >> 20));
         }
-        troubles
+        if self.total_bytes() > MAX_TOTAL_BYTES {
+            let limit = MAX_TOTAL_BYTES >> 20;
+            problems.push(format!("its files are larger than {limit} MiB in total"));
+        }
+        problems
     }
 
     /// Reads the bytes of each file, in the order of [`Self::entries`]; empty for other entries. No links are followed.
@@ -182,8 +187,8 @@ fn link_problem(root: &Path, path: &Path, target: &Path) -> Option<&'static str>
         return Some("is outside the skill's directory");
     };
     let mut depth = below.components().count().saturating_sub(1);
-    for step in target.components() {
-        depth = match step {
+    for component in target.components() {
+        depth = match component {
             Component::ParentDir if depth == 0 => return Some("is outside the skill's directory"),
             Component::ParentDir => depth - 1,
             Component::Normal(_) => depth + 1,
@@ -191,7 +196,7 @@ fn link_problem(root: &Path, path: &Path, target: &Path) -> Option<&'static str>
         };
     }
     match std::fs::canonicalize(path) {
-        Ok(end) if end.starts_with(root) => None,
+        Ok(resolved) if resolved.starts_with(root) => None,
         Ok(_) => Some("is outside the skill's directory"),
         Err(_) => Some("does not exist"),
     }

@@ -20,7 +20,7 @@ pub(super) struct FrontMatter<'a> {
     pub(super) is_broken: bool,
 }
 
-/// The words that YAML parsing accepts as booleans.
+/// The texts that YAML parsing accepts as booleans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BooleanSyntax {
     /// Also `yes`, `on`, `y` and similar, as in YAML 1.1.
@@ -62,13 +62,12 @@ fn parse_parts(text: &str) -> Result<(Value, String), String> {
 /// # Errors
 /// A message for the user: the front matter has no start or no end, is too long, or is invalid YAML.
 pub fn parse_strict(text: &str) -> Result<(Value, String), String> {
-    let plain = text.replace("\r\n", "\n");
-    let plain = plain.trim_start_matches('\u{feff}');
-    let is_mark = |line: &str| line.trim() == "---";
-    let marks = plain.lines().filter(|line| is_mark(line)).count();
-    let begins = plain.starts_with("---\n") || plain == "---";
-    match (marks, begins) {
-        (0, _) => return Ok((Value::Object(Map::new()), plain.to_owned())),
+    let text = text.replace("\r\n", "\n");
+    let text = text.trim_start_matches('\u{feff}');
+    let delimiters = text.lines().filter(|line| line.trim() == "---").count();
+    let begins_with_one = text.starts_with("---\n") || text == "---";
+    match (delimiters, begins_with_one) {
+        (0, _) => return Ok((Value::Object(Map::new()), text.to_owned())),
         (_, false) => {
             return Err(
                 "it has a line `---` but does not begin with one; front matter is enclosed by two lines `---`, the first of which must be the first line of the file, without spaces"
@@ -79,12 +78,12 @@ pub fn parse_strict(text: &str) -> Result<(Value, String), String> {
         _ => {}
     }
     // Complete front matter is never treated as body text.
-    if split_front_matter(plain).is_none() {
+    if split_front_matter(text).is_none() {
         return Err(format!(
             "its front matter is longer than {MAX_BYTES} bytes, or its closing line `---` is indented"
         ));
     }
-    parse_parts(plain)
+    parse_parts(text)
 }
 
 /// Parses the front matter of `text` as far as possible.
@@ -97,17 +96,21 @@ pub(super) fn parse_lenient(text: &str) -> FrontMatter<'_> {
     }
     let begin = unmarked.trim_start();
     let (head, body) = match (split_front_matter(unmarked), split_front_matter(begin)) {
-        (Some(found), _) => found,
-        (None, Some(found)) => {
+        (Some(parts), _) => parts,
+        (None, Some(parts)) => {
             warnings.push(
                 "the opening line `---` of its front matter is not the first line, or has trailing spaces"
                     .into(),
             );
-            found
+            parts
         }
         (None, None) => {
             let is_begun = begin.lines().next().is_some_and(|line| line.trim_end() == "---");
-            warnings.push(if is_begun { format!("its front matter has no closing line `---`, or is longer than {MAX_BYTES} bytes") } else { "it has no front matter: `name: …` and `description: …` between two lines `---`".into() });
+            warnings.push(if is_begun {
+                format!("its front matter has no closing line `---`, or is longer than {MAX_BYTES} bytes")
+            } else {
+                "it has no front matter: `name: …` and `description: …` between two lines `---`".into()
+            });
             return FrontMatter {
                 fields: Map::new(),
                 body: unmarked,
@@ -142,24 +145,30 @@ impl FrontMatter<'_> {
         } else {
             head.to_owned()
         };
-        for part in RawField::split(&head) {
-            let RawField { key, text, source: whole } = part;
-            let known = match parse_fields_or_yaml(whole, BooleanSyntax::TrueFalseOnly) {
+        for RawField { key, text, source } in RawField::split(&head) {
+            let valid = match parse_fields_or_yaml(source, BooleanSyntax::TrueFalseOnly) {
                 Ok(Value::Object(fields)) => fields.into_iter().next().map(|(_, value)| value),
                 _ => None,
             };
-            let value = known.or_else(|| {
-                let value = to_plain_text(text);
-                self.warnings.push(if value.is_some() { format!("the value of `{key}` is not valid YAML and was read as plain text: put it in quotes") } else { format!("the value of `{key}` is not valid YAML and is ignored") });
-                self.is_broken |= value.is_none();
-                value
-            });
-            if let Some(value) = value
-                && self.fields.insert(key.to_owned(), value).is_some()
-            {
+            let Some(value) = valid.or_else(|| self.parse_plain_text(key, text)) else {
+                continue;
+            };
+            if self.fields.insert(key.to_owned(), value).is_some() {
                 self.warnings.push(format!("duplicate key `{key}`; the last value is used"));
             }
         }
+    }
+
+    /// Reads the value of `key`, which is not valid YAML, as plain text. Adds a warning.
+    fn parse_plain_text(&mut self, key: &str, text: &str) -> Option<Value> {
+        let value = to_plain_text(text);
+        self.warnings.push(if value.is_some() {
+            format!("the value of `{key}` is not valid YAML and was read as plain text: put it in quotes")
+        } else {
+            format!("the value of `{key}` is not valid YAML and is ignored")
+        });
+        self.is_broken |= value.is_none();
+        value
     }
 }
 
@@ -174,21 +183,20 @@ struct RawField<'a> {
 impl<'a> RawField<'a> {
     fn split(head: &'a str) -> Vec<Self> {
         let mut starts = Vec::new();
-        let mut at = 0;
+        let mut offset = 0;
         for line in head.split_inclusive('\n') {
             if leading_key(line).is_some() {
-                starts.push(at);
+                starts.push(offset);
             }
-            at += line.len();
+            offset += line.len();
         }
         let ends = starts.iter().skip(1).copied().chain([head.len()]);
-        let part = |(start, end): (&usize, usize)| {
-            let whole = &head[*start..end];
-            let key = leading_key(whole)?;
-            let text = &whole[key.len() + 1..];
-            Some(Self { key, text, source: whole })
+        let field = |(start, end): (&usize, usize)| {
+            let source = &head[*start..end];
+            let key = leading_key(source)?;
+            Some(Self { key, text: &source[key.len() + 1..], source })
         };
-        starts.iter().zip(ends).filter_map(part).collect()
+        starts.iter().zip(ends).filter_map(field).collect()
     }
 }
 
@@ -196,21 +204,19 @@ impl<'a> RawField<'a> {
 fn leading_key(line: &str) -> Option<&str> {
     let (key, rest) = line.split_once(':')?;
     let is_key = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    let ends = rest.is_empty() || rest.starts_with([' ', '\n']);
-    (ends && !key.is_empty() && key.bytes().all(is_key)).then_some(key)
+    let is_end = rest.is_empty() || rest.starts_with([' ', '\n']);
+    (is_end && !key.is_empty() && key.bytes().all(is_key)).then_some(key)
 }
 
 /// Treats invalid YAML as plain text and joins its lines; `None` if it appears to be some other YAML construct.
 fn to_plain_text(text: &str) -> Option<Value> {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let text = words.join(" ");
-    let is_more = text.starts_with(['|', '>', '[', '&', '*', '!']);
-    let whole = |quote: char| {
-        let inner = text.strip_prefix(quote)?.strip_suffix(quote)?;
-        Some(inner.to_owned())
-    };
-    let text = whole('"').or_else(|| whole('\'')).unwrap_or(text.clone());
-    (!is_more && !text.is_empty()).then_some(Value::String(text))
+    let text = text.split_whitespace().collect::<Vec<&str>>().join(" ");
+    if text.starts_with(['|', '>', '[', '&', '*', '!']) {
+        return None;
+    }
+    let unquoted = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
+    let text = unquoted('"').or_else(|| unquoted('\'')).unwrap_or(&text);
+    (!text.is_empty()).then(|| Value::String(text.to_owned()))
 }
 
 /// Parses front matter. Most front matter consists of a few plain lines, for which the YAML parser is not needed.
@@ -227,14 +233,14 @@ fn is_plain_field(line: &str) -> bool {
     let Some((key, text)) = line.split_once(": ") else {
         return false;
     };
-    let typed = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b" ,.;()/_-".contains(&byte);
+    let reserved = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b" ,.;()/_-".contains(&byte);
     (1..=64).contains(&key.len())
         && key.bytes().all(|byte| byte.is_ascii_lowercase())
         && text.starts_with(|letter: char| letter.is_ascii_alphabetic())
-        && text.bytes().all(plain)
+        && text.bytes().all(is_plain)
         && !text.ends_with(' ')
-        && (key == "always" || !typed.contains(&text.to_lowercase().as_str()))
+        && (key == "always" || !reserved.contains(&text.to_lowercase().as_str()))
 }
 
 /// Splits a text into the front matter between `---` lines and the rest.
@@ -243,16 +249,15 @@ fn split_front_matter(text: &str) -> Option<(&str, &str)> {
     if first.trim_end() != "---" {
         return None;
     }
-    let mut at = 0;
+    let mut offset = 0;
     for line in rest.split_inclusive('\n') {
-        if at > MAX_BYTES {
+        if offset > MAX_BYTES {
             return None;
         }
-        let end = line.strip_prefix("---").filter(|after| after.trim().is_empty());
-        if end.is_some() {
-            return Some((&rest[..at], &rest[at + line.len()..]));
+        if line.strip_prefix("---").is_some_and(|rest| rest.trim().is_empty()) {
+            return Some((&rest[..offset], &rest[offset + line.len()..]));
         }
-        at += line.len();
+        offset += line.len();
     }
     None
 }

@@ -24,8 +24,8 @@ pub type PackageEntry = (FolderEntry, Vec<u8>);
 /// The skill exists and `replace`, which allows replacing it, is false; or an I/O error.
 pub fn install(dir: &Path, name: &str, entries: &[PackageEntry], replace: bool) -> Result<PathBuf> {
     durable_file::create_dir(dir)?;
-    let place = dir.join(name);
-    let is_taken = place.symlink_metadata().is_ok();
+    let destination = dir.join(name);
+    let is_taken = destination.symlink_metadata().is_ok();
     if is_taken && !replace {
         return Err(fail_with_hint(
             Exit::Failed,
@@ -33,30 +33,30 @@ pub fn install(dir: &Path, name: &str, entries: &[PackageEntry], replace: bool) 
             "use `--force` to replace it",
         ));
     }
-    let made = tempfile::Builder::new()
+    let temp_dir = tempfile::Builder::new()
         .prefix(&format!(".{name}.new-"))
         .permissions(Permissions::from_mode(0o700))
         .tempdir_in(dir)
         .with_context(|| format!("create a directory in `{}`", dir.display()))?;
     for (entry, bytes) in entries {
-        let path = made.path().join(&entry.path);
+        let path = temp_dir.path().join(&entry.path);
         write_entry(&path, &entry.entry_type, bytes)
             .with_context(|| format!("write `{}`", path.display()))?;
     }
     let old = is_taken.then(|| move_aside(dir, name)).transpose()?;
     // If this fails, the old skill is renamed back, and so never lost.
-    if let Err(error) = durable_file::rename_noreplace(made.path(), &place) {
+    if let Err(error) = durable_file::rename_noreplace(temp_dir.path(), &destination) {
         if let Some(old) = &old {
-            durable_file::rename_noreplace(old, &place)?;
+            durable_file::rename_noreplace(old, &destination)?;
         }
         return Err(error);
     }
     // The temporary folder was renamed, and must not be removed on drop.
-    drop(made.keep());
+    drop(temp_dir.keep());
     if let Some(old) = old {
         remove_path(&old)?;
     }
-    Ok(place)
+    Ok(destination)
 }
 
 /// Removes the skill `name` from the folder of skills `dir`. If it is a link, only the link is removed.
@@ -72,17 +72,17 @@ fn move_aside(dir: &Path, name: &str) -> Result<PathBuf> {
 }
 
 fn remove_path(path: &Path) -> Result<()> {
-    let is_dir = path.symlink_metadata().is_ok_and(|about| about.is_dir());
-    let erased = if is_dir { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
-    erased.with_context(|| format!("remove `{}`", path.display()))
+    let is_dir = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+    let removed = if is_dir { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    removed.with_context(|| format!("remove `{}`", path.display()))
 }
 
-fn write_entry(path: &Path, kind: &EntryType, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
-    match kind {
-        EntryType::Folder => folder(path),
+fn write_entry(path: &Path, entry_type: &EntryType, bytes: &[u8]) -> std::io::Result<()> {
+    let create_dir = |path: &Path| DirBuilder::new().recursive(true).mode(0o700).create(path);
+    match entry_type {
+        EntryType::Folder => create_dir(path),
         EntryType::File { is_executable, .. } => {
-            path.parent().map_or(Ok(()), folder)?;
+            path.parent().map_or(Ok(()), create_dir)?;
             let mode = if *is_executable { 0o700 } else { 0o600 };
             let mut file: File =
                 OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;

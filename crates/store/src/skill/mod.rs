@@ -84,26 +84,25 @@ impl FoundSkills {
     }
 }
 
-/// Finds all skills: in the workspace, in further folders, and built-in. Of those with the same name, the first takes
+/// Finds all skills: in the workspace, in trusted directories, and built-in. Of those with the same name, the first takes
 /// precedence.
 pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
-    let SearchPaths { workspace, trusted_dirs: further, ignored_files, disabled, env } =
-        search_paths;
+    let SearchPaths { workspace, trusted_dirs, ignored_files, disabled, env } = search_paths;
     let dir = workspace.join("skills");
     let requirements = RequirementChecker::new(env);
-    let mut found = FoundSkills::default();
+    let mut found_skills = FoundSkills::default();
     let mut all: Vec<Skill> = Vec::new();
-    let sources = further.iter().map(|dir| (dir, SkillSource::Directory(dir.clone())));
+    let sources = trusted_dirs.iter().map(|dir| (dir, SkillSource::Directory(dir.clone())));
     for (dir, source) in std::iter::once((&dir, SkillSource::Workspace)).chain(sources) {
-        for text in skill_files::read_all(dir, &source, &mut found.unreadable) {
-            let location = dir.join(&text.name).join("SKILL.md");
+        for file in skill_files::read_all(dir, &source, &mut found_skills.unreadable) {
+            let location = dir.join(&file.name).join("SKILL.md");
             if ignored_files.contains(&location) {
                 continue;
             }
-            let mut skill = parse(&text.name, &text.text, &requirements);
+            let mut skill = parse(&file.name, &file.text, &requirements);
             skill.location = location;
             skill.source = source.clone();
-            skill.warnings.extend(text.warning);
+            skill.warnings.extend(file.warning);
             all.push(skill);
         }
     }
@@ -115,15 +114,15 @@ pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
     // The sort is stable: skills of the same name stay in order of precedence.
     all.sort_by(|one, other| one.name.cmp(&other.name));
     for skill in all {
-        let before = found.skills.last().filter(|before| before.name == skill.name);
-        let by = before.map(|before| before.source.clone());
-        if by.is_some() || disabled.contains(&skill.name) {
-            found.inactive.push(InactiveSkill { skill, superseded_by: by });
+        let previous = found_skills.skills.last().filter(|previous| previous.name == skill.name);
+        let superseded_by = previous.map(|previous| previous.source.clone());
+        if superseded_by.is_some() || disabled.contains(&skill.name) {
+            found_skills.inactive.push(InactiveSkill { skill, superseded_by });
         } else {
-            found.skills.push(skill);
+            found_skills.skills.push(skill);
         }
     }
-    found
+    found_skills
 }
 
 /// Returns the name of the skill whose SKILL.md is at `path`, given the location of each skill. Pure: the statistics of
@@ -133,12 +132,12 @@ pub fn skill_at<'a>(path: &str, locations: &'a [(String, PathBuf)]) -> Option<&'
     if path.file_name()? != "SKILL.md" {
         return None;
     }
-    let exact = locations.iter().find(|(_, place)| normalized(place) == path);
+    let exact = locations.iter().find(|(_, location)| normalized(location) == path);
     // A built-in skill is recognized at any path that ends in its name, since models guess where it is.
     let built_in = || {
         let folder = path.parent()?.file_name()?.to_str()?;
         let name = BuiltInSkill::by_name(folder)?.name;
-        locations.iter().find(|(known, _)| known == name)
+        locations.iter().find(|(skill, _)| skill == name)
     };
     let (name, _) = exact.or_else(built_in)?;
     Some(name)
@@ -146,15 +145,15 @@ pub fn skill_at<'a>(path: &str, locations: &'a [(String, PathBuf)]) -> Option<&'
 
 /// Resolves `.` and `..` in `path` without accessing the file system.
 fn normalized(path: &Path) -> PathBuf {
-    let mut tidy = PathBuf::new();
+    let mut normalized = PathBuf::new();
     for part in path.components() {
         match part {
             Component::CurDir => {}
-            Component::ParentDir => drop(tidy.pop()),
-            other => tidy.push(other),
+            Component::ParentDir => drop(normalized.pop()),
+            other => normalized.push(other),
         }
     }
-    tidy
+    normalized
 }
 
 #[cfg(test)]

@@ -16,40 +16,37 @@ const MAX_NAME_CHARS: usize = 64;
 const MAX_COMPATIBILITY_CHARS: usize = 500;
 
 /// Parses a skill. The caller sets its location and source.
-pub fn parse(name: &str, text: &str, requirements: &RequirementChecker<'_>) -> Skill {
-    let head = parse_lenient(text);
-    let mut warnings = head.warnings;
-    let mut field = FieldReader { fields: head.fields, warnings: &mut warnings };
-    let said_name = field.text("name");
+pub fn parse(name: &str, text: &str, checker: &RequirementChecker<'_>) -> Skill {
+    let front_matter = parse_lenient(text);
+    let mut warnings = front_matter.warnings;
+    let mut field = FieldReader { fields: front_matter.fields, warnings: &mut warnings };
+    let declared_name = field.text("name");
     let description = field.text("description");
     let always = field.boolean("always", false);
-    let (metadata, said) = field.metadata();
-    let always = always || is_true(&said["always"]);
+    let (metadata, own_metadata) = field.metadata();
+    let always = always || is_true(&own_metadata["always"]);
     let is_offered = !field.boolean("disable-model-invocation", false);
-    let says = InertFields {
-        name: said_name.clone(),
+    let inert_fields = InertFields {
+        name: declared_name.clone(),
         license: field.text("license"),
         compatibility: field.text("compatibility"),
         allowed_tools: field.tools(),
         metadata,
         is_user_invocable: field.boolean("user-invocable", true),
     };
-    warnings.extend(name_warning(said_name.as_deref(), name));
+    warnings.extend(name_warning(declared_name.as_deref(), name));
     warnings.extend(description_warning(description.as_deref()));
-    if says
-        .compatibility
-        .as_ref()
-        .is_some_and(|text| text.chars().count() > MAX_COMPATIBILITY_CHARS)
-    {
+    let compatibility = inert_fields.compatibility.as_deref().unwrap_or_default();
+    if compatibility.chars().count() > MAX_COMPATIBILITY_CHARS {
         warnings.push(format!(
             "its `compatibility` is longer than {MAX_COMPATIBILITY_CHARS} characters"
         ));
     }
-    let hidden = count_hidden_chars(head.body);
+    let hidden = count_hidden_chars(front_matter.body);
     if hidden > 0 {
         warnings.push(format!("its text has invisible characters: {hidden}"));
     }
-    let needs = SkillRequirements::from_metadata(&said);
+    let requirements = SkillRequirements::from_metadata(&own_metadata);
     Skill {
         name: name.to_owned(),
         description: description.unwrap_or_else(|| name.to_owned()),
@@ -57,12 +54,12 @@ pub fn parse(name: &str, text: &str, requirements: &RequirementChecker<'_>) -> S
         source: SkillSource::BuiltIn,
         always,
         is_offered,
-        unmet_requirements: needs.unmet(requirements),
-        requirements: needs,
-        inert_fields: says,
-        body: head.body.trim().to_owned().into(),
+        unmet_requirements: requirements.unmet(checker),
+        requirements,
+        inert_fields,
+        body: front_matter.body.trim().to_owned().into(),
         warnings,
-        is_broken: head.is_broken,
+        is_broken: front_matter.is_broken,
     }
 }
 
@@ -95,29 +92,32 @@ pub fn count_hidden_chars(text: &str) -> usize {
     if text.as_bytes().chunks(64).all(are_plain) {
         return 0;
     }
-    let spelled = |text: &str| text.matches("\\u{").count();
-    spelled(&sanitize(text)) - spelled(text)
+    let count_escapes = |text: &str| text.matches("\\u{").count();
+    count_escapes(&sanitize(text)) - count_escapes(text)
 }
 
 pub(super) fn is_true(value: &Value) -> bool {
-    let words = ["true", "yes", "on"];
-    let said = value.as_str();
-    value == &Value::Bool(true)
-        || said.is_some_and(|text| words.contains(&text.to_lowercase().as_str()))
+    match value {
+        Value::Bool(value) => *value,
+        Value::String(text) => ["true", "yes", "on"].contains(&text.to_lowercase().as_str()),
+        _ => false,
+    }
 }
 
 fn is_false(value: &Value) -> bool {
-    let words = ["false", "no", "off", ""];
-    let said = value.as_str();
-    matches!(value, Value::Bool(false) | Value::Null)
-        || said.is_some_and(|text| words.contains(&text.to_lowercase().as_str()))
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::String(text) => ["false", "no", "off", ""].contains(&text.to_lowercase().as_str()),
+        _ => false,
+    }
 }
 
 fn name_warning(declared: Option<&str>, name: &str) -> Option<String> {
     let rule = "lower-case letters, digits and single hyphens, at most 64 characters";
     match declared {
-        Some(said) if said != name => Some(format!(
-            "its front matter has `name: {said}`, but its directory is `{name}`, which is used"
+        Some(declared) if declared != name => Some(format!(
+            "its front matter has `name: {declared}`, but its directory is `{name}`, which is used"
         )),
         _ if !is_valid_name(name) => {
             Some(format!("its name is not valid in other programs: {rule}"))
@@ -127,17 +127,19 @@ fn name_warning(declared: Option<&str>, name: &str) -> Option<String> {
 }
 
 fn description_warning(description: Option<&str>) -> Option<String> {
-    let Some(said) = description else {
+    let Some(description) = description else {
         return Some("it has no `description`, which tells the model when to use it".into());
     };
-    let hidden = count_hidden_chars(said);
-    match said.chars().count() {
-        _ if hidden > 0 => Some(format!("its description has invisible characters: {hidden}")),
-        letters if letters > MAX_DESCRIPTION_CHARS => Some(format!(
-            "its description has {letters} characters; other programs allow {MAX_DESCRIPTION_CHARS}"
-        )),
-        _ => None,
+    let hidden = count_hidden_chars(description);
+    if hidden > 0 {
+        return Some(format!("its description has invisible characters: {hidden}"));
     }
+    let chars = description.chars().count();
+    (chars > MAX_DESCRIPTION_CHARS).then(|| {
+        format!(
+            "its description has {chars} characters; other programs allow {MAX_DESCRIPTION_CHARS}"
+        )
+    })
 }
 
 /// The fields of the front matter, with values of any type.
@@ -190,9 +192,9 @@ impl FieldReader<'_> {
             }),
             other => other.clone(),
         };
-        let of = |key: &str| metadata.get(key).filter(|said| said.is_object()).cloned();
-        let said = of("nanobot").or_else(|| of("openclaw"));
-        (metadata, said.unwrap_or(Value::Null))
+        let object = |key: &str| metadata.get(key).filter(|value| value.is_object()).cloned();
+        let own = object("nanobot").or_else(|| object("openclaw"));
+        (metadata, own.unwrap_or(Value::Null))
     }
 
     /// Returns the intended tools: a list, or names separated by spaces or commas, some with a rule in parentheses.
@@ -214,7 +216,7 @@ impl FieldReader<'_> {
 
 /// Splits `text` at spaces and commas, except within parentheses.
 fn split_tools(text: &str) -> Vec<String> {
-    let (mut words, mut word, mut depth) = (Vec::new(), String::new(), 0_usize);
+    let (mut tools, mut tool, mut depth) = (Vec::new(), String::new(), 0_usize);
     for letter in text.chars() {
         match letter {
             '(' => depth += 1,
@@ -222,14 +224,14 @@ fn split_tools(text: &str) -> Vec<String> {
             _ => {}
         }
         if depth == 0 && (letter.is_whitespace() || letter == ',') {
-            words.push(std::mem::take(&mut word));
+            tools.push(std::mem::take(&mut tool));
         } else {
-            word.push(letter);
+            tool.push(letter);
         }
     }
-    words.push(word);
-    words.retain(|word| !word.is_empty());
-    words
+    tools.push(tool);
+    tools.retain(|tool| !tool.is_empty());
+    tools
 }
 
 #[cfg(test)]

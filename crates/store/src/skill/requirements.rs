@@ -41,10 +41,14 @@ impl SkillRequirements {
 
     /// Describes the requirements, and marks those that are not met.
     pub fn describe(&self, checker: &RequirementChecker<'_>) -> Vec<String> {
-        let mark = |CheckedRequirement { name, is_met }| {
-            if is_met { name } else { format!("{name} (missing)") }
-        };
-        self.check(checker).into_iter().map(mark).collect()
+        let requirements = self.check(checker).into_iter();
+        requirements
+            .map(
+                |CheckedRequirement { name, is_met }| {
+                    if is_met { name } else { format!("{name} (missing)") }
+                },
+            )
+            .collect()
     }
 
     /// Lists the requirements that are not met, as `CLI: gh`.
@@ -94,12 +98,12 @@ impl<'a> RequirementChecker<'a> {
     }
 
     fn is_installed(&self, program: &str) -> bool {
-        if let Some(known) = self.programs.borrow().get(program) {
-            return *known;
+        if let Some(is_installed) = self.programs.borrow().get(program) {
+            return *is_installed;
         }
-        let found = is_on_path(program, self.env.get("PATH").unwrap_or_default());
-        self.programs.borrow_mut().insert(program.to_owned(), found);
-        found
+        let is_installed = is_on_path(program, self.env.get("PATH").unwrap_or_default());
+        self.programs.borrow_mut().insert(program.to_owned(), is_installed);
+        is_installed
     }
 
     fn is_set(&self, variable: &str) -> bool {
@@ -110,8 +114,8 @@ impl<'a> RequirementChecker<'a> {
 /// True if `program` is an executable in a directory of the search path `path`.
 pub fn is_on_path(program: &str, path: &str) -> bool {
     path.split(':').filter(|dir| !dir.is_empty()).any(|dir| {
-        let found = Path::new(dir).join(program).metadata();
-        found.is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
+        let metadata = Path::new(dir).join(program).metadata();
+        metadata.is_ok_and(|metadata| metadata.is_file() && metadata.mode() & 0o111 != 0)
     })
 }
 
@@ -127,7 +131,7 @@ fn is_current_os(name: &str) -> bool {
 /// Reads one text, or a list of texts.
 fn text_list(value: &Value) -> Vec<String> {
     match value {
-        Value::String(one) => vec![one.clone()],
+        Value::String(text) => vec![text.clone()],
         Value::Array(items) => items.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => Vec::new(),
     }
@@ -136,9 +140,9 @@ fn text_list(value: &Value) -> Vec<String> {
 /// Describes an installation step, as `brew install gh`.
 fn install_command(step: &Value) -> Option<String> {
     let text = |key: &str| step[key].as_str().filter(|text| !text.is_empty());
-    let what = ["formula", "package", "module", "tap"].iter().find_map(|key| text(key));
-    match (text("kind"), what) {
-        (Some(kind), Some(what)) => Some(format!("{kind} install {what}")),
+    let package = ["formula", "package", "module", "tap"].iter().find_map(|key| text(key));
+    match (text("kind"), package) {
+        (Some(kind), Some(package)) => Some(format!("{kind} install {package}")),
         _ => text("label").map(str::to_owned),
     }
 }

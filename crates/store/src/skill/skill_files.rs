@@ -23,27 +23,27 @@ pub(super) fn read_all(
     source: &SkillSource,
     unreadable: &mut Vec<UnreadableSkill>,
 ) -> Vec<SkillFile> {
-    let mut tell = |name: Option<&str>, why: String| {
+    let mut add_unreadable = |name: Option<&str>, reason: String| {
         unreadable.push(UnreadableSkill {
             name: name.map(str::to_owned),
             path: name.map_or(dir.to_owned(), |name| dir.join(name)),
-            reason: why,
+            reason,
         });
     };
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
         Err(error) => {
-            tell(None, error.to_string());
+            add_unreadable(None, error.to_string());
             return Vec::new();
         }
     };
-    let mut texts = Vec::new();
+    let mut files = Vec::new();
     for entry in entries {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                tell(None, error.to_string());
+                add_unreadable(None, error.to_string());
                 continue;
             }
         };
@@ -53,20 +53,20 @@ pub(super) fn read_all(
             continue;
         }
         let Some(name) = name.to_str().filter(|name| is_displayable_name(name)) else {
-            let shown = name.to_string_lossy().escape_debug().to_string();
-            tell(Some(&shown), "its name has invisible characters".into());
+            let escaped = name.to_string_lossy().escape_debug().to_string();
+            add_unreadable(Some(&escaped), "its name has invisible characters".into());
             continue;
         };
         let path = entry.path().join("SKILL.md");
         match read_text(&path, dir, source) {
             Ok(Some((text, warning))) => {
-                texts.push(SkillFile { name: name.to_owned(), text, warning });
+                files.push(SkillFile { name: name.to_owned(), text, warning });
             }
             Ok(None) => {}
-            Err(error) => tell(Some(name), error.to_string()),
+            Err(error) => add_unreadable(Some(name), error.to_string()),
         }
     }
-    texts
+    files
 }
 
 /// Reads a SKILL.md in the folder of skills `dir`, with a warning about the file; `None` if there is none.

@@ -57,26 +57,26 @@ impl SkillList {
 /// the budget, the list only says how many skills there are.
 pub fn render_list(skills: &[Skill], budget: u64) -> SkillList {
     let listed: Vec<&Skill> = skills.iter().filter(|skill| skill.is_listed()).collect();
-    let made = |form: ListDetail| {
-        let text = match form {
-            ListDetail::Elements(letters) => render_elements(&listed, letters),
-            ListDetail::Lines(letters) => render_lines(&listed, Some(letters), listed.len()),
+    let render = |detail: ListDetail| {
+        let text = match detail {
+            ListDetail::Elements(max_chars) => render_elements(&listed, max_chars),
+            ListDetail::Lines(max_chars) => render_lines(&listed, Some(max_chars), listed.len()),
             ListDetail::Names(count) => render_lines(&listed, None, count.min(listed.len())),
         };
         let tokens = token_estimate::for_text(&text);
-        SkillList { text, detail: form, tokens }
+        SkillList { text, detail, tokens }
     };
-    let fits = |summary: &SkillList| summary.tokens <= budget;
-    if let Some(best) = DETAIL_LEVELS.into_iter().map(made).find(fits) {
+    let fits = |list: &SkillList| list.tokens <= budget;
+    if let Some(best) = DETAIL_LEVELS.into_iter().map(render).find(fits) {
         return best;
     }
     // Binary search: the size never decreases with more names.
     let (mut few, mut many) = (0, listed.len());
     while few + 1 < many {
         let middle = few.midpoint(many);
-        if fits(&made(ListDetail::Names(middle))) { few = middle } else { many = middle }
+        if fits(&render(ListDetail::Names(middle))) { few = middle } else { many = middle }
     }
-    made(ListDetail::Names(few))
+    render(ListDetail::Names(few))
 }
 
 /// An element for each skill. Built-in skills have short descriptions and are always lines.
@@ -129,19 +129,18 @@ fn render_lines(skills: &[&Skill], max_chars: Option<usize>, count: usize) -> St
 
 /// Writes a line for each skill, grouped by folder.
 fn push_lines(xml: &mut String, skills: &[&Skill], max_chars: Option<usize>) {
-    let mut rest: Vec<(&Path, &Skill)> =
-        skills.iter().map(|skill| (parent_dir(skill), *skill)).collect();
-    while let Some(&(folder, _)) = rest.first() {
-        let place = escape_path(&folder.join("NAME/SKILL.md"));
-        writeln!(xml, "  <in location=\"{place}\">").expect("writing to a string cannot fail");
-        rest.retain(|(place, skill)| {
-            let is_elsewhere = *place != folder;
-            if !is_elsewhere {
-                push_line(xml, skill, max_chars);
-            }
-            is_elsewhere
-        });
+    let mut rest: Vec<&Skill> = skills.to_vec();
+    while let Some(first) = rest.first() {
+        let folder = parent_dir(first);
+        let location = escape_path(&folder.join("NAME/SKILL.md"));
+        writeln!(xml, "  <in location=\"{location}\">").expect("writing to a string cannot fail");
+        let (in_folder, others): (Vec<&Skill>, Vec<&Skill>) =
+            rest.into_iter().partition(|skill| parent_dir(skill) == folder);
+        for skill in in_folder {
+            push_line(xml, skill, max_chars);
+        }
         xml.push_str("  </in>\n");
+        rest = others;
     }
 }
 
@@ -151,16 +150,16 @@ fn push_line(xml: &mut String, skill: &Skill, max_chars: Option<usize>) {
         xml.push_str(" (unavailable");
         // The user did not choose a built-in skill, so what it lacks says enough.
         if skill.source == SkillSource::BuiltIn {
-            let lacking = skill.unmet_requirements.join(", ");
-            xml.push_str(&format!(": {})\n", escape_xml(&lacking)));
+            let missing = skill.unmet_requirements.join(", ");
+            xml.push_str(&format!(": {})\n", escape_xml(&missing)));
             return;
         }
         xml.push(')');
     }
-    if let Some(letters) = max_chars {
+    if let Some(max_chars) = max_chars {
         xml.push_str(": ");
-        let words = truncate_words(&skill.description, letters);
-        xml.push_str(&escape_xml(&join_words(&words)));
+        let description = truncate_words(&skill.description, max_chars);
+        xml.push_str(&escape_xml(&join_words(&description)));
     }
     xml.push('\n');
 }
@@ -192,8 +191,7 @@ fn join_words(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_single) && previous != ' ' {
         return Cow::Borrowed(text);
     }
-    let words: Vec<&str> = text.split_whitespace().collect();
-    Cow::Owned(words.join(" "))
+    Cow::Owned(text.split_whitespace().collect::<Vec<&str>>().join(" "))
 }
 
 /// Formats a path for the list. A model must be able to copy it unchanged, so only characters that could end the
@@ -209,22 +207,23 @@ fn truncate_words(text: &str, max_chars: usize) -> Cow<'_, str> {
     let Some((end, _)) = end else {
         return Cow::Borrowed(text);
     };
-    let cut = &text[..end];
     // If the cut falls between words, the last word is complete.
-    let is_between = text[end..].starts_with(char::is_whitespace);
-    let words = match cut.rfind(char::is_whitespace) {
-        Some(at) if !is_between => &cut[..at],
-        _ => cut,
+    let is_between_words = text[end..].starts_with(char::is_whitespace);
+    let text = &text[..end];
+    let text = match text.rfind(char::is_whitespace) {
+        Some(end) if !is_between_words => &text[..end],
+        _ => text,
     };
-    let words =
-        words.trim_end_matches(|letter: char| letter.is_whitespace() || ",;:.(".contains(letter));
-    Cow::Owned(format!("{words}…"))
+    let text =
+        text.trim_end_matches(|letter: char| letter.is_whitespace() || ",;:.(".contains(letter));
+    Cow::Owned(format!("{text}…"))
 }
 
 /// Returns the bodies of the skills that are always on and available.
 pub fn active_bodies(skills: &[Skill]) -> String {
-    let on = skills.iter().filter(|skill| skill.is_active());
-    on.map(|skill| format!("### Skill: {}\n\n{}", skill.name, skill.body))
+    let active = skills.iter().filter(|skill| skill.is_active());
+    active
+        .map(|skill| format!("### Skill: {}\n\n{}", skill.name, skill.body))
         .collect::<Vec<_>>()
         .join("\n\n---\n\n")
 }

@@ -2,15 +2,15 @@
 
 /// Returns a SKILL.md that the author completes.
 pub fn skill_template(name: &str, description: Option<&str>) -> String {
-    let about = description.map_or_else(
+    let description = description.map_or_else(
         || "what it does and when to use it; the model decides by this line only".to_owned(),
         str::to_owned,
     );
     // JSON strings are valid YAML, whatever they contain.
-    let about = serde_json::Value::String(about);
+    let description = serde_json::Value::String(description);
     let title = name.replace('-', " ");
     format!(
-        "---\nname: {name}\ndescription: {about}\n# What it cannot do without; take away what does not apply.\n\
+        "---\nname: {name}\ndescription: {description}\n# What it cannot do without; take away what does not apply.\n\
          # metadata:\n#   nanobot:\n#     requires:\n#       bins: [jq]\n#       env: [SOME_TOKEN]\n---\n\n# {title}\n\n\
          Describe the steps, as for a colleague who has the skills but does not know this environment:\n\n\
          1. Inspect: `command --that-changes-nothing`.\n2. Act: `command --with-the-flags-that-matter`.\n\

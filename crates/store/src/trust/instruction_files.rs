@@ -28,8 +28,8 @@ pub fn instruction_paths(directory: &Path) -> impl Iterator<Item = PathBuf> {
     text_paths(directory).chain([directory.join(TOOL_DIR)])
 }
 
-/// The paths at which `directory` may hold instructions for the agent. Each run looks at those of a directory that is not
-/// trusted; one more name would be one more system call of every run.
+/// The paths at which `directory` may hold instructions for the agent. Each run stats those of a directory that is not
+/// trusted, so one more name would cost every run one more system call.
 pub(super) fn text_paths(directory: &Path) -> impl Iterator<Item = PathBuf> {
     let names = std::iter::once("AGENTS.md").chain(SKILL_DIRS);
     names.map(|name| directory.join(name))
@@ -52,12 +52,12 @@ pub fn has_instruction_files(directory: &Path) -> bool {
 pub(super) fn digest_all(directory: &Path, key: &[u8; 16]) -> Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
     let mut pending = vec![directory.to_owned()];
-    while let Some(place) = pending.pop() {
-        let agents = read_agents_file(&place)?;
-        let agents = agents.map(|bytes| (place.join("AGENTS.md"), bytes));
-        let skills = skill_files(&place);
+    while let Some(dir) = pending.pop() {
+        let agents = read_agents_file(&dir)?;
+        let agents = agents.map(|bytes| (dir.join("AGENTS.md"), bytes));
+        let skills = skill_files(&dir);
         let skills = skills.filter_map(|path| read_skill(&path).map(|bytes| (path, bytes)));
-        let tools = tool_files(&place);
+        let tools = tool_files(&dir);
         let tools = tools.filter_map(|path| read_tool(&path).map(|bytes| (path, bytes)));
         for (path, bytes) in agents.into_iter().chain(skills).chain(tools) {
             let relative = path.strip_prefix(directory).unwrap_or(&path);
@@ -65,7 +65,7 @@ pub(super) fn digest_all(directory: &Path, key: &[u8; 16]) -> Result<BTreeMap<St
                 files.insert(relative.to_owned(), keyed_digest(key, &bytes));
             }
         }
-        for entry in std::fs::read_dir(&place).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
             let is_generated = is_generated_dir(&entry.path());
             if !is_generated && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 pending.push(entry.path());
@@ -134,13 +134,12 @@ pub(super) fn read_tool(path: &Path) -> Option<Vec<u8>> {
     durable_file::read_limited(path, MAX_PROGRAM_BYTES).ok()?
 }
 
-/// Reads the SKILL.md at `path`; `None` for what is not read as a skill either.
+/// Reads the SKILL.md at `path`; `None` if it would not be read as a skill either.
 pub(super) fn read_skill(path: &Path) -> Option<Vec<u8>> {
     if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
         return None;
     }
     let mut bytes = Vec::new();
-    let file = File::open(path).ok()?.take(MAX_SKILL_BYTES + 1);
-    { file }.read_to_end(&mut bytes).ok()?;
+    File::open(path).ok()?.take(MAX_SKILL_BYTES + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 <= MAX_SKILL_BYTES).then_some(bytes)
 }

@@ -42,29 +42,28 @@ impl NestedInstructions {
     /// file that was read before, or that is not trusted as it is, is left out.
     pub fn read(&self, path: &Path) -> Vec<(PathBuf, String)> {
         let mut state = self.state.lock().ignore_poison();
-        let beneath = |place: &&Path| place.starts_with(&self.directory);
-        let places = path.ancestors().skip(1).take_while(beneath);
-        let mut found = Vec::new();
-        for place in places.filter(|place| *place != self.directory) {
-            if !state.visited.insert(place.to_owned()) {
+        let is_beneath = |dir: &&Path| dir.starts_with(&self.directory) && *dir != self.directory;
+        let mut texts = Vec::new();
+        for dir in path.ancestors().skip(1).take_while(is_beneath) {
+            if !state.visited.insert(dir.to_owned()) {
                 break;
             }
-            let agents = place.join("AGENTS.md");
-            let Ok(Some(bytes)) = read_agents_file(place) else {
+            let agents_file = dir.join("AGENTS.md");
+            let Ok(Some(bytes)) = read_agents_file(dir) else {
                 continue;
             };
-            match (self.judge)(&agents, &bytes) {
+            match (self.judge)(&agents_file, &bytes) {
                 // The tool has returned or written it.
-                _ if agents == path => {}
+                _ if agents_file == path => {}
                 InstructionTrust::Trusted => {
-                    found.push((agents, String::from_utf8_lossy(&bytes).into_owned()));
+                    texts.push((agents_file, String::from_utf8_lossy(&bytes).into_owned()));
                 }
-                InstructionTrust::Stale => state.stale.push(agents),
+                InstructionTrust::Stale => state.stale.push(agents_file),
                 InstructionTrust::Untrusted => {}
             }
         }
-        found.reverse();
-        found
+        texts.reverse();
+        texts
     }
 
     /// The files that were not read although their directory is trusted.
