@@ -2,7 +2,7 @@
 
 use crate::cli::memory::{ConsolidateArgs, MemoryCommand};
 use crate::ops::consolidation::consolidator::{
-    ConsolidatedChunk, ConsolidationCost, Consolidator, MAX_TRIES,
+    ConsolidatedChunk, ConsolidationCost, Consolidator, MAX_ATTEMPTS,
 };
 use crate::ops::consolidation::deferred::DeferredConsolidation;
 use crate::ops::consolidation::memory_edit::{self, LOCK_TIMEOUT, UndoResult, version_text};
@@ -112,11 +112,11 @@ fn consolidate(ctx: &Context, arguments: &ConsolidateArgs) -> Result<Exit> {
 }
 
 fn due_line(session: &DueSession) -> String {
-    let messages = session.next.limit - session.next.from;
-    let attempts = match session.next.attempts {
+    let messages = session.range.limit - session.range.from;
+    let attempts = match session.range.attempts {
         0 => String::new(),
-        MAX_TRIES.. => "; to be archived unchanged".into(),
-        attempts => format!("; tried {attempts} of {MAX_TRIES} times"),
+        MAX_ATTEMPTS.. => "; to be archived unchanged".into(),
+        attempts => format!("; tried {attempts} of {MAX_ATTEMPTS} times"),
     };
     format!("{}: {messages} messages{attempts}\n", sanitize(&session.key))
 }
@@ -374,5 +374,5 @@ fn edit_copy(
         return Ok(UpdateResult::Applied);
     }
     let locked_memory = memory_edit::lock(ctx, memory, store, LOCK_TIMEOUT)?;
-    memory_edit::replace(&locked_memory, (original, text), VersionCause::Edit, None)
+    memory_edit::replace(&locked_memory, original, text, VersionCause::Edit, None)
 }

@@ -30,7 +30,7 @@ use nanobot_store::session::{LoggedMessage, SessionStore};
 use std::path::Path;
 
 /// Attempts at a chunk before it is archived unchanged.
-pub(crate) const MAX_TRIES: u32 = 3;
+pub(crate) const MAX_ATTEMPTS: u32 = 3;
 /// Upper limit of a chunk, in tokens. Summaries of larger chunks lose too much detail.
 const MAX_CHUNK_TOKENS: usize = 64_000;
 /// Lower limit of a chunk, in tokens, even for a small context window.
@@ -101,21 +101,21 @@ impl<'a> Consolidator<'a> {
         turn_context_tokens: Option<u32>,
     ) -> Result<Self> {
         let mut settings = ctx.settings()?;
-        let answering =
+        let turn_context_tokens =
             turn_context_tokens.unwrap_or_else(|| context_window::context_window(ctx, &settings));
-        let terms = consolidation_limits(&settings, answering);
+        let limits = consolidation_limits(&settings, turn_context_tokens);
         if let Some(model) = model.or(settings.memory.model.as_deref()) {
             settings = ctx.settings_with(FlagOverrides {
                 model: Some(model.to_owned()),
                 ..FlagOverrides::default()
             })?;
         }
-        let context = context_window::context_window(ctx, &settings);
+        let context_tokens = context_window::context_window(ctx, &settings) as usize;
         Ok(Self {
             sessions: ctx.session_store(&settings)?,
             memory: Memory::new(&settings.workspace, &ctx.clock),
-            limits: terms,
-            context_tokens: context as usize,
+            limits,
+            context_tokens,
             ctx,
             settings,
             options,
@@ -124,9 +124,9 @@ impl<'a> Consolidator<'a> {
 
     /// Returns the callback with which the memory advances a session's consolidation pointer.
     pub(crate) fn advance_callback(&self) -> impl FnMut(&str, usize, usize) -> Result<()> {
-        let place = self.sessions.clone();
+        let sessions = self.sessions.clone();
         // If the pointer does not move, another program has changed or removed the session. That is no error.
-        move |key, from, to| consolidation::advance_pointer(&place, key, from, to).map(drop)
+        move |key, from, to| consolidation::advance_pointer(&sessions, key, from, to).map(drop)
     }
 
     /// Consolidates the next chunk of `key`. With `include_not_due`, also if it is not due yet.
@@ -141,58 +141,60 @@ impl<'a> Consolidator<'a> {
         cost: &mut ConsolidationCost,
         report: &mut Reporter,
     ) -> Result<StepResult> {
-        let Some(next) =
+        let Some(range) =
             consolidation::next_range(&self.sessions, key, &self.limits, include_not_due)?
         else {
             return Ok(StepResult::Idle);
         };
-        if next.attempts >= MAX_TRIES {
-            return self.archive_raw(locked_memory, key, &next);
+        if range.attempts >= MAX_ATTEMPTS {
+            return self.archive_raw(locked_memory, key, &range);
         }
         // After a failed attempt, the chunk is halved.
-        let room =
-            (self.context_tokens / 3).clamp(MIN_CHUNK_TOKENS, MAX_CHUNK_TOKENS) >> next.attempts;
-        let Some((piece, lines)) = self.read_chunk(key, &next, DetailLevel::Short, room)? else {
+        let max_tokens =
+            (self.context_tokens / 3).clamp(MIN_CHUNK_TOKENS, MAX_CHUNK_TOKENS) >> range.attempts;
+        let chunk = self.read_chunk(key, &range, DetailLevel::Short, max_tokens)?;
+        let Some((snapshot, lines)) = chunk else {
             return Ok(StepResult::Idle);
         };
         if lines.is_empty() {
-            return self.archive_raw(locked_memory, key, &next);
+            return self.archive_raw(locked_memory, key, &range);
         }
         let (base_text, update) =
-            match self.request_update(locked_memory, key, &next, &lines, cost, report)? {
+            match self.request_update(locked_memory, key, &range, &lines, cost, report)? {
                 None => return Ok(StepResult::Idle),
                 Some(ModelOutcome::Update(base_text, update)) => (base_text, update),
-                Some(ModelOutcome::Unusable(_)) if next.attempts + 1 >= MAX_TRIES => {
-                    return self.archive_raw(locked_memory, key, &next);
+                Some(ModelOutcome::Unusable(_)) if range.attempts + 1 >= MAX_ATTEMPTS => {
+                    return self.archive_raw(locked_memory, key, &range);
                 }
-                Some(ModelOutcome::Unusable(words)) => return Ok(StepResult::Failed(words)),
+                Some(ModelOutcome::Unusable(reason)) => return Ok(StepResult::Failed(reason)),
             };
-        let old = String::from_utf8_lossy(&base_text);
+        let old_text = String::from_utf8_lossy(&base_text);
         let budget = self.settings.memory.budget_tokens;
-        let tidying = request::is_over_budget(&old, budget).then_some(budget);
-        let aside = update
-            .memory
-            .as_deref()
-            .and_then(|new| rejection_reason(&old, new, tidying))
+        // The request asked to reduce the memory to its budget if it exceeds that.
+        let reduced_to = request::is_over_budget(&old_text, budget).then_some(budget);
+        let new_text = update.memory.as_deref();
+        let aside_reason = new_text
+            .and_then(|new_text| rejection_reason(&old_text, new_text, reduced_to))
             .or_else(|| self.memory.is_read_only().then(|| "MEMORY.md is read-only".into()));
-        let change = MemoryUpdate {
-            range: Some((key, piece.from, piece.to)),
+        let update = MemoryUpdate {
+            range: Some((key, snapshot.from, snapshot.to)),
             entries: vec![history::format_entry(&update.entry, &self.timestamp())],
             memory: update.memory.map(String::into_bytes),
-            aside_reason: aside.clone(),
-            untrusted: self.untrusted_content(&piece),
+            aside_reason: aside_reason.clone(),
+            untrusted: self.untrusted_content(&snapshot),
             restores: None,
             error: None,
         };
         let mut advance = self.advance_callback();
-        let done =
-            locked_memory.apply(&base_text, VersionCause::Consolidation, change, &mut advance)?;
-        let meanwhile = || "the memory was changed in the meantime".to_owned();
+        let cause = VersionCause::Consolidation;
+        let result = locked_memory.apply(&base_text, cause, update, &mut advance)?;
+        let changed_meanwhile = (result == UpdateResult::StoredAside)
+            .then(|| "the memory was changed in the meantime".to_owned());
         Ok(StepResult::Consolidated(ConsolidatedChunk {
-            message_count: piece.to - piece.from,
+            message_count: snapshot.to - snapshot.from,
             is_raw: false,
             memory_bytes: (base_text.len(), self.memory.read()?.unwrap_or_default().len()),
-            rejection_reason: aside.or_else(|| (done == UpdateResult::StoredAside).then(meanwhile)),
+            rejection_reason: aside_reason.or(changed_meanwhile),
         }))
     }
 
@@ -201,12 +203,12 @@ impl<'a> Consolidator<'a> {
         &self,
         locked_memory: &LockedMemory,
         key: &str,
-        next: &ConsolidationRange,
+        range: &ConsolidationRange,
         lines: &[String],
         cost: &mut ConsolidationCost,
         report: &mut Reporter,
     ) -> Result<Option<ModelOutcome>> {
-        let account = CallPurpose {
+        let purpose = CallPurpose {
             session: key.to_owned(),
             turn: random_hex(6),
             cause: "consolidation",
@@ -217,21 +219,21 @@ impl<'a> Consolidator<'a> {
         let mut base_text = locked_memory.read_and_record()?;
         self.check_memory_fits(&base_text)?;
         let settings = self.settings_for_memory(&base_text);
-        let chosen = model::choose(self.ctx, &self.options, &settings, &account, report)?;
+        let chosen = model::choose(self.ctx, &self.options, &settings, &purpose, report)?;
         let sampling = model::sampling(&settings.models[0], chosen.context_tokens);
         let tools = [request::tool_spec()];
-        if !consolidation::record_attempt(&self.sessions, key, next)? {
+        if !consolidation::record_attempt(&self.sessions, key, range)? {
             return Ok(None);
         }
         let own_prompt = self.settings.prompt_files.consolidation.as_deref();
         let own_prompt = prompt_files::read(self.ctx, "consolidation", own_prompt)?;
-        let (mut again, mut has_output) = (true, false);
+        let (mut may_retry, mut has_output) = (true, false);
         loop {
             let memory = String::from_utf8_lossy(&base_text);
             let budget = self.settings.memory.budget_tokens;
             let text = request::user_message(&memory, lines, &self.timestamp(), budget);
             let messages = [Message::User(UserMessage {
-                id: account.turn.clone(),
+                id: purpose.turn.clone(),
                 parts: vec![MessagePart::Text(text)],
                 ..UserMessage::default()
             })];
@@ -242,7 +244,7 @@ impl<'a> Consolidator<'a> {
                 tool_choice: ToolChoice::Required(reply_parser::TOOL_NAME),
                 model: &chosen.model,
                 sampling: &sampling,
-                reply_id: &account.turn,
+                reply_id: &purpose.turn,
                 schema: None,
             };
             let reply = chosen.provider.reply(&request, &mut |delta| {
@@ -253,7 +255,7 @@ impl<'a> Consolidator<'a> {
                 Ok(reply) => reply,
                 Err(error) => {
                     if !has_output && is_uncounted(&error) {
-                        consolidation::withdraw_attempt(&self.sessions, key, next)?;
+                        consolidation::withdraw_attempt(&self.sessions, key, range)?;
                     }
                     return Err(outside_turn(
                         error.into_failure(),
@@ -270,7 +272,7 @@ impl<'a> Consolidator<'a> {
             // The memory was changed while the model worked. Ask once more, with the new text.
             let is_stale = update.memory.is_some()
                 && self.memory.read()?.unwrap_or_default() != base_text
-                && std::mem::take(&mut again);
+                && std::mem::take(&mut may_retry);
             if !is_stale {
                 return Ok(Some(ModelOutcome::Update(base_text, update)));
             }
@@ -300,9 +302,9 @@ impl<'a> Consolidator<'a> {
     fn settings_for_memory(&self, memory: &[u8]) -> Settings {
         let mut settings = self.settings.clone();
         let tokens = String::from_utf8_lossy(memory).chars().count() / CHARS_PER_TOKEN;
-        let least = u32::try_from(tokens + tokens / 4 + 1000).unwrap_or(u32::MAX);
-        for asked in &mut settings.models {
-            asked.max_tokens = asked.max_tokens.max(least);
+        let min_tokens = u32::try_from(tokens + tokens / 4 + 1000).unwrap_or(u32::MAX);
+        for model_settings in &mut settings.models {
+            model_settings.max_tokens = model_settings.max_tokens.max(min_tokens);
         }
         settings
     }
@@ -312,77 +314,68 @@ impl<'a> Consolidator<'a> {
         &self,
         locked_memory: &LockedMemory,
         key: &str,
-        next: &ConsolidationRange,
+        range: &ConsolidationRange,
     ) -> Result<StepResult> {
-        let Some((piece, lines)) =
-            self.read_chunk(key, next, DetailLevel::Full, MAX_CHUNK_TOKENS)?
-        else {
+        let chunk = self.read_chunk(key, range, DetailLevel::Full, MAX_CHUNK_TOKENS)?;
+        let Some((snapshot, lines)) = chunk else {
             return Ok(StepResult::Idle);
         };
-        let messages = piece.to - piece.from;
-        let words = || {
-            format!(
-                "{messages} messages could not be consolidated and were archived unchanged in the history"
-            )
-        };
-        let change = MemoryUpdate {
-            range: Some((key, piece.from, piece.to)),
-            error: (!lines.is_empty()).then(words),
-            entries: if lines.is_empty() {
-                Vec::new()
-            } else {
-                request::raw_entries(&lines, messages, &self.timestamp())
-            },
+        let message_count = snapshot.to - snapshot.from;
+        let mut update = MemoryUpdate {
+            range: Some((key, snapshot.from, snapshot.to)),
             ..MemoryUpdate::default()
         };
+        if !lines.is_empty() {
+            update.error = Some(format!(
+                "{message_count} messages could not be consolidated and were archived unchanged in the history"
+            ));
+            update.entries = request::raw_entries(&lines, message_count, &self.timestamp());
+        }
         let base_text = locked_memory.read_and_record()?;
-        locked_memory.apply(
-            &base_text,
-            VersionCause::Consolidation,
-            change,
-            &mut self.advance_callback(),
-        )?;
+        let mut advance = self.advance_callback();
+        locked_memory.apply(&base_text, VersionCause::Consolidation, update, &mut advance)?;
         Ok(StepResult::Consolidated(ConsolidatedChunk {
-            message_count: messages,
+            message_count,
             is_raw: true,
             memory_bytes: (base_text.len(), base_text.len()),
             rejection_reason: None,
         }))
     }
 
-    /// Reads the next chunk and its lines; `max_tokens` is in tokens. A single turn that is too long is condensed to
-    /// fit, except with `Length::Whole`.
+    /// Reads the next chunk of `range`, and its lines, of at most `max_tokens` tokens. A single turn that is too long is
+    /// shortened to fit, except with [`DetailLevel::Full`].
     fn read_chunk(
         &self,
         key: &str,
-        next: &ConsolidationRange,
-        length: DetailLevel,
+        range: &ConsolidationRange,
+        detail: DetailLevel,
         max_tokens: usize,
     ) -> Result<Option<(SessionSnapshot, Vec<String>)>> {
-        let line =
-            |logged: &LoggedMessage| request::format_message(&logged.time, &logged.message, length);
-        let (mut size, room) = (0, max_tokens * CHARS_PER_TOKEN);
-        let piece = consolidation::read_range(&self.sessions, key, next, &mut |logged| {
-            size += line(logged).map_or(0, |line| line.len() + 1);
-            size <= room
+        let format =
+            |logged: &LoggedMessage| request::format_message(&logged.time, &logged.message, detail);
+        let (mut size, max_bytes) = (0, max_tokens * CHARS_PER_TOKEN);
+        let snapshot = consolidation::read_range(&self.sessions, key, range, &mut |logged| {
+            size += format(logged).map_or(0, |line| line.len() + 1);
+            size <= max_bytes
         })?;
-        Ok(piece.map(|piece| {
-            let each = piece.messages.iter();
-            let lines = match length {
-                DetailLevel::Full => each.filter_map(line).collect(),
-                _ => {
-                    let each = each.map(|logged| (logged.time.as_str(), &logged.message));
-                    request::format_messages(&each.collect::<Vec<_>>(), room)
-                }
-            };
-            (piece, lines)
-        }))
+        let Some(snapshot) = snapshot else {
+            return Ok(None);
+        };
+        let lines = if detail == DetailLevel::Full {
+            snapshot.messages.iter().filter_map(format).collect()
+        } else {
+            let messages = snapshot.messages.iter();
+            let messages: Vec<_> =
+                messages.map(|logged| (logged.time.as_str(), &logged.message)).collect();
+            request::format_messages(&messages, max_bytes)
+        };
+        Ok(Some((snapshot, lines)))
     }
 
-    /// The untrusted content in a chunk, if any: of the conversation, if the session has its origin, since messages do not
+    /// The untrusted content in a chunk, if any. The origin that the session has recorded comes first, since messages do not
     /// say if a command had the network. For files, only their location inside or outside the workspace is known.
-    fn untrusted_content(&self, chunk: &SessionSnapshot) -> Option<String> {
-        if let Some(origin) = &chunk.origin
+    fn untrusted_content(&self, snapshot: &SessionSnapshot) -> Option<String> {
+        if let Some(origin) = &snapshot.origin
             && origin.level == Origin::External
         {
             return Some(origin.content.clone());
@@ -398,8 +391,9 @@ impl<'a> Consolidator<'a> {
             is_private: |_| false,
             resolve_real_path: Box::new(Path::to_owned),
         });
-        let messages = chunk.messages.iter();
-        messages.for_each(|logged| provenance.observe(&logged.message));
+        for logged in &snapshot.messages {
+            provenance.observe(&logged.message);
+        }
         provenance.external()
     }
 
@@ -425,7 +419,7 @@ impl ConsolidationCost {
 
     fn add(&mut self, usage: Usage, cost_usd: Option<f64>) {
         let before = if self.request_count == 0 { Some(0.0) } else { self.cost_usd };
-        self.cost_usd = before.zip(cost_usd).map(|(before, usd)| before + usd);
+        self.cost_usd = before.zip(cost_usd).map(|(before, added)| before + added);
         self.usage += usage;
         self.request_count += 1;
     }

@@ -66,15 +66,15 @@ impl DeferredConsolidation {
     /// # Errors
     /// The recorded failure.
     pub(crate) fn run(&self, ctx: &Context, wait: Duration, level: ProgressLevel) -> Result<()> {
-        let done = self.try_run(ctx, wait, level);
-        if let Err(error) = &done
+        let result = self.try_run(ctx, wait, level);
+        if let Err(error) = &result
             && !error.is::<Stop>()
             && let Ok(memory) = open_memory(ctx)
         {
             // If this write fails too, there is nowhere left to report it.
             drop(memory.record_error(&format!("{}: {error:#}", self.key)));
         }
-        done
+        result
     }
 
     fn try_run(&self, ctx: &Context, wait: Duration, level: ProgressLevel) -> Result<()> {
@@ -106,7 +106,7 @@ impl DeferredConsolidation {
             &mut ConsolidationCost::default(),
             &mut report,
         )? {
-            StepResult::Failed(words) => Err(fail(Exit::Failed, words)),
+            StepResult::Failed(reason) => Err(fail(Exit::Failed, reason)),
             StepResult::Idle | StepResult::Consolidated(_) => Ok(()),
         }
     }

@@ -58,8 +58,8 @@ pub(crate) fn record_outside_change(ctx: &Context, memory: &Memory) -> Result<()
 /// # Errors
 /// Status 66 if there is no such version.
 pub(crate) fn version_text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
-    let known = memory.versions()?.iter().any(|version| version.id == id);
-    let text = if known { memory.read_version(id)? } else { None };
+    let is_listed = memory.versions()?.iter().any(|version| version.id == id);
+    let text = if is_listed { memory.read_version(id)? } else { None };
     text.ok_or_else(|| {
         fail_with_hint(
             Exit::NoInput,
@@ -69,22 +69,23 @@ pub(crate) fn version_text(memory: &Memory, id: u64) -> Result<Vec<u8>> {
     })
 }
 
-/// The id of the version before the last change: the last version if the memory was edited since, otherwise the one
-/// before it.
-pub(crate) fn version_before_last_change(memory: &Memory, now: &[u8]) -> Result<Option<u64>> {
+/// The id of the version before the last change of the memory, whose text is `text`: the last version if the memory was
+/// edited since, otherwise the one before it.
+pub(crate) fn version_before_last_change(memory: &Memory, text: &[u8]) -> Result<Option<u64>> {
     let versions = memory.versions()?;
     let mut in_force = versions.iter().rev().filter(|version| version.aside_reason.is_none());
     let Some(last) = in_force.next() else {
         return Ok(None);
     };
-    let is_known = memory.read_version(last.id)?.as_deref() == Some(now);
-    Ok(if is_known { in_force.next() } else { Some(last) }.map(|version| version.id))
+    let is_recorded = memory.read_version(last.id)?.as_deref() == Some(text);
+    let version = if is_recorded { in_force.next() } else { Some(last) };
+    Ok(version.map(|version| version.id))
 }
 
 /// Restores version `id`, or the one before the current one.
 pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<UndoResult> {
-    let place = ctx.session_store(&ctx.settings()?)?;
-    let locked_memory = lock(ctx, memory, &place, LOCK_TIMEOUT)?;
+    let sessions = ctx.session_store(&ctx.settings()?)?;
+    let locked_memory = lock(ctx, memory, &sessions, LOCK_TIMEOUT)?;
     let base_text = locked_memory.read_and_record()?;
     let id = match id {
         Some(id) => id,
@@ -93,18 +94,16 @@ pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<Un
         })?,
     };
     let versions = memory.versions()?;
-    let found = versions.iter().find(|version| version.id == id);
+    let version = versions.iter().find(|version| version.id == id);
     // A version made by an undo counts as the version that it restored.
-    let of = found.map_or(id, Version::position);
+    let restored_id = version.map_or(id, Version::position);
     let text = version_text(memory, id)?;
     if text == base_text {
-        return Ok(UndoResult::Unchanged(of));
+        return Ok(UndoResult::Unchanged(restored_id));
     }
-    require_applied(
-        memory,
-        replace(&locked_memory, (&base_text, text), VersionCause::Undo, Some(of))?,
-    )?;
-    Ok(UndoResult::Restored(of))
+    let result = replace(&locked_memory, &base_text, text, VersionCause::Undo, Some(restored_id))?;
+    require_applied(memory, result)?;
+    Ok(UndoResult::Restored(restored_id))
 }
 
 /// Replaces the text of the memory, unless it has changed since `base_text` was read.
@@ -113,7 +112,8 @@ pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<Un
 /// Status 77 if the memory is write-protected.
 pub(crate) fn replace(
     locked_memory: &LockedMemory,
-    (base_text, text): (&[u8], Vec<u8>),
+    base_text: &[u8],
+    text: Vec<u8>,
     cause: VersionCause,
     restored_id: Option<u64>,
 ) -> Result<UpdateResult> {
@@ -124,9 +124,9 @@ pub(crate) fn replace(
             "chmod u+w, if it is to be changed",
         ));
     }
-    let change =
+    let update =
         MemoryUpdate { memory: Some(text), restores: restored_id, ..MemoryUpdate::default() };
-    locked_memory.apply(base_text, cause, change, &mut |_, _, _| Ok(()))
+    locked_memory.apply(base_text, cause, update, &mut |_, _, _| Ok(()))
 }
 
 /// Checks that the text is now the memory.

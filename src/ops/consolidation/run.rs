@@ -33,7 +33,7 @@ pub(crate) trait ConsolidationProgress {
 /// A session with messages to consolidate.
 pub(crate) struct DueSession {
     pub(crate) key: String,
-    pub(crate) next: ConsolidationRange,
+    pub(crate) range: ConsolidationRange,
 }
 
 /// A run over one session or all of them. A session that fails does not prevent the others from being consolidated.
@@ -80,9 +80,9 @@ impl<'a> ConsolidationRun<'a> {
         };
         let mut due = Vec::new();
         for key in keys {
-            let Consolidator { sessions: place, limits: terms, .. } = &self.consolidator;
-            match consolidation::next_range(place, &key, terms, self.include_not_due) {
-                Ok(next) => due.extend(next.map(|next| DueSession { key, next })),
+            let Consolidator { sessions, limits, .. } = &self.consolidator;
+            match consolidation::next_range(sessions, &key, limits, self.include_not_due) {
+                Ok(range) => due.extend(range.map(|range| DueSession { key, range })),
                 Err(error) => drop(self.record_failure(error)?),
             }
         }
@@ -119,9 +119,9 @@ impl<'a> ConsolidationRun<'a> {
         let ctx = self.consolidator.ctx;
         let level = if ctx.quiet { ProgressLevel::Quiet } else { ProgressLevel::Notices };
         let mut report = progress_report(ctx, level);
-        progress.begin(due.iter().map(|due| due.next.limit - due.next.from).sum());
+        progress.begin(due.iter().map(|due| due.range.limit - due.range.from).sum());
         let mut outages = 0;
-        for (number, DueSession { key, .. }) in due.iter().enumerate() {
+        for (index, DueSession { key, .. }) in due.iter().enumerate() {
             let Err(error) = self.consolidate_session(&locked_memory, key, &mut report, progress)
             else {
                 outages = 0;
@@ -134,9 +134,9 @@ impl<'a> ConsolidationRun<'a> {
                 _ => 0,
             };
             let is_hopeless = matches!(exit, Exit::Budget | Exit::Refused | Exit::Config);
-            let left = due.len() - number - 1;
-            if left > 0 && (is_hopeless || outages > 1) {
-                ctx.notice(&format!("sessions skipped after repeated failures: {left}"));
+            let remaining = due.len() - index - 1;
+            if remaining > 0 && (is_hopeless || outages > 1) {
+                ctx.notice(&format!("sessions skipped after repeated failures: {remaining}"));
                 break;
             }
         }
@@ -154,15 +154,10 @@ impl<'a> ConsolidationRun<'a> {
         progress.begin_session(key);
         loop {
             signal::check()?;
-            let mut spent = ConsolidationCost::default();
-            let step = self.consolidator.step(
-                locked_memory,
-                key,
-                self.include_not_due,
-                &mut spent,
-                report,
-            );
-            self.cost.merge(&spent);
+            let mut cost = ConsolidationCost::default();
+            let step =
+                self.consolidator.step(locked_memory, key, self.include_not_due, &mut cost, report);
+            self.cost.merge(&cost);
             match step? {
                 StepResult::Idle => return Ok(()),
                 StepResult::Failed(cause) => {
@@ -171,15 +166,15 @@ impl<'a> ConsolidationRun<'a> {
                 }
                 StepResult::Consolidated(chunk) => {
                     self.chunk_count += 1;
-                    progress.end_chunk(key, &chunk, &spent)?;
+                    progress.end_chunk(key, &chunk, &cost)?;
                 }
             }
         }
     }
 
     fn lock(&self, wait: Duration) -> Result<LockedMemory> {
-        let Consolidator { ctx, memory, sessions: place, .. } = &self.consolidator;
-        memory_edit::lock(ctx, memory, place, wait)
+        let Consolidator { ctx, memory, sessions, .. } = &self.consolidator;
+        memory_edit::lock(ctx, memory, sessions, wait)
     }
 
     /// The keys of all sessions that this release may write to.

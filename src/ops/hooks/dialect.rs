@@ -72,56 +72,62 @@ fn alias(tool: &str) -> Option<&'static ToolAlias> {
 
 /// The names of `tool` for a matcher, the one that scripts receive first.
 pub(super) fn tool_names(dialect: HookDialect, tool: &str) -> Vec<&str> {
-    let known = match (dialect, alias(tool)) {
+    let aliases = match (dialect, alias(tool)) {
         (HookDialect::Vibe, Some(alias)) => alias.vibe,
         (HookDialect::ClaudeCode, Some(alias)) => alias.claude_code,
         _ => &[],
     };
-    let own = (!known.contains(&tool)).then_some(tool);
-    known.iter().copied().chain(own).collect()
+    let own = (!aliases.contains(&tool)).then_some(tool);
+    aliases.iter().copied().chain(own).collect()
 }
 
 /// The arguments of a call of `tool`, under the names of `dialect`.
 pub(super) fn to_dialect(dialect: HookDialect, tool: &str, arguments: &Value) -> Value {
-    rename(dialect, tool, arguments, &|ours, theirs| (ours, theirs), &|limit| {
-        limit.saturating_mul(MILLISECONDS)
-    })
+    rename(dialect, tool, arguments, Direction::ToDialect)
 }
 
 /// The arguments that a hook of `dialect` gave for a call of `tool`, under our names.
 pub(super) fn from_dialect(dialect: HookDialect, tool: &str, arguments: &Value) -> Value {
-    rename(dialect, tool, arguments, &|ours, theirs| (theirs, ours), &|limit| {
-        limit.div_ceil(MILLISECONDS)
-    })
+    rename(dialect, tool, arguments, Direction::FromDialect)
 }
 
-fn rename(
-    dialect: HookDialect,
-    tool: &str,
-    arguments: &Value,
-    direction: &dyn Fn(&'static str, &'static str) -> (&'static str, &'static str),
-    to_unit: &dyn Fn(u64) -> u64,
-) -> Value {
-    let (Some(alias), Some(members)) = (alias(tool), arguments.as_object()) else {
+/// The direction in which arguments are renamed.
+#[derive(Clone, Copy)]
+enum Direction {
+    ToDialect,
+    FromDialect,
+}
+
+fn rename(dialect: HookDialect, tool: &str, arguments: &Value, direction: Direction) -> Value {
+    let (Some(alias), Some(fields)) = (alias(tool), arguments.as_object()) else {
         return arguments.clone();
     };
     let new_name = |name: &str| {
-        let pairs = alias.arguments.iter().filter_map(|(ours, vibe, claude_code)| match dialect {
-            HookDialect::Nanobot => None,
-            HookDialect::Vibe => Some(direction(ours, vibe)),
-            HookDialect::ClaudeCode => Some(direction(ours, claude_code)),
+        let mut pairs = alias.arguments.iter().filter_map(|(own, vibe, claude_code)| {
+            let foreign = match dialect {
+                HookDialect::Nanobot => return None,
+                HookDialect::Vibe => vibe,
+                HookDialect::ClaudeCode => claude_code,
+            };
+            Some(match direction {
+                Direction::ToDialect => (own, foreign),
+                Direction::FromDialect => (foreign, own),
+            })
         });
-        let mut pairs = pairs;
-        let found = pairs.find(|(from, _)| *from == name);
-        found.map_or_else(|| name.to_owned(), |(_, to)| to.to_owned())
+        pairs.find(|(old, _)| **old == name).map_or(name, |(_, new)| new).to_owned()
     };
-    let is_limit = |name: &str| {
+    let is_time_limit = |name: &str| {
         dialect == HookDialect::ClaudeCode && alias.name == "exec" && name == "timeout"
     };
-    let renamed: Map<String, Value> = members
+    let renamed: Map<String, Value> = fields
         .iter()
-        .map(|(name, value)| match value.as_u64() {
-            Some(limit) if is_limit(name) => (name.clone(), to_unit(limit).into()),
+        .map(|(name, value)| match (value.as_u64(), direction) {
+            (Some(limit), Direction::ToDialect) if is_time_limit(name) => {
+                (name.clone(), limit.saturating_mul(MILLISECONDS).into())
+            }
+            (Some(limit), Direction::FromDialect) if is_time_limit(name) => {
+                (name.clone(), limit.div_ceil(MILLISECONDS).into())
+            }
             _ => (new_name(name), value.clone()),
         })
         .collect();

@@ -1,11 +1,11 @@
-//! Runs the hooks of the config: commands of the user's with JSON on standard input. A hook can forbid, change or comment; it
-//! cannot allow what the policy forbids.
+//! Runs the hooks of the config: the user's commands, with JSON on standard input. A hook can deny a call, change it or comment
+//! on it. It cannot allow what the policy denies.
 //!
-//! A hook runs in the sandbox, as a command of the run, or outside of it. There it does not see what the run may change: it
-//! could execute what the run wrote, however its command names that.
+//! A hook runs in the sandbox, as a command of the run, or outside of it. Outside, what the run may change is hidden from it,
+//! because it could execute what the run wrote, however its command names that.
 //!
-//! A hook that fails (another status than 0 and 2, a timeout, an answer that cannot be read) is reported, and the run goes
-//! on, unless the hook is `strict`: then its failure is its no. Hooks do not run inside of hooks.
+//! A hook that fails (a status other than 0 and 2, a timeout, an answer that cannot be read) is reported, and the run goes on.
+//! If the hook is `strict`, its failure is a denial. Hooks do not run inside of hooks.
 
 mod containment;
 mod dialect;
@@ -37,6 +37,9 @@ use std::sync::{Arc, Mutex};
 
 /// Bytes of a hook's output that are read, of each stream.
 const MAX_OUTPUT_BYTES: usize = 1 << 20;
+/// The exit statuses of a shell for a program that it cannot execute, and for one that it does not find (POSIX).
+const SHELL_CANNOT_EXECUTE: i32 = 126;
+const SHELL_NOT_FOUND: i32 = 127;
 
 /// The hooks of a run.
 pub(crate) struct Hooks {
@@ -44,7 +47,7 @@ pub(crate) struct Hooks {
     ctx: Context,
     run: HookedRun,
     containment: HookContainment,
-    /// Words for the user that wait to be reported.
+    /// Notices for the user that are not reported yet.
     notices: Mutex<Vec<String>>,
 }
 
@@ -108,7 +111,8 @@ impl Hooks {
         })
     }
 
-    /// Hides from the hooks outside of the sandbox also what `scope` lets the run change, since the user has approved that.
+    /// Hides also what `scope` lets the run change from the hooks outside of the sandbox. Called when the user has approved a
+    /// change.
     pub(crate) fn hide_also(&self, scope: &FileScope) {
         self.containment.hide_also(scope);
     }
@@ -176,19 +180,18 @@ impl Hooks {
             stderr: &String::from_utf8_lossy(&stderr),
         };
         let reply = HookReply::parse(hook.dialect, hook.event, &output);
-        // The shell's statuses for a program that it cannot run, or does not find.
         reply.map_err(|cause| match (output.status, hook.location) {
-            (Some(126 | 127), HookLocation::Sandbox) => format!(
+            (Some(SHELL_CANNOT_EXECUTE | SHELL_NOT_FOUND), HookLocation::Sandbox) => format!(
                 "{cause} (it runs `in: sandbox`, where of the home only ~/.nanobot/hooks is seen, and what the run may read)"
             ),
-            (Some(126 | 127), HookLocation::Home) => format!(
+            (Some(SHELL_CANNOT_EXECUTE | SHELL_NOT_FOUND), HookLocation::Home) => format!(
                 "{cause} (it runs `in: home`, where what the run may change is not seen; programs of hooks belong into ~/.nanobot/hooks)"
             ),
             _ => cause,
         })
     }
 
-    /// Runs a hook as a command of the run. Its words come from a command then.
+    /// Runs a hook as a command of the run. Its output has the origin of a command's.
     fn run_in_sandbox(
         &self,
         hook: &HookCommand,
@@ -196,19 +199,19 @@ impl Hooks {
     ) -> Result<(CommandResult, Vec<u8>), String> {
         let exec = self.containment.exec.as_ref();
         let exec = exec.ok_or("could not be started: the permissions of the run are unknown")?;
-        let done = exec.run_hook(HookCall {
+        let finished = exec.run_hook(HookCall {
             command: &hook.command,
             input,
             variables: self.variables(hook),
             timeout: hook.timeout,
             capture_bytes: MAX_OUTPUT_BYTES,
         });
-        let done = done.map_err(|cause| format!("could not be started: {cause}"))?;
-        if let Some(words) = done.undone {
-            self.notify(format!("hook `{}`: {words}", hook.name));
+        let finished = finished.map_err(|cause| format!("could not be started: {cause}"))?;
+        if let Some(undone) = finished.undone {
+            self.notify(format!("hook `{}`: {undone}", hook.name));
         }
         self.containment.raise_origin(&hook.name);
-        Ok((done.result, done.stderr))
+        Ok((finished.result, finished.stderr))
     }
 
     /// Runs a hook outside of the sandbox.
@@ -217,24 +220,25 @@ impl Hooks {
         hook: &HookCommand,
         input: Vec<u8>,
     ) -> Result<(CommandResult, Vec<u8>), String> {
-        let own = self.ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let inherited =
+            self.ctx.env.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let home = &self.ctx.paths.home;
         let spec = CommandSpec {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), hook.command.clone()],
             // The files of the directory could influence what others run.
             directory: if home.is_absolute() && home.is_dir() { home.clone() } else { "/".into() },
-            env: own.chain(self.variables(hook)).collect(),
+            env: inherited.chain(self.variables(hook)).collect(),
             timeout: hook.timeout,
             capture_bytes: MAX_OUTPUT_BYTES,
             sandbox: None,
             input: Some(input),
         };
-        let done = match self.containment.hidden_paths() {
-            Some(places) => process::run_split_stderr_hiding(&spec, &places),
+        let result = match self.containment.hidden_paths() {
+            Some(hidden) => process::run_split_stderr_hiding(&spec, &hidden),
             None => process::run_split_stderr(&spec),
         };
-        done.map_err(|error| format!("could not be started: {error}"))
+        result.map_err(|error| format!("could not be started: {error}"))
     }
 
     /// The variables that a hook gets.
@@ -250,8 +254,8 @@ impl Hooks {
         variables
     }
 
-    /// Runs the hooks for `event` one after another, as long as `consume` returns true. `fields` makes the input of each.
-    /// A failure is reported, and counts as a no if the hook is strict.
+    /// Runs the hooks for `event` that `is_meant` selects one after another, as long as `consume` returns true. `fields` makes
+    /// the input of each. A failure is reported, and is a denial if the hook is strict.
     fn run_all(
         &self,
         event: HookEvent,
@@ -267,16 +271,15 @@ impl Hooks {
                     self.notify(format!("hook `{}` {}", hook.name, redact_all(&cause)));
                     if !hook.is_strict {
                         continue;
-                    } else {
-                        HookReply {
-                            decision: HookDecision::Deny(format!("it {cause}")),
-                            ..HookReply::default()
-                        }
+                    }
+                    HookReply {
+                        decision: HookDecision::Deny(format!("it {cause}")),
+                        ..HookReply::default()
                     }
                 }
             };
-            if let Some(words) = &reply.notice {
-                self.notify(format!("hook `{}`: {}", hook.name, redact_all(words)));
+            if let Some(notice) = &reply.notice {
+                self.notify(format!("hook `{}`: {}", hook.name, redact_all(notice)));
             }
             if !consume(hook, reply) {
                 return;
@@ -288,10 +291,10 @@ impl Hooks {
         self.notices.lock().ignore_poison().push(text);
     }
 
-    /// Runs the hooks before a turn. Their words are added to the message.
+    /// Runs the hooks before a turn. Their comments are added to the message.
     ///
     /// # Errors
-    /// Status 77: a hook forbids the turn.
+    /// Status 77: a hook denies the turn.
     pub(crate) fn before_turn(&self, message: &mut UserMessage) -> Result<()> {
         let prompt = nanobot_base::message::plain_text(&message.parts);
         let mut denial = None;
@@ -300,9 +303,9 @@ impl Hooks {
                 denial = Some(format!("hook `{}`: {}", hook.name, redact_all(&reason)));
                 return false;
             }
-            if let Some(words) = reply.context {
+            if let Some(context) = reply.context {
                 let facts = &mut message.runtime_facts;
-                *facts = format!("{facts}\n\n{}", words_of(hook, &words));
+                *facts = format!("{facts}\n\n{}", comment(hook, &context));
             }
             true
         };
@@ -325,7 +328,7 @@ impl Hooks {
     }
 }
 
-/// Notifies the user once that hooks run in one of two places, unless the config names the place of each.
+/// Notifies the user once that hooks run in the sandbox or outside of it, unless the config says where each hook runs.
 pub(crate) fn announce_places(ctx: &Context, settings: &Settings) {
     let mut hooks = settings.hooks.iter().flat_map(|hooks| &hooks.commands);
     let mark = ctx.paths.hooks_announced();
@@ -343,9 +346,9 @@ pub(crate) fn announce_places(ctx: &Context, settings: &Settings) {
     }
 }
 
-/// The words of a hook for the model, under its name.
-fn words_of(hook: &HookCommand, words: &str) -> String {
-    format!("[hook {}] {}", hook.name, redact_all(words))
+/// A comment of a hook for the model, under the hook's name.
+fn comment(hook: &HookCommand, text: &str) -> String {
+    format!("[hook {}] {}", hook.name, redact_all(text))
 }
 
 fn is_for_tool(hook: &HookCommand, tool: &str) -> bool {
@@ -400,14 +403,14 @@ impl CallHooks for Hooks {
                         let mut current = current.lock().ignore_poison();
                         if *current != changed {
                             // The model's own call stays as it is in the conversation.
-                            let words = format!("changed the arguments to {changed}");
-                            amendment.comments.push(words_of(hook, &words));
+                            let text = format!("changed the arguments to {changed}");
+                            amendment.comments.push(comment(hook, &text));
                             *current = changed;
                         }
                     }
                 }
             }
-            amendment.comments.extend(reply.context.map(|words| words_of(hook, &words)));
+            amendment.comments.extend(reply.context.map(|context| comment(hook, &context)));
             true
         };
         let is_meant = |hook: &HookCommand| is_for_tool(hook, &call.name);
@@ -426,34 +429,34 @@ impl CallHooks for Hooks {
         &self,
         call: &ToolCall,
         arguments: &Value,
-        result: &ExecutedCall<'_>,
+        executed: &ExecutedCall<'_>,
     ) -> ResultAmendment {
         let mut amendment = ResultAmendment::default();
         let mut consume = |hook: &HookCommand, reply: HookReply| {
             if let HookDecision::Deny(reason) | HookDecision::Ask(reason) = reply.decision {
-                amendment.output = Some(words_of(hook, &format!("withheld the result: {reason}")));
-                amendment.comments.extend(reply.context.map(|words| words_of(hook, &words)));
+                amendment.output = Some(comment(hook, &format!("withheld the result: {reason}")));
+                amendment.comments.extend(reply.context.map(|context| comment(hook, &context)));
                 return false;
             }
             if let Some(output) = reply.output {
                 amendment.output = Some(output);
             }
-            amendment.comments.extend(reply.context.map(|words| words_of(hook, &words)));
+            amendment.comments.extend(reply.context.map(|context| comment(hook, &context)));
             true
         };
         let is_meant = |hook: &HookCommand| {
             let is_for_failures = hook.event_name == "PostToolUseFailure";
             let is_for_successes = hook.event_name == "PostToolUse";
             is_for_tool(hook, &call.name)
-                && !(is_for_failures && !result.failed || is_for_successes && result.failed)
+                && !(is_for_failures && !executed.failed || is_for_successes && executed.failed)
         };
-        let text = redact_all(result.text);
+        let text = redact_all(executed.text);
         self.run_all(HookEvent::PostTool, &is_meant, &mut consume, &mut |hook| {
             let mut fields = call_fields(hook, call, arguments);
-            fields["duration_ms"] = json!(result.duration.as_millis());
-            fields["tool_status"] = if result.failed { "failure" } else { "success" }.into();
+            fields["duration_ms"] = json!(executed.duration.as_millis());
+            fields["tool_status"] = if executed.failed { "failure" } else { "success" }.into();
             fields["tool_output_text"] = json!(text);
-            fields["tool_error"] = json!(result.failed.then_some(&text));
+            fields["tool_error"] = json!(executed.failed.then_some(&text));
             fields["tool_output"] = json!({ "text": text });
             fields["tool_response"] = match call.name.as_str() {
                 "exec" => json!({ "stdout": text, "stderr": "", "interrupted": false }),
@@ -470,7 +473,7 @@ impl TurnHooks for Hooks {
         let mut rejection = None;
         let mut consume = |hook: &HookCommand, reply: HookReply| {
             if let HookDecision::Deny(reason) | HookDecision::Ask(reason) = reply.decision {
-                rejection = Some(words_of(hook, &reason));
+                rejection = Some(comment(hook, &reason));
                 return false;
             }
             true
@@ -489,13 +492,13 @@ impl TurnHooks for Hooks {
         is_automatic: bool,
         instructions: Option<&str>,
     ) -> Result<Option<String>, String> {
-        let (mut words, mut denial) = (Vec::new(), None);
+        let (mut comments, mut denial) = (Vec::new(), None);
         let mut consume = |hook: &HookCommand, reply: HookReply| {
             if let HookDecision::Deny(reason) | HookDecision::Ask(reason) = reply.decision {
                 denial = Some(format!("hook `{}`: {reason}", hook.name));
                 return false;
             }
-            words.extend(reply.context);
+            comments.extend(reply.context);
             true
         };
         let trigger = if is_automatic { "auto" } else { "manual" };
@@ -504,7 +507,7 @@ impl TurnHooks for Hooks {
         });
         match denial {
             Some(cause) => Err(cause),
-            None => Ok((!words.is_empty()).then(|| words.join("\n"))),
+            None => Ok((!comments.is_empty()).then(|| comments.join("\n"))),
         }
     }
 }

@@ -3,8 +3,11 @@
 use nanobot_config::settings::hooks::{HookDialect, HookEvent};
 use serde_json::Value;
 
-/// The exit status that says no. Its words are on standard error.
+/// The exit status of a denial, whose reason is on standard error.
 const DENY_STATUS: i32 = 2;
+
+/// The reason of a denial for which the hook gave none.
+const NO_REASON: &str = "it gave no reason";
 
 /// The decision of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,9 +27,9 @@ pub(super) struct HookReply {
     pub(super) arguments: Option<Value>,
     /// The text that takes the place of a tool's result.
     pub(super) output: Option<String>,
-    /// Words for the model.
+    /// A comment for the model.
     pub(super) context: Option<String>,
-    /// Words for the user.
+    /// A notice for the user.
     pub(super) notice: Option<String>,
 }
 
@@ -48,15 +51,14 @@ impl HookReply {
         event: HookEvent,
         output: &HookOutput<'_>,
     ) -> Result<Self, String> {
-        let words = |text: &str| match text.trim() {
-            "" => "it gave no reason".to_owned(),
-            text => text.to_owned(),
-        };
         match output.status {
             Some(0) => {}
             Some(DENY_STATUS) if dialect != HookDialect::Vibe => {
-                let reason = words(output.stderr);
-                // The call was made. Claude Code's scripts comment on its result, they do not withhold it.
+                let reason = match output.stderr.trim() {
+                    "" => NO_REASON.to_owned(),
+                    reason => reason.to_owned(),
+                };
+                // After a call, scripts for Claude Code comment on its result. They do not withhold it.
                 return Ok(match (dialect, event) {
                     (HookDialect::ClaudeCode, HookEvent::PostTool) => {
                         Self { context: Some(reason), ..Self::default() }
@@ -103,7 +105,7 @@ impl HookReply {
             &answer["reason"],
             &answer["stopReason"],
         ]);
-        let reason = reason.unwrap_or_else(|| "it gave no reason".into());
+        let reason = reason.unwrap_or_else(|| NO_REASON.into());
         let word = first(&[&specific["permissionDecision"], &answer["decision"]]);
         let stops = answer["continue"] == Value::Bool(false);
         let decision = match word.as_deref() {
@@ -137,8 +139,10 @@ impl HookReply {
         let comments = dialect == HookDialect::ClaudeCode && event == HookEvent::PostTool && !stops;
         if comments && reply.decision != HookDecision::Allow {
             reply.decision = HookDecision::Allow;
-            let words = [Some(reason), reply.context.take()];
-            reply.context = Some(words.into_iter().flatten().collect::<Vec<_>>().join("\n"));
+            reply.context = Some(match reply.context {
+                Some(context) => format!("{reason}\n{context}"),
+                None => reason,
+            });
         }
         Ok(reply)
     }
