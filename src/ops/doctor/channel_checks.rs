@@ -1,6 +1,6 @@
 //! Checks of the enabled chat channels.
 
-use super::check::{CheckContext, CheckResult, Severity};
+use super::check::{CheckInput, CheckResult, Severity};
 use crate::ops::channel::health::{ChannelHealth, ChannelProblem};
 use crate::ops::channel::overview;
 use crate::ops::jobs::time_format::format_time;
@@ -9,7 +9,7 @@ use anyhow::Result;
 const POLL_HINT: &str = "a crontab line: `* * * * * nanobot channel poll --wait 60`";
 
 /// Checks the token, the senders, and the last poll of each enabled channel.
-pub(crate) fn check_channels(input: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_channels(input: &CheckInput) -> Vec<CheckResult> {
     let names = input.settings.channels.iter();
     let results = names.flat_map(|name| match check_channel(input, name) {
         Ok(results) => results,
@@ -18,13 +18,13 @@ pub(crate) fn check_channels(input: &CheckContext) -> Vec<CheckResult> {
     results.collect()
 }
 
-fn check_channel(input: &CheckContext, name: &str) -> Result<Vec<CheckResult>> {
+fn check_channel(input: &CheckInput, name: &str) -> Result<Vec<CheckResult>> {
     let (files, _) = overview::show(input.ctx, name)?;
     let health = ChannelHealth::read(&files)?;
     let mut results = Vec::new();
     if !input.offline {
-        let account = overview::test(input.ctx, name)?;
-        results.push(CheckResult::ok(format!("{name}: {}", account.name)));
+        let bot = overview::test(input.ctx, name)?;
+        results.push(CheckResult::ok(format!("{name}: {}", bot.name)));
     }
     let now = input.ctx.clock.now();
     for problem in health.problems(now.timestamp()) {

@@ -52,11 +52,11 @@ impl CheckResult {
     }
 
     /// Builds a result from an error: its message, its hint and its status.
-    pub(crate) fn from_error(level: Severity, error: &anyhow::Error) -> Self {
+    pub(crate) fn from_error(severity: Severity, error: &anyhow::Error) -> Self {
         Self {
             hint: hint_for(error).map(str::to_owned),
             exit: exit_for(error),
-            ..Self::new(level, format!("{error:#}"))
+            ..Self::new(severity, format!("{error:#}"))
         }
     }
 
@@ -77,7 +77,7 @@ impl CheckResult {
 }
 
 /// The input of the checks.
-pub(crate) struct CheckContext<'a> {
+pub(crate) struct CheckInput<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,
     pub(crate) store: &'a JobStore,
@@ -89,7 +89,7 @@ pub(crate) struct CheckContext<'a> {
     pub(crate) offline: bool,
 }
 
-impl CheckContext<'_> {
+impl CheckInput<'_> {
     pub(super) fn all_jobs(&self) -> &[Job] {
         self.jobs.as_deref().unwrap_or_default()
     }

@@ -2,7 +2,7 @@
 //! regardless of the others' results. The provider check runs concurrently, since it takes the longest.
 
 use super::channel_checks::check_channels;
-use super::check::{CheckContext, CheckResult, Severity};
+use super::check::{CheckInput, CheckResult, Severity};
 use super::{crontab_checks as crontab, job_checks as jobs, probe_check, run_checks as run};
 use crate::ops::context::Context;
 use crate::ops::jobs::{crontab_sync, workspace_jobs};
@@ -11,7 +11,7 @@ use nanobot_config::settings::JobStarter;
 use nanobot_os::signal;
 
 /// A check: inspects one area, and returns its results.
-type CheckFn = fn(&CheckContext) -> Vec<CheckResult>;
+type CheckFn = fn(&CheckInput) -> Vec<CheckResult>;
 
 /// The checks, in the order in which they are reported: likely causes first.
 const SETUP_CHECKS: &[(&str, CheckFn)] = &[
@@ -56,7 +56,7 @@ const HISTORY_CHECKS: &[(&str, CheckFn)] =
 /// The name of the check that waits for a server.
 const SLOW_CHECK: &str = "provider";
 
-/// Runs all checks. `report` gets the name and the results of each.
+/// Runs all checks. `report` receives the name and the results of each.
 pub(crate) fn run_all(
     ctx: &Context,
     offline: bool,
@@ -72,7 +72,7 @@ pub(crate) fn run_all(
         }
     };
     let store = workspace_jobs::open(ctx, &settings);
-    let input = CheckContext {
+    let input = CheckInput {
         ctx,
         settings: &settings,
         store: &store,
@@ -80,17 +80,17 @@ pub(crate) fn run_all(
         crontab_lines: crontab_sync::read_lines(ctx, &settings),
         offline,
     };
-    let has_other = settings.job_starter == JobStarter::Other;
-    let of_crontab = match (no_crontab, has_other) {
-        (true, _) => &[],
-        (false, true) => UNUSED_CRONTAB_CHECKS,
-        (false, false) => CRONTAB_CHECKS,
+    let crontab_checks = if no_crontab {
+        &[]
+    } else if settings.job_starter == JobStarter::Other {
+        UNUSED_CRONTAB_CHECKS
+    } else {
+        CRONTAB_CHECKS
     };
     std::thread::scope(|scope| {
-        let mut slow = Some(scope.spawn(|| run::check_provider(&input)));
-        for (name, check) in [SETUP_CHECKS, of_crontab, HISTORY_CHECKS].concat() {
-            let waited = slow.take_if(|_| name == SLOW_CHECK);
-            let results = match waited {
+        let mut slow_check = Some(scope.spawn(|| run::check_provider(&input)));
+        for (name, check) in [SETUP_CHECKS, crontab_checks, HISTORY_CHECKS].concat() {
+            let results = match slow_check.take_if(|_| name == SLOW_CHECK) {
                 Some(thread) => thread.join().expect("a check does not panic"),
                 None => check(&input),
             };

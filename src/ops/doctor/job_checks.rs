@@ -1,6 +1,6 @@
 //! Checks of jobs: the job file, schedules, model access, last runs, and delivery.
 
-use super::check::{CheckContext, CheckResult, Severity, job_label, job_labels};
+use super::check::{CheckInput, CheckResult, Severity, job_label, job_labels};
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::crontab_sync::{self, CronLineContext};
 use crate::ops::jobs::job_notices;
@@ -21,10 +21,10 @@ use std::collections::BTreeSet;
 const RECORDS_CHECKED: usize = 100;
 
 /// Checks that the job file can be read.
-pub(crate) fn check_job_file(input: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_job_file(input: &CheckInput) -> Vec<CheckResult> {
     let orphans =
         crontab_sync::orphans(input.store, input.crontab_lines.as_deref().unwrap_or_default());
-    let finding = match &input.jobs {
+    let summary = match &input.jobs {
         Err(error) => CheckResult::from_error(Severity::Failed, error),
         Ok(_) if !orphans.is_empty() => CheckResult {
             jobs: orphans.clone(),
@@ -38,134 +38,131 @@ pub(crate) fn check_job_file(input: &CheckContext) -> Vec<CheckResult> {
         Ok(jobs) if jobs.is_empty() => CheckResult::ok("no jobs"),
         Ok(jobs) => {
             let file = input.ctx.paths.display(input.store.job_file());
-            match input.enabled_jobs().count() {
-                all if all == jobs.len() => {
-                    CheckResult::ok(format!("{} in `{file}`", count_jobs(all)))
-                }
-                some => CheckResult::ok(format!(
-                    "{} in `{file}`, {some} of them enabled",
-                    count_jobs(jobs.len())
-                )),
-            }
+            let count = count_jobs(jobs.len());
+            let enabled = input.enabled_jobs().count();
+            CheckResult::ok(if enabled == jobs.len() {
+                format!("{count} in `{file}`")
+            } else {
+                format!("{count} in `{file}`, {enabled} of them enabled")
+            })
         }
     };
-    let results =
-        input.all_jobs().iter().filter_map(|job| Some((job, job_status::tampered_notice(job)?)));
-    let results = results.map(|(job, message)| CheckResult::failed(message).with_jobs([job]));
+    let mut results = vec![summary];
+    for job in input.all_jobs() {
+        let notice = job_status::tampered_notice(job);
+        results.extend(notice.map(|message| CheckResult::failed(message).with_jobs([job])));
+    }
     // An unreadable file is already reported above.
-    let odd = input.store.warnings().unwrap_or_default();
-    let odd = odd.into_iter().map(CheckResult::warn);
-    std::iter::once(finding).chain(results).chain(odd).collect()
+    let warnings = input.store.warnings().unwrap_or_default();
+    results.extend(warnings.into_iter().map(CheckResult::warn));
+    results
 }
 
 /// Checks that every job has a valid schedule and can have a crontab line.
-pub(crate) fn check_schedules(input: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_schedules(input: &CheckInput) -> Vec<CheckResult> {
     let line_context = match CronLineContext::new(input.ctx, input.settings, input.all_jobs()) {
         Ok(line_context) => line_context,
         Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
     };
-    let mut findings = Vec::new();
-    let mut lost = BTreeSet::new();
+    let mut results = Vec::new();
+    let mut omitted = BTreeSet::new();
     for job in input.enabled_jobs() {
         match crontab_sync::job_lines(input.ctx, &line_context, job, None) {
-            Ok((_, left_out)) => lost.extend(left_out),
-            Err(why) => {
-                let level = if input.store.is_managed(job) {
+            Ok((_, directories)) => omitted.extend(directories),
+            Err(reason) => {
+                let severity = if input.store.is_managed(job) {
                     Severity::Failed
                 } else {
                     // Another program runs it.
                     Severity::Warn
                 };
-                let message = format!("{} never runs: {why}", job_label(job));
+                let message = format!("{} never runs: {reason}", job_label(job));
                 let hint = if is_valid_id(&job.id) {
                     format!("`nanobot cron edit {0}`, or `nanobot cron disable {0}`", job.id)
                 } else {
                     INVALID_ID_HINT.to_owned()
                 };
-                let finding = CheckResult::new(level, message).with_exit(Exit::Config);
-                findings.push(finding.with_hint(hint).with_jobs([job]));
+                let result = CheckResult::new(severity, message).with_exit(Exit::Config);
+                results.push(result.with_hint(hint).with_jobs([job]));
             }
         }
     }
-    if !lost.is_empty() {
-        let lost: Vec<String> = lost.into_iter().collect();
-        findings.push(
-            CheckResult::warn(format!(
-                "the PATH in the crontab omits, for lack of space: {}",
-                lost.join(", ")
-            ))
-            .with_hint("absolute paths in the jobs' commands"),
-        );
+    if !omitted.is_empty() {
+        let omitted: Vec<String> = omitted.into_iter().collect();
+        let omitted = omitted.join(", ");
+        let message = format!("the PATH in the crontab omits, for lack of space: {omitted}");
+        let hint = "absolute paths in the jobs' commands";
+        results.push(CheckResult::warn(message).with_hint(hint));
     }
-    if findings.is_empty() && input.enabled_jobs().next().is_some() {
-        findings.push(CheckResult::ok("every job has a valid schedule"));
+    if results.is_empty() && input.enabled_jobs().next().is_some() {
+        results.push(CheckResult::ok("every job has a valid schedule"));
     }
-    findings
+    results
 }
 
 /// Checks that every job can reach a model when cron starts it.
-pub(crate) fn check_model_access(input: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_model_access(input: &CheckInput) -> Vec<CheckResult> {
     // The same result for several jobs is reported once.
-    let mut odd: Vec<(CheckResult, Vec<&Job>)> = Vec::new();
+    let mut problems: Vec<(CheckResult, Vec<&Job>)> = Vec::new();
     for job in input.enabled_jobs() {
-        let Some(finding) = model_access_problem(input, job) else {
+        let Some(problem) = model_access_problem(input, job) else {
             continue;
         };
-        let mut others = odd.iter_mut();
-        match others.find(|(other, _)| other.message == finding.message) {
+        let mut others = problems.iter_mut();
+        match others.find(|(other, _)| other.message == problem.message) {
             Some((_, jobs)) => jobs.push(job),
-            None => odd.push((finding, vec![job])),
+            None => problems.push((problem, vec![job])),
         }
     }
-    if odd.is_empty() && input.enabled_jobs().next().is_some() {
+    if problems.is_empty() && input.enabled_jobs().next().is_some() {
         return vec![CheckResult::ok("every job can reach a model")];
     }
-    let results = odd.into_iter().map(|(finding, jobs)| {
-        let message = format!("{}: {}", job_labels(jobs.iter().copied()), finding.message);
-        CheckResult { message, ..finding }.with_jobs(jobs)
+    let results = problems.into_iter().map(|(problem, jobs)| {
+        let message = format!("{}: {}", job_labels(jobs.iter().copied()), problem.message);
+        CheckResult { message, ..problem }.with_jobs(jobs)
     });
     results.collect()
 }
 
 /// The problem with the key of `job`, if any.
-fn model_access_problem(input: &CheckContext, job: &Job) -> Option<CheckResult> {
-    let terms = job.options.clone().unwrap_or_default();
-    let resolved = match resolved_job::resolve(input.ctx, &terms) {
+fn model_access_problem(input: &CheckInput, job: &Job) -> Option<CheckResult> {
+    let options = job.options.clone().unwrap_or_default();
+    let resolved = match resolved_job::resolve(input.ctx, &options) {
         Ok(resolved) => resolved,
         Err(error) => return Some(CheckResult::from_error(Severity::Failed, &error)),
     };
     let mismatch = cron_environment::endpoint_mismatch(input.ctx, job, &resolved)?;
-    let level = if mismatch.is_fatal { Severity::Failed } else { Severity::Warn };
+    let severity = if mismatch.is_fatal { Severity::Failed } else { Severity::Warn };
     Some(CheckResult {
         hint: mismatch.fix_command,
-        ..CheckResult::new(level, mismatch.message).with_exit(Exit::Config)
+        ..CheckResult::new(severity, mismatch.message).with_exit(Exit::Config)
     })
 }
 
 /// Checks the last runs of the jobs.
-pub(crate) fn check_last_runs(input: &CheckContext) -> Vec<CheckResult> {
-    let mut findings = Vec::new();
+pub(crate) fn check_last_runs(input: &CheckInput) -> Vec<CheckResult> {
+    let mut results = Vec::new();
     for job in input.all_jobs().iter().filter(|job| job.enabled || job.is_once()) {
         match last_run_problem(input, job) {
             Ok(None) => {}
             Ok(Some(message)) => {
                 let hint = format!("`nanobot cron logs {}`", job.id);
                 let message = format!("{} {message}", job_label(job));
-                findings.push(CheckResult::warn(message).with_hint(hint).with_jobs([job]));
+                results.push(CheckResult::warn(message).with_hint(hint).with_jobs([job]));
             }
             Err(error) => {
-                findings.push(CheckResult::from_error(Severity::Failed, &error).with_jobs([job]));
+                results.push(CheckResult::from_error(Severity::Failed, &error).with_jobs([job]));
             }
         }
     }
-    if findings.is_empty() && !input.all_jobs().is_empty() {
-        findings.push(CheckResult::ok("no job failed in its last run"));
+    if results.is_empty() && !input.all_jobs().is_empty() {
+        results.push(CheckResult::ok("no job failed in its last run"));
     }
-    findings
+    results
 }
 
 /// The problem of the last run of `job`, phrased to follow the job's name.
-fn last_run_problem(input: &CheckContext, job: &Job) -> Result<Option<String>> {
+fn last_run_problem(input: &CheckInput, job: &Job) -> Result<Option<String>> {
     let now = time_zone::now(input.ctx, input.settings);
     let time = |text: &str| match text.parse::<Timestamp>() {
         Ok(time) => format_time(time, &now),
@@ -174,8 +171,8 @@ fn last_run_problem(input: &CheckContext, job: &Job) -> Result<Option<String>> {
     if !is_valid_id(&job.id) {
         return Ok(None);
     }
-    let folder = JobDir::new(input.store.job_dir(&job.id)?);
-    if let Some(started) = folder.read_state()?.started {
+    let job_dir = JobDir::new(input.store.job_dir(&job.id)?);
+    if let Some(started) = job_dir.read_state()?.started {
         if process::is_alive(started.pid) {
             return Ok(None);
         }
@@ -185,20 +182,26 @@ fn last_run_problem(input: &CheckContext, job: &Job) -> Result<Option<String>> {
             format_time(at, &now)
         )));
     }
-    let mut records = folder.last_records(RECORDS_CHECKED)?;
+    let mut records = job_dir.last_records(RECORDS_CHECKED)?;
     records.retain(|record| record.outcome.is_run() || record.outcome == RunOutcome::Missed);
     let Some(last) = records.pop() else {
         let JobState { last_run, last_status, last_error, .. } = &job.state;
-        let failed = last_status.as_deref() == Some("error");
-        return Ok(last_run.filter(|_| failed).map(|time| {
-            let why = last_error.as_deref().unwrap_or("no error recorded");
-            format!("failed in another program, {}: {}", format_time(time, &now), to_one_line(why))
+        let has_failed = last_status.as_deref() == Some("error");
+        return Ok(last_run.filter(|_| has_failed).map(|time| {
+            let reason = last_error.as_deref().unwrap_or("no error recorded");
+            format!(
+                "failed in another program, {}: {}",
+                format_time(time, &now),
+                to_one_line(reason)
+            )
         }));
     };
-    let why = || to_one_line(last.error.as_deref().unwrap_or(&last.cause));
+    let reason = || to_one_line(last.error.as_deref().unwrap_or(&last.cause));
     Ok(match last.outcome {
-        RunOutcome::Failed => Some(format!("failed, {}: {}", time(&last.start), why())),
-        RunOutcome::Unknown => Some(format!("was interrupted, {}: {}", time(&last.start), why())),
+        RunOutcome::Failed => Some(format!("failed, {}: {}", time(&last.start), reason())),
+        RunOutcome::Unknown => {
+            Some(format!("was interrupted, {}: {}", time(&last.start), reason()))
+        }
         RunOutcome::Missed => {
             let slot = last.slot.as_deref().unwrap_or(&last.start);
             Some(format!("missed its slot, {}", time(slot)))
@@ -208,7 +211,7 @@ fn last_run_problem(input: &CheckContext, job: &Job) -> Result<Option<String>> {
 }
 
 /// Checks that this version can deliver the jobs' answers.
-pub(crate) fn check_delivery(input: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_delivery(input: &CheckInput) -> Vec<CheckResult> {
     let message = |job| Some((job, job_notices::unsupported_channel_notice(input.ctx, job)?));
     let results = input.enabled_jobs().filter_map(message);
     results.map(|(job, message)| CheckResult::warn(message).with_jobs([job])).collect()

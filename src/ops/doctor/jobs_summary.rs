@@ -25,20 +25,20 @@ impl JobsSummary {
     /// Reads the jobs and their next runs.
     pub(crate) fn new(ctx: &Context, settings: &Settings) -> Self {
         let mut jobs = workspace_jobs::open(ctx, settings).jobs();
-        let mut all = jobs.as_deref().unwrap_or_default().to_vec();
         let now = ctx.clock.timestamp();
-        let coming = |job: &Job| timing::upcoming_runs(ctx, job, now, 1).pop();
-        let beats = all.pop_if(|job| job.id == HEARTBEAT_ID);
-        if let Ok(jobs) = &mut jobs {
-            jobs.clone_from(&all);
-        }
-        let next = all.iter().filter(|job| job.enabled);
-        let next = next.filter_map(|job| Some((job.clone(), coming(job)?)));
+        let next_run = |job: &Job| timing::upcoming_runs(ctx, job, now, 1).pop();
+        let heartbeat = match &mut jobs {
+            Ok(jobs) => jobs.pop_if(|job| job.id == HEARTBEAT_ID),
+            Err(_) => None,
+        };
+        let all = jobs.as_deref().unwrap_or_default();
+        let runs = all.iter().filter(|job| job.enabled);
+        let runs = runs.filter_map(|job| Some((job, next_run(job)?)));
         let failed = all.iter().filter(|job| job.state.last_status.as_deref() == Some("error"));
         Self {
-            next_run: next.min_by_key(|(_, time)| *time),
+            next_run: runs.min_by_key(|(_, time)| *time).map(|(job, time)| (job.clone(), time)),
             last_failed: failed.max_by_key(|job| job.state.last_run).cloned(),
-            heartbeat: beats.map(|job| (job.clone(), coming(&job))),
+            heartbeat: heartbeat.map(|job| (job.clone(), next_run(&job))),
             jobs,
         }
     }

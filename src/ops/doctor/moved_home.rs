@@ -1,8 +1,8 @@
-//! `status --check --fix`: jobs and their crontab lines have absolute paths, which follow the home to its new place.
+//! `status --check --fix`: corrects the absolute paths of jobs and crontab lines after the home directory was moved.
 //!
-//! The earlier home is recognised by the block of its workspace in the crontab, or by paths of jobs that are gone and
-//! exist beneath the new home. A path is only changed if the earlier home is gone. Trust is not moved: a directory is
-//! trusted at its place.
+//! The earlier home is recognised by the block of its workspace in the crontab, or by paths of jobs that no longer exist
+//! and exist beneath the new home. A path is only changed if the earlier home no longer exists. Trust is not moved: a
+//! directory is trusted at its path.
 
 use super::check::{CheckResult, Severity};
 use crate::ops::context::Context;
@@ -20,7 +20,7 @@ use nanobot_cron::job_store::JobStore;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Corrects the paths of jobs, and, unless there is `no_crontab`, the crontab.
+/// Corrects the paths of jobs and, unless `no_crontab` is set, the crontab.
 ///
 /// # Errors
 /// A job or the crontab cannot be read or written.
@@ -53,13 +53,13 @@ pub(crate) fn correct_paths(ctx: &Context, no_crontab: bool) -> Result<Vec<Check
     Ok(results)
 }
 
-/// The home of which jobs or the crontab still have paths, if it is gone.
+/// The earlier home, of which jobs or the crontab still have paths. `None` if there is none, or if it still exists.
 fn earlier_home(ctx: &Context, settings: &Settings, jobs: &[Job]) -> Option<PathBuf> {
     let home = &ctx.paths.home;
-    let inside = settings.workspace.strip_prefix(home).ok();
+    let workspace = settings.workspace.strip_prefix(home).ok();
     let table = Crontab::new(&ctx.env, &ctx.paths).read().unwrap_or_default();
     let of_blocks = crontab_block::block_names(&table).into_iter().filter_map(|name| {
-        let old = name.strip_suffix(inside?.to_str()?)?.trim_end_matches('/');
+        let old = name.strip_suffix(workspace?.to_str()?)?.trim_end_matches('/');
         Some(PathBuf::from(old))
     });
     let options = jobs.iter().filter_map(|job| job.options.as_ref());
@@ -73,61 +73,63 @@ fn root_of_moved(path: &Path, home: &Path) -> Option<PathBuf> {
         return None;
     }
     let mut roots = path.ancestors().skip(1);
-    let root = roots.find(|root| path.strip_prefix(root).is_ok_and(|it| home.join(it).exists()))?;
+    let root =
+        roots.find(|root| path.strip_prefix(root).is_ok_and(|rest| home.join(rest).exists()))?;
     (root != Path::new("/")).then(|| root.to_owned())
 }
 
 /// The absolute paths of a job.
 fn paths(options: &JobOptions) -> Vec<PathBuf> {
-    let mut all = Vec::new();
+    let mut paths = Vec::new();
     let mut options = options.clone();
-    let mut add = |text: &mut String| all.push(PathBuf::from(&*text));
+    let mut add = |text: &mut String| paths.push(PathBuf::from(&*text));
     for_each_path(&mut options, &mut add);
     for_each_text(options.policy.get_or_insert_default(), &mut add);
-    all.retain(|path| path.is_absolute());
-    all
+    paths.retain(|path| path.is_absolute());
+    paths
 }
 
-/// Passes the texts that are paths, or that may be, apart from those of the policy.
-fn for_each_path(options: &mut JobOptions, each: &mut dyn FnMut(&mut String)) {
-    for_each_text(&mut options.grants, each);
+/// Passes the texts that are or may be paths to `visit`, apart from those of the policy.
+fn for_each_path(options: &mut JobOptions, visit: &mut dyn FnMut(&mut String)) {
+    for_each_text(&mut options.grants, visit);
     let file = match &mut options.sink {
         Some(AnswerSink::File(path)) => Some(path),
         _ => None,
     };
     for path in [options.config.as_mut(), file].into_iter().flatten() {
-        // A path that is no text is left as it is.
+        // A path that is not UTF-8 is left as it is.
         if let Some(mut text) = path.to_str().map(str::to_owned) {
-            each(&mut text);
+            visit(&mut text);
             *path = text.into();
         }
     }
 }
 
-fn for_each_text(value: &mut Value, each: &mut dyn FnMut(&mut String)) {
+/// Passes each string within `value` to `visit`.
+fn for_each_text(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
     match value {
-        Value::String(text) => each(text),
-        Value::Array(values) => values.iter_mut().for_each(|it| for_each_text(it, each)),
-        Value::Object(fields) => fields.values_mut().for_each(|it| for_each_text(it, each)),
+        Value::String(text) => visit(text),
+        Value::Array(values) => values.iter_mut().for_each(|value| for_each_text(value, visit)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| for_each_text(value, visit)),
         _ => {}
     }
 }
 
-/// Changes the paths beneath `old`. Returns the number of jobs that had some.
+/// Moves the paths of jobs from beneath `old` to beneath the home. Returns the number of jobs that had such paths.
 fn correct_jobs(ctx: &Context, store: &JobStore, jobs: &[Job], old: &Path) -> Result<usize> {
     let mut count = 0;
-    let is_concerned = |job: &&Job| {
+    let has_old_path = |job: &&Job| {
         let options = job.options.as_ref();
         options.is_some_and(|options| paths(options).iter().any(|path| path.starts_with(old)))
     };
     let mut move_text = |text: &mut String| {
-        if let Ok(inside) = Path::new(&*text).strip_prefix(old)
-            && let Some(new) = ctx.paths.home.join(inside).to_str()
+        if let Ok(rest) = Path::new(&*text).strip_prefix(old)
+            && let Some(new) = ctx.paths.home.join(rest).to_str()
         {
             *text = new.trim_end_matches('/').to_owned();
         }
     };
-    for job in jobs.iter().filter(is_concerned) {
+    for job in jobs.iter().filter(has_old_path) {
         count += 1;
         let mut error = None;
         store.update(&job.id, ctx.clock.timestamp(), |job| {
@@ -157,8 +159,8 @@ fn correct_jobs(ctx: &Context, store: &JobStore, jobs: &[Job], old: &Path) -> Re
 
 /// Removes the block of the workspace in the earlier home, and writes that of the new one.
 fn correct_crontab(ctx: &Context, settings: &Settings, store: &JobStore, old: &Path) -> Result<()> {
-    if let Ok(inside) = settings.workspace.strip_prefix(&ctx.paths.home)
-        && let Some(name) = old.join(inside).to_str()
+    if let Ok(workspace) = settings.workspace.strip_prefix(&ctx.paths.home)
+        && let Some(name) = old.join(workspace).to_str()
     {
         let crontab = Crontab::new(&ctx.env, &ctx.paths);
         crontab.change(&mut |table| crontab_block::without_block(table, name))?;

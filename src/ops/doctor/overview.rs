@@ -64,9 +64,9 @@ pub(crate) struct MemoryState {
     pub(crate) budget_tokens: usize,
     pub(crate) is_over_budget: bool,
     pub(crate) last_consolidation: Option<LastRun>,
-    /// Why the last consolidation failed.
+    /// The reason why the last consolidation failed.
     pub(crate) last_error: Option<String>,
-    /// Why the memory cannot be written.
+    /// The reason why the memory cannot be written.
     pub(crate) write_error: Option<String>,
 }
 
@@ -106,8 +106,7 @@ impl ContextUse {
         store: &SessionStore,
         key: Option<&str>,
     ) -> Option<Self> {
-        let of_settings = || default_session_key(ctx, settings, None);
-        let key = key.map_or_else(of_settings, str::to_owned);
+        let key = key.map_or_else(|| default_session_key(ctx, settings, None), str::to_owned);
         let session = Session::read(store, &key, &mut |_| {}).ok()?;
         let usage = session.messages().iter().rev().find_map(usage_of_reply)?;
         Some(Self {

@@ -1,6 +1,6 @@
 //! The check that runs a temporary job the way a crontab line would.
 
-use super::check::{CheckContext, CheckResult, Severity};
+use super::check::{CheckInput, CheckResult, Severity};
 use crate::ops::context::Context;
 use crate::ops::jobs::cron_environment;
 use crate::ops::jobs::crontab_sync;
@@ -25,22 +25,25 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(100);
 const OUTPUT_LIMIT_BYTES: usize = 64 << 10;
 
 /// Runs a temporary job the way a crontab line would.
-pub(crate) fn check_probe(input: &CheckContext) -> Vec<CheckResult> {
-    let mut findings = match run_probe(input) {
-        Ok(findings) => findings,
+pub(crate) fn check_probe(input: &CheckInput) -> Vec<CheckResult> {
+    let mut results = match run_probe(input) {
+        Ok(results) => results,
         Err(error) => vec![CheckResult::from_error(Severity::Failed, &error)],
     };
     // Without jobs, a failure is only a warning.
     let is_needed = input.needs_cron();
-    let failed = findings.iter_mut().filter(|finding| finding.severity == Severity::Failed);
-    failed.filter(|_| !is_needed).for_each(|finding| finding.severity = Severity::Warn);
-    findings
+    for result in &mut results {
+        if result.severity == Severity::Failed && !is_needed {
+            result.severity = Severity::Warn;
+        }
+    }
+    results
 }
 
-fn run_probe(input: &CheckContext) -> Result<Vec<CheckResult>> {
-    let CheckContext { ctx, settings, .. } = input;
+fn run_probe(input: &CheckInput) -> Result<Vec<CheckResult>> {
+    let CheckInput { ctx, settings, .. } = input;
     let (command, env) = crontab_sync::cron_command(ctx, settings, &probe_job(ctx))?;
-    let begun = ctx.clock.timestamp();
+    let start = ctx.clock.timestamp();
     let (finished, output) = process::run_split_stderr(&CommandSpec {
         program: "/bin/sh".into(),
         arguments: vec!["-c".into(), format!("{command} --probe")],
@@ -54,32 +57,31 @@ fn run_probe(input: &CheckContext) -> Result<Vec<CheckResult>> {
     if let Some(stop) = finished.stop {
         return Err(stop.into());
     }
-    let took = ctx.clock.timestamp().duration_since(begun);
-    let found: Option<Value> = serde_json::from_slice(&finished.head).ok();
-    let Some(found) = found else {
+    let duration = ctx.clock.timestamp().duration_since(start);
+    let Ok(probe_output) = serde_json::from_slice::<Value>(&finished.head) else {
         let output = [output, finished.head].concat();
         let output = to_one_line(&String::from_utf8_lossy(&output));
-        let how = match finished.status {
+        let failure = match finished.status {
             None => format!("timed out after {} s", PROBE_TIMEOUT.as_secs()),
             Some(status) => format!("failed ({status})"),
         };
-        let message = format!("a job started by cron {how}: {output}");
+        let message = format!("a job started by cron {failure}: {output}");
         let hint = format!("`cd; {} /bin/sh -c {}`", cron_env(&ctx.paths.home), quote(&command));
         return Ok(vec![CheckResult::failed(message).with_hint(hint)]);
     };
-    let mut findings = evaluate(&found, took);
+    let mut results = evaluate(&probe_output, duration);
     // Comparing with this environment gives a more specific message.
-    if found["model"]["error"].is_string()
+    if probe_output["model"]["error"].is_string()
         && let Ok(resolved) = resolved_job::resolve(ctx, &JobOptions::default())
         && let Some(mismatch) = cron_environment::endpoint_mismatch(ctx, &probe_job(ctx), &resolved)
         && mismatch.fix_command.is_some()
     {
-        findings[0] = CheckResult {
+        results[0] = CheckResult {
             hint: mismatch.fix_command,
             ..CheckResult::failed(mismatch.message).with_exit(Exit::Config)
         };
     }
-    Ok(findings)
+    Ok(results)
 }
 
 /// The `env` prefix that gives a shell command the environment of cron.
@@ -107,10 +109,10 @@ fn probe_job(ctx: &Context) -> Job {
     }
 }
 
-/// Turns the probe's findings into check results.
+/// Turns the probe's results into check results.
 fn evaluate(probe_output: &Value, duration: SignedDuration) -> Vec<CheckResult> {
-    let mut findings = Vec::new();
-    for (part, what) in [
+    let mut results = Vec::new();
+    for (part, problem) in [
         ("model", "a job started by cron has no model"),
         ("sandbox", "a job started by cron is not allowed to run"),
         ("run", "a job started by cron fails"),
@@ -120,29 +122,30 @@ fn evaluate(probe_output: &Value, duration: SignedDuration) -> Vec<CheckResult> 
         };
         let status = probe_output[part]["status"].as_i64().and_then(|code| code.try_into().ok());
         let exit = status.map_or(Exit::Failed, Exit::from_code);
-        let finding = CheckResult::failed(format!("{what}: {error}")).with_exit(exit);
-        findings.push(match probe_output[part]["hint"].as_str() {
-            Some(hint) => finding.with_hint(hint),
-            None => finding,
+        let result = CheckResult::failed(format!("{problem}: {error}")).with_exit(exit);
+        results.push(match probe_output[part]["hint"].as_str() {
+            Some(hint) => result.with_hint(hint),
+            None => result,
         });
     }
-    if let Some(lack) = probe_output["sandbox"]["lack"].as_str() {
-        let message = format!("jobs cannot run commands, because no sandbox is available: {lack}");
-        findings.push(CheckResult::warn(message));
+    if let Some(reason) = probe_output["sandbox"]["lack"].as_str() {
+        let message =
+            format!("jobs cannot run commands, because no sandbox is available: {reason}");
+        results.push(CheckResult::warn(message));
     }
-    if findings.iter().all(|finding| finding.severity != Severity::Failed) {
+    if results.iter().all(|result| result.severity != Severity::Failed) {
         let model = &probe_output["model"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let key = match model["key"].as_str() {
-            Some(place) => format!("key from {place}"),
+            Some(key_source) => format!("key from {key_source}"),
             None => "no key".into(),
         };
-        findings.push(CheckResult::ok(format!(
+        results.push(CheckResult::ok(format!(
             "a demo job ran in cron's environment in {}; real jobs use `{}` of {}, {key}",
             format_duration(duration),
             text(&model["model"]),
             text(&model["provider"]),
         )));
     }
-    findings
+    results
 }

@@ -1,6 +1,6 @@
 //! Checks that a run started from here would work: config, directories, stored data, sandbox, and provider.
 
-use super::check::{CheckContext, CheckResult, Severity};
+use super::check::{CheckInput, CheckResult, Severity};
 use crate::ops::connection_test;
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler_problems;
@@ -45,7 +45,7 @@ const BASH_COMPLETION_LOADER: &str = "/usr/share/bash-completion/bash_completion
 const MAX_NAMES: usize = 3;
 
 /// Checks the config for unknown or odd settings. It is readable: otherwise no check would run.
-pub(crate) fn check_config(input: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_config(input: &CheckInput) -> Vec<CheckResult> {
     let Context { env, paths, .. } = input.ctx;
     let config = match Config::load(&paths.config) {
         Ok(config) => config,
@@ -53,32 +53,32 @@ pub(crate) fn check_config(input: &CheckContext) -> Vec<CheckResult> {
     };
     // A request tests the provider.
     let options = check::CheckOptions { is_provider: |_| true, for_python: false };
-    let odd = check::check_config(&config, env, paths, options);
-    let odd = odd.into_iter().filter_map(|finding| match finding.severity {
+    let findings = check::check_config(&config, env, paths, options);
+    let problems = findings.into_iter().filter_map(|finding| match finding.severity {
         ConfigSeverity::Error => Some(CheckResult::failed(finding.text).with_exit(Exit::Config)),
         ConfigSeverity::Warning => Some(CheckResult::warn(finding.text)),
         ConfigSeverity::Note => None,
     });
-    let first = if config.exists() {
+    let summary = if config.exists() {
         let files = config.existing_files().map(|file| paths.display(file.path()));
         CheckResult::ok(files.collect::<Vec<_>>().join(", "))
     } else {
         CheckResult::warn("no config file: all settings have their defaults")
             .with_hint("`nanobot onboard`")
     };
-    std::iter::once(first).chain(odd).collect()
+    std::iter::once(summary).chain(problems).collect()
 }
 
 /// Checks that a run can write its files.
-pub(crate) fn check_directories(input: &CheckContext) -> Vec<CheckResult> {
-    let CheckContext { ctx, settings, .. } = input;
+pub(crate) fn check_directories(input: &CheckInput) -> Vec<CheckResult> {
+    let CheckInput { ctx, settings, .. } = input;
     let workspace = &settings.workspace;
     let messages = scheduler_problems::unwritable_directories(ctx, settings).into_iter();
     let failed = |message| CheckResult::failed(message).with_exit(Exit::Io);
-    let mut findings: Vec<CheckResult> = messages.map(failed).collect();
+    let mut results: Vec<CheckResult> = messages.map(failed).collect();
     let display = ctx.paths.display(workspace);
-    if findings.is_empty() {
-        findings.push(if workspace.is_dir() {
+    if results.is_empty() {
+        results.push(if workspace.is_dir() {
             CheckResult::ok(format!("workspace `{display}`"))
         } else {
             CheckResult::warn(format!(
@@ -87,15 +87,14 @@ pub(crate) fn check_directories(input: &CheckContext) -> Vec<CheckResult> {
             .with_hint("`nanobot onboard`")
         });
     }
-    findings
+    results
 }
 
 /// Checks that other users cannot access private directories.
-pub(crate) fn check_private_directories(input: &CheckContext) -> Vec<CheckResult> {
-    let CheckContext { ctx, settings, .. } = input;
-    let root = &ctx.paths.root;
-    let places = [
-        root.clone(),
+pub(crate) fn check_private_directories(input: &CheckInput) -> Vec<CheckResult> {
+    let CheckInput { ctx, settings, .. } = input;
+    let directories = [
+        ctx.paths.root.clone(),
         ctx.paths.auth(),
         settings.workspace.clone(),
         settings.workspace.join("sessions"),
@@ -103,15 +102,15 @@ pub(crate) fn check_private_directories(input: &CheckContext) -> Vec<CheckResult
     ];
     // Closing a directory also protects its contents, so only the topmost open one is reported.
     let mut open: Vec<&PathBuf> = Vec::new();
-    for place in &places {
-        let is_covered = open.iter().any(|above| place.starts_with(above));
-        if !is_covered && durable_file::is_readable_by_others(place) {
-            open.push(place);
+    for directory in &directories {
+        let is_covered = open.iter().any(|parent| directory.starts_with(parent));
+        if !is_covered && durable_file::is_readable_by_others(directory) {
+            open.push(directory);
         }
     }
     open.iter()
-        .map(|place| {
-            let display = ctx.paths.display(place);
+        .map(|directory| {
+            let display = ctx.paths.display(directory);
             CheckResult::warn(format!("other users of this machine can read `{display}`"))
                 .with_hint(format!("chmod 700 {display}"))
         })
@@ -120,175 +119,171 @@ pub(crate) fn check_private_directories(input: &CheckContext) -> Vec<CheckResult
 
 /// Checks that this user owns the files of nanobot: those that a run as another user left, such as root, cannot be
 /// written. Files of a directory that is shared with a group may belong to its members.
-pub(crate) fn check_owners(input: &CheckContext) -> Vec<CheckResult> {
-    let CheckContext { ctx, settings, .. } = input;
+pub(crate) fn check_owners(input: &CheckInput) -> Vec<CheckResult> {
+    let CheckInput { ctx, settings, .. } = input;
     let own = owner::user_id();
     let mut foreign: Vec<(PathBuf, u32)> = Vec::new();
     for root in [&ctx.paths.root, &settings.workspace] {
-        let is_covered = |path: &PathBuf| foreign.iter().any(|(known, _)| known == path);
-        let found = owner::entries_of_others(root, own);
-        let found: Vec<_> = found.into_iter().filter(|(path, _)| !is_covered(path)).collect();
-        foreign.extend(found);
+        for (path, owner) in owner::entries_of_others(root, own) {
+            if foreign.iter().all(|(other, _)| *other != path) {
+                foreign.push((path, owner));
+            }
+        }
     }
     if foreign.is_empty() {
         return Vec::new();
     }
-    let named = foreign.iter().take(MAX_NAMES).map(|(path, id)| {
+    let names = foreign.iter().map(|(path, id)| {
         let owner = owner::user_name(*id).unwrap_or_else(|| id.to_string());
         format!("`{}` ({owner})", ctx.paths.display(path))
     });
-    let named = named.collect::<Vec<_>>().join(", ");
-    let more = match foreign.len().saturating_sub(MAX_NAMES) {
-        0 => String::new(),
-        count => format!(" and {count} more"),
-    };
+    let names = first_names(&names.collect::<Vec<_>>());
     let root = ctx.paths.display(&ctx.paths.root);
     vec![
-        CheckResult::warn(format!("files of other users: {named}{more}"))
+        CheckResult::warn(format!("files of other users: {names}"))
             .with_hint(format!("sudo chown -R \"$(id -u)\" {root}")),
     ]
 }
 
 /// Checks that the sessions are intact.
-pub(crate) fn check_sessions(input: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_sessions(input: &CheckInput) -> Vec<CheckResult> {
     inspect_sessions(input)
         .unwrap_or_else(|error| vec![CheckResult::from_error(Severity::Failed, &error)])
 }
 
-fn inspect_sessions(input: &CheckContext) -> Result<Vec<CheckResult>> {
-    let place = input.ctx.session_store(input.settings)?;
-    let all = session::list_files(&place)?;
+fn inspect_sessions(input: &CheckInput) -> Result<Vec<CheckResult>> {
+    let store = input.ctx.session_store(input.settings)?;
+    let files = session::list_files(&store)?;
     let end = signal::now().saturating_add(SESSION_CHECK_TIMEOUT);
     // File permissions have a check of their own.
-    let is_odd =
+    let is_repairable =
         |finding: &session::RepairFinding| finding.repair.is_some() && !finding.is_file_mode();
-    let (mut odd, mut findings, mut seen) = (Vec::new(), Vec::new(), 0);
-    for (key, path) in &all {
+    let (mut repairable, mut results, mut checked) = (Vec::new(), Vec::new(), 0);
+    for (key, path) in &files {
         if signal::now() > end {
             break;
         }
-        seen += 1;
-        match session::repair(&place, key, path, false) {
-            Ok(found) if found.iter().any(is_odd) => {
-                odd.push(format!("`{key}`"));
+        checked += 1;
+        match session::repair(&store, key, path, false) {
+            Ok(findings) if findings.iter().any(is_repairable) => {
+                repairable.push(format!("`{key}`"));
             }
             Ok(_) => {}
             // A turn holds the lock of this session.
             Err(error) if exit_for(&error) == Exit::TryAgain => {}
-            Err(error) => findings.push(CheckResult::from_error(Severity::Failed, &error)),
+            Err(error) => results.push(CheckResult::from_error(Severity::Failed, &error)),
         }
     }
-    if !odd.is_empty() {
-        let message = format!("repairable problems in {}", first_names(&odd));
-        findings.push(CheckResult::warn(message).with_hint("`nanobot session repair --all`"));
+    if !repairable.is_empty() {
+        let message = format!("repairable problems in {}", first_names(&repairable));
+        results.push(CheckResult::warn(message).with_hint("`nanobot session repair --all`"));
     }
-    if findings.is_empty() {
-        let message = match (all.len(), seen) {
-            (0, _) => "none yet".to_owned(),
-            (all, seen) if seen < all => format!("{seen} of {all} checked, no problems"),
-            (1, _) => "1, no problems".to_owned(),
-            (all, _) => format!("{all}, no problems"),
+    if results.is_empty() {
+        let message = match files.len() {
+            0 => "none yet".to_owned(),
+            count if checked < count => format!("{checked} of {count} checked, no problems"),
+            count => format!("{count}, no problems"),
         };
-        findings.push(CheckResult::ok(message));
+        results.push(CheckResult::ok(message));
     }
-    Ok(findings)
+    Ok(results)
 }
 
-/// The first names of a list.
+/// The first names of a list, and the number of the others.
 fn first_names(names: &[String]) -> String {
-    let first = names[..names.len().min(MAX_NAMES)].join(", ");
-    match names.len().saturating_sub(MAX_NAMES) {
-        0 => first,
-        more => format!("{first} and {more} more"),
-    }
+    let (first, rest) = names.split_at(names.len().min(MAX_NAMES));
+    let first = first.join(", ");
+    if rest.is_empty() { first } else { format!("{first} and {} more", rest.len()) }
 }
 
 /// Checks that the memory is readable, writable and intact.
-pub(crate) fn check_memory(input: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_memory(input: &CheckInput) -> Vec<CheckResult> {
     let memory = Memory::new(&input.settings.workspace, &input.ctx.clock);
-    let (text, trouble) = match memory.read().and_then(|text| Ok((text, memory.last_error()?))) {
-        Ok(found) => found,
-        Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
+    let (text, last_error) = match (memory.read(), memory.last_error()) {
+        (Ok(text), Ok(last_error)) => (text.unwrap_or_default(), last_error),
+        (Err(error), _) | (_, Err(error)) => {
+            return vec![CheckResult::from_error(Severity::Failed, &error)];
+        }
     };
-    let text = text.unwrap_or_default();
-    let mut findings = Vec::new();
+    let mut results = Vec::new();
     if let Err(error) = memory.check_writable() {
         let error = error.context("the memory cannot be updated");
-        findings.push(CheckResult::from_error(Severity::Failed, &error));
+        results.push(CheckResult::from_error(Severity::Failed, &error));
     }
     if memory.is_unfinished() {
         let message = "an update was interrupted; the next consolidation finishes it";
-        findings.push(CheckResult::warn(message).with_hint("`nanobot memory consolidate`"));
+        results.push(CheckResult::warn(message).with_hint("`nanobot memory consolidate`"));
     }
-    if let Some(message) = trouble {
+    if let Some(message) = last_error {
         let message = format!("the last consolidation failed: {message}");
-        findings.push(CheckResult::warn(message).with_hint("`nanobot memory consolidate`"));
+        results.push(CheckResult::warn(message).with_hint("`nanobot memory consolidate`"));
     }
     let budget = input.settings.memory.budget_tokens;
     if is_over_budget(&String::from_utf8_lossy(&text), budget) {
         let message = format!("exceeds its budget of {budget} tokens; each turn sends all of it");
-        findings.push(CheckResult::warn(message).with_hint("`nanobot memory edit`"));
+        results.push(CheckResult::warn(message).with_hint("`nanobot memory edit`"));
     }
-    if findings.is_empty() {
-        findings.push(CheckResult::ok(durable_file::format_size(text.len() as u64)));
+    if results.is_empty() {
+        results.push(CheckResult::ok(durable_file::format_size(text.len() as u64)));
     }
-    findings
+    results
 }
 
 /// Checks for instruction files and skills here that are ignored because the directory is not trusted.
-pub(crate) fn check_trust(input: &CheckContext) -> Vec<CheckResult> {
-    let here = std::env::current_dir().unwrap_or_default();
-    let notes =
-        TrustList::load(&input.ctx.paths.trust()).and_then(|trust| trust.read_instructions(&here));
-    match notes {
-        Err(error) => vec![CheckResult::from_error(Severity::Failed, &error)],
-        Ok(notes) if notes.ignored.is_empty() || here == input.settings.workspace => Vec::new(),
-        Ok(notes) => {
-            let names = notes.ignored.iter();
-            let names: Vec<String> =
-                names.map(|path| format!("`{}`", input.ctx.paths.display(path))).collect();
-            let reason = if notes.stale.is_empty() {
-                "their directory is not trusted"
-            } else {
-                "they changed or were added since their directory was trusted"
-            };
-            let message = format!("not read, because {reason}: {}", first_names(&names));
-            vec![CheckResult::warn(message).with_hint("`nanobot trust .`, if you trust them")]
-        }
+pub(crate) fn check_trust(input: &CheckInput) -> Vec<CheckResult> {
+    let paths = &input.ctx.paths;
+    let directory = std::env::current_dir().unwrap_or_default();
+    let instructions =
+        TrustList::load(&paths.trust()).and_then(|trust| trust.read_instructions(&directory));
+    let instructions = match instructions {
+        Ok(instructions) => instructions,
+        Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
+    };
+    if instructions.ignored.is_empty() || directory == input.settings.workspace {
+        return Vec::new();
     }
+    let names = instructions.ignored.iter().map(|path| format!("`{}`", paths.display(path)));
+    let names = first_names(&names.collect::<Vec<_>>());
+    let reason = if instructions.stale.is_empty() {
+        "their directory is not trusted"
+    } else {
+        "they changed or were added since their directory was trusted"
+    };
+    let message = format!("not read, because {reason}: {names}");
+    vec![CheckResult::warn(message).with_hint("`nanobot trust .`, if you trust them")]
 }
 
 /// Checks that the MCP servers answer and that their tools have not changed.
-pub(crate) fn check_servers(input: &CheckContext) -> Vec<CheckResult> {
-    let of_error = |error: &anyhow::Error| vec![CheckResult::from_error(Severity::Failed, error)];
-    let asked = match mcp_servers::query_all(input.ctx, input.settings, input.offline) {
-        Ok(asked) => asked,
-        Err(error) => return of_error(&error),
+pub(crate) fn check_servers(input: &CheckInput) -> Vec<CheckResult> {
+    let servers = match mcp_servers::query_all(input.ctx, input.settings, input.offline) {
+        Ok(servers) => servers,
+        Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
     };
-    let refused = refused_tools(input.settings, &asked.results);
-    let finding = |(server, looked): (McpServer, Result<ServerView>)| {
-        let name = &server.name;
-        match looked {
-            Ok(view) if view.changed.is_empty() => {
-                CheckResult::ok(format!("{name}: {} tools", view.features.tools.len()))
-            }
-            Ok(view) => {
-                let names: Vec<String> =
-                    view.changed.iter().map(|it| sanitize::single_line(&it.name, 80)).collect();
-                CheckResult::warn(format!("{name}: changed tools: {}", first_names(&names)))
-                    .with_hint(format!("`nanobot mcp accept {name}`"))
-            }
-            // A run continues without an optional server.
-            Err(error) if !server.is_required => CheckResult::from_error(Severity::Warn, &error),
-            Err(error) => CheckResult::from_error(Severity::Failed, &error),
-        }
-    };
-    let under_cron = asked.cron_failures.into_iter().map(|(name, words)| {
-        CheckResult::warn(format!("{name}: {words}"))
+    let refused = refused_tools(input.settings, &servers.results);
+    let under_cron = servers.cron_failures.into_iter().map(|(name, failure)| {
+        CheckResult::warn(format!("{name}: {failure}"))
             .with_hint(format!("`nanobot mcp test {name}`"))
     });
-    let results = asked.results.into_iter().map(finding);
+    let results = servers.results.into_iter().map(|(server, view)| check_server(&server, view));
     results.chain(under_cron).chain(refused).collect()
+}
+
+fn check_server(server: &McpServer, view: Result<ServerView>) -> CheckResult {
+    let name = &server.name;
+    match view {
+        Ok(view) if view.changed.is_empty() => {
+            CheckResult::ok(format!("{name}: {} tools", view.features.tools.len()))
+        }
+        Ok(view) => {
+            let names: Vec<String> =
+                view.changed.iter().map(|tool| sanitize::single_line(&tool.name, 80)).collect();
+            CheckResult::warn(format!("{name}: changed tools: {}", first_names(&names)))
+                .with_hint(format!("`nanobot mcp accept {name}`"))
+        }
+        // A run continues without an optional server.
+        Err(error) if !server.is_required => CheckResult::from_error(Severity::Warn, &error),
+        Err(error) => CheckResult::from_error(Severity::Failed, &error),
+    }
 }
 
 /// A warning about the servers without a rule that allows their tools, if these may make changes.
@@ -301,12 +296,12 @@ fn refused_tools(
         let mut tools = view.features.tools.iter();
         tools.any(|tool| tool.hints.reads_only != Some(true))
     };
-    let concerned = |(server, result): &&(McpServer, Result<ServerView>)| {
+    let is_refused = |(server, view): &&(McpServer, Result<ServerView>)| {
         missing.contains(&mcp_servers::allow_rule(&server.name))
-            && result.as_ref().is_ok_and(may_change)
+            && view.as_ref().is_ok_and(may_change)
     };
     let names: Vec<&str> =
-        results.iter().filter(concerned).map(|(server, _)| server.name.as_str()).collect();
+        results.iter().filter(is_refused).map(|(server, _)| server.name.as_str()).collect();
     if names.is_empty() {
         return None;
     }
@@ -323,34 +318,34 @@ fn refused_tools(
 }
 
 /// Checks that the skills are readable and usable, and fit their budget.
-pub(crate) fn check_skills(input: &CheckContext) -> Vec<CheckResult> {
-    let found = match workspace_skills::find(input.ctx, input.settings, Path::new(".")) {
-        Ok(found) => found,
+pub(crate) fn check_skills(input: &CheckInput) -> Vec<CheckResult> {
+    let skills = match workspace_skills::find(input.ctx, input.settings, Path::new(".")) {
+        Ok(skills) => skills,
         Err(error) => return vec![CheckResult::from_error(Severity::Failed, &error)],
     };
-    let mut findings: Vec<CheckResult> =
-        found.notices().into_iter().map(CheckResult::warn).collect();
-    let summary = SkillsSummary::new(&found, input.settings);
+    let mut results: Vec<CheckResult> =
+        skills.notices().into_iter().map(CheckResult::warn).collect();
+    let summary = SkillsSummary::new(&skills, input.settings);
     if !summary.unavailable.is_empty() {
         let message = format!("missing requirements: {}", first_names(&summary.unavailable));
-        findings.push(CheckResult::warn(message).with_hint("`nanobot skill check`"));
+        results.push(CheckResult::warn(message).with_hint("`nanobot skill check`"));
     }
     if summary.is_truncated {
         let message = "their list is truncated to its budget";
         let hint = "`nanobot config set agents.defaults.skillsBudgetTokens N`, or fewer skills";
-        findings.push(CheckResult::warn(message).with_hint(hint));
+        results.push(CheckResult::warn(message).with_hint(hint));
     }
-    if findings.is_empty() {
-        findings.push(CheckResult::ok(summary.describe()));
+    if results.is_empty() {
+        results.push(CheckResult::ok(summary.describe()));
     }
-    findings
+    results
 }
 
 /// Checks that the enabled tool programs describe themselves, as far as earlier runs know.
-pub(crate) fn check_programs(input: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_programs(input: &CheckInput) -> Vec<CheckResult> {
     let enabled = &input.settings.tools.programs;
     let timed_out = programs::timed_out(input.ctx, enabled).into_iter();
-    let mut findings: Vec<CheckResult> = timed_out
+    let mut results: Vec<CheckResult> = timed_out
         .map(|(path, reason)| {
             CheckResult::warn(format!(
                 "`{}` is not offered: {reason}",
@@ -358,39 +353,39 @@ pub(crate) fn check_programs(input: &CheckContext) -> Vec<CheckResult> {
             ))
         })
         .collect();
-    if findings.is_empty() && !enabled.is_empty() {
-        findings.push(CheckResult::ok(format!("enabled: {}", enabled.join(", "))));
+    if results.is_empty() && !enabled.is_empty() {
+        results.push(CheckResult::ok(format!("enabled: {}", enabled.join(", "))));
     }
-    findings
+    results
 }
 
 /// Checks that the sandbox works, by running an empty command in it.
-pub(crate) fn check_sandbox(input: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_sandbox(input: &CheckInput) -> Vec<CheckResult> {
     // Other notices are reported by other checks.
     let ctx = Context { quiet: true, ..input.ctx.clone() };
-    let finding = test_sandbox(&ctx, input)
+    let result = test_sandbox(&ctx, input)
         .unwrap_or_else(|error| CheckResult::from_error(Severity::Failed, &error));
-    vec![finding]
+    vec![result]
 }
 
-fn test_sandbox(ctx: &Context, input: &CheckContext) -> Result<CheckResult> {
+fn test_sandbox(ctx: &Context, input: &CheckInput) -> Result<CheckResult> {
     let setup =
         turn_setup::prepare_without_turn(ctx, &Grants::default(), true, true, Vec::new(), None)?;
     let policy = &setup.policy;
     if policy.sandbox == Sandbox::Off {
         return Ok(CheckResult::warn("the config disables the sandbox for commands"));
     }
-    if let Err(lack) = os_sandbox::check_available() {
-        let message = format!("unavailable, so commands are denied: {lack}");
+    if let Err(reason) = os_sandbox::check_available() {
+        let message = format!("unavailable, so commands are denied: {reason}");
         let is_needed = policy.sandbox == Sandbox::Strict;
-        let level = if is_needed { Severity::Failed } else { Severity::Warn };
-        return Ok(CheckResult::new(level, message)
+        let severity = if is_needed { Severity::Failed } else { Severity::Warn };
+        return Ok(CheckResult::new(severity, message)
             .with_hint("`--sandbox off` to run commands without a sandbox")
             .with_exit(Exit::NoSandbox));
     }
     let exec = toolset::exec_tool(ctx, input.settings, policy, &setup.shared.files);
-    let fence = exec.sandbox_spec().context("set up the sandbox")?;
-    let missing = process::check_namespaces(&fence).err();
+    let sandbox = exec.sandbox_spec().context("set up the sandbox")?;
+    let namespace_error = process::check_namespaces(&sandbox).err();
     let finished = process::run(
         &CommandSpec {
             program: "/bin/sh".into(),
@@ -399,7 +394,7 @@ fn test_sandbox(ctx: &Context, input: &CheckContext) -> Result<CheckResult> {
             env: Vec::new(),
             timeout: EMPTY_COMMAND_TIMEOUT,
             capture_bytes: 0,
-            sandbox: Some(fence),
+            sandbox: Some(sandbox),
             input: None,
         },
         &mut |_| {},
@@ -409,7 +404,7 @@ fn test_sandbox(ctx: &Context, input: &CheckContext) -> Result<CheckResult> {
         return Err(stop.into());
     }
     match finished.status {
-        Some(status) if status.success() => Ok(match missing {
+        Some(status) if status.success() => Ok(match namespace_error {
             None => CheckResult::ok(
                 "a command ran in namespaces of its own, under Landlock and seccomp",
             ),
@@ -425,61 +420,64 @@ fn test_sandbox(ctx: &Context, input: &CheckContext) -> Result<CheckResult> {
 }
 
 /// Checks that the provider answers with this key and model, and that the price is known if a budget needs it.
-pub(crate) fn check_provider(input: &CheckContext) -> Vec<CheckResult> {
-    let finding = test_provider(input)
+pub(crate) fn check_provider(input: &CheckInput) -> Vec<CheckResult> {
+    let result = test_provider(input)
         .unwrap_or_else(|error| CheckResult::from_error(Severity::Failed, &error));
-    vec![finding]
+    vec![result]
 }
 
-fn test_provider(input: &CheckContext) -> Result<CheckResult> {
-    let CheckContext { ctx, settings, .. } = input;
+fn test_provider(input: &CheckInput) -> Result<CheckResult> {
+    let CheckInput { ctx, settings, .. } = input;
     let settings = connection_test::with_short_timeouts(settings, TEST_REQUEST_TIMEOUT);
-    let way = model::resolve_endpoint(ctx, &settings, &settings.models[0], input.offline, true)?;
-    let way =
-        model::require_price(way, model::has_budget(&settings).then_some(false), &mut |_| ())?;
-    let key = if way.http_provider.key.is_configured() {
-        format!("key from {}", way.choice.key_label.to_string().replace('`', ""))
+    let endpoint =
+        model::resolve_endpoint(ctx, &settings, &settings.models[0], input.offline, true)?;
+    let endpoint =
+        model::require_price(endpoint, model::has_budget(&settings).then_some(false), &mut |_| ())?;
+    let key = if endpoint.http_provider.key.is_configured() {
+        format!("key from {}", endpoint.choice.key_label.to_string().replace('`', ""))
     } else {
         "no key".into()
     };
-    let who = format!("`{}` of {}, {key}", way.choice.model, way.choice.provider);
+    let label = format!("`{}` of {}, {key}", endpoint.choice.model, endpoint.choice.provider);
     if input.offline {
-        return Ok(CheckResult::ok(format!("{who}; not contacted (--offline)")));
+        return Ok(CheckResult::ok(format!("{label}; not contacted (--offline)")));
     }
-    let reply = connection_test::send_test_request(ctx, &settings, way)?;
+    let reply = connection_test::send_test_request(ctx, &settings, endpoint)?;
     Ok(CheckResult::ok(format!(
-        "{who}: answered in {}, {}",
+        "{label}: answered in {}, {}",
         reply.describe_duration(),
         reply.describe_cost()
     )))
 }
 
 /// Checks that shell completions are installed, for supported shells.
-pub(crate) fn check_completions(input: &CheckContext) -> Vec<CheckResult> {
+pub(crate) fn check_completions(input: &CheckInput) -> Vec<CheckResult> {
     let Context { env, paths, .. } = input.ctx;
-    let shell =
-        UserShell::from_env(env).map(|shell| (shell.name(), shell.completion_path(env, paths)));
-    let found = shell.map(|(name, path)| match path.exists() {
-        true if name == "bash" && !Path::new(BASH_COMPLETION_LOADER).exists() => {
-            CheckResult::warn("installed for bash, but bash-completion is not")
-                .with_hint("the package `bash-completion`")
-        }
-        true => CheckResult::ok(format!("installed for {name}")),
-        false => CheckResult::ok(format!("optional; none for {name}"))
-            .with_hint("`nanobot onboard --completions`"),
-    });
-    found.into_iter().collect()
+    let Some(shell) = UserShell::from_env(env) else {
+        return Vec::new();
+    };
+    let name = shell.name();
+    let result = if !shell.completion_path(env, paths).exists() {
+        CheckResult::ok(format!("optional; none for {name}"))
+            .with_hint("`nanobot onboard --completions`")
+    } else if name == "bash" && !Path::new(BASH_COMPLETION_LOADER).exists() {
+        CheckResult::warn("installed for bash, but bash-completion is not")
+            .with_hint("the package `bash-completion`")
+    } else {
+        CheckResult::ok(format!("installed for {name}"))
+    };
+    vec![result]
 }
 
 /// Checks if the Python program's server is also running. It starts its jobs too, and keeps its own copy of sessions.
-pub(crate) fn check_gateway(input: &CheckContext) -> Vec<CheckResult> {
-    let found = process::find_process(&["nanobot", "gateway"], &input.ctx.paths.home);
-    let results = found.map(|number| {
+pub(crate) fn check_gateway(input: &CheckInput) -> Vec<CheckResult> {
+    let process_id = process::find_process(&["nanobot", "gateway"], &input.ctx.paths.home);
+    let result = process_id.map(|process_id| {
         let message = format!(
-            "the Python program's gateway is running (process {number}): it starts its jobs too, and overwrites the sessions \
+            "the Python program's gateway is running (process {process_id}): it starts its jobs too, and overwrites the sessions \
              that it has open"
         );
         CheckResult::warn(message).with_hint("stop it, or use separate jobs and sessions")
     });
-    results.into_iter().collect()
+    result.into_iter().collect()
 }

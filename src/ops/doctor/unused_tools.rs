@@ -8,7 +8,7 @@ use crate::options::value::Since;
 use anyhow::Result;
 use nanobot_config::settings::Settings;
 use nanobot_model::ledger::tool_usage::ToolUsageLog;
-use nanobot_store::skill::SkillSource;
+use nanobot_store::skill::{Skill, SkillSource};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -36,24 +36,28 @@ pub(crate) struct UnusedTools {
 impl UnusedTools {
     /// Reads the usage of the last days.
     pub(crate) fn new(ctx: &Context, settings: &Settings) -> Result<Self> {
-        let used = settings.servers.iter().filter(|server| !server.is_disabled);
-        let servers: Vec<String> = used.map(|server| server.name.clone()).collect();
+        let servers = settings.servers.iter().filter(|server| !server.is_disabled);
+        let servers = servers.map(|server| server.name.clone()).collect();
         let mut tools = Self { servers, ..Self::default() };
         // `--check` reports errors in the skills.
-        if let Ok(found) = skills::find(ctx, settings, Path::new(".")) {
-            tools.summary = SkillsSummary::new(&found, settings);
-            let own = found.skills.into_iter();
+        if let Ok(skills) = skills::find(ctx, settings, Path::new(".")) {
+            tools.summary = SkillsSummary::new(&skills, settings);
             // A skill that is always sent is used by every run, and built-in skills are not the user's choice.
-            let own = own.filter(|skill| skill.is_listed() && skill.source != SkillSource::BuiltIn);
-            let used = own.filter(|skill| skill.is_available() && !skill.always);
-            tools.skills = used.map(|skill| skill.name).collect();
+            let is_chosen = |skill: &Skill| {
+                skill.is_listed()
+                    && skill.source != SkillSource::BuiltIn
+                    && skill.is_available()
+                    && !skill.always
+            };
+            let chosen = skills.skills.into_iter().filter(is_chosen);
+            tools.skills = chosen.map(|skill| skill.name).collect();
         }
         let start = SinceFilter::new(Since::Days(USAGE_DAYS), &ctx.clock.now());
         ToolUsageLog::new(&ctx.paths.root, &ctx.clock).for_each_entry(&mut |line| {
             if start.includes(line.time, line.day) {
                 let names: Vec<&str> = tools.servers.iter().map(String::as_str).collect();
-                let names_used = line.usage.tools.keys();
-                let servers = names_used.filter_map(|tool| find_server(tool, &names));
+                let used_tools = line.usage.tools.keys();
+                let servers = used_tools.filter_map(|tool| find_server(tool, &names));
                 let servers: Vec<String> = servers.map(str::to_owned).collect();
                 tools.used_servers.extend(servers);
                 tools.used_skills.extend(line.usage.skills);
