@@ -8,7 +8,7 @@ use crate::ops::change_preview::ChangePreview;
 use crate::ops::context::Context;
 use crate::ops::permanent_rule::{self, PermanentRule};
 use crate::options::turn::TurnOptions;
-use crate::repl::editor::{Choice, Editor, InputLine};
+use crate::repl::editor::{Choice, Editor, EditorLine};
 use console::Style;
 use nanobot_agent::report::short_text::truncate_line;
 use nanobot_base::diff::Diff;
@@ -26,6 +26,13 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Maximum characters shown of a server's question.
 const MAX_QUESTION_CHARS: usize = 1000;
+/// Maximum characters shown of the reason for a request.
+const MAX_REASON_CHARS: usize = 300;
+/// Rows of the screen that the details of a call leave free, for the question; and the minimum that the details get.
+const QUESTION_ROWS: usize = 10;
+const MIN_CALL_ROWS: usize = 8;
+/// The longest run of blanks in a text that is shown as it is.
+const MAX_BLANKS: usize = 24;
 /// The answers to a yes-or-no question, and the index of the one that Enter alone is.
 const YES_NO: [Choice; 2] = [YES, NO];
 const NO_INDEX: usize = 1;
@@ -67,11 +74,20 @@ enum ApprovalAnswer {
     No(Option<String>),
 }
 
+/// An answer to a field of a form.
+enum FieldAnswer {
+    Value(Value),
+    /// The user leaves the field out.
+    Omitted,
+    /// The user cancels the form, or has given no valid answer.
+    Canceled,
+}
+
 impl TerminalPrompter {
     /// Creates a prompter without any grants.
     pub(super) fn new(
         ctx: &Context,
-        arguments: &TurnOptions,
+        options: &TurnOptions,
         editor: &SharedEditor,
         bell: &Arc<Bell>,
     ) -> Self {
@@ -81,7 +97,7 @@ impl TerminalPrompter {
             bell: Arc::clone(bell),
             grants: Mutex::new(SessionGrants {
                 granted: BTreeSet::new(),
-                profile: arguments.grants.profile.clone(),
+                profile: options.grants.profile.clone(),
             }),
         }
     }
@@ -123,32 +139,35 @@ impl TerminalPrompter {
         to_answer(editor.choose(prompt, choices, default))
     }
 
-    /// Asks a question; only a yes is one.
+    /// Asks a yes-or-no question. Any other answer than yes is a no.
     pub(super) fn confirm(&self, question: &str) -> bool {
-        // The last sentence stands on a row of its own, which is drawn again with the answer.
-        let (before, last) = question.rsplit_once(". ").unwrap_or(("", question));
-        for row in wrap_words(before, self.width(), 2).lines() {
+        // The last sentence has a row of its own, which is drawn again with the answer.
+        let (explanation, prompt) = question.rsplit_once(". ").unwrap_or(("", question));
+        for row in wrap_words(explanation, self.width(), 2).lines() {
             self.print_styled(row, &Style::new().bold());
         }
-        let answer = self.read_choice(last, &YES_NO, Some(NO_INDEX));
+        let answer = self.read_choice(prompt, &YES_NO, Some(NO_INDEX));
         answer.is_ok_and(|answer| answer == YES.word)
     }
 
-    /// Asks the user for the value of a field, which is `Some(None)` if they leave it out; `None` if they stop.
-    fn ask_field(&self, field: &form::FormField) -> Option<Option<Value>> {
+    /// Asks the user for the value of a field.
+    fn ask_field(&self, field: &form::FormField) -> FieldAnswer {
         for row in wrap(&sanitize(&field.question), self.width()) {
             self.print_styled(&format!("  {row}"), &Style::new());
         }
         for attempt in 0..MAX_ATTEMPTS {
-            let text = self.read_answer("  answer: ", &[], attempt == 0).ok()?;
+            let Ok(text) = self.read_answer("  answer: ", &[], attempt == 0) else {
+                return FieldAnswer::Canceled;
+            };
             match field.parse(&text) {
-                Ok(value) => return Some(value),
-                Err(words) => {
-                    self.print_styled(&format!("  {}", sanitize(&words)), &Style::new().dim());
+                Ok(Some(value)) => return FieldAnswer::Value(value),
+                Ok(None) => return FieldAnswer::Omitted,
+                Err(problem) => {
+                    self.print_styled(&format!("  {}", sanitize(&problem)), &Style::new().dim());
                 }
             }
         }
-        None
+        FieldAnswer::Canceled
     }
 
     fn print_styled(&self, text: &str, style: &Style) {
@@ -156,7 +175,7 @@ impl TerminalPrompter {
         self.ctx.terminal.eprint_exact(&row);
     }
 
-    /// Prints a question, which `?` marks.
+    /// Prints a question after a `?`.
     fn print_question(&self, question: &str) {
         let strong = theme::attention().bold();
         for row in wrap_words(&format!("? {question}"), self.width(), 2).lines() {
@@ -164,50 +183,52 @@ impl TerminalPrompter {
         }
     }
 
-    /// Asks for approval of `case` until there is a valid answer.
+    /// Asks for approval of `request` until there is a valid answer.
     fn request_approval(
         &self,
-        case: &ApprovalRequest<'_>,
+        request: &ApprovalRequest<'_>,
         rule: Option<&PermanentRule>,
     ) -> Result<ApprovalAnswer, ToolError> {
         self.bell.ring_if_long();
         let strong = theme::attention().bold();
         let dim = Style::new().dim();
-        let head = approval_text::headline(case, ChangePreview::is_new_file(case));
+        let head = approval_text::headline(request, ChangePreview::is_new_file(request));
         self.print_question(&head);
-        if let Some(why) = approval_text::reason(case) {
-            for row in wrap(&sanitize(&truncate_line(why, 300)), self.width()) {
+        if let Some(reason) = approval_text::reason(request) {
+            for row in wrap(&sanitize(&truncate_line(reason, MAX_REASON_CHARS)), self.width()) {
                 self.print_styled(&format!("  {row}"), &dim);
             }
         }
-        let rows = self.call_rows(case);
+        let rows = self.call_rows(request);
         // Keep both the details of the call and the question on the screen.
-        let room = self.ctx.terminal.stdout_height().saturating_sub(10).max(8);
-        let is_cut = rows.len() > room;
-        for (text, style) in rows.iter().take(room) {
+        let height = self.ctx.terminal.stdout_height();
+        let max_rows = height.saturating_sub(QUESTION_ROWS).max(MIN_CALL_ROWS);
+        let is_cut = rows.len() > max_rows;
+        for (text, style) in rows.iter().take(max_rows) {
             self.print_styled(text, style);
         }
         if is_cut {
-            let more = format!("  … and {} more rows; v shows all", rows.len() - room);
+            let more = format!("  … and {} more rows; v shows all", rows.len() - max_rows);
             self.print_styled(&more, &strong);
             self.print_question(&head);
         }
         let mut choices = vec![YES, NO, REASON];
         choices.extend(is_cut.then_some(VIEW));
         // A hook's question is about one call.
-        let is_lasting = case.refusal.suggested_flag.is_some();
+        let is_lasting = request.refusal.suggested_flag.is_some();
         let rule = rule.filter(|_| is_lasting);
         choices.extend(is_lasting.then_some(SESSION));
         choices.extend(rule.map(|_| ALWAYS));
         let view = if is_cut { " · [v]iew all" } else { "" };
-        let mut words = vec![format!("[y]es, once · [n]o · no, with a [r]eason{view}")];
-        let session = || format!("this [s]ession: {}", approval_text::permission(case));
-        words.extend(is_lasting.then(session));
-        words.extend(
-            rule.map(|rule| format!("[a]lways, in every run: the rule `{}`", rule.description)),
-        );
+        let mut keys = vec![format!("[y]es, once · [n]o · no, with a [r]eason{view}")];
+        if is_lasting {
+            keys.push(format!("this [s]ession: {}", approval_text::permission(request)));
+        }
+        if let Some(rule) = rule {
+            keys.push(format!("[a]lways, in every run: the rule `{}`", rule.description));
+        }
         let print_keys = || {
-            for row in wrap_words(&words.join("\n"), self.width(), 2).lines() {
+            for row in wrap_words(&keys.join("\n"), self.width(), 2).lines() {
                 self.print_styled(&format!("  {row}"), &dim);
             }
         };
@@ -219,8 +240,8 @@ impl TerminalPrompter {
                 "always" => ApprovalAnswer::Always,
                 "no" => ApprovalAnswer::No(None),
                 "reason" => {
-                    let why = self.read_answer("  why not? ", &[], false)?;
-                    ApprovalAnswer::No((!why.is_empty()).then_some(why))
+                    let reason = self.read_answer("  why not? ", &[], false)?;
+                    ApprovalAnswer::No((!reason.is_empty()).then_some(reason))
                 }
                 "view" => {
                     for (text, style) in &rows {
@@ -244,9 +265,9 @@ impl TerminalPrompter {
         width.saturating_sub(5).max(20)
     }
 
-    /// Everything that the user decides about, in rows: the command or the change, and every other argument. Each row
-    /// begins with a mark of ours, so that no argument can imitate a row.
-    fn call_rows(&self, case: &ApprovalRequest<'_>) -> Vec<(String, Style)> {
+    /// The rows with everything that the user decides about: the command or the change, and every other argument. Each row
+    /// begins with a mark of this program, so that no argument can imitate a row.
+    fn call_rows(&self, request: &ApprovalRequest<'_>) -> Vec<(String, Style)> {
         let mut rows = Vec::new();
         let mut add = |mark: &str, text: &str, style: &Style| {
             for line in text.split('\n') {
@@ -257,28 +278,29 @@ impl TerminalPrompter {
             }
         };
         let plain = Style::new();
-        let ApprovalRequest { tool, arguments, .. } = *case;
+        let ApprovalRequest { tool, arguments, .. } = *request;
         let text = |key: &str| arguments[key].as_str().unwrap_or_default();
-        let mut shown: &[&str] = &[];
+        // The arguments that have rows already.
+        let mut displayed: &[&str] = &[];
         match tool {
             "exec" => {
-                shown = &["command"];
+                displayed = &["command"];
                 add("$", text("command"), &plain);
             }
             "process" if arguments["input"].is_string() => {
-                shown = &["input"];
+                displayed = &["input"];
                 add("›", text("input").trim_end_matches('\n'), &plain);
             }
             "write_file" | "edit_file" => {
-                if approval_text::headline_path(case).is_none() {
+                if approval_text::headline_path(request).is_none() {
                     add("·", &format!("path: {}", text("path")), &plain);
                 }
-                let change = ChangePreview::for_request(case);
+                let change = ChangePreview::for_request(request);
                 if !change.is_complete {
-                    let words = "replaces a file that is too large to show, or is not text";
-                    add("·", words, &plain);
+                    let note = "replaces a file that is too large to show, or is not text";
+                    add("·", note, &plain);
                 }
-                shown = match tool {
+                displayed = match tool {
                     "write_file" => &["path", "content"],
                     _ => &["path", "old_text", "new_text"],
                 };
@@ -288,23 +310,23 @@ impl TerminalPrompter {
             }
             // A patch shows every change itself.
             "apply_patch" => {
-                shown = &["patch"];
+                displayed = &["patch"];
                 for line in text("patch").trim_end().lines() {
                     add(" ", line, &diff_line_style(line));
                 }
             }
-            "read_file" | "delete_file" if approval_text::headline_path(case).is_some() => {
-                shown = &["path"];
+            "read_file" | "delete_file" if approval_text::headline_path(request).is_some() => {
+                displayed = &["path"];
             }
             _ => {}
         }
-        for change in case.withheld {
+        for change in request.withheld {
             for line in Diff::new(&change.before, &change.after).unified(2).lines() {
                 add(" ", line, &diff_line_style(line));
             }
         }
         for (name, value) in arguments.as_object().into_iter().flatten() {
-            if shown.contains(&name.as_str()) {
+            if displayed.contains(&name.as_str()) {
                 continue;
             }
             add("·", &format!("{name}: {}", argument_text(value)), &plain);
@@ -323,13 +345,13 @@ fn diff_line_style(line: &str) -> Style {
 }
 
 /// The text of an answer.
-fn to_answer(line: anyhow::Result<InputLine>) -> Result<String, ToolError> {
+fn to_answer(line: anyhow::Result<EditorLine>) -> Result<String, ToolError> {
     match line {
-        Ok(InputLine::Text(text) | InputLine::NextProfile(text)) => Ok(text.trim().to_owned()),
-        Ok(InputLine::End) => Err(ToolError::Declined(
+        Ok(EditorLine::Text(text) | EditorLine::NextProfile(text)) => Ok(text.trim().to_owned()),
+        Ok(EditorLine::End) => Err(ToolError::Declined(
             "Tool call denied: the user did not answer. Continue without it.".into(),
         )),
-        Ok(InputLine::Interrupted) => {
+        Ok(EditorLine::Interrupted) => {
             signal::record_interrupt();
             Err("the user interrupted".into())
         }
@@ -340,7 +362,7 @@ fn to_answer(line: anyhow::Result<InputLine>) -> Result<String, ToolError> {
     }
 }
 
-/// Wraps `text` into rows of at most `width` columns, at blanks if possible. A run of more than 24 blanks is replaced
+/// Wraps `text` into rows of at most `width` columns, at blanks if possible. A run of more than [`MAX_BLANKS`] blanks is replaced
 /// by its length, so that it cannot hide the text after it.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut line = String::new();
@@ -349,7 +371,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         match letter {
             ' ' | '\t' => blanks += 1,
             _ => {
-                if blanks > 24 && !line.is_empty() {
+                if blanks > MAX_BLANKS && !line.is_empty() {
                     line.push_str(&format!(" ⟨{blanks} blanks⟩ "));
                 } else {
                     line.extend(std::iter::repeat_n(' ', blanks));
@@ -362,20 +384,20 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     line.pop();
     let (mut rows, mut row, mut columns) = (Vec::new(), String::new(), 0);
     for word in line.split_inclusive(' ') {
-        let own = word.trim_end_matches(' ').width();
+        let word_columns = word.trim_end_matches(' ').width();
         // A word that fits into a row is not broken.
-        if columns + own > width && own <= width && columns > 0 {
+        if columns + word_columns > width && word_columns <= width && columns > 0 {
             rows.push(std::mem::take(&mut row));
             columns = 0;
         }
         for letter in word.chars() {
-            let own = letter.width().unwrap_or(0);
-            if columns + own > width {
+            let letter_columns = letter.width().unwrap_or(0);
+            if columns + letter_columns > width {
                 rows.push(std::mem::take(&mut row));
                 columns = 0;
             }
             row.push(letter);
-            columns += own;
+            columns += letter_columns;
         }
     }
     rows.push(row);
@@ -383,29 +405,33 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 impl ElicitationHandler for TerminalPrompter {
-    fn ask_user(&self, server: &str, asks: &str, form: &Value) -> Option<Map<String, Value>> {
+    fn ask_user(&self, server: &str, question: &str, form: &Value) -> Option<Map<String, Value>> {
         let fields = form::fields(form);
         self.ctx.terminal.with_exclusive_use(|| {
             let server = sanitize::single_line(server, 80);
             self.bell.ring_if_long();
             self.print_question(&format!("the server `{server}` asks you:"));
-            for line in sanitize::clean(&truncate_line(asks, MAX_QUESTION_CHARS)).split('\n') {
+            for line in sanitize::clean(&truncate_line(question, MAX_QUESTION_CHARS)).split('\n') {
                 for row in wrap(&sanitize(line), self.width()) {
                     self.print_styled(&format!("  │ {row}"), &Style::new());
                 }
             }
-            let all = "your answers are sent to this server; an empty line skips a question, and Ctrl-D cancels";
-            for row in wrap(all, self.width()) {
+            let note = "your answers are sent to this server; an empty line skips a question, and Ctrl-D cancels";
+            for row in wrap(note, self.width()) {
                 self.print_styled(&format!("  {row}"), &Style::new().dim());
             }
-            let mut entered = Map::new();
+            let mut answers = Map::new();
             for field in &fields {
-                let value = self.ask_field(field)?;
-                entered.extend(value.map(|value| (field.name.clone(), value)));
+                match self.ask_field(field) {
+                    FieldAnswer::Value(value) => drop(answers.insert(field.name.clone(), value)),
+                    FieldAnswer::Omitted => {}
+                    FieldAnswer::Canceled => return None,
+                }
             }
-            let sure = if fields.is_empty() { "  continue? [y/N] " } else { "  send this? [y/N] " };
-            let answer = self.read_choice(sure, &YES_NO, Some(NO_INDEX)).ok()?;
-            (answer == YES.word).then_some(entered)
+            let prompt =
+                if fields.is_empty() { "  continue? [y/N] " } else { "  send this? [y/N] " };
+            let answer = self.read_choice(prompt, &YES_NO, Some(NO_INDEX)).ok()?;
+            (answer == YES.word).then_some(answers)
         })
     }
 }
@@ -440,17 +466,17 @@ impl UserPrompt for TerminalPrompter {
         })
     }
 
-    fn approve(&self, case: &ApprovalRequest<'_>) -> Result<Approval, ToolError> {
-        let grant = case.refusal.suggested_flag.clone().unwrap_or_default();
-        let key = (case.tool.to_owned(), grant);
+    fn approve(&self, request: &ApprovalRequest<'_>) -> Result<Approval, ToolError> {
+        let grant = request.refusal.suggested_flag.clone().unwrap_or_default();
+        let key = (request.tool.to_owned(), grant);
         // If two calls ask at the same time, the first answer may already cover the second call.
         self.ctx.terminal.with_exclusive_use(|| {
             if self.grants().granted.contains(&key) {
                 return Ok(Approval::Earlier);
             }
             let profile = self.grants().profile.clone();
-            let rule = permanent_rule::rule_for(&self.ctx, profile.as_deref(), case);
-            match self.request_approval(case, rule.as_ref())? {
+            let rule = permanent_rule::rule_for(&self.ctx, profile.as_deref(), request);
+            match self.request_approval(request, rule.as_ref())? {
                 ApprovalAnswer::Yes => {}
                 ApprovalAnswer::Session => {
                     self.grants().granted.insert(key.clone());
@@ -459,7 +485,7 @@ impl UserPrompt for TerminalPrompter {
                     self.grants().granted.insert(key.clone());
                     let message = match rule.as_ref().map(|rule| rule.write(&self.ctx)) {
                         Some(Err(error)) => format!("nanobot: cannot save the rule: {error:#}"),
-                        Some(Ok(place)) => format!("  (saved in {place})"),
+                        Some(Ok(file)) => format!("  (saved in {file})"),
                         None => String::new(),
                     };
                     self.print_styled(&message, &Style::new().dim());
@@ -469,9 +495,9 @@ impl UserPrompt for TerminalPrompter {
                         "Tool call denied: the user said no. Continue without it.".into(),
                     ));
                 }
-                ApprovalAnswer::No(Some(why)) => {
+                ApprovalAnswer::No(Some(reason)) => {
                     return Err(ToolError::Declined(format!(
-                        "Tool call denied: the user said no: {why}"
+                        "Tool call denied: the user said no: {reason}"
                     )));
                 }
             }

@@ -1,4 +1,4 @@
-//! The bell for a user who looks elsewhere: at the end of a long turn, and when one needs an approval.
+//! Rings the bell of the terminal when a long turn ends or needs an approval: the user may be doing something else.
 
 use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::Terminal;

@@ -1,7 +1,20 @@
-//! The table of slash commands: names, arguments, and help text.
+//! The table of slash commands: names, arguments, and help text; and the interface to commands of the program.
 
+use crate::ops::context::Context;
+use crate::options::grants::Grants;
+use crate::options::turn::TurnOptions;
 use anyhow::{Error, Result};
 use nanobot_base::error::{Exit, fail_with_hint};
+
+/// Runs commands of the program for slash commands. The REPL itself knows none of them.
+pub(crate) trait ProgramCommands {
+    /// Runs `nanobot ARGUMENTS…` within this conversation.
+    fn run(&self, ctx: &Context, arguments: &[&str], options: &TurnOptions) -> Result<()>;
+    /// Lists the tools of a turn with these grants.
+    fn list_tools(&self, ctx: &Context, grants: &Grants) -> Result<()>;
+    /// Prints all skills of a turn with these options, or the one called `name`.
+    fn show_skills(&self, ctx: &Context, name: &str, options: &TurnOptions) -> Result<()>;
+}
 
 /// A slash command.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +35,7 @@ impl SlashCommand {
     /// Checks the text after the command.
     ///
     /// # Errors
-    /// Status 2 if the command takes fewer words. Flags are checked by the command itself.
+    /// Status 2 if the command takes fewer or other arguments. Flags are checked by the command itself.
     pub(super) fn check_arguments(&self, rest: &str) -> Result<()> {
         let is_single = matches!(
             self.argument,
@@ -31,15 +44,15 @@ impl SlashCommand {
         match self.argument {
             _ if rest.is_empty() || rest.starts_with('-') => Ok(()),
             ArgKind::Session if is_session_verb(rest) => Ok(()),
-            ArgKind::OneOf(words) if !words.contains(&first_word(rest)) => Err(fail_with_hint(
+            ArgKind::OneOf(choices) if !choices.contains(&first_word(rest)) => Err(fail_with_hint(
                 Exit::Usage,
-                format!("`/{}` does not know `{}`", self.name, first_word(rest)),
-                format!("one of {}", words.join(", ")),
+                format!("`/{}` has no subcommand `{}`", self.name, first_word(rest)),
+                format!("one of {}", choices.join(", ")),
             )),
-            ArgKind::None => Err(takes_no_words(self.name)),
+            ArgKind::None => Err(no_arguments_error(self.name)),
             _ if is_single && rest.contains(char::is_whitespace) => Err(fail_with_hint(
                 Exit::Usage,
-                format!("`/{}` takes one word", self.name),
+                format!("`/{}` takes one argument", self.name),
                 format!("`/{} {}`", self.name, self.argument.placeholder()),
             )),
             _ => Ok(()),
@@ -66,19 +79,19 @@ pub enum ArgKind {
 impl ArgKind {
     /// The argument as the help shows it.
     pub fn placeholder(self) -> String {
-        let word = match self {
+        let name = match self {
             Self::None => return String::new(),
-            Self::FreeText(words) => return words.to_owned(),
-            Self::OneOf(words) => return words.join("|"),
+            Self::FreeText(placeholder) => return placeholder.to_owned(),
+            Self::OneOf(choices) => return choices.join("|"),
             Self::Session => "KEY",
             Self::Model | Self::Profile | Self::Skill => "NAME",
             Self::Path => "FILE",
         };
-        format!("[{word}]")
+        format!("[{name}]")
     }
 }
 
-/// The words after `/session` that are no key.
+/// The verbs after `/session`. Any other argument is a key.
 const SESSION_VERBS: [&str; 4] = ["list", "title", "search", "export"];
 
 fn is_session_verb(rest: &str) -> bool {
@@ -92,24 +105,24 @@ fn first_word(rest: &str) -> &str {
 /// Inputs that end the REPL, as in the Python program.
 pub(super) const EXITS: &[&str] = &["exit", "quit", "/exit", "/quit", ":q"];
 
-/// The error for a command that is followed by words, but takes none.
-pub(super) fn takes_no_words(name: &str) -> Error {
-    fail_with_hint(Exit::Usage, format!("`/{name}` takes no words"), format!("`/{name}` alone"))
+/// The error for a command that is followed by arguments, but takes none.
+pub(super) fn no_arguments_error(name: &str) -> Error {
+    fail_with_hint(Exit::Usage, format!("`/{name}` takes no arguments"), format!("`/{name}` alone"))
 }
 
 /// The table of commands for the help and the man page.
 pub fn help_table() -> String {
     let line = |command: &SlashCommand| {
-        let words = command.argument.placeholder();
-        let name = format!("/{} {words}", command.name);
-        let aliases: String = command.aliases.iter().map(|it| format!(" (also /{it})")).collect();
-        format!("  {:20}  {}{aliases}\n", name.trim_end(), command.description)
+        let usage = format!("/{} {}", command.name, command.argument.placeholder());
+        let aliases = command.aliases.iter().map(|alias| format!(" (also /{alias})"));
+        let aliases: String = aliases.collect();
+        format!("  {:20}  {}{aliases}\n", usage.trim_end(), command.description)
     };
     COMMANDS.iter().map(line).collect()
 }
 
-const fn command(name: &'static str, takes: ArgKind, about: &'static str) -> SlashCommand {
-    SlashCommand { name, argument: takes, description: about, aliases: &[] }
+const fn command(name: &'static str, argument: ArgKind, description: &'static str) -> SlashCommand {
+    SlashCommand { name, argument, description, aliases: &[] }
 }
 
 const fn with_aliases(command: SlashCommand, aliases: &'static [&'static str]) -> SlashCommand {

@@ -20,51 +20,49 @@ use nanobot_store::skill::Skill;
 use std::path::{Path, PathBuf};
 
 /// Creates the line editor of a conversation with its completions.
-pub(super) fn editor(ctx: &Context, arguments: &TurnOptions) -> Result<Editor> {
-    let directory = turn_directory(&arguments.grants);
+pub(super) fn editor(ctx: &Context, options: &TurnOptions) -> Result<Editor> {
+    let directory = turn_directory(&options.grants);
     let (sessions, models, profiles, skill_context) =
         (ctx.clone(), ctx.clone(), ctx.clone(), ctx.clone());
     let commands = ctx.clone();
-    let (flags, model_flags) = (arguments.clone(), arguments.clone());
-    let live = Completer {
+    let (skill_options, model_options) = (options.clone(), options.clone());
+    let completer = Completer {
         sessions: Box::new(move || all_sessions(&sessions).unwrap_or_default()),
-        models: Box::new(move || all_models(&models, &model_flags)),
+        models: Box::new(move || all_models(&models, &model_options)),
         profiles: Box::new(move || all_profiles(&profiles)),
         skills: Box::new(move || {
-            let found = skills::for_turn(&skill_context, &flags).unwrap_or_default();
+            let skills = skills::for_turn(&skill_context, &skill_options).unwrap_or_default();
             let candidate =
                 |skill: Skill| Candidate { text: skill.name, description: skill.description };
-            found.skills.into_iter().map(candidate).collect()
+            skills.skills.into_iter().map(candidate).collect()
         }),
         commands: Box::new(move || {
             let candidate = |command: UserCommand| Candidate {
                 text: command.name,
                 description: command.description,
             };
-            let all = user_commands::list(&commands).into_iter();
-            all.map(candidate).collect()
+            user_commands::list(&commands).into_iter().map(candidate).collect()
         }),
         directory,
         home: ctx.paths.home.clone(),
     };
-    Editor::new(&ctx.env, ctx.terminal, ctx.paths.history(), Box::new(live))
+    Editor::new(&ctx.env, ctx.terminal, ctx.paths.history(), Box::new(completer))
 }
 
 /// The working directory of turns with these grants.
 pub(super) fn turn_directory(grants: &Grants) -> PathBuf {
-    let here = || std::env::current_dir().unwrap_or_default();
-    grants.directory.clone().unwrap_or_else(here)
+    let current_dir = || std::env::current_dir().unwrap_or_default();
+    grants.directory.clone().unwrap_or_else(current_dir)
 }
 
 fn all_sessions(ctx: &Context) -> Result<Vec<Candidate>> {
     let settings = ctx.settings()?;
-    let place = ctx.session_store(&settings)?;
-    let found = session::list(&place)?.sessions;
+    let sessions = session::list(&ctx.session_store(&settings)?)?.sessions;
     let candidate = |summary: session::SessionSummary| Candidate {
         text: summary.key,
         description: summary.first_words,
     };
-    Ok(found.into_iter().map(candidate).collect())
+    Ok(sessions.into_iter().map(candidate).collect())
 }
 
 /// The presets of the config, and the models that the provider lists, or else those that are known of it.
@@ -80,8 +78,9 @@ fn all_models(ctx: &Context, options: &TurnOptions) -> Vec<Candidate> {
     let vendor = choice.provider.as_str();
     let mut names = agent_turn::list_models(ctx, options).unwrap_or_default();
     if names.is_empty() {
-        let is_known = |facts: &&ModelInfo| normalize_name(facts.vendor) == normalize_name(vendor);
-        names.extend(MODELS.iter().filter(is_known).map(|it| it.name.to_owned()));
+        let is_of_vendor =
+            |model: &&ModelInfo| normalize_name(model.vendor) == normalize_name(vendor);
+        names.extend(MODELS.iter().filter(is_of_vendor).map(|model| model.name.to_owned()));
     }
     let models = names.into_iter().map(|text| Candidate { text, description: vendor.to_owned() });
     presets.chain(models).collect()
@@ -90,20 +89,20 @@ fn all_models(ctx: &Context, options: &TurnOptions) -> Vec<Candidate> {
 /// The profiles of turns, both built-in ones and the user's own.
 pub(super) fn all_profiles(ctx: &Context) -> Vec<Candidate> {
     let built_in = profile::BUILT_IN.iter().filter(|(name, _)| *name != "explore");
-    let mut all: Vec<Candidate> = built_in
-        .map(|(name, about)| Candidate {
+    let mut candidates: Vec<Candidate> = built_in
+        .map(|(name, description)| Candidate {
             text: (*name).to_owned(),
-            description: (*about).to_owned(),
+            description: (*description).to_owned(),
         })
         .collect();
     for name in profiles::own_names(ctx) {
         if let Ok(Some(profile)) = profiles::find(ctx, &name)
             && profile.kind == profile::ProfileKind::Agent
         {
-            all.push(Candidate { text: name, description: profile.description });
+            candidates.push(Candidate { text: name, description: profile.description });
         }
     }
-    all
+    candidates
 }
 
 /// A function that returns the names of one kind.
@@ -128,14 +127,18 @@ impl CompletionSource for Completer {
         let head = &line[..cursor];
         match cursor_context(head) {
             CursorContext::Command => {
-                let mut all = matching_commands(head);
-                let own = (self.commands)().into_iter().chain((self.skills)());
-                let is_ours = |name: &str| COMMANDS.iter().any(|command| command.is_called(name));
-                let own = own.filter(|one| one.text.starts_with(&head[1..]) && !is_ours(&one.text));
-                all.extend(own.map(|one| Candidate { text: format!("/{} ", one.text), ..one }));
-                (0, all)
+                let mut candidates = matching_commands(head);
+                let is_built_in =
+                    |name: &str| COMMANDS.iter().any(|command| command.is_called(name));
+                for candidate in (self.commands)().into_iter().chain((self.skills)()) {
+                    let name = &candidate.text;
+                    if name.starts_with(&head[1..]) && !is_built_in(name) {
+                        candidates.push(Candidate { text: format!("/{name} "), ..candidate });
+                    }
+                }
+                (0, candidates)
             }
-            CursorContext::Argument(takes, start) => (start, self.arguments(takes, &head[start..])),
+            CursorContext::Argument(kind, start) => (start, self.arguments(kind, &head[start..])),
             CursorContext::File(start) => (start, self.files(&head[start..])),
             CursorContext::Other => (cursor, Vec::new()),
         }
@@ -147,17 +150,17 @@ impl CompletionSource for Completer {
 }
 
 impl Completer {
-    fn arguments(&self, takes: ArgKind, typed: &str) -> Vec<Candidate> {
-        let all = match takes {
+    fn arguments(&self, kind: ArgKind, typed: &str) -> Vec<Candidate> {
+        let candidates = match kind {
             ArgKind::Session => (self.sessions)(),
             ArgKind::Model => (self.models)(),
             ArgKind::Profile => (self.profiles)(),
             ArgKind::Skill => (self.skills)(),
             ArgKind::Path => return self.files(typed),
-            ArgKind::OneOf(words) => words.iter().map(|word| plain_candidate(*word)).collect(),
+            ArgKind::OneOf(choices) => choices.iter().map(|name| plain_candidate(*name)).collect(),
             ArgKind::None | ArgKind::FreeText(_) => Vec::new(),
         };
-        all.into_iter().filter(|one| one.text.starts_with(typed)).collect()
+        candidates.into_iter().filter(|candidate| candidate.text.starts_with(typed)).collect()
     }
 
     fn files(&self, typed: &str) -> Vec<Candidate> {
@@ -187,14 +190,14 @@ fn cursor_context(head: &str) -> CursorContext {
         let Some(end) = head.find(' ') else {
             return CursorContext::Command;
         };
-        let named = COMMANDS.iter().find(|command| command.is_called(&head[1..end]));
+        let command = COMMANDS.iter().find(|command| command.is_called(&head[1..end]));
         let start = head.len() - head[end..].trim_start().len();
         // Keys, models and profiles are single words.
         let is_open = !head[start..].contains(' ');
-        return match named.map(|command| command.argument) {
-            Some(takes @ ArgKind::Path) => CursorContext::Argument(takes, start),
+        return match command.map(|command| command.argument) {
+            Some(kind @ ArgKind::Path) => CursorContext::Argument(kind, start),
             Some(ArgKind::FreeText(_)) => file_context(head),
-            Some(takes) if is_open => CursorContext::Argument(takes, start),
+            Some(kind) if is_open => CursorContext::Argument(kind, start),
             _ => CursorContext::Other,
         };
     }
@@ -203,19 +206,20 @@ fn cursor_context(head: &str) -> CursorContext {
 
 /// Finds the start of a file name after `@` that extends to the end of `head`.
 fn file_context(head: &str) -> CursorContext {
-    let begins = |at: &usize| {
-        let before = head[..*at].chars().next_back();
-        before.is_none_or(|letter| letter.is_whitespace() || "([{\"'".contains(letter))
-    };
-    let marks = head.rmatch_indices('@').map(|(at, _)| at).filter(begins);
-    for at in marks {
-        let name = &head[at + 1..];
+    for (offset, _) in head.rmatch_indices('@') {
+        let previous = head[..offset].chars().next_back();
+        let begins_word =
+            previous.is_none_or(|letter| letter.is_whitespace() || "([{\"'".contains(letter));
+        if !begins_word {
+            continue;
+        }
+        let name = &head[offset + 1..];
         let is_open = match name.strip_prefix('"') {
             Some(quoted) => !quoted.contains(['"', '\n']),
             None => !name.contains(char::is_whitespace),
         };
         if is_open {
-            return CursorContext::File(at + 1);
+            return CursorContext::File(offset + 1);
         }
     }
     CursorContext::Other
@@ -223,7 +227,7 @@ fn file_context(head: &str) -> CursorContext {
 
 /// The commands that begin with `typed`, which includes the slash.
 fn matching_commands(typed: &str) -> Vec<Candidate> {
-    let fitting = COMMANDS.iter().filter(|command| command.name.starts_with(&typed[1..]));
+    let matches = COMMANDS.iter().filter(|command| command.name.starts_with(&typed[1..]));
     let candidate = |command: &SlashCommand| Candidate {
         text: match command.argument {
             ArgKind::None => format!("/{}", command.name),
@@ -231,7 +235,7 @@ fn matching_commands(typed: &str) -> Vec<Candidate> {
         },
         description: command.description.into(),
     };
-    fitting.map(candidate).collect()
+    matches.map(candidate).collect()
 }
 
 /// The rest of a command that is unambiguous, and its argument.
@@ -245,9 +249,9 @@ fn command_hint(line: &str) -> Option<String> {
         return None;
     }
     let exact = COMMANDS.iter().find(|command| command.name == typed);
-    let mut fitting =
+    let mut matches =
         COMMANDS.iter().filter(|command| after.is_none() && command.name.starts_with(typed));
-    let only = fitting.next().filter(|_| fitting.next().is_none());
+    let only = matches.next().filter(|_| matches.next().is_none());
     let command = exact.or(only)?;
     let (rest, label) = (&command.name[typed.len()..], command.argument.placeholder());
     let gap = if label.is_empty() || after.is_some() { "" } else { " " };
@@ -269,7 +273,7 @@ fn split_path(typed: &str) -> (&str, &str) {
 
 /// The names in a directory, and true for those that are directories. An unreadable directory has none.
 fn directory_entries(folder: &Path) -> Vec<(String, bool)> {
-    let Ok(listed) = std::fs::read_dir(folder) else {
+    let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };
     let entry = |entry: std::fs::DirEntry| {
@@ -280,33 +284,36 @@ fn directory_entries(folder: &Path) -> Vec<(String, bool)> {
         };
         Some((name, is_folder))
     };
-    listed.flatten().take(MAX_DIRECTORY_ENTRIES).filter_map(entry).collect()
+    entries.flatten().take(MAX_DIRECTORY_ENTRIES).filter_map(entry).collect()
 }
 
 /// The names that begin with the typed text. Names with a leading dot are included only if a dot was typed.
 fn file_candidates(entries: &[(String, bool)], typed: &str) -> Vec<Candidate> {
-    let (folder, begun) = split_path(typed);
-    let fits = |name: &str| {
-        name.starts_with(begun)
-            && (begun.starts_with('.') || !name.starts_with('.'))
+    let (folder, prefix) = split_path(typed);
+    let is_match = |name: &str| {
+        name.starts_with(prefix)
+            && (prefix.starts_with('.') || !name.starts_with('.'))
             && name != ".git"
             // Skip names that cannot be quoted or displayed.
             && !name.contains(|letter: char| letter == '"' || letter.is_control())
     };
-    let mut fitting: Vec<&(String, bool)> = entries.iter().filter(|(name, _)| fits(name)).collect();
-    fitting.sort();
+    let mut matches: Vec<&(String, bool)> =
+        entries.iter().filter(|(name, _)| is_match(name)).collect();
+    matches.sort();
     let candidate = |(name, is_folder): &(String, bool)| {
         let slash = if *is_folder { "/" } else { "" };
         let path = format!("{folder}{name}{slash}");
-        let quote = typed.starts_with('"') || path.contains(char::is_whitespace);
-        plain_candidate(match (quote, is_folder) {
-            (false, _) => path,
+        let is_quoted = typed.starts_with('"') || path.contains(char::is_whitespace);
+        plain_candidate(if !is_quoted {
+            path
+        } else if *is_folder {
             // Leave the quote open after a directory, since the path continues.
-            (true, true) => format!("\"{path}"),
-            (true, false) => format!("\"{path}\""),
+            format!("\"{path}")
+        } else {
+            format!("\"{path}\"")
         })
     };
-    fitting.into_iter().map(candidate).collect()
+    matches.into_iter().map(candidate).collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,9 @@ pub(crate) const MAX_FIELDS: usize = 20;
 /// Maximum characters of a field's name and of its description, which a server sends.
 const MAX_LABEL_CHARS: usize = 200;
 
+/// Maximum characters of the value and of the title of a choice.
+const MAX_CHOICE_CHARS: usize = 80;
+
 /// A field of a form.
 #[derive(Debug, PartialEq)]
 pub(crate) struct FormField {
@@ -40,60 +43,65 @@ struct FormChoice {
 /// Reads the fields from `form`, the schema of an object.
 pub(crate) fn fields(form: &Value) -> Vec<FormField> {
     let required = form["required"].as_array();
-    let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|it| it == name));
-    let members = form["properties"].as_object().into_iter().flatten();
-    let field = |(name, about): (&String, &Value)| {
-        let kind = field_kind(about);
-        let default = about.get("default").filter(|it| !it.is_null()).cloned();
+    let is_required =
+        |name: &str| required.is_some_and(|names| names.iter().any(|required| required == name));
+    let properties = form["properties"].as_object().into_iter().flatten();
+    let field = |(name, schema): (&String, &Value)| {
+        let kind = field_kind(schema);
+        let default = schema.get("default").filter(|default| !default.is_null()).cloned();
         let required = is_required(name);
         FormField {
-            question: describe_field(name, about, &kind, default.as_ref(), required),
+            question: describe_field(name, schema, &kind, default.as_ref(), required),
             name: name.clone(),
             kind,
             required,
             default,
         }
     };
-    members.take(MAX_FIELDS).map(field).collect()
+    properties.take(MAX_FIELDS).map(field).collect()
 }
 
-fn field_kind(about: &Value) -> FormFieldKind {
-    let options = |list: &Value, names: &Value| -> Vec<FormChoice> {
-        let items = list.as_array().into_iter().flatten().enumerate();
-        let choice = |(number, item): (usize, &Value)| {
-            let value = item.as_str().or(item["const"].as_str())?;
-            let title = item["title"].as_str().or(names[number].as_str());
-            Some(FormChoice { value: value.to_owned(), title: title.unwrap_or(value).to_owned() })
-        };
-        items.filter_map(choice).take(MAX_FIELDS).collect()
+fn field_kind(schema: &Value) -> FormFieldKind {
+    let first_choices = |schema: &Value, keys: &[&str]| {
+        let mut lists = keys.iter().map(|key| form_choices(&schema[*key], &schema["enumNames"]));
+        lists.find(|choices| !choices.is_empty())
     };
-    let one = ["enum", "oneOf"].map(|key| options(&about[key], &about["enumNames"]));
-    if let Some(options) = one.into_iter().find(|options| !options.is_empty()) {
-        return FormFieldKind::OneOf(options);
+    if let Some(choices) = first_choices(schema, &["enum", "oneOf"]) {
+        return FormFieldKind::OneOf(choices);
     }
-    match about["type"].as_str() {
+    match schema["type"].as_str() {
         Some("integer") => FormFieldKind::Integer,
         Some("number") => FormFieldKind::Number,
         Some("boolean") => FormFieldKind::Boolean,
         Some("array") => {
-            let items = &about["items"];
-            let all =
-                ["enum", "anyOf", "oneOf"].map(|key| options(&items[key], &items["enumNames"]));
-            FormFieldKind::Several(all.into_iter().find(|it| !it.is_empty()).unwrap_or_default())
+            let choices = first_choices(&schema["items"], &["enum", "anyOf", "oneOf"]);
+            FormFieldKind::Several(choices.unwrap_or_default())
         }
         _ => FormFieldKind::Text,
     }
 }
 
+/// Reads the choices in `list`: values with titles in `names`, or schemas that have both.
+fn form_choices(list: &Value, names: &Value) -> Vec<FormChoice> {
+    let choice = |(index, entry): (usize, &Value)| {
+        let value = entry.as_str().or(entry["const"].as_str())?;
+        let title = entry["title"].as_str().or(names[index].as_str());
+        Some(FormChoice { value: value.to_owned(), title: title.unwrap_or(value).to_owned() })
+    };
+    let entries = list.as_array().into_iter().flatten().enumerate();
+    entries.filter_map(choice).take(MAX_FIELDS).collect()
+}
+
 fn describe_field(
     name: &str,
-    about: &Value,
+    schema: &Value,
     kind: &FormFieldKind,
     default: Option<&Value>,
     required: bool,
 ) -> String {
-    let text =
-        |key: &str| sanitize::single_line(about[key].as_str().unwrap_or_default(), MAX_LABEL_CHARS);
+    let text = |key: &str| {
+        sanitize::single_line(schema[key].as_str().unwrap_or_default(), MAX_LABEL_CHARS)
+    };
     let mut question = match text("title") {
         title if title.is_empty() => sanitize::single_line(name, MAX_LABEL_CHARS),
         title => title,
@@ -102,32 +110,30 @@ fn describe_field(
     if !description.is_empty() {
         question.push_str(&format!(": {description}"));
     }
-    let listed = |options: &[FormChoice]| {
-        let options = options.iter().map(|option| {
-            let (value, title) = (
-                sanitize::single_line(&option.value, 80),
-                sanitize::single_line(&option.title, 80),
-            );
+    let list = |choices: &[FormChoice]| {
+        let choices = choices.iter().map(|choice| {
+            let value = sanitize::single_line(&choice.value, MAX_CHOICE_CHARS);
+            let title = sanitize::single_line(&choice.title, MAX_CHOICE_CHARS);
             if value == title { value } else { format!("{title} ({value})") }
         });
-        options.collect::<Vec<_>>().join(", ")
+        choices.collect::<Vec<_>>().join(", ")
     };
     let expected = match kind {
         FormFieldKind::Text => None,
         FormFieldKind::Integer => Some("a whole number".to_owned()),
         FormFieldKind::Number => Some("a number".to_owned()),
         FormFieldKind::Boolean => Some("yes or no".to_owned()),
-        FormFieldKind::OneOf(options) => Some(format!("one of {}", listed(options))),
-        FormFieldKind::Several(options) if options.is_empty() => {
+        FormFieldKind::OneOf(choices) => Some(format!("one of {}", list(choices))),
+        FormFieldKind::Several(choices) if choices.is_empty() => {
             Some("several, comma-separated".to_owned())
         }
-        FormFieldKind::Several(options) => {
-            Some(format!("several of {}, comma-separated", listed(options)))
+        FormFieldKind::Several(choices) => {
+            Some(format!("several of {}, comma-separated", list(choices)))
         }
     };
-    let default = default.map(|value| match value.as_str() {
-        Some(text) => format!("default {}", sanitize::single_line(text, MAX_LABEL_CHARS)),
-        None => format!("default {}", sanitize::single_line(&value.to_string(), MAX_LABEL_CHARS)),
+    let default = default.map(|default| {
+        let text = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+        format!("default {}", sanitize::single_line(&text, MAX_LABEL_CHARS))
     });
     let optional = (!required && default.is_none()).then(|| "optional".to_owned());
     let notes: Vec<String> = [expected, default, optional].into_iter().flatten().collect();
@@ -151,16 +157,6 @@ impl FormField {
                 (None, true) => Err("an answer is required".into()),
             };
         }
-        let option = |options: &[FormChoice], text: &str| {
-            let is_it = |option: &&FormChoice| {
-                let names = [&option.value, &option.title];
-                names.iter().any(|it| it.eq_ignore_ascii_case(text))
-            };
-            let found = options.iter().find(is_it);
-            found
-                .map(|found| found.value.clone())
-                .ok_or_else(|| format!("`{text}` is not one of these"))
-        };
         let value = match &self.kind {
             FormFieldKind::Text => json!(text),
             FormFieldKind::Integer => json!(text.parse::<i64>().map_err(|_| "not a whole number")?),
@@ -173,16 +169,31 @@ impl FormField {
                 "n" | "no" | "false" => json!(false),
                 _ => return Err("answer yes or no".into()),
             },
-            FormFieldKind::OneOf(options) => json!(option(options, text)?),
-            FormFieldKind::Several(options) => {
-                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-                let read = |part: &str| {
-                    if options.is_empty() { Ok(part.to_owned()) } else { option(options, part) }
-                };
-                json!(parts.map(read).collect::<Result<Vec<String>, String>>()?)
+            FormFieldKind::OneOf(choices) => json!(find_choice(choices, text)?),
+            FormFieldKind::Several(choices) => {
+                let mut values = Vec::new();
+                for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+                    values.push(if choices.is_empty() {
+                        part
+                    } else {
+                        find_choice(choices, part)?
+                    });
+                }
+                json!(values)
             }
         };
         Ok(Some(value))
+    }
+}
+
+/// The value of the choice with the value or the title `text`.
+fn find_choice<'a>(choices: &'a [FormChoice], text: &str) -> Result<&'a str, String> {
+    let is_named = |choice: &&FormChoice| {
+        choice.value.eq_ignore_ascii_case(text) || choice.title.eq_ignore_ascii_case(text)
+    };
+    match choices.iter().find(is_named) {
+        Some(choice) => Ok(&choice.value),
+        None => Err(format!("`{text}` is not one of these")),
     }
 }
 

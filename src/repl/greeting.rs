@@ -1,4 +1,4 @@
-//! The first lines of a conversation: which model answers, where it works and may do what, and what it remembers.
+//! The first lines of a conversation: the model, the directory and the permissions there, and the session.
 
 use super::commands::COMMANDS;
 use super::hints;
@@ -11,10 +11,9 @@ use crate::options::grants::Grants;
 use anyhow::Result;
 use nanobot_agent::report::short_text::{count_noun, format_age};
 use nanobot_store::session;
-use std::path::PathBuf;
 
 impl ReplSession<'_> {
-    /// Prints dim lines for the model, the place and the conversation, and what cannot be used in this conversation.
+    /// Prints dim lines about the model, the directory and the conversation, and about what cannot be used in it.
     pub(super) fn greet(&self) {
         let provider = agent_turn::select_provider(self.ctx, &self.options);
         let model = match (&provider, &self.options.recording.replay) {
@@ -70,9 +69,9 @@ impl ReplSession<'_> {
             _ => "",
         };
         let RunScope { profile, policy } = scope;
-        let granted = describe_grants(&self.options.grants, settings.tools.allow.len());
+        let grants = describe_grants(&self.options.grants, settings.tools.allow.len());
         Ok(format!(
-            "{}{trust} · {}: {}{granted}",
+            "{}{trust} · {}: {}{grants}",
             self.ctx.paths.display(&policy.file_scope.directory),
             profile.name,
             profile.description
@@ -84,13 +83,13 @@ impl ReplSession<'_> {
         let Some(key) = self.options.session.key.as_deref() else {
             return Ok("a new conversation, which is not saved".into());
         };
-        let sent = self.read_session(key)?;
-        if sent.messages().is_empty() || self.options.session.new {
+        let session = self.read_session(key)?;
+        if session.messages().is_empty() || self.options.session.new {
             return Ok(format!("{key} · a new conversation"));
         }
-        let count = count_noun(sent.history_window().count, "message");
-        let used = session::summarize(&self.session_store()?, key)?.last_used;
-        let age = match format_age(used, self.ctx.clock.now().timestamp()).as_str() {
+        let count = count_noun(session.history_window().count, "message");
+        let last_used = session::summarize(&self.session_store()?, key)?.last_used;
+        let age = match format_age(last_used, self.ctx.clock.now().timestamp()).as_str() {
             "now" => "just now".to_owned(),
             age => format!("{age} ago"),
         };
@@ -100,22 +99,24 @@ impl ReplSession<'_> {
 
 /// Describes the grants of flags and of allow rules in the config, which come on top of the profile.
 fn describe_grants(grants: &Grants, rule_count: usize) -> String {
-    let paths = |flag: &str, paths: &[PathBuf]| {
-        let shown = paths.iter().map(|path| {
+    let mut flags = Vec::new();
+    for (flag, paths) in [("--write", &grants.write), ("--read", &grants.read)] {
+        flags.extend(paths.iter().map(|path| {
             if path.as_os_str() == "." {
                 flag.to_owned()
             } else {
                 format!("{flag}={}", path.display())
             }
-        });
-        shown.collect::<Vec<_>>()
-    };
-    let mut given = paths("--write", &grants.write);
-    given.extend(paths("--read", &grants.read));
-    given.extend(grants.net.as_ref().map(|_| "--net".to_owned()));
-    given.extend((!grants.allow.is_empty()).then(|| "--allow".to_owned()));
-    given.extend(
-        (rule_count > 0).then(|| format!("{} of tools.allow", count_noun(rule_count, "rule"))),
-    );
-    if given.is_empty() { String::new() } else { format!("; with {}", given.join(", ")) }
+        }));
+    }
+    if grants.net.is_some() {
+        flags.push("--net".to_owned());
+    }
+    if !grants.allow.is_empty() {
+        flags.push("--allow".to_owned());
+    }
+    if rule_count > 0 {
+        flags.push(format!("{} of tools.allow", count_noun(rule_count, "rule")));
+    }
+    if flags.is_empty() { String::new() } else { format!("; with {}", flags.join(", ")) }
 }

@@ -27,7 +27,7 @@ pub(crate) fn report_error(error: &Error, terminal: Terminal) {
 
 /// Rewrites `hint` for the REPL.
 fn rewrite_hint(hint: &str) -> String {
-    HINT_REPLACEMENTS.iter().fold(hint.to_owned(), |hint, (there, here)| hint.replace(there, here))
+    HINT_REPLACEMENTS.iter().fold(hint.to_owned(), |hint, (from, to)| hint.replace(from, to))
 }
 
 #[cfg(test)]

@@ -20,48 +20,51 @@ impl Mentions {
             }
         } else if path.extension().is_some()
             && !path.exists()
-            && !self.missing.iter().any(|it| it == name)
+            && !self.missing.iter().any(|missing| missing == name)
         {
             self.missing.push(name.to_owned());
         }
     }
 }
 
-/// The files and directories that `text` mentions as `@path` or `@"a path"`, at the start of a word. `at` resolves a
-/// name. A name that does not exist is missing if it has an extension; other text stays plain. Of a text with several
-/// lines only the first and the last are searched: the lines between are usually pasted, and written by others.
-pub(crate) fn find(text: &str, at: &dyn Fn(&str) -> PathBuf) -> Mentions {
-    let mut found = Mentions::default();
+/// Finds the files and directories that `text` mentions as `@path` or `@"a path"`, at the start of a word. `resolve` turns
+/// a name into a path. A name that does not exist is missing if it has an extension; other text stays plain. Of a text
+/// with several lines only the first and the last are searched: the lines between are usually pasted, and by others.
+pub(crate) fn find(text: &str, resolve: &dyn Fn(&str) -> PathBuf) -> Mentions {
+    let mut mentions = Mentions::default();
     let text = text.trim();
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let last = rest.rsplit('\n').next().unwrap_or_default();
     for line in [first, last] {
-        find_in_line(line, at, &mut found);
+        find_in_line(line, resolve, &mut mentions);
     }
-    found
+    mentions
 }
 
-fn find_in_line(mut rest: &str, at: &dyn Fn(&str) -> PathBuf, found: &mut Mentions) {
-    let mut begins = true;
+fn find_in_line(mut rest: &str, resolve: &dyn Fn(&str) -> PathBuf, mentions: &mut Mentions) {
+    let mut is_word_start = true;
     while let Some(letter) = rest.chars().next() {
         let after = &rest[letter.len_utf8()..];
-        if letter == '@' && begins {
-            mentioned_name(after).into_iter().for_each(|name| found.add(name, at(name)));
+        if letter == '@'
+            && is_word_start
+            && let Some(name) = mentioned_name(after)
+        {
+            mentions.add(name, resolve(name));
         }
-        begins = letter.is_whitespace() || "([{\"'".contains(letter);
+        is_word_start = letter.is_whitespace() || "([{\"'".contains(letter);
         rest = after;
     }
 }
 
 /// Describes a file that is sent with a message; `name` is its path as the user knows it.
 pub(crate) fn describe(path: &Path, name: &Path) -> String {
-    let what = match path.metadata() {
-        Ok(about) if about.is_dir() => "a directory".into(),
-        Ok(about) => format_size(about.len()),
+    let description = match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => "a directory".into(),
+        Ok(metadata) => format_size(metadata.len()),
         // The turn that reads the file reports the reason.
         Err(_) => "not found".into(),
     };
-    format!("attached: {}, {what}", name.display())
+    format!("attached: {}, {description}", name.display())
 }
 
 /// The name at the start of `text`.

@@ -5,13 +5,12 @@
 use crate::ops::context::Context;
 use crate::ops::user_commands;
 use crate::options::turn::TurnOptions;
-use crate::repl::editor::{InputLine, Prompt};
+use crate::repl::editor::{EditorLine, Prompt};
 use anyhow::{Context as _, Result};
-use commands::EXITS;
+use commands::{EXITS, ProgramCommands};
 use nanobot_base::error::{Exit, exit_for, fail_with_hint};
 use nanobot_os::signal;
 use nanobot_os::terminal::Terminal;
-use program_commands::ProgramCommands;
 use repl_session::ReplSession;
 use std::time::{Duration, Instant};
 
@@ -24,7 +23,6 @@ mod form;
 mod greeting;
 mod hints;
 mod mention;
-pub(crate) mod program_commands;
 mod repl_session;
 mod slash;
 
@@ -60,39 +58,39 @@ enum ReplInput {
 }
 
 /// Reads lines and runs each until the user ends the conversation.
-fn run_loop(mut conversation: ReplSession<'_>) -> Result<Exit> {
+fn run_loop(mut session: ReplSession<'_>) -> Result<Exit> {
     let mut interrupted: Option<Instant> = None;
     let mut initial = String::new();
     loop {
-        let prompt = conversation.prompt();
-        let prompt = Prompt { text: &prompt, is_warning: conversation.is_unrestricted };
-        let line = conversation.editor().read(prompt, &initial)?;
+        let prompt = session.prompt();
+        let prompt = Prompt { text: &prompt, is_warning: session.is_unrestricted };
+        let line = session.editor().read(prompt, &initial)?;
         initial.clear();
         let text = match line {
-            InputLine::Text(text) => text,
-            InputLine::NextProfile(text) => {
-                conversation.cycle_profile();
+            EditorLine::Text(text) => text,
+            EditorLine::NextProfile(text) => {
+                session.cycle_profile();
                 initial = text;
                 continue;
             }
-            InputLine::End => return Ok(Exit::Answered),
-            InputLine::Interrupted
+            EditorLine::End => return Ok(Exit::Answered),
+            EditorLine::Interrupted
                 if interrupted.is_some_and(|when| when.elapsed() < DOUBLE_INTERRUPT_WINDOW) =>
             {
                 return Ok(Exit::Interrupted);
             }
-            InputLine::Interrupted => {
+            EditorLine::Interrupted => {
                 interrupted = Some(Instant::now());
-                conversation.print_line("(press Ctrl-C again, Ctrl-D or /exit to end)");
+                session.print_line("(press Ctrl-C again, Ctrl-D or /exit to end)");
                 continue;
             }
         };
         interrupted = None;
         let input = parse(&text);
         if !matches!(input, ReplInput::Empty | ReplInput::Exit) {
-            let kept = conversation.editor().add_to_history(&text);
-            if let Err(error) = kept {
-                conversation.print_line(&format!(
+            let result = session.editor().add_to_history(&text);
+            if let Err(error) = result {
+                session.print_line(&format!(
                     "nanobot: cannot save the line in the history: {error:#}"
                 ));
             }
@@ -100,15 +98,15 @@ fn run_loop(mut conversation: ReplSession<'_>) -> Result<Exit> {
         match input {
             ReplInput::Empty => {}
             ReplInput::Exit => return Ok(Exit::Answered),
-            ReplInput::Shell(command) => run_command(&mut conversation, "shell", &command),
+            ReplInput::Shell(command) => run_command(&mut session, "shell", &command),
             ReplInput::Command(name, rest) => {
                 // Both commands may start the user's own editor, which needs the terminal.
                 if matches!(name.as_str(), "edit" | "memory") {
-                    conversation.editor().restore_terminal()?;
+                    session.editor().restore_terminal()?;
                 }
-                run_command(&mut conversation, &name, &rest);
+                run_command(&mut session, &name, &rest);
             }
-            ReplInput::Message(text) => conversation.send_message(&text),
+            ReplInput::Message(text) => session.send_message(&text),
         }
         // The signal that ended a turn must not end later ones, except for a hang-up.
         signal::clear_interrupt()?;
@@ -116,13 +114,12 @@ fn run_loop(mut conversation: ReplSession<'_>) -> Result<Exit> {
 }
 
 /// Runs the command `name`, and reports its failure.
-fn run_command(conversation: &mut ReplSession<'_>, name: &str, rest: &str) {
-    let done = conversation.dispatch(name, rest);
-    if let Err(error) = done {
+fn run_command(session: &mut ReplSession<'_>, name: &str, rest: &str) {
+    if let Err(error) = session.dispatch(name, rest) {
         signal::begin_shutdown();
-        hints::report_error(&error, conversation.ctx.terminal);
+        hints::report_error(&error, session.ctx.terminal);
         if name == "shell" && exit_for(&error) == Exit::Interrupted {
-            conversation.print_line("[ended by a signal]");
+            session.print_line("[ended by a signal]");
         }
     }
 }
@@ -136,7 +133,7 @@ fn parse(line: &str) -> ReplInput {
     if EXITS.contains(&text.to_lowercase().as_str()) {
         return ReplInput::Exit;
     }
-    // As with `exit`: the word alone is no question to a model.
+    // As with `exit`: the word alone is not a question to a model.
     if text.eq_ignore_ascii_case("help") || text == "/" {
         return ReplInput::Command("help".to_owned(), String::new());
     }

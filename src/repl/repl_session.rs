@@ -2,7 +2,7 @@
 
 use super::approval::{SharedEditor, TerminalPrompter};
 use super::bell::Bell;
-use super::program_commands::ProgramCommands;
+use super::commands::ProgramCommands;
 use super::{completion, hints, mention};
 use crate::ops::agent_turn::{self, origin::InteractiveContext};
 use crate::ops::context::Context;
@@ -63,25 +63,24 @@ impl<'w> ReplSession<'w> {
     ) -> Result<Self> {
         // Load the settings now: the first line typed goes into the history, and by then the keys to redact must be
         // known. A turn reports the error of an invalid config.
-        let loaded = settings(ctx, &options);
+        let settings = settings(ctx, &options);
         let source = options.session.fork.take();
         // A replay stores nothing unless a session is named.
         if options.session.key.is_none() && (options.recording.replay.is_none() || source.is_some())
         {
-            options.session.key = Some(match source {
-                Some(_) => format!("fork:{}", random_hex(4)),
-                None => {
-                    let directory = options.grants.directory.as_deref();
-                    let of = |settings| default_session_key(ctx, settings, directory);
-                    loaded.as_ref().map_or(DEFAULT_SESSION.into(), of)
-                }
+            let directory = options.grants.directory.as_deref();
+            options.session.key = Some(match (&source, &settings) {
+                (Some(_), _) => format!("fork:{}", random_hex(4)),
+                (None, Ok(settings)) => default_session_key(ctx, settings, directory),
+                (None, Err(_)) => DEFAULT_SESSION.into(),
             });
         }
-        let profile = loaded.and_then(|it| permissions::resolve_profile(ctx, &options.grants, &it));
+        let profile = settings
+            .and_then(|settings| permissions::resolve_profile(ctx, &options.grants, &settings));
         let editor = Arc::new(Mutex::new(completion::editor(ctx, &options)?));
-        let bell = ctx.terminal_settings().ok().and_then(|it| it.bell);
+        let bell = ctx.terminal_settings().ok().and_then(|settings| settings.bell);
         let bell = Arc::new(Bell::new(ctx.terminal, bell));
-        let mut conversation = Self {
+        let mut session = Self {
             ctx,
             program,
             prompter: Arc::new(TerminalPrompter::new(ctx, &options, &editor, &bell)),
@@ -95,19 +94,19 @@ impl<'w> ReplSession<'w> {
             is_interrupted: false,
             is_unrestricted: profile.is_ok_and(|profile| profile.is_unrestricted),
         };
-        if let (Some(source), Some(new)) = (source, &conversation.options.session.key) {
-            session::fork(&conversation.session_store()?, &source, new, None)?;
+        if let (Some(source), Some(new)) = (source, &session.options.session.key) {
+            session::fork(&session.session_store()?, &source, new, None)?;
         }
-        conversation.recall_last_exchange();
-        conversation.greet();
-        Ok(conversation)
+        session.recall_last_exchange();
+        session.greet();
+        Ok(session)
     }
 
     /// Reads the last exchange of the session, so that it can be repeated, copied and saved. A session that cannot be read
     /// is reported by the next turn.
     pub(super) fn recall_last_exchange(&mut self) {
-        let stored = self.options.session.key.as_deref().filter(|_| !self.options.session.new);
-        let Some(Ok(session)) = stored.map(|key| self.read_session(key)) else {
+        let key = self.options.session.key.as_deref().filter(|_| !self.options.session.new);
+        let Some(Ok(session)) = key.map(|key| self.read_session(key)) else {
             return;
         };
         self.last_message = session.last_user_text();
@@ -120,7 +119,7 @@ impl<'w> ReplSession<'w> {
         Session::read(&self.session_store()?, key, &mut |_| {})
     }
 
-    /// Prints the last message of the session, so that one sees where the conversation stopped.
+    /// Prints the last message of the session, which shows where the conversation stopped.
     pub(super) fn print_last_message(&self) {
         let Some(text) = &self.last_message else {
             return;
@@ -134,8 +133,8 @@ impl<'w> ReplSession<'w> {
     pub(super) fn send_message(&mut self, text: &str) {
         let mut options = self.options.clone();
         let directory = completion::turn_directory(&options.grants);
-        let at = |path: &str| directory.join(self.ctx.paths.expand(path));
-        let mentions = mention::find(text, &at);
+        let resolve = |path: &str| directory.join(self.ctx.paths.expand(path));
+        let mentions = mention::find(text, &resolve);
         for path in &mentions.files {
             let name = path.strip_prefix(&directory).unwrap_or(path);
             self.print_line(&mention::describe(path, name));
@@ -149,7 +148,7 @@ impl<'w> ReplSession<'w> {
         self.run_message_turn(&options);
     }
 
-    /// Runs a turn that `/retry` can repeat or continue, and says so if it fails. Returns its exit status.
+    /// Runs a turn that `/retry` can repeat or continue, and points to that command if it fails. Returns its exit status.
     pub(super) fn run_message_turn(&mut self, options: &TurnOptions) -> Exit {
         let exit = self.run_turn(options);
         match exit {
@@ -196,31 +195,33 @@ impl<'w> ReplSession<'w> {
 
     /// The name of the profile in force.
     pub(super) fn profile(&self) -> String {
-        let given = self.options.grants.profile.clone();
-        given.unwrap_or_else(|| {
-            let default = || DEFAULT_NAME.to_owned();
-            self.settings().map_or_else(|_| default(), |settings| settings.profile)
-        })
+        if let Some(profile) = &self.options.grants.profile {
+            return profile.clone();
+        }
+        match self.settings() {
+            Ok(settings) => settings.profile,
+            Err(_) => DEFAULT_NAME.to_owned(),
+        }
     }
 
     /// Switches to the next of the profiles that need no question.
     pub(super) fn cycle_profile(&mut self) {
         let current = self.profile();
-        let at = CYCLED_PROFILES.iter().position(|name| *name == current);
-        let next = CYCLED_PROFILES[at.map_or(0, |at| (at + 1) % CYCLED_PROFILES.len())];
+        let index = CYCLED_PROFILES.iter().position(|name| *name == current);
+        let next = CYCLED_PROFILES[index.map_or(0, |index| (index + 1) % CYCLED_PROFILES.len())];
         let mut options = self.options.clone();
         options.grants.profile = Some(next.to_owned());
-        let loaded = settings(self.ctx, &options);
-        let loaded =
-            loaded.and_then(|it| permissions::resolve_profile(self.ctx, &options.grants, &it));
-        match loaded {
+        let profile = settings(self.ctx, &options).and_then(|settings| {
+            permissions::resolve_profile(self.ctx, &options.grants, &settings)
+        });
+        match profile {
             Ok(profile) => self.set_profile(options, &profile),
             Err(error) => hints::report_error(&error, self.ctx.terminal),
         }
     }
 
-    /// Continues with `options`, which name this `profile`. One that only reads does without `--write`, until another one
-    /// is chosen.
+    /// Continues with `options`, which name this `profile`. While a profile that only reads is in force, `--write` is set
+    /// aside.
     pub(super) fn set_profile(&mut self, mut options: TurnOptions, profile: &Profile) {
         options.grants.write =
             if profile.reads_only { Vec::new() } else { self.write_flags.clone() };

@@ -1,6 +1,6 @@
 //! The slash commands. Most run a command of the program in this conversation.
 
-use super::commands::{ArgKind, COMMANDS, EXITS, SlashCommand, takes_no_words};
+use super::commands::{ArgKind, COMMANDS, EXITS, SlashCommand, no_arguments_error};
 use super::completion::{all_profiles, turn_directory};
 use super::repl_session::{DEFAULT_SESSION, ReplSession, settings};
 use crate::ops::{agent_turn, model, permissions, skills, user_commands};
@@ -37,11 +37,11 @@ const KEYS_HELP: &str = "/NAME runs a skill, or sends ~/.nanobot/commands/NAME.m
 impl ReplSession<'_> {
     /// Runs the command `name` with the arguments `rest`.
     pub(super) fn dispatch(&mut self, name: &str, rest: &str) -> Result<()> {
-        let known = COMMANDS.iter().find(|command| command.is_called(name));
-        if let Some(command) = known {
+        let command = COMMANDS.iter().find(|command| command.is_called(name));
+        if let Some(command) = command {
             command.check_arguments(rest)?;
         }
-        let name = known.map_or(name, |command| command.name);
+        let name = command.map_or(name, |command| command.name);
         match name {
             "help" if rest.is_empty() => self.help(),
             "help" => self.help_about(rest),
@@ -62,7 +62,7 @@ impl ReplSession<'_> {
             "model" => self.change_model(rest),
             "profile" if rest.is_empty() => self.list_profiles(),
             "profile" => self.change_profile(rest),
-            // Pass the flags of the conversation as values, not as words of a command line.
+            // Pass the flags of the conversation as values, not as arguments of a command line.
             "tools" => self.program.list_tools(self.ctx, &self.options.grants),
             "skills" => self.program.show_skills(self.ctx, rest, &self.options),
             "mcp" if rest.is_empty() => self.run_program(&["mcp", "list"], rest),
@@ -144,20 +144,20 @@ impl ReplSession<'_> {
 
     /// Runs a verb of `nanobot session` on this session, or switches to another one.
     fn run_session_command(&mut self, rest: &str) -> Result<()> {
-        let (word, words) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        let words = words.trim();
-        match word {
-            "list" | "search" => self.run_program(&["session", word], words),
+        let (verb, argument) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        let argument = argument.trim();
+        match verb {
+            "list" | "search" => self.run_program(&["session", verb], argument),
             "title" | "export" => {
                 let key = self.stored_key(self.options.session.key.as_deref())?;
-                let command: &[&str] = match (word, words) {
-                    (_, "") => &["session", word, "--", &key],
-                    ("title", words) => &["session", "title", "--", &key, words],
+                let arguments: &[&str] = match (verb, argument) {
+                    (_, "") => &["session", verb, "--", &key],
+                    ("title", title) => &["session", "title", "--", &key, title],
                     (_, file) => &["session", "export", "-o", file, "--", &key],
                 };
-                self.program.run(self.ctx, command, &self.options)
+                self.program.run(self.ctx, arguments, &self.options)
             }
-            _ if word.starts_with('-') => self.run_program(&["session", "list"], rest),
+            _ if verb.starts_with('-') => self.run_program(&["session", "list"], rest),
             _ => self.switch_session(rest),
         }
     }
@@ -195,11 +195,11 @@ impl ReplSession<'_> {
         options.model.name = Some(model.to_owned());
         let choice = agent_turn::select_provider(self.ctx, &options)?;
         // Not every server lists its models.
-        let listed = match choice.model_info {
+        let models = match choice.model_info {
             Some(_) => Vec::new(),
             None => agent_turn::list_models(self.ctx, &options).unwrap_or_default(),
         };
-        if !listed.is_empty() && !listed.iter().any(|name| name == model) {
+        if !models.is_empty() && !models.iter().any(|name| name == model) {
             let question =
                 format!("`{model}` is not in the list of {}. Switch? [y/N] ", choice.provider);
             if !self.prompter.confirm(&question) {
@@ -217,13 +217,13 @@ impl ReplSession<'_> {
 
     fn list_profiles(&self) -> Result<()> {
         let current = self.profile();
-        let all = all_profiles(self.ctx);
-        let line = |it: &Candidate| {
-            let mark = if it.text == current { '*' } else { ' ' };
-            let head = format!("{mark} {:14} ", it.text);
-            hanging_indent(&head, &it.description, self.ctx.terminal.stdout_width()) + "\n"
+        let profiles = all_profiles(self.ctx);
+        let line = |profile: &Candidate| {
+            let mark = if profile.text == current { '*' } else { ' ' };
+            let head = format!("{mark} {:14} ", profile.text);
+            hanging_indent(&head, &profile.description, self.ctx.terminal.stdout_width()) + "\n"
         };
-        self.print(&all.iter().map(line).collect::<String>())
+        self.print(&profiles.iter().map(line).collect::<String>())
     }
 
     fn show_context(&self) {
@@ -250,35 +250,37 @@ impl ReplSession<'_> {
         self.ctx.terminal.print(text)
     }
 
-    /// Runs the command `words` of the program, with `rest` as further words.
-    fn run_program(&self, words: &[&str], rest: &str) -> Result<()> {
-        let words: Vec<&str> = words.iter().copied().chain(rest.split_whitespace()).collect();
-        self.program.run(self.ctx, &words, &self.options)
+    /// Runs a command of the program with these `arguments`, and the words of `rest` as further ones.
+    fn run_program(&self, arguments: &[&str], rest: &str) -> Result<()> {
+        let arguments = arguments.iter().copied().chain(rest.split_whitespace());
+        self.program.run(self.ctx, &arguments.collect::<Vec<_>>(), &self.options)
     }
 
     fn help(&self) -> Result<()> {
         let name = |command: &SlashCommand| match command.argument {
             ArgKind::None => format!("/{}", command.name),
-            takes => format!("/{} {}", command.name, takes.placeholder()),
+            argument => format!("/{} {}", command.name, argument.placeholder()),
         };
         // Long commands need not widen the column for all.
         let column = 20;
         let width = self.ctx.terminal.stdout_width();
         // The list must fit into a window of 24 rows. It leaves out what the text below names, or the screen shows
         // already.
-        let lines =
-            COMMANDS.iter().filter(|it| !["help", "exit", "shell"].contains(&it.name)).map(|it| {
-                let (name, about) = (name(it), it.description);
-                let is_wide = width.is_some_and(|width| name.len() + 2 + about.len() > width);
-                let head = if is_wide && name.len() > column {
-                    format!("{name}\n{:column$}  ", "")
-                } else {
-                    format!("{name:column$}  ")
-                };
-                let (above, indent) = head.split_at(head.find('\n').map_or(0, |at| at + 1));
-                format!("{above}{}\n", hanging_indent(indent, about, width))
-            });
-        let text: String = lines.collect();
+        let is_listed =
+            |command: &&SlashCommand| !["help", "exit", "shell"].contains(&command.name);
+        let mut text = String::new();
+        for command in COMMANDS.iter().filter(is_listed) {
+            let (name, description) = (name(command), command.description);
+            let is_wide = width.is_some_and(|width| name.len() + 2 + description.len() > width);
+            let indent = if is_wide && name.len() > column {
+                text.push_str(&format!("{name}\n"));
+                format!("{:column$}  ", "")
+            } else {
+                format!("{name:column$}  ")
+            };
+            text.push_str(&hanging_indent(&indent, description, width));
+            text.push('\n');
+        }
         self.print(&format!("{text}{}\n", wrap_words(KEYS_HELP, width.unwrap_or(80), 2)))
     }
 
@@ -407,28 +409,25 @@ impl ReplSession<'_> {
             input: None,
         };
         let terminal = self.ctx.terminal;
-        let (mut letters, mut stream) =
-            (Utf8Decoder::default(), secret::StreamRedactor::for_known_keys());
-        let mut printed = Ok(());
+        let mut decoder = Utf8Decoder::default();
+        let mut redactor = secret::StreamRedactor::for_known_keys();
+        let mut print_result = Ok(());
         let finished = process::run(&spec, &mut |bytes| {
-            let text = stream.feed(&letters.feed(bytes)).into_owned();
-            if printed.is_ok() && !text.is_empty() {
-                printed = terminal.print(&text);
+            let text = redactor.feed(&decoder.feed(bytes)).into_owned();
+            if print_result.is_ok() && !text.is_empty() {
+                print_result = terminal.print(&text);
             }
         });
-        let rest = stream.feed(&letters.finish()).into_owned() + &stream.finish();
+        let rest = redactor.feed(&decoder.finish()).into_owned() + &redactor.finish();
         let finished = finished.context("run the command")?;
-        printed?;
+        print_result?;
         self.print(&rest)?;
-        let (head, tail) = (
-            String::from_utf8_lossy(&finished.head).into_owned(),
-            String::from_utf8_lossy(&finished.tail),
-        );
-        let left_out = match finished.omitted_bytes {
+        let gap = match finished.omitted_bytes {
             0 => String::new(),
             count => format!("\n… {count} bytes left out …\n"),
         };
-        let output = format!("{head}{left_out}{tail}");
+        let head = String::from_utf8_lossy(&finished.head);
+        let output = format!("{head}{gap}{}", String::from_utf8_lossy(&finished.tail));
         if !output.is_empty() && !output.ends_with('\n') {
             self.print("\n")?;
         }
@@ -440,10 +439,10 @@ impl ReplSession<'_> {
         if !status.is_empty() {
             self.print_line(status.trim_end());
         }
-        let end = if output.is_empty() || output.ends_with('\n') { "" } else { "\n" };
+        let newline = if output.is_empty() || output.ends_with('\n') { "" } else { "\n" };
         // As with a tool's result, keys in the output are redacted.
-        let sent = format!("$ {command}\n{output}{end}{status}");
-        self.extra_input.push_str(&secret::redact_all(&sent));
+        let text = format!("$ {command}\n{output}{newline}{status}");
+        self.extra_input.push_str(&secret::redact_all(&text));
         Ok(())
     }
 }
@@ -451,17 +450,17 @@ impl ReplSession<'_> {
 /// The error for an unknown command, with the nearest name as a hint.
 fn unknown_command(name: &str) -> Error {
     if EXITS.contains(&format!("/{name}").as_str()) {
-        return takes_no_words(name);
+        return no_arguments_error(name);
     }
     let names = COMMANDS.iter().map(|command| command.name);
-    let names = names.chain(COMMANDS.iter().flat_map(|it| it.aliases).copied());
+    let names = names.chain(COMMANDS.iter().flat_map(|command| command.aliases).copied());
     let names = names.chain(EXITS.iter().filter_map(|word| word.strip_prefix('/')));
-    let rank = |known: &str| {
-        if known.starts_with(name) { 0 } else { strsim::damerau_levenshtein(name, known) }
+    let distance = |candidate: &str| {
+        if candidate.starts_with(name) { 0 } else { strsim::damerau_levenshtein(name, candidate) }
     };
     // In a short word, every letter counts.
     let limit = name.len() / 3;
-    let nearest = names.map(|known| (rank(known), known));
+    let nearest = names.map(|candidate| (distance(candidate), candidate));
     let nearest = nearest.min_by_key(|(distance, _)| *distance);
     let hint = match nearest.filter(|(distance, _)| *distance <= limit) {
         Some((_, nearest)) if nearest != "help" => format!("`/{nearest}`, or `/help` for all"),

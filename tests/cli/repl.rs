@@ -829,9 +829,9 @@ fn log_lines_do_not_break_a_line_of_the_answer() {
 fn words_after_a_command_that_takes_none_are_not_sent() {
     let story = Story::new();
     let mut screen = start_repl(&story);
-    send_line(&mut screen, "/new x y").until("`/new` takes no words");
-    send_line(&mut screen, "/quit now").until("`/quit` takes no words");
-    send_line(&mut screen, "/model a b").until("`/model` takes one word");
+    send_line(&mut screen, "/new x y").until("`/new` takes no arguments");
+    send_line(&mut screen, "/quit now").until("`/quit` takes no arguments");
+    send_line(&mut screen, "/model a b").until("`/model` takes one argument");
     send_line(&mut screen, "/usage --by foo").until("invalid value 'foo'");
     send_line(&mut screen, "/status --json").until("\"workspace\"");
     exit_and_check(&mut screen);

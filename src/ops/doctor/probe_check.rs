@@ -109,7 +109,7 @@ fn probe_job(ctx: &Context) -> Job {
     }
 }
 
-/// Turns the probe's results into check results.
+/// Turns the output of the probe into check results.
 fn evaluate(probe_output: &Value, duration: SignedDuration) -> Vec<CheckResult> {
     let mut results = Vec::new();
     for (part, problem) in [

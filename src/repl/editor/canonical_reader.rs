@@ -1,15 +1,13 @@
 //! Line input from a terminal without cursor control, or if the output goes elsewhere. The kernel provides the editing.
 
-use super::line::InputLine;
+use super::line::{EditorLine, Prompt};
 use super::multiline::continue_entry;
-use super::prompt::Prompt;
+use super::type_ahead::CTRL_D;
 use anyhow::{Context, Result};
 use nanobot_os::signal::{self, Deadline};
 use nanobot_os::terminal::sanitize;
 use nanobot_os::terminal::termios::TerminalModes;
 use rustix::io::Errno;
-
-const CTRL_D: u8 = 4;
 
 /// Input that was read beyond the end of a line.
 #[derive(Default)]
@@ -25,16 +23,16 @@ impl CanonicalReader {
         prompt: Prompt<'_>,
         initial: &str,
         is_multiline: bool,
-    ) -> Result<InputLine> {
+    ) -> Result<EditorLine> {
         let what = || "read a line";
         let interrupt = modes.set_canonical().with_context(what)?;
-        let shown = sanitize(&format!("{}{initial}", prompt.text));
+        let text = sanitize(&format!("{}{initial}", prompt.text));
         let line = modes
-            .write(shown.as_bytes())
+            .write(text.as_bytes())
             .with_context(what)
             .and_then(|()| self.read_entry(modes, interrupt, initial, is_multiline));
         modes.restore().with_context(what)?;
-        if matches!(line, Ok(InputLine::Interrupted | InputLine::End) | Err(_)) {
+        if matches!(line, Ok(EditorLine::Interrupted | EditorLine::End) | Err(_)) {
             modes.write(b"\n").with_context(what)?;
         }
         line
@@ -46,23 +44,23 @@ impl CanonicalReader {
         interrupt: u8,
         initial: &str,
         is_multiline: bool,
-    ) -> Result<InputLine> {
+    ) -> Result<EditorLine> {
         let mut text = initial.to_owned();
         loop {
             // Input typed before canonical mode was set contains raw key codes.
-            let ends = |byte: &u8| matches!(*byte, b'\n' | b'\r') || *byte == interrupt;
+            let is_end = |byte: &u8| matches!(*byte, b'\n' | b'\r') || *byte == interrupt;
             if self.rest.first() == Some(&CTRL_D) && text.is_empty() {
                 self.rest.remove(0);
-                return Ok(InputLine::End);
+                return Ok(EditorLine::End);
             }
-            if let Some(at) = self.rest.iter().position(ends) {
-                let line: Vec<u8> = self.rest.drain(..=at).collect();
-                if line[at] == interrupt {
-                    return Ok(InputLine::Interrupted);
+            if let Some(end) = self.rest.iter().position(is_end) {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                if line[end] == interrupt {
+                    return Ok(EditorLine::Interrupted);
                 }
-                text.push_str(&String::from_utf8_lossy(&line[..at]));
+                text.push_str(&String::from_utf8_lossy(&line[..end]));
                 if !is_multiline || !continue_entry(&mut text) {
-                    return Ok(InputLine::Text(text));
+                    return Ok(EditorLine::Text(text));
                 }
                 continue;
             }
@@ -73,9 +71,9 @@ impl CanonicalReader {
                 Ok(0) | Err(Errno::IO) => {
                     text.push_str(&String::from_utf8_lossy(&std::mem::take(&mut self.rest)));
                     return Ok(if text.is_empty() {
-                        InputLine::End
+                        EditorLine::End
                     } else {
-                        InputLine::Text(text)
+                        EditorLine::Text(text)
                     });
                 }
                 Ok(count) => self.rest.extend_from_slice(&block[..count]),

@@ -1,13 +1,16 @@
-//! A question that is answered by a key: what the typed bytes mean. Pure.
+//! Interprets the bytes that are typed at a question that one key answers. Pure.
 //!
-//! Keys that follow one another quickly are a word, not single keys: a word that is no answer was meant for the draft.
+//! Keys that follow one another quickly are a word, not single keys. A word that is not an answer was meant for the draft.
 
-use super::type_ahead::{ESCAPE, PASTE_START};
+use super::type_ahead::{BACKSPACE, CTRL_D, CTRL_U, DELETE, ESCAPE, PASTE_START};
 use super::typing_guard::ESCAPE_TIMEOUT;
 use std::time::Duration;
 
 /// A key without another one for this long is an answer.
 const KEY_PAUSE: Duration = Duration::from_millis(250);
+
+/// The longest encoding of a character in UTF-8.
+const MAX_UTF8_BYTES: usize = 4;
 
 /// A possible answer: a word, whose first letter, of ASCII, is its key.
 #[derive(Clone, Copy, Debug)]
@@ -87,8 +90,8 @@ impl<'c> ChoiceInput<'c> {
         if text.is_empty() {
             return self.default;
         }
-        let is_it = |choice: &Choice| text == choice.word || text == choice.word[..1];
-        self.choices.iter().position(is_it)
+        let is_named = |choice: &Choice| text == choice.word || text == choice.word[..1];
+        self.choices.iter().position(is_named)
     }
 
     /// Returns the time after which [`Self::pause`] is to be called, if no key comes before.
@@ -177,12 +180,12 @@ impl<'c> ChoiceInput<'c> {
     /// Processes the letters as an answer.
     fn take_word(&mut self, is_confirmed: bool) -> Option<ChoiceOutcome> {
         let word = std::mem::take(&mut self.word);
-        let chosen = self.parse_line(&word);
-        match chosen {
+        let choice = self.parse_line(&word);
+        match choice {
             Some(index) if is_confirmed || !self.choices[index].needs_enter => {
                 return Some(ChoiceOutcome::Chosen(index));
             }
-            Some(_) => self.selected = chosen,
+            Some(_) => self.selected = choice,
             None => (self.selected, self.refused) = (None, Some(word)),
         }
         None
@@ -213,19 +216,19 @@ fn first_key(typed: &[u8]) -> Option<(ChoiceKey, usize)> {
     Some(match typed.first()? {
         b'\r' | b'\n' => (ChoiceKey::Enter, 1),
         b'\t' => (ChoiceKey::Down, 1),
-        0x08 | 0x15 | 0x7f => (ChoiceKey::Backspace, 1),
-        0x04 => (ChoiceKey::End, 1),
+        &(BACKSPACE | CTRL_U | DELETE) => (ChoiceKey::Backspace, 1),
+        &CTRL_D => (ChoiceKey::End, 1),
         &ESCAPE if typed.starts_with(PASTE_START) => (ChoiceKey::Paste, PASTE_START.len()),
         &ESCAPE => return escape_sequence(typed),
         0x00..=0x1f => (ChoiceKey::Other, 1),
         _ => {
-            let longest = &typed[..typed.len().min(4)];
-            let (text, is_open) = match std::str::from_utf8(longest) {
+            let head = &typed[..typed.len().min(MAX_UTF8_BYTES)];
+            let (text, is_open) = match std::str::from_utf8(head) {
                 Ok(text) => (text, false),
                 Err(error) => {
-                    let valid = &longest[..error.valid_up_to()];
+                    let valid = &head[..error.valid_up_to()];
                     let text = std::str::from_utf8(valid).unwrap_or_default();
-                    (text, error.error_len().is_none() && typed.len() < 4)
+                    (text, error.error_len().is_none() && typed.len() < MAX_UTF8_BYTES)
                 }
             };
             match text.chars().next() {

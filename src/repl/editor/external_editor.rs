@@ -9,8 +9,7 @@ use nanobot_sandbox::process;
 
 /// The user's editor: `VISUAL`, else `EDITOR`, else `vi`.
 pub fn external_editor(env: &Env) -> &str {
-    let named = ["VISUAL", "EDITOR"];
-    named.iter().find_map(|name| env.get(name)).unwrap_or("vi")
+    ["VISUAL", "EDITOR"].iter().find_map(|name| env.get(name)).unwrap_or("vi")
 }
 
 /// Opens `VISUAL`, else `EDITOR`, else `vi`, with `initial` as the initial content, and returns the result. `None` if
@@ -23,17 +22,16 @@ pub fn edit_text(env: &Env, initial: &str) -> Result<Option<String>> {
         .context("create a temporary file")?;
     let editor = external_editor(env);
     let modes = TerminalModes::from_stdin(true).context("read the terminal settings")?;
-    let done = process::run_editor(editor, file.path());
+    let is_success = process::run_editor(editor, file.path());
     // A crashed editor may have left the terminal in another mode.
     modes.restore_and_reset().context("restore the terminal settings")?;
-    let written = durable_file::read(file.path())?.unwrap_or_default();
-    let written = String::from_utf8_lossy(&written).into_owned();
-    if done.with_context(|| format!("run `{editor}`"))? {
-        let written = written.trim_end().to_owned();
-        return Ok(Some(written).filter(|text| !text.trim().is_empty()));
+    let text = durable_file::read(file.path())?.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    if is_success.with_context(|| format!("run `{editor}`"))? {
+        return Ok(Some(text.trim_end().to_owned()).filter(|text| !text.trim().is_empty()));
     }
     let mut hint = "another editor in `EDITOR`".to_owned();
-    if written != initial {
+    if text != initial {
         let (_, path) = file.keep().context("save the text")?;
         hint = format!("recover the text from `{}`", path.display());
     }

@@ -1,11 +1,11 @@
 //! The callbacks of `rustyline`: completion, hints, and the actions of a few keys.
 
-use super::completion::{Candidate, CompletionSource};
+use super::line::{Candidate, CompletionSource};
 use super::multiline::{Continuation, find_continuation};
 use super::reflow::WidthTracker;
 use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::{sanitize, stderr_width};
-use rustyline::completion::{Candidate as Shown, Completer};
+use rustyline::completion::{self, Completer};
 use rustyline::highlight::{CmdKind, Highlighter};
 use rustyline::hint::{Hint, Hinter};
 use rustyline::validate::Validator;
@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use unicode_width::UnicodeWidthStr;
 
 /// Maximum number of candidates shown; longer lists are of no use to a reader.
 const MAX_CANDIDATES: usize = 200;
@@ -40,7 +41,7 @@ pub(super) struct FormattedCandidate {
     label: String,
 }
 
-impl Shown for FormattedCandidate {
+impl completion::Candidate for FormattedCandidate {
     fn display(&self) -> &str {
         &self.label
     }
@@ -60,9 +61,8 @@ impl Completer for EditorHelper {
         _: &Context<'_>,
     ) -> rustyline::Result<(usize, Vec<FormattedCandidate>)> {
         if self.inserts_newline.swap(false, Ordering::SeqCst) {
-            let newline = || "\n".to_owned();
-            let choice = FormattedCandidate { text: newline(), label: newline() };
-            return Ok((cursor.saturating_sub(1), vec![choice]));
+            let newline = FormattedCandidate { text: "\n".to_owned(), label: "\n".to_owned() };
+            return Ok((cursor.saturating_sub(1), vec![newline]));
         }
         let Some(source) = &self.completions else {
             return Ok((cursor, Vec::new()));
@@ -76,24 +76,21 @@ impl Completer for EditorHelper {
 /// Formats the candidates, with their descriptions in a second column.
 fn format_candidates(candidates: Vec<Candidate>) -> Vec<FormattedCandidate> {
     let name = |candidate: &Candidate| sanitize(candidate.text.trim_end());
-    let widths =
-        candidates.iter().map(|one| unicode_width::UnicodeWidthStr::width(name(one).as_str()));
-    let widest = widths.max().unwrap_or(0);
+    let max_width = candidates.iter().map(|candidate| name(candidate).width()).max().unwrap_or(0);
     // The list must not wrap, as `rustyline` counts its rows.
     let columns = stderr_width().saturating_sub(3);
-    let choice = |candidate: Candidate| {
-        let mut shown = name(&candidate);
+    let format = |candidate: Candidate| {
+        let mut label = name(&candidate);
         if !candidate.description.is_empty() {
-            let width = unicode_width::UnicodeWidthStr::width(shown.as_str());
-            shown.push_str(&" ".repeat(widest - width + 2));
-            shown.push_str(&sanitize(&candidate.description).replace('\n', " "));
+            label.push_str(&" ".repeat(max_width - label.width() + 2));
+            label.push_str(&sanitize(&candidate.description).replace('\n', " "));
         }
         FormattedCandidate {
             text: candidate.text,
-            label: console::truncate_str(&shown, columns, "…").into_owned(),
+            label: console::truncate_str(&label, columns, "…").into_owned(),
         }
     };
-    candidates.into_iter().map(choice).collect()
+    candidates.into_iter().map(format).collect()
 }
 
 /// A dim hint after the line. The right arrow accepts its first word, unless the hint starts with a space and so only
@@ -150,7 +147,7 @@ impl ConditionalEventHandler for EnterKey {
     }
 }
 
-/// A key that ends the line, and is noted: that for the next profile, or Escape in an answer.
+/// A key that ends the line and sets the flag: the key for the next profile, or Escape in an answer.
 pub(super) struct AcceptKey(pub(super) Arc<AtomicBool>);
 
 impl ConditionalEventHandler for AcceptKey {
@@ -180,10 +177,10 @@ impl ConditionalEventHandler for HistorySearchKey {
         if cursor == 0 || line.contains('\n') || is_whole {
             return None;
         }
-        match self.is_backward {
-            true => Some(Cmd::HistorySearchBackward),
-            false if cursor < line.len() => Some(Cmd::HistorySearchForward),
-            false => None,
+        if self.is_backward {
+            Some(Cmd::HistorySearchBackward)
+        } else {
+            (cursor < line.len()).then_some(Cmd::HistorySearchForward)
         }
     }
 }

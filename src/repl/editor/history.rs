@@ -51,20 +51,20 @@ impl InputHistory {
 
     /// True if `text` is to be added. The caller must then append it.
     pub(super) fn accept(&mut self, text: &str) -> bool {
-        let takes = may_be_stored(text) && self.last.as_deref() != Some(text);
-        if takes {
+        let is_accepted = may_be_stored(text) && self.last.as_deref() != Some(text);
+        if is_accepted {
             self.last = Some(text.to_owned());
         }
-        takes
+        is_accepted
     }
 
     /// Appends `text`. After a failure, later calls do nothing.
     pub(super) fn append(&mut self, text: &str) -> Result<()> {
-        let appended = self.path.as_deref().map_or(Ok(()), |path| append(path, text));
-        if appended.is_err() {
+        let result = self.path.as_deref().map_or(Ok(()), |path| append(path, text));
+        if result.is_err() {
             self.path = None;
         }
-        appended
+        result
     }
 }
 
@@ -150,14 +150,15 @@ fn unescape_entry(line: &str) -> String {
     let mut entry = String::with_capacity(line.len());
     let mut letters = line.chars();
     while let Some(letter) = letters.next() {
-        match (letter, letter == '\\') {
-            (_, true) => match letters.next() {
-                Some('n') => entry.push('\n'),
-                // Other escapes are literal, also in a file edited by hand.
-                Some(other) if other != '\\' => entry.extend(['\\', other]),
-                _ => entry.push('\\'),
-            },
-            (letter, false) => entry.push(letter),
+        if letter != '\\' {
+            entry.push(letter);
+            continue;
+        }
+        match letters.next() {
+            Some('n') => entry.push('\n'),
+            // Other escapes are literal, also in a file edited by hand.
+            Some(other) if other != '\\' => entry.extend(['\\', other]),
+            _ => entry.push('\\'),
         }
     }
     entry

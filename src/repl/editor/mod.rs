@@ -6,7 +6,6 @@
 
 mod canonical_reader;
 mod choice;
-mod completion;
 mod external_editor;
 mod helper;
 mod history;
@@ -14,7 +13,6 @@ mod line;
 mod multiline;
 mod paste_keys;
 mod pasted;
-mod prompt;
 mod question_reader;
 mod reflow;
 mod rustyline_reader;
@@ -22,10 +20,8 @@ mod type_ahead;
 mod typing_guard;
 
 pub use choice::Choice;
-pub use completion::{Candidate, CompletionSource};
 pub use external_editor::{edit_text, external_editor};
-pub use line::InputLine;
-pub use prompt::Prompt;
+pub use line::{Candidate, CompletionSource, EditorLine, Prompt};
 pub use typing_guard::TypingGuard;
 
 use anyhow::{Context, Result};
@@ -97,43 +93,43 @@ impl Editor {
         let (history, entries) = match InputHistory::open(history) {
             Ok(opened) => opened,
             Err(error) => {
-                notices.push(history_notice(&error));
+                notices.push(format!("input history is disabled: {error:#}"));
                 (InputHistory::default(), Vec::new())
             }
         };
-        let all = HistoryEntries::default();
+        let history_entries = HistoryEntries::default();
         let mut pastes = FoldedPastes::default();
         let entries: Vec<String> = entries.iter().map(|entry| pastes.fold_entry(entry)).collect();
         let pastes = SharedPastes::new(Mutex::new(pastes));
         let is_dumb = env.get("TERM").is_some_and(|term| DUMB_TERMINALS.contains(&term));
-        let reading = if is_dumb || !terminal.stdout_is_rich {
+        let reader = if is_dumb || !terminal.stdout_is_rich {
             LineReader::Canonical(CanonicalReader::default())
         } else {
             let reflows = reflow::is_reflowing(env);
-            let mut lines = RustylineReader::new(reflows, MAX_ENTRIES)?;
-            lines.bind_line_keys(completions, &all, &pastes);
+            let mut reader = RustylineReader::new(reflows, MAX_ENTRIES)?;
+            reader.bind_line_keys(completions, &history_entries, &pastes);
             for entry in &entries {
-                lines.add_to_history(entry)?;
+                reader.add_to_history(entry)?;
             }
-            LineReader::Rustyline(Box::new(lines))
+            LineReader::Rustyline(Box::new(reader))
         };
-        all.lock().ignore_poison().extend(entries);
+        history_entries.lock().ignore_poison().extend(entries);
         let what = || "set up the line editor";
-        let (resumed, resumes) = UnixStream::pair().with_context(what)?;
-        resumed.set_nonblocking(true).with_context(what)?;
-        let resumes = pipe::register(SIGCONT, resumes).with_context(what)?;
-        let keys = TypedKeys::new(&modes, &resumed, &pastes, terminal).with_context(what)?;
+        let (resume_rx, resume_tx) = UnixStream::pair().with_context(what)?;
+        resume_rx.set_nonblocking(true).with_context(what)?;
+        let resume_handler = pipe::register(SIGCONT, resume_tx).with_context(what)?;
+        let keys = TypedKeys::new(&modes, &resume_rx, &pastes, terminal).with_context(what)?;
         Ok(Self {
             modes,
-            reader: reading,
+            reader,
             history,
-            history_entries: all,
+            history_entries,
             notices,
             typed_keys: Arc::new(Mutex::new(keys)),
             pastes,
             terminal,
-            resume_rx: resumed,
-            resume_handler: resumes,
+            resume_rx,
+            resume_handler,
         })
     }
 
@@ -147,18 +143,18 @@ impl Editor {
     ///
     /// # Errors
     /// A signal ends the run, or the terminal fails.
-    pub fn read(&mut self, prompt: Prompt<'_>, initial: &str) -> Result<InputLine> {
+    pub fn read(&mut self, prompt: Prompt<'_>, initial: &str) -> Result<EditorLine> {
         let line = self.read_folded(prompt, initial)?;
         Ok(match line {
-            InputLine::Text(text) => {
-                InputLine::Text(self.pastes.lock().ignore_poison().unfold(&text))
+            EditorLine::Text(text) => {
+                EditorLine::Text(self.pastes.lock().ignore_poison().unfold(&text))
             }
             other => other,
         })
     }
 
     /// Like [`Self::read`]; the line has marks for long pastes.
-    fn read_folded(&mut self, prompt: Prompt<'_>, initial: &str) -> Result<InputLine> {
+    fn read_folded(&mut self, prompt: Prompt<'_>, initial: &str) -> Result<EditorLine> {
         let keys = self.lock_keys();
         let mut type_ahead = keys.lock_type_ahead();
         let line = initial.is_empty().then(|| type_ahead.pop_line()).flatten();
@@ -174,10 +170,10 @@ impl Editor {
         drop(type_ahead);
         drop(keys);
         interrupt_to_line(match &mut self.reader {
-            LineReader::Rustyline(lines) => {
-                lines.read(&self.modes, &self.resume_rx, prompt, &initial)
+            LineReader::Rustyline(reader) => {
+                reader.read(&self.modes, &self.resume_rx, prompt, &initial)
             }
-            LineReader::Canonical(plain) => plain.read(&self.modes, prompt, &initial, true),
+            LineReader::Canonical(reader) => reader.read(&self.modes, prompt, &initial, true),
         })
     }
 
@@ -192,16 +188,16 @@ impl Editor {
         question: &str,
         options: &[String],
         is_new: bool,
-    ) -> Result<InputLine> {
+    ) -> Result<EditorLine> {
         self.after_pause(is_new, |editor| match &mut editor.reader {
             // A separate reader: input that another one has buffered beyond its line is not an answer.
-            LineReader::Rustyline(lines) => {
-                let reader = RustylineReader::new(lines.reflows, options.len())?;
+            LineReader::Rustyline(reader) => {
+                let reader = RustylineReader::new(reader.reflows, options.len())?;
                 reader.read_answer(&editor.modes, &editor.resume_rx, question, options)
             }
-            LineReader::Canonical(plain) => {
-                *plain = CanonicalReader::default();
-                plain.read(&editor.modes, question.into(), "", false)
+            LineReader::Canonical(reader) => {
+                *reader = CanonicalReader::default();
+                reader.read(&editor.modes, question.into(), "", false)
             }
         })
     }
@@ -217,31 +213,31 @@ impl Editor {
         question: &str,
         choices: &[Choice],
         default: Option<usize>,
-    ) -> Result<InputLine> {
+    ) -> Result<EditorLine> {
         self.after_pause(true, |editor| {
-            let LineReader::Canonical(plain) = &mut editor.reader else {
+            let LineReader::Canonical(reader) = &mut editor.reader else {
                 return editor.questions().read_choice(question, choices, default);
             };
-            *plain = CanonicalReader::default();
-            let line = plain.read(&editor.modes, question.into(), "", false)?;
-            let InputLine::Text(text) = &line else {
+            *reader = CanonicalReader::default();
+            let line = reader.read(&editor.modes, question.into(), "", false)?;
+            let EditorLine::Text(text) = &line else {
                 return Ok(line);
             };
             let chosen = ChoiceInput::new(choices, default).parse_line(text);
-            Ok(chosen.map_or(line, |index| InputLine::Text(choices[index].word.to_owned())))
+            Ok(chosen.map_or(line, |index| EditorLine::Text(choices[index].word.to_owned())))
         })
     }
 
-    /// Runs `read` once nothing is typed any more; what is typed before then goes to the next line.
+    /// Runs `read` after a pause in typing. Keys typed before it go to the next line.
     fn after_pause(
         &mut self,
         is_new: bool,
-        read: impl FnOnce(&mut Self) -> Result<InputLine>,
-    ) -> Result<InputLine> {
-        let was_quiet = self.lock_keys().stop();
-        let paused = self.questions().wait_for_pause(is_new);
-        let answer = interrupt_to_line(paused.and_then(|()| read(self)));
-        if was_quiet {
+        read: impl FnOnce(&mut Self) -> Result<EditorLine>,
+    ) -> Result<EditorLine> {
+        let was_collecting = self.lock_keys().stop();
+        let pause = self.questions().wait_for_pause(is_new);
+        let answer = interrupt_to_line(pause.and_then(|()| read(self)));
+        if was_collecting {
             self.lock_keys().start();
         }
         answer
@@ -266,14 +262,14 @@ impl Editor {
     }
 
     /// Shows a line that was typed ahead as if it were typed now.
-    fn echo_line(&self, prompt: Prompt<'_>, line: &InputLine) -> Result<()> {
+    fn echo_line(&self, prompt: Prompt<'_>, line: &EditorLine) -> Result<()> {
         let text = match line {
-            InputLine::Text(text) => text,
-            InputLine::Interrupted | InputLine::End | InputLine::NextProfile(_) => "",
+            EditorLine::Text(text) => text,
+            EditorLine::Interrupted | EditorLine::End | EditorLine::NextProfile(_) => "",
         };
         let text = sanitize(&secret::redact_known(text));
-        let shown = format!("{}{text}\n", prompt.styled());
-        self.modes.write(shown.as_bytes()).context("write to the terminal")
+        let row = format!("{}{text}\n", prompt.styled());
+        self.modes.write(row.as_bytes()).context("write to the terminal")
     }
 
     /// Adds `text` to the history, unless it begins with a space, repeats the last entry, or contains a key.
@@ -285,8 +281,8 @@ impl Editor {
             return Ok(());
         }
         let folded = self.pastes.lock().ignore_poison().fold_entry(text);
-        if let LineReader::Rustyline(lines) = &mut self.reader {
-            lines.add_to_history(&folded)?;
+        if let LineReader::Rustyline(reader) = &mut self.reader {
+            reader.add_to_history(&folded)?;
         }
         self.history_entries.lock().ignore_poison().insert(folded);
         self.history.append(text)
@@ -307,12 +303,12 @@ impl Editor {
     }
 }
 
-/// Converts a Ctrl-C that arrived as a signal, just before the line was read, into [`InputLine::Interrupted`].
-fn interrupt_to_line(line: Result<InputLine>) -> Result<InputLine> {
+/// Converts a Ctrl-C that arrived as a signal, just before the line was read, into [`EditorLine::Interrupted`].
+fn interrupt_to_line(line: Result<EditorLine>) -> Result<EditorLine> {
     let stop = line.as_ref().err().and_then(|error| error.downcast_ref());
     match stop {
         Some(Stop(Exit::Interrupted)) if signal::clear_interrupt().is_ok() => {
-            Ok(InputLine::Interrupted)
+            Ok(EditorLine::Interrupted)
         }
         _ => line,
     }
@@ -324,8 +320,4 @@ impl Drop for Editor {
         // If the terminal is gone, there are no settings to restore.
         drop(self.modes.restore_and_reset());
     }
-}
-
-fn history_notice(error: &anyhow::Error) -> String {
-    format!("input history is disabled: {error:#}")
 }

@@ -11,23 +11,25 @@ pub(super) enum Continuation {
 
 /// Returns why an entry is incomplete; `None` if it is complete.
 pub(super) fn find_continuation(text: &str) -> Option<Continuation> {
-    let mut open: Option<(char, usize)> = None;
+    // The character and the length of an open fence.
+    let mut open_fence: Option<(char, usize)> = None;
     for line in text.split('\n') {
         let line = line.trim();
         let Some(mark) = line.chars().next().filter(|letter| matches!(letter, '`' | '~')) else {
             continue;
         };
         let rest = line.trim_start_matches(mark);
-        let long = line.len() - rest.len();
-        open = match open {
-            Some((its, least)) if its == mark && long >= least && rest.is_empty() => None,
+        let length = line.len() - rest.len();
+        open_fence = match open_fence {
+            // A fence is closed by one that is at least as long, with nothing after it.
+            Some(open) if mark == open.0 && length >= open.1 && rest.is_empty() => None,
             Some(open) => Some(open),
             // Further backticks on the same line make it inline code.
-            None if long >= 3 && !rest.contains('`') => Some((mark, long)),
+            None if length >= 3 && !rest.contains('`') => Some((mark, length)),
             None => None,
         };
     }
-    match open {
+    match open_fence {
         Some(_) => Some(Continuation::OpenCodeFence),
         None => text.ends_with('\\').then_some(Continuation::Backslash),
     }

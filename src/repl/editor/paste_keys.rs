@@ -1,6 +1,6 @@
 //! Pastes into the line that is being edited: their keys are collected, and inserted at once.
 //!
-//! `rustyline` would insert the text of a paste itself. Handling the keys gives the chance to show a mark for a long text.
+//! `rustyline` would insert the text of a paste itself. Handling the keys makes it possible to show a mark for a long text.
 
 use super::pasted::{MARK_START, SharedPastes};
 use nanobot_os::sync::IgnorePoison;
@@ -33,8 +33,8 @@ impl PasteCollector {
             (KeyCode::BracketedPasteEnd, Some(text)) => {
                 let text = text.replace("\r\n", "\n").replace('\r', "\n");
                 *open = None;
-                let shown = self.pastes.lock().ignore_poison().fold(text);
-                return Some(Cmd::Insert(1, shown));
+                let folded = self.pastes.lock().ignore_poison().fold(text);
+                return Some(Cmd::Insert(1, folded));
             }
             (KeyCode::Enter, Some(text)) => text.push('\r'),
             (KeyCode::Tab, Some(text)) => text.push('\t'),

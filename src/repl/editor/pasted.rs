@@ -29,13 +29,14 @@ impl FoldedPastes {
     /// Returns what the line shows for a paste: its text, or if that is long, a mark.
     pub(super) fn fold(&mut self, text: String) -> String {
         let (lines, chars) = (text.lines().count(), text.chars().count());
-        let size = match (lines > MAX_SHOWN_LINES, chars > MAX_SHOWN_CHARS) {
-            (false, false) => return text,
-            (true, _) => format!("{lines} lines"),
-            (false, true) => format!("{chars} characters"),
+        let size = if lines > MAX_SHOWN_LINES {
+            format!("{lines} lines")
+        } else if chars > MAX_SHOWN_CHARS {
+            format!("{chars} characters")
+        } else {
+            return text;
         };
-        let same = self.0.iter().find(|paste| paste.text == text);
-        if let Some(paste) = same {
+        if let Some(paste) = self.0.iter().find(|paste| paste.text == text) {
             return paste.mark.clone();
         }
         let mut mark = format!("{MARK_START}pasted {size}]");

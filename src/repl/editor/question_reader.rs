@@ -1,9 +1,8 @@
-//! Questions amid a turn. What was typed before a question was shown belongs to the draft, as does text that is typed
-//! on without a pause.
+//! Questions during a turn. Text typed before a question was shown belongs to the draft, as does text that the user goes
+//! on typing without a pause.
 
 use super::choice::{Choice, ChoiceInput, ChoiceOutcome};
-use super::line::InputLine;
-use super::prompt::Prompt;
+use super::line::{EditorLine, Prompt};
 use super::type_ahead::TypeAhead;
 use anyhow::{Context, Result};
 use nanobot_os::signal::{self, Deadline};
@@ -53,11 +52,11 @@ impl QuestionReader<'_> {
             let delay = if is_new { ANSWER_DELAY } else { Duration::ZERO };
             let last_key = self.lock_draft().last_key;
             let end = last_key.map_or(shown_since, |last| last + TYPING_PAUSE);
-            let left = end.max(shown_since + delay).saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = end.max(shown_since + delay).saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 break;
             }
-            match self.wait(Some(left))? {
+            match self.wait(Some(remaining))? {
                 QuestionEvent::Keys(typed) => self.add_to_draft(&typed)?,
                 QuestionEvent::Resumed | QuestionEvent::TimedOut => {}
                 QuestionEvent::Disconnected => break,
@@ -73,7 +72,7 @@ impl QuestionReader<'_> {
         question: &str,
         choices: &[Choice],
         default: Option<usize>,
-    ) -> Result<InputLine> {
+    ) -> Result<EditorLine> {
         let line = self.read_choice_in_row(question, choices, default);
         // The row of the question ends, also if a signal ends the question.
         self.write("\n")?;
@@ -85,7 +84,7 @@ impl QuestionReader<'_> {
         question: &str,
         choices: &[Choice],
         default: Option<usize>,
-    ) -> Result<InputLine> {
+    ) -> Result<EditorLine> {
         self.modes.set_no_echo().context("set up the terminal")?;
         let mut input = ChoiceInput::new(choices, default);
         let prompt = Prompt::from(question).styled();
@@ -93,9 +92,9 @@ impl QuestionReader<'_> {
             let (text, note) = input.display_text();
             // The row must not wrap, since it is drawn again.
             let used = console::measure_text_width(question) + text.len();
-            let room = stderr_width().saturating_sub(used + 1);
+            let max_width = stderr_width().saturating_sub(used + 1);
             let note = sanitize(&note);
-            let note = console::style(console::truncate_str(&note, room, "…")).dim();
+            let note = console::style(console::truncate_str(&note, max_width, "…")).dim();
             self.draw(&format!("{prompt}{}{note}", sanitize(text)))?;
             let outcome = match self.wait(input.timeout())? {
                 QuestionEvent::Keys(typed) => input.feed(&typed),
@@ -113,9 +112,9 @@ impl QuestionReader<'_> {
                 Some(ChoiceOutcome::Chosen(index)) => {
                     let word = choices[index].word;
                     self.draw(&format!("{prompt}{word}"))?;
-                    InputLine::Text(word.to_owned())
+                    EditorLine::Text(word.to_owned())
                 }
-                Some(ChoiceOutcome::End) => InputLine::End,
+                Some(ChoiceOutcome::End) => EditorLine::End,
             };
             let rest = input.take_rest();
             if !rest.is_empty() {
@@ -133,11 +132,11 @@ impl QuestionReader<'_> {
         let mut draft = self.lock_draft();
         draft.add_keys(typed);
         let width = stderr_width().saturating_sub(DRAFT_NOTE.len() + 6).max(20);
-        let shown = draft.describe_partial(width);
+        let partial = draft.describe_partial(width);
         drop(draft);
-        let row = shown.map(|shown| {
+        let row = partial.map(|partial| {
             let note = console::style(DRAFT_NOTE).dim();
-            format!("  > {}▏{note}", sanitize(&shown))
+            format!("  > {}▏{note}", sanitize(&partial))
         });
         self.draw(&row.unwrap_or_default())
     }

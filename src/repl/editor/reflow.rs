@@ -1,8 +1,8 @@
-//! Keeps the line that is being edited in its place when the window gets another width.
+//! Keeps the line that is being edited in its place when the width of the window changes.
 //!
 //! Most terminals reflow their rows then, and the cursor with them. `rustyline` clears as many rows as the line had
-//! before: it would erase output above the line, or leave rows of the line. For that reason the cursor is moved, before
-//! `rustyline` redraws the line, to where it would be without the reflow.
+//! before: it would erase output above the line, or leave rows of the line. So before `rustyline` redraws the line, the
+//! cursor is moved to where it would be without the reflow.
 
 use nanobot_os::env::Env;
 use nanobot_os::terminal::{move_cursor_up, stderr_width};
@@ -38,15 +38,15 @@ impl WidthTracker {
             return;
         }
         let text = format!("{}{before_cursor}", self.prompt.borrow());
-        let (before, is_full) = cursor_row(&text, old);
-        let (now, _) = cursor_row(&text, columns);
-        // After a full row `rustyline` has written a line end, which stays one.
-        let now = now + usize::from(is_full);
-        move_cursor_up(now.cast_signed() - before.cast_signed());
+        let (old_row, is_full) = cursor_row(&text, old);
+        let (new_row, _) = cursor_row(&text, columns);
+        // After a full row `rustyline` has written a line end, which is not reflowed.
+        let new_row = new_row + usize::from(is_full);
+        move_cursor_up(new_row.cast_signed() - old_row.cast_signed());
     }
 
-    /// True if the text up to the cursor takes more than a row. `rustyline` then has to draw all of it, not only a new
-    /// character: it ends a full row with a line end, which keeps the rows from being reflowed as one line.
+    /// True if the text up to the cursor takes more than a row. Then all of it must be drawn, not only a new character: a
+    /// full row ends with a line end, which keeps the rows from being reflowed as one line.
     pub(super) fn is_wrapped(&self, before_cursor: &str) -> bool {
         let text = format!("{}{before_cursor}", self.prompt.borrow());
         cursor_row(&text, self.columns.get()).0 > 0
@@ -55,15 +55,14 @@ impl WidthTracker {
 
 /// True if the terminal reflows its rows when its width changes.
 pub(super) fn is_reflowing(env: &Env) -> bool {
-    let kind = env.get("TERM").unwrap_or_default();
-    let is_kind = |prefix: &str| kind.starts_with(prefix);
-    let is_fixed =
-        env.get("XTERM_VERSION").is_some() || ["linux", "rxvt", "screen"].into_iter().any(is_kind);
+    let term = env.get("TERM").unwrap_or_default();
+    let is_fixed = env.get("XTERM_VERSION").is_some()
+        || ["linux", "rxvt", "screen"].iter().any(|prefix| term.starts_with(prefix));
     env.get("TMUX").is_some() || !is_fixed
 }
 
-/// Returns the row of the cursor after `text`, counted from 0, in a window of `columns`, and tells if the row before it
-/// is full.
+/// Returns the row of the cursor after `text`, counted from 0, in a window of `columns`, and true if the row before it is
+/// full.
 pub(super) fn cursor_row(text: &str, columns: usize) -> (usize, bool) {
     let (mut row, mut is_full) = (0, false);
     for (number, line) in text.split('\n').enumerate() {

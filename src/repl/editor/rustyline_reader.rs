@@ -5,12 +5,10 @@
 //! that thread replaces standard input by `/dev/null` and sends SIGWINCH: the reader wakes and finds the end of its
 //! input.
 
-use super::completion::CompletionSource;
 use super::helper::{AcceptKey, EditorHelper, EnterKey, HistoryEntries, HistorySearchKey};
-use super::line::InputLine;
+use super::line::{CompletionSource, EditorLine, Prompt};
 use super::paste_keys::{BackspaceKey, OutsidePaste, PasteCollector};
 use super::pasted::SharedPastes;
-use super::prompt::Prompt;
 use super::reflow::{WidthTracker, cursor_row};
 use super::typing_guard::ESCAPE_TIMEOUT;
 use anyhow::{Context, Result};
@@ -88,8 +86,8 @@ impl RustylineReader {
         })
     }
 
-    /// Gives the reader what entries have and answers to questions have not: completion, several lines, folded pastes,
-    /// and keys that search the history and change the profile.
+    /// Sets up what entries have and answers to questions do not: completion, several lines, folded pastes, and keys that
+    /// search the history and change the profile.
     pub(super) fn bind_line_keys(
         &mut self,
         completions: Box<dyn CompletionSource>,
@@ -141,7 +139,7 @@ impl RustylineReader {
         resume_rx: &UnixStream,
         question: &str,
         options: &[String],
-    ) -> Result<InputLine> {
+    ) -> Result<EditorLine> {
         // The options are the history, the first one being the most recent entry.
         for option in options.iter().rev() {
             self.add_to_history(option)?;
@@ -158,7 +156,7 @@ impl RustylineReader {
             EventHandler::Conditional(Box::new(escape)),
         );
         let line = self.read(modes, resume_rx, question.into(), "")?;
-        Ok(if is_escaped.load(Ordering::SeqCst) { InputLine::End } else { line })
+        Ok(if is_escaped.load(Ordering::SeqCst) { EditorLine::End } else { line })
     }
 
     /// Adds an entry to the history in memory.
@@ -174,18 +172,17 @@ impl RustylineReader {
         resume_rx: &UnixStream,
         prompt: Prompt<'_>,
         initial: &str,
-    ) -> Result<InputLine> {
+    ) -> Result<EditorLine> {
         let what = || "read a line";
         let prompt = (prompt.plain(), prompt.styled());
-        let (over, reading) = io::pipe().with_context(what)?;
-        let watch = SignalWatcher {
+        let (done_rx, done_tx) = io::pipe().with_context(what)?;
+        let watcher = SignalWatcher {
             modes: modes.try_clone().with_context(what)?,
-            done_rx: over,
+            done_rx,
             resume_rx: resume_rx.try_clone().with_context(what)?,
             printer: Arc::clone(&self.printer),
         };
-        let watch = std::thread::Builder::new().spawn(move || watch.run());
-        let watch = watch.with_context(what)?;
+        let thread = std::thread::Builder::new().spawn(move || watcher.run()).with_context(what)?;
         // `rustyline` restores the settings that it found. In this mode, keys typed before the next line is read are
         // neither shown nor changed. If the terminal is gone, the read below reports it.
         drop(modes.set_no_echo());
@@ -193,9 +190,8 @@ impl RustylineReader {
             helper.width.start(&prompt.0);
         }
         let line = self.inner.readline_with_initial(&prompt, (initial, ""));
-        drop(reading);
-        let stopped = watch.join().expect("a panic ends the process");
-        if let Some(stop) = stopped {
+        drop(done_tx);
+        if let Some(stop) = thread.join().expect("a panic ends the process") {
             rustix::stdio::dup2_stdin(modes.tty()).map_err(io::Error::from).with_context(what)?;
             modes.restore_and_reset().with_context(what)?;
             return Err(stop.into());
@@ -204,19 +200,19 @@ impl RustylineReader {
             Ok(text) if self.wants_next_profile.swap(false, Ordering::SeqCst) => {
                 let (rows, _) = cursor_row(&format!("{}{text}", prompt.0), stderr_width());
                 modes.write(format!("\x1b[{}A\r\x1b[J", rows + 1).as_bytes()).with_context(what)?;
-                Ok(InputLine::NextProfile(text))
+                Ok(EditorLine::NextProfile(text))
             }
-            Ok(text) => Ok(InputLine::Text(text.trim_end_matches('\n').to_owned())),
-            Err(ReadlineError::Interrupted) => Ok(InputLine::Interrupted),
-            Err(ReadlineError::Eof) => Ok(InputLine::End),
+            Ok(text) => Ok(EditorLine::Text(text.trim_end_matches('\n').to_owned())),
+            Err(ReadlineError::Interrupted) => Ok(EditorLine::Interrupted),
+            Err(ReadlineError::Eof) => Ok(EditorLine::End),
             Err(ReadlineError::Io(error)) if error.kind() == ErrorKind::InvalidData => {
                 // Invalid UTF-8. The rest of the input could have arbitrary effects as keys, so it is discarded.
                 modes.discard_input().with_context(what)?;
-                Ok(InputLine::Interrupted)
+                Ok(EditorLine::Interrupted)
             }
             // The terminal is gone.
             Err(ReadlineError::Io(error)) if error.raw_os_error() == Some(libc::EIO) => {
-                Ok(InputLine::End)
+                Ok(EditorLine::End)
             }
             Err(error) => Err(error).with_context(what),
         }
@@ -243,13 +239,13 @@ impl SignalWatcher {
                 Err(stop) => break stop,
             }
         };
-        let empty = File::open("/dev/null").and_then(|null| Ok(rustix::stdio::dup2_stdin(null)?));
-        let woken = kill_process(getpid(), Signal::WINCH);
-        let mut over = [PollFd::new(&self.done_rx, PollFlags::IN)];
-        let noticed = poll(&mut over, Some(&END_TIMEOUT));
-        if empty.is_err() || woken.is_err() || noticed != Ok(1) {
-            // The reader waits for a key that will not come, so the process kills itself. Whatever is left to end, ends
-            // with it.
+        let replaced =
+            File::open("/dev/null").and_then(|null| Ok(rustix::stdio::dup2_stdin(null)?));
+        let signalled = kill_process(getpid(), Signal::WINCH);
+        let mut fds = [PollFd::new(&self.done_rx, PollFlags::IN)];
+        let is_done = poll(&mut fds, Some(&END_TIMEOUT)) == Ok(1);
+        if replaced.is_err() || signalled.is_err() || !is_done {
+            // The reader waits for a key that will not come, so the process kills itself.
             drop(self.modes.restore_and_reset());
             signal::kill_self_for(stop.0);
         }

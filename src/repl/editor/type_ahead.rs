@@ -3,7 +3,7 @@
 //! The input is read continuously instead of being left in the kernel's buffer, since the kernel looks for Ctrl-C only
 //! in the first 4,096 waiting bytes.
 
-use super::line::InputLine;
+use super::line::EditorLine;
 use super::multiline::continue_entry;
 use super::pasted::SharedPastes;
 use console::Style;
@@ -13,10 +13,15 @@ use std::collections::VecDeque;
 use std::time::Instant;
 use unicode_width::UnicodeWidthChar;
 
+pub(super) const CTRL_D: u8 = 0x04;
+pub(super) const BACKSPACE: u8 = 0x08;
+pub(super) const CTRL_U: u8 = 0x15;
+const CTRL_W: u8 = 0x17;
 pub(super) const ESCAPE: u8 = 0x1b;
+pub(super) const DELETE: u8 = 0x7f;
 pub(super) const PASTE_START: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
-/// The line below the typed text, and the least columns of a window that has room for it.
+/// The line below the typed text, and the minimum width of a window that shows it.
 const KEYS_HINT: &str = "Enter: after this turn · Alt-Enter: at its next step";
 const MIN_HINT_COLUMNS: usize = 60;
 /// The line that answers the Escape key.
@@ -27,7 +32,7 @@ const MAX_SHOWN_LINES: usize = 4;
 /// The lines typed ahead, and an incomplete last one.
 #[derive(Debug, Default)]
 pub(super) struct TypeAhead {
-    lines: VecDeque<InputLine>,
+    lines: VecDeque<EditorLine>,
     /// Messages for the turn that is running.
     steering: VecDeque<String>,
     partial: String,
@@ -46,7 +51,7 @@ impl TypeAhead {
     }
 
     /// Removes and returns the first complete line.
-    pub(super) fn pop_line(&mut self) -> Option<InputLine> {
+    pub(super) fn pop_line(&mut self) -> Option<EditorLine> {
         self.lines.pop_front()
     }
 
@@ -65,38 +70,38 @@ impl TypeAhead {
     pub(super) fn end_turn(&mut self) {
         self.shows_stop_hint = false;
         while let Some(text) = self.steering.pop_back() {
-            self.lines.push_front(InputLine::Text(text));
+            self.lines.push_front(EditorLine::Text(text));
         }
     }
 
     /// Merges all lines into the incomplete one, so that none is submitted automatically.
     pub(super) fn merge_lines(&mut self) {
-        let mut all = String::new();
+        let mut merged = String::new();
         for line in self.lines.drain(..) {
-            if let InputLine::Text(text) = line {
-                all.push_str(&text);
-                all.push('\n');
+            if let EditorLine::Text(text) = line {
+                merged.push_str(&text);
+                merged.push('\n');
             }
         }
-        all.push_str(&self.partial);
-        self.partial = all.trim_end_matches('\n').to_owned();
+        merged.push_str(&self.partial);
+        self.partial = merged.trim_end_matches('\n').to_owned();
     }
 
     /// Returns the rows that show what was typed, for a window of `width` columns.
     pub(super) fn status_rows(&self, width: usize) -> Vec<StyledLine> {
         let steering = self.steering.iter().map(|text| ("at the next step", first_words(text)));
         let lines = self.lines.iter().filter_map(|line| match line {
-            InputLine::Text(text) => Some(("after this turn", first_words(text))),
-            InputLine::Interrupted | InputLine::End | InputLine::NextProfile(_) => None,
+            EditorLine::Text(text) => Some(("after this turn", first_words(text))),
+            EditorLine::Interrupted | EditorLine::End | EditorLine::NextProfile(_) => None,
         });
-        let all: Vec<(&str, String)> = steering.chain(lines).collect();
+        let texts: Vec<(&str, String)> = steering.chain(lines).collect();
         let row = |(when, text): &(&str, String)| {
             let row = StyledLine::new("> ").shrinkable(text.as_str());
             row.dim(format!("  {when}"))
         };
-        let mut rows: Vec<StyledLine> = all.iter().take(MAX_SHOWN_LINES).map(row).collect();
-        if all.len() > rows.len() {
-            rows.push(StyledLine::default().dim(format!("  … {} more", all.len() - rows.len())));
+        let mut rows: Vec<StyledLine> = texts.iter().take(MAX_SHOWN_LINES).map(row).collect();
+        if texts.len() > rows.len() {
+            rows.push(StyledLine::default().dim(format!("  … {} more", texts.len() - rows.len())));
         }
         rows.extend(self.partial_rows(width));
         let hint = if self.shows_stop_hint {
@@ -122,8 +127,7 @@ impl TypeAhead {
             prompt = "  ";
         }
         let last = self.partial.rsplit('\n').next().unwrap_or_default();
-        let shown = last_columns(last, width.saturating_sub(4));
-        let row = StyledLine::new(prompt).plain(shown);
+        let row = StyledLine::new(prompt).plain(last_columns(last, width.saturating_sub(4)));
         rows.push(row.styled("▏", Style::new().dim()));
         rows
     }
@@ -173,21 +177,21 @@ impl TypeAhead {
     fn process_key(&mut self, typed: &[u8], is_over: bool) -> Option<usize> {
         Some(match typed.first()? {
             b'\r' | b'\n' => self.enter(),
-            0x04 if self.partial.is_empty() => {
-                self.lines.push_back(InputLine::End);
+            &CTRL_D if self.partial.is_empty() => {
+                self.lines.push_back(EditorLine::End);
                 1
             }
-            0x08 | 0x7f => self.delete_back(),
+            &(BACKSPACE | DELETE) => self.delete_back(),
             // Ctrl-U deletes the line, Ctrl-W its last word.
-            0x15 => self.truncate_from(|line| line.rfind('\n').map_or(0, |at| at + 1)),
-            0x17 => self.truncate_from(|line| {
+            &CTRL_U => self.truncate_from(|line| line.rfind('\n').map_or(0, |end| end + 1)),
+            &CTRL_W => self.truncate_from(|line| {
                 let trimmed = line.trim_end_matches([' ', '\t']);
-                trimmed.rfind([' ', '\t', '\n']).map_or(0, |at| at + 1)
+                trimmed.rfind([' ', '\t', '\n']).map_or(0, |end| end + 1)
             }),
-            0x1b if !is_over && PASTE_START.starts_with(typed) => return None,
-            0x1b if typed.starts_with(PASTE_START) => return self.paste(typed, is_over),
-            0x1b if matches!(typed.get(1), Some(b'\r' | b'\n')) => self.steer(),
-            0x1b => return escape_sequence_bytes(typed, is_over),
+            &ESCAPE if !is_over && PASTE_START.starts_with(typed) => return None,
+            &ESCAPE if typed.starts_with(PASTE_START) => return self.paste(typed, is_over),
+            &ESCAPE if matches!(typed.get(1), Some(b'\r' | b'\n')) => self.steer(),
+            &ESCAPE => return escape_sequence_bytes(typed, is_over),
             b'\t' => return self.push_text(typed, is_over),
             0x00..=0x1f => 1,
             _ => return self.push_text(typed, is_over),
@@ -197,7 +201,7 @@ impl TypeAhead {
     fn enter(&mut self) -> usize {
         if !self.partial.is_empty() && !continue_entry(&mut self.partial) {
             let text = std::mem::take(&mut self.partial);
-            self.lines.push_back(InputLine::Text(text.trim_end_matches('\n').to_owned()));
+            self.lines.push_back(EditorLine::Text(text.trim_end_matches('\n').to_owned()));
         }
         1
     }
@@ -237,26 +241,26 @@ impl TypeAhead {
         }
         let text = String::from_utf8_lossy(&inner[..end.unwrap_or(inner.len())]);
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
-        let plain = |letter: &char| !letter.is_control() || matches!(letter, '\n' | '\t');
-        let text: String = text.chars().filter(plain).collect();
-        let shown = self.pastes.lock().ignore_poison().fold(text);
-        self.partial.push_str(&shown);
+        let is_plain = |letter: &char| !letter.is_control() || matches!(letter, '\n' | '\t');
+        let text: String = text.chars().filter(is_plain).collect();
+        let folded = self.pastes.lock().ignore_poison().fold(text);
+        self.partial.push_str(&folded);
         Some(end.map_or(typed.len(), |end| PASTE_START.len() + end + PASTE_END.len()))
     }
 
     fn push_text(&mut self, typed: &[u8], is_over: bool) -> Option<usize> {
-        let is_control = |byte: &u8| *byte < 0x20 && *byte != b'\t' || *byte == 0x7f;
-        let mut long = typed.iter().position(is_control).unwrap_or(typed.len());
-        if long == typed.len()
+        let is_control = |byte: &u8| *byte < 0x20 && *byte != b'\t' || *byte == DELETE;
+        let mut length = typed.iter().position(is_control).unwrap_or(typed.len());
+        if length == typed.len()
             && !is_over
             && let Err(error) = std::str::from_utf8(typed)
             && error.error_len().is_none()
         {
             // The rest of the last character follows.
-            long = error.valid_up_to();
+            length = error.valid_up_to();
         }
-        self.partial.push_str(&String::from_utf8_lossy(&typed[..long]));
-        (long > 0).then_some(long)
+        self.partial.push_str(&String::from_utf8_lossy(&typed[..length]));
+        (length > 0).then_some(length)
     }
 }
 
@@ -271,10 +275,10 @@ fn first_words(text: &str) -> String {
 /// Returns the end of `text`, at most `columns` wide, after an ellipsis if it is cut.
 fn last_columns(text: &str, columns: usize) -> String {
     let mut width = 0;
-    for (at, letter) in text.char_indices().rev() {
+    for (offset, letter) in text.char_indices().rev() {
         width += letter.width().unwrap_or(0);
         if width > columns {
-            return format!("…{}", &text[at + letter.len_utf8()..]);
+            return format!("…{}", &text[offset + letter.len_utf8()..]);
         }
     }
     text.to_owned()
@@ -296,7 +300,7 @@ fn escape_sequence_bytes(typed: &[u8], is_over: bool) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{InputLine, TypeAhead};
+    use super::{EditorLine, TypeAhead};
     use nanobot_os::terminal::StyledLine;
 
     #[track_caller]
@@ -316,7 +320,7 @@ mod tests {
         let mut found = Vec::new();
         while let Some(line) = ahead.pop_line() {
             found.push(match line {
-                InputLine::Text(text) => text,
+                EditorLine::Text(text) => text,
                 other => format!("{other:?}"),
             });
         }
@@ -402,8 +406,8 @@ mod tests {
         // Too late for the turn.
         ahead.feed(b"\x15first\x1b\r", false);
         ahead.end_turn();
-        assert_eq!(ahead.pop_line(), Some(InputLine::Text("first".into())));
-        assert_eq!(ahead.pop_line(), Some(InputLine::Text("later".into())));
+        assert_eq!(ahead.pop_line(), Some(EditorLine::Text("first".into())));
+        assert_eq!(ahead.pop_line(), Some(EditorLine::Text("later".into())));
         // A narrow window shows the end of a long line.
         ahead.feed("x".repeat(50).as_bytes(), false);
         assert_eq!(shown(&ahead, 20).last().unwrap(), &format!("> …{}▏", "x".repeat(16)));

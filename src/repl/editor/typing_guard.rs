@@ -1,4 +1,4 @@
-//! Collects keys while no line is being read: they are shown below the output instead of amid it, and none is lost.
+//! Collects keys while no line is being read. They are shown below the output instead of within it, and none is lost.
 
 use super::pasted::SharedPastes;
 use super::type_ahead::TypeAhead;
@@ -23,7 +23,7 @@ pub(super) const ESCAPE_TIMEOUT: Duration = Duration::from_millis(50);
 /// Interval between checks whether this process is in the foreground again.
 const FOREGROUND_POLL_INTERVAL: Timespec = PASTE_TIMEOUT;
 
-/// A guard for quiet mode; see [`super::Editor::guard_typing`].
+/// Collects keys while it exists; see [`super::Editor::guard_typing`].
 #[must_use]
 pub struct TypingGuard {
     keys: Arc<Mutex<TypedKeys>>,
@@ -34,18 +34,18 @@ impl TypingGuard {
     /// Starts collecting keys, and shows them.
     pub(super) fn new(keys: &Arc<Mutex<TypedKeys>>, terminal: Terminal) -> Self {
         let keys = Arc::clone(keys);
-        let typed = Arc::clone(&lock_keys(&keys).type_ahead);
+        let type_ahead = Arc::clone(&lock_keys(&keys).type_ahead);
         lock_keys(&keys).start();
         terminal.set_typed_text(Some(Box::new(move || {
-            typed.lock().ignore_poison().status_rows(stderr_width())
+            type_ahead.lock().ignore_poison().status_rows(stderr_width())
         })));
         Self { keys, terminal }
     }
 
     /// Returns the function that takes the next message for the turn that is running.
     pub fn steering(&self) -> impl Fn() -> Option<String> + use<> {
-        let typed = Arc::clone(&lock_keys(&self.keys).type_ahead);
-        move || typed.lock().ignore_poison().take_steering()
+        let type_ahead = Arc::clone(&lock_keys(&self.keys).type_ahead);
+        move || type_ahead.lock().ignore_poison().take_steering()
     }
 }
 
@@ -77,7 +77,7 @@ impl TypedKeys {
     /// Duplicates the file descriptors that the collecting thread will need.
     pub(super) fn new(
         modes: &TerminalModes,
-        resumed: &UnixStream,
+        resume_rx: &UnixStream,
         pastes: &SharedPastes,
         terminal: Terminal,
     ) -> io::Result<Self> {
@@ -85,7 +85,7 @@ impl TypedKeys {
             type_ahead: Arc::new(Mutex::new(TypeAhead::new(pastes))),
             terminal,
             modes: modes.try_clone()?,
-            resume_rx: resumed.try_clone()?,
+            resume_rx: resume_rx.try_clone()?,
             collector: None,
         })
     }
@@ -105,26 +105,26 @@ impl TypedKeys {
     }
 
     fn spawn_collector(&self) -> io::Result<(PipeWriter, JoinHandle<()>)> {
-        let (over, going) = io::pipe()?;
-        let drain = KeyCollector {
+        let (done_rx, done_tx) = io::pipe()?;
+        let collector = KeyCollector {
             modes: self.modes.try_clone()?,
-            done_rx: over,
+            done_rx,
             resume_rx: self.resume_rx.try_clone()?,
             type_ahead: Arc::clone(&self.type_ahead),
             terminal: self.terminal,
         };
-        drain.enter_mode()?;
-        let thread = std::thread::Builder::new().spawn(move || drain.run())?;
-        Ok((going, thread))
+        collector.enter_mode()?;
+        let thread = std::thread::Builder::new().spawn(move || collector.run())?;
+        Ok((done_tx, thread))
     }
 
     /// Stops collecting; true if it was active. The terminal settings remain until the next reader sets its own:
     /// otherwise the kernel would process keys typed in between in canonical mode.
     pub(super) fn stop(&mut self) -> bool {
-        let Some((going, thread)) = self.collector.take() else {
+        let Some((done_tx, thread)) = self.collector.take() else {
             return false;
         };
-        drop(going);
+        drop(done_tx);
         thread.join().expect("a panic ends the process");
         self.lock_type_ahead().feed(&[], true);
         true
@@ -140,6 +140,15 @@ struct KeyCollector {
     terminal: Terminal,
 }
 
+/// The events that ended a wait of the collecting thread.
+struct CollectorEvents {
+    /// Collecting ends.
+    is_done: bool,
+    /// The process continues after a stop.
+    is_resumed: bool,
+    has_keys: bool,
+}
+
 impl KeyCollector {
     fn enter_mode(&self) -> io::Result<()> {
         if self.modes.is_foreground() {
@@ -153,43 +162,43 @@ impl KeyCollector {
     fn run(mut self) {
         let mut count = 0;
         loop {
-            let (over, resumed, keys) = self.wait_for_event(count < MAX_TYPED_BYTES);
-            if resumed {
+            let events = self.wait_for_event(count < MAX_TYPED_BYTES);
+            if events.is_resumed {
                 // One read is enough for several stops. If the terminal is gone, there are no settings to change.
                 drop(self.resume_rx.read(&mut [0; 64]));
                 drop(self.enter_mode());
             }
-            if keys {
-                match self.modes.is_foreground() {
-                    true => match self.read() {
+            if events.has_keys {
+                if self.modes.is_foreground() {
+                    match self.read() {
                         Ok(Some(bytes)) => {
                             count += bytes;
                             continue;
                         }
                         // The terminal is gone; there is nothing to wait for.
                         Ok(None) | Err(_) => return,
-                    },
-                    // In the background, input belongs to the shell.
-                    false if !over => self.wait_in_background(),
-                    false => {}
+                    }
+                }
+                // In the background, input belongs to the shell.
+                if !events.is_done {
+                    self.wait_in_background();
                 }
             }
-            if over {
-                let mut keys = [PollFd::from_borrowed_fd(self.modes.tty(), PollFlags::IN)];
-                let more = self.type_ahead.lock().ignore_poison().is_pasting()
+            if events.is_done {
+                let mut fds = [PollFd::from_borrowed_fd(self.modes.tty(), PollFlags::IN)];
+                let has_more = self.type_ahead.lock().ignore_poison().is_pasting()
                     && count < MAX_TYPED_BYTES
-                    && poll(&mut keys, Some(&PASTE_TIMEOUT)) == Ok(1);
-                if !more {
+                    && poll(&mut fds, Some(&PASTE_TIMEOUT)) == Ok(1);
+                if !has_more {
                     return;
                 }
             }
         }
     }
 
-    /// Waits for an event. Returns three flags: collecting ends, the process continues after a stop, keys are
-    /// available.
-    fn wait_for_event(&self, wants_keys: bool) -> (bool, bool, bool) {
-        let mut all = [
+    /// Waits for an event, of keys only if `wants_keys`.
+    fn wait_for_event(&self, wants_keys: bool) -> CollectorEvents {
+        let mut fds = [
             PollFd::new(&self.done_rx, PollFlags::IN),
             PollFd::new(&self.resume_rx, PollFlags::IN),
             PollFd::from_borrowed_fd(self.modes.tty(), PollFlags::IN),
@@ -198,13 +207,17 @@ impl KeyCollector {
         let is_escape_open = self.type_ahead.lock().ignore_poison().has_open_escape();
         let timeout = Timespec::try_from(ESCAPE_TIMEOUT).ok();
         // If interrupted, `poll` reports nothing, and the caller repeats it.
-        let found = poll(&mut all[..count], timeout.as_ref().filter(|_| is_escape_open));
-        if found == Ok(0) {
+        let result = poll(&mut fds[..count], timeout.as_ref().filter(|_| is_escape_open));
+        if result == Ok(0) {
             self.type_ahead.lock().ignore_poison().end_escape();
             self.terminal.refresh_status();
         }
-        let is = |one: &PollFd<'_>| found.is_ok() && !one.revents().is_empty();
-        (is(&all[0]), is(&all[1]), wants_keys && is(&all[2]))
+        let is_ready = |fd: &PollFd<'_>| result.is_ok() && !fd.revents().is_empty();
+        CollectorEvents {
+            is_done: is_ready(&fds[0]),
+            is_resumed: is_ready(&fds[1]),
+            has_keys: wants_keys && is_ready(&fds[2]),
+        }
     }
 
     /// Reads keys and shows them. Returns the number of bytes; `None` at the end of input.
@@ -224,8 +237,8 @@ impl KeyCollector {
     }
 
     fn wait_in_background(&self) {
-        let mut over = [PollFd::from_borrowed_fd(self.done_rx.as_fd(), PollFlags::IN)];
-        // The next call of `look` finds the same event.
-        let _: Result<_, _> = poll(&mut over, Some(&FOREGROUND_POLL_INTERVAL));
+        let mut fds = [PollFd::from_borrowed_fd(self.done_rx.as_fd(), PollFlags::IN)];
+        // The next call of `wait_for_event` finds the same event.
+        let _: Result<_, _> = poll(&mut fds, Some(&FOREGROUND_POLL_INTERVAL));
     }
 }
