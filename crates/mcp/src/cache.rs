@@ -1,6 +1,6 @@
-//! An on-disk cache of what servers offer, and of recent connection failures.
+//! An on-disk cache of the features of servers, and of recent connection failures.
 //!
-//! With a cached offer, a run that calls none of a server's tools does not start the server. With a cached failure, a
+//! With cached features, a run that calls none of a server's tools does not start the server. With a cached failure, a
 //! dead server does not cost each run its timeout. The cache is optional: if it cannot be read or written, the server
 //! is asked.
 
@@ -206,20 +206,20 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let at = |time: &str| cache(temp.path(), time);
         let a = server("a/b", "http://a/");
-        let offer = ServerFeatures {
+        let features = ServerFeatures {
             server: "x".into(),
             tools: vec![ToolInfo::default()],
             ..ServerFeatures::default()
         };
         assert_eq!(at("2026-01-01T00:00:00Z").get(&a), None);
         at("2026-01-01T00:00:00Z").store_failure(&a, "no");
-        let failed = |ago| CachedResult::Failed { message: "no".into(), age_secs: ago };
-        assert_eq!(at("2026-01-01T00:09:59Z").get(&a), Some(failed(599)));
+        let failure = |ago| CachedResult::Failed { message: "no".into(), age_secs: ago };
+        assert_eq!(at("2026-01-01T00:09:59Z").get(&a), Some(failure(599)));
         assert_eq!(at("2026-01-01T00:10:00Z").get(&a), None);
         assert_eq!(at("2025-12-31T23:59:59Z").get(&a), None, "from the future");
-        at("2026-01-01T00:00:00Z").store(&a, &offer);
-        let known = Some(CachedResult::Features(offer));
-        assert_eq!(at("2026-01-20T00:00:00Z").get(&a), known);
+        at("2026-01-01T00:00:00Z").store(&a, &features);
+        let cached = Some(CachedResult::Features(features));
+        assert_eq!(at("2026-01-20T00:00:00Z").get(&a), cached);
         assert_eq!(at("2026-02-20T00:00:00Z").get(&a), None);
         assert_eq!(at("2026-01-20T00:00:00Z").get(&server("a/b", "http://b/")), None);
     }
@@ -229,10 +229,10 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let cache = cache(temp.path(), "2026-01-01T00:00:00Z");
         let count = || std::fs::read_dir(temp.path().join("cache")).unwrap().count();
-        let offer = ServerFeatures::default();
-        cache.store(&server("a", "http://1/"), &offer);
-        cache.store(&server("a-b", "http://1/"), &offer);
-        cache.store(&server("a", "http://2/"), &offer);
+        let features = ServerFeatures::default();
+        cache.store(&server("a", "http://1/"), &features);
+        cache.store(&server("a-b", "http://1/"), &features);
+        cache.store(&server("a", "http://2/"), &features);
         assert_eq!(count(), 2);
         cache.remove("a");
         assert_eq!(count(), 1);

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Maximum of retries of a call because the server's offer changed in between.
 const MAX_CALL_RETRIES: usize = 4;
 
-/// The servers of a run, with what is known about them.
+/// The servers of a run, with their pins, the cache and the checked offers.
 #[derive(Clone)]
 pub struct ToolCatalog(pub(super) Arc<CatalogInner>);
 
@@ -248,7 +248,7 @@ impl ToolCatalog {
         self.0.pins.remove(name)
     }
 
-    /// Returns what is cached about `server`, and which tools of that differ from their pins. The server is not asked.
+    /// Returns the cached result for `server`, and its tools that differ from their pins. The server is not asked.
     ///
     /// # Errors
     /// The pins cannot be read.

@@ -1,4 +1,4 @@
-//! Size limits for what a server offers. Larger items are left out and reported; everything within the limits can be
+//! Size limits for the features of a server. Larger items are left out and reported; everything within the limits can be
 //! pinned, cached and shown in full. Pure.
 
 use super::protocol::{ResourceInfo, ServerFeatures, ToolInfo};
@@ -83,19 +83,19 @@ mod tests {
             schema: json!({}),
             ..ToolInfo::default()
         };
-        let mut offer = ServerFeatures {
+        let mut features = ServerFeatures {
             server: "s\u{1b}[31m".repeat(200),
             tools: vec![tool("a", 10), tool("b", MAX_TOOL_BYTES), tool("c", 10)],
             resources: vec![ResourceInfo { uri: "u".repeat(10_000), ..ResourceInfo::default() }],
             ..ServerFeatures::default()
         };
-        let (small, notes) = apply_limits(offer.clone());
+        let (small, notes) = apply_limits(features.clone());
         let names: Vec<&str> = small.tools.iter().map(|tool| &*tool.name).collect();
         assert_eq!(names, ["a", "c"]);
         assert!(small.resources.is_empty() && small.server.chars().count() == 200);
         assert_eq!(notes, ["1 of its 3 tools are omitted because they are too large: `b`"]);
-        offer.tools = (0..1000).map(|n| tool(&format!("t{n}"), 60_000)).collect();
-        let (small, notes) = apply_limits(offer);
+        features.tools = (0..1000).map(|n| tool(&format!("t{n}"), 60_000)).collect();
+        let (small, notes) = apply_limits(features);
         assert_eq!(small.tools.len(), 69);
         assert!(notes[0].starts_with("931 of its 1000 tools"), "{notes:?}");
         let (same, notes) = apply_limits(small.clone());

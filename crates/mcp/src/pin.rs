@@ -102,7 +102,7 @@ impl PinFile {
         self.update(|pin_data| pin_data.check_and_pin(features).0)
     }
 
-    /// Accepts what `server` offers now, all of it or only `tools`, for a person. Returns what differed from the pins.
+    /// Accepts the `features` of `server` for a person: all of its tools, or only `tools`. Returns those that differed from their pins.
     ///
     /// # Errors
     /// As for [`Self::check_and_pin`].
@@ -298,7 +298,7 @@ mod tests {
         }
     }
 
-    fn offer(tools: &[(&str, &str)]) -> ServerFeatures {
+    fn features(tools: &[(&str, &str)]) -> ServerFeatures {
         let tool = |(name, description): &(&str, &str)| ToolInfo {
             name: (*name).into(),
             description: (*description).into(),
@@ -313,41 +313,41 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let pins = PinFile::new(&temp.path().join("mcp"));
         let server = server("http://a/");
-        let hold = |offer: &ServerFeatures| {
-            let held = pins.check_and_pin(&[(&server, offer)]).unwrap();
-            let seen = pins.check(&[(&server, offer)]).unwrap();
-            assert_eq!(held[0].changed, seen[0].changed);
-            let names = held[0].changed.iter().map(|change| change.name.clone());
+        let pin = |features: &ServerFeatures| {
+            let check = pins.check_and_pin(&[(&server, features)]).unwrap();
+            let without_pinning = pins.check(&[(&server, features)]).unwrap();
+            assert_eq!(check[0].changed, without_pinning[0].changed);
+            let names = check[0].changed.iter().map(|change| change.name.clone());
             names.collect::<Vec<String>>()
         };
-        assert!(pins.check(&[(&server, &offer(&[("a", "x")]))]).unwrap()[0].changed.is_empty());
+        assert!(pins.check(&[(&server, &features(&[("a", "x")]))]).unwrap()[0].changed.is_empty());
         assert!(!temp.path().join("mcp").exists(), "looking makes nothing");
         let none: &[String] = &[];
-        assert_eq!(hold(&offer(&[("a", "one"), ("b", "two")])), none);
-        assert_eq!(hold(&offer(&[("b", "two"), ("c", "new")])), none);
-        let changed = offer(&[("a", "one."), ("b", "two"), ("c", "new")]);
-        assert_eq!(hold(&changed), ["a"]);
-        assert_eq!(hold(&changed), ["a"]);
-        let mut claims = offer(&[("c", "new")]);
+        assert_eq!(pin(&features(&[("a", "one"), ("b", "two")])), none);
+        assert_eq!(pin(&features(&[("b", "two"), ("c", "new")])), none);
+        let changed = features(&[("a", "one."), ("b", "two"), ("c", "new")]);
+        assert_eq!(pin(&changed), ["a"]);
+        assert_eq!(pin(&changed), ["a"]);
+        let mut claims = features(&[("c", "new")]);
         claims.tools[0].hints = ToolHints { reads_only: Some(true), ..ToolHints::default() };
-        assert_eq!(hold(&claims), ["c"]);
-        let mut schema = offer(&[("c", "new")]);
+        assert_eq!(pin(&claims), ["c"]);
+        let mut schema = features(&[("c", "new")]);
         schema.tools[0].schema = json!({ "type": "object", "properties": {} });
-        assert_eq!(hold(&schema), ["c"]);
+        assert_eq!(pin(&schema), ["c"]);
         let accepted = pins.accept(&server, &changed, None).unwrap();
         assert_eq!(accepted[0].old.as_ref().unwrap().description, "one");
-        assert_eq!(hold(&changed), none);
-        let two = offer(&[("a", "one"), ("b", "one")]);
-        assert_eq!(hold(&two), ["a", "b"]);
+        assert_eq!(pin(&changed), none);
+        let two = features(&[("a", "one"), ("b", "one")]);
+        assert_eq!(pin(&two), ["a", "b"]);
         let one = pins.accept(&server, &two, Some(&["b".into()])).unwrap();
         assert_eq!((one.len(), &*one[0].name), (1, "b"));
-        assert_eq!(hold(&two), ["a"]);
+        assert_eq!(pin(&two), ["a"]);
         assert_eq!(pins.read().unwrap().servers["s"].tools["a"].description, "one.");
         let file = temp.path().join("mcp/pins.json");
         let mode = std::fs::metadata(&file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert!(pins.remove("s").unwrap() && !pins.remove("s").unwrap());
-        assert_eq!(hold(&offer(&[("a", "two")])), none);
+        assert_eq!(pin(&features(&[("a", "two")])), none);
         std::fs::write(&file, "{}").unwrap();
         assert!(pins.check_and_pin(&[(&server, &changed)]).is_err());
     }
@@ -356,19 +356,19 @@ mod tests {
     fn another_server_of_the_same_name_is_pinned_anew() {
         let temp = tempfile::tempdir().unwrap();
         let pins = PinFile::new(temp.path());
-        let hold = |url: &str, description: &str| {
-            let (server, offer) = (server(url), offer(&[("a", description)]));
-            pins.check_and_pin(&[(&server, &offer)]).unwrap().remove(0)
+        let pin = |url: &str, description: &str| {
+            let (server, features) = (server(url), features(&[("a", description)]));
+            pins.check_and_pin(&[(&server, &features)]).unwrap().remove(0)
         };
-        assert!(!hold("http://a/", "one").replaced_server);
-        let whole = (server("http://a/"), offer(&[("a", "one")]));
+        assert!(!pin("http://a/", "one").replaced_server);
+        let whole = (server("http://a/"), features(&[("a", "one")]));
         pins.accept(&whole.0, &whole.1, None).unwrap();
-        assert!(hold("http://a/", "one").unaccepted.is_empty());
-        let held = hold("http://b/", "two");
-        assert!(held.replaced_server && held.changed.is_empty());
-        assert_eq!(held.unaccepted.len(), 1, "what was accepted was another's");
-        let held = hold("http://b/", "three");
-        assert!(!held.replaced_server && held.changed.len() == 1);
+        assert!(pin("http://a/", "one").unaccepted.is_empty());
+        let check = pin("http://b/", "two");
+        assert!(check.replaced_server && check.changed.is_empty());
+        assert_eq!(check.unaccepted.len(), 1, "what was accepted was another's");
+        let check = pin("http://b/", "three");
+        assert!(!check.replaced_server && check.changed.len() == 1);
     }
 
     #[test]
@@ -379,16 +379,17 @@ mod tests {
         let many = |from: usize, to: usize| {
             let names: Vec<String> = (from..to).map(|number| format!("t{number}")).collect();
             let tools: Vec<(&str, &str)> = names.iter().map(|name| (&**name, "x")).collect();
-            offer(&tools)
+            features(&tools)
         };
-        let held =
-            |offer: &ServerFeatures| pins.check_and_pin(&[(&server, offer)]).unwrap().remove(0);
-        assert!(held(&many(0, MAX_TOOLS)).changed.is_empty());
-        let later = held(&many(MAX_TOOLS, MAX_TOOLS + 3));
+        let check = |features: &ServerFeatures| {
+            pins.check_and_pin(&[(&server, features)]).unwrap().remove(0)
+        };
+        assert!(check(&many(0, MAX_TOOLS)).changed.is_empty());
+        let later = check(&many(MAX_TOOLS, MAX_TOOLS + 3));
         assert_eq!(later.changed.len(), 3);
         assert!(later.changed.iter().all(|change| change.old.is_none()));
         pins.accept(&server, &many(MAX_TOOLS, MAX_TOOLS + 3), None).unwrap();
-        assert!(held(&many(MAX_TOOLS, MAX_TOOLS + 3)).changed.is_empty());
+        assert!(check(&many(MAX_TOOLS, MAX_TOOLS + 3)).changed.is_empty());
     }
 
     #[test]
@@ -396,28 +397,28 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let pins = PinFile::new(temp.path());
         let server = server("http://a/");
-        let hold = |offer: &ServerFeatures| {
-            let held = pins.check_and_pin(&[(&server, offer)]).unwrap().remove(0);
+        let pin = |features: &ServerFeatures| {
+            let check = pins.check_and_pin(&[(&server, features)]).unwrap().remove(0);
             let words =
                 |names: &mut dyn Iterator<Item = String>| names.collect::<Vec<_>>().join(" ");
             let (mut unaccepted, mut late) =
-                (held.unaccepted.into_iter(), held.added_later.into_iter());
-            [words(&mut unaccepted), words(&mut late), held.first_seen.join(" ")]
+                (check.unaccepted.into_iter(), check.added_later.into_iter());
+            [words(&mut unaccepted), words(&mut late), check.first_seen.join(" ")]
         };
-        let accept = |offer: &ServerFeatures, tools: Option<&[String]>| {
-            pins.accept(&server, offer, tools).unwrap();
+        let accept = |features: &ServerFeatures, tools: Option<&[String]>| {
+            pins.accept(&server, features, tools).unwrap();
         };
-        let one = offer(&[("a", "x"), ("b", "x")]);
-        assert_eq!(hold(&one), ["a b", "", ""]);
+        let one = features(&[("a", "x"), ("b", "x")]);
+        assert_eq!(pin(&one), ["a b", "", ""]);
         accept(&one, Some(&["a".into()]));
-        assert_eq!(hold(&one), ["b", "", ""]);
-        let more = offer(&[("a", "x"), ("b", "x"), ("c", "x")]);
-        assert_eq!(hold(&more), ["b c", "c", "c"]);
-        assert_eq!(hold(&more), ["b c", "c", ""], "it is new once");
+        assert_eq!(pin(&one), ["b", "", ""]);
+        let more = features(&[("a", "x"), ("b", "x"), ("c", "x")]);
+        assert_eq!(pin(&more), ["b c", "c", "c"]);
+        assert_eq!(pin(&more), ["b c", "c", ""], "it is new once");
         accept(&more, Some(&["c".into()]));
-        assert_eq!(hold(&more), ["b", "", ""]);
+        assert_eq!(pin(&more), ["b", "", ""]);
         accept(&more, None);
-        assert_eq!(hold(&more), ["", "", ""]);
+        assert_eq!(pin(&more), ["", "", ""]);
         // Files of older releases lack this field.
         let file = temp.path().join("pins.json");
         let text = std::fs::read(&file).unwrap();
@@ -426,12 +427,12 @@ mod tests {
         server.remove("accepted");
         server.remove("late");
         std::fs::write(&file, written.to_string()).unwrap();
-        assert_eq!(hold(&more), ["a b c", "", ""]);
+        assert_eq!(pin(&more), ["a b c", "", ""]);
     }
 
     #[test]
     fn tools_are_formatted_as_text() {
-        let mut tool = offer(&[("a", "Show\u{200b} it.\n")]).tools.remove(0);
+        let mut tool = features(&[("a", "Show\u{200b} it.\n")]).tools.remove(0);
         tool.hints.reads_only = Some(true);
         let expect =
             "name: a\nread-only: yes\n\nShow\u{200b} it.\n\n{\n  \"type\": \"object\"\n}\n";

@@ -156,7 +156,7 @@ pub enum McpError {
     /// The request timed out and was cancelled.
     #[error("{0}")]
     TimedOut(String),
-    /// The server no longer offers what was about to be called.
+    /// The features of the server have changed since the caller checked them.
     #[error("its tools have changed in the meantime")]
     FeaturesChanged,
     /// The server refused the request.

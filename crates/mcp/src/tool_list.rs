@@ -183,7 +183,7 @@ impl ToolCatalog {
         Ok(results)
     }
 
-    /// Checks the offers in `available` against the pins, and adds what is wanted to the list.
+    /// Checks the offers in `available` against the pins, and adds the wanted tools to the list.
     fn add_checked(
         &self,
         available: &[(&McpServer, ServerFeatures)],

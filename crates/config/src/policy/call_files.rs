@@ -10,7 +10,7 @@ use serde_json::Value;
 pub struct CallFile<'a> {
     /// The path as the model wrote it.
     pub path: &'a str,
-    /// The tool that does the same to this file alone. What the user decided about it applies too.
+    /// The tool that does the same to this file alone. The user's decisions about that tool apply too.
     pub tool: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! Patterns of the config for commands: what they must match, and what they must not.
+//! Patterns of the config that commands must, or must not, match.
 
 use super::refusal::Refusal;
 use regex::Regex;

@@ -3,8 +3,8 @@
 use super::call_files::{CallFile, files_of_call};
 use super::file_scope::{FileAccess, FileScope};
 use super::refusal::Refusal;
-use super::rule::{Permission, PolicyRule, RuleEffect};
-use super::tool_names::{APPLY_PATCH, EXEC, PROCESS, READ_TOOLS, WRITE_TOOLS, tools_within};
+use super::rule::{Permission, PolicyRule, RuleEffect, is_file_tool};
+use super::tool_names::{APPLY_PATCH, EXEC, PROCESS, WRITE_TOOLS, tools_within};
 use super::{Policy, PolicyDecision};
 use nanobot_base::shell_quote::quote;
 use serde_json::Value;
@@ -34,7 +34,7 @@ impl Policy {
         let rules_with =
             |effect: RuleEffect| self.rules.iter().filter(move |rule| rule.effect == effect);
         // The file scope checks denied paths, because it also checks the targets of links.
-        let is_file_tool = READ_TOOLS.contains(&tool) || WRITE_TOOLS.contains(&tool);
+        let is_file_tool = is_file_tool(tool);
         let denies_call = |rule: &&PolicyRule| {
             let is_about_path = is_file_tool && rule.argument.is_some();
             !is_about_path && subjects.iter().any(|subject| subject.is_covered(rule))
@@ -81,7 +81,7 @@ impl Policy {
     }
 
     /// The decision about changes that only a rule about their path allows. It must be a rule about this tool: one about
-    /// `write_file` does not let `delete_file` remove what is there.
+    /// `write_file` does not let `delete_file` remove the file.
     fn decide_by_path_rule(&self, tool: &str, arguments: &Value) -> Option<PolicyDecision> {
         if self.file_scope.allowed.is_empty() || !WRITE_TOOLS.contains(&tool) {
             return None;
@@ -182,11 +182,11 @@ mod tests {
 
     #[test]
     fn decisions() {
-        let check = |words: &[&str], tool: &str, arguments: Value, expect: &str| {
+        let check = |terms: &[&str], tool: &str, arguments: Value, expect: &str| {
             assert_eq!(
-                verdict(&policy(words), tool, &arguments),
+                verdict(&policy(terms), tool, &arguments),
                 expect,
-                "{words:?} {tool} {arguments}"
+                "{terms:?} {tool} {arguments}"
             );
         };
         let run = |command: &str| json!({ "command": command });
@@ -224,10 +224,10 @@ mod tests {
             check(&[&rule], "read_file", at("a.env"), "allow");
         }
         let write = |path: &str| json!({ "path": path, "content": "x" });
-        let asked = ["write_file=ask", "allow write_file(**/{a,b})"];
-        check(&asked, "write_file", write("b"), "allow");
-        check(&asked, "write_file", write("n/a"), "allow");
-        check(&asked, "write_file", write("c"), "ask");
+        let approval_terms = ["write_file=ask", "allow write_file(**/{a,b})"];
+        check(&approval_terms, "write_file", write("b"), "allow");
+        check(&approval_terms, "write_file", write("n/a"), "allow");
+        check(&approval_terms, "write_file", write("c"), "ask");
         check(&["only read_file"], "exec", run("ls"), "absent");
         let write = |input: &str| json!({ "id": "sh-1", "input": input });
         let read = || json!({ "id": "sh-1" });
@@ -263,9 +263,9 @@ mod tests {
         let sections = "*** Add File: n/a\n*** Update File: n/b\n-x\n*** Delete File: c\n";
         let patch =
             |body: &str| json!({ "patch": format!("*** Begin Patch\n{body}*** End Patch") });
-        let check = |words: &[&str], body: &str, expect: &str| {
-            let found = verdict(&policy(words), "apply_patch", &patch(body));
-            assert_eq!(found, expect, "{words:?} {body}");
+        let check = |terms: &[&str], body: &str, expect: &str| {
+            let actual = verdict(&policy(terms), "apply_patch", &patch(body));
+            assert_eq!(actual, expect, "{terms:?} {body}");
         };
         check(&[], sections, "allow");
         check(&["reads"], sections, "absent");
@@ -290,10 +290,10 @@ mod tests {
         check(&["delete_file=ask", "allow write_file"], sections, "ask");
         check(&["delete_file=ask", "consents"], sections, "allow");
         // A rule of one operand does not lift what the other one asks for.
-        let intersection = |ours: &[&str], theirs: &[&str], expect: &str| {
-            let both = policy(ours).intersection(&policy(theirs));
-            let found = verdict(&both, "apply_patch", &patch(sections));
-            assert_eq!(found, expect, "{ours:?} {theirs:?}");
+        let intersection = |terms: &[&str], other_terms: &[&str], expect: &str| {
+            let both = policy(terms).intersection(&policy(other_terms));
+            let actual = verdict(&both, "apply_patch", &patch(sections));
+            assert_eq!(actual, expect, "{terms:?} {other_terms:?}");
         };
         intersection(&["apply_patch=ask", "allow apply_patch"], &[], "allow");
         intersection(&["apply_patch=ask", "allow apply_patch"], &["edit_file=ask"], "ask");
@@ -327,8 +327,8 @@ mod tests {
         let at = |path: &str| json!({ "path": path });
         assert!(decide(rule, "write_file", at("sub/x")).starts_with("rule `write_file(sub/*)`"));
         for tool in ["edit_file", "delete_file"] {
-            let found = decide(rule, tool, at("sub/x"));
-            assert!(found.starts_with("ask: `/d/sub/x` is read-only"), "{found}");
+            let actual = decide(rule, tool, at("sub/x"));
+            assert!(actual.starts_with("ask: `/d/sub/x` is read-only"), "{actual}");
         }
         let patch = |line: &str| {
             let text = format!("*** Begin Patch\n{line}\n*** End Patch");

@@ -1,5 +1,5 @@
-//! File access: the roots of a run and the rules about paths. Decisions here are by name only. The file tools open what
-//! was allowed through descriptors (see `tool::files`) and ask again for the target of each link.
+//! File access: the roots of a run and the rules about paths. Decisions here are by name only. The file tools open
+//! allowed paths through descriptors, and ask again for the target of each link.
 
 use super::refusal::Refusal;
 use super::rule::Pattern;
@@ -502,8 +502,8 @@ mod tests {
     #[test]
     fn paths_as_models_write_them() {
         let check = |given: &str, access: FileAccess, expect: Result<&str, &str>| {
-            let found = file_scope().decide(given, access);
-            match (&found, expect) {
+            let actual = file_scope().decide(given, access);
+            match (&actual, expect) {
                 (Ok(spot), Ok(path)) => assert_eq!(spot.path.to_str(), Some(path), "{given}"),
                 (Err(no), Err(word)) => {
                     let message = format!(
@@ -513,7 +513,7 @@ mod tests {
                     );
                     assert!(message.contains(word), "{given}: {no:?}");
                 }
-                _ => panic!("{given}: {found:?}"),
+                _ => panic!("{given}: {actual:?}"),
             }
         };
         use FileAccess::{Read, Write};

@@ -90,12 +90,12 @@ mod tests {
         let all = policies();
         let stride = nanobot_base::fuzz::by_depth(1201, 401);
         let single: Vec<_> = all.iter().map(|(_, policy)| evaluate(policy)).collect();
-        for ours in 0..all.len() {
-            for theirs in (ours % stride..all.len()).step_by(stride) {
-                let both = evaluate(&all[ours].1.intersection(&all[theirs].1));
+        for index in 0..all.len() {
+            for other_index in (index % stride..all.len()).step_by(stride) {
+                let both = evaluate(&all[index].1.intersection(&all[other_index].1));
                 for (at, (what, is_allowed)) in both.iter().enumerate() {
-                    let either = single[ours][at].1 && single[theirs][at].1;
-                    let names = (&all[ours].0, &all[theirs].0);
+                    let either = single[index][at].1 && single[other_index][at].1;
+                    let names = (&all[index].0, &all[other_index].0);
                     assert!(!is_allowed || either, "{what}: {names:?}");
                 }
             }
@@ -107,10 +107,10 @@ mod tests {
     #[test]
     fn an_intersection_allows_what_both_allow() {
         let check =
-            |ours: &[&str], theirs: &[&str], path: &str, access: FileAccess, expect: bool| {
-                let both = policy(ours).intersection(&policy(theirs));
-                let found = both.file_scope.decide(path, access);
-                assert_eq!(found.is_ok(), expect, "{ours:?} {theirs:?} {path} {found:?}");
+            |terms: &[&str], other_terms: &[&str], path: &str, access: FileAccess, expect: bool| {
+                let both = policy(terms).intersection(&policy(other_terms));
+                let actual = both.file_scope.decide(path, access);
+                assert_eq!(actual.is_ok(), expect, "{terms:?} {other_terms:?} {path} {actual:?}");
             };
         use FileAccess::{Read, Write};
         check(&[], &[], "/d/a", Read, true);
@@ -118,9 +118,9 @@ mod tests {
         check(&["write /d"], &["write /d/sub"], "sub/x", Write, true);
         check(&["write /d"], &["write /d/sub"], "x", Write, false);
         // Relative rules of the other policy start from its own directory.
-        let theirs = ["in /e", "deny read_file(sub/*)"];
-        check(&["in /e", "in /d"], &theirs, "/d/sub/x", Read, true);
-        check(&["in /e", "in /d"], &theirs, "/e/sub/x", Read, false);
+        let other_terms = ["in /e", "deny read_file(sub/*)"];
+        check(&["in /e", "in /d"], &other_terms, "/d/sub/x", Read, true);
+        check(&["in /e", "in /d"], &other_terms, "/e/sub/x", Read, false);
         // A path that is closed within a root of one policy stays closed if a root of the other starts there.
         check(&["read /h"], &["read /h/.ssh"], "/h/.ssh/id", Read, false);
         check(&["free"], &["read /h/.ssh"], "/h/.ssh/id", Read, true);

@@ -199,11 +199,11 @@ mod tests {
 
     #[test]
     fn third_party_tools_require_approval() {
-        let check = |words: &[&str], expect: &str| {
-            let mut policy = policy(words);
+        let check = |terms: &[&str], expect: &str| {
+            let mut policy = policy(terms);
             policy.require_approval("mcp_a_set");
-            let found = verdict(&policy, "mcp_a_set", &json!({}));
-            assert_eq!(found, expect, "{words:?}");
+            let actual = verdict(&policy, "mcp_a_set", &json!({}));
+            assert_eq!(actual, expect, "{terms:?}");
             let restored = Policy::from_snapshot(&policy.snapshot()).unwrap();
             assert_eq!(verdict(&restored, "mcp_a_set", &json!({})), expect);
             // A tool that needs approval in one policy still needs it in the intersection.
@@ -213,8 +213,8 @@ mod tests {
             assert_eq!(
                 verdict(&policy, "mcp_a_get", &json!({})),
                 match expect {
-                    "absent" if words == ["mcp_*=never"] => "absent",
-                    "ask" if words == ["mcp_*=ask"] => "ask",
+                    "absent" if terms == ["mcp_*=never"] => "absent",
+                    "ask" if terms == ["mcp_*=ask"] => "ask",
                     _ => "allow",
                 }
             );

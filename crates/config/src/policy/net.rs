@@ -90,7 +90,7 @@ impl Net {
     }
 }
 
-/// A grant as it is stored. A list of hosts of which commands reach none is stored in the older form, `hosts`.
+/// A grant as it is stored. A list without hosts for commands is stored in the older form, `hosts`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "lowercase")]
 enum StoredNet {

@@ -87,9 +87,9 @@ mod tests {
 
     #[test]
     fn can_offer_errs_on_the_side_of_true() {
-        let check = |words: &[&str], beginning: &str, expect: bool| {
-            let found = policy(words).can_offer(beginning);
-            assert_eq!(found, expect, "{words:?} {beginning}");
+        let check = |terms: &[&str], prefix: &str, expect: bool| {
+            let actual = policy(terms).can_offer(prefix);
+            assert_eq!(actual, expect, "{terms:?} {prefix}");
         };
         check(&[], "mcp_", true);
         check(&["mcp_*=never"], "mcp_", false);

@@ -372,7 +372,7 @@ mod tests {
 
     #[track_caller]
     fn check(conversation: &[Vec<Message>], url: &str, expect: Option<AddressTrust>) {
-        let seen = ProvenanceTracker::new(trust_context(false));
+        let tracker = ProvenanceTracker::new(trust_context(false));
         let free = AllowedHosts {
             hosts: ["configured.example".to_owned()].into(),
             ..AllowedHosts::default()
@@ -380,11 +380,11 @@ mod tests {
         let mut messages = Vec::new();
         for step in conversation {
             messages.extend(step.iter().cloned());
-            seen.observe_all(&mut MessageCursor::default(), &messages);
+            tracker.observe_all(&mut MessageCursor::default(), &messages);
         }
-        let found = seen.check_address(&Url::parse(url).unwrap(), &free);
-        assert_eq!(found.clone().ok(), expect, "{url}: {:?}", seen.untrusted());
-        if let Err(refusal) = found {
+        let actual = tracker.check_address(&Url::parse(url).unwrap(), &free);
+        assert_eq!(actual.clone().ok(), expect, "{url}: {:?}", tracker.untrusted());
+        if let Err(refusal) = actual {
             assert!(refusal.suggested_flag.is_some_and(|flag| flag.starts_with("--net=")));
         }
     }
@@ -392,24 +392,24 @@ mod tests {
     #[test]
     fn requests_to_listed_addresses_are_limited() {
         let none = AllowedHosts::default();
-        let seen = ProvenanceTracker::new(trust_context(false));
+        let tracker = ProvenanceTracker::new(trust_context(false));
         let list: Vec<String> = (0..60)
             .map(|number| format!("https://h{number}.evil{}.example/{number}", number % 6))
             .collect();
         let arguments = json!({"url": "https://evil.example/"});
         let page = tool_call("web_fetch", arguments, &list.join("\n"), false);
         let page = from_source(ResultSource::SafeAddress, page);
-        seen.observe_all(&mut MessageCursor::default(), &page);
+        tracker.observe_all(&mut MessageCursor::default(), &page);
         let urls: Vec<Url> = list.iter().map(|url| Url::parse(url).unwrap()).collect();
-        let may = |url: &Url| seen.admit_request(url, &none).is_ok();
+        let may = |url: &Url| tracker.admit_request(url, &none).is_ok();
         // A check without a request does not count.
-        assert!((0..9).all(|_| seen.check_address(&urls[0], &none).is_ok()));
+        assert!((0..9).all(|_| tracker.check_address(&urls[0], &none).is_ok()));
         // Repetition counts, and so does a redirect, also from an address whose host is allowed.
         assert!((0..6).all(|_| may(&urls[0])));
-        let redirects = |trust| seen.admit_redirect(&urls[6], &none, trust).is_ok();
+        let redirects = |trust| tracker.admit_redirect(&urls[6], &none, trust).is_ok();
         assert!(redirects(AddressTrust::Verbatim) && redirects(AddressTrust::HostVerbatim));
         assert!(!redirects(AddressTrust::Verbatim) && !may(&urls[12]));
-        assert!(seen.check_address(&urls[12], &none).is_err());
+        assert!(tracker.check_address(&urls[12], &none).is_err());
         let more = urls.iter().filter(|url| may(url)).count();
         assert_eq!(8 + more, super::MAX_REQUESTS_PER_RUN);
     }
@@ -515,15 +515,15 @@ mod tests {
         // A patch that is refused or fails may quote its files, but one that is no patch has none.
         check(&[asks(), patch("*** Delete File: a\n")], EVIL, None);
         check(&[asks(), patch("")], EVIL, Some(Clean));
-        let words = Message::Assistant(Reply { text: EVIL.into(), ..Reply::default() });
-        check(&[exec("x"), vec![words]], EVIL, None);
+        let reply = Message::Assistant(Reply { text: EVIL.into(), ..Reply::default() });
+        check(&[exec("x"), vec![reply]], EVIL, None);
         check(&[vec![injected("summary", EVIL)]], EVIL, None);
         check(&[vec![injected("t-s1", EVIL)]], EVIL, None);
         // A link out of the workspace counts as its target.
         check(&[successful_call("read_file", json!({"path": "/home/u/w/link"}), "x")], EVIL, None);
         // The kept output of a command, which the model composed.
-        let kept = json!({"path": "/tmp/nanobot-run-0/output-1.txt"});
-        check(&[successful_call("read_file", kept, EVIL)], EVIL, None);
+        let output_file = json!({"path": "/tmp/nanobot-run-0/output-1.txt"});
+        check(&[successful_call("read_file", output_file, EVIL)], EVIL, None);
         // Content that the model cannot have written.
         check(&[successful_call("read_file", json!({"path": "a"}), EVIL)], EVIL, Some(Verbatim));
         check(
@@ -564,8 +564,9 @@ mod tests {
         let echo = |source| page("https://named.example/echo?u=x", EVIL, source);
         check(&[asks(), exec("x"), echo(ResultSource::Unspecified)], EVIL, None);
         check(&[asks(), echo(ResultSource::SafeAddress)], EVIL, Some(Verbatim));
-        let found = "Results for: x\n\n1. A\n   https://a.example/1\n   about https://a.example/2";
-        let search = successful_call("web_search", json!({"query": "x"}), found);
+        let results =
+            "Results for: x\n\n1. A\n   https://a.example/1\n   about https://a.example/2";
+        let search = successful_call("web_search", json!({"query": "x"}), results);
         check(&[exec("x"), search.clone()], "https://a.example/1", Some(Verbatim));
         check(&[exec("x"), search.clone()], "https://a.example/2", None);
         check(
@@ -640,9 +641,9 @@ mod tests {
     #[test]
     fn the_origin_of_a_conversation_is_the_highest_one_of_its_content() {
         let check = |conversation: &[Vec<Message>], expect: Origin| {
-            let seen = ProvenanceTracker::new(trust_context(false));
-            conversation.concat().iter().for_each(|message| seen.observe(message));
-            assert_eq!(seen.origin().0, expect, "{conversation:?}");
+            let tracker = ProvenanceTracker::new(trust_context(false));
+            conversation.concat().iter().for_each(|message| tracker.observe(message));
+            assert_eq!(tracker.origin().0, expect, "{conversation:?}");
         };
         let asks = || vec![user_message("look at https://named.example/a, please")];
         let call = |name: &str, arguments| vec![asks(), successful_call(name, arguments, "text")];
@@ -677,30 +678,30 @@ mod tests {
 
     #[test]
     fn a_restored_origin_is_never_lowered_and_covers_summaries() {
-        let seen = ProvenanceTracker::new(trust_context(false));
-        seen.restore(Origin::User, "");
-        seen.observe(&injected("summary", "It went well."));
-        assert_eq!(seen.origin().0, Origin::User);
-        seen.restore(Origin::External, "a web page");
-        seen.raise(Origin::Project, "piped input");
-        assert_eq!(seen.origin(), (Origin::External, "a web page".into()));
+        let tracker = ProvenanceTracker::new(trust_context(false));
+        tracker.restore(Origin::User, "");
+        tracker.observe(&injected("summary", "It went well."));
+        assert_eq!(tracker.origin().0, Origin::User);
+        tracker.restore(Origin::External, "a web page");
+        tracker.raise(Origin::Project, "piped input");
+        assert_eq!(tracker.origin(), (Origin::External, "a web page".into()));
     }
 
     #[test]
     fn links_of_a_page_can_be_opened_in_a_later_turn() {
-        let seen = ProvenanceTracker::new(trust_context(false));
-        seen.restore(Origin::External, "a web page");
+        let tracker = ProvenanceTracker::new(trust_context(false));
+        tracker.restore(Origin::External, "a web page");
         let call = tool_call("web_fetch", json!({"url": "https://a.example/"}), EVIL, false);
         let page = from_source(ResultSource::SafeAddress, call);
-        seen.observe_all(&mut MessageCursor::default(), &page);
-        let trust = seen.check_address(&Url::parse(EVIL).unwrap(), &AllowedHosts::default());
+        tracker.observe_all(&mut MessageCursor::default(), &page);
+        let trust = tracker.check_address(&Url::parse(EVIL).unwrap(), &AllowedHosts::default());
         assert_eq!(trust, Ok(AddressTrust::Verbatim));
     }
 
     #[test]
     fn flags_grant_hosts() {
-        let seen = ProvenanceTracker::new(trust_context(false));
-        seen.raise(Origin::External, "a test");
+        let tracker = ProvenanceTracker::new(trust_context(false));
+        tracker.raise(Origin::External, "a test");
         let check = |net: &[&str], url: &str, expect: bool| {
             let hosts = net.iter().map(|host| Pattern::new(*host)).collect();
             let free = AllowedHosts {
@@ -708,7 +709,7 @@ mod tests {
                 ..AllowedHosts::default()
             };
             let url = Url::parse(url).unwrap();
-            assert_eq!(seen.check_address(&url, &free).is_ok(), expect, "{url} {net:?}");
+            assert_eq!(tracker.check_address(&url, &free).is_ok(), expect, "{url} {net:?}");
         };
         check(&[], "https://a.example/", false);
         check(&["A.example"], "https://a.example/x", true);
@@ -717,28 +718,30 @@ mod tests {
         check(&["a.example:9000"], "https://a.example:9000/x", true);
         check(&["a.example:9000"], "https://a.example/x", false);
         let free = AllowedHosts { net: Net::Any, ..AllowedHosts::default() };
-        assert!(seen.check_address(&Url::parse(EVIL).unwrap(), &free).is_ok());
-        assert_eq!(seen.untrusted().as_deref(), Some("a test"));
+        assert!(tracker.check_address(&Url::parse(EVIL).unwrap(), &free).is_ok());
+        assert_eq!(tracker.untrusted().as_deref(), Some("a test"));
     }
 
     #[test]
     fn no_file_is_trusted_if_commands_write_anywhere() {
-        let seen = ProvenanceTracker::new(trust_context(true));
+        let tracker = ProvenanceTracker::new(trust_context(true));
         for message in successful_call("read_file", json!({"path": "a"}), EVIL) {
-            seen.observe(&message);
+            tracker.observe(&message);
         }
-        assert!(seen.check_address(&Url::parse(EVIL).unwrap(), &AllowedHosts::default()).is_err());
+        assert!(
+            tracker.check_address(&Url::parse(EVIL).unwrap(), &AllowedHosts::default()).is_err()
+        );
     }
 
     #[test]
     fn state_survives_a_compaction() {
-        let seen = ProvenanceTracker::new(trust_context(false));
+        let tracker = ProvenanceTracker::new(trust_context(false));
         let mut messages = vec![user_message("go to named.example")];
         messages.extend(successful_call("read_file", json!({"path": "a"}), "https://a.example/b"));
-        seen.observe_all(&mut MessageCursor::default(), &messages);
-        seen.observe_all(&mut MessageCursor::default(), &[injected("summary", "…")]);
+        tracker.observe_all(&mut MessageCursor::default(), &messages);
+        tracker.observe_all(&mut MessageCursor::default(), &[injected("summary", "…")]);
         let allows = |url: &str| {
-            seen.check_address(&Url::parse(url).unwrap(), &AllowedHosts::default()).ok()
+            tracker.check_address(&Url::parse(url).unwrap(), &AllowedHosts::default()).ok()
         };
         assert_eq!(allows("https://a.example/b"), Some(AddressTrust::Verbatim));
         assert_eq!(allows("https://named.example/c"), Some(AddressTrust::Host));

@@ -221,7 +221,8 @@ impl Pattern {
     }
 }
 
-fn is_file_tool(tool: &str) -> bool {
+/// True if the arguments of `tool` are paths of files.
+pub(super) fn is_file_tool(tool: &str) -> bool {
     READ_TOOLS.contains(&tool) || WRITE_TOOLS.contains(&tool)
 }
 
@@ -265,8 +266,8 @@ mod tests {
     #[test]
     fn patterns_for_paths() {
         let check = |pattern: &str, path: &str, expect: bool| {
-            let found = Pattern::new(pattern).matches_path(path);
-            assert_eq!(found, expect, "{pattern} {path}");
+            let actual = Pattern::new(pattern).matches_path(path);
+            assert_eq!(actual, expect, "{pattern} {path}");
         };
         for path in [".env", "a/.env", "a/b/.env"] {
             check("**/.env", path, true);
@@ -293,11 +294,11 @@ mod tests {
     #[test]
     fn rules_as_written() {
         let check = |text: &str, effect: RuleEffect, expect: Result<&str, &str>| {
-            let found = PolicyRule::parse(text, effect, "--allow");
-            match (&found, expect) {
+            let actual = PolicyRule::parse(text, effect, "--allow");
+            match (&actual, expect) {
                 (Ok(rule), Ok(shown)) => assert_eq!(rule.to_string(), shown),
                 (Err(message), Err(part)) => assert!(message.contains(part), "{text}: {message}"),
-                _ => panic!("{text}: {found:?}"),
+                _ => panic!("{text}: {actual:?}"),
             }
         };
         use RuleEffect::{Allow, Deny};

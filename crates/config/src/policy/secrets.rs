@@ -309,8 +309,8 @@ mod tests {
     #[test]
     fn secret_locations() {
         let check = |path: &str, expect: Option<&str>| {
-            let found = secret_containing(Path::new(path), Path::new("/srv/me"));
-            assert_eq!(found.as_deref(), expect.map(Path::new), "{path}");
+            let actual = secret_containing(Path::new(path), Path::new("/srv/me"));
+            assert_eq!(actual.as_deref(), expect.map(Path::new), "{path}");
         };
         check("/srv/me/.ssh/id_rsa", Some("/srv/me/.ssh"));
         check("/srv/me/.ssh", Some("/srv/me/.ssh"));

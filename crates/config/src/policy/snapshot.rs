@@ -67,7 +67,7 @@ impl Policy {
         if policy.checksum() == checksum { Ok(policy) } else { Err(CHANGED.into()) }
     }
 
-    /// The checksum. It detects mistakes, not attacks: an attacker who can write the file needs no policy of ours.
+    /// The checksum. It detects mistakes, not attacks: an attacker who can write the file is not bound by the policy anyway.
     fn checksum(&self) -> String {
         let text = serde_json::to_vec(self).expect("it contains only text, numbers and lists");
         let mut hasher = SipHasher13::new();
@@ -141,13 +141,13 @@ mod tests {
     #[test]
     fn only_hosts_that_were_stored_for_commands_are_for_commands() {
         let named = policy(&["commands a.example"]);
-        let kept = Policy::from_snapshot(&through_text(&named.snapshot())).unwrap();
-        assert_eq!(kept.net, named.net);
+        let restored = Policy::from_snapshot(&through_text(&named.snapshot())).unwrap();
+        assert_eq!(restored.net, named.net);
         let before = policy(&["net a.example"]);
         assert_eq!(before.snapshot()["policy"]["net"], json!({ "hosts": ["a.example"] }));
-        let kept = Policy::from_snapshot(&through_text(&before.snapshot())).unwrap();
-        assert!(kept.net.command_hosts().is_empty());
-        assert!(named.intersection(&kept).net.command_hosts().is_empty());
+        let restored = Policy::from_snapshot(&through_text(&before.snapshot())).unwrap();
+        assert!(restored.net.command_hosts().is_empty());
+        assert!(named.intersection(&restored).net.command_hosts().is_empty());
     }
 
     #[test]
@@ -155,9 +155,9 @@ mod tests {
         let all = policies();
         let stride = nanobot_base::fuzz::by_depth(2999, 997);
         for (at, (name, creator)) in all.iter().enumerate() {
-            let kept = Policy::from_snapshot(&creator.snapshot()).unwrap();
+            let restored = Policy::from_snapshot(&creator.snapshot()).unwrap();
             for (now, policy) in all.iter().skip(at % stride).step_by(stride) {
-                let bound = evaluate(&policy.intersection(&kept));
+                let bound = evaluate(&policy.intersection(&restored));
                 assert_eq!(bound, evaluate(&policy.intersection(creator)), "{now} & {name}");
             }
         }
@@ -277,8 +277,8 @@ mod tests {
             objects: vec!["/o".into()],
             unpinned: Vec::new(),
         });
-        let found = full.snapshot();
+        let actual = full.snapshot();
         expect_test::expect_file!["snapshot.v1.json"]
-            .assert_eq(&(serde_json::to_string_pretty(&found).unwrap() + "\n"));
+            .assert_eq(&(serde_json::to_string_pretty(&actual).unwrap() + "\n"));
     }
 }

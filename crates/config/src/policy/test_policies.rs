@@ -11,7 +11,7 @@ use std::path::Path;
 /// Builds a policy from `words`: `deny RULE`, `allow RULE`, `TOOL=PERMISSION`, `only TOOL`, `consents`, `reads`,
 /// `write PATH`, `read PATH`, `in DIRECTORY`, `home PATH`, `net HOST`, `typed ADDRESS`, `trust DIRECTORY`, `free`,
 /// `net`.
-pub(super) fn policy(words: &[&str]) -> Policy {
+pub(super) fn policy(terms: &[&str]) -> Policy {
     let mut policy = Policy {
         file_scope: FileScope {
             directory: "/d".into(),
@@ -27,8 +27,8 @@ pub(super) fn policy(words: &[&str]) -> Policy {
         },
         ..Policy::default()
     };
-    for word in words {
-        match word.split_once([' ', '=']) {
+    for term in terms {
+        match term.split_once([' ', '=']) {
             Some(("deny", rule)) => {
                 policy.add(PolicyRule::parse(rule, RuleEffect::Deny, "--deny").unwrap());
             }
@@ -41,10 +41,10 @@ pub(super) fn policy(words: &[&str]) -> Policy {
                 }
                 policy.tool_filters[0].push(Pattern::new(tool));
             }
-            Some((way @ ("write" | "read"), path)) => policy
+            Some((access @ ("write" | "read"), path)) => policy
                 .file_scope
                 .roots
-                .push(ScopeRoot { path: path.into(), may_write: way == "write" }),
+                .push(ScopeRoot { path: path.into(), may_write: access == "write" }),
             Some(("in", path)) => {
                 policy.file_scope.directory = path.into();
                 policy.file_scope.roots.push(ScopeRoot { path: path.into(), may_write: false });
@@ -64,9 +64,9 @@ pub(super) fn policy(words: &[&str]) -> Policy {
             Some((tool, permission)) => policy
                 .permissions
                 .push((Pattern::new(tool), Permission::parse(permission).unwrap())),
-            None if *word == "consents" => policy.auto_approve = true,
-            None if *word == "net" => policy.net = Net::Any,
-            None if *word == "free" => {
+            None if *term == "consents" => policy.auto_approve = true,
+            None if *term == "net" => policy.net = Net::Any,
+            None if *term == "free" => {
                 policy.file_scope.is_unrestricted = true;
                 policy.sandbox = Sandbox::Off;
                 policy.file_scope.hidden = Deferred::default();
@@ -212,9 +212,9 @@ pub(super) fn evaluate(policy: &Policy) -> Vec<(String, bool)> {
 
 /// Policies of one word and of two words.
 pub(super) fn policies() -> Vec<(String, Policy)> {
-    let others = |at: usize| POLICY_TERMS[at..].iter();
+    let later = |at: usize| POLICY_TERMS[at..].iter();
     let pairs = (0..POLICY_TERMS.len())
-        .flat_map(|at| others(at).map(move |other| [POLICY_TERMS[at], *other]));
-    let named = |words: [&str; 2]| (words.join(" + "), policy(&words));
+        .flat_map(|at| later(at).map(move |other| [POLICY_TERMS[at], *other]));
+    let named = |terms: [&str; 2]| (terms.join(" + "), policy(&terms));
     pairs.map(named).collect()
 }

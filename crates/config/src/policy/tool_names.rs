@@ -156,7 +156,7 @@ mod tests {
         let check = |name: &str, expect: Result<(), &str>| match (check(name), expect) {
             (Ok(()), Ok(())) => {}
             (Err(message), Err(part)) => assert!(message.contains(part), "{name}: {message}"),
-            (found, _) => panic!("{name}: {found:?}"),
+            (actual, _) => panic!("{name}: {actual:?}"),
         };
         check("exec", Ok(()));
         check("mcp_github_search", Ok(()));

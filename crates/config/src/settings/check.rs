@@ -43,7 +43,7 @@ impl ConfigFinding {
     }
 }
 
-/// The conditions of a check beside the config.
+/// The options of a check.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckOptions {
     /// True for the name of a built-in provider, in any spelling.
@@ -538,10 +538,10 @@ mod tests {
             std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
             let env: Env = [("HOME", "/home/u"), ("K", "k")].into_iter().collect();
             let paths = Paths::resolve(&env, None).unwrap();
-            let found = check_config(&Config::load(&path).unwrap(), &env, &paths, OPTIONS);
-            let told = found.iter().any(|finding| finding.text.contains("mode 06"));
-            assert_eq!(told, expect, "{text} {mode:o}");
-            assert!(found.iter().all(|finding| finding.severity == ConfigSeverity::Warning));
+            let findings = check_config(&Config::load(&path).unwrap(), &env, &paths, OPTIONS);
+            let is_reported = findings.iter().any(|finding| finding.text.contains("mode 06"));
+            assert_eq!(is_reported, expect, "{text} {mode:o}");
+            assert!(findings.iter().all(|finding| finding.severity == ConfigSeverity::Warning));
         };
         let literal = r#"{"providers": {"openai": {"apiKey": "sk-1"}}}"#;
         check(literal, 0o644, true);

@@ -192,7 +192,7 @@ impl Config {
         Ok(was_set.contains(&true))
     }
 
-    /// The keys of the config file that belong to ours.
+    /// The keys in the shared file that belong into our own.
     pub fn misplaced_keys(&self) -> Vec<KeyPath> {
         let mut paths = Vec::new();
         own_keys_in(self.shared_file.value(), &mut Vec::new(), &mut paths);
@@ -268,8 +268,8 @@ mod tests {
                 let texts =
                     config.files().map(|file| file.text().split_whitespace().collect::<String>());
                 assert_eq!(texts, [expect.0, expect.1], "{key}");
-                let found = config.get_path(key).cloned().unwrap_or_default();
-                assert_eq!(found, value, "{key}");
+                let actual = config.get_path(key).cloned().unwrap_or_default();
+                assert_eq!(actual, value, "{key}");
             };
         check(("{}", ""), "budget.daily", json!(5), ("{}", r#"{"budget":{"daily":5}}"#));
         check(

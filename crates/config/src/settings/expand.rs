@@ -105,9 +105,9 @@ mod tests {
             &[b"${A}", b"x${A}y${B}z$${A}", b"$A ${A:-b} ${}"],
             |input, _| {
                 let text = nanobot_base::fuzz::lossy_text(input);
-                let found = super::expand(&text, &env);
+                let actual = super::expand(&text, &env);
                 if !super::has_reference(&text) && !text.contains("$$") {
-                    assert_eq!(found.ok().as_deref(), Some(text.as_str()));
+                    assert_eq!(actual.ok().as_deref(), Some(text.as_str()));
                 }
             },
         );

@@ -241,8 +241,8 @@ mod tests {
     fn paths_are_found() {
         let check = |path: &str, expect: Option<&str>| {
             let names: Vec<&str> = path.split('.').collect();
-            let found = KeyNode::at(&names).and_then(KeyNode::key).map(|key| key.path);
-            assert_eq!(found, expect, "{path}");
+            let actual = KeyNode::at(&names).and_then(KeyNode::key).map(|key| key.path);
+            assert_eq!(actual, expect, "{path}");
         };
         check("agents.defaults.model", Some("agents.defaults.model"));
         check("agents.defaults", None);
@@ -267,8 +267,8 @@ mod tests {
                     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
                 };
                 let expect: Vec<&str> = KEYS.iter().filter(is_below).map(|row| row.path).collect();
-                let found: Vec<&str> = here.keys().iter().map(|row| row.path).collect();
-                assert_eq!(found, expect, "{above}");
+                let actual: Vec<&str> = here.keys().iter().map(|row| row.path).collect();
+                assert_eq!(actual, expect, "{above}");
                 above.push('.');
             }
             assert_eq!(here.key().map(|key| key.path), Some(row.path));

@@ -325,8 +325,10 @@ impl<'a> LayeredConfig<'a> {
         value: &'v Value,
         unknown_keys: &mut Vec<String>,
     ) -> Result<()> {
+        let to_key_path =
+            |path: &[&str]| -> KeyPath { path.iter().map(|&name| name.into()).collect() };
         let Some(node) = node else {
-            let path: KeyPath = path.iter().map(|&name| name.into()).collect();
+            let path = to_key_path(path);
             let key = UnknownKey::new(&path, value);
             if key.may_be_limit {
                 let cause = format!("{}{}", self.position_prefix(&path), key.description);
@@ -338,8 +340,6 @@ impl<'a> LayeredConfig<'a> {
             }
             return Ok(());
         };
-        let to_key_path =
-            |path: &[&str]| -> KeyPath { path.iter().map(|&name| name.into()).collect() };
         match (node.key(), value) {
             (_, Value::Null) => Ok(()),
             (Some(key), value) => {
@@ -669,8 +669,9 @@ mod tests {
             let env: Env = [(variable, "x")].into_iter().collect();
             let empty = Config::missing(Path::new("c.json"));
             let layers = LayeredConfig::new(&empty, &env);
-            let found = layers.unknown_variables().first().map(|stray| stray.nearest.as_deref());
-            assert_eq!(found, expect, "{variable}");
+            let actual =
+                layers.unknown_variables().first().map(|variable| variable.nearest.as_deref());
+            assert_eq!(actual, expect, "{variable}");
         };
         check("NANOBOT_HOME", None);
         check("NANOBOT_LLM_TIMEOUT_S", None);

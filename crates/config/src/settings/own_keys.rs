@@ -157,7 +157,7 @@ fn has_only_own_keys(value: &Value, path: &[String]) -> bool {
             .all(|name| KeyHome::find(&[path, std::slice::from_ref(name)].concat()) == KeyHome::Own)
 }
 
-/// The value of a key that limits a run and that both files set, unless it is simply ours.
+/// The stricter value of a key that limits a run and that both files set; `None` if the value of our file applies.
 fn stricter(shared: &Value, own: &Value, key: &str) -> Option<Value> {
     match key {
         "tools.deny" | "tools.exec.denyPatterns" => {

@@ -52,7 +52,7 @@ pub(super) fn secret_from(env: &Env, key: &str, value: &Value) -> Option<LazySec
     // The environment is copied only here, since few configs have such a secret.
     let env = env.clone();
     Some(LazySecret::stored(identity, move || {
-        let secret_place = match kind.as_str() {
+        let secret_source = match kind.as_str() {
             "command" => SecretSource::Command(text.clone()),
             "file" => SecretSource::File(Paths::resolve(&env, None)?.expand(&text)),
             _ => SecretSource::File(credential_path(&text, &env).ok_or_else(|| {
@@ -63,11 +63,11 @@ pub(super) fn secret_from(env: &Env, key: &str, value: &Value) -> Option<LazySec
             })?),
         };
         let variables = env.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let variables = match secret_place {
+        let variables = match secret_source {
             SecretSource::Command(_) => variables.collect(),
             SecretSource::File(_) => Vec::new(),
         };
-        stored_secret::read(&secret_place, &variables, &label)
+        stored_secret::read(&secret_source, &variables, &label)
             .with_context(|| format!("read {label}"))
     }))
 }

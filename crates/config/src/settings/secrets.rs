@@ -11,7 +11,7 @@ use nanobot_os::secret::{self, Secret};
 use serde_json::Value;
 use std::path::Path;
 
-/// Words whose presence in a name means that it is that of a secret.
+/// Words that mark the name of a secret.
 const SECRET_WORDS: [&str; 18] = [
     "apikeys",
     "auth",
@@ -33,7 +33,7 @@ const SECRET_WORDS: [&str; 18] = [
     "secrets",
 ];
 
-/// Ends of words that mean the same, as in `PGPASSWORD`.
+/// Ends of words that mark the name of a secret, as in `PGPASSWORD`.
 const SECRET_ENDS: [&str; 7] =
     ["accesskey", "apikey", "password", "privatekey", "secret", "secretkey", "token"];
 
@@ -315,11 +315,11 @@ mod tests {
             "modelPresets": {"x": {"model": "no"}}}"#;
         let config = Config::parse(Path::new("c.json"), text).unwrap();
         let env: Env = [("T", "three"), ("GH_TOKEN", "five"), ("HOME", "no")].into_iter().collect();
-        let mut found: Vec<String> = collect_secrets(&config, &env)
+        let mut actual: Vec<String> = collect_secrets(&config, &env)
             .iter()
             .map(|secret| secret.expose().to_owned())
             .collect();
-        found.sort();
-        assert_eq!(found, ["five", "four", "http://u:six@h:1", "one", "six", "three", "two"]);
+        actual.sort();
+        assert_eq!(actual, ["five", "four", "http://u:six@h:1", "one", "six", "three", "two"]);
     }
 }

@@ -30,7 +30,7 @@ pub struct McpServer {
     pub write_paths: Vec<String>,
     /// True if the server runs without a sandbox.
     pub is_unsandboxed: bool,
-    /// True if the user answers for what the server returns.
+    /// True if the user trusts the results of the server.
     pub is_trusted: bool,
     /// The server's access to the model.
     pub sampling: SamplingMode,
@@ -217,8 +217,8 @@ mod tests {
                 Settings::resolve(&config, &env, &FlagOverrides::default(), &paths).unwrap();
             let server = &settings.servers[0];
             assert_eq!(server.name, "My_s");
-            let words = match (&server.unusable_reason, &server.transport) {
-                (Some(words), _) => format!("unusable: {words}"),
+            let text = match (&server.unusable_reason, &server.transport) {
+                (Some(text), _) => format!("unusable: {text}"),
                 (None, ServerTransport::Program { command, arguments, env, .. }) => {
                     format!(
                         "{command} {arguments:?} {:?} {:?}",
@@ -235,7 +235,7 @@ mod tests {
                 }
                 (None, ServerTransport::Sse(remote)) => format!("sse {}", remote.url),
             };
-            assert_eq!(words, expect, "{server:?}");
+            assert_eq!(text, expect, "{server:?}");
         };
         check(r#"{"command": "npx", "args": ["-y", "x"]}"#, r#"npx ["-y", "x"] None 30s"#);
         check(

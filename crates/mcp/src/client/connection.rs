@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The newest version of the protocol that we know. Servers may choose another one: what we use is in all of them.
+/// The newest version of the protocol that we know. Servers may choose another one: all of them have the features that we use.
 const PROTOCOL_VERSION: &str = "2025-11-25";
 /// Maximum wait for a cancellation notice to be sent. An answer that arrives meanwhile still counts.
 const LATE_RESULT_GRACE: Duration = Duration::from_millis(300);
@@ -39,7 +39,7 @@ pub(super) struct Outgoing {
     pub(super) on_sent: Box<dyn FnOnce(Result<(), McpError>) + Send>,
 }
 
-/// The kind of a message, as far as it matters to a transport. Numbers are ids of requests or notices.
+/// The kind of a message, for the transport. Numbers are ids of requests or notices.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutgoingKind {
     /// The first request of the handshake.
@@ -178,7 +178,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Returns what the server said about itself.
+    /// Returns the server's description of itself.
     pub(super) fn info(&self) -> &InitializeResult {
         self.info.get().expect("`open` returns after the handshake")
     }

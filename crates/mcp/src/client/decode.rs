@@ -391,11 +391,11 @@ mod tests {
             {"role": "assistant", "content": [{"type": "text", "text": "u"}]},
             {"role": "user"},
         ]}));
-        let said = |role: &str, text: &str| ContentPart::PromptMessage {
+        let message = |role: &str, text: &str| ContentPart::PromptMessage {
             role: role.into(),
             text: text.into(),
         };
-        assert_eq!(answer.parts, [said("user", "t"), said("assistant", "u")]);
+        assert_eq!(answer.parts, [message("user", "t"), message("assistant", "u")]);
     }
 
     #[test]

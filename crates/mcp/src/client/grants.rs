@@ -186,11 +186,11 @@ mod tests {
         let env: Env = [("HOME", home.to_str().unwrap())].into_iter().collect();
         let paths = Paths::resolve(&env, None).unwrap();
         let check = |arguments: &[&str], reads: &[&str], writes: &[&str]| {
-            let place = |argument: &&str| argument.replace('@', home.to_str().unwrap());
+            let argument_text = |argument: &&str| argument.replace('@', home.to_str().unwrap());
             let server = McpServer {
                 transport: ServerTransport::Program {
                     command: "x".into(),
-                    arguments: arguments.iter().map(place).collect(),
+                    arguments: arguments.iter().map(argument_text).collect(),
                     env: Vec::new(),
                     directory: None,
                 },
@@ -198,7 +198,7 @@ mod tests {
                 ..McpServer::default()
             };
             let state = home.join("state");
-            let found = resolve_grant(&server, &[home.join("bin")], &state, &state, &paths);
+            let grant = resolve_grant(&server, &[home.join("bin")], &state, &state, &paths);
             let all = |names: &[&str], more: &[&str]| {
                 let mut all: Vec<PathBuf> =
                     names.iter().chain(more).map(|name| home.join(name)).collect();
@@ -210,15 +210,15 @@ mod tests {
                 reads: all(reads, &["read me", "bin"]),
                 writes: all(writes, &["state"]),
             };
-            assert_eq!(found, expect, "{arguments:?}");
+            assert_eq!(grant, expect, "{arguments:?}");
         };
         check(&["-y", "docs", "@/nowhere", "/"], &[], &[]);
         std::fs::write(home.join("venv/pyvenv.cfg"), "").unwrap();
         symlink(home.join("bin"), home.join("venv/bin/python")).unwrap();
         let state = home.join("state");
         let python = interpreter::resolve_chain(&home.join("venv/bin/python"), "").unwrap();
-        let found = resolve_grant(&McpServer::default(), &python, &state, &state, &paths);
-        assert_eq!(found.reads, [home.join("bin"), home.join("venv")]);
+        let grant = resolve_grant(&McpServer::default(), &python, &state, &state, &paths);
+        assert_eq!(grant.reads, [home.join("bin"), home.join("venv")]);
         check(
             &["@/docs", "--file=@/alone.py", "@/proj/package.json"],
             &["alone.py", "proj", "proj/package.json"],

@@ -467,27 +467,27 @@ mod tests {
             }
         }
         let header = |name: &str| {
-            let found = head.iter().find_map(|line| {
+            let value = head.iter().find_map(|line| {
                 let (other, value) = line.split_once(": ")?;
                 other.eq_ignore_ascii_case(name).then(|| value.to_owned())
             });
-            found.unwrap_or_default()
+            value.unwrap_or_default()
         };
         let mut body = vec![0; header("content-length").parse().unwrap_or(0)];
         reader.read_exact(&mut body).ok()?;
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         let verb = head.first()?.split(' ').next()?.to_owned();
-        let words = [&verb, body["method"].as_str().unwrap_or_default(), &header("mcp-session-id")];
-        let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
-        let asked = TestRequest {
-            line: words.join(" "),
+        let parts = [&verb, body["method"].as_str().unwrap_or_default(), &header("mcp-session-id")];
+        let parts: Vec<&str> = parts.into_iter().filter(|word| !word.is_empty()).collect();
+        let request = TestRequest {
+            line: parts.join(" "),
             id: body["id"].clone(),
             key: header("x-key"),
             last_event_id: header("last-event-id"),
             body,
         };
-        log.lock().unwrap().push(asked.line.clone());
-        answer(&asked, &mut writer);
+        log.lock().unwrap().push(request.line.clone());
+        answer(&request, &mut writer);
         Some(())
     }
 
@@ -496,15 +496,15 @@ mod tests {
     ) -> (u16, Arc<Mutex<Vec<String>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let asked = Arc::<Mutex<Vec<String>>>::default();
-        let (log, answer) = (Arc::clone(&asked), Arc::new(answer));
+        let requests = Arc::<Mutex<Vec<String>>>::default();
+        let (log, answer) = (Arc::clone(&requests), Arc::new(answer));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (log, answer) = (Arc::clone(&log), Arc::clone(&answer));
                 std::thread::spawn(move || read_request(stream, &*answer, &log));
             }
         });
-        (port, asked)
+        (port, requests)
     }
 
     fn send(stream: &mut TcpStream, head: &str, body: &str) {
@@ -576,8 +576,8 @@ mod tests {
 
         fn call(&self) -> Result<String, McpError> {
             let ask = || {
-                let offer = self.clients.fetch_features(&["far"]).remove(0).1?;
-                self.clients.call_tool("far", &offer, "t", &json!({}), None, &mut |_| {})
+                let features = self.clients.fetch_features(&["far"]).remove(0).1?;
+                self.clients.call_tool("far", &features, "t", &json!({}), None, &mut |_| {})
             };
             // A caller checks the offer again if it has changed.
             let answer = match ask() {
@@ -602,24 +602,24 @@ mod tests {
     #[test]
     fn an_expired_session_is_renewed_and_all_requests_have_the_headers() {
         let expired = Mutex::new(false);
-        let far = TestServer::new(ServerTransport::Http, move |asked, stream| {
-            assert_eq!(asked.key, "k");
-            if answer_startup(asked, stream) {
+        let far = TestServer::new(ServerTransport::Http, move |request, stream| {
+            assert_eq!(request.key, "k");
+            if answer_startup(request, stream) {
                 return;
             }
             if !std::mem::replace(&mut *expired.lock().unwrap(), true) {
                 send(stream, "404 Gone", "");
             } else {
-                json_of(stream, &asked.id, &text("yes"));
+                json_of(stream, &request.id, &text("yes"));
             }
         });
         assert_eq!(far.call().unwrap(), "yes");
         far.clients.shut_down();
-        let mut asked = far.requests();
+        let mut requests = far.requests();
         // The separate event stream may be opened at any time.
-        asked.retain(|line| !line.starts_with("GET"));
+        requests.retain(|line| !line.starts_with("GET"));
         assert_eq!(
-            asked,
+            requests,
             [
                 "POST initialize",
                 "POST notifications/initialized s1",
@@ -636,13 +636,13 @@ mod tests {
     #[test]
     fn invalid_responses_are_reported() {
         let check = |head: &'static str, body: &'static str, expect: &str| {
-            let far = TestServer::new(ServerTransport::Http, move |asked, stream| {
-                if !answer_startup(asked, stream) {
+            let far = TestServer::new(ServerTransport::Http, move |request, stream| {
+                if !answer_startup(request, stream) {
                     send(stream, head, body);
                 }
             });
-            let failed = far.call().unwrap_err();
-            assert!(format!("{failed:?}").contains(expect), "{head}: {failed:?}");
+            let error = far.call().unwrap_err();
+            assert!(format!("{error:?}").contains(expect), "{head}: {error:?}");
         };
         check("401 No", "", "Login(");
         check("403 No", "", "Login(");
@@ -664,15 +664,15 @@ mod tests {
         let called = Mutex::new(Value::Null);
         let (answered, pings) = std::sync::mpsc::channel();
         let pings = Mutex::new(pings);
-        let far = TestServer::new(ServerTransport::Http, move |asked, stream| {
-            match (asked.line.as_str(), asked.last_event_id.as_str()) {
+        let far = TestServer::new(ServerTransport::Http, move |request, stream| {
+            match (request.line.as_str(), request.last_event_id.as_str()) {
                 ("POST tools/call s1", _) => {
-                    *called.lock().unwrap() = asked.id.clone();
+                    *called.lock().unwrap() = request.id.clone();
                     let ping = r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#;
                     drop(write!(stream, "{HEAD}id: 7\nretry: 0\ndata: {ping}\n\n"));
                 }
                 ("POST s1", _) => {
-                    answered.send(asked.body.to_string()).unwrap();
+                    answered.send(request.body.to_string()).unwrap();
                     send(stream, "202 Accepted", "");
                 }
                 ("GET s1", "7") => {
@@ -682,7 +682,7 @@ mod tests {
                     let events = format!("event: odd\ndata: x\n\ndata: {message}\n\n");
                     drop(write!(stream, "{HEAD}{events}"));
                 }
-                _ => drop(answer_startup(asked, stream)),
+                _ => drop(answer_startup(request, stream)),
             }
         });
         let answer = r#"{"jsonrpc":"2.0","id":"p","result":{}}"#;

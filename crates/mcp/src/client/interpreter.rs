@@ -104,14 +104,14 @@ mod tests {
             let text = text.replace('@', root.to_str().unwrap());
             std::fs::write(root.join("script"), text).unwrap();
             let path = root.join("bin");
-            let found = match resolve_chain(&root.join("script"), path.to_str().unwrap()) {
+            let actual = match resolve_chain(&root.join("script"), path.to_str().unwrap()) {
                 Ok(chain) => {
                     let names = chain.iter().skip(1).map(|file| file.display().to_string());
                     names.collect::<Vec<_>>().join(" ")
                 }
-                Err(words) => words,
+                Err(message) => message,
             };
-            assert_eq!(found.replace(root.to_str().unwrap(), "@"), expect);
+            assert_eq!(actual.replace(root.to_str().unwrap(), "@"), expect);
         };
         check("no script", "");
         check("#!\n", "");

@@ -94,7 +94,7 @@ impl ClientPool {
         &self.0.servers
     }
 
-    /// Returns what `server` offered when it was last asked in this run. It may have announced a change since.
+    /// Returns the features of `server` as last fetched in this run. It may have announced a change since.
     pub fn features(&self, server: &str) -> Option<Arc<ServerFeatures>> {
         self.0.slot(server).ok()?.features()
     }
@@ -117,7 +117,7 @@ impl ClientPool {
         self.0.slot(server).ok()?.take_refused_path()
     }
 
-    /// Returns what each of the servers `names` offers now. Servers that are not running are started in parallel.
+    /// Fetches the current features of the servers `names`. Servers that are not running are started in parallel.
     pub fn fetch_features(
         &self,
         names: &[&str],
@@ -146,8 +146,8 @@ impl ClientPool {
         ChangeablePaths::of_server(&slot.server, &self.0.config.paths)
     }
 
-    /// Calls a tool, by the server's own name for it, if the server still offers what [`Self::fetch_features`] returned as
-    /// `features`. `sampler` answers requests of the server for the model, if its config allows them. `on_progress` receives the
+    /// Calls a tool, by the server's own name for it, if `features`, which [`Self::fetch_features`] returned, are still the
+    /// newest ones. `sampler` answers requests of the server for the model, if its config allows them. `on_progress` receives the
     /// server's progress messages.
     ///
     /// # Errors
@@ -351,10 +351,10 @@ for line in sys.stdin:
             fn ask_user(
                 &self,
                 server: &str,
-                words: &str,
+                message: &str,
                 form: &Value,
             ) -> Option<Map<String, Value>> {
-                assert_eq!((server, words), ("fake", "who?"));
+                assert_eq!((server, message), ("fake", "who?"));
                 assert_eq!(form["properties"]["name"]["type"], "string");
                 std::thread::sleep(Duration::from_millis(900));
                 json!({"name": "Ann"}).as_object().cloned()
@@ -403,12 +403,12 @@ for line in sys.stdin:
                     start_timeout: Duration::from_secs(20),
                     ..McpServer::default()
                 };
-                let mut fleet = client_pool(vec![server], folder.path());
-                let mut ground = fleet.0.config.clone();
+                let mut clients = client_pool(vec![server], folder.path());
+                let mut ground = clients.0.config.clone();
                 ground.offline = offline;
-                fleet = ClientPool::new(fleet.servers(), ground);
-                let failed = fleet.fetch_features(&["far"]).remove(0).1.unwrap_err();
-                assert!(format!("{failed:?}").contains(expect), "{url}: {failed:?}");
+                clients = ClientPool::new(clients.servers(), ground);
+                let error = clients.fetch_features(&["far"]).remove(0).1.unwrap_err();
+                assert!(format!("{error:?}").contains(expect), "{url}: {error:?}");
             }
         };
         check("ftp://a.example", None, false, "Unusable(\"`ftp://a.example` is not an HTTP URL");

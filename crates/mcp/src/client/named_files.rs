@@ -193,8 +193,8 @@ mod tests {
         let check = |name: &str, directory: Option<&str>, cause: &str| {
             let path = home.join(name);
             let named = [NamedPath { path: &path, variable: None }];
-            let found = own_directory(&named, &path, &paths);
-            assert_eq!(found, directory.map(|it| home.join(it)), "{name}");
+            let directory_of_file = own_directory(&named, &path, &paths);
+            assert_eq!(directory_of_file, directory.map(|it| home.join(it)), "{name}");
             let server = McpServer {
                 name: "m".into(),
                 transport: ServerTransport::Program {
@@ -206,12 +206,12 @@ mod tests {
                 write_paths: vec!["~/granted".into()],
                 ..McpServer::default()
             };
-            let found = unmakeable_files(&server, &paths);
-            let told = found.first().map(|it| it.explanation.as_str()).unwrap_or_default();
-            assert_eq!(told.is_empty(), cause.is_empty(), "{name}: {told}");
-            assert!(told.contains(cause), "{name}: {told}");
+            let files = unmakeable_files(&server, &paths);
+            let explanation = files.first().map(|it| it.explanation.as_str()).unwrap_or_default();
+            assert_eq!(explanation.is_empty(), cause.is_empty(), "{name}: {explanation}");
+            assert!(explanation.contains(cause), "{name}: {explanation}");
             let line = "nanobot config set tools.mcpServers.m.env.FILE ";
-            assert!(told.is_empty() || told.contains(line), "{told}");
+            assert!(explanation.is_empty() || explanation.contains(line), "{explanation}");
         };
         check("empty/memory.json", Some("empty"), "");
         check("alone/memory.json", Some("alone"), "");

@@ -110,8 +110,8 @@ fn add_sandbox_env(
     }
 }
 
-/// Appends the directory of `program` to the PATH in `env`. A program that is installed beside its interpreter, and was
-/// found on the user's PATH, then works under cron too, if the config names it by its path.
+/// Appends the directory of `program` to the PATH in `env`. A program whose interpreter is installed in the same
+/// directory then works under cron too, where the PATH is short, if the config names the program by its path.
 fn append_to_path(env: &mut Vec<(String, String)>, program: &Path) {
     let Some(directory) = program.parent().and_then(Path::to_str) else {
         return;

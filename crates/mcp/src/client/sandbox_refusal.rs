@@ -1,5 +1,5 @@
-//! Recognises in a server's text that its sandbox refused a path. A program reports a refusal in words of its own, so it is
-//! searched for the error's names and for a path beside them. Pure.
+//! Recognises in a server's text that its sandbox refused a path. Each program reports a refusal in its own words, so the text
+//! is searched for names of errors and for a path in the same line. Pure.
 
 /// Names and messages of the errors with which the kernel refuses a path. The first letter of a message is in either case.
 const PERMISSION_ERRORS: &[&str] = &[

@@ -36,8 +36,8 @@ pub(super) struct ConnectionSlot {
     /// The state of the current connection, or of the one being established.
     state: Mutex<Arc<ConnectionState>>,
     features: Mutex<Option<Arc<ServerFeatures>>>,
-    /// Locked during a call in which the server may request replies of the model. There is one at a time, so that it is
-    /// clear whose model such a request means.
+    /// Locked during a call in which the server may request replies of the model. There is one at a time, so that each
+    /// such request belongs to one call.
     sampled_call: Mutex<()>,
 }
 
@@ -83,7 +83,7 @@ impl ConnectionSlot {
         self.state.lock().ignore_poison().take_refused_path()
     }
 
-    /// Returns what the server offers now, connecting to it if necessary.
+    /// Returns the current features of the server, connecting to it if necessary.
     pub(super) fn fetch_features(
         &self,
         config: &ClientConfig,

@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn the_endpoint_must_have_the_origin_of_the_stream() {
         let base = Url::parse("https://a.example:8443/x/sse").unwrap();
-        let check = |said: &str, expect: Option<&str>| {
-            let found = resolve_endpoint(&base, said).ok();
-            assert_eq!(found.as_ref().map(Url::as_str), expect, "{said}");
+        let check = |reference: &str, expect: Option<&str>| {
+            let actual = resolve_endpoint(&base, reference).ok();
+            assert_eq!(actual.as_ref().map(Url::as_str), expect, "{reference}");
         };
         check("/m?s=1", Some("https://a.example:8443/m?s=1"));
         check("m", Some("https://a.example:8443/x/m"));

@@ -68,7 +68,7 @@ struct LeftoverFiles {
     server: String,
     /// Paths that did not exist before the server started, and that the sandbox cannot keep it from creating.
     absent_paths: Vec<PathBuf>,
-    /// The start-up and instruction files before the server started. Calls undo what they may not change.
+    /// The start-up and instruction files before the server started.
     snapshot: Option<PathSnapshot>,
     sandboxes: Option<Arc<dyn SandboxFactory>>,
 }

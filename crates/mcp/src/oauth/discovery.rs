@@ -83,7 +83,7 @@ pub fn discover(http: &Http, server: &str) -> Result<AuthorizationServer> {
         ))
     })?;
     let stated_issuer = metadata["issuer"].as_str().unwrap_or_default();
-    // A server that is its own authorization server, as in the first revision, may give that a path.
+    // A server that is its own authorization server, as in the first revision, may have an issuer with a path.
     let is_own = named_issuer.is_none()
         && checked_url(&server, stated_issuer).is_ok_and(|url| url.origin() == server.origin());
     let issuer = if is_own { stated_issuer.to_owned() } else { issuer };
@@ -220,7 +220,7 @@ fn fetch(http: &Http, url: &Url) -> Result<Option<Value>> {
     Ok(is_document.then_some(response.body))
 }
 
-/// Parses an address that a server gave: encrypted, or on this machine if the server is.
+/// Parses an address from a server. It must be encrypted, or on this machine if the server is.
 fn checked_url(server: &Url, text: &str) -> Result<Url> {
     let url = Url::parse(text).map_err(|_| unusable(&format!("`{text}` is not an address")))?;
     let is_local = |url: &Url| url.host_str().is_some_and(is_loopback);
@@ -297,8 +297,8 @@ mod tests {
     fn metadata_is_about_the_server() {
         let check = |resource: &str, expect: bool| {
             let server = Url::parse("https://a.example/mcp/v1").unwrap();
-            let found = checked_resource(&server, &json!({ "resource": resource }));
-            assert_eq!(found.is_ok(), expect, "{resource}");
+            let actual = checked_resource(&server, &json!({ "resource": resource }));
+            assert_eq!(actual.is_ok(), expect, "{resource}");
         };
         check("https://a.example/mcp/v1", true);
         check("https://a.example/", true);

@@ -40,7 +40,7 @@ pub struct ServerLogin {
 }
 
 impl ServerLogin {
-    /// The login of `client` to the MCP server at `url`, with the `tokens` that `server` gave.
+    /// The login of `client` to the MCP server at `url`, with the `tokens` that `server` issued.
     pub(super) fn new(
         url: &str,
         server: &AuthorizationServer,

@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn sent_addresses() {
         let check = |text: &str, expect: &[&str]| {
-            let found: Vec<String> =
+            let actual: Vec<String> =
                 find_sent_addresses(text).iter().map(|ways| ways[0].to_string()).collect();
-            assert_eq!(found, expect, "{text}");
+            assert_eq!(actual, expect, "{text}");
         };
         check("https://a.example/x?y", &["https://a.example/x?y"]);
         check(

@@ -49,8 +49,8 @@ pub struct ChangeGrants {
 }
 
 impl ChangeGrants {
-    /// Decides if a conversation may make a change; `external` names its content from outside, if it has any, and `what`
-    /// says what cannot be done.
+    /// Decides if a conversation may make a change. `external` names its content from outside, if it has any, and `denial` is
+    /// the start of the refusal, such as "jobs cannot be added".
     ///
     /// # Errors
     /// A refusal with the flag that would grant it.
@@ -58,16 +58,16 @@ impl ChangeGrants {
         self,
         change: GuardedChange,
         external: Option<String>,
-        what: &str,
+        denial: &str,
     ) -> Result<(), Refusal> {
         let (word, grant) = (change.word(), self.get(change));
         match (grant, external) {
             (Grant::Denied, _) => {
-                Err(Refusal::new(format!("{what}: `{word}` is denied by a rule")))
+                Err(Refusal::new(format!("{denial}: `{word}` is denied by a rule")))
             }
             (Grant::Unset, Some(content)) => Err(Refusal {
                 message: format!(
-                    "{what} without permission: the conversation contains content from outside ({content})"
+                    "{denial} without permission: the conversation contains content from outside ({content})"
                 ),
                 suggested_flag: Some(format!("--allow {word}")),
             }),

@@ -27,7 +27,7 @@ pub(super) const MAX_SKILL_REQUEST_BYTES: usize = 200;
 pub(super) const MAX_REQUESTS_PER_DOMAIN: usize = 8;
 pub(super) const MAX_REQUESTS_PER_RUN: usize = 40;
 
-/// The content of a conversation, as far as it decides what the run may do.
+/// The facts about the content of a conversation that decide what the run may do.
 #[derive(Default)]
 pub(super) struct ProvenanceState {
     pub(super) origin: Origin,

@@ -16,9 +16,9 @@ pub struct TrustContext {
     pub commands_write_anywhere: bool,
     /// True if commands may use the network of the machine, so that their output may be from anywhere.
     pub commands_have_network: bool,
-    /// Returns true once a named host has sent something to a command, which any file of the run may hold then.
+    /// Returns true once a named host has sent something to a command. From then on, any file of the run may contain it.
     pub hosts_have_sent: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Tools of MCP servers whose results the user answers for.
+    /// Tools of MCP servers whose results the user trusts.
     pub trusted_tools: Vec<String>,
     /// The paths of the built-in skills, with the hosts that they work with.
     pub skill_hosts: Vec<(PathBuf, &'static [&'static str])>,
