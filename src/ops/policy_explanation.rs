@@ -69,7 +69,7 @@ pub(crate) fn describe_policy(
     session: Option<&str>,
 ) -> Result<Vec<(&'static str, String)>> {
     let policy = prepare(ctx, grants)?.policy;
-    let mut rows = policy.for_people(&|path: &Path| ctx.paths.display(path));
+    let mut rows = policy.describe_for_people(&|path: &Path| ctx.paths.display(path));
     if let Some(key) = session {
         rows.push(("origin", describe_origin(ctx, key)?));
     }

@@ -34,7 +34,7 @@ pub(crate) fn describe_policy(policy: &Policy, toolbox: &Toolbox, is_interactive
     if names.is_empty() {
         String::new()
     } else {
-        policy.for_model(&names, CommandShell::find().name(), is_interactive)
+        policy.describe_for_model(&names, CommandShell::find().name(), is_interactive)
     }
 }
 

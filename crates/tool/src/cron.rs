@@ -140,7 +140,7 @@ impl CronTool {
     /// Refuses to add or remove a job, unless the conversation or the user permits it.
     fn check_provenance(&self, action: &str) -> Result<(), Refusal> {
         let what = format!("jobs cannot be {action}");
-        let external = self.provenance.external();
+        let external = self.provenance.external_content();
         self.grants.check(GuardedChange::Jobs, external, &what)
     }
 

@@ -433,7 +433,8 @@ impl Files {
         } else {
             GuardedChange::Startup
         };
-        let external = self.provenance.as_ref().and_then(|provenance| provenance.external());
+        let external =
+            self.provenance.as_ref().and_then(|provenance| provenance.external_content());
         let path = path.display();
         let consequence = format!("`{path}` instructs later runs and cannot be changed");
         let result = self.grants.check(change, external, &consequence);
@@ -443,7 +444,8 @@ impl Files {
     /// The decision about changes of files that start or instruct something later.
     pub(super) fn startup_grant(&self) -> StartupGrant {
         let provenance = self.provenance.as_ref();
-        let is_external = || provenance.is_some_and(|provenance| provenance.external().is_some());
+        let is_external =
+            || provenance.is_some_and(|provenance| provenance.external_content().is_some());
         match self.grants.startup {
             Grant::Denied => StartupGrant::Denied,
             Grant::Unset if is_external() => StartupGrant::NeedsPermission,

@@ -143,7 +143,7 @@ impl MessageTool {
             .into());
         }
         let consequence = format!("no message can be sent to {chat}");
-        let external = self.provenance.external();
+        let external = self.provenance.external_content();
         Ok(self.grants.check(GuardedChange::Messages, external, &consequence)?)
     }
 

@@ -145,7 +145,7 @@ impl Tool for WebSearch {
         let truncated_end = self
             .web
             .provenance
-            .untrusted()
+            .untrusted_content()
             .and_then(|_| query.char_indices().nth(MAX_UNTRUSTED_QUERY_CHARS));
         let query = truncated_end.map_or(query, |(end, _)| &query[..end]);
         let mut results = self.query_engine(engine, query, count)?;

@@ -213,7 +213,7 @@ fn permission_rows(ctx: &Context, job: &Job) -> Vec<(&'static str, String)> {
     if !flags.is_empty() {
         rows.push(("flags", flags));
     }
-    let lines = resolved.policy.for_people(&|path| ctx.paths.display(path));
+    let lines = resolved.policy.describe_for_people(&|path| ctx.paths.display(path));
     let permissions = lines.into_iter().filter(|(name, _)| PERMISSION_ROWS.contains(name));
     rows.extend(permissions.map(|(name, value)| match name {
         "profile" => (name, format!("{value}: {}", resolved.profile.description)),

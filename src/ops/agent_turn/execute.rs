@@ -249,7 +249,7 @@ fn record_memory(
 /// The content from outside that a change of the memory in this turn may contain. A command that can write there may have
 /// copied from anywhere.
 fn memory_label(setup: &TurnSetup, stats: &TurnStats) -> Option<String> {
-    if let Some(content) = setup.shared.provenance.external() {
+    if let Some(content) = setup.shared.provenance.external_content() {
         return Some(content);
     }
     let scope = &setup.policy.file_scope;
@@ -281,7 +281,7 @@ pub(crate) fn finish(
     let untrusted = memory_label(setup, &ending.stats);
     // A call that was interrupted is not counted.
     let has_called_tools =
-        setup.shared.provenance.untrusted().is_some() || !ending.stats.tools.is_empty();
+        setup.shared.provenance.untrusted_content().is_some() || !ending.stats.tools.is_empty();
     if let Err(error) =
         record_memory(ctx, prepared, sessions, has_called_tools, untrusted.as_deref())
     {

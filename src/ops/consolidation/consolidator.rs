@@ -394,7 +394,7 @@ impl<'a> Consolidator<'a> {
         for logged in &snapshot.messages {
             provenance.observe(&logged.message);
         }
-        provenance.external()
+        provenance.external_content()
     }
 
     fn timestamp(&self) -> String {

@@ -166,7 +166,7 @@ fn ask(
     let message = if message == "-" { "- " } else { message };
     let content = OthersContent::new(Origin::Project, "a message of a program");
     let mut text = UserText::of_others(message, content);
-    if let Some(content) = client.setup.shared.provenance.external() {
+    if let Some(content) = client.setup.shared.provenance.external_content() {
         text.raise(OthersContent::new(Origin::External, content));
     }
     let mut options = client.options.clone();

@@ -14,7 +14,7 @@ use std::path::Path;
 impl Policy {
     /// The policy for the model, as list items. `tools` are the names of the offered tools, `shell` is that of commands;
     /// `attended` is true if the run can prompt a person.
-    pub fn for_model(&self, tools: &[&str], shell: &str, attended: bool) -> String {
+    pub fn describe_for_model(&self, tools: &[&str], shell: &str, attended: bool) -> String {
         let mut text = String::new();
         let mut line =
             |item: &str| writeln!(text, "- {item}").expect("writing to a string cannot fail");
@@ -164,7 +164,10 @@ impl Policy {
     }
 
     /// The policy for people, as pairs of label and value.
-    pub fn for_people(&self, display: &dyn Fn(&Path) -> String) -> Vec<(&'static str, String)> {
+    pub fn describe_for_people(
+        &self,
+        display: &dyn Fn(&Path) -> String,
+    ) -> Vec<(&'static str, String)> {
         let mut rows = vec![("profile", self.profile.clone())];
         rows.extend(self.path_rows(display));
         let sandbox = match self.sandbox {

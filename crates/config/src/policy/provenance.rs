@@ -138,13 +138,13 @@ impl ProvenanceTracker {
     }
 
     /// The first content of the highest origin, as a phrase, if that is not the user's own.
-    pub fn untrusted(&self) -> Option<String> {
+    pub fn untrusted_content(&self) -> Option<String> {
         let (origin, content) = self.origin();
         (origin > Origin::User).then_some(content)
     }
 
     /// The first external content, as a phrase, if there is any.
-    pub fn external(&self) -> Option<String> {
+    pub fn external_content(&self) -> Option<String> {
         let (origin, content) = self.origin();
         (origin == Origin::External).then_some(content)
     }
@@ -383,7 +383,7 @@ mod tests {
             tracker.observe_all(&mut MessageCursor::default(), &messages);
         }
         let actual = tracker.check_address(&Url::parse(url).unwrap(), &free);
-        assert_eq!(actual.clone().ok(), expect, "{url}: {:?}", tracker.untrusted());
+        assert_eq!(actual.clone().ok(), expect, "{url}: {:?}", tracker.untrusted_content());
         if let Err(refusal) = actual {
             assert!(refusal.suggested_flag.is_some_and(|flag| flag.starts_with("--net=")));
         }
@@ -719,7 +719,7 @@ mod tests {
         check(&["a.example:9000"], "https://a.example/x", false);
         let free = AllowedHosts { net: Net::Any, ..AllowedHosts::default() };
         assert!(tracker.check_address(&Url::parse(EVIL).unwrap(), &free).is_ok());
-        assert_eq!(tracker.untrusted().as_deref(), Some("a test"));
+        assert_eq!(tracker.untrusted_content().as_deref(), Some("a test"));
     }
 
     #[test]

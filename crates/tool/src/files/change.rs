@@ -298,7 +298,7 @@ impl Files {
         }
         let old = old.map(|content| content.bytes.as_slice());
         let provenance = self.provenance.as_ref();
-        let untrusted = provenance.and_then(|provenance| provenance.untrusted());
+        let untrusted = provenance.and_then(|provenance| provenance.untrusted_content());
         written_skills.record(old, new, untrusted.is_some()).map_err(|error| {
             let message =
                 format!("nothing was done because the skill could not be recorded: {error:#}");

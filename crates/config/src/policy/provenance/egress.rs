@@ -17,7 +17,7 @@ impl ProvenanceTracker {
         arguments: &Value,
         allowed: &AllowedHosts,
     ) -> Result<(), Refusal> {
-        if self.untrusted().is_none() {
+        if self.untrusted_content().is_none() {
             return Ok(());
         }
         match arguments {
