@@ -190,8 +190,8 @@ impl CliCommand {
     /// True if a flag asks for log lines.
     pub fn asks_for_logs(&self) -> bool {
         match self {
-            Self::Agent(agent) => agent.output.is_verbose(),
-            Self::Run(run) => run.agent.output.is_verbose(),
+            Self::Agent(agent) => agent.turn.output.is_verbose(),
+            Self::Run(run) => run.turn.output.is_verbose(),
             Self::Repl(repl) => repl.verbose,
             _ => false,
         }

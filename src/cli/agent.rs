@@ -5,15 +5,31 @@ use crate::options::model::ModelOptions;
 use crate::options::turn::{
     OutputOptions, RecordingOptions, SessionChoice, StdinOptions, TurnInput, TurnLimits,
 };
+use crate::options::value::typed_text;
 use clap::Args;
+use nanobot_base::message::user_text::UserText;
 
 /// Run one turn and print the answer
 ///
-/// The message comes from `-m`, from standard input, or from both; then the piped text follows the message in a marked
-/// block. Standard output carries the answer and nothing else. The text of `-m` is your word, also what a shell puts into it, and
-/// may name hosts: give text of others by a pipe or `-a`.
+/// The message comes from `-m` or the argument, from standard input, or from both; then the piped text follows the message in a
+/// marked block. Standard output carries the answer and nothing else. The text of `-m` is your word, also what a shell puts into it,
+/// and may name hosts: give text of others by a pipe or `-a`.
 #[derive(Args, Clone, Debug, Default)]
 pub struct AgentArgs {
+    /// The message, as `-m` gives it
+    #[arg(value_name = "TEXT", value_parser = typed_text, conflicts_with = "message", hide_short_help = true)]
+    pub text: Option<UserText>,
+    /// The message, or nothing: for lines that were written for other agents
+    #[arg(short = 'p', long, alias = "prompt", value_name = "TEXT", num_args = 0..=1, default_missing_value = "", hide = true,
+          value_parser = typed_text, conflicts_with = "message")]
+    pub print: Option<UserText>,
+    #[command(flatten)]
+    pub turn: TurnArgs,
+}
+
+/// A turn, whose message may come from a file too
+#[derive(Args, Clone, Debug, Default)]
+pub struct TurnArgs {
     #[command(flatten)]
     pub input: TurnInput,
     #[command(flatten)]
@@ -25,7 +41,7 @@ pub struct AgentArgs {
     /// Answer as JSON that matches this schema
     ///
     /// A file, a JSON schema, or a list of fields such as `name, age int, tags str[]`.
-    #[arg(long, value_name = "SCHEMA", help_heading = "Output")]
+    #[arg(long, aliases = ["json-schema", "output-schema"], value_name = "SCHEMA", help_heading = "Output")]
     pub schema: Option<String>,
     #[command(flatten)]
     pub grants: Grants,

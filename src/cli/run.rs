@@ -1,6 +1,6 @@
 //! `nanobot run`: a prompt file as a program.
 
-use super::agent::AgentArgs;
+use super::agent::TurnArgs;
 use clap::Args;
 
 /// Run a prompt file as a program
@@ -26,5 +26,5 @@ pub struct RunArgs {
     #[arg(value_name = "FILE", required = true, num_args = 1.., trailing_var_arg = true)]
     pub file: Vec<String>,
     #[command(flatten)]
-    pub agent: AgentArgs,
+    pub turn: TurnArgs,
 }

@@ -1,7 +1,7 @@
 //! `nanobot agent`: runs one turn from the command line.
 
 use super::repl;
-use crate::cli::agent::AgentArgs;
+use crate::cli::agent::{AgentArgs, TurnArgs};
 use crate::ops::agent_turn;
 use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::unseen_answers;
@@ -14,16 +14,20 @@ use nanobot_os::terminal::Terminal;
 
 /// Runs `nanobot agent`.
 pub fn run(ctx: &Context, arguments: &AgentArgs) -> Result<Exit> {
-    if is_conversation(arguments) {
-        repl::start(ctx, turn_options(arguments))
+    let mut options = turn_options(&arguments.turn);
+    // `-p` alone says only that this is no conversation.
+    let printed = arguments.print.clone().filter(|text| !text.as_str().is_empty());
+    options.input.message = options.input.message.or(arguments.text.clone()).or(printed);
+    if arguments.print.is_none() && is_conversation(&arguments.turn, &options) {
+        repl::start(ctx, options)
     } else {
-        Ok(run_turn(ctx, arguments, turn_options(arguments)))
+        Ok(run_turn(ctx, &arguments.turn, options))
     }
 }
 
 /// The options of the turn.
-pub(super) fn turn_options(arguments: &AgentArgs) -> TurnOptions {
-    let AgentArgs {
+pub(super) fn turn_options(arguments: &TurnArgs) -> TurnOptions {
+    let TurnArgs {
         input,
         session,
         output,
@@ -52,7 +56,7 @@ pub(super) fn turn_options(arguments: &AgentArgs) -> TurnOptions {
 
 /// Runs one turn with `options`. Only the form of the output and the worktree are taken from `arguments`, since `nanobot run` changes
 /// the options of its flags.
-pub(super) fn run_turn(ctx: &Context, arguments: &AgentArgs, mut options: TurnOptions) -> Exit {
+pub(super) fn run_turn(ctx: &Context, arguments: &TurnArgs, mut options: TurnOptions) -> Exit {
     let format = match (arguments.output.json, arguments.output.output_format) {
         (true, _) | (_, OutputFormat::Json) => ReportFormat::Json,
         (_, OutputFormat::StreamJson) => ReportFormat::StreamJson,
@@ -78,7 +82,7 @@ pub(super) fn run_turn(ctx: &Context, arguments: &AgentArgs, mut options: TurnOp
 }
 
 /// True if there is no input, no flag of a single turn, and an interactive terminal: then `agent` is the REPL.
-fn is_conversation(arguments: &AgentArgs) -> bool {
+fn is_conversation(arguments: &TurnArgs, options: &TurnOptions) -> bool {
     let has_no_turn_flags = !arguments.output.json
         && arguments.output.output_format == OutputFormat::Text
         && arguments.schema.is_none()
@@ -88,7 +92,7 @@ fn is_conversation(arguments: &AgentArgs) -> bool {
         && arguments.worktree.is_none()
         && !arguments.session.resume
         && !arguments.session.ephemeral;
-    let has_no_message = arguments.input.message.is_none()
+    let has_no_message = options.input.message.is_none()
         && arguments.input.prompt_file.is_none()
         && arguments.input.attach.is_empty();
     has_no_turn_flags && has_no_message && !arguments.stdin.stdin && Terminal::is_interactive()

@@ -1,7 +1,7 @@
 //! Parses the command line: with clap, or with a fast path for the most common ones.
 
 use super::tree;
-use crate::cli::agent::AgentArgs;
+use crate::cli::agent::{AgentArgs, TurnArgs};
 use crate::cli::cron::{CronCommand, CronRunArgs};
 use crate::cli::grammar::SHORTCUTS;
 use crate::cli::topics::find_topic;
@@ -72,11 +72,11 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
             arguments.insert(1 + usize::from(is_turn), flag);
             return arguments;
         }
-        word if word.starts_with("-m") || word.starts_with("--message") => (&["agent"], 0),
+        word if begins_message(word) => (&["agent"], 0),
         word if is_alone && word.contains(' ') && !word.starts_with('-') => {
             (&["agent", "--message"], 0)
         }
-        word if arguments.get(2).is_some_and(|next| next == "help") && is_group(word) => {
+        word if arguments.get(2).is_some_and(|next| next == "help") && has_help(word) => {
             arguments.remove(2);
             arguments.push("--help".into());
             return arguments;
@@ -90,8 +90,18 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// True for a command with subcommands.
-fn is_group(word: &str) -> bool {
+/// True for a flag that gives a message, as the first word of a line without a command.
+fn begins_message(word: &str) -> bool {
+    let (flag, _) = word.split_once('=').unwrap_or((word, ""));
+    ["-m", "-p"].iter().any(|short| word.starts_with(short))
+        || ["--message", "--print", "--prompt"].contains(&flag)
+}
+
+/// True for a command after which `help` is no name: one with subcommands, and a turn.
+fn has_help(word: &str) -> bool {
+    if ["agent", "a"].contains(&word) {
+        return true;
+    }
     let mut tree = tree::command_tree();
     tree.build();
     let command = tree.find_subcommand(word);
@@ -131,18 +141,18 @@ enum FlagField<'a> {
 fn parse_fast(arguments: &[OsString]) -> Option<Cli> {
     let (_, mut rest) = arguments.split_first()?;
     let mut global = GlobalArgs::default();
-    let mut agent: Option<Box<AgentArgs>> = None;
+    let mut agent: Option<TurnArgs> = None;
     while let Some((argument, after)) = rest.split_first() {
         rest = after;
         let field = match argument.to_str()? {
             "agent" | "a" if agent.is_none() => {
-                agent = Some(Box::new(AgentArgs {
+                agent = Some(TurnArgs {
                     session: SessionChoice {
                         lock_timeout: DEFAULT_LOCK_TIMEOUT,
                         ..SessionChoice::default()
                     },
-                    ..AgentArgs::default()
-                }));
+                    ..TurnArgs::default()
+                });
                 continue;
             }
             "cron" if agent.is_none() => return parse_cron_line(global, rest),
@@ -153,12 +163,12 @@ fn parse_fast(arguments: &[OsString]) -> Option<Cli> {
         };
         rest = field.fill(rest)?;
     }
-    let command = CliCommand::Agent(agent?);
+    let command = CliCommand::Agent(Box::new(AgentArgs { turn: agent?, ..AgentArgs::default() }));
     Some(Cli { global, command })
 }
 
 /// The field that `flag` sets. Only flags that neither exclude nor override each other are here.
-fn agent_field<'a>(flag: &str, agent: &'a mut AgentArgs) -> Option<FlagField<'a>> {
+fn agent_field<'a>(flag: &str, agent: &'a mut TurnArgs) -> Option<FlagField<'a>> {
     Some(match flag {
         "-m" | "--message" => FlagField::Message(&mut agent.input.message),
         "-s" | "--session" => FlagField::Text(&mut agent.session.key),
@@ -322,7 +332,11 @@ mod tests {
         check(&["help", "scripting"], &["topic", "scripting"]);
         check(&["cron", "help"], &["cron", "--help"]);
         check(&["cron", "help", "add"], &["cron", "add", "--help"]);
-        check(&["agent", "help"], &["agent", "help"]);
+        check(&["agent", "help"], &["agent", "--help"]);
+        check(&["-p", "hello"], &["agent", "-p", "hello"]);
+        check(&["--print=hello"], &["agent", "--print=hello"]);
+        check(&["--prompt-file", "x"], &["--prompt-file", "x"]);
+        check(&["--plain"], &["--plain"]);
         check(&["help", "nosuch"], &["topic", "nosuch"]);
         check(&["help"], &["--help"]);
         check(&["doctor", "--offline"], &["status", "--check", "--offline"]);

@@ -1,7 +1,7 @@
 //! `nanobot run`: runs a prompt file as a program.
 
 use super::agent;
-use crate::cli::agent::AgentArgs;
+use crate::cli::agent::TurnArgs;
 use crate::cli::run::RunArgs;
 use crate::ops::context::{Context, report_error};
 use crate::ops::prompt_program::PromptProgram;
@@ -13,7 +13,7 @@ use nanobot_base::message::user_text::{OthersContent, UserText};
 
 /// Runs `nanobot run`.
 pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
-    let RunArgs { file, agent } = arguments;
+    let RunArgs { file, turn: agent } = arguments;
     let (file, program_arguments) = file.split_first().expect("clap requires one");
     let program = match PromptProgram::load(ctx, &ctx.paths.expand(file)) {
         Ok(program) => program,
@@ -37,7 +37,7 @@ pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
 fn turn_options(
     ctx: &Context,
     program: &PromptProgram,
-    agent: &AgentArgs,
+    agent: &TurnArgs,
     program_arguments: &[String],
 ) -> Result<TurnOptions> {
     let mut options = agent::turn_options(agent);

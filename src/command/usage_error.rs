@@ -11,42 +11,39 @@ use std::ffi::OsString;
 
 /// Prints help and version to standard output with status 0, or an error to standard error with status 2.
 pub(crate) fn report(error: clap::Error, arguments: &[OsString], terminal: Terminal) -> Exit {
-    let mut error = render_help(&error, arguments).unwrap_or(error);
-    let replacement = suggest_replacement(&error, arguments);
-    // For clap, one-letter aliases are similar to most words.
-    let suggestion = match error.remove(ContextKind::SuggestedSubcommand) {
-        Some(ContextValue::Strings(mut names)) => {
-            names.retain(|name| name.len() > 1);
-            (!names.is_empty()).then_some(ContextValue::Strings(names))
-        }
-        other => other,
-    };
-    if replacement.is_some() {
-        error.remove(ContextKind::SuggestedArg);
-    } else if let Some(suggestion) = suggestion {
-        error.insert(ContextKind::SuggestedSubcommand, suggestion);
-    }
-    let error = &error;
+    let error = render_help(&error, arguments).unwrap_or(error);
     if error.kind() == ErrorKind::InvalidUtf8 {
-        terminal.eprint(&format!("error: {}", invalid_text(arguments)));
+        terminal.eprint_failure(&invalid_text(arguments));
         return Exit::Usage;
     }
-    if error.use_stderr() {
+    if !error.use_stderr() {
+        return match terminal.print(&error.render().to_string()) {
+            Ok(()) => Exit::Answered,
+            Err(error) => report_error(&error, terminal),
+        };
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         terminal.eprint(error.render().to_string().trim_end());
-        let hint = suggest_joined_flag(error, arguments)
-            .or(replacement)
-            .or_else(|| suggest_repl(error, arguments))
-            .or_else(|| suggest_all(error, arguments))
-            .or_else(|| suggest_message(error, arguments));
-        if let Some(hint) = hint {
-            terminal.eprint(&format!("  try: {hint}"));
-        }
         return Exit::Usage;
     }
-    match terminal.print(&error.render().to_string()) {
-        Ok(()) => Exit::Answered,
-        Err(error) => report_error(&error, terminal),
-    }
+    let hint = suggest_joined_flag(&error, arguments)
+        .or_else(|| suggest_replacement(&error, arguments))
+        .or_else(|| suggest_repl(&error, arguments))
+        .or_else(|| suggest_all(&error, arguments))
+        .or_else(|| suggest_message(&error, arguments))
+        .or_else(|| suggest_similar(&error))
+        .unwrap_or_else(|| format!("{} --help", named_command(arguments).0));
+    terminal.eprint_failure(&cause(&error));
+    terminal.eprint(&format!("  try: {hint}"));
+    Exit::Usage
+}
+
+/// The cause of an error of the parser in one line, without its prefix and its tips.
+pub(crate) fn cause(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
+    let cause = lines.collect::<Vec<_>>().join(" ");
+    cause.trim_start_matches("error: ").to_owned()
 }
 
 /// The message about the argument that is not UTF-8. Only paths may have other bytes.
@@ -77,55 +74,148 @@ fn render_help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Erro
     command_tree_with_help(length).try_get_matches_from(arguments).err()
 }
 
-/// Commands and flags of the Python program and of other agents that do not exist here, and what to use in their stead.
+/// Commands and flags of the Python program and of other agents that do not exist here, with what to use instead. Where a flag
+/// means the same as one of ours, it is an alias of that instead. No row names a flag that permits more: a person who looks for one
+/// reads what a run may do first.
 const REPLACEMENTS: &[(&str, &str)] = &[
+    ("--add-dir", PERMISSIONS_TOPIC),
+    ("--allowed-tools", PERMISSIONS_TOPIC),
+    ("--allowedTools", PERMISSIONS_TOPIC),
+    ("--approval-mode", PERMISSIONS_TOPIC),
+    ("--ask-for-approval", PERMISSIONS_TOPIC),
+    ("--chat", "`--session KEY`"),
+    ("--conversation", "`--session KEY`"),
+    ("--dangerously-bypass-approvals-and-sandbox", PERMISSIONS_TOPIC),
+    ("--dangerously-skip-permissions", PERMISSIONS_TOPIC),
+    ("--debug", "`--verbose`, or NANOBOT_LOG=debug"),
+    ("--disallowed-tools", "`--deny RULE`, or `--disabled-tools LIST`"),
+    ("--disallowedTools", "`--deny RULE`, or `--disabled-tools LIST`"),
+    ("--full-auto", PERMISSIONS_TOPIC),
+    ("--include-directories", PERMISSIONS_TOPIC),
+    ("--input-format", "nanobot pipe, which reads messages as JSON lines"),
     (
         "--install-completion",
         "nanobot completions bash, or zsh, or fish: a script for that shell to load",
     ),
+    ("--list-models", "nanobot model list"),
+    ("--list-sessions", "nanobot session list"),
+    ("--log-level", "`--verbose`, or NANOBOT_LOG=debug"),
+    ("--no-color", "`--color never`"),
+    ("--no-session-persistence", "`--ephemeral`"),
+    ("--output-last-message", "`> FILE`: standard output is the answer and nothing else"),
+    ("--permission-mode", PERMISSIONS_TOPIC),
+    ("--provider", "`--model PROVIDER/MODEL`"),
+    ("--session-id", "`--session KEY`"),
+    ("--set", "nanobot config set KEY VALUE"),
     ("--show-completion", "nanobot completions bash, or zsh, or fish"),
+    ("--skip-git-repo-check", "the same without it: a run works in any directory"),
+    ("--stream-json", "`--output-format stream-json`"),
+    ("--yolo", PERMISSIONS_TOPIC),
+    ("auth", "nanobot provider login"),
     ("channels", "`nanobot channel list`"),
-    ("topics", "`nanobot --help` for the topics"),
-    ("serve", "a pipe or a crontab line with `nanobot agent -m`: nanobot is not a server"),
-    ("webui", "nanobot repl"),
-    ("sessions", "nanobot session"),
-    ("trigger", "nanobot cron run JOB"),
+    ("configure", "nanobot onboard"),
+    ("delete", "`rm`"),
+    ("exec", "nanobot agent -m TEXT, or nanobot tool run exec JSON"),
+    ("history", "nanobot session list"),
+    ("hooks", "nanobot help hooks"),
+    ("init", "nanobot onboard"),
+    ("job", "nanobot cron"),
+    ("jobs", "nanobot cron list"),
+    ("keys", "nanobot provider list"),
+    ("logout", "nanobot provider logout"),
+    ("logs", "nanobot session show, or nanobot cron logs"),
+    ("models", "nanobot model list"),
+    ("permissions", "nanobot policy explain"),
     ("plugins", "nanobot tool list"),
-    ("--yolo", "`--profile full`, which has no limits"),
-    ("--dangerously-skip-permissions", "`--profile full`, which has no limits"),
-    (
-        "--full-auto",
-        "`--profile auto-approve`, or `--write` to change files in this directory only",
-    ),
+    ("print", "nanobot agent -m TEXT"),
+    ("prompt", "nanobot agent -m TEXT"),
+    ("providers", "nanobot provider list"),
+    ("resume", "nanobot agent --resume, or nanobot repl --session KEY"),
+    ("serve", "a pipe or a crontab line with `nanobot agent -m`: nanobot is not a server"),
+    ("sessions", "nanobot session"),
+    ("setup", "nanobot onboard"),
+    ("skills", "nanobot skill list"),
+    ("tools", "nanobot tool list"),
+    ("topics", "`nanobot --help` for the topics"),
+    ("trigger", "nanobot cron run JOB"),
+    ("update", "the package manager that installed it"),
+    ("upgrade", "the package manager that installed it"),
+    ("version", "nanobot --version"),
+    ("webui", "nanobot repl"),
 ];
 
+const PERMISSIONS_TOPIC: &str =
+    "nanobot help permissions: what a run may do, and what permits more";
+
 fn suggest_replacement(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
-    if ![ErrorKind::InvalidSubcommand, ErrorKind::UnknownArgument].contains(&error.kind()) {
-        return None;
-    }
-    let first = arguments.get(1)?;
-    let flag = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(flag)) => flag,
-        _ => "",
+    let unknown = match error.kind() {
+        ErrorKind::InvalidSubcommand => ContextKind::InvalidSubcommand,
+        ErrorKind::UnknownArgument => ContextKind::InvalidArg,
+        _ => return None,
     };
-    let (_, replacement) = REPLACEMENTS.iter().find(|(name, _)| first == name || flag == *name)?;
+    let Some(ContextValue::String(unknown)) = error.get(unknown) else { return None };
+    let first = arguments.get(1)?;
+    // `--flag=value` is reported with its value.
+    let unknown = unknown.split('=').next().unwrap_or_default();
+    let (_, replacement) =
+        REPLACEMENTS.iter().find(|(name, _)| unknown == *name || first == name)?;
     Some((*replacement).to_owned())
 }
 
-/// Suggests `--all` if a name is missing.
+/// Suggests a command, a flag or a value with almost the same spelling. A flag that permits more is never suggested: nobody asked
+/// for it.
+fn suggest_similar(error: &clap::Error) -> Option<String> {
+    let pairs = [
+        (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),
+        (ContextKind::InvalidArg, ContextKind::SuggestedArg),
+        (ContextKind::InvalidValue, ContextKind::SuggestedValue),
+    ];
+    pairs.into_iter().find_map(|(invalid, suggested)| {
+        let Some(ContextValue::String(typed)) = error.get(invalid) else { return None };
+        let suggestions = match error.get(suggested)? {
+            ContextValue::String(suggestion) => std::slice::from_ref(suggestion),
+            ContextValue::Strings(suggestions) => suggestions.as_slice(),
+            _ => return None,
+        };
+        let errors = |suggestion: &&String| strsim::osa_distance(typed, suggestion);
+        let best = suggestions
+            .iter()
+            // One-letter aliases are similar to most words.
+            .filter(|suggestion| suggestion.len() > 1)
+            .filter(|suggestion| !PERMITTING_FLAGS.contains(&suggestion.as_str()))
+            .min_by_key(errors)
+            .filter(|best| errors(best) <= MAX_TYPING_ERRORS)?;
+        Some(format!("`{best}`"))
+    })
+}
+
+/// The flags that permit more than a run without them may do.
+const PERMITTING_FLAGS: [&str; 7] =
+    ["--allow", "--net", "--profile", "--read", "--sandbox", "--send-keys", "--write"];
+/// The number of letters that a misspelled word may lack, have too many, or have in another order.
+const MAX_TYPING_ERRORS: usize = 2;
+
+/// The command that a command line names, as typed in full, and its arguments.
+fn named_command(arguments: &[OsString]) -> (String, clap::Command) {
+    let mut command = command_tree();
+    command.build();
+    let mut line = "nanobot".to_owned();
+    for word in arguments.iter().skip(1).filter_map(|word| word.to_str()) {
+        if let Some(below) = command.find_subcommand(word) {
+            let below = below.clone();
+            line = format!("{line} {}", below.get_name());
+            command = below;
+        }
+    }
+    (line, command)
+}
+
+/// Suggests `--all` where a name is missing.
 fn suggest_all(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     if error.kind() != ErrorKind::MissingRequiredArgument {
         return None;
     }
-    let mut tree = command_tree();
-    tree.build();
-    let (mut command, mut line) = (&tree, "nanobot".to_owned());
-    for argument in arguments.iter().skip(1).filter_map(|argument| argument.to_str()) {
-        if let Some(subcommand) = command.find_subcommand(argument) {
-            command = subcommand;
-            line = format!("{line} {argument}");
-        }
-    }
+    let (line, command) = named_command(arguments);
     let has_all = command.get_arguments().any(|arg| arg.get_id() == "all");
     has_all.then(|| format!("{line} --all"))
 }
@@ -157,10 +247,14 @@ fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String
         return None;
     };
     let index = arguments.iter().position(|argument| argument == unexpected.as_str())?;
+    // `agent` takes the first word of a message before it finds the second.
+    let follows_text = index > 2 && !arguments[index - 1].to_string_lossy().starts_with('-');
+    let is_turn = is_agent && arguments[1] != "repl";
+    let index = if is_turn && follows_text { index - 1 } else { index };
     let rest: Option<Vec<&str>> =
         arguments[index..].iter().map(|argument| argument.to_str()).collect();
     let rest = rest?;
-    let resembles_command = error.get(ContextKind::SuggestedSubcommand).is_some();
+    let resembles_command = suggest_similar(error).is_some();
     let has_flag = rest.iter().any(|argument| argument.starts_with('-'));
     if resembles_command || !(is_agent || index == 1) || has_flag {
         return None;
@@ -189,15 +283,9 @@ fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<St
     Some(format!("{flag}={}", quote(value)))
 }
 
-/// Converts an error about a line of the REPL, which has no room for the usage. The possible values of a flag stay.
+/// Converts an error about a line of the REPL, which has no room for the usage.
 pub(super) fn to_error(error: &clap::Error) -> anyhow::Error {
-    let text = error.render().to_string();
-    let mut lines = text.lines().map(str::trim);
-    let cause = lines.next().unwrap_or_default().trim_start_matches("error: ");
-    match lines.find(|line| line.starts_with("[possible values")) {
-        Some(values) => fail(Exit::Usage, format!("{cause} {values}")),
-        None => fail(Exit::Usage, cause.to_owned()),
-    }
+    fail(Exit::Usage, cause(error))
 }
 
 /// The error of `nanobot gateway`, a command of the Python program.

@@ -61,7 +61,7 @@ pub struct Grants {
     #[arg(long, conflicts_with = "tools", hide_short_help = true)]
     pub no_tools: bool,
     /// Work in this directory
-    #[arg(short = 'C', long, value_name = "DIR", hide_short_help = true, value_parser = path())]
+    #[arg(short = 'C', long, aliases = ["cd", "cwd"], value_name = "DIR", hide_short_help = true, value_parser = path())]
     pub directory: Option<PathBuf>,
     /// When to run commands in the sandbox
     ///

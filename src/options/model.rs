@@ -15,16 +15,16 @@ pub struct ModelOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub max_tokens: Option<u32>,
     /// Sampling temperature, 0 to 2
-    #[arg(long, value_name = "N", value_parser = temperature, hide_short_help = true)]
+    #[arg(long, alias = "temp", value_name = "N", value_parser = temperature, hide_short_help = true)]
     pub temperature: Option<f64>,
     /// Reasoning effort: low, medium, high, or another level that the model takes
-    #[arg(long, value_name = "LEVEL", hide_short_help = true)]
+    #[arg(long, alias = "effort", value_name = "LEVEL", hide_short_help = true)]
     pub reasoning_effort: Option<String>,
     /// Maximum number of requests to the model in a turn
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
+    #[arg(long, alias = "max-turns", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), hide_short_help = true)]
     pub max_iterations: Option<u32>,
     /// Cost limit of a turn, in US dollars
-    #[arg(long, value_name = "USD", value_parser = dollars)]
+    #[arg(long, alias = "max-budget-usd", value_name = "USD", value_parser = dollars)]
     pub max_cost: Option<f64>,
     /// Do not stream replies, for servers that cannot
     #[arg(long, hide_short_help = true)]

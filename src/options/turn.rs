@@ -49,7 +49,7 @@ pub struct TurnInput {
     ///
     /// A text file, an image (PNG, JPEG, GIF, WebP), a PDF, an office document, a directory, a web page (`https://…`), or standard input
     /// (`-`); may be repeated.
-    #[arg(short, long, value_name = "FILE|URL", action = ArgAction::Append, value_parser = path_or_other())]
+    #[arg(short, long, aliases = ["attachment", "file", "image"], value_name = "FILE|URL", action = ArgAction::Append, value_parser = path_or_other())]
     pub attach: Vec<OsString>,
 }
 

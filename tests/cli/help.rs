@@ -1,5 +1,6 @@
 //! Help texts: they fit a screen, their examples are valid command lines, and typos get suggestions.
 
+use crate::page_commands::command_lines;
 use crate::screen::Key;
 use crate::server::says;
 use crate::story::Story;
@@ -68,9 +69,7 @@ fn every_example_is_a_command_line() {
     let readme = std::fs::read_to_string(path).unwrap();
     let texts = TOPICS.iter().map(|topic| topic.text);
     let texts: Vec<&str> = texts.chain([readme.as_str()]).collect();
-    let shown = texts.iter().flat_map(|text| text.lines());
-    let shown = shown.filter_map(|line| line.strip_prefix("    "));
-    lines.extend(shown.map(|line| line.trim_start_matches("$ ").to_owned()));
+    lines.extend(texts.iter().flat_map(|text| command_lines(text)));
     assert!(lines.len() > own + 20, "{}", lines.len());
     let mut count = 0;
     for line in lines {
@@ -204,21 +203,21 @@ fn a_typo_is_reported_with_a_suggestion() {
         assert_ne!(ran.code(), 0, "{arguments:?}");
         assert!(told.contains(words), "{arguments:?}: {told}");
     };
-    check(&["agnet", "-m", "x"], "'agent'");
-    check(&["sesion", "list"], "'session'");
+    check(&["agnet", "-m", "x"], "`agent`");
+    check(&["sesion", "list"], "`session`");
     let topics = "there is no such command or topic; the topics are scripting, permissions,";
     check(&["help", "nosuch"], topics);
     check(&["help", "formats"], topics);
     let told = story.run(["agnet", "-m", "x"]).status(2).error_text();
     assert!(!told.contains("'a'"), "{told}");
-    check(&["session", "lsit"], "'list'");
+    check(&["session", "lsit"], "`list`");
     check(&["-s", "work"], "try: nanobot repl -s work");
     check(&["--write", "--model", "a b"], "try: nanobot repl --write --model 'a b'");
     check(&["--sesion", "x"], "unexpected argument");
     check(&["repl", "hello"], "try: nanobot agent -m 'hello'");
-    check(&["agent", "--mesage", "x"], "'--message'");
-    check(&["cron", "add", "--evry", "1h"], "'--every'");
-    check(&["usage", "--by", "modle"], "'model'");
+    check(&["agent", "--mesage", "x"], "`--message`");
+    check(&["cron", "add", "--evry", "1h"], "`--every`");
+    check(&["usage", "--by", "modle"], "`model`");
     check(&["session", "show", "telegram:43"], "`telegram:42`");
     check(&["cron", "show", "digset"], "`digest`");
     check(&["cron", "remove", "digset"], "`digest`");
@@ -247,7 +246,15 @@ fn commands_of_the_python_program_get_a_suggestion() {
     check(&["topics"], "`nanobot --help` for the topics");
     check(&["gateway", "--port", "1"], "`nanobot channel poll --wait 60`");
     check(&["serve"], "a pipe or a crontab line");
-    check(&["agent", "-m", "x", "--yolo"], "`--profile full`");
+    check(&["agent", "-m", "x", "--yolo"], "nanobot help permissions");
+    check(&["--yolo"], "nanobot help permissions");
+    check(&["agent", "-m", "x", "--add-dir=/srv"], "nanobot help permissions");
+    check(&["agent", "-m", "x", "--set", "a=b"], "nanobot config set KEY VALUE");
+    check(&["agent", "-m", "x", "--provider", "openai"], "`--model PROVIDER/MODEL`");
+    check(&["exec", "fix it"], "nanobot agent -m TEXT");
+    check(&["init"], "nanobot onboard");
+    check(&["version"], "nanobot --version");
+    check(&["session", "delete", "work"], "`rm`");
     check(&["session", "repair"], "nanobot session repair --all");
     check(&["cron", "disable"], "nanobot cron disable --all");
     let told = story.run(["channels"]).status(2).error_text();
@@ -255,6 +262,53 @@ fn commands_of_the_python_program_get_a_suggestion() {
     let told = story.run(["agent", "--yolo"]).status(2).error_text();
     assert!(!told.contains("similar"), "{told}");
     check(&["sessions", "restore-workspace"], "nanobot session");
+}
+
+#[test]
+fn errors_of_the_command_line_have_the_usual_form() {
+    let story = Story::bare();
+    let check = |arguments: &[&str], expect: &str| {
+        assert_eq!(story.run(arguments).status(2).error_text(), expect, "{arguments:?}");
+    };
+    check(
+        &["agent", "-m", "x", "--max-tokens", "no"],
+        "nanobot: invalid value 'no' for '--max-tokens <N>': invalid digit found in string\n  try: nanobot agent --help\n",
+    );
+    check(
+        &["--color", "no", "cron", "list"],
+        "nanobot: invalid value 'no' for '--color <WHEN>' [possible values: auto, always, never]\n  try: nanobot cron list --help\n",
+    );
+    check(
+        &["session", "rename"],
+        "nanobot: the following required arguments were not provided: <KEY> <NEW>\n  try: nanobot session rename --help\n",
+    );
+    check(&["session", "lsit"], "nanobot: unrecognized subcommand 'lsit'\n  try: `list`\n");
+    // Nobody who misspells a flag is told of one that permits more.
+    check(
+        &["agent", "-m", "x", "--wrte"],
+        "nanobot: unexpected argument '--wrte' found\n  try: nanobot agent --help\n",
+    );
+    check(
+        &["agent", "fix", "the test"],
+        "nanobot: unexpected argument 'the test' found\n  try: nanobot agent -m 'fix the test'\n",
+    );
+}
+
+#[test]
+fn a_message_needs_no_flag_and_may_have_those_of_other_agents() {
+    let check = |arguments: &[&str]| {
+        Story::new().script([says("Hi.")]).run(arguments).stdout("Hi.\n");
+    };
+    check(&["agent", "hello"]);
+    check(&["agent", "--no-tools", "hello"]);
+    check(&["agent", "-p", "hello"]);
+    check(&["-p", "hello"]);
+    check(&["--print", "--max-turns", "3", "hello"]);
+    check(&["-p", "--output-format", "text", "hello"]);
+    check(&["agent", "--prompt=hello", "--effort", "low", "--max-budget-usd", "1", "--temp", "0"]);
+    let story = Story::new().script([says(r#"{"name":"x"}"#)]).stdin("hello");
+    story.run(["-p", "--json-schema", "name"]).stdout_has("x");
+    Story::new().run(["agent", "-m", "a", "b"]).status(2).stderr_has("cannot be used with");
 }
 
 /// Commands without `--json`, by the reason: they print no data.
@@ -345,7 +399,7 @@ fn help_is_a_subcommand_and_a_message_needs_its_flag() {
     };
     check(&["hello"], Some("`nanobot --help`; as a message: nanobot agent -m 'hello'"));
     check(&["hello", "there, it's me"], Some(r"nanobot agent -m 'hello there, it'\''s me'"));
-    check(&["agent", "hello"], Some("nanobot agent -m 'hello'"));
+    check(&["repl", "hello"], Some("nanobot agent -m 'hello'"));
     check(&["agent", "-s", "work", "hello", "there"], Some("nanobot agent -m 'hello there'"));
     check(&["agnet"], None);
     check(&["agent", "--nosuch"], None);

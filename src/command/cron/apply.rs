@@ -3,6 +3,7 @@
 
 use super::saved_job::{describe_change, saved_json};
 use crate::cli::cron::{CronAddArgs, CronApplyArgs};
+use crate::command::usage_error;
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::job_apply::{self, AppliedJob, AppliedList, JobListItem};
@@ -129,9 +130,9 @@ fn parse_item(item: &Value) -> Result<(CronAddArgs, Option<bool>), String> {
     command.build();
     let flags = to_flags(&command, &keys)?;
     let matches =
-        command.try_get_matches_from(flags).map_err(|error| first_line(&error.to_string()))?;
+        command.try_get_matches_from(flags).map_err(|error| usage_error::cause(&error))?;
     let add =
-        CronAddArgs::from_arg_matches(&matches).map_err(|error| first_line(&error.to_string()))?;
+        CronAddArgs::from_arg_matches(&matches).map_err(|error| usage_error::cause(&error))?;
     match (&add.name, add.message.as_str()) {
         (None, _) => Err("it has no `name`".into()),
         (_, "-") => Err("its message cannot come from standard input".into()),
@@ -140,12 +141,6 @@ fn parse_item(item: &Value) -> Result<(CronAddArgs, Option<bool>), String> {
         }
         _ => Ok((add, enabled)),
     }
-}
-
-/// The first line of an error of the flag parser, without its prefix.
-fn first_line(error: &str) -> String {
-    let line = error.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
 }
 
 /// Converts the keys of an item to flags. `true` becomes a flag without a value, `false` no flag, and a list a repeated flag. If
