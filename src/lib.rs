@@ -159,7 +159,7 @@ fn dispatch(cli: Cli, env: Env, terminal: Terminal) -> anyhow::Result<Exit> {
         cli::CliCommand::Provider { command } => command::provider::run(&ctx, &command),
         cli::CliCommand::Uninstall(arguments) => command::uninstall::run(&ctx, arguments),
         cli::CliCommand::Completions(_) => unreachable!("handled above"),
-        cli::CliCommand::Topic { topic } => command::topic::run(ctx.terminal, topic),
+        cli::CliCommand::Topic { topic } => command::topic::run(&ctx.env, ctx.terminal, topic),
         cli::CliCommand::Gateway { .. } => Err(usage_error::no_gateway()),
     };
     // Commands shut down the servers that they start, but not if they fail.

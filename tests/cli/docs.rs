@@ -9,10 +9,22 @@ use crate::server::{Response, calls, says, sends};
 use crate::story::{NANOBOT, Story, write};
 use nanobot::cli::pages::HelpLength;
 use nanobot::cli::topics::{HelpTopic, TOPICS, find_topic};
+use nanobot_base::markdown::document::LineContent;
 use nanobot_os::input::STDIN_KINDS;
 use nanobot_os::paths::DOCUMENTED_PATHS;
 use serde_json::json;
 use std::process::Command;
+
+/// On a terminal, on a forge and in a man page alike.
+#[test]
+fn indented_lines_of_a_topic_are_code() {
+    for topic in TOPICS {
+        let lines = nanobot_base::markdown::document::parse(topic.text);
+        let code = lines.iter().filter(|line| matches!(line.content, LineContent::Code { .. }));
+        let indented = topic.text.lines().filter(|line| line.starts_with("    "));
+        assert_eq!(code.count(), indented.count(), "{}", topic.name);
+    }
+}
 
 #[test]
 fn man_pages_match_the_code() {
@@ -44,6 +56,26 @@ fn the_crates_in_architecture_are_those_of_cargo() {
         "{before}<!-- crates, printed by .ci/crates -->\n```text\n{crates}```\n<!-- end of the crates -->\n{after}"
     );
     assert_recorded("ARCHITECTURE.md", &expect);
+}
+
+#[test]
+fn man_pages_fit_a_terminal() {
+    if !crate::requirements::require("mandoc") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // A letter, a backspace and the letter again are bold.
+    let bold = regex::Regex::new(".\u{8}").unwrap();
+    for (name, page) in crate::man::pages() {
+        let path = folder.path().join(&name);
+        std::fs::write(&path, page).unwrap();
+        let mut mandoc = Command::new("mandoc");
+        let shown = mandoc.args(["-Tutf8", "-Owidth=80"]).arg(&path).output().unwrap().stdout;
+        let shown = String::from_utf8(shown).unwrap();
+        for line in bold.replace_all(&shown, "").lines() {
+            assert!(line.chars().count() <= 80, "{name}: {line}");
+        }
+    }
 }
 
 #[test]

@@ -62,7 +62,11 @@ fn topic_page(topic: &HelpTopic) -> (String, String) {
 /// A Markdown paragraph on one line, without bold marks; a link is its text.
 fn without_marks(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let text = text.replace("**", "");
+    // In code, two stars are those of a glob.
+    let parts = text.split('`').enumerate();
+    let parts =
+        parts.map(|(at, part)| if at % 2 == 0 { part.replace("**", "") } else { part.into() });
+    let text = parts.collect::<Vec<String>>().join("`");
     let link = Regex::new(r"\[([^\]]*)\]\(([^)]*)\)").unwrap();
     link.replace_all(&text, "$1").into_owned()
 }
@@ -125,14 +129,13 @@ impl Roff {
     fn paragraphs(&mut self, text: &str) {
         for paragraph in text.split("\n\n").filter(|text| !text.trim().is_empty()) {
             self.start_paragraph();
-            // Indented lines are a table.
-            let indented = |line: &&str| line.starts_with("  ");
-            let table: Vec<String> =
-                paragraph.lines().filter(indented).map(str::to_owned).collect();
-            let prose: Vec<&str> = paragraph.lines().filter(|line| !indented(line)).collect();
+            // Indented lines are a table of two columns.
+            let (table, prose): (Vec<&str>, Vec<&str>) =
+                paragraph.lines().partition(|line| line.starts_with("  "));
             self.text(&prose.join(" "));
-            if !table.is_empty() {
-                self.verbatim(&table);
+            for row in table {
+                let (name, text) = row.trim_start().split_once("  ").expect("two columns");
+                self.tagged(&bold(name), text.trim_start());
             }
         }
     }
@@ -151,7 +154,7 @@ impl Roff {
     /// Adds unchanged lines, indented.
     fn verbatim(&mut self, lines: &[String]) {
         self.start_paragraph();
-        self.0.push_str(".RS 4\n.nf\n");
+        self.0.push_str(".RS 2\n.nf\n");
         for line in lines {
             writeln!(self.0, "{}", escape_control_line(&escape(line))).unwrap();
         }

@@ -22,6 +22,15 @@ fn shown_commands(text: &str) -> Vec<ShownCommand> {
             has_prompts = false;
             continue;
         };
+        // A line ends within a command after `\`, and within quotes.
+        if let Some(last) = commands.last_mut().filter(|last| goes_on(&last.line)) {
+            last.line.push('\n');
+            last.line.push_str(line);
+            continue;
+        }
+        if line.starts_with("# ") {
+            continue;
+        }
         let command = line.strip_prefix("$ ");
         has_prompts |= command.is_some();
         match (command, commands.last_mut()) {
@@ -33,6 +42,17 @@ fn shown_commands(text: &str) -> Vec<ShownCommand> {
         }
     }
     commands
+}
+
+/// True if a shell reads another line before it runs `command`.
+fn goes_on(command: &str) -> bool {
+    command.ends_with('\\') || !command.matches('\'').count().is_multiple_of(2)
+}
+
+/// The commands of `text`, each on one line.
+pub(crate) fn command_lines(text: &str) -> Vec<String> {
+    let commands = shown_commands(text).into_iter();
+    commands.map(|command| command.line.replace("\\\n", "").replace('\n', " ")).collect()
 }
 
 /// True if a page shows commands.

@@ -26,7 +26,7 @@ mod stream;
 
 pub use bar::Bar;
 pub use progress::{ProgressDisplay, ProgressLevel};
-pub use stream::print_markdown;
+pub use stream::render_markdown;
 
 /// The format of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

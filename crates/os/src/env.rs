@@ -88,6 +88,10 @@ pub const VARIABLES: &[Variable] = &[
         name: "NANOBOT_A__B",
         meaning: "any config key, such as `NANOBOT_AGENTS__DEFAULTS__MODEL`; overrides the config file, and flags override it",
     },
+    Variable {
+        name: "PAGER",
+        meaning: "program for a help topic that does not fit the screen; default: `less`",
+    },
     Variable { name: "VISUAL, EDITOR", meaning: "editor for `nanobot memory edit`" },
     Variable {
         name: INSIDE_HOOK,

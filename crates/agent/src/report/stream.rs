@@ -115,14 +115,21 @@ impl AnswerStream {
     }
 }
 
-/// Prints a Markdown text: rendered on a terminal, else as it is.
+/// Renders a Markdown text of ours for standard output: for the width of a terminal, else as it is.
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn print_markdown(terminal: Terminal, text: &str) -> Result<()> {
-    let mut stream = AnswerStream::new(terminal);
-    stream.print(text)?;
-    stream.end_line()
+pub fn render_markdown(terminal: Terminal, text: &str) -> Result<String> {
+    if !terminal.stdout_is_rich {
+        return Ok(text.to_owned());
+    }
+    let width = terminal.stdout_width().unwrap_or(DEFAULT_COLUMNS);
+    let mut markdown = Markdown::default();
+    let mut spans = markdown.push(text, width);
+    spans.extend(markdown.end(width));
+    let mut page = StdoutWriter::new(terminal);
+    paint(&mut page, &spans)?;
+    Ok(page.into_text())
 }
 
 /// Columns, if the width is unknown.

@@ -43,6 +43,12 @@ impl StdoutWriter {
         Self { sanitizes: true, ..Self::new(terminal) }
     }
 
+    /// Returns what would be written next, instead of writing it.
+    pub fn into_text(mut self) -> String {
+        self.end_text();
+        std::mem::take(&mut self.buffer)
+    }
+
     /// Adds text. Consecutive calls form one text, even if a character sequence is split between them.
     ///
     /// # Errors

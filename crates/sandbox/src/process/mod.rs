@@ -35,7 +35,7 @@ pub use run::{
     CommandResult, CommandSpec, check_hiding, run, run_split_stderr, run_split_stderr_hiding,
 };
 pub use secret_command::{first_line, run_secret_command};
-pub use shell::{CommandShell, become_shell, run_editor};
+pub use shell::{CommandShell, become_shell, run_editor, run_pager};
 pub use signing_listener::SigningListener;
 pub use standby::end_standby;
 pub use write_lock::guard_changes;

@@ -1,7 +1,7 @@
 //! The shell of a run's commands, and `/bin/sh` for commands that inherit the output streams of this process, or the whole
 //! terminal for an editor.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -65,6 +65,29 @@ pub fn become_shell(command: &str, env: &[(String, String)], directory: &Path) -
 
 /// The status of a shell that did not find the program (POSIX).
 const NOT_FOUND_STATUS: i32 = 127;
+
+/// Shows `text` in `program`, an interactive shell command such as `less`. Waits until the user has left it.
+///
+/// # Errors
+/// There is no such program, or the shell cannot be started.
+pub fn run_pager(program: &str, text: &str) -> io::Result<()> {
+    let mut command = Command::new("/bin/sh");
+    // As for git, `less` quits if the text fits the screen, shows colours, and leaves the text there.
+    let script = format!("trap : INT QUIT; export LESS=\"${{LESS-FRX}}\"; {program}");
+    command.args(["-c", &script]).stdin(Stdio::piped());
+    let mut child = command.spawn()?;
+    let mut input = child.stdin.take().expect("it is piped");
+    // A user may leave before the end is read.
+    let written = input.write_all(text.as_bytes());
+    drop(input);
+    match (child.wait()?.code(), written) {
+        (Some(NOT_FOUND_STATUS), _) => {
+            Err(io::Error::new(io::ErrorKind::NotFound, "there is no such program"))
+        }
+        (_, Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
 
 /// Opens the file at `path` in `program`, an interactive shell command such as an editor. Returns true if it exits with
 /// status 0.
