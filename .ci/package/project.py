@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shutil
+import re
 import struct
 import subprocess
 import sys
@@ -98,8 +99,21 @@ def stage(program, root, zsh):
     write(share / f"bash-completion/completions/{NAME}", (completions / f"{NAME}.bash").read_bytes())
     write(share / zsh / f"_{NAME}", (completions / f"_{NAME}").read_bytes())
     write(share / f"fish/vendor_completions.d/{NAME}.fish", (completions / f"{NAME}.fish").read_bytes())
-    for name in ("README.md", "SECURITY.md"):
-        write(share / f"doc/{NAME}/{name}", (ROOT / name).read_bytes())
+    pages = ("README.md", "SECURITY.md")
+    for name in pages:
+        write(share / f"doc/{NAME}/{name}", packaged_page(name, pages))
+
+
+def packaged_page(name, pages):
+    """A page without pictures, and without links to other files than `pages`, which a package does not have."""
+    text = re.sub(r"^!\[.*\]\(.*\)\n\n", "", (ROOT / name).read_text(), flags=re.MULTILINE)
+
+    def keep(link):
+        target = link[2].split("#")[0]
+        is_there = "://" in target or target in ("", *pages)
+        return link[0] if is_there else link[1]
+
+    return re.sub(r"\[([^]]*)\]\(([^()\s]*(?:\(\d\))?[^()\s]*)\)", keep, text).encode()
 
 
 def tarball(path, folder, files):

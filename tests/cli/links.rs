@@ -12,6 +12,8 @@ fn pages() -> Vec<(PathBuf, String)> {
         "SECURITY.md",
         "CHANGELOG.md",
         "CODE_OF_CONDUCT.md",
+        "docs/compared.md",
+        "docs/costs.md",
         "tests/README.md",
         ".ci/package/README.md",
     ];

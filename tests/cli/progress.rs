@@ -279,17 +279,31 @@ fn long_operations_have_a_progress_bar() {
     assert!(!screen.raw().contains(&0xe2), "{}", screen.text());
 }
 
-/// The picture of the README: a first run without a key, and a filter in a pipe.
+/// The picture of the README: a denial with the flag that helps, an approval with a diff, an undo, and jobs.
 #[test]
 fn the_scene_of_the_readme() {
-    let story = Story::new().script([says("docs: say how to install from the tarball")]);
-    write(&story.dir().join("notes.md"), b"# Tea\n\nAda drinks tea at four.\n");
-    write(&story.dir().join("invoice.txt"), b"Tea, 3 euros\n");
+    let edit = || {
+        let change = json!({ "path": "notes.md", "old_text": "twoo", "new_text": "two" });
+        calls("edit_file", change)
+    };
+    let story = Story::new().script([
+        edit(),
+        says("It says `twoo`. I may not change the file."),
+        edit(),
+        says("Corrected."),
+    ]);
+    write(&story.dir().join("notes.md"), b"# Tea\n\nTea for twoo at four.\n");
+    for (name, schedule, message) in [
+        ("digest", "0 8 * * 1-5", "what is new in ~/inbox?"),
+        ("backup", "0 3 * * *", "did it run?"),
+    ] {
+        let ran = story.run(["cron", "add", "-n", name, "-c", schedule, "-m", message]);
+        assert!(ran.text().contains(name), "{}", ran.error_text());
+        ran.error_text();
+    }
     let programs = story.home().join("bin");
     std::fs::create_dir(&programs).unwrap();
     std::os::unix::fs::symlink(NANOBOT, programs.join("nanobot")).unwrap();
-    let git = "printf '+Unpack the tarball\\n'";
-    crate::story::write_program(&programs.join("git"), &format!("#!/bin/sh\n{git}\n"));
     let path = format!("{}:{}", programs.display(), story.path());
     let mut screen = story
         .screen(24, 76)
@@ -302,22 +316,32 @@ fn the_scene_of_the_readme() {
     };
     screen.until_prompt("$");
     record(&screen, 600);
-    let commands = [
-        ("nanobot agent --replay demo -m \"What is in this folder?\"", "invoice.txt"),
-        ("git diff --staged | nanobot agent -m \"write a commit message\"", "docs: say"),
-    ];
-    for (command, answer) in commands {
+    let mut enter = |screen: &mut Screen, line: &str, expect: &str, prompt: &str| {
         let mut typed = String::new();
-        for word in command.split_inclusive(' ') {
+        for word in line.split_inclusive(' ') {
             typed.push_str(word);
             screen.type_(word).until(typed.trim_end());
-            record(&screen, 250);
+            record(screen, 250);
         }
-        screen.press(Key::Enter).until(answer).until_prompt("$");
-        record(&screen, 3500);
-    }
+        screen.press(Key::Enter).until(expect).until_prompt(prompt);
+        record(screen, 3500);
+    };
+    enter(&mut screen, "nanobot agent \"fix the typo in notes.md\"", "I may not change", "$");
+    enter(&mut screen, "nanobot repl", "cli:direct", "> ");
+    enter(&mut screen, "fix it", "Allow edit_file", "  allow?");
+    screen
+        .type_("y")
+        .until("Corrected.")
+        .until_prompt("> ")
+        .press(Key::Ctrl('d'))
+        .until_prompt("$");
+    enter(&mut screen, "clear", "$", "$");
+    enter(&mut screen, "nanobot undo", "notes.md", "$");
+    enter(&mut screen, "nanobot cron list", "digest", "$");
     // The times of a test are not those of a reader's machine.
     let frames = mask_times(&frames).replace("  9 s, ", "  ");
+    let id = regex::Regex::new(r"(?m)^[0-9a-f]{8}  ").unwrap();
+    let frames = id.replace_all(&frames, "3f2a9c1d  ");
     screen.snapshot("readme", frames.trim_end());
     screen.press(Key::Ctrl('d'));
     assert_eq!(screen.code(), 0);

@@ -55,17 +55,16 @@ fn commands_of_the_readme_do_what_it_says() {
     let reviews = ["Good."; 3].map(says);
     let mut rows = Vec::from(rows_of_other_tests());
     rows.extend([
-        answers("what can you do for me?", [says("Much.")], "Much.\n"),
-        types("nanobot repl", leave),
         answers("write a commit message", [says("tea: add notes")], "tea: add notes"),
+        answers("--write -m", [fix, says("Fixed.")], "Fixed.\n"),
+        prints("nanobot undo", "removed fixed.txt\n"),
+        types("nanobot repl", leave),
         answers("which of these lines matter?", [says("The second.")], ""),
         prints("cron add", "✓"),
         answers("| jq .amount", [bill], "3\n"),
-        answers("xargs", reviews, "Good.\nGood.\nGood.\n"),
+        answers("xargs", reviews, ""),
         answers("--record talk.jsonl", [says("Nearly.")], "Nearly.\n"),
         prints("--replay talk.jsonl", "Nearly.\n"),
-        answers("--write -m", [fix, says("Fixed.")], "Fixed.\n"),
-        prints("nanobot undo", "removed fixed.txt\n"),
         prints("channel login", "the command menu is set\n"),
         answers("channel poll", [says("Hello, Ann.")], ""),
         prints("channel send", "\n"),
@@ -76,6 +75,8 @@ fn commands_of_the_readme_do_what_it_says() {
     assert_eq!(log, "tea: add notes\n");
     let report = std::fs::read_to_string(story.dir().join("report.md"));
     assert_eq!(report.unwrap(), "The second.\n");
+    let review = std::fs::read_to_string(story.dir().join("a.md.review"));
+    assert_eq!(review.unwrap(), "Good.\n");
     let sent = telegram.sent();
     assert_eq!(sent[0], "Hello, Ann.");
     assert!(sent[1].contains("Filesystem"), "{sent:?}");
@@ -83,13 +84,31 @@ fn commands_of_the_readme_do_what_it_says() {
     assert_eq!(table.matches(" --scheduled\n").count(), 3, "{table}");
 }
 
+/// The line of the README that begins with `start`.
+fn line_of_the_readme(start: &str) -> String {
+    let text = readme();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("    "));
+    lines.find(|line| line.starts_with(start)).unwrap().to_owned()
+}
+
+#[test]
+fn the_watched_folder_is_sorted_and_an_unchanged_one_costs_nothing() {
+    let story = Story::new();
+    let inbox = story.home().join("inbox");
+    write(&inbox.join("bill.txt"), b"Tea, 3 euros\n");
+    run_line(&story, &line_of_the_readme("nanobot cron add -n sort"), &[]);
+    let sort = format!("cd {0} && mkdir bills && mv bill.txt bills", inbox.display());
+    story.server().script([calls("exec", json!({ "command": sort })), says("Sorted.")]);
+    story.run(["cron", "run", "sort"]).stdout("Sorted.\n");
+    assert!(inbox.join("bills/bill.txt").exists());
+    assert!(story.requests()[0].last_content().contains("inbox/bill.txt"));
+    story.run(["cron", "run", "sort"]);
+    assert_eq!(story.requests().len(), 2);
+}
+
 #[test]
 fn commands_of_the_readme_that_configure() {
-    let text = readme();
-    let find = |start: &str| {
-        let mut lines = text.lines().filter_map(|line| line.strip_prefix("    "));
-        lines.find(|line| line.starts_with(start)).unwrap()
-    };
+    let find = line_of_the_readme;
     let story = Story::bare();
     story.server().script([says("Hello there.")]);
     story.server().allow_extra_keys(&["reasoning", "usage"]);
@@ -98,11 +117,11 @@ fn commands_of_the_readme_that_configure() {
         ("OPENROUTER_API_KEY", "key-of-the-story"),
         ("NANOBOT_PROVIDERS__OPENROUTER__API_BASE", &base),
     ];
-    let (stdout, stderr) = run_line(&story, find("printenv"), &variables);
+    let (stdout, stderr) = run_line(&story, &find("printenv"), &variables);
     assert!(stderr.contains("answered in") || stdout.contains("answered in"), "{stdout}{stderr}");
     let config = story.run(["config", "get", "providers.openrouter.apiKey"]);
     assert!(!config.text().is_empty());
     let story = Story::bare();
-    run_line(&story, find("nanobot onboard --provider"), &[]);
+    run_line(&story, &find("nanobot onboard --provider"), &[]);
     story.run(["config", "get", "agents.defaults.model"]).stdout("qwen3\n");
 }
