@@ -83,8 +83,8 @@ pub struct GlobalArgs {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub enum CliCommand {
-    // The first lines stand here for the list of commands, and at the arguments for their own help: these are built only
-    // when they are needed.
+    // These first lines are for the list of commands. The argument types repeat them for their own help, which is built only
+    // when it is needed.
     /// Run one turn and print the answer
     #[command(visible_alias = "a")]
     Agent(Box<agent::AgentArgs>),

@@ -48,7 +48,7 @@ pub enum ChannelCommand {
         #[command(subcommand)]
         command: PairCommand,
     },
-    // The arguments stand apart, since they are many.
+    // A doc comment here would hide that of the argument type.
     Poll(ChannelPollArgs),
     Send(ChannelSendArgs),
     /// Take one webhook request from standard input or CGI, and answer its messages

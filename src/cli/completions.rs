@@ -11,7 +11,7 @@ use std::ffi::OsString;
 pub struct CompletionsArgs {
     /// The shell
     pub shell: CompletionShell,
-    // What a script passes on when TAB is pressed. The last word is the one at the cursor.
+    // The words that a script passes on when TAB is pressed. The last one is at the cursor.
     #[arg(last = true, hide = true, allow_hyphen_values = true)]
     pub script_arguments: Vec<OsString>,
 }

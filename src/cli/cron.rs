@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum CronCommand {
-    // The arguments stand apart, since they are many, and what is said of them: here it would hide that.
+    // A doc comment here would hide that of the argument type.
     Add(Box<CronAddArgs>),
     Apply(CronApplyArgs),
     #[command(visible_alias = "ls")]

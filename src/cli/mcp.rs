@@ -43,7 +43,7 @@ pub enum McpCommand {
         #[arg(long)]
         json: bool,
     },
-    // The arguments stand apart, since they are many.
+    // A doc comment here would hide that of the argument type.
     Add(Box<McpAddArgs>),
     Serve(Box<McpServeArgs>),
     Login(McpLoginArgs),

@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum MemoryCommand {
-    // The arguments stand apart, since they are many, and what is said of them: here it would hide that.
+    // A doc comment here would hide that of the argument type.
     Consolidate(ConsolidateArgs),
     /// Print the memory
     Show {
@@ -90,10 +90,10 @@ pub struct ConsolidateArgs {
     /// Do not stream replies, for servers that cannot
     #[arg(long)]
     pub no_stream: bool,
-    // What `agent` starts when its answer is out.
+    // Set by `agent`, which starts this command after its answer.
     #[arg(long, hide = true, requires = "session", conflicts_with = "dry_run")]
     pub detached: bool,
-    // What the turn's model takes in and gives out, and what is left of the turn's limits.
+    // The context window of the turn's model, and the rest of the turn's limits.
     #[arg(long, hide = true, requires = "detached")]
     pub context: Option<u32>,
     #[arg(long, hide = true, requires = "detached", value_parser = dollars)]

@@ -74,8 +74,8 @@ pub struct Grants {
 impl Grants {
     /// True if `--tools` lists `tool`.
     pub(crate) fn lists_tool(&self, tool: &str) -> bool {
-        let mut listed = self.tools.iter().flatten();
-        listed.any(|name| Pattern::new(name.as_str()).lists(tool))
+        let mut names = self.tools.iter().flatten();
+        names.any(|name| Pattern::new(name.as_str()).lists(tool))
     }
 }
 

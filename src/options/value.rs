@@ -9,13 +9,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Since when.
+/// The start of a period, as it is typed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
     Date(jiff::civil::Date),
-    /// So many days, of which today is the last.
+    /// This number of days, of which today is the last.
     Days(u16),
-    /// So long ago.
+    /// This long before now.
     Ago(Duration),
     /// The first day of this month.
     Month,
@@ -26,12 +26,12 @@ pub(crate) fn typed_text(text: &str) -> Result<UserText, Infallible> {
     Ok(UserText::typed(text))
 }
 
-/// One of several between commas, which may have blanks around them.
+/// An item of a list with commas, without the blanks around it.
 pub(crate) fn trimmed(text: &str) -> Result<String, Infallible> {
     Ok(text.trim().to_owned())
 }
 
-/// A path. A leading `~` is the home directory, also where the shell leaves it as it is: `--read=~/notes`.
+/// A path. A leading `~` is the home directory, also where a shell does not expand it, as in `--read=~/notes`.
 pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| expand_argument(&path))
 }
@@ -42,9 +42,9 @@ pub(crate) fn path_or_other() -> impl TypedValueParser<Value = OsString> {
         .try_map(|text| expand_argument(Path::new(&text)).map(PathBuf::into_os_string))
 }
 
-/// A name that is a part of a path.
+/// A name that can be a file name.
 pub(crate) fn file_name(text: &str) -> Result<String, String> {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "._-".contains(character);
     let is_name =
         (1..=64).contains(&text.len()) && !text.starts_with('.') && text.chars().all(is_plain);
     is_name
@@ -52,7 +52,7 @@ pub(crate) fn file_name(text: &str) -> Result<String, String> {
         .ok_or_else(|| "expected up to 64 letters, digits, `.`, `_` and `-`".into())
 }
 
-/// A time of more than nothing: seconds, or numbers with units.
+/// A duration above zero: seconds, or numbers with units.
 pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let fraction = || {
         let seconds: f64 = text.parse().ok()?;
@@ -65,7 +65,7 @@ pub(crate) fn time(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "expected seconds, or a duration such as `90s`, `5m`, `1h30m`, `2d`".into())
 }
 
-/// A time, which may be nothing.
+/// A duration, which may be zero.
 pub(crate) fn time_or_zero(text: &str) -> Result<Duration, String> {
     match text {
         "0" => Ok(Duration::ZERO),
@@ -73,9 +73,9 @@ pub(crate) fn time_or_zero(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time with its unit.
+/// A duration whose units are written out.
 pub(crate) fn age(text: &str) -> Result<Duration, String> {
-    let has_unit = text.ends_with(|letter: char| letter.is_ascii_alphabetic());
+    let has_unit = text.ends_with(|character: char| character.is_ascii_alphabetic());
     parse_time_span(text)
         .filter(|_| has_unit)
         .ok_or_else(|| "expected a number and a unit, such as `30m`, `12h`, `30d`, `8w`".into())
@@ -124,7 +124,8 @@ pub(crate) fn dollars(text: &str) -> Result<f64, String> {
     match text.trim_start_matches('$').parse::<f64>() {
         Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
         Ok(0.0) => {
-            Err("nothing could be asked; expected an amount in US dollars, such as `0.50`".into())
+            Err("no request is possible for 0; expected an amount in US dollars, such as `0.50`"
+                .into())
         }
         _ => Err("expected an amount in US dollars, such as `0.50`".into()),
     }
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn no_money_is_no_limit_of_a_run() {
         assert_eq!(dollars("$0.50"), Ok(0.5));
-        assert!(dollars("0").is_err_and(|words| words.starts_with("nothing could be asked")));
+        assert!(dollars("0").is_err_and(|words| words.starts_with("no request is possible")));
         assert!(dollars("x").is_err_and(|words| words.starts_with("expected an amount")));
     }
 }
