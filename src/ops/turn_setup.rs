@@ -440,7 +440,7 @@ fn raise_by_memory(
 /// The hosts that the user's own skills link to. Built-in skills, those of a project and those that a run wrote after
 /// content by others are not the user's choice, and a skill that is not offered allows nothing.
 fn hosts_of_skills(ctx: &Context, skills: &[Skill]) -> Result<Vec<String>> {
-    let written = WrittenSkills::new(ctx.paths.written_skills());
+    let written_skills = WrittenSkills::new(ctx.paths.written_skills());
     let mut skill_hosts = Vec::new();
     for skill in skills {
         let is_chosen =
@@ -448,7 +448,7 @@ fn hosts_of_skills(ctx: &Context, skills: &[Skill]) -> Result<Vec<String>> {
         let mut hosts = find_linked_hosts(&skill.body).peekable();
         if is_chosen && hosts.peek().is_some() {
             let text = durable_file::read(&skill.location)?.unwrap_or_default();
-            if !written.contains(&text)? {
+            if !written_skills.contains(&text)? {
                 skill_hosts.extend(hosts);
             }
         }

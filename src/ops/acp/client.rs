@@ -1,4 +1,4 @@
-//! The editor's side of the connection: what is sent to it, and the requests that it has not answered yet.
+//! The editor's side of the connection: updates and requests to the editor, and the requests that it has not answered yet.
 
 use crate::ops::rpc_connection::RpcConnection;
 use anyhow::Result;
@@ -54,7 +54,7 @@ impl EditorClient {
         result_rx.recv().ok()
     }
 
-    /// Passes on the answer to a request of ours. An answer to no pending request is ignored.
+    /// Passes on the answer to a request that was sent to the editor. An answer to no pending request is ignored.
     pub(super) fn accept_answer(&self, id: &Value, result: Result<Value, ErrorObject>) {
         let id = json_rpc::own_id(id).unwrap_or_default();
         let question = self.pending.lock().ignore_poison().remove(&id);

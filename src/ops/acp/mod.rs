@@ -64,17 +64,17 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
         client: Arc::new(EditorClient::new(RpcConnection::new(ctx.terminal))),
         sessions: Mutex::default(),
     };
-    let read = thread::scope(|scope| {
+    let result = thread::scope(|scope| {
         let connection = server.client.connection;
-        let read = connection.read_all(&mut |message| server.accept(scope, message));
+        let result = connection.read_all(&mut |message| server.accept(scope, message));
         for session in server.sessions.lock().ignore_poison().values() {
             session.cancel();
         }
         server.client.stop_waiting(None);
-        read
+        result
     });
     ctx.servers.shut_down();
-    read.map(|()| Exit::Answered)
+    result.map(|()| Exit::Answered)
 }
 
 struct AcpServer<'a> {

@@ -15,7 +15,7 @@ use url::Url;
 /// The largest attached file that is compared with the editor's text, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// A message, and what comes with it.
+/// A message with its attachments.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct EditorPrompt {
     pub(super) text: UserText,
@@ -132,8 +132,7 @@ fn path_of(uri: &str) -> Option<PathBuf> {
 }
 
 fn has_content(path: &Path, content: &[u8]) -> bool {
-    let read = durable_file::read_limited(path, MAX_FILE_BYTES);
-    read.is_ok_and(|bytes| bytes.is_some_and(|bytes| bytes == content))
+    matches!(durable_file::read_limited(path, MAX_FILE_BYTES), Ok(Some(bytes)) if bytes == content)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A conversation with an editor, and what its user has granted in it.
+//! A conversation with an editor, and the permissions that its user has granted in it.
 
 use crate::options::turn::TurnOptions;
 use nanobot_config::settings::servers::McpServer;

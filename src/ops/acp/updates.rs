@@ -182,7 +182,7 @@ fn call_begins(call: &ToolCall, locations: &[Value]) -> Value {
     })
 }
 
-/// A line about a call: the tool, and what it is about.
+/// The title of a call: the tool, and its main argument.
 pub(super) fn call_title(tool: &str, arguments: &Value) -> String {
     let subjects = ["command", "path", "pattern", "query", "url", "task", "name"];
     let subject = subjects.iter().find_map(|key| arguments[*key].as_str());

@@ -21,6 +21,9 @@ use nanobot_tool::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin
 use std::path::Path;
 use std::sync::Arc;
 
+/// Upper limit of the configured wait for standard input, in seconds: one day.
+const MAX_IDLE_SECS: u64 = 86_400;
+
 /// A turn's request, before its session is opened.
 pub(crate) struct TurnRequest {
     pub(crate) settings: Arc<Settings>,
@@ -188,8 +191,11 @@ fn read_piped(
         (_, _, true) => StdinMode::Never,
         _ => StdinMode::Auto,
     };
-    let idle_timeout =
-        ctx.env.duration(nanobot_os::env::STDIN_TIMEOUT, input::DEFAULT_IDLE_TIMEOUT, 86_400)?;
+    let idle_timeout = ctx.env.duration(
+        nanobot_os::env::STDIN_TIMEOUT,
+        input::DEFAULT_IDLE_TIMEOUT,
+        MAX_IDLE_SECS,
+    )?;
     let piped = input::read_stdin(mode, idle_timeout, &mut |text| report.notice(text))?;
     let (cause, hint) = match &piped {
         Some(bytes) if bytes.is_empty() => (

@@ -58,7 +58,7 @@ pub(super) fn list(client: &ServedClient<'_>) -> Vec<Value> {
         },
     });
     let specs = client.setup.toolbox.specs().iter();
-    let own = specs.filter(|spec| client.tools.contains(&spec.name)).map(|spec| {
+    let own_tools = specs.filter(|spec| client.tools.contains(&spec.name)).map(|spec| {
         json!({
             "name": spec.name,
             "description": spec.description,
@@ -66,7 +66,7 @@ pub(super) fn list(client: &ServedClient<'_>) -> Vec<Value> {
             "annotations": { "readOnlyHint": READ_TOOLS.contains(&spec.name.as_str()) },
         })
     });
-    std::iter::once(ask).chain(own).collect()
+    std::iter::once(ask).chain(own_tools).collect()
 }
 
 /// Makes the call that `params` describe.

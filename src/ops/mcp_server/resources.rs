@@ -74,12 +74,12 @@ pub(super) fn read(
     } else {
         let key = uri.strip_prefix(SESSION_PREFIX).and_then(decode).ok_or_else(missing)?;
         let library = StoredSessions::new(store(client)?, "");
-        let read = library
+        let session_text = library
             .read(&key, Some(1), usize::MAX)
             .map_err(|cause| not_found(format!("`{uri}`: {cause}")))?;
         let provenance = &client.setup.shared.provenance;
-        provenance.raise(read.origin, "another conversation");
-        ("text/plain", read.text)
+        provenance.raise(session_text.origin, "another conversation");
+        ("text/plain", session_text.text)
     };
     let text = redact_all(&text);
     Ok(json!({ "contents": [{ "uri": uri, "mimeType": media_type, "text": text }] }))

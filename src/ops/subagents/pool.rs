@@ -29,6 +29,8 @@ use std::thread::JoinHandle;
 
 /// Maximum length in characters of a label, or of the task text that replaces it.
 const MAX_LABEL_CHARS: usize = 40;
+/// Maximum length in characters of a profile's purpose in the description of the tool.
+const MAX_PURPOSE_CHARS: usize = 200;
 
 /// The sub-agents of a run.
 #[derive(Clone)]
@@ -240,13 +242,15 @@ impl SubagentPool {
 
 /// The user's own profiles for sub-agents: name and purpose. Errors in a profile are reported when it is used.
 fn own_profiles(ctx: &Context) -> Vec<(String, String)> {
-    let own = profiles::own_names(ctx).into_iter();
-    let profiles = own.filter_map(|name| {
-        let profile = profiles::find(ctx, &name).ok()??;
-        let purpose = truncate_line(&profile.description, 200);
-        (profile.kind == ProfileKind::Subagent).then_some((name, purpose))
-    });
-    profiles.collect()
+    let mut own_profiles = Vec::new();
+    for name in profiles::own_names(ctx) {
+        if let Ok(Some(profile)) = profiles::find(ctx, &name)
+            && profile.kind == ProfileKind::Subagent
+        {
+            own_profiles.push((name, truncate_line(&profile.description, MAX_PURPOSE_CHARS)));
+        }
+    }
+    own_profiles
 }
 
 /// The tool that starts sub-agents, for a command without a turn: it is described, and refuses to start any.

@@ -90,11 +90,11 @@ fn program_tools(
         return Vec::new();
     }
     let paths = shared.programs.iter().map(|program| program.path.clone());
-    let runner = exec_tool(ctx, settings, policy, &shared.files)
+    let exec = exec_tool(ctx, settings, policy, &shared.files)
         .with_programs(paths.collect())
         .with_hosts(command_hosts(ctx, settings, policy, shared), &shared.host_traffic);
-    let runner = Arc::new(with_workspace(runner, settings, policy));
-    let tool = |program| Arc::new(ProgramTool::new(program, &runner)) as Arc<dyn Tool>;
+    let exec = Arc::new(with_workspace(exec, settings, policy));
+    let tool = |program| Arc::new(ProgramTool::new(program, &exec)) as Arc<dyn Tool>;
     shared.programs.iter().map(tool).collect()
 }
 
