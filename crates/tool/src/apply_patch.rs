@@ -98,8 +98,15 @@ fn apply(files: &Files, arguments: &Value) -> Result<ToolOutput, ToolError> {
 struct PlannedPatch<'a> {
     path: &'a str,
     old: Option<LoadedFile>,
-    /// The new path, content and text; `None` if the file is deleted.
-    new: Option<(&'a str, Vec<u8>, String)>,
+    /// `None` if the file is deleted.
+    new: Option<NewFile<'a>>,
+}
+
+/// A file after a patch.
+struct NewFile<'a> {
+    path: &'a str,
+    bytes: Vec<u8>,
+    text: String,
 }
 
 impl<'a> PlannedPatch<'a> {
@@ -110,16 +117,17 @@ impl<'a> PlannedPatch<'a> {
         let (old, new) = match patch {
             FilePatch::Add { text, .. } => {
                 let text = restore_keys("", text).map_err(|error| format!("`{path}`: {error}"))?;
-                (None, Some((path, text.as_bytes().to_vec(), text.into_owned())))
+                let bytes = text.as_bytes().to_vec();
+                (None, Some(NewFile { path, bytes, text: text.into_owned() }))
             }
             FilePatch::Delete { .. } => (Some(load()?), None),
             FilePatch::Update { new_path, hunks, .. } => {
                 let old = load()?;
                 let file = text_to_change(path, &old.bytes)?;
-                let new = update(path, &file.text, hunks)?;
-                let encoded = file.encode(&new, &old.bytes);
-                let bytes = encoded.map_err(|error| format!("`{path}`: {error}"))?;
-                (Some(old), Some((new_path.unwrap_or(path), bytes, new)))
+                let text = update(path, &file.text, hunks)?;
+                let bytes = file.encode(&text, &old.bytes);
+                let bytes = bytes.map_err(|error| format!("`{path}`: {error}"))?;
+                (Some(old), Some(NewFile { path: new_path.unwrap_or(path), bytes, text }))
             }
         };
         Ok(Self { path, old, new })
@@ -127,7 +135,7 @@ impl<'a> PlannedPatch<'a> {
 
     /// The file that is written.
     fn write(&self) -> Option<RevertibleChange<'_>> {
-        let (path, bytes, _) = self.new.as_ref()?;
+        let NewFile { path, bytes, .. } = self.new.as_ref()?;
         let old = self.old.as_ref();
         let (replaced, moved) = if *path == self.path { (old, None) } else { (None, old) };
         Some(RevertibleChange {
@@ -140,14 +148,14 @@ impl<'a> PlannedPatch<'a> {
                     ExpectedState::Digest(old.digest.clone())
                 }),
             },
-            old: replaced.map(|old| (&old.bytes[..], old.mode)),
+            old: replaced,
         })
     }
 
     /// The file that is removed.
     fn removal(&self) -> Option<RevertibleChange<'_>> {
         let old = self.old.as_ref()?;
-        let is_kept = self.new.as_ref().is_some_and(|(path, ..)| *path == self.path);
+        let is_kept = self.new.as_ref().is_some_and(|new| new.path == self.path);
         (!is_kept).then(|| RevertibleChange {
             change: FileChange {
                 path: self.path,
@@ -155,7 +163,7 @@ impl<'a> PlannedPatch<'a> {
                 mode: None,
                 expect: ExpectedState::Digest(old.digest.clone()),
             },
-            old: Some((&old.bytes, old.mode)),
+            old: Some(old),
         })
     }
 
@@ -168,7 +176,7 @@ impl<'a> PlannedPatch<'a> {
         let old_path = file_scope.absolute(self.path);
         let old_path = old_path.display();
         let path = self.new.as_ref().and_then(|_| written_paths.next());
-        let is_moved = self.new.as_ref().is_some_and(|(path, ..)| *path != self.path);
+        let is_moved = self.new.as_ref().is_some_and(|new| new.path != self.path);
         match path.map(|path| path.display()) {
             None => format!("deleted {old_path}"),
             Some(path) if self.old.is_none() => format!("added {path}"),
@@ -182,7 +190,7 @@ impl<'a> PlannedPatch<'a> {
             Some(file) => file.text,
             None => String::from_utf8_lossy(&old.bytes).into_owned(),
         });
-        let new = self.new.as_ref().map(|(.., text)| text.as_str());
+        let new = self.new.as_ref().map(|new| new.text.as_str());
         make_diff(&old.unwrap_or_default(), new.unwrap_or_default())
     }
 }

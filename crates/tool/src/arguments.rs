@@ -61,7 +61,7 @@ pub fn repair(schema: &Value, arguments: &Value) -> Result<Value, String> {
     }
 }
 
-/// Removes an `arguments` or `malformed_arguments` wrapper, and parses arguments that were sent as a string.
+/// Removes an `arguments` object around the arguments, which some models add.
 fn unwrap_arguments(arguments: &Value) -> Value {
     let inner = match arguments {
         Value::Object(object) if object.len() == 1 => {

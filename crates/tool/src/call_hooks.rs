@@ -32,7 +32,7 @@ pub trait CallHooks: Send + Sync {
 /// The changes of a call by its hooks.
 #[derive(Debug, Default)]
 pub struct CallAmendment {
-    /// The arguments that take the place of the model's.
+    /// The arguments that replace the model's.
     pub arguments: Option<Value>,
     /// Text for the model, which follows the result.
     pub comments: Vec<String>,
@@ -40,7 +40,7 @@ pub struct CallAmendment {
     pub approval: Option<Refusal>,
 }
 
-/// A call that was made, as its hooks get it.
+/// A call that was executed, as its hooks receive it.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutedCall<'a> {
     pub text: &'a str,
@@ -51,7 +51,7 @@ pub struct ExecutedCall<'a> {
 /// The changes of a result by hooks.
 #[derive(Debug, Default)]
 pub struct ResultAmendment {
-    /// The text that takes the place of the result.
+    /// The text that replaces the result.
     pub output: Option<String>,
     /// Text for the model, which follows the result.
     pub comments: Vec<String>,

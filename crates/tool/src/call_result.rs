@@ -1,4 +1,4 @@
-//! The result of a call: what the tool returns, or the reason why it did not do what was asked for.
+//! The result of a call: the output of the tool, or the reason why the call failed or was refused.
 
 use nanobot_base::event::{Event, ToolOutcome};
 use nanobot_base::message::{MessagePart, ResultSource, ToolResult, Usage};
@@ -9,10 +9,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The reason why a tool did not do what a call asked for.
+/// The reason why a call failed or was refused.
 #[derive(Debug)]
 pub enum ToolError {
-    /// It could not be done; text for the model.
+    /// It failed; text for the model.
     Failed(String),
     /// The policy refused it, so that nothing was done or read.
     Denied(Refusal),
@@ -113,7 +113,7 @@ impl fmt::Debug for dyn WithheldChanges {
 #[derive(Clone, Debug)]
 pub struct WithheldFile {
     pub path: PathBuf,
-    /// The content as it is, empty if there is no file.
+    /// The current content, empty if there is no file.
     pub before: String,
     /// The content that the call left.
     pub after: String,

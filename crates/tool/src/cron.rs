@@ -1,4 +1,4 @@
-//! The `cron` tool: reminders and recurring tasks. A planned job is the same as one made on the command line, but
+//! The `cron` tool: reminders and recurring tasks. A job of the model is the same as one created on the command line, but
 //! contains only a message and a schedule: no command, file, flag, profile or model. The jobs are stored behind
 //! [`JobScheduler`].
 //!
@@ -14,7 +14,7 @@ use nanobot_config::policy::{Policy, Refusal};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Maximum number of jobs made by runs.
+/// Maximum number of jobs created by runs.
 pub const MAX_MODEL_JOBS: usize = 20;
 /// The shortest period, in seconds: cron checks once a minute.
 const MIN_PERIOD_SECS: u64 = 60;
@@ -26,7 +26,7 @@ const MAX_MESSAGE_CHARS: usize = 10_000;
 
 /// Stores jobs.
 pub trait JobScheduler: Send + Sync {
-    /// Makes a job. An implementation that can lock the jobs must count those made by runs again under the lock, see
+    /// Creates a job. An implementation that can lock the jobs must count those created by runs again under the lock, see
     /// [`job_limit_error`].
     ///
     /// # Errors
@@ -48,7 +48,7 @@ pub trait JobScheduler: Send + Sync {
     fn remove(&self, id: &str) -> Result<bool, ToolError>;
 }
 
-/// A job as the model plans it.
+/// A job as the model requests it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobRequest<'a> {
     /// One line.
@@ -75,7 +75,7 @@ pub enum RequestedSchedule<'a> {
     At(&'a str),
 }
 
-/// A job that was made.
+/// A job that was created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreatedJob {
     pub id: String,
@@ -87,13 +87,13 @@ pub struct CreatedJob {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedJob {
     pub id: String,
-    /// `None` if another program made the job: its name may be untrusted content.
+    /// `None` if another program created the job: its name may be untrusted content.
     pub name: Option<String>,
-    /// Built only from our own text, numbers and time zone names: `every 5m`, `cron: 0 8 * * 1-5 (Europe/Berlin)`.
+    /// Built only from fixed text, numbers and time zone names: `every 5m`, `cron: 0 8 * * 1-5 (Europe/Berlin)`.
     pub schedule: String,
     /// The next run, for people; `None` for never.
     pub next: Option<String>,
-    /// True if a run made it, false if a person did.
+    /// True if a run created it, false if a person did.
     pub by_model: bool,
     pub chat: Option<ChatTarget>,
 }

@@ -127,7 +127,7 @@ impl Comparison {
 /// Replaces `old` with `new` in `text`. Both may have masks in place of keys.
 ///
 /// # Errors
-/// Text for the model: `old` does not occur, or more than once and not `replace_all` is true, or a key cannot be put back.
+/// Text for the model: `old` does not occur, or more than once without `replace_all`, or a key cannot be put back.
 pub fn edit_with_keys(
     text: &str,
     old: &str,
@@ -147,7 +147,7 @@ pub fn edit_with_keys(
 /// occur with them.
 ///
 /// # Errors
-/// Text for the model: `old` does not occur, or more than once and not `replace_all` is true.
+/// Text for the model: `old` does not occur, or more than once without `replace_all`.
 fn edit(text: &str, old: &str, new: &str, replace_all: bool) -> Result<TextEdit, String> {
     let find = |old: &str| {
         let mut attempts = Comparison::STEPS.iter().map(|step| (*step, step.find(text, old)));

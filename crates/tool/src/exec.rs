@@ -113,7 +113,7 @@ pub struct ExecTool {
     signer: Option<Arc<Signer>>,
     /// `None` if no commands can be started in the background.
     background: Option<Arc<BackgroundCommands>>,
-    /// The hosts that commands reach through a proxy, and what it has carried.
+    /// The hosts that commands reach through a proxy, and the traffic of that proxy.
     hosts: CommandHosts,
     host_traffic: Arc<HostTraffic>,
     sandbox_spec: OnceLock<SandboxSpec>,
@@ -218,7 +218,7 @@ impl ExecTool {
     /// The sandbox rules for the next command.
     ///
     /// # Errors
-    /// The private directory cannot be made, or there are too many home directories to close.
+    /// The private directory cannot be created, or there are too many home directories to close.
     pub fn sandbox_spec(&self) -> std::io::Result<SandboxSpec> {
         if let Some(sandbox) = self.sandbox_spec.get() {
             return Ok(sandbox.clone());
@@ -260,7 +260,7 @@ impl ExecTool {
             && process::require_namespaces(&sandbox).is_ok()
             && before_first_run().map_err(std::io::Error::other)?
         {
-            // Files that are made here are not changes of the command.
+            // The files that were created are not changes of the command.
             clock::wait_for_later_file_time().map_err(std::io::Error::other)?;
         }
         Ok(self.sandbox_spec.get_or_init(|| sandbox).clone())
@@ -304,7 +304,7 @@ impl ExecTool {
             ("GIT_CONFIG_VALUE_1", "false"),
         ];
         env.extend(git_config.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        // As root, tar gives files the owners that an archive names, which no command may do here.
+        // As root, tar changes the owners of files to those in the archive, which the sandbox forbids.
         let is_set = env.iter().any(|(name, _)| name == "TAR_OPTIONS");
         if rustix::process::geteuid().is_root() && !is_set {
             env.push(("TAR_OPTIONS".into(), "--no-same-owner".into()));

@@ -162,12 +162,13 @@ pub(super) fn names_hidden_files(pattern: &str) -> bool {
 /// # Errors
 /// Text for the model: the pattern is invalid.
 pub(super) fn build_matcher(pattern: &str) -> Result<GlobMatcher, String> {
-    let whole = match pattern.trim_end_matches('/') {
+    let full_pattern = match pattern.trim_end_matches('/') {
         "" => "**".to_owned(),
         pattern if pattern.contains('/') => pattern.to_owned(),
         pattern => format!("**/{pattern}"),
     };
-    let glob = GlobBuilder::new(&whole).literal_separator(true).empty_alternates(true).build();
+    let glob =
+        GlobBuilder::new(&full_pattern).literal_separator(true).empty_alternates(true).build();
     let glob =
         glob.map_err(|error| format!("`{pattern}` is not a valid pattern: {}", error.kind()))?;
     Ok(glob.compile_matcher())

@@ -55,8 +55,8 @@ impl HostTraffic {
 
     /// The counts of each host that was connected to.
     pub fn connected(&self) -> Vec<(String, HostUsage)> {
-        let all = self.usage().unwrap_or_default().into_iter();
-        all.filter(|(_, usage)| usage.connections > 0).collect()
+        let usage = self.usage().unwrap_or_default().into_iter();
+        usage.filter(|(_, usage)| usage.connections > 0).collect()
     }
 
     /// True if the output of commands may contain data that another machine has sent, or if that cannot be known.
@@ -68,9 +68,9 @@ impl HostTraffic {
     /// The hosts that were refused since this was called last.
     pub(crate) fn take_refused(&self) -> Vec<String> {
         let mut reported = self.reported.lock().ignore_poison();
-        let all = self.usage().unwrap_or_default().into_iter();
-        let refused = all.filter(|(_, usage)| usage.refused > 0).map(|(host, _)| host);
-        refused.filter(|host| reported.insert(host.clone())).collect()
+        let usage = self.usage().unwrap_or_default().into_iter();
+        let refused_hosts = usage.filter(|(_, usage)| usage.refused > 0).map(|(host, _)| host);
+        refused_hosts.filter(|host| reported.insert(host.clone())).collect()
     }
 
     /// The network of commands that may reach `hosts`. Its proxy starts when the network is created.

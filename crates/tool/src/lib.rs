@@ -162,9 +162,9 @@ pub struct ApprovalRequest<'a> {
     pub file_scope: &'a FileScope,
 }
 
-/// The progress of a call, as far as its report needs it.
+/// The facts about an attempt at a call that its report needs.
 struct CallAttempt {
-    /// The time at which it was made; the user's time for thinking does not count.
+    /// The start of the attempt. The time for which the user is asked does not count.
     started: Instant,
     was_asked: bool,
     /// True if it was carried out although it counts as denied. The text about it may then quote the result.
@@ -174,7 +174,7 @@ struct CallAttempt {
 }
 
 impl CallAttempt {
-    /// Records that the call is made now, since it was approved.
+    /// Records that the call was approved, and starts its time anew.
     fn record_approval(&mut self, approval: Approval) {
         self.started = Instant::now();
         self.was_asked |= approval == Approval::Asked;
@@ -337,7 +337,7 @@ impl Toolbox {
         let mut command_failed = false;
         let mut diff = None;
         let mut source = ResultSource::Program;
-        // Redact keys in all output, wherever the tool found them.
+        // Keys are redacted in all output, wherever the tool read them.
         let mut redactor = secret::StreamRedactor::for_all_keys();
         let mut emit = |text: &str| {
             if !text.is_empty() {
@@ -515,7 +515,7 @@ impl Toolbox {
                         attempt.record_approval(approval);
                         toolbox.retry(call, attempt, arguments, on_output)
                     }
-                    // The call was made, so its result stands. The time of the question is not the call's.
+                    // The call was made, so its result stands. The time of the question is not counted.
                     Err(_) => {
                         attempt.started += question_start.elapsed();
                         result

@@ -46,8 +46,8 @@ pub fn restore_keys<'t>(old: &str, new: &'t str) -> Result<Cow<'t, str>, String>
         return Err(UNCLEAR.into());
     }
     let new_lines: Vec<&str> = new.split('\n').collect();
-    let file = OldText { lines: if is_line_wise { &lines } else { &[] } };
-    let (start, end) = file.unchanged_ends(&new_lines);
+    let old_text = OldText { lines: if is_line_wise { &lines } else { &[] } };
+    let (start, end) = old_text.unchanged_ends(&new_lines);
     // The first line after a change may follow another heading than before.
     let is_at_change = |from_end: usize, line: &str| from_end == end && line.contains(REDACTED);
     let mut restored: Vec<Cow<'_, str>> = Vec::with_capacity(new_lines.len());
@@ -55,12 +55,12 @@ pub fn restore_keys<'t>(old: &str, new: &'t str) -> Result<Cow<'t, str>, String>
     for (index, line) in new_lines.iter().enumerate() {
         let from_end = new_lines.len() - index;
         restored.push(if index < start {
-            Cow::Borrowed(file.lines[index].raw)
+            Cow::Borrowed(old_text.lines[index].raw)
         } else if from_end <= end && !is_at_change(from_end, line) {
-            Cow::Borrowed(file.lines[file.lines.len() - from_end].raw)
+            Cow::Borrowed(old_text.lines[old_text.lines.len() - from_end].raw)
         } else if line.contains(REDACTED) {
             let above = index.checked_sub(1).map_or("", |above| new_lines[above]);
-            match file.original(line, above) {
+            match old_text.original(line, above) {
                 Original::Line(line) => Cow::Owned(line),
                 Original::Ambiguous => return Err(UNCLEAR.into()),
                 Original::Unknown => {
@@ -77,7 +77,7 @@ pub fn restore_keys<'t>(old: &str, new: &'t str) -> Result<Cow<'t, str>, String>
     }
     let text = restored.join("\n");
     let is_lost = |line: &OldLine<'_>| line.has_key() && !text.contains(line.raw.trim());
-    if has_unknown_mask && file.lines.iter().any(is_lost) {
+    if has_unknown_mask && old_text.lines.iter().any(is_lost) {
         return Err(UNCLEAR.into());
     }
     Ok(if text == new { Cow::Borrowed(new) } else { Cow::Owned(text) })
@@ -88,7 +88,7 @@ struct OldText<'a> {
     lines: &'a [OldLine<'a>],
 }
 
-/// A line of the file, and what the model has seen of it.
+/// A line of the file, masked as the model has seen it, and as it is.
 struct OldLine<'a> {
     masked: &'a str,
     raw: &'a str,
@@ -120,9 +120,9 @@ impl OldText<'_> {
         let is_same = |index: &usize| self.lines[*index].masked.trim() == trimmed;
         let indexes: Vec<usize> = (0..self.lines.len()).filter(is_same).collect();
         let follows = |index: &usize| {
-            let before = index.checked_sub(1).map(|before| &self.lines[before]);
-            before.is_some_and(|line_before| {
-                line_before.masked.trim() == above.trim() || line_before.raw.trim() == above.trim()
+            let previous = index.checked_sub(1).map(|index| &self.lines[index]);
+            previous.is_some_and(|previous| {
+                previous.masked.trim() == above.trim() || previous.raw.trim() == above.trim()
             })
         };
         let unique = self.unique_line(&indexes).or_else(|| {
@@ -133,17 +133,17 @@ impl OldText<'_> {
             None if !indexes.is_empty() => return Original::Ambiguous,
             None => {}
         }
-        // The line was changed around its key: it is still the same if the letters before the key are.
-        let Some(changed_line) = MaskedLine::new(trimmed) else {
+        // The line was changed around its key. It counts as the same line if the letters before the key are the same.
+        let Some(new_parts) = LineAroundMask::new(trimmed) else {
             return Original::Unknown;
         };
         let mut keys: Vec<&str> = Vec::new();
-        for candidate in self.lines.iter().filter(|line| line.has_key()) {
-            if let Some(old_line) = MaskedLine::new(candidate.masked)
-                && old_line.label() == changed_line.label()
-                && !old_line.label().is_empty()
-                && let Some(key) = candidate.raw.strip_prefix(old_line.before)
-                && let Some(key) = key.strip_suffix(old_line.after)
+        for old_line in self.lines.iter().filter(|line| line.has_key()) {
+            if let Some(old_parts) = LineAroundMask::new(old_line.masked)
+                && old_parts.label() == new_parts.label()
+                && !old_parts.label().is_empty()
+                && let Some(key) = old_line.raw.strip_prefix(old_parts.before)
+                && let Some(key) = key.strip_suffix(old_parts.after)
                 && !keys.contains(&key)
             {
                 keys.push(key);
@@ -170,13 +170,13 @@ impl OldLine<'_> {
     }
 }
 
-/// A line with one mask.
-struct MaskedLine<'a> {
+/// A line with one mask: the text before and after it.
+struct LineAroundMask<'a> {
     before: &'a str,
     after: &'a str,
 }
 
-impl<'a> MaskedLine<'a> {
+impl<'a> LineAroundMask<'a> {
     fn new(line: &'a str) -> Option<Self> {
         let (before, after) = line.split_once(REDACTED)?;
         (!after.contains(REDACTED)).then_some(Self { before, after })
@@ -194,9 +194,9 @@ fn is_mask_of_key(line: &str) -> bool {
         character.is_some_and(|character| character.is_alphanumeric() || character == '*')
     };
     line.trim() != REDACTED
-        && line.match_indices(REDACTED).any(|(at, mask)| {
-            !touches(line[..at].chars().next_back())
-                && !touches(line[at + mask.len()..].chars().next())
+        && line.match_indices(REDACTED).any(|(start, mask)| {
+            !touches(line[..start].chars().next_back())
+                && !touches(line[start + mask.len()..].chars().next())
         })
 }
 

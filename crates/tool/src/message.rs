@@ -111,15 +111,12 @@ impl MessageTool {
     /// The chat that a call names; that of the conversation if it names none.
     fn chat(&self, arguments: &Value) -> Result<ChatTarget, ToolError> {
         let argument = |name: &str| arguments[name].as_str().filter(|text| !text.is_empty());
-        let own = |part: fn(&ChatTarget) -> &String| {
-            self.own_chat.as_ref().map(|chat| part(chat).as_str())
-        };
-        let channel = argument("channel").or(own(|chat| &chat.channel));
-        let recipient = match argument("channel") {
-            // Another channel has other recipients.
-            Some(channel) if Some(channel) != own(|chat| &chat.channel) => argument("chat_id"),
-            _ => argument("chat_id").or(own(|chat| &chat.recipient)),
-        };
+        let own_channel = self.own_chat.as_ref().map(|chat| chat.channel.as_str());
+        let own_recipient = self.own_chat.as_ref().map(|chat| chat.recipient.as_str());
+        let channel = argument("channel").or(own_channel);
+        // Another channel has other recipients.
+        let default_recipient = own_recipient.filter(|_| channel == own_channel);
+        let recipient = argument("chat_id").or(default_recipient);
         match (channel, recipient) {
             (Some(channel), Some(recipient)) => {
                 Ok(ChatTarget { channel: channel.to_owned(), recipient: recipient.to_owned() })
@@ -189,7 +186,7 @@ impl Tool for MessageTool {
             self.outlet.send(&chat, text, files, origin).map_err(|error| format!("{error:#}"))?;
         let delay =
             if is_sent { "" } else { "; the service cannot take it now, so it is sent later" };
-        // Files without a text are no answer: the final text follows them.
+        // Files without a text are not an answer: the final text follows them.
         let is_answer = self.answer_chat.as_ref() == Some(&chat) && !text.trim().is_empty();
         let ending = if is_answer {
             ". Your final text is not sent there too: what is left to say needs this tool"

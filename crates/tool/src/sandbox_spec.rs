@@ -88,37 +88,35 @@ pub(crate) fn for_scope(
         homes.iter().filter(is_granted).cloned().collect()
     };
     denied.extend(hidden_entries(file_scope, &granted_homes, &readable));
+    let mut protected = BTreeSet::new();
     // If the scope combines those of several agents, each keeps its own read-only paths.
-    let scopes = file_scope.self_and_operands().into_iter();
-    let protected_in_writable =
-        scopes.filter(|scope| !scope.is_unrestricted || file_scope.is_unrestricted);
-    let protected_in_writable = protected_in_writable.flat_map(|scope| {
-        let writable = scope.command_writable_paths();
-        // Start-up files of the home directories are protected too, if a home directory, a parent of one or a directory in
-        // one is writable.
-        let in_homes =
-            homes.iter().flat_map(|home| git_paths::protected_paths(home, &protected_in_home()));
-        let protected_paths = |root: &Path| {
+    for scope in file_scope.self_and_operands() {
+        if scope.is_unrestricted && !file_scope.is_unrestricted {
+            continue;
+        }
+        let scope_writable = scope.command_writable_paths();
+        let mut paths = collect_protected(&scope_writable, &|root| {
             if git_dirs.iter().any(|git_dir| git_dir == root) {
                 git_paths::git_dir_paths(root)
             } else {
                 git_paths::protected_paths(root, startup_names)
             }
-        };
-        let mut protected = collect_protected(&writable, &protected_paths);
-        protected.extend(in_homes);
-        protected.retain(|path| !writable.contains(path));
-        protected
-    });
+        });
+        // Start-up files of the home directories are protected too, if a home directory, a parent of one or a directory in
+        // one is writable.
+        for home in &homes {
+            paths.extend(git_paths::protected_paths(home, &protected_in_home()));
+        }
+        paths.retain(|path| !scope_writable.contains(path));
+        protected.extend(paths);
+    }
     let read_only_roots = file_scope.roots.iter().filter(|root| !root.may_write);
     let read_only_roots = read_only_roots.map(|root| root.path.clone());
-    let protected: BTreeSet<PathBuf> = protected_in_writable
-        .chain(read_only_roots.filter(|path| !writable.contains(path)))
-        .chain(file_scope.read_only.iter().cloned())
-        // Always protect notes that instruct later runs: the output of a command counts as untrusted content.
-        .chain(file_scope.instruction_files.iter().cloned())
-        .filter(|path| writable.iter().any(|root| path.starts_with(root)))
-        .collect();
+    protected.extend(read_only_roots.filter(|path| !writable.contains(path)));
+    protected.extend(file_scope.read_only.iter().cloned());
+    // Always protect notes that instruct later runs: the output of a command counts as untrusted content.
+    protected.extend(file_scope.instruction_files.iter().cloned());
+    protected.retain(|path| writable.iter().any(|root| path.starts_with(root)));
     let protected = protected.into_iter().collect();
     readable.extend(unseen_worktree_links(&writable, &readable));
     let mut sandbox = SandboxSpec::new(readable, writable, denied, protected, network);
@@ -392,20 +390,20 @@ mod tests {
     use nanobot_sandbox::SandboxSpec;
     use std::path::{Path, PathBuf};
 
-    /// The depth of the deepest of `places` around `path`.
-    fn depth(places: &[PathBuf], path: &Path) -> Option<usize> {
-        let around = places.iter().filter(|place| path.starts_with(place));
-        around.map(|place| place.components().count()).max()
+    /// The depth of the deepest of `roots` that contains `path`.
+    fn depth(roots: &[PathBuf], path: &Path) -> Option<usize> {
+        let containing = roots.iter().filter(|root| path.starts_with(root));
+        containing.map(|root| root.components().count()).max()
     }
 
     /// Returns if `path` is readable, and if it is writable.
-    fn access(fence: &SandboxSpec, path: &Path) -> (bool, bool) {
-        let is_open = depth(&fence.denied, path).is_none();
-        let writes = depth(&fence.writable, path).filter(|_| is_open);
-        let reads = depth(&fence.readable, path).filter(|_| is_open);
+    fn access(sandbox: &SandboxSpec, path: &Path) -> (bool, bool) {
+        let is_open = depth(&sandbox.denied, path).is_none();
+        let writes = depth(&sandbox.writable, path).filter(|_| is_open);
+        let reads = depth(&sandbox.readable, path).filter(|_| is_open);
         // The paths within `.git` have rules of their own.
-        let kept = fence.protected.iter().filter(|place| !place.ends_with(".git"));
-        let is_free = writes > depth(&kept.cloned().collect::<Vec<_>>(), path);
+        let protected = sandbox.protected.iter().filter(|root| !root.ends_with(".git"));
+        let is_free = writes > depth(&protected.cloned().collect::<Vec<_>>(), path);
         (writes.or(reads).is_some(), is_free)
     }
 
@@ -426,7 +424,7 @@ mod tests {
         ] {
             std::fs::create_dir_all(home.join(name)).unwrap();
         }
-        let station = ServerScope {
+        let scope = ServerScope {
             home: home.clone(),
             nanobot_home: home.join(".nanobot"),
             workspace: home.join("notes"),
@@ -435,20 +433,20 @@ mod tests {
             temp_dir: home.join("tmp"),
             ..ServerScope::default()
         };
-        let named = |reads: &[&str], writes: &[&str]| ServerScope {
+        let granting = |reads: &[&str], writes: &[&str]| ServerScope {
             reads: reads.iter().map(|name| home.join(name)).collect(),
             writes: writes.iter().map(|name| home.join(name)).collect(),
-            ..station.clone()
+            ..scope.clone()
         };
         let (none, reads, changes) = ((false, false), (true, false), (true, true));
-        let check = |station: &ServerScope, expect: &[(&str, (bool, bool))]| {
-            let fence = for_server(station, &InstalledTools::default()).unwrap();
-            assert!(fence.network.is_machine());
+        let check = |scope: &ServerScope, expect: &[(&str, (bool, bool))]| {
+            let sandbox = for_server(scope, &InstalledTools::default()).unwrap();
+            assert!(sandbox.network.is_machine());
             for (name, expect) in expect {
-                assert_eq!(access(&fence, &home.join(name)), *expect, "{name}");
+                assert_eq!(access(&sandbox, &home.join(name)), *expect, "{name}");
             }
         };
-        let own = [
+        let own_paths = [
             (".nanobot/mcp/state/one/x", changes),
             ("tmp/x", changes),
             (".nanobot/mcp/state/two/x", none),
@@ -460,19 +458,22 @@ mod tests {
             (".ssh/id", none),
             ("/usr/bin/env", reads),
         ];
-        check(&station, &own);
-        check(&station, &[("project/x", none)]);
-        // These stay closed, whatever is granted around them.
-        let around = named(&[], &[""]);
+        check(&scope, &own_paths);
+        check(&scope, &[("project/x", none)]);
+        // These stay closed, even if a parent is granted.
+        let whole_home = granting(&[], &[""]);
         std::fs::write(home.join(".nanobot/mcp/pins.json"), "").unwrap();
-        check(&around, &own);
-        check(&around, &[("project/x", changes), (".bashrc", reads), (".config/nvim/x", reads)]);
+        check(&whole_home, &own_paths);
         check(
-            &named(&["project", "store.db"], &["store.db"]),
+            &whole_home,
+            &[("project/x", changes), (".bashrc", reads), (".config/nvim/x", reads)],
+        );
+        check(
+            &granting(&["project", "store.db"], &["store.db"]),
             &[("project/x", reads), ("store.db", changes)],
         );
         check(
-            &named(&[".ssh", ".nanobot/workspace", "notes"], &["project"]),
+            &granting(&[".ssh", ".nanobot/workspace", "notes"], &["project"]),
             &[
                 ("project/x", changes),
                 ("project/.git/hooks/x", reads),
@@ -486,38 +487,42 @@ mod tests {
             ],
         );
         check(
-            &named(&[".nanobot", ".nanobot/mcp"], &[]),
+            &granting(&[".nanobot", ".nanobot/mcp"], &[]),
             &[
                 (".nanobot/mcp/state/one/x", changes),
                 (".nanobot/mcp/state/two/x", none),
                 (".nanobot/mcp/pins.json", none),
             ],
         );
-        for ours in
+        for own_path in
             [".nanobot", ".nanobot/workspace", ".nanobot/mcp/state/two", "notes", "notes/skills"]
         {
-            let refused = for_server(&named(&[], &[ours]), &InstalledTools::default()).unwrap_err();
-            assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput, "{ours}");
-            assert!(refused.to_string().contains("sandbox: \"off\""), "{ours}");
+            let error =
+                for_server(&granting(&[], &[own_path]), &InstalledTools::default()).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{own_path}");
+            assert!(error.to_string().contains("sandbox: \"off\""), "{own_path}");
         }
     }
 
     #[test]
     fn launchers_use_the_servers_directory() {
-        let station = ServerScope {
+        let scope = ServerScope {
             home: "/h".into(),
             state_dir: "/s".into(),
             temp_dir: "/t".into(),
             ..ServerScope::default()
         };
-        let get = |station: &ServerScope, name: &str| {
-            let mut led = tool_env(station).into_iter();
-            led.find_map(|(other, value)| (other == name).then_some(value))
+        let get = |scope: &ServerScope, name: &str| {
+            let mut variables = tool_env(scope).into_iter();
+            variables.find_map(|(other, value)| (other == name).then_some(value))
         };
-        assert_eq!(get(&station, "npm_config_cache").as_deref(), Some("/s/npm"));
-        assert_eq!(get(&station, "TMPDIR").as_deref(), Some("/t"));
-        let named = ServerScope { reads: vec!["/h/.npmrc".into()], ..station.clone() };
-        let of = |station: &ServerScope| get(station, "npm_config_userconfig");
-        assert_eq!((of(&station).as_deref(), of(&named)), (Some("/s/npmrc"), None));
+        assert_eq!(get(&scope, "npm_config_cache").as_deref(), Some("/s/npm"));
+        assert_eq!(get(&scope, "TMPDIR").as_deref(), Some("/t"));
+        let granted = ServerScope { reads: vec!["/h/.npmrc".into()], ..scope.clone() };
+        let user_config = |scope: &ServerScope| get(scope, "npm_config_userconfig");
+        assert_eq!(
+            (user_config(&scope).as_deref(), user_config(&granted)),
+            (Some("/s/npmrc"), None)
+        );
     }
 }

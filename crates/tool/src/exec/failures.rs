@@ -1,4 +1,4 @@
-//! The explanations that follow a failed command: what of it the sandbox refused, and which flag grants it.
+//! The explanations that follow a failed command: the access that the sandbox refused, and the flag that grants it.
 
 use super::{CommandEnd, ExecTool, Explanation, git_guard};
 use nanobot_base::shell_quote::quote;
@@ -16,14 +16,14 @@ fn protected_git_path(line: &str) -> &str {
 impl ExecTool {
     /// Names the hosts that the proxy has refused since the last command, and the flag that permits the first.
     pub(super) fn explain_refused_hosts(&self) -> Option<Explanation> {
-        let refused = self.host_traffic.take_refused();
-        let first = refused.first()?;
+        let refused_hosts = self.host_traffic.take_refused();
+        let first = refused_hosts.first()?;
         // These ports are granted with the host.
         let host = [":443", ":80"].iter().find_map(|port| first.strip_suffix(port));
         let flag = format!("--net={}", host.unwrap_or(first));
         let message = format!(
             "(not reached, because not granted to commands: {}; the user can grant it with `{flag}`)",
-            refused.join(", ")
+            refused_hosts.join(", ")
         );
         Some(Explanation::with_flag(message, flag))
     }
@@ -161,9 +161,9 @@ impl ExecTool {
                 |parent: &PathBuf| path.starts_with(parent) && !parent.ends_with(".git");
             let path = protected.into_iter().find(is_grantable).unwrap_or(path);
             let shown_path = path.strip_prefix(directory).unwrap_or(&path).display();
-            let also = if may_write { "--write " } else { "" };
+            let other_flags = if may_write { "--write " } else { "" };
             let message = format!(
-                "(commands cannot change `{shown_path}` in this run; the user can grant it with `{also}--write={shown_path}`)"
+                "(commands cannot change `{shown_path}` in this run; the user can grant it with `{other_flags}--write={shown_path}`)"
             );
             return Explanation::with_flag(message, format!("--write={shown_path}"));
         }
@@ -174,10 +174,10 @@ impl ExecTool {
             })
             .collect();
         writable_paths.push("$TMPDIR".into());
-        let also = if may_write { "--write=PATH" } else { "--write" };
+        let write_flag = if may_write { "--write=PATH" } else { "--write" };
         let message = format!(
             "(in this run commands can read the system, the working directory and little else, and write only in {}; the user \
-             can grant more with `--read=PATH` or `{also}`, where PATH exists)",
+             can grant more with `--read=PATH` or `{write_flag}`, where PATH exists)",
             writable_paths.join(", ")
         );
         Explanation { message, suggested_flag: (!may_write).then(|| "--write".into()) }

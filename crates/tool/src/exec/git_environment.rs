@@ -1,4 +1,4 @@
-//! The variables by which git tells a hook about its repository, for commands of a run that the hook has started.
+//! The variables by which git passes its repository to a hook, for the commands of a run that the hook has started.
 
 use nanobot_config::policy::file_scope::FileScope;
 use nanobot_os::env::Env;

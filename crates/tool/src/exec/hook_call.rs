@@ -7,7 +7,7 @@ use nanobot_sandbox::process::{self, CommandResult, CommandSpec};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// A hook to run in place of a command of the model's.
+/// A hook to run instead of a command of the model.
 #[derive(Debug)]
 pub struct HookCall<'a> {
     /// A shell command.

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A program to run in place of a shell command.
+/// A program to run instead of a shell command.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramCall<'a> {
     pub program: &'a Path,

@@ -117,7 +117,7 @@ impl Signer {
         Ok(signature)
     }
 
-    /// The lines about what was signed since the last call.
+    /// The lines about the objects that were signed since the last call.
     pub(super) fn take_signed(&self) -> Vec<String> {
         std::mem::take(&mut *self.signed.lock().ignore_poison())
     }

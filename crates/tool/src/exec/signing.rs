@@ -49,7 +49,7 @@ impl ExecTool {
         Ok(Some(listener))
     }
 
-    /// Reports what was signed for a command.
+    /// Takes the lines about the objects that were signed for a command, and records them for the report of the turn.
     pub(super) fn report_signed(&self) -> Vec<String> {
         let lines = self.signer.as_ref().map_or(Vec::new(), |signer| signer.take_signed());
         lines.iter().for_each(|line| self.files.record_signature(line));

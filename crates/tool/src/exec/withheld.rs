@@ -68,7 +68,7 @@ impl UndoneResult {
         ToolError::DeniedDuringCall { refusal, withheld: Some(Box::new(self)) }
     }
 
-    /// Makes the changes that `flag` allows, and returns their paths. The others stay, with those that cannot be made.
+    /// Makes the changes that `flag` allows, and returns their paths. The others stay in `undone`, as do those that fail.
     fn make_allowed(&mut self, flag: &str) -> Vec<PathBuf> {
         let mut made_paths = Vec::new();
         for change in std::mem::take(&mut self.undone) {
@@ -109,7 +109,7 @@ pub(super) fn undone_refusal(scope: &FileScope, text: &str, undone: &[UndoneChan
     refusal
 }
 
-/// Explains, line by line, what became of changes of protected files.
+/// Explains, line by line, how changes of protected files were undone.
 pub(super) fn explain_undone(scope: &FileScope, undone: &[UndoneChange]) -> Refusal {
     let show = |path: &Path| {
         let relative = path.strip_prefix(&scope.directory).unwrap_or(path);
@@ -155,10 +155,10 @@ pub(super) fn explain_undone(scope: &FileScope, undone: &[UndoneChange]) -> Refu
         }
     }
     if !restored.is_empty() {
-        // Only an existing path can be granted, and no path of our own.
+        // Only an existing path can be granted, and none of nanobot's own.
         let is_own = |path: &Path| {
-            let mut own = scope.hidden.iter().chain(scope.read_only.iter());
-            own.any(|own_path| path.starts_with(own_path))
+            let mut own_paths = scope.hidden.iter().chain(scope.read_only.iter());
+            own_paths.any(|own_path| path.starts_with(own_path))
         };
         let existing = restored.iter().find(|path| path.exists() && !is_own(path));
         suggested_flag = suggested_flag

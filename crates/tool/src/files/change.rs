@@ -36,10 +36,10 @@ pub(crate) struct FileChange<'a> {
     pub(crate) expect: ExpectedState,
 }
 
-/// A change, and the content and the mode that the file had before; `None` if it did not exist.
+/// A change, and the file as it was before; `None` if it did not exist.
 pub(crate) struct RevertibleChange<'a> {
     pub(crate) change: FileChange<'a>,
-    pub(crate) old: Option<(&'a [u8], u32)>,
+    pub(crate) old: Option<&'a LoadedFile>,
 }
 
 /// The state that a file must have before it is changed.
@@ -203,10 +203,9 @@ impl Files {
     fn revert<'a>(&self, changes: &[RevertibleChange<'a>]) -> Result<(), (&'a str, ToolError)> {
         for RevertibleChange { change, old } in changes.iter().rev() {
             let raw_path = change.path;
-            let old = old.as_ref();
             let reverse_change = FileChange {
-                mode: old.map(|(_, mode)| *mode),
-                ..FileChange::new(raw_path, old.map(|(bytes, _)| *bytes))
+                mode: old.map(|old| old.mode),
+                ..FileChange::new(raw_path, old.map(|old| &old.bytes[..]))
             };
             self.change(&reverse_change, ChangeStep::Make).map_err(|error| (raw_path, error))?;
         }

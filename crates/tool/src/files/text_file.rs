@@ -45,7 +45,7 @@ impl TextFile {
     /// Encodes `new`, the text after a change, as the file `old` that this text is of.
     ///
     /// # Errors
-    /// Text for the model: the encoding lacks a character, or bytes that are no text would be lost.
+    /// Text for the model: the encoding lacks a character, or bytes that are not text would be lost.
     pub fn encode(&self, new: &str, old: &[u8]) -> Result<Vec<u8>, String> {
         let (byte_order_mark, content) = old.split_at(self.mark_bytes);
         let mut bytes = byte_order_mark.to_vec();

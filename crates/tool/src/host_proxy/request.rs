@@ -1,4 +1,4 @@
-//! The request of a client to the proxy: what it asks for, and what is sent on. Pure.
+//! The request of a client to the proxy: its target, and the head that is sent on. Pure.
 //!
 //! Nothing of the client's own text is sent on: a request is parsed and written anew, so that no server reads another
 //! host, or a second request, out of it.

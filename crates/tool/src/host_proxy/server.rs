@@ -92,16 +92,16 @@ fn serve(mut run: UnixStream, task: &ProxyTask, listeners: &[TcpListener]) -> io
                 continue;
             };
             proxy.open.fetch_add(1, Ordering::SeqCst);
-            let shared = Arc::clone(&proxy);
+            let thread_proxy = Arc::clone(&proxy);
             let is_forwarded = local_address != task.proxy;
             let thread = std::thread::Builder::new().spawn(move || {
                 // Whatever goes wrong, both sides see the end of their connection.
                 drop(if is_forwarded {
-                    shared.forward(client, local_address)
+                    thread_proxy.forward(client, local_address)
                 } else {
-                    shared.answer(client)
+                    thread_proxy.answer(client)
                 });
-                shared.open.fetch_sub(1, Ordering::SeqCst);
+                thread_proxy.open.fetch_sub(1, Ordering::SeqCst);
             });
             if thread.is_err() {
                 proxy.open.fetch_sub(1, Ordering::SeqCst);
@@ -267,23 +267,23 @@ impl Proxy {
         let (mut from_client, mut to_host) = (client.try_clone()?, host.try_clone()?);
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let sent = |usage: &mut HostUsage, count| usage.sent_bytes += count;
+                let add_sent = |usage: &mut HostUsage, count| usage.sent_bytes += count;
                 let send = || -> io::Result<()> {
                     let Some(first) = begin(&mut from_client)? else {
                         return to_host.shutdown(Shutdown::Both);
                     };
                     from_client.set_read_timeout(None)?;
-                    self.count(name, |usage| sent(usage, first.len() as u64));
+                    self.count(name, |usage| add_sent(usage, first.len() as u64));
                     to_host.write_all(&first)?;
-                    self.copy(&from_client, &mut to_host, sent, name)?;
+                    self.copy(&from_client, &mut to_host, add_sent, name)?;
                     to_host.shutdown(Shutdown::Write)
                 };
                 if send().is_err() {
                     drop(to_host.shutdown(Shutdown::Both));
                 }
             });
-            let received = |usage: &mut HostUsage, count| usage.received_bytes += count;
-            let result = self.copy(host, &mut client, received, name);
+            let add_received = |usage: &mut HostUsage, count| usage.received_bytes += count;
+            let result = self.copy(host, &mut client, add_received, name);
             // The host no longer answers, so nothing more is sent to it.
             drop(client.shutdown(Shutdown::Both));
             drop(host.shutdown(Shutdown::Both));

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The longest wait for commands that may change the same files.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Makes a call of `server`, and undoes what it may not change.
+/// Makes a call of `server`, and undoes the changes that it may not make.
 pub(super) fn guard_changes(
     context: &McpToolContext,
     server: &str,

@@ -1,5 +1,5 @@
 //! Offers the tools of MCP servers to the model. Each has the name and the schema that [`nanobot_mcp::tool_list`] made
-//! for it, and the first call starts its server. Two tools of our own are added, for the resources and the prompts of
+//! for it, and the first call starts its server. Two further tools are added, for the resources and the prompts of
 //! servers. All results are untrusted content, see [`result`].
 
 use super::Tool;

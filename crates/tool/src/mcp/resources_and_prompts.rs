@@ -1,5 +1,5 @@
-//! Our own two tools for MCP servers: one reads resources, one fills in prompts. Both list what is available if the
-//! call names nothing.
+//! Two tools for all MCP servers: one reads resources, one fills in prompts. Both list what is available if the call names
+//! nothing.
 
 use super::call::{McpToolContext, to_output};
 use crate::function_tool::FunctionTool;
@@ -68,9 +68,9 @@ fn read_resource(
             to_output(context, server, None, context.catalog.read_resource(server, uri))
         }
         None => {
-            let offer = context.catalog.features(server);
-            let all = offer.resources.iter().chain(&offer.templates);
-            Ok(format_list(context, server, all.map(format_resource)).into())
+            let features = context.catalog.features(server);
+            let resources = features.resources.iter().chain(&features.templates);
+            Ok(format_list(context, server, resources.map(format_resource)).into())
         }
     }
 }
@@ -89,8 +89,8 @@ fn get_prompt(
             to_output(context, server, None, answer)
         }
         None => {
-            let offer = context.catalog.features(server);
-            Ok(format_list(context, server, offer.prompts.iter().map(format_prompt)).into())
+            let features = context.catalog.features(server);
+            Ok(format_list(context, server, features.prompts.iter().map(format_prompt)).into())
         }
     }
 }
@@ -111,11 +111,11 @@ fn check_uri(context: &McpToolContext, server: &str, uri: &str) -> Result<(), Re
     let Some(untrusted) = context.provenance.untrusted_content() else {
         return Ok(());
     };
-    let offer = context.catalog.features(server);
-    if offer.resources.iter().any(|resource| resource.uri == uri) {
+    let features = context.catalog.features(server);
+    if features.resources.iter().any(|resource| resource.uri == uri) {
         return Ok(());
     }
-    if offer.templates.iter().any(|template| matches_template(&template.uri, uri)) {
+    if features.templates.iter().any(|template| matches_template(&template.uri, uri)) {
         return context.provenance.admit_arguments(&json!(uri), &context.allowed_hosts);
     }
     Err(Refusal::new(format!(

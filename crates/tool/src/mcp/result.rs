@@ -19,7 +19,7 @@ const MAX_IMAGE_BYTES: usize = 3_750_000;
 /// Maximum number of images in one result.
 const MAX_IMAGES: usize = 8;
 
-/// Limits on what is shown.
+/// Limits of a result.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultLimits {
     /// Maximum characters of a result.

@@ -215,14 +215,14 @@ impl DirectorySnapshot {
                     ContentCopy::Recorded => return Ok(PreviousState::Nothing),
                 };
                 let mut bytes = vec![0; usize::try_from(*size).map_err(|error| error.to_string())?];
-                let read = self.copies.read_exact_at(&mut bytes, position);
-                read.map_err(|error| format!("its copy cannot be read: {error}"))?;
+                let result = self.copies.read_exact_at(&mut bytes, position);
+                result.map_err(|error| format!("its copy cannot be read: {error}"))?;
                 Ok(PreviousState::File { bytes: bytes.into(), mode })
             }
         }
     }
 
-    /// Copies the content of a file. There is no copy if it is beyond the limits, or if the file changes
+    /// Copies the content of a file. There is no copy if the file exceeds the limits, or if it changes
     /// meanwhile.
     ///
     /// # Errors

@@ -93,7 +93,7 @@ pub(super) enum JournalLine {
         /// The digest of the new content; `None` if the path is removed.
         #[serde(rename = "becomes")]
         new_digest: Option<String>,
-        /// The temporary file beside it, through which the content is written.
+        /// The temporary file in the same directory, through which the content is written.
         temp: String,
         /// True if it changed while a command ran.
         #[serde(rename = "command", default, skip_serializing_if = "std::ops::Not::not")]

@@ -166,7 +166,7 @@ struct OpenJournal {
 
 impl ChangeRecorder {
     /// Creates a recorder. No folder is created before the first change. Changes of commands in `own_state` are not
-    /// recorded: these places hold the sessions, the ledger and the like.
+    /// recorded: these paths contain the sessions, the ledger and the like.
     pub fn new(
         undo: UndoStore,
         turn_info: Deferred<TurnInfo>,

@@ -64,7 +64,7 @@ pub struct RestorePlan<'a> {
     changes: Vec<PlannedRestore>,
     /// Paths that were changed by others since the turn, and their current state.
     pub conflicts: Vec<(PathBuf, &'static str)>,
-    /// Paths that cannot be changed because of what is there now, and its kind.
+    /// Paths that cannot be changed because of their current state, and the obstacle.
     pub blocked: Vec<(PathBuf, &'static str)>,
 }
 

@@ -23,8 +23,8 @@ const MIN_ARTICLE_CHARS: usize = 200;
 const NON_TEXT_ELEMENTS: &[&str] =
     &["script", "style", "meta", "head", "noscript", "template", "svg", "nav", "iframe", "object"];
 
-/// The parser of pages, in a process of its own. It was made for benign pages: one that would cost it too much memory or
-/// time is read tag by tag instead.
+/// The parser of pages, in a process of its own. Its libraries were written for benign pages: a page that would cost too
+/// much memory or time has its tags removed instead.
 pub struct PageParser;
 
 #[derive(Serialize, Deserialize)]

@@ -143,7 +143,7 @@ impl WebAccess {
         result.map_err(|error| fetch_error(&url, &error))
     }
 
-    /// Refuses `text` that is to be sent out and contains a key of ours.
+    /// Refuses `text` that would be sent out and contains an API key.
     pub fn check_secrets(text: &str) -> Result<(), Refusal> {
         if contains_key(text) {
             Err(Refusal::new("it contains an API key, which must not leave this machine"))
@@ -244,8 +244,8 @@ fn read_body(
     }
     let mut bytes = Vec::new();
     let mut read = |bytes: &mut Vec<u8>, limit: usize| {
-        let read = response.read_more(bytes, limit as u64 + 1, None);
-        read.map_err(|error| format!("`{url}`: {error:#}"))
+        let result = response.read_more(bytes, limit as u64 + 1, None);
+        result.map_err(|error| format!("`{url}`: {error:#}"))
     };
     read(&mut bytes, MAX_TEXT_BYTES)?;
     let mut limit = MAX_TEXT_BYTES;

@@ -80,7 +80,7 @@ pub(super) fn resolve(reference: &BytesRef<'_>) -> Option<char> {
     }
 }
 
-/// Fails if `text` is longer than what is read.
+/// Fails if `text` is longer than the limit.
 pub(super) fn check_size(text: &str) -> Result<(), String> {
     if text.len() > MAX_TEXT_BYTES {
         Err(format!("its text is longer than {} MiB", MAX_TEXT_BYTES >> 20))

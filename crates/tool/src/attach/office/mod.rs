@@ -35,7 +35,7 @@ impl IsolatedParser for OfficeParser {
 /// Reads the text of an office document. `None` if `bytes` are not one.
 ///
 /// # Errors
-/// Status 65: the document is damaged, encrypted, or larger than what is read, or the parser did not come to an end.
+/// Status 65: the document is damaged, encrypted, or too large, or its parser failed.
 pub(super) fn read_text(bytes: &[u8], origin: AttachmentOrigin<'_>) -> Result<Option<String>> {
     if !bytes.starts_with(archive::START) {
         return Ok(None);

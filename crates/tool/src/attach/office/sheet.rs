@@ -88,7 +88,7 @@ fn texts_in(xml: &str, element: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Appends the rows of a sheet. A cell refers to a shared string, or holds its value.
+/// Appends the rows of a sheet. A cell refers to a shared string, or contains its value.
 fn append_rows(xml: &str, strings: &[String], text: &mut String) -> Result<(), String> {
     let mut reader = Reader::from_str(xml);
     let (mut value, mut is_value, mut is_shared) = (String::new(), false, false);
