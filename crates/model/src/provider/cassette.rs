@@ -34,11 +34,15 @@ pub(super) fn format_line(
     format!("{}\n", secret::redact_all_json(&object))
 }
 
-/// Parses a line: the request, and the reply or the failure. `None` if the line is not an exchange.
-pub(super) fn parse_line(
-    line: &str,
-    names: &PathNames,
-) -> Option<(Value, Result<Reply, ProviderError>)> {
+/// A recorded exchange.
+pub(super) struct RecordedExchange {
+    /// In the form of [`request_to_json`].
+    pub(super) request: Value,
+    pub(super) reply: Result<Reply, ProviderError>,
+}
+
+/// Parses a line; `None` if it is not an exchange.
+pub(super) fn parse_line(line: &str, names: &PathNames) -> Option<RecordedExchange> {
     let mut object: Value = serde_json::from_str(line).ok()?;
     if object["v"].as_u64() != Some(FORMAT_VERSION) {
         return None;
@@ -52,7 +56,7 @@ pub(super) fn parse_line(
     };
     // A recording of an earlier release has the paths themselves.
     names.to_names(&mut object["request"]);
-    Some((object["request"].take(), reply))
+    Some(RecordedExchange { request: object["request"].take(), reply })
 }
 
 /// The kind of a failure, and the exit status of one that has no kind.
@@ -232,9 +236,9 @@ mod tests {
             provider_data: Some(json!({ "sig": "x" })),
         };
         let names = PathNames::default();
-        let round_trip = |answer: Result<Reply, ProviderError>| {
-            let line = format_line("s", &request, &answer, &names);
-            parse_line(&line, &names).unwrap().1
+        let round_trip = |reply: Result<Reply, ProviderError>| {
+            let line = format_line("s", &request, &reply, &names);
+            parse_line(&line, &names).unwrap().reply
         };
         assert_eq!(round_trip(Ok(reply.clone())).unwrap(), reply);
         let check = |error: ProviderError, exit: Exit| {
@@ -258,8 +262,8 @@ mod tests {
         let over = fail(Exit::Budget, "spent");
         check(ProviderError::BudgetExceeded(over), Exit::Budget);
         // A recording of an earlier release.
-        let (_, answer) = parse_line(r#"{"v": 1, "request": {}, "error": "no"}"#, &names).unwrap();
-        assert_eq!(answer.unwrap_err().kind(), Some(FailureKind::Refused));
+        let recorded = parse_line(r#"{"v": 1, "request": {}, "error": "no"}"#, &names).unwrap();
+        assert_eq!(recorded.reply.unwrap_err().kind(), Some(FailureKind::Refused));
         for bad in ["", "{}", "{\"v\": 2}", "{\"v\": 1}", "[]", "nonsense"] {
             assert!(parse_line(bad, &names).is_none(), "{bad}");
         }
@@ -284,10 +288,9 @@ mod tests {
             br#"{"request": {}, "error": "no"}"#,
         ];
         nanobot_base::fuzz::check(seeds, |input, _| {
-            if let Some((question, _)) =
-                super::parse_line(&nanobot_base::fuzz::lossy_text(input), &PathNames::default())
-            {
-                assert_eq!(super::first_difference(&question, &question), None);
+            let line = nanobot_base::fuzz::lossy_text(input);
+            if let Some(recorded) = parse_line(&line, &PathNames::default()) {
+                assert_eq!(first_difference(&recorded.request, &recorded.request), None);
             }
         });
     }

@@ -1,5 +1,5 @@
 //! The context window of a model on a local server, as the server reports it. Its user chooses the window when the model
-//! is loaded, so no table knows it. The report is kept in a file, and asked for again after a day.
+//! is loaded, so no table knows it. The report is stored in a file, and requested again after a day.
 
 use anyhow::Result;
 use nanobot_net::http::{Http, HttpMethod};

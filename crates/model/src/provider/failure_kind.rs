@@ -1,4 +1,4 @@
-//! Classifies error responses of a model server: by the status, and by the words of the message where a status has
+//! Classifies error responses of a model server: by the status, and by keywords of the message where a status has
 //! several meanings. Pure.
 
 use super::FailureKind;
@@ -16,8 +16,8 @@ pub(super) struct ErrorResponse<'a> {
     pub(super) model: Option<&'a str>,
 }
 
-/// Words of a 403 or 404 that is about the content of the request, in lower case.
-const CONTENT_WORDS: &[&str] = &[
+/// Keywords of a 403 or 404 that is about the content of the request, in lower case.
+const CONTENT_KEYWORDS: &[&str] = &[
     // OpenRouter: "No endpoints found that support image input"
     "image",
     "vision",
@@ -35,8 +35,8 @@ const CONTENT_WORDS: &[&str] = &[
     "violat",
 ];
 
-/// Words of a 403 or 404 that is about the key or the account, in lower case.
-const ACCOUNT_WORDS: &[&str] = &[
+/// Keywords of a 403 or 404 that is about the key or the account, in lower case.
+const ACCOUNT_KEYWORDS: &[&str] = &[
     "key",
     "token",
     "credential",
@@ -58,8 +58,8 @@ const ACCOUNT_WORDS: &[&str] = &[
     "region",
 ];
 
-/// Words of a 403 or 404 that is about the model, in lower case. Azure calls it a deployment.
-const MODEL_WORDS: &[&str] = &["model", "deployment"];
+/// Keywords of a 403 or 404 that is about the model, in lower case. Azure calls it a deployment.
+const MODEL_KEYWORDS: &[&str] = &["model", "deployment"];
 
 /// Classifies an error response.
 pub(super) fn classify(response: &ErrorResponse<'_>) -> FailureKind {
@@ -95,10 +95,10 @@ fn classify_ambiguous(response: &ErrorResponse<'_>) -> FailureKind {
         (false, message)
     };
     let has_any = |keywords: &[&str]| keywords.iter().any(|keyword| text.contains(keyword));
-    if has_any(CONTENT_WORDS) {
+    if has_any(CONTENT_KEYWORDS) {
         return FailureKind::NotAccepted;
     }
-    let is_named = names_model || has_any(MODEL_WORDS) || has_any(ACCOUNT_WORDS);
+    let is_named = names_model || has_any(MODEL_KEYWORDS) || has_any(ACCOUNT_KEYWORDS);
     match (response.status, is_named) {
         (403, true) => FailureKind::KeyRejected,
         (403, false) => FailureKind::Forbidden,

@@ -147,11 +147,11 @@ mod tests {
     /// The end of a reply: its finish reason, and whether its call is to be carried out. `None` if it is broken.
     type End = Option<(FinishReason, bool)>;
 
-    fn read(format: &dyn WireFormat, answer: &Value) -> End {
-        match test_support::read(format, answer.to_string().as_bytes(), 0) {
+    fn read(format: &dyn WireFormat, reply: &Value) -> End {
+        match test_support::read(format, reply.to_string().as_bytes(), 0) {
             Ok((reply, _)) => Some((reply.finish_reason, !reply.tool_calls.is_empty())),
             Err(ReplyError::Truncated(_)) => None,
-            Err(error) => panic!("{answer}: {error:?}"),
+            Err(error) => panic!("{reply}: {error:?}"),
         }
     }
 
@@ -200,8 +200,8 @@ mod tests {
     fn every_reason_has_the_same_meaning_in_every_format() {
         let check = |reason: &str, expect: &End, expect_with_call: &End| {
             for (has_call, expect) in [(false, expect), (true, expect_with_call)] {
-                for found in ends(reason, has_call) {
-                    assert_eq!(&found, expect, "{reason}, call: {has_call}");
+                for actual in ends(reason, has_call) {
+                    assert_eq!(&actual, expect, "{reason}, call: {has_call}");
                 }
             }
         };

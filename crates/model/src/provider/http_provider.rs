@@ -334,8 +334,8 @@ impl HttpProvider {
         command
     }
 
-    /// Reads the response, as a stream of events or in one piece, according to its content. The end of the reply counts,
-    /// not the end of the connection.
+    /// Reads the response, as a stream of events or in one piece, according to its content. Reading ends with the reply,
+    /// not with the connection.
     fn read_reply(
         &self,
         mut response: Response,
@@ -349,7 +349,7 @@ impl HttpProvider {
         let mut chunk = vec![0; 4 << 10];
         let mut total = 0;
         let mut is_ended = false;
-        // Only data counts: comments keep the connection open, but not the wait for an response.
+        // Only data extends the deadline: a server can send comments for ever without answering.
         let HttpTimeouts { first_byte, idle, .. } = self.http.timeouts();
         let deadline_after = |limit: Duration| (!limit.is_zero()).then(|| signal::now() + limit);
         let mut deadline = deadline_after(first_byte);

@@ -11,7 +11,7 @@ pub struct Quirks {
     pub no_temperature: bool,
     pub thinking: ThinkingStyle,
     /// Each reply has its reasoning in `reasoning_content`, even if it is empty or from elsewhere: these servers refuse
-    /// replies without the key. Others get reasoning back as they sent it.
+    /// replies without the key. Other servers get reasoning back in the field in which they sent it.
     pub(crate) requires_reasoning: bool,
     /// `stream_options` is refused.
     pub(crate) no_stream_options: bool,
@@ -186,7 +186,7 @@ impl Quirks {
             reports_cost,
         } = *self;
         let thinking = match thinking {
-            // The way of OpenAI's API is no quirk.
+            // As in OpenAI's API, so this is not a quirk.
             ThinkingStyle::Effort => "",
             ThinkingStyle::NoneOrHigh => "the reasoning effort is none or high",
             ThinkingStyle::Type => "reasoning is requested with `thinking`",

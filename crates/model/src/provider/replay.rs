@@ -2,8 +2,9 @@
 //! reply that was recorded for the same request, or else for the same caller, identified by the beginning of the
 //! conversation.
 
+use super::cassette::{self, RecordedExchange};
 use super::path_names::PathNames;
-use super::{Delta, DeltaSink, Provider, ProviderError, Request, cassette};
+use super::{Delta, DeltaSink, Provider, ProviderError, Request};
 use nanobot_base::diff::Diff;
 use nanobot_base::error::{Exit, fail};
 use nanobot_base::message::Reply;
@@ -16,7 +17,7 @@ use std::sync::Mutex;
 /// A recording, with the exchanges that are not replayed yet.
 pub struct ReplayProvider {
     path: PathBuf,
-    exchanges: Mutex<VecDeque<(Value, Result<Reply, ProviderError>)>>,
+    exchanges: Mutex<VecDeque<RecordedExchange>>,
     path_names: PathNames,
     /// True if a request that differs from the recorded one is an error.
     is_strict: bool,
@@ -63,9 +64,10 @@ impl Provider for ReplayProvider {
         let next = {
             let mut exchanges = self.exchanges.lock().ignore_poison();
             let position_of_equal = |pointers: &[&str]| {
-                exchanges.iter().position(|(recorded, _)| {
-                    let is_equal =
-                        |pointer: &&str| recorded.pointer(pointer) == request_json.pointer(pointer);
+                exchanges.iter().position(|recorded| {
+                    let is_equal = |pointer: &&str| {
+                        recorded.request.pointer(pointer) == request_json.pointer(pointer)
+                    };
                     pointers.iter().all(is_equal)
                 })
             };
@@ -75,20 +77,20 @@ impl Provider for ReplayProvider {
                 .or_else(|| position_of_equal(&["/system"]));
             exchanges.remove(position.unwrap_or(0))
         };
-        let Some((recorded, reply)) = next else {
+        let Some(recorded) = next else {
             let cause = format!("the recording `{}` has no further exchange", self.path.display());
             return Err(ProviderError::Aborted(fail(Exit::BadInput, cause)));
         };
-        if let Some(pointer) = cassette::first_difference(&recorded, &request_json) {
+        if let Some(pointer) = cassette::first_difference(&recorded.request, &request_json) {
             let notice = format!("the request differs from the recorded one at {pointer}");
             if self.is_strict {
-                let diff = difference_at(&pointer, &recorded, &request_json);
+                let diff = difference_at(&pointer, &recorded.request, &request_json);
                 let cause = format!("{notice}\n{diff}");
                 return Err(ProviderError::Aborted(fail(Exit::BadInput, cause)));
             }
             on_delta(Delta::Notice(&notice)).map_err(ProviderError::Aborted)?;
         }
-        let mut reply = reply?;
+        let mut reply = recorded.reply?;
         request.reply_id.clone_into(&mut reply.id);
         for (text, delta) in [
             (&reply.reasoning, Delta::Reasoning(&reply.reasoning)),

@@ -158,10 +158,12 @@ impl PieceJoiner {
     /// Passes on what was joined.
     fn emit(&mut self, on_delta: &mut DeltaSink<'_>) -> anyhow::Result<()> {
         let text = std::mem::take(&mut self.text);
-        match (text.as_str(), self.is_reasoning) {
-            ("", _) => Ok(()),
-            (text, true) => on_delta(Delta::Reasoning(text)),
-            (text, false) => on_delta(Delta::Text(text)),
+        if text.is_empty() {
+            Ok(())
+        } else if self.is_reasoning {
+            on_delta(Delta::Reasoning(&text))
+        } else {
+            on_delta(Delta::Text(&text))
         }
     }
 }
@@ -278,47 +280,47 @@ pub(super) mod test_support {
         pub(in crate::provider) reasoning: String,
     }
 
-    /// Reads `answer` in two pieces, split at `cut`.
+    /// Reads `response` in two pieces, split at `cut`.
     pub(in crate::provider) fn read(
-        dialect: &dyn WireFormat,
-        answer: &[u8],
+        format: &dyn WireFormat,
+        response: &[u8],
         cut: usize,
     ) -> Result<(Reply, EmittedDeltas), ReplyError> {
-        let mut reading = ResponseReader::new(dialect.reply_builder(&REQUEST), false);
-        let mut told = EmittedDeltas::default();
+        let mut reader = ResponseReader::new(format.reply_builder(&REQUEST), false);
+        let mut emitted = EmittedDeltas::default();
         let mut on_delta = |delta: Delta<'_>| {
             match delta {
-                Delta::Text(text) => told.text.push_str(text),
-                Delta::Reasoning(text) => told.reasoning.push_str(text),
+                Delta::Text(text) => emitted.text.push_str(text),
+                Delta::Reasoning(text) => emitted.reasoning.push_str(text),
                 _ => {}
             }
             Ok(())
         };
-        reading.feed(&answer[..cut], &mut on_delta)?;
-        reading.feed(&answer[cut..], &mut on_delta)?;
-        reading.finish(&mut on_delta)?;
-        Ok((reading.into_reply()?, told))
+        reader.feed(&response[..cut], &mut on_delta)?;
+        reader.feed(&response[cut..], &mut on_delta)?;
+        reader.finish(&mut on_delta)?;
+        Ok((reader.into_reply()?, emitted))
     }
 
-    /// Checks that `answer`, split anywhere, gives the same reply, and that all of it was emitted. Returns the reply.
+    /// Checks that `response`, split anywhere, gives the same reply, and that all of it was emitted. Returns the reply.
     #[track_caller]
-    pub(in crate::provider) fn read_object(dialect: &dyn WireFormat, answer: &[u8]) -> Reply {
-        let (expect, _) = read(dialect, answer, answer.len()).unwrap();
+    pub(in crate::provider) fn read_object(format: &dyn WireFormat, response: &[u8]) -> Reply {
+        let (expect, _) = read(format, response, response.len()).unwrap();
         // Not each cut of each answer: the cases of a format have the same events.
         let step = nanobot_base::fuzz::by_depth(5, 1);
-        for cut in (0..answer.len()).step_by(step) {
-            let (reply, told) = read(dialect, answer, cut).unwrap();
+        for cut in (0..response.len()).step_by(step) {
+            let (reply, emitted) = read(format, response, cut).unwrap();
             assert_eq!(reply, expect, "cut at {cut}");
-            assert_eq!(told.text, expect.text, "cut at {cut}");
-            assert_eq!(told.reasoning, expect.reasoning, "cut at {cut}");
+            assert_eq!(emitted.text, expect.text, "cut at {cut}");
+            assert_eq!(emitted.reasoning, expect.reasoning, "cut at {cut}");
         }
         expect
     }
 
     /// Checks that events, one per line, have the same effect whether or not those that only add text are read as such.
-    pub(in crate::provider) fn fuzz_text_events(dialect: &dyn WireFormat, seeds: &[&[u8]]) {
+    pub(in crate::provider) fn fuzz_text_events(format: &dyn WireFormat, seeds: &[&[u8]]) {
         let fold = |events: &str, is_fast: bool| {
-            let mut builder = dialect.reply_builder(&REQUEST);
+            let mut builder = format.reply_builder(&REQUEST);
             let mut deltas = Vec::new();
             let mut count = 0;
             let mut on_delta = |delta: Delta<'_>| {
@@ -367,11 +369,11 @@ pub(super) mod test_support {
     }
 
     /// Checks that any response is read or refused in the same way wherever it is split.
-    pub(in crate::provider) fn fuzz(dialect: &dyn WireFormat, seeds: &[&[u8]]) {
-        let same = |found: Result<(Reply, EmittedDeltas), ReplyError>| format!("{found:?}");
+    pub(in crate::provider) fn fuzz(format: &dyn WireFormat, seeds: &[&[u8]]) {
+        let describe = |result: Result<(Reply, EmittedDeltas), ReplyError>| format!("{result:?}");
         nanobot_base::fuzz::check(seeds, |input, random| {
             let cut = random.below(input.len() + 1);
-            assert_eq!(same(read(dialect, input, cut)), same(read(dialect, input, 0)));
+            assert_eq!(describe(read(format, input, cut)), describe(read(format, input, 0)));
         });
     }
 }

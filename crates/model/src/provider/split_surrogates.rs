@@ -1,5 +1,5 @@
 //! Characters that a server cuts into UTF-16 halves: the first half ends a text in one event, and the second half begins
-//! the same text in a later event. Each half is an escape that is no character by itself.
+//! the same text in a later event. Each half is an escape that is not a character by itself.
 
 use nanobot_base::message::lenient_json;
 use serde_json::Value;

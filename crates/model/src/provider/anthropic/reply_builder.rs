@@ -351,13 +351,13 @@ mod tests {
     const ANTHROPIC: AnthropicFormat =
         AnthropicFormat { server: String::new(), quirks: NONE, max_output_tokens: None };
 
-    fn read(answer: &str) -> Result<(Reply, test_support::EmittedDeltas), ReplyError> {
-        test_support::read(&ANTHROPIC, answer.as_bytes(), 0)
+    fn read(response: &str) -> Result<(Reply, test_support::EmittedDeltas), ReplyError> {
+        test_support::read(&ANTHROPIC, response.as_bytes(), 0)
     }
 
     #[track_caller]
-    fn read_object(answer: &Value) -> Reply {
-        test_support::read_object(&ANTHROPIC, answer.to_string().as_bytes())
+    fn read_object(response: &Value) -> Reply {
+        test_support::read_object(&ANTHROPIC, response.to_string().as_bytes())
     }
 
     /// Reads a complete response with this content and stop reason.
@@ -599,8 +599,8 @@ mod tests {
     #[test]
     fn ends_of_streams() {
         let begun = test_support::events(&[start(), text(0, "a")]);
-        let check = |answer: &str| {
-            assert_eq!(test_support::read_object(&ANTHROPIC, answer.as_bytes()).text, "a");
+        let check = |response: &str| {
+            assert_eq!(test_support::read_object(&ANTHROPIC, response.as_bytes()).text, "a");
         };
         check(&(begun.clone() + &test_support::events(&[reason("end_turn")])));
         check(&(begun.clone() + &test_support::events(&[stop()])));
@@ -615,9 +615,9 @@ mod tests {
 
     #[test]
     fn invalid_responses() {
-        let nonsense = |answer: &str| {
-            let found = read(answer);
-            assert!(matches!(found, Err(ReplyError::Malformed(_))), "{answer}");
+        let nonsense = |response: &str| {
+            let actual = read(response);
+            assert!(matches!(actual, Err(ReplyError::Malformed(_))), "{response}");
         };
         nonsense("");
         nonsense("<html><title>Login</title></html>");
@@ -627,9 +627,9 @@ mod tests {
         nonsense("data: [DONE]\n\n");
         nonsense(&test_support::events(&[start(), begin(0, tool("a", "")), stop()]));
         let error = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } });
-        let server = |answer: &str| {
-            let found = read(answer);
-            assert!(matches!(found, Err(ReplyError::Server(said)) if said == error));
+        let server = |response: &str| {
+            let actual = read(response);
+            assert!(matches!(actual, Err(ReplyError::Server(said)) if said == error));
         };
         server(&error.to_string());
         server(&test_support::events(std::slice::from_ref(&error)));
@@ -638,8 +638,9 @@ mod tests {
 
     #[test]
     fn half_a_surrogate_pair_is_replaced() {
-        let answer = br#"{"content":[{"type":"text","text":"a\ud83d"}],"stop_reason":"end_turn"}"#;
-        assert_eq!(test_support::read_object(&ANTHROPIC, answer).text, "a\u{fffd}");
+        let response =
+            br#"{"content":[{"type":"text","text":"a\ud83d"}],"stop_reason":"end_turn"}"#;
+        assert_eq!(test_support::read_object(&ANTHROPIC, response).text, "a\u{fffd}");
     }
 
     #[test]

@@ -725,8 +725,8 @@ mod tests {
                 ..DEFAULT_INPUT
             };
             let sent = body(&[user("a")], &asked);
-            let found = json!([sent["max_tokens"], sent["thinking"], sent["output_config"]]);
-            assert_eq!(found, expect, "{effort}");
+            let actual = json!([sent["max_tokens"], sent["thinking"], sent["output_config"]]);
+            assert_eq!(actual, expect, "{effort}");
         };
         let budget = |tokens: u32| json!({ "type": "enabled", "budget_tokens": tokens });
         let old = ThinkingStyle::Budget;
@@ -807,11 +807,11 @@ mod tests {
     }
 
     /// Collects the positions of all cache marks and removes them from `value`.
-    fn remove_cache_marks(value: &mut Value, place: &str, found: &mut Vec<String>) {
+    fn remove_cache_marks(value: &mut Value, place: &str, actual: &mut Vec<String>) {
         match value {
             Value::Array(list) => {
                 for (number, value) in list.iter_mut().enumerate() {
-                    remove_cache_marks(value, &format!("{place}/{number}"), found);
+                    remove_cache_marks(value, &format!("{place}/{number}"), actual);
                 }
             }
             Value::Object(object) => {
@@ -819,10 +819,10 @@ mod tests {
                     let block = Value::Object(object.clone());
                     assert!(!super::is_thinking_block(&block), "{place}");
                     assert_ne!(object.get("text"), Some(&json!("")), "{place}");
-                    found.push(place.to_owned());
+                    actual.push(place.to_owned());
                 }
                 for (key, value) in object {
-                    remove_cache_marks(value, &format!("{place}/{key}"), found);
+                    remove_cache_marks(value, &format!("{place}/{key}"), actual);
                 }
             }
             _ => {}

@@ -532,13 +532,16 @@ mod tests {
     const CHAT: ChatFormat =
         ChatFormat { server: String::new(), quirks: NONE, max_output_tokens: None };
 
-    fn read(answer: &[u8], cut: usize) -> Result<(Reply, test_support::EmittedDeltas), ReplyError> {
-        test_support::read(&CHAT, answer, cut)
+    fn read(
+        response: &[u8],
+        cut: usize,
+    ) -> Result<(Reply, test_support::EmittedDeltas), ReplyError> {
+        test_support::read(&CHAT, response, cut)
     }
 
     #[track_caller]
-    fn read_object(answer: &[u8]) -> Reply {
-        test_support::read_object(&CHAT, answer)
+    fn read_object(response: &[u8]) -> Reply {
+        test_support::read_object(&CHAT, response)
     }
 
     fn stream(chunks: &[Value]) -> Reply {
@@ -652,13 +655,13 @@ mod tests {
 
     #[test]
     fn complete_responses() {
-        let answer = |message: Value, reason: Value| {
-            let answer = json!({ "model": "m1", "choices": [{ "message": message, "finish_reason": reason }],
+        let response = |message: Value, reason: Value| {
+            let response = json!({ "model": "m1", "choices": [{ "message": message, "finish_reason": reason }],
                 "usage": { "prompt_tokens": 10, "completion_tokens": 5, "prompt_tokens_details": { "cached_tokens": 4 },
                            "completion_tokens_details": { "reasoning_tokens": 2 } } });
-            read_object(answer.to_string().as_bytes())
+            read_object(response.to_string().as_bytes())
         };
-        let reply = answer(json!({ "content": "hi", "reasoning_content": "hm" }), json!("stop"));
+        let reply = response(json!({ "content": "hi", "reasoning_content": "hm" }), json!("stop"));
         assert_eq!(
             (reply.text.as_str(), reply.reasoning.as_str(), reply.model.as_str()),
             ("hi", "hm", "m1")
@@ -667,33 +670,33 @@ mod tests {
             (reply.usage.input, reply.usage.cached, reply.usage.output, reply.usage.reasoning),
             (10, 4, 5, 2)
         );
-        assert_eq!(answer(json!({ "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}] }), Value::Null).text, "ab");
+        assert_eq!(response(json!({ "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}] }), Value::Null).text, "ab");
         let thinking = json!({ "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "b"}] });
-        assert_eq!(answer(thinking, json!("stop")).reasoning, "hm");
+        assert_eq!(response(thinking, json!("stop")).reasoning, "hm");
         assert_eq!(
-            answer(json!({ "content": null, "refusal": "no" }), json!("stop")).finish_reason,
+            response(json!({ "content": null, "refusal": "no" }), json!("stop")).finish_reason,
             FinishReason::Refusal
         );
         assert_eq!(
-            answer(json!({ "content": "x" }), json!("length")).finish_reason,
+            response(json!({ "content": "x" }), json!("length")).finish_reason,
             FinishReason::Length
         );
         assert_eq!(
-            answer(json!({ "content": "" }), json!("content_filter")).finish_reason,
+            response(json!({ "content": "" }), json!("content_filter")).finish_reason,
             FinishReason::Refusal
         );
         assert_eq!(
-            answer(json!({ "content": "x" }), json!("odd")).finish_reason,
+            response(json!({ "content": "x" }), json!("odd")).finish_reason,
             FinishReason::Other("odd".into())
         );
         assert_eq!(
-            answer(json!({ "content": "x" }), json!("tool_calls")).finish_reason,
+            response(json!({ "content": "x" }), json!("tool_calls")).finish_reason,
             FinishReason::ToolCalls
         );
         let old = json!({ "content": null, "function_call": { "name": "f", "arguments": "{}" } });
-        assert_eq!(calls(&answer(old, json!("function_call"))), [("call_0_0", "f", json!({}))]);
+        assert_eq!(calls(&response(old, json!("function_call"))), [("call_0_0", "f", json!({}))]);
         let wins = json!({ "content": "x", "tool_calls": [{ "id": "a", "function": { "name": "f", "arguments": "{}" } }] });
-        assert_eq!(answer(wins, json!("stop")).finish_reason, FinishReason::ToolCalls);
+        assert_eq!(response(wins, json!("stop")).finish_reason, FinishReason::ToolCalls);
     }
 
     #[test]
@@ -793,10 +796,10 @@ mod tests {
 
     #[test]
     fn invalid_responses() {
-        let nonsense = |answer: &str| {
+        let nonsense = |response: &str| {
             assert!(
-                matches!(read(answer.as_bytes(), 0), Err(ReplyError::Malformed(_))),
-                "{answer}"
+                matches!(read(response.as_bytes(), 0), Err(ReplyError::Malformed(_))),
+                "{response}"
             );
         };
         nonsense("");
@@ -805,8 +808,11 @@ mod tests {
         nonsense("{\"choices\": ");
         nonsense("data: {oops\n\n");
         nonsense("data: [DONE]\n\n");
-        let server = |answer: &str| {
-            assert!(matches!(read(answer.as_bytes(), 0), Err(ReplyError::Server(_))), "{answer}");
+        let server = |response: &str| {
+            assert!(
+                matches!(read(response.as_bytes(), 0), Err(ReplyError::Server(_))),
+                "{response}"
+            );
         };
         server("{\"error\": {\"message\": \"no\"}}");
         server(

@@ -175,20 +175,23 @@ impl Serialize for ChatMessages<'_> {
         let Self { request, quirks, source } = self;
         let mut messages = serializer.serialize_seq(None)?;
         let mut ids = ToolCallIds::new(quirks.tool_call_ids);
-        let mut opening = request.system;
-        if !quirks.no_system {
-            let content = with_cache_mark(ChatContent::Text(opening.into()), quirks.cache_marks);
+        // The system prompt that the first user message will begin with.
+        let mut pending_system = None;
+        if quirks.no_system {
+            pending_system = Some(request.system).filter(|system| !system.is_empty());
+        } else {
+            let content = ChatContent::Text(request.system.into());
+            let content = with_cache_mark(content, quirks.cache_marks);
             messages.serialize_element(&ChatMessage::new("system", content))?;
-            opening = "";
         }
         let is_user = |message: &Message| matches!(message, Message::User(_));
         let latest_user = request.messages.iter().rposition(is_user);
-        let mut follows_tool = false;
+        let mut previous_is_tool = false;
         let mut rest = request.messages;
         while let Some((message, after)) = rest.split_first() {
             let index = request.messages.len() - rest.len();
             rest = after;
-            let followed_tool = std::mem::take(&mut follows_tool);
+            let follows_tool = std::mem::take(&mut previous_is_tool);
             match message {
                 Message::Assistant(reply) => {
                     let message = assistant_message(reply, source, &mut ids, quirks);
@@ -204,17 +207,15 @@ impl Serialize for ChatMessages<'_> {
                         }
                     }
                     rest = &rest[further_count..];
-                    if !opening.is_empty() {
-                        let opening = MessagePart::Text(std::mem::take(&mut opening).to_owned());
-                        parts.insert(0, Cow::Owned(opening));
+                    if let Some(system) = pending_system.take() {
+                        parts.insert(0, Cow::Owned(MessagePart::Text(system.to_owned())));
                     }
-                    if quirks.assistant_after_tools && followed_tool {
+                    if quirks.assistant_after_tools && follows_tool {
                         let content = ChatContent::Text("(interrupted)".into());
                         messages.serialize_element(&ChatMessage::new("assistant", content))?;
                     }
-                    let is_latest = latest_user.is_some_and(|latest_user| {
-                        (index..=index + further_count).contains(&latest_user)
-                    });
+                    let is_latest = latest_user
+                        .is_some_and(|latest| (index..=index + further_count).contains(&latest));
                     let content = parts_to_content(&parts, quirks);
                     let content = with_cache_mark(content, quirks.cache_marks && is_latest);
                     messages.serialize_element(&ChatMessage::new("user", content))?;
@@ -224,11 +225,12 @@ impl Serialize for ChatMessages<'_> {
                         Message::Tool(result) => Some(result),
                         _ => None,
                     });
-                    let mut others = Vec::new();
+                    let mut attachments = Vec::new();
                     let mut count = 0;
                     for result in std::iter::once(first).chain(results) {
-                        let is_other = |part: &&MessagePart| !is_sent_as_text(part, quirks);
-                        others.extend(result.parts.iter().filter(is_other).map(Cow::Borrowed));
+                        let is_attachment = |part: &&MessagePart| !is_sent_as_text(part, quirks);
+                        attachments
+                            .extend(result.parts.iter().filter(is_attachment).map(Cow::Borrowed));
                         messages.serialize_element(&ChatMessage {
                             role: "tool",
                             tool_call_id: Some(ids.for_result(&result.call_id)),
@@ -237,14 +239,14 @@ impl Serialize for ChatMessages<'_> {
                         count += 1;
                     }
                     rest = &rest[count - 1..];
-                    follows_tool = others.is_empty();
+                    previous_is_tool = attachments.is_empty();
                     // Tool messages hold text only; images and documents follow in a user message.
-                    if !others.is_empty() {
+                    if !attachments.is_empty() {
                         if quirks.assistant_after_tools {
                             let content = ChatContent::Text("(images follow)".into());
                             messages.serialize_element(&ChatMessage::new("assistant", content))?;
                         }
-                        let content = parts_to_content(&others, quirks);
+                        let content = parts_to_content(&attachments, quirks);
                         messages.serialize_element(&ChatMessage::new("user", content))?;
                     }
                 }
@@ -255,8 +257,8 @@ impl Serialize for ChatMessages<'_> {
 }
 
 /// Adds a cache mark to the content, up to which providers cache the prompt. A mark requires the content to be a list.
-fn with_cache_mark(content: ChatContent<'_>, is_marked: bool) -> ChatContent<'_> {
-    if !is_marked {
+fn with_cache_mark(content: ChatContent<'_>, has_mark: bool) -> ChatContent<'_> {
+    if !has_mark {
         return content;
     }
     let mut parts = match content {
@@ -321,9 +323,9 @@ fn parts_to_content<'a>(parts: &'a [Cow<'_, MessagePart>], quirks: &Quirks) -> C
             json!({ "type": "file", "file": { "filename": document.name, "file_data": data } })
         }
     };
-    let (texts, others): (Vec<&MessagePart>, Vec<&MessagePart>) =
+    let (texts, attachments): (Vec<&MessagePart>, Vec<&MessagePart>) =
         parts.partition(|part| is_sent_as_text(part, quirks));
-    ChatContent::Parts(others.into_iter().chain(texts).map(to_json).collect())
+    ChatContent::Parts(attachments.into_iter().chain(texts).map(to_json).collect())
 }
 
 fn assistant_message<'a>(

@@ -364,10 +364,12 @@ impl ReplyBuilder for ResponsesReplyBuilder {
     }
 
     fn finish(&mut self, _: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
-        match (self.is_complete, self.items.is_empty() && self.model.is_empty()) {
-            (true, _) => Ok(()),
-            (false, true) => Err(ReplyError::Malformed("a response without output".into())),
-            (false, false) => Err(ReplyError::Truncated("the stream ended early".into())),
+        if self.is_complete {
+            Ok(())
+        } else if self.items.is_empty() && self.model.is_empty() {
+            Err(ReplyError::Malformed("a response without output".into()))
+        } else {
+            Err(ReplyError::Truncated("the stream ended early".into()))
         }
     }
 
@@ -501,13 +503,13 @@ mod tests {
         is_reasoning_model: true,
     };
 
-    fn read(answer: &str) -> Result<(Reply, test_support::EmittedDeltas), ReplyError> {
-        test_support::read(&RESPONSES, answer.as_bytes(), 0)
+    fn read(response: &str) -> Result<(Reply, test_support::EmittedDeltas), ReplyError> {
+        test_support::read(&RESPONSES, response.as_bytes(), 0)
     }
 
     #[track_caller]
-    fn read_object(answer: &Value) -> Reply {
-        test_support::read_object(&RESPONSES, answer.to_string().as_bytes())
+    fn read_object(response: &Value) -> Reply {
+        test_support::read_object(&RESPONSES, response.to_string().as_bytes())
     }
 
     #[track_caller]
@@ -701,27 +703,27 @@ mod tests {
     fn reasoning_is_preserved_in_position() {
         let item = reasoning_item("rs_1", &["hm", "yes"], json!("secret"));
         let part = |index: u64, text: &str| json!({ "type": "response.reasoning_summary_text.delta", "output_index": 0, "summary_index": index, "delta": text });
-        let answer = message_item("msg_1", "I look.");
+        let message = message_item("msg_1", "I look.");
         let tool = call("fc_1", "a", "f", "{}");
         let keep = json!([
             { "type": "reasoning", "id": "rs_1", "summary": item["summary"], "encrypted_content": "secret" },
             { "type": "message", "length": 7 },
             { "type": "function_call" },
         ]);
-        let output = [item.clone(), answer.clone(), tool.clone()];
-        let told = [
+        let output = [item.clone(), message.clone(), tool.clone()];
+        let deltas = [
             created(),
             added(0, &reasoning_item("rs_1", &[], Value::Null)),
             part(0, "h"),
             part(0, "m"),
             part(1, "yes"),
             done(0, &item),
-            done(1, &answer),
+            done(1, &message),
             done(2, &tool),
             completed(&[]),
         ];
         for reply in [
-            stream(&told),
+            stream(&deltas),
             stream(&[completed(&output)]),
             read_object(&response("completed", &output)),
         ] {
@@ -731,12 +733,12 @@ mod tests {
         }
         // Unencrypted reasoning is displayed, and not sent back.
         let open = json!({ "type": "reasoning", "id": "rs_1", "content": [{ "type": "reasoning_text", "text": "hm" }] });
-        let reply = read_object(&response("completed", &[open, answer.clone()]));
+        let reply = read_object(&response("completed", &[open, message.clone()]));
         assert_eq!((reply.reasoning.as_str(), reply.provider_data), ("hm", None));
         let pieces = [
             delta("reasoning_text", 0, "h"),
             delta("reasoning_text", 0, "m"),
-            done(1, &answer),
+            done(1, &message),
             completed(&[]),
         ];
         assert_eq!(stream(&pieces).reasoning, "hm");
@@ -751,7 +753,7 @@ mod tests {
         let aside = marked(message_item("msg_1", "I look."), "commentary");
         let last = marked(message_item("msg_2", "Milk."), "final_answer");
         let output = [aside.clone(), last.clone()];
-        let told = [
+        let deltas = [
             added(0, &marked(empty("msg_1"), "commentary")),
             text(0, "I "),
             text(0, "look."),
@@ -765,7 +767,7 @@ mod tests {
             { "type": "message", "phase": "commentary", "role": "assistant", "content": "I look." },
             { "type": "message", "phase": "final_answer", "length": 5 },
         ]);
-        for reply in [stream(&told), read_object(&response("completed", &output))] {
+        for reply in [stream(&deltas), read_object(&response("completed", &output))] {
             assert_eq!((reply.text.as_str(), reply.reasoning.as_str()), ("Milk.", "I look."));
             assert_eq!(reply.provider_data.unwrap()["keep"], keep);
         }
@@ -774,10 +776,10 @@ mod tests {
     #[test]
     fn ends_of_answers() {
         let check = |status: &str, reason: Value, expect: FinishReason| {
-            let mut answer = response(status, &[message_item("msg_1", "x")]);
-            answer["incomplete_details"] = reason;
-            assert_eq!(read_object(&answer).finish_reason, expect);
-            let event = json!({ "type": format!("response.{status}"), "response": answer });
+            let mut response = response(status, &[message_item("msg_1", "x")]);
+            response["incomplete_details"] = reason;
+            assert_eq!(read_object(&response).finish_reason, expect);
+            let event = json!({ "type": format!("response.{status}"), "response": response });
             assert_eq!(stream(&[text(0, "x"), event]).finish_reason, expect);
         };
         check("completed", Value::Null, FinishReason::Stop);
@@ -812,9 +814,9 @@ mod tests {
 
     #[test]
     fn invalid_responses() {
-        let nonsense = |answer: &str| {
-            let found = read(answer);
-            assert!(matches!(found, Err(ReplyError::Malformed(_))), "{answer}");
+        let nonsense = |response: &str| {
+            let actual = read(response);
+            assert!(matches!(actual, Err(ReplyError::Malformed(_))), "{response}");
         };
         nonsense("");
         nonsense("<html><title>Login</title></html>");
@@ -823,7 +825,7 @@ mod tests {
         nonsense("data: {oops\n\n");
         nonsense("data: [DONE]\n\n");
         nonsense(&response("completed", &[call("", "a", "", "{}")]).to_string());
-        let server = |answer: &str, words: &str| match read(answer) {
+        let server = |response: &str, words: &str| match read(response) {
             Err(ReplyError::Server(said)) => assert!(said.to_string().contains(words), "{said}"),
             other => panic!("{other:?}"),
         };
