@@ -172,7 +172,7 @@ mod tests {
 
     fn rules(allow_from: &[&str]) -> AccessRules {
         AccessRules {
-            allow_from: allow_from.iter().map(|it| (*it).to_owned()).collect(),
+            allow_from: allow_from.iter().map(|entry| (*entry).to_owned()).collect(),
             pairs: true,
             matches_names: true,
             ..AccessRules::default()
@@ -217,7 +217,7 @@ mod tests {
         let check = |policy, mentions_us, groups: &[&str], id: &str, expect| {
             let rules = AccessRules {
                 group_policy: policy,
-                group_allow_from: groups.iter().map(|it| (*it).to_owned()).collect(),
+                group_allow_from: groups.iter().map(|id| (*id).to_owned()).collect(),
                 ..rules(&["7"])
             };
             let message = InboundMessage { mentions_us, ..message(id, "ann", false) };

@@ -10,19 +10,25 @@ use std::time::Duration;
 /// A token is renewed this long before it expires, so that it outlives the request that it is fetched for.
 const RENEWAL_MARGIN: Duration = Duration::from_secs(300);
 
+/// A token as a service issues it.
+pub(super) struct IssuedToken {
+    pub(super) text: String,
+    pub(super) lifetime_secs: u64,
+}
+
 /// The current token of a channel. It is in memory only.
 #[derive(Default)]
 pub(super) struct AccessToken(Mutex<Option<(Secret, Duration)>>);
 
 impl AccessToken {
-    /// Runs `request` with the token. If there is none, `fetch` returns its text, and the seconds for which it is valid. A
-    /// token that is rejected is fetched again, once: the app may have been given another one.
+    /// Runs `request` with the token. If there is none, it is fetched first. A token that is rejected is fetched again,
+    /// once: the service may have issued another one meanwhile.
     ///
     /// # Errors
     /// Those of `fetch` and of `request`.
     pub(super) fn with<T>(
         &self,
-        fetch: &dyn Fn() -> ChannelResult<(String, u64)>,
+        fetch: &dyn Fn() -> ChannelResult<IssuedToken>,
         request: &dyn Fn(&str) -> ChannelResult<T>,
     ) -> ChannelResult<T> {
         let (token, is_new) = self.current(fetch)?;
@@ -38,7 +44,7 @@ impl AccessToken {
     /// The token, and true if it was just fetched. The lock is held meanwhile, so that threads share one fetch.
     fn current(
         &self,
-        fetch: &dyn Fn() -> ChannelResult<(String, u64)>,
+        fetch: &dyn Fn() -> ChannelResult<IssuedToken>,
     ) -> ChannelResult<(Secret, bool)> {
         let mut current = self.0.lock().ignore_poison();
         if let Some((token, renew_at)) = &*current
@@ -46,10 +52,10 @@ impl AccessToken {
         {
             return Ok((token.clone(), false));
         }
-        let (text, seconds) = fetch()?;
+        let IssuedToken { text, lifetime_secs } = fetch()?;
         let token = Secret::new(text);
         secret::register(&token);
-        let lifetime = Duration::from_secs(seconds).saturating_sub(RENEWAL_MARGIN);
+        let lifetime = Duration::from_secs(lifetime_secs).saturating_sub(RENEWAL_MARGIN);
         *current = Some((token.clone(), signal::now() + lifetime));
         Ok((token, true))
     }

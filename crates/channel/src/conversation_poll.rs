@@ -146,8 +146,8 @@ impl<C> ListenerState<C> {
     }
 }
 
-/// Does what [`super::Channel::poll`] promises. A poll that waits listens to events; messages are always read by
-/// requests, so that a missed event delays a message and loses none.
+/// Implements [`super::Channel::poll`]. A poll that waits listens to events; messages are always read by requests, so that a
+/// missed event delays a message and loses none.
 pub(super) fn poll<S: ConversationService>(
     service: &S,
     listener: &EventListener<S::Connection>,
@@ -170,18 +170,19 @@ pub(super) fn poll<S: ConversationService>(
         let has_messages = if state.is_current() {
             reader.wait_and_read(&mut state, end)?
         } else {
+            // Unset during the read, so that a failed one is repeated.
             let read_all_at = signal::now();
             state.read_all_at = None;
             let has_messages = reader.read_all()?;
             state.read_all_at = Some(read_all_at);
             has_messages
         };
-        let left = end.saturating_sub(signal::now());
-        if has_messages || left.is_zero() {
+        let time_left = end.saturating_sub(signal::now());
+        if has_messages || time_left.is_zero() {
             return Ok(());
         }
         if state.connection.is_none() {
-            let pause = S::READ_INTERVAL.min(left);
+            let pause = S::READ_INTERVAL.min(time_left);
             service.pause(pause)?;
         }
     }
@@ -235,7 +236,7 @@ impl<S: ConversationService> ConversationReader<'_, S> {
             }
             Ok(Some(conversation)) => {
                 state.delay = Duration::ZERO;
-                // Stays unset if the read fails, so that all conversations are read then.
+                // Unset during the read: after a failed one, all conversations are read.
                 let read_all_at = state.read_all_at.take();
                 let has_messages = self.read_new(&conversation)?;
                 state.read_all_at = read_all_at;
@@ -304,9 +305,9 @@ impl<S: ConversationService> ConversationReader<'_, S> {
         (self.deliver)(Batch { messages, cursor })
     }
 
-    fn position_of(&self, conversation: &str) -> Position {
+    fn position_of(&self, conversation_id: &str) -> Position {
         let started = self.cursor["started"].as_u64().unwrap_or_default();
-        let stored = self.cursor["positions"][conversation].as_array();
+        let stored = self.cursor["positions"][conversation_id].as_array();
         let (last_read, recent_ids) = match stored.and_then(|stored| stored.split_first()) {
             Some((last_read, ids)) => (last_read.as_u64(), ids.to_vec()),
             None => (None, Vec::new()),
@@ -328,6 +329,7 @@ struct Position {
 }
 
 impl Position {
+    /// True if the entry was not read. An entry within the overlap may have become visible late, so its id decides.
     fn is_unread(&self, entry: &ConversationEntry) -> bool {
         let is_late = || {
             entry.position.saturating_add(self.overlap) > self.last_read

@@ -3,7 +3,7 @@
 //!
 //! In groups it passes on only messages that mention the bot. Answers go through the API for robots.
 
-use super::access_token::AccessToken;
+use super::access_token::{AccessToken, IssuedToken};
 use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
 use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
@@ -192,11 +192,13 @@ pub(super) fn parse_chat(recipient: &str, thread_mark: Option<&str>) -> Chat {
 }
 
 impl DingTalk {
-    fn fetch_token(&self) -> ChannelResult<(String, u64)> {
+    fn fetch_token(&self) -> ChannelResult<IssuedToken> {
         let request = json!({ "appKey": self.client_id, "appSecret": self.client_secret.expose() });
         let response = self.post("/v1.0/oauth2/accessToken", &request, &[])?;
-        let token = self.client.text_of(&response["accessToken"])?;
-        Ok((token, response["expireIn"].as_u64().unwrap_or_default()))
+        Ok(IssuedToken {
+            text: self.client.text_of(&response["accessToken"])?,
+            lifetime_secs: response["expireIn"].as_u64().unwrap_or_default(),
+        })
     }
 
     fn post_with_token(&self, path: &str, request: &Value) -> ChannelResult<Value> {
@@ -354,7 +356,7 @@ fn with_hard_breaks(markup: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
     to_message(value, false)

@@ -361,8 +361,8 @@ impl InboxState {
         self.unanswered().count() + self.undelivered().count()
     }
 
-    /// Number of turns begun for `sender` since `since`, in milliseconds since 1970. One that has ended without an answer
-    /// is followed by another, which counts.
+    /// Number of turns begun for `sender` since `since`, in milliseconds since 1970. A turn that has
+    /// ended without an answer is not counted, because another one follows it.
     pub fn turns_since(&self, sender: &str, since: i64) -> usize {
         let entries = self.inbound.iter().filter(|entry| entry.message.from.id == sender);
         let turns: HashSet<&str> = entries
@@ -566,10 +566,13 @@ mod tests {
 
     /// The state in words: what waits, and what is settled.
     fn describe(state: &InboxState) -> String {
-        let unanswered: Vec<&str> = state.unanswered().map(|it| it.message.id.as_str()).collect();
-        let undelivered: Vec<String> =
-            state.undelivered().map(|it| format!("{}/{}", it.message.key, it.sent.len())).collect();
-        let settled = state.inbound.iter().filter(|it| it.settlement.is_some());
+        let unanswered: Vec<&str> =
+            state.unanswered().map(|entry| entry.message.id.as_str()).collect();
+        let undelivered: Vec<String> = state
+            .undelivered()
+            .map(|entry| format!("{}/{}", entry.message.key, entry.sent.len()))
+            .collect();
+        let settled = state.inbound.iter().filter(|entry| entry.settlement.is_some());
         format!(
             "unanswered {unanswered:?}, undelivered {undelivered:?}, {} settled",
             settled.count()
@@ -720,7 +723,7 @@ mod tests {
         let state = ChannelInbox::read(folder.path()).unwrap();
         assert_eq!(describe(&state), r#"unanswered ["2", "3"], undelivered [], 0 settled"#);
         assert_eq!(state.outbound("1").unwrap().message.parts.len(), 2);
-        let turns: Vec<usize> = state.unanswered().map(|it| it.turns.len()).collect();
+        let turns: Vec<usize> = state.unanswered().map(|entry| entry.turns.len()).collect();
         assert_eq!(turns, [1, 1]);
     }
 }

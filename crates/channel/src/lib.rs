@@ -142,7 +142,7 @@ pub struct PollRequest<'a> {
     /// The last value of [`Batch::cursor`]: the messages after it are fetched. `None` on first contact: a service that
     /// keeps a queue for us delivers it, another one only its position.
     pub cursor: Option<&'a Value>,
-    /// The longest wait for the first message, where the service allows it; zero never waits at the service.
+    /// Maximum time to wait for the first message, if the service can wait. With zero, no request waits.
     pub wait: Duration,
     /// Takes a batch. When it returns, the batch is on disk, and only then may it be acknowledged at the service.
     pub deliver: &'a mut dyn FnMut(Batch) -> Result<()>,

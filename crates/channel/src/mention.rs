@@ -105,8 +105,8 @@ mod tests {
     #[test]
     fn our_mentions_are_removed() {
         let check = |text: &str, expect: Option<&str>| {
-            let found = without_mention(text, "@bot");
-            assert_eq!(found.as_deref(), expect, "{text}");
+            let actual = without_mention(text, "@bot");
+            assert_eq!(actual.as_deref(), expect, "{text}");
         };
         check("@bot /new", Some("/new"));
         check("hi @Bot, please", Some("hi , please"));

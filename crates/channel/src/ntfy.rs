@@ -286,7 +286,7 @@ fn encode_header(text: &str) -> String {
     }
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
     Some(to_message(value, "topic"))

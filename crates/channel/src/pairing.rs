@@ -217,7 +217,8 @@ mod tests {
         let code = random_code();
         let (left, right) = code.split_once('-').unwrap();
         let is_part = |part: &str| {
-            part.len() == 4 && part.bytes().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit())
+            part.len() == 4
+                && part.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit())
         };
         assert!(is_part(left) && is_part(right), "{code}");
     }

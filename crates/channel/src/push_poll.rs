@@ -1,4 +1,4 @@
-//! Polls services that send their messages over a connection, such as DingTalk, and cannot be asked for them.
+//! Polls services that send their messages over a connection, such as DingTalk, and have no request for them.
 //!
 //! The connection stays open from poll to poll. A message is acknowledged once it is on disk. Another thread may send a
 //! request over the same connection: it interrupts the wait for messages, and queues those that it reads.
@@ -55,6 +55,12 @@ pub(super) struct FrameContent {
     pub(super) acknowledgement: Option<Value>,
 }
 
+/// A frame that is sent at an interval.
+pub(super) struct Heartbeat {
+    pub(super) interval: Duration,
+    pub(super) frame: Value,
+}
+
 /// A service that sends its messages over a connection.
 pub(super) trait PushService: Sync {
     /// Opens a connection, and logs in. `cache` is kept from poll to poll.
@@ -71,8 +77,8 @@ pub(super) trait PushService: Sync {
         cache: &mut Value,
     ) -> ChannelResult<FrameContent>;
 
-    /// The frame that shows the service that we are still there, and the interval in which it is sent.
-    fn heartbeat(&self, _cache: &Value) -> Option<(Duration, Value)> {
+    /// The heartbeat by which the service knows that we are still connected, if it needs one.
+    fn heartbeat(&self, _cache: &Value) -> Option<Heartbeat> {
         None
     }
 }
@@ -102,7 +108,7 @@ struct WaitingSenders {
 }
 
 impl PushListener {
-    /// Does what [`super::Channel::poll`] promises. A poll that does not wait takes what the service sends at once.
+    /// Implements [`super::Channel::poll`]. A poll that does not wait takes what the service sends at once.
     pub(super) fn poll(&self, service: &dyn PushService, request: PollRequest<'_>) -> Result<()> {
         let PollRequest { identity, cursor, wait, deliver } = request;
         let mut cache = cursor.cloned().unwrap_or_else(|| json!({}));
@@ -123,8 +129,9 @@ impl PushListener {
                 Ok(content) => content,
                 Err(error) => {
                     self.lock().connection = None;
-                    let is_request = matches!(error, ChannelError::Unavailable(_));
-                    if !is_request || std::mem::replace(&mut has_reconnected, true) {
+                    // A service may ask for a new connection by a frame. A second one in a poll is a failure.
+                    let is_reconnect = matches!(error, ChannelError::Unavailable(_));
+                    if !is_reconnect || std::mem::replace(&mut has_reconnected, true) {
                         break Err(error);
                     }
                     continue;
@@ -266,7 +273,7 @@ impl PushListener {
 impl PushState {
     fn connect(&mut self, service: &dyn PushService, cache: &mut Value) -> ChannelResult<()> {
         self.connection = Some(service.connect(cache)?);
-        let interval = service.heartbeat(cache).map(|(interval, _)| interval);
+        let interval = service.heartbeat(cache).map(|heartbeat| heartbeat.interval);
         self.heartbeat_at = signal::now().saturating_add(interval.unwrap_or(Duration::MAX));
         Ok(())
     }
@@ -289,7 +296,7 @@ impl PushState {
                 return Ok(next);
             }
             if signal::now() >= self.heartbeat_at
-                && let Some((interval, frame)) = service.heartbeat(cache)
+                && let Some(Heartbeat { interval, frame }) = service.heartbeat(cache)
             {
                 connection.send_frame(&frame)?;
                 self.heartbeat_at = signal::now() + interval;

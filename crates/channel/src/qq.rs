@@ -4,7 +4,7 @@
 //! The service accepts only answers: five to a message, within an hour in a direct chat and five minutes in a group. It
 //! recognises an answer that is sent again by its number.
 
-use super::access_token::AccessToken;
+use super::access_token::{AccessToken, IssuedToken};
 use super::gateway::{GatewayClose, GatewayConnection, GatewayLogin};
 use super::mention::without_pings;
 use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
@@ -208,13 +208,16 @@ impl Channel for Qq {
 }
 
 impl Qq {
-    fn fetch_token(&self) -> ChannelResult<(String, u64)> {
+    fn fetch_token(&self) -> ChannelResult<IssuedToken> {
         let request = json!({ "appId": self.app_id, "clientSecret": self.secret.expose() });
         let response = self.token_client.post("", &request)?;
         let seconds = &response["expires_in"];
         let seconds = seconds.as_u64().or(seconds.as_str().and_then(|text| text.parse().ok()));
         match response["access_token"].as_str() {
-            Some(token) => Ok((token.to_owned(), seconds.unwrap_or_default())),
+            Some(token) => Ok(IssuedToken {
+                text: token.to_owned(),
+                lifetime_secs: seconds.unwrap_or_default(),
+            }),
             None => {
                 let cause = response["message"].as_str().unwrap_or("no token");
                 Err(ChannelError::TokenRejected(format!(
@@ -363,7 +366,7 @@ fn to_file(attachment: &Value) -> Option<RemoteFile> {
     })
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
     to_message("C2C_MESSAGE_CREATE", value)

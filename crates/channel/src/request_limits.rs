@@ -45,7 +45,7 @@ impl RequestLimits {
         end.unwrap_or_default().saturating_sub(now)
     }
 
-    /// Stores that `route` takes no request until `end`; with an empty name, that none does.
+    /// Stores that `route` accepts no request until `end`. An empty name stands for all routes.
     pub(super) fn store(&self, route: &str, now: Duration, end: Duration) {
         let mut ends = self.0.lock().ignore_poison();
         ends.retain(|_, end| *end > now);

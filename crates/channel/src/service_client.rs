@@ -24,8 +24,8 @@ pub(super) const TIMEOUTS: HttpTimeouts = HttpTimeouts {
     idle: Duration::from_secs(60),
     total: Duration::from_secs(600),
 };
-/// Time for a request and its response, besides the time for which the service may wait, for all attempts together. A
-/// service that sends a byte now and then does not extend it.
+/// Maximum time for all attempts at a request, besides the time for which the service may wait. A service that sends a byte
+/// now and then does not extend it.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The size of a body above which the total timeout of the client holds instead: an upload may be slow.
 const MAX_SMALL_BODY_BYTES: usize = 64 << 10;
@@ -73,8 +73,8 @@ pub(super) struct ServiceRequest<'r> {
     pub(super) headers: &'r [(String, String)],
     /// True if the request may be sent again when its outcome is unknown.
     pub(super) is_idempotent: bool,
-    /// The time that a poll has for the request. The service may wait so long for messages before it responds, up to
-    /// [`MAX_SERVICE_TIMEOUT`], and a longer rate limit is not waited for. Zero for a request that does not wait.
+    /// The time that a poll has for the request: the service may wait for messages before it responds, up to
+    /// [`MAX_SERVICE_TIMEOUT`], and a longer rate limit is an error. Zero for a request that does not wait.
     pub(super) wait: Duration,
 }
 
@@ -152,12 +152,12 @@ impl ServiceResponse {
         (200..300).contains(&self.status)
     }
 
-    /// The body as JSON; null if it is none.
+    /// The body as JSON; null if it is not JSON.
     pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The status and the service's own words, on one line and without secrets.
+    /// The status and the message of the service, on one line and without secrets.
     pub(super) fn describe(&self) -> String {
         let message = shown_message(&error_message(&String::from_utf8_lossy(&self.body)));
         if message.is_empty() {

@@ -5,7 +5,7 @@
 
 use super::encrypted_file;
 use super::mention::without_pings;
-use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
+use super::push_poll::{FrameConnection, FrameContent, Heartbeat, PushListener, PushService};
 use super::service_client::ServiceClient;
 use super::setup::ChannelSetup;
 use super::{
@@ -105,9 +105,9 @@ impl PushService for WeCom {
         })
     }
 
-    fn heartbeat(&self, _cache: &Value) -> Option<(Duration, Value)> {
+    fn heartbeat(&self, _cache: &Value) -> Option<Heartbeat> {
         let frame = json!({ "cmd": "ping", "headers": { "req_id": "ping_1" } });
-        Some((HEARTBEAT_INTERVAL, frame))
+        Some(Heartbeat { interval: HEARTBEAT_INTERVAL, frame })
     }
 }
 
@@ -253,7 +253,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     })
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
     to_message(value)
@@ -270,8 +270,9 @@ mod tests {
             let mut body = body;
             (body["msgid"], body["from"]["userid"]) = (json!("1"), json!("ann"));
             let message = to_message(&json!({ "headers": { "req_id": "r" }, "body": body }));
-            let found = message.as_ref().map(|it| (it.text.as_str(), it.quotes.len()));
-            assert_eq!(found, expect);
+            let actual =
+                message.as_ref().map(|message| (message.text.as_str(), message.quotes.len()));
+            assert_eq!(actual, expect);
         };
         let text = json!({ "content": "@Robot hi there" });
         check(

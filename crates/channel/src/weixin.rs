@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The version of the vendor's client whose interface this is, as text and as the service counts it.
+/// The version of the vendor's client whose interface this is, as text and as a number.
 const PROTOCOL_VERSION: &str = "2.4.6";
 const PROTOCOL_NUMBER: &str = "132102";
 /// Hosts of files.
@@ -50,13 +50,13 @@ const FINISHED_STATE: u64 = 2;
 /// Codes of errors.
 const EXPIRED_LOGIN: i64 = -14;
 const RESTRICTED: i64 = -2;
-/// The age of a context token after which another one is asked for, in seconds.
+/// The age in seconds after which a context token is replaced by a newer one.
 const CONTEXT_AGE_SECS: i64 = 60;
 /// The wait after a restricted message: the service counts the messages of five minutes.
 const RATE_LIMIT_DELAY: Duration = Duration::from_secs(300);
 /// Time for the first byte of a poll that does not wait: the service responds at once if there is something.
 const SHORT_POLL_TIMEOUT: Duration = Duration::from_secs(2);
-/// The interval in which a login asks if the code was scanned, and the codes that it shows in turn.
+/// The interval at which a login checks if the code was scanned, and the maximum number of codes that it shows.
 const LOGIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_LOGIN_CODES: usize = 4;
 const MAX_QUOTE_CHARS: usize = 500;
@@ -147,8 +147,8 @@ impl Channel for Weixin {
             None => self.first_position.clone(),
         };
         loop {
-            let left = end.saturating_sub(signal::now());
-            let Some(response) = self.fetch_updates(&position, left)? else {
+            let time_left = end.saturating_sub(signal::now());
+            let Some(response) = self.fetch_updates(&position, time_left)? else {
                 return Ok(());
             };
             let messages = response["msgs"].as_array().into_iter().flatten();
@@ -314,7 +314,7 @@ impl Weixin {
     /// A younger token for the chat, if the service gives one.
     fn refresh_context(&self, user: &str, context: &str) -> ChannelResult<String> {
         let config = match self.config_of(user, context) {
-            // The token may be good still.
+            // The current token may still be valid.
             Err(ChannelError::Undeliverable(_) | ChannelError::RateLimited(..)) => Value::Null,
             config => config?,
         };
@@ -422,7 +422,7 @@ fn check(response: Value) -> ChannelResult<Value> {
     })
 }
 
-/// The file of a part: its key, and its address or what stands for it; `None` if there is none.
+/// The file of a part. Its id has its key, and its address or the parameter for the address.
 fn to_file(item: &Value) -> Option<RemoteFile> {
     let (member, kind, name) = match item["type"].as_u64()? {
         IMAGE_ITEM => ("image_item", AttachmentKind::Image, "image.jpg"),
@@ -497,7 +497,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
     })
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
     to_message(value)

@@ -318,7 +318,7 @@ fn to_file(kind: &str, content: &Value, is_forward: bool) -> Option<RemoteFile> 
     })
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
     to_message(value)
@@ -335,15 +335,16 @@ mod tests {
         let check = |members: Value, expect: Option<(&str, &[&str], usize, bool)>| {
             let mut message = members;
             (message["id"], message["from"]) = (json!("m1"), json!("491"));
-            let found = to_message(&message);
-            let found = found.as_ref().map(|it| {
-                let quotes: Vec<&str> = it.quotes.iter().map(|quote| quote.text.as_str()).collect();
-                (it.text.as_str(), quotes, it.files.len(), it.is_unreadable)
+            let actual = to_message(&message);
+            let actual = actual.as_ref().map(|message| {
+                let quotes: Vec<&str> =
+                    message.quotes.iter().map(|quote| quote.text.as_str()).collect();
+                (message.text.as_str(), quotes, message.files.len(), message.is_unreadable)
             });
             let expect = expect.map(|(text, quotes, files, unreadable)| {
                 (text, quotes.to_vec(), files, unreadable)
             });
-            assert_eq!(found, expect);
+            assert_eq!(actual, expect);
         };
         let text = json!({ "body": "hi" });
         check(json!({ "type": "text", "text": text }), Some(("hi", &[], 0, false)));

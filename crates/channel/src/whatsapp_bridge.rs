@@ -178,7 +178,7 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     })
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(super) fn decode(value: &Value) -> Option<InboundMessage> {
     to_message(value)

@@ -272,6 +272,7 @@ mod tests {
         check("##### a\n**b**", markdown, "##### a\n**b**");
         check("|a|b|\n|-|-|\n|cc|d|", markdown, "```\na  │ b\n───┼──\ncc │ d\n```");
         check("##### a\n## b", Dialect::Discord, "### a\n## b");
+        check("##### **a** *b*", Dialect::Discord, "### **a** *b*");
         let table = "|a|b|\n|-|-|\n|cc|d|";
         check(table, Dialect::Mattermost, table);
         check(table, Dialect::Discord, "```\na  │ b\n───┼──\ncc │ d\n```");

@@ -70,7 +70,9 @@ fn to_message(message: &Value, chat: &Chat, identity: &Identity) -> Option<Inbou
     let files: Vec<RemoteFile> =
         files.filter_map(|attachment| to_file(attachment, is_voice)).collect();
     let poll = &message["poll"];
-    if let (true, Some(question)) = (text.is_empty(), poll["question"]["text"].as_str()) {
+    if text.is_empty()
+        && let Some(question) = poll["question"]["text"].as_str()
+    {
         let answers = poll["answers"].as_array().into_iter().flatten();
         let answers = answers.filter_map(|answer| answer["poll_media"]["text"].as_str());
         let answers: Vec<String> = answers.map(|text| format!("\n- {text}")).collect();
@@ -139,15 +141,16 @@ mod tests {
             if message["type"].is_null() {
                 message["type"] = 0.into();
             }
-            let found = to_message(&message, &Chat::default(), &account);
-            let found = found.as_ref().map(|it| {
-                let quotes: Vec<&str> = it.quotes.iter().map(|quote| quote.text.as_str()).collect();
-                (it.text.as_str(), quotes, it.files.len(), it.is_unreadable)
+            let actual = to_message(&message, &Chat::default(), &account);
+            let actual = actual.as_ref().map(|message| {
+                let quotes: Vec<&str> =
+                    message.quotes.iter().map(|quote| quote.text.as_str()).collect();
+                (message.text.as_str(), quotes, message.files.len(), message.is_unreadable)
             });
             let expect = expect.map(|(text, quotes, files, unreadable)| {
                 (text, quotes.to_vec(), files, unreadable)
             });
-            assert_eq!(found, expect);
+            assert_eq!(actual, expect);
         };
         check(json!({ "content": "hi" }), Some(("hi", &[], 0, false)));
         let poll = json!({ "question": { "text": "Tea?" }, "answers": [

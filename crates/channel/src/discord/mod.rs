@@ -462,7 +462,7 @@ impl Discord {
     }
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
     let identity = Identity { id: "8".into(), name: "bot".into() };

@@ -43,10 +43,11 @@ mod tests {
     #[test]
     fn addresses_are_parsed() {
         let check = |text: &str, expect: Option<(&str, &str)>| {
-            let found = MailAddress::parse(text);
-            let found =
-                found.as_ref().map(|it| (it.name.as_deref().unwrap_or(""), it.address.as_str()));
-            assert_eq!(found, expect, "{text}");
+            let actual = MailAddress::parse(text);
+            let actual = actual
+                .as_ref()
+                .map(|address| (address.name.as_deref().unwrap_or(""), address.address.as_str()));
+            assert_eq!(actual, expect, "{text}");
         };
         check("a@b.c", Some(("", "a@b.c")));
         check("\"Ann B\" <a@b.c>", Some(("Ann B", "a@b.c")));

@@ -50,6 +50,15 @@ pub(super) struct FetchedMail {
     pub(super) content: Vec<u8>,
 }
 
+/// The end of a wait for new mail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IdleOutcome {
+    NewMail,
+    TimedOut,
+    /// The server cannot report new mail.
+    Unsupported,
+}
+
 /// The end of a command.
 enum ImapOutcome {
     Ok,
@@ -288,16 +297,15 @@ impl ImapSession {
         }
     }
 
-    /// Waits for new mail until `end`, on the clock of `signal::now`. Returns false if none has arrived, and `None` if
-    /// the server cannot tell.
-    pub(super) fn idle(&mut self, end: Duration) -> ChannelResult<Option<bool>> {
+    /// Waits for new mail until `end`, on the clock of `signal::now`.
+    pub(super) fn idle(&mut self, end: Duration) -> ChannelResult<IdleOutcome> {
         if !self.has("IDLE") {
-            return Ok(None);
+            return Ok(IdleOutcome::Unsupported);
         }
         let tag = self.next_tag();
         self.connection.write(format!("{tag} IDLE\r\n").as_bytes())?;
-        let mut has_news = false;
-        while !has_news && self.connection.wait_until(end)? {
+        let mut has_new_mail = false;
+        while !has_new_mail && self.connection.wait_until(end)? {
             let raw = self.read_response()?;
             if let Some(ImapOutcome::Refused(cause) | ImapOutcome::Busy(cause)) =
                 self.end_of(&tag, &raw)
@@ -306,10 +314,11 @@ impl ImapSession {
             }
             let raw = to_parsable(&raw);
             let response = parse(&raw);
-            has_news = matches!(response, Some(Response::MailboxData(MailboxDatum::Exists(_))));
+            has_new_mail = matches!(response, Some(Response::MailboxData(MailboxDatum::Exists(_))));
         }
         self.connection.write(b"DONE\r\n")?;
-        self.finish(&tag, &mut |_| {}).map(|_| Some(has_news))
+        self.finish(&tag, &mut |_| {})?;
+        Ok(if has_new_mail { IdleOutcome::NewMail } else { IdleOutcome::TimedOut })
     }
 
     /// Sends a command without effect. The server reports with it what is new, and a broken connection is noticed.

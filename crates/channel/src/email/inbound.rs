@@ -142,7 +142,7 @@ impl<'m> MailHeader<'m> {
         }
     }
 
-    /// The values of a field, from the top. Bytes that are not UTF-8 are replaced: a field that has some counts.
+    /// The values of a field, from the top. Bytes that are not UTF-8 are replaced, so that no field is skipped.
     fn values<'s>(&'s self, name: &'s str) -> impl Iterator<Item = String> {
         let fields = self.message.headers().iter();
         let fields = fields.filter(move |field| field.name().eq_ignore_ascii_case(name));
@@ -180,14 +180,14 @@ pub enum MailAnswer {
     Content(MailContent),
     /// In base64.
     Attachment(String),
-    /// It is no mail, or has no such attachment.
+    /// The content is not a mail, or has no such attachment.
     Nothing,
 }
 
 /// The content of a mail.
 #[derive(Serialize, Deserialize)]
 pub struct MailContent {
-    /// The sender's own words, in this mail.
+    /// The text that the sender typed in this mail.
     typed: String,
     quotes: Vec<QuotedText>,
     files: Vec<RemoteFile>,
@@ -212,8 +212,8 @@ impl IsolatedParser for MailParser {
     }
 }
 
-/// Adds the text and the attachments of the whole mail to a message. The header and all that is not the sender's own
-/// words in this mail become quotes, so that a mail always counts as content from outside.
+/// Adds the text and the attachments of the whole mail to a message. The header and all text that the
+/// sender did not type in this mail become quotes, so that a mail always counts as content from outside.
 ///
 /// # Errors
 /// The run ends.

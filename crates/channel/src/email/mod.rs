@@ -23,7 +23,7 @@ use super::{
 use address::is_address;
 use anyhow::Result;
 use connection::MailConnector;
-use imap::{FetchedMail, ImapSession, MAX_HEADER_BYTES, SelectedMailbox};
+use imap::{FetchedMail, IdleOutcome, ImapSession, MAX_HEADER_BYTES, SelectedMailbox};
 use inbound::{MailHeader, MailUid};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -384,12 +384,14 @@ impl Email {
 
     /// Waits until there may be new mail. Returns false if there is none at `end`.
     fn wait_for_mail(&self, session: &mut ImapSession, end: Duration) -> Result<bool> {
-        if let Some(may_have_new_mail) = session.idle(end)? {
-            return Ok(may_have_new_mail);
+        match session.idle(end)? {
+            IdleOutcome::NewMail => return Ok(true),
+            IdleOutcome::TimedOut => return Ok(false),
+            IdleOutcome::Unsupported => {}
         }
         let interval = Duration::from_secs(self.settings.poll_interval_secs);
-        let left = end.saturating_sub(signal::now());
-        signal::sleep(interval.min(left))?;
+        let time_left = end.saturating_sub(signal::now());
+        signal::sleep(interval.min(time_left))?;
         session.noop()?;
         Ok(true)
     }
@@ -468,7 +470,7 @@ fn verifying_servers(
     Ok(headers.filter_map(|header| header.verifying_server()).collect())
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub fn decode(value: &Value) -> Option<InboundMessage> {
     let raw = value.as_str()?.as_bytes();

@@ -1,7 +1,7 @@
 //! Divides the text of a mail into what its sender typed and what the sender quotes. Pure.
 //!
-//! Programs mark quotations differently, and a sender can imitate the marks, so this is for reading: the whole mail counts
-//! as untrusted content.
+//! Programs mark quotations differently, and a sender can imitate the marks, so this only helps the reader: the whole mail
+//! is untrusted content.
 
 /// The text of a mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

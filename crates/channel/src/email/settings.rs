@@ -141,7 +141,7 @@ impl MailSettings {
             post_action: post_action(config)?,
             poll_interval_secs: count("pollIntervalSeconds").max(MIN_POLL_INTERVAL_SECS),
             max_body_chars: size("maxBodyChars"),
-            // The blank at the end counts.
+            // Not trimmed: the blank at the end is a part of the prefix.
             subject_prefix: config.raw_text("subjectPrefix").unwrap_or_default(),
             attachments: AttachmentLimits {
                 types: config.list("allowedAttachmentTypes"),

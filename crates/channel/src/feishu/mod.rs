@@ -9,9 +9,9 @@ mod registration;
 mod webhook;
 
 use super::access::{AccessDecision, AccessRules};
-use super::access_token::AccessToken;
+use super::access_token::{AccessToken, IssuedToken};
 use super::mention::without_pings;
-use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
+use super::push_poll::{FrameConnection, FrameContent, Heartbeat, PushListener, PushService};
 use super::service_client::{ServiceClient, ServiceRequest, ServiceResponse};
 use super::setup::ChannelSetup;
 use super::upload::UploadFile;
@@ -149,11 +149,11 @@ impl PushService for Feishu {
         })
     }
 
-    fn heartbeat(&self, cache: &Value) -> Option<(Duration, Value)> {
+    fn heartbeat(&self, cache: &Value) -> Option<Heartbeat> {
         let seconds = cache["ping_secs"].as_u64().unwrap_or(MAX_PING_SECS);
         let seconds = seconds.clamp(MIN_PING_SECS, MAX_PING_SECS);
         let service = cache["service"].as_u64().unwrap_or_default();
-        Some((Duration::from_secs(seconds), frame::ping(service)))
+        Some(Heartbeat { interval: Duration::from_secs(seconds), frame: frame::ping(service) })
     }
 }
 
@@ -294,12 +294,14 @@ impl Feishu {
         }
     }
 
-    fn fetch_token(&self) -> ChannelResult<(String, u64)> {
+    fn fetch_token(&self) -> ChannelResult<IssuedToken> {
         let request = json!({ "app_id": self.app_id, "app_secret": self.secret()? });
         let path = "/open-apis/auth/v3/tenant_access_token/internal";
         let response = self.exchange(&[], path, &request)?;
-        let token = self.client.text_of(&response["tenant_access_token"])?;
-        Ok((token, response["expire"].as_u64().unwrap_or_default()))
+        Ok(IssuedToken {
+            text: self.client.text_of(&response["tenant_access_token"])?,
+            lifetime_secs: response["expire"].as_u64().unwrap_or_default(),
+        })
     }
 
     fn get(&self, path: &str) -> ChannelResult<Value> {
@@ -431,7 +433,7 @@ fn to_error(response: &ServiceResponse) -> ChannelError {
     }
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
     let identity = Identity { id: "ou_bot".into(), name: "bot".into() };

@@ -85,9 +85,9 @@ impl Channel for Matrix {
         let mut cursor = cursor.cloned().unwrap_or_else(|| json!({}));
         loop {
             let started_at = signal::now();
-            let left = end.saturating_sub(started_at).min(MAX_SERVICE_TIMEOUT);
+            let time_left = end.saturating_sub(started_at).min(MAX_SERVICE_TIMEOUT);
             let since = cursor["since"].as_str().map(str::to_owned);
-            let sync = self.sync(since.as_deref(), left)?;
+            let sync = self.sync(since.as_deref(), time_left)?;
             self.join_invited(&sync, &mut cursor)?;
             // The first response only gives the position: its messages were written before we listened.
             let messages = match &since {
@@ -105,7 +105,7 @@ impl Channel for Matrix {
             if has_messages || is_first || signal::now() >= end {
                 return Ok(());
             }
-            if !is_moved && signal::now() < started_at + left {
+            if !is_moved && signal::now() < started_at + time_left {
                 let pause = EMPTY_SYNC_PAUSE.min(end.saturating_sub(signal::now()));
                 self.client.pause(pause)?;
             }
@@ -454,7 +454,7 @@ impl Matrix {
     }
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
     let reader =

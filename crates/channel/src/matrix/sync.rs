@@ -136,7 +136,7 @@ fn poll_text(content: &Value) -> Option<String> {
 }
 
 impl RoomReader<'_> {
-    /// Converts an event. Notices, which bots send, and edits are no messages.
+    /// Converts an event. Notices, which bots send, and edits are not messages.
     pub(super) fn to_message(self, event: &Value) -> Option<InboundMessage> {
         let content = &event["content"];
         let relation = &content["m.relates_to"];
@@ -228,7 +228,7 @@ fn user_names(markup: &str) -> Vec<String> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// Splits the body of a reply into the text that the client quoted, and the sender's own words.
+/// Splits the body of a reply into the text that the client quoted, and the text that the sender typed.
 fn split_reply(body: &str) -> (&str, &str) {
     let lines = body.split_inclusive('\n');
     let quoted = lines.take_while(|line| line.starts_with("> ") || line.trim_end() == ">");
@@ -289,7 +289,7 @@ mod tests {
             .flat_map(|message| &message.quotes)
             .map(|quote| quote.text.as_str())
             .collect();
-        let found = message.as_ref().map(|message| {
+        let actual = message.as_ref().map(|message| {
             (
                 message.text.as_str(),
                 quotes.as_slice(),
@@ -297,7 +297,7 @@ mod tests {
                 message.mentions_us,
             )
         });
-        assert_eq!(found, expect);
+        assert_eq!(actual, expect);
     }
 
     #[test]
@@ -399,8 +399,8 @@ mod tests {
         check(&renamed[2..], &renamed[2..]);
         let rooms =
             json!({ "!r:h": { "invite_state": { "events": [member("invite")] } }, "!s:h": {} });
-        let found = invitations(&rooms, "@bot:h");
-        assert_eq!((found[0].chat.id.as_str(), found[0].from.id.as_str()), ("!r:h", "@ann:h"));
-        assert_eq!(found.len(), 1);
+        let actual = invitations(&rooms, "@bot:h");
+        assert_eq!((actual[0].chat.id.as_str(), actual[0].from.id.as_str()), ("!r:h", "@ann:h"));
+        assert_eq!(actual.len(), 1);
     }
 }

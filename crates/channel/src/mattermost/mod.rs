@@ -380,7 +380,7 @@ impl Mattermost {
     }
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
     let identity = Identity { id: "bot".into(), name: "bot".into() };

@@ -162,10 +162,11 @@ mod tests {
         let check = |members: Value, expect: Option<(&str, usize, bool)>| {
             let mut post = members;
             (post["id"], post["user_id"]) = (json!("p"), json!("ann"));
-            let found = decode(&post);
-            let found =
-                found.as_ref().map(|it| (it.text.as_str(), it.files.len(), it.is_unreadable));
-            assert_eq!(found, expect);
+            let actual = decode(&post);
+            let actual = actual
+                .as_ref()
+                .map(|message| (message.text.as_str(), message.files.len(), message.is_unreadable));
+            assert_eq!(actual, expect);
         };
         check(json!({ "message": "hi" }), Some(("hi", 0, false)));
         check(json!({ "message": "waves", "type": "me" }), Some(("waves", 0, false)));

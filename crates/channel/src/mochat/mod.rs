@@ -29,7 +29,7 @@ use std::time::Duration;
 const MAX_PANEL_MESSAGES: usize = 100;
 /// The pause between two reads at several sessions; a single one is waited for at the service.
 const READ_INTERVAL: Duration = Duration::from_secs(3);
-/// Bounds of the interval of looks at panels.
+/// The smallest interval at which panels are read.
 const MIN_REFRESH_MILLIS: u64 = 1000;
 const MAX_QUOTE_CHARS: usize = 500;
 const MAX_NAME_CHARS: usize = 60;
@@ -133,11 +133,11 @@ impl Channel for Mochat {
                 deliver(Batch { messages, cursor })?;
             }
             result?;
-            let left = end.saturating_sub(signal::now());
-            if has_messages || left.is_zero() {
+            let time_left = end.saturating_sub(signal::now());
+            if has_messages || time_left.is_zero() {
                 return Ok(());
             }
-            let pause = left.min(READ_INTERVAL);
+            let pause = time_left.min(READ_INTERVAL);
             if !reader.is_single() {
                 self.client.pause(pause)?;
             }
@@ -307,9 +307,9 @@ impl MochatReader<'_> {
         let settings = &self.mochat.settings;
         let position = self.cursor["sessions"][session].as_i64();
         let position = position.or(self.mochat.first_positions[session].as_i64());
-        let left = end.saturating_sub(signal::now()).min(MAX_SERVICE_TIMEOUT);
+        let time_left = end.saturating_sub(signal::now()).min(MAX_SERVICE_TIMEOUT);
         let wait = if self.is_single() && position.is_some() {
-            left.min(Duration::from_millis(settings.watch_millis))
+            time_left.min(Duration::from_millis(settings.watch_millis))
         } else {
             Duration::ZERO
         };
@@ -356,7 +356,10 @@ impl MochatReader<'_> {
             }
             ids.push(id.clone());
             let entry = PanelEntry::read(message, &message["createdAt"], &self.mochat.agent_id);
-            if let (Some(mut entry), true) = (entry, previous_ids.is_some()) {
+            // The first poll only stores the ids.
+            if previous_ids.is_some()
+                && let Some(mut entry) = entry
+            {
                 entry.group =
                     Some(group.to_owned()).filter(|group| !group.is_empty()).or(entry.group);
                 self.take_entry(panel, entry);
@@ -447,7 +450,7 @@ fn skip_closed(chat: &str, result: ChannelResult<()>) -> ChannelResult<()> {
     }
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
     let entry = PanelEntry::read(value, &value["createdAt"], "bot")?;

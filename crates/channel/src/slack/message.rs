@@ -204,15 +204,16 @@ mod tests {
         let check = |members: Value, expect: Option<(&str, &[&str], usize, bool)>| {
             let mut message = members;
             (message["ts"], message["user"]) = (json!("1.0"), json!("UANN"));
-            let found = decode(&message);
-            let found = found.as_ref().map(|it| {
-                let quotes: Vec<&str> = it.quotes.iter().map(|quote| quote.text.as_str()).collect();
-                (it.text.as_str(), quotes, it.files.len(), it.is_unreadable)
+            let actual = decode(&message);
+            let actual = actual.as_ref().map(|message| {
+                let quotes: Vec<&str> =
+                    message.quotes.iter().map(|quote| quote.text.as_str()).collect();
+                (message.text.as_str(), quotes, message.files.len(), message.is_unreadable)
             });
             let expect = expect.map(|(text, quotes, files, unreadable)| {
                 (text, quotes.to_vec(), files, unreadable)
             });
-            assert_eq!(found, expect);
+            assert_eq!(actual, expect);
         };
         check(json!({ "text": "hi" }), Some(("hi", &[], 0, false)));
         check(json!({ "subtype": "me_message", "text": "waves" }), Some(("waves", &[], 0, false)));

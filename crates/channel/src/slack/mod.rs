@@ -480,7 +480,7 @@ fn to_mrkdwn(markdown: &str) -> String {
     parts.map(|part| part.markup).collect::<Vec<_>>().join("\n")
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
     let identity = Identity { id: "UBOT".into(), name: "bot".into() };

@@ -19,12 +19,12 @@ pub(super) struct Api {
 
 /// The failure of a call.
 pub(super) enum ApiError {
-    /// The service refuses what was asked for.
+    /// The service refuses the call.
     Refused(ApiRefusal),
     Failed(ChannelError),
 }
 
-/// A response that refuses what was asked for.
+/// A response that refuses a call.
 pub(super) struct ApiRefusal {
     status: u16,
     cause: String,

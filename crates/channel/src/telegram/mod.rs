@@ -213,7 +213,7 @@ fn address(destination: &Destination) -> Value {
     body
 }
 
-/// The message of a value of the service, for a test of all services.
+/// Parses a message of the service, for the test of all services.
 #[cfg(test)]
 pub(crate) fn decode(value: &Value) -> Option<InboundMessage> {
     let identity = Identity { id: "99".into(), name: "bot".into() };

@@ -67,13 +67,13 @@ fn to_inbound(message: &Value, identity: &Identity) -> Option<InboundMessage> {
     let is_forward = message.get("forward_origin").is_some();
     let written = written_text(message, identity);
     let mut quotes = quotes(message, identity);
-    let others = match message.get("via_bot") {
+    let quote_label = match message.get("via_bot") {
         _ if is_forward => Some("forwarded message"),
         // The sender has chosen what a bot composed.
         Some(_) => Some("text of a bot"),
         None => None,
     };
-    let text = if let Some(label) = others.filter(|_| !written.is_empty()) {
+    let text = if let Some(label) = quote_label.filter(|_| !written.is_empty()) {
         quotes.push(quote(label, &written));
         UserText::default()
     } else {
@@ -343,8 +343,9 @@ mod tests {
     fn text_of_others_is_kept_apart() {
         let check = |members: Value, text: &str, quotes: &[&str]| {
             let inbound = to_inbound(&message(members.clone()), &account()).unwrap();
-            let found: Vec<&str> = inbound.quotes.iter().map(|it| it.text.as_str()).collect();
-            assert_eq!((inbound.text.as_str(), found.as_slice()), (text, quotes), "{members}");
+            let actual: Vec<&str> =
+                inbound.quotes.iter().map(|quote| quote.text.as_str()).collect();
+            assert_eq!((inbound.text.as_str(), actual.as_slice()), (text, quotes), "{members}");
         };
         check(json!({ "text": "a" }), "a", &[]);
         check(json!({ "text": "a", "forward_origin": {} }), "", &["a"]);
@@ -370,9 +371,10 @@ mod tests {
     fn what_is_not_typed_becomes_text_or_is_marked() {
         let check = |members: Value, text: &str, quotes: &[&str], is_unreadable: bool| {
             let inbound = to_inbound(&message(members.clone()), &account()).unwrap();
-            let found: Vec<&str> = inbound.quotes.iter().map(|it| it.text.as_str()).collect();
+            let actual: Vec<&str> =
+                inbound.quotes.iter().map(|quote| quote.text.as_str()).collect();
             assert_eq!(
-                (inbound.text.as_str(), found.as_slice(), inbound.is_unreadable),
+                (inbound.text.as_str(), actual.as_slice(), inbound.is_unreadable),
                 (text, quotes, is_unreadable),
                 "{members}"
             );
