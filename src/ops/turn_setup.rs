@@ -236,7 +236,7 @@ fn hooks_of_run(
     provenance: &Arc<ProvenanceTracker>,
 ) -> Result<Option<Arc<Hooks>>> {
     if !input.is_dry_run_or_replay {
-        hooks::announce_places(ctx, input.settings);
+        hooks::announce_locations(ctx, input.settings);
     }
     let containment = || {
         let exec = hook_runner(ctx, input.settings, policy, files);

@@ -1,8 +1,7 @@
 //! The overview as one JSON object.
 
 use crate::ops::context::Context;
-use crate::ops::doctor::jobs_summary::JobsSummary;
-use crate::ops::doctor::overview::{ContextUse, MemoryState, Overview, RunScope};
+use crate::ops::doctor::overview::{ContextUse, JobsSummary, MemoryState, Overview, RunScope};
 use crate::ops::doctor::unused_tools::{USAGE_DAYS, UnusedTools};
 use crate::ops::turn_setup::toolset::can_write;
 use nanobot_config::policy::Sandbox;

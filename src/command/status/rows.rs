@@ -2,8 +2,7 @@
 
 use crate::command::spending::{METER_COLUMNS, format_spending};
 use crate::ops::context::Context;
-use crate::ops::doctor::jobs_summary::JobsSummary;
-use crate::ops::doctor::overview::{ContextUse, MemoryState, Overview, RunScope};
+use crate::ops::doctor::overview::{ContextUse, JobsSummary, MemoryState, Overview, RunScope};
 use crate::ops::doctor::unused_tools::{USAGE_DAYS, UnusedTools};
 use crate::ops::jobs::time_format::{count_jobs, format_time, format_time_until, to_one_line};
 use crate::ops::jobs::time_zone;

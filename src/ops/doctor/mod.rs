@@ -5,7 +5,6 @@ pub(crate) mod check;
 pub(crate) mod checks;
 mod crontab_checks;
 mod job_checks;
-pub(crate) mod jobs_summary;
 pub(crate) mod moved_home;
 pub(crate) mod overview;
 mod probe_check;

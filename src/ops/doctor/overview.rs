@@ -3,19 +3,23 @@
 use crate::ops::context::Context;
 use crate::ops::context_window::context_window;
 use crate::ops::default_session::default_session_key;
-use crate::ops::doctor::jobs_summary::JobsSummary;
 use crate::ops::doctor::unused_tools::UnusedTools;
+use crate::ops::jobs::time_format::to_one_line;
+use crate::ops::jobs::timing;
+use crate::ops::jobs::workspace_jobs;
 use crate::ops::model::{self, Endpoint};
 use crate::ops::permissions::{self, WorkspacePlace};
 use crate::options::grants::Grants;
 use crate::options::turn::TurnOptions;
 use anyhow::Result;
+use jiff::Timestamp;
 use nanobot_base::error::hint_for;
 use nanobot_base::message::{Message, Usage};
 use nanobot_config::policy::Policy;
 use nanobot_config::policy::file_scope::FileScope;
 use nanobot_config::policy::profile::Profile;
 use nanobot_config::settings::Settings;
+use nanobot_cron::job::{HEARTBEAT_ID, Job};
 use nanobot_model::ledger::{Ledger, PeriodCosts};
 use nanobot_store::memory::Memory;
 use nanobot_store::memory::last_run::LastRun;
@@ -121,6 +125,53 @@ fn usage_of_reply(message: &Message) -> Option<Usage> {
     match message {
         Message::Assistant(reply) if reply.usage.input > 0 => Some(reply.usage),
         _ => None,
+    }
+}
+
+/// A short summary of the jobs.
+pub(crate) struct JobsSummary {
+    /// All jobs except the heartbeat.
+    pub(crate) jobs: Result<Vec<Job>>,
+    /// The job that runs next, and its time.
+    pub(crate) next_run: Option<(Job, Timestamp)>,
+    /// The heartbeat's job, and the time of its next run.
+    pub(crate) heartbeat: Option<(Job, Option<Timestamp>)>,
+    /// The job that failed last.
+    pub(crate) last_failed: Option<Job>,
+}
+
+impl JobsSummary {
+    /// Reads the jobs and their next runs.
+    pub(crate) fn new(ctx: &Context, settings: &Settings) -> Self {
+        let mut jobs = workspace_jobs::open(ctx, settings).jobs();
+        let now = ctx.clock.timestamp();
+        let next_run = |job: &Job| timing::upcoming_runs(ctx, job, now, 1).pop();
+        let heartbeat = match &mut jobs {
+            Ok(jobs) => jobs.pop_if(|job| job.id == HEARTBEAT_ID),
+            Err(_) => None,
+        };
+        let all = jobs.as_deref().unwrap_or_default();
+        let runs = all.iter().filter(|job| job.enabled);
+        let runs = runs.filter_map(|job| Some((job, next_run(job)?)));
+        let failed = all.iter().filter(|job| job.state.last_status.as_deref() == Some("error"));
+        Self {
+            next_run: runs.min_by_key(|(_, time)| *time).map(|(job, time)| (job.clone(), time)),
+            last_failed: failed.max_by_key(|job| job.state.last_run).cloned(),
+            heartbeat: heartbeat.map(|job| (job.clone(), next_run(&job))),
+            jobs,
+        }
+    }
+
+    /// The number of enabled jobs.
+    pub(crate) fn enabled(&self) -> usize {
+        let jobs = self.jobs.as_deref().unwrap_or_default();
+        jobs.iter().filter(|job| job.enabled).count()
+    }
+
+    /// The suggested next step for the job that failed last.
+    pub(crate) fn next_step(&self) -> Option<String> {
+        let failed = self.last_failed.as_ref()?;
+        Some(format!("nanobot cron logs {}", to_one_line(&failed.id)))
     }
 }
 

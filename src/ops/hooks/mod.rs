@@ -329,19 +329,19 @@ impl Hooks {
 }
 
 /// Notifies the user once that hooks run in the sandbox or outside of it, unless the config says where each hook runs.
-pub(crate) fn announce_places(ctx: &Context, settings: &Settings) {
+pub(crate) fn announce_locations(ctx: &Context, settings: &Settings) {
     let mut hooks = settings.hooks.iter().flat_map(|hooks| &hooks.commands);
-    let mark = ctx.paths.hooks_announced();
-    if hooks.all(|hook| hook.names_location) || mark.exists() {
+    let marker = ctx.paths.hooks_announced();
+    if hooks.all(|hook| hook.names_location) || marker.exists() {
         return;
     }
     ctx.notice(
         "a hook runs `in: sandbox` or `in: home`, where it does not see what the run may change; `nanobot config check` says which \
          a hook seems to need, and `nanobot help hooks` what each is",
     );
-    let marked = durable_file::create_dir(&ctx.paths.hooks())
-        .and_then(|()| durable_file::append(&mark, b""));
-    if let Err(error) = marked {
+    let result = durable_file::create_dir(&ctx.paths.hooks())
+        .and_then(|()| durable_file::append(&marker, b""));
+    if let Err(error) = result {
         log::warn!(target: "hook", "the notice will be shown again: {error:#}");
     }
 }

@@ -106,18 +106,17 @@ impl HookReply {
             &answer["stopReason"],
         ]);
         let reason = reason.unwrap_or_else(|| NO_REASON.into());
-        let word = first(&[&specific["permissionDecision"], &answer["decision"]]);
-        let stops = answer["continue"] == Value::Bool(false);
-        let decision = match word.as_deref() {
-            _ if stops => HookDecision::Deny(reason.clone()),
+        let name = first(&[&specific["permissionDecision"], &answer["decision"]]);
+        let ends_turn = answer["continue"] == Value::Bool(false);
+        let decision = match name.as_deref() {
+            _ if ends_turn => HookDecision::Deny(reason.clone()),
             None | Some("allow" | "approve") => HookDecision::Allow,
             Some("ask") => HookDecision::Ask(reason.clone()),
             Some("deny" | "block") => HookDecision::Deny(reason.clone()),
             Some(other) => return Err(format!("answered with the unknown decision `{other}`")),
         };
-        let is_change = |value: &&&Value| !value.is_null();
-        let changed = [&answer["arguments"], &specific["updatedInput"], &specific["tool_input"]];
-        let arguments = changed.iter().find(is_change).map(|value| (**value).clone());
+        let arguments = [&answer["arguments"], &specific["updatedInput"], &specific["tool_input"]];
+        let arguments = arguments.into_iter().find(|value| !value.is_null()).cloned();
         if arguments.as_ref().is_some_and(|value| !value.is_object()) {
             return Err("answered with arguments that are not an object".into());
         }
@@ -136,8 +135,9 @@ impl HookReply {
                 &answer["system_message"],
             ]),
         };
-        let comments = dialect == HookDialect::ClaudeCode && event == HookEvent::PostTool && !stops;
-        if comments && reply.decision != HookDecision::Allow {
+        let is_comment =
+            dialect == HookDialect::ClaudeCode && event == HookEvent::PostTool && !ends_turn;
+        if is_comment && reply.decision != HookDecision::Allow {
             reply.decision = HookDecision::Allow;
             reply.context = Some(match reply.context {
                 Some(context) => format!("{reason}\n{context}"),

@@ -123,9 +123,9 @@ fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>
     let file_metadata = stat(&file, path)?;
     let head = FileHead::read(&file, path)?;
     let end = end_of_last_line(&file, path)?;
-    let peeked = tail_reader::peek(&file, path, end)?;
-    let is_counted = peeked.is_some() || end <= MAX_COUNTED_BYTES;
-    let tail = match peeked {
+    let tail = tail_reader::peek(&file, path, end)?;
+    let is_counted = tail.is_some() || end <= MAX_COUNTED_BYTES;
+    let tail = match tail {
         Some(tail) => tail,
         None if is_counted => tail_reader::read(&file, path, end, MessageWindow::default())?,
         None => tail_reader::LogTail::default(),
@@ -139,14 +139,14 @@ fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>
     let modified = Timestamp::try_from(modified).unwrap_or_default();
     // A copied file has the modification time of the copy; our closing line is more accurate if nothing follows it.
     let closed = metadata.updated_at.as_deref().filter(|_| tail.is_closed);
-    let used = closed.and_then(|time| parse_local_time(time, zone));
+    let last_used = closed.and_then(|time| parse_local_time(time, zone));
     Ok(Some(SessionSummary {
         key: head.key.or(metadata.key).unwrap_or_else(|| key_from_name(path)),
         path: path.to_owned(),
         messages: is_counted.then_some(tail.count),
         created: metadata.created_at.or(head.created).unwrap_or_default(),
         updated: metadata.updated_at.unwrap_or_default(),
-        last_used: used.unwrap_or(modified),
+        last_used: last_used.unwrap_or(modified),
         bytes: file_metadata.len(),
         stats: (stats != SessionStats::default()).then_some(stats),
         first_words: head.first_words,

@@ -67,7 +67,7 @@ impl SessionLog {
         notice: &mut dyn FnMut(&str),
     ) -> Result<(Self, LogTail)> {
         let mut busy = |holder: Option<&file_lock::LockHolder>| {
-            let who = holder
+            let holder = holder
                 .map(|holder| {
                     let since = holder.since.split_once('T');
                     // Seconds are precise enough in this notice.
@@ -83,7 +83,7 @@ impl SessionLog {
                 })
                 .unwrap_or_default();
             notice(&format!(
-                "waiting for session `{key}`, in use by another run{who}; `-s KEY` or `NANOBOT_SESSION=none` uses another one"
+                "waiting for session `{key}`, in use by another run{holder}; `-s KEY` or `NANOBOT_SESSION=none` uses another one"
             ));
         };
         let lock = FileLock::acquire(
@@ -159,7 +159,7 @@ impl SessionLog {
         mut line: impl FnMut(&mut Self) -> String,
     ) -> Result<()> {
         // Some file systems report sizes late, so they may never match; the last attempt appends without the check.
-        for tries in 0.. {
+        for attempt in 0.. {
             if self.file.is_none() {
                 if self.create(key, &mut line)? {
                     self.count += messages;
@@ -172,8 +172,8 @@ impl SessionLog {
                 unreachable!("the file was opened above, and only this function closes it");
             };
             let guard = self.append_lock.as_ref().unwrap_or(file);
-            let appended = file_lock::with_lock(guard, &self.path, || {
-                let size = if tries < MAX_ATTEMPTS {
+            let is_appended = file_lock::with_lock(guard, &self.path, || {
+                let size = if attempt < MAX_ATTEMPTS {
                     if !self.is_unchanged()? {
                         return Ok(false);
                     }
@@ -184,7 +184,7 @@ impl SessionLog {
                 durable_file::append_to(file, &self.path, size, line.as_bytes())?;
                 Ok(true)
             })?;
-            if appended {
+            if is_appended {
                 self.file_state.size += line.len() as u64;
                 self.count += messages;
                 return Ok(());
@@ -234,8 +234,8 @@ impl SessionLog {
         Ok(true)
     }
 
-    /// Writes a closing line, after `change` has updated the metadata; it receives the number of messages. `last`, the
-    /// lines of the last messages, precede it.
+    /// Writes `last`, the lines of the last messages, and the closing line, after `change` has updated the metadata.
+    /// `change` receives the number of messages.
     pub(super) fn write_closing_line(
         &mut self,
         key: &str,

@@ -75,15 +75,15 @@ pub fn repair(
         let problem = "written by a newer nanobot, read-only for this one";
         return Ok(vec![RepairFinding::new(problem)]);
     }
-    let used = store.find_path(key)?;
-    if used != path {
+    let current = store.find_path(key)?;
+    if current != path {
         // Opening it as the session `key` would move the file in use over it.
-        let problem = if used.exists() {
-            format!("not in use: session `{key}` is in `{}`", used.display())
+        let problem = if current.exists() {
+            format!("not in use: session `{key}` is in `{}`", current.display())
         } else {
             format!(
                 "not found by its key: the file of session `{key}` would be `{}`",
-                used.display()
+                current.display()
             )
         };
         return Ok(vec![RepairFinding::new(problem)]);

@@ -82,10 +82,10 @@ impl<'s> TrashBatch<'s> {
         if !confirm(&summarize(store, key)?) {
             return Ok(false);
         }
-        let stamp = digits(&store.clock.local_timestamp());
+        let deleted_at = digits(&store.clock.local_timestamp());
         // A copy in another release's directory would reappear as this session.
         for copy in store.find_copies(key)? {
-            self.move_files(&copy, &stamp)?;
+            self.move_files(&copy, &deleted_at)?;
         }
         lock.remove()?;
         Ok(true)
@@ -104,23 +104,23 @@ impl<'s> TrashBatch<'s> {
     }
 
     /// Moves a session's file and side files to the trash beside it.
-    fn move_files(&mut self, path: &Path, stamp: &str) -> Result<()> {
+    fn move_files(&mut self, path: &Path, deleted_at: &str) -> Result<()> {
         let trash = path.with_file_name(TRASH_DIR);
         durable_file::create_dir(&trash)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let trash_path =
-            |stamp: &str, name: &str| trash.join(format!("{stamp}-{name}{TRASH_SUFFIX}"));
-        let mut stamp = stamp.to_owned();
+            |deleted_at: &str, name: &str| trash.join(format!("{deleted_at}-{name}{TRASH_SUFFIX}"));
+        let mut deleted_at = deleted_at.to_owned();
         // The same name was deleted at the same moment. No race: this process holds the lock of that name.
-        while trash_path(&stamp, &name).exists() {
-            let next = stamp.parse::<u128>().unwrap_or_default() + 1;
-            stamp = next.to_string();
+        while trash_path(&deleted_at, &name).exists() {
+            let next = deleted_at.parse::<u128>().unwrap_or_default() + 1;
+            deleted_at = next.to_string();
         }
         for side_file in self.take_side_files(path)? {
             let name = side_file.file_name().unwrap_or_default().to_string_lossy();
-            durable_file::rename_noreplace_unsynced(&side_file, &trash_path(&stamp, &name))?;
+            durable_file::rename_noreplace_unsynced(&side_file, &trash_path(&deleted_at, &name))?;
         }
-        durable_file::rename_noreplace_unsynced(path, &trash_path(&stamp, &name)).map(drop)
+        durable_file::rename_noreplace_unsynced(path, &trash_path(&deleted_at, &name)).map(drop)
     }
 
     fn take_side_files(&mut self, path: &Path) -> Result<Vec<PathBuf>> {
@@ -165,12 +165,13 @@ pub fn remove(store: &SessionStore, key: &str) -> Result<()> {
 pub fn list_trash(store: &SessionStore) -> Result<Vec<TrashedSession>> {
     let mut sessions = Vec::new();
     for dir in store.directories() {
-        for (path, stamp, name) in list_trash_files(&dir.join(TRASH_DIR))? {
-            if !name.ends_with(".jsonl") {
-                continue;
+        for TrashFile { path, deleted_at, original_name } in list_trash_files(&dir.join(TRASH_DIR))?
+        {
+            if original_name.ends_with(".jsonl") {
+                let key = read_key(&path)?;
+                let key = key.unwrap_or_else(|| key_from_name(Path::new(&original_name)));
+                sessions.push(TrashedSession { key, path, deleted_at, original_name });
             }
-            let key = read_key(&path)?.unwrap_or_else(|| key_from_name(Path::new(&name)));
-            sessions.push(TrashedSession { key, path, deleted_at: stamp, original_name: name });
         }
     }
     sessions.sort_by(|one, other| other.deleted_at.cmp(&one.deleted_at));
@@ -221,8 +222,8 @@ pub fn empty_trash(store: &SessionStore) -> Result<usize> {
     let limit = limit.strftime("%Y%m%d%H%M%S%6f").to_string();
     let mut count = 0;
     for dir in store.directories() {
-        for (path, stamp, _) in list_trash_files(&dir.join(TRASH_DIR))? {
-            if stamp < limit {
+        for TrashFile { path, deleted_at, .. } in list_trash_files(&dir.join(TRASH_DIR))? {
+            if deleted_at < limit {
                 std::fs::remove_file(&path)
                     .with_context(|| format!("remove `{}`", path.display()))?;
                 count += 1;
@@ -237,20 +238,27 @@ impl TrashedSession {
     fn files(&self) -> Result<Vec<(PathBuf, String)>> {
         let dir = self.path.parent().unwrap_or(Path::new("."));
         let mut files = vec![(self.path.clone(), String::new())];
-        for (path, stamp, name) in list_trash_files(dir)? {
-            if let Some(suffix) = name.strip_prefix(&self.original_name)
-                && stamp == self.deleted_at
+        for file in list_trash_files(dir)? {
+            if let Some(suffix) = file.original_name.strip_prefix(&self.original_name)
+                && file.deleted_at == self.deleted_at
                 && !suffix.is_empty()
             {
-                files.push((path, suffix.to_owned()));
+                files.push((file.path, suffix.to_owned()));
             }
         }
         Ok(files)
     }
 }
 
-/// Lists the files of a trash directory: path, deletion time and original name.
-fn list_trash_files(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
+/// A file in a trash directory.
+struct TrashFile {
+    path: PathBuf,
+    /// The digits of a local time.
+    deleted_at: String,
+    original_name: String,
+}
+
+fn list_trash_files(trash: &Path) -> Result<Vec<TrashFile>> {
     let entries = match std::fs::read_dir(trash) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -258,9 +266,13 @@ fn list_trash_files(trash: &Path) -> Result<Vec<(PathBuf, String, String)>> {
     };
     let parse = |path: PathBuf| {
         let name = path.file_name()?.to_str()?.strip_suffix(TRASH_SUFFIX)?.to_owned();
-        let (stamp, name) = name.split_once('-')?;
-        let is_stamp = stamp.bytes().all(|byte| byte.is_ascii_digit());
-        is_stamp.then(|| (path.clone(), stamp.to_owned(), name.to_owned()))
+        let (deleted_at, original_name) = name.split_once('-')?;
+        let is_time = deleted_at.bytes().all(|byte| byte.is_ascii_digit());
+        is_time.then(|| TrashFile {
+            path: path.clone(),
+            deleted_at: deleted_at.to_owned(),
+            original_name: original_name.to_owned(),
+        })
     };
     Ok(entries.flatten().filter_map(|entry| parse(entry.path())).collect())
 }
@@ -273,8 +285,8 @@ fn remove_files(path: &Path) -> Result<()> {
 }
 
 /// The digits of a time.
-fn digits(stamp: &str) -> String {
-    stamp.chars().filter(char::is_ascii_digit).collect()
+fn digits(time: &str) -> String {
+    time.chars().filter(char::is_ascii_digit).collect()
 }
 
 /// Retention time of sessions created for piped input.
