@@ -29,10 +29,11 @@ pub(crate) fn check_edit(ctx: &Context, path: &Path, original: &[u8], edited: &[
     // An original that is not a config counts as missing, so that the edited text is checked fully.
     let original = parse(original).unwrap_or_else(|_| ConfigFile::missing(path));
     // The other file is as it is; it is edited on its own.
-    let [shared, own] = [ctx.paths.config.clone(), own_file_path(&ctx.paths.config)];
-    let other = if path == shared { own } else { shared };
-    let other = ConfigFile::load(&other).unwrap_or_else(|_| ConfigFile::missing(&other));
-    let config = Config::missing(&ctx.paths.config).with_file(other);
+    let [shared_path, own_path] = [ctx.paths.config.clone(), own_file_path(&ctx.paths.config)];
+    let other_path = if path == shared_path { own_path } else { shared_path };
+    let other_file =
+        ConfigFile::load(&other_path).unwrap_or_else(|_| ConfigFile::missing(&other_path));
+    let config = Config::missing(&ctx.paths.config).with_file(other_file);
     usable_config::check_change(ctx, &config.with_file(original), &config.with_file(edited))
 }
 
@@ -83,8 +84,8 @@ pub(crate) fn move_added_keys(ctx: &Context, original: &[u8]) -> Result<()> {
     })?;
     if !moved_keys.is_empty() {
         let keys: Vec<String> = moved_keys.iter().map(|key| format_path(key)).collect();
-        let own = ctx.paths.display(&own_file_path(&ctx.paths.config));
-        ctx.notice(&format!("moved to {own}: `{}`", keys.join("`, `")));
+        let file = ctx.paths.display(&own_file_path(&ctx.paths.config));
+        ctx.notice(&format!("moved to {file}: `{}`", keys.join("`, `")));
     }
     Ok(())
 }

@@ -222,13 +222,13 @@ fn effective_values(
     let mut values = Vec::new();
     for key in rows {
         for path in expand_wildcards(layers, key.path) {
-            let written =
+            let configured =
                 config_file::get_in(layers.value(), &path).filter(|value| !value.is_null());
             let is_used = matches!(key.support, KeySupport::Used | KeySupport::UsedAndWritten);
-            let value = match written {
-                Some(written) => {
-                    layers.to_typed(&path, written, key.kind).unwrap_or_else(|_| written.clone())
-                }
+            let value = match configured {
+                Some(configured) => layers
+                    .to_typed(&path, configured, key.kind)
+                    .unwrap_or_else(|_| configured.clone()),
                 None if is_used => key.default_value(),
                 None => continue,
             };

@@ -426,16 +426,16 @@ impl ChatTurnRun<'_> {
             chat_prompt: &prompt,
             attached: Vec::new(),
         };
-        let done = CancelToken::new().context("start a turn")?;
+        let progress_token = CancelToken::new().context("start a turn")?;
         let (text_sender, text_receiver) = mpsc::channel();
         let observer = chat_progress::observer(&self.channel.open.files, text_sender);
         let outcome = std::thread::scope(|scope| {
-            let token = Some(done.clone());
+            let token = Some(progress_token.clone());
             scope.spawn(move || cancel::scope(token, || self.show_progress(&text_receiver)));
             let outcome = cancel::scope(Some(self.work.token.clone()), || {
                 agent_turn::run_chat_turn(&ctx, &options, chat, Some(observer))
             });
-            done.cancel();
+            progress_token.cancel();
             outcome
         });
         Ok((ctx, outcome))

@@ -129,15 +129,15 @@ impl JobRunner<'_> {
         let ctx = self.ctx;
         let start = ctx.clock.timestamp();
         let options = job.options.clone().unwrap_or_default();
-        let limit = job.deadline_secs();
-        signal::install((limit > 0).then(|| Duration::from_secs(limit)))
+        let deadline_secs = job.deadline_secs();
+        signal::install((deadline_secs > 0).then(|| Duration::from_secs(deadline_secs)))
             .context("wait for signals")?;
         state.started = Some(StartedRun {
             at_ms: start.as_millisecond(),
             slot_ms: slot.map(Timestamp::as_millisecond),
             pid: std::process::id(),
         });
-        let retry_before = state.retry;
+        let earlier_retry = state.retry;
         if trigger == Trigger::Schedule {
             state.retry = None;
         }
@@ -150,7 +150,7 @@ impl JobRunner<'_> {
         }
         let mut record = self.new_record(job, trigger, slot, result.outcome(), start);
         let is_retry_of = |retry: &PendingRetry| Some(retry.slot()) == slot;
-        record.retry = retry_before.filter(is_retry_of).map_or(0, |retry| retry.number);
+        record.retry = earlier_retry.filter(is_retry_of).map_or(0, |retry| retry.number);
         record.usage = std::mem::take(&mut result.usage);
         let turn_exit = result.exit();
         let mut errors = self.deliver(job, &options, start, &mut result, &mut record);
@@ -166,8 +166,7 @@ impl JobRunner<'_> {
             Trigger::Manual => state.retry.filter(|_| record.outcome.is_failure()),
         };
         let is_retried = trigger == Trigger::Schedule && state.retry.is_some();
-        let has_answer = record.outcome == RunOutcome::Ok;
-        if has_answer && self.is_stored {
+        if record.outcome == RunOutcome::Ok && self.is_stored {
             errors.extend(unseen_answers::remember(ctx, self.settings, job, &record).err());
         }
         // If the record cannot be written, the run state is not updated, so the next start detects that there was a run.
@@ -175,7 +174,7 @@ impl JobRunner<'_> {
             self.job_dir.append_record(&record).and_then(|()| self.job_dir.write_state(&state));
         errors.extend(record_result.err());
         errors.extend(self.update_job_file(job, &record, start, is_retried).err());
-        if retry_before != state.retry {
+        if earlier_retry != state.retry {
             errors.extend(self.update_retry_line(job).err());
         }
         // A failure that is retried is only recorded.
@@ -235,7 +234,7 @@ impl JobRunner<'_> {
         containment_of_job(self.ctx, self.settings, &grants, limit.as_ref())
     }
 
-    /// Notifies the user of a run that has ended: of its errors on standard error, and with the user's commands.
+    /// Notifies the user of the end of a run: prints its errors on standard error, and runs the user's commands.
     fn report_end(
         &self,
         job: &Job,
@@ -286,7 +285,7 @@ impl JobRunner<'_> {
                     JobKind::Heartbeat => "the heartbeat".to_owned(),
                     JobKind::Turn => format!("job `{}`", sanitized_name(&job.name)),
                 },
-                // It is unknown what a run has read that failed before its answer.
+                // If the run failed before its answer, it is unknown what it has read.
                 origin: result.origin.unwrap_or(Origin::External),
             };
             let DeliveryResult { destination, error } =
@@ -319,7 +318,7 @@ impl JobRunner<'_> {
         }
     }
 
-    /// Does the work of the run: the condition, the check of HEARTBEAT.md, the turn.
+    /// Checks the condition, checks HEARTBEAT.md, and runs the turn.
     fn execute(
         &self,
         job: &Job,
@@ -343,14 +342,14 @@ impl JobRunner<'_> {
             },
         };
         let mut turn_options = self.turn_options(job, options)?;
-        let mut check_usage = RunUsage::default();
+        let mut check_usage = None;
         if options.kind == JobKind::Heartbeat {
             let check = heartbeat::check(&ctx, self.settings, job, &turn_options)?;
             match check.decision {
                 HeartbeatDecision::Run { tasks, max_cost } => {
                     turn_options.input.set_typed_message(&tasks);
                     turn_options.model.max_cost = max_cost;
-                    check_usage = check.usage;
+                    check_usage = Some(check.usage);
                 }
                 HeartbeatDecision::Skip => {
                     return Ok(RunResult {
@@ -393,7 +392,9 @@ impl JobRunner<'_> {
             },
         );
         let mut result = RunResult { kind: options.kind, ..RunResult::from_turn(session, turn) };
-        result.usage.add(&check_usage);
+        if let Some(check_usage) = check_usage {
+            result.usage.add(&check_usage);
+        }
         Ok(result)
     }
 

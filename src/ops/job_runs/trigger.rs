@@ -106,9 +106,9 @@ pub(crate) fn run_heartbeat(ctx: &Context, prints_answer: bool) -> Result<Exit> 
         ctx.explain_empty("HEARTBEAT.md in the workspace has no tasks, so no request is sent");
     }
     let store = workspace_jobs::open(ctx, &settings);
-    let stored = store.job(HEARTBEAT_ID)?;
-    let is_stored = stored.is_some();
-    let job = stored.unwrap_or_else(|| Job::heartbeat(ctx.clock.timestamp()));
+    let stored_job = store.job(HEARTBEAT_ID)?;
+    let is_stored = stored_job.is_some();
+    let job = stored_job.unwrap_or_else(|| Job::heartbeat(ctx.clock.timestamp()));
     let run = ManualRun { is_stored, prints_answer };
     run_manually(ctx, &settings, &store, &job, run)
 }

@@ -181,7 +181,7 @@ pub(crate) fn write_files(
 ) -> Result<Vec<PathBuf>> {
     std::fs::create_dir_all(directory)
         .with_context(|| format!("create the directory `{}`", directory.display()))?;
-    let mut written = Vec::new();
+    let mut paths = Vec::new();
     for ExportFile { name, text } in &exported.files {
         let path = directory.join(name);
         let is_foreign = files::read(&path)?.is_some_and(|bytes| !is_own_export(&bytes));
@@ -196,9 +196,9 @@ pub(crate) fn write_files(
         files::replace(&path, text.as_bytes())?;
         std::fs::set_permissions(&path, Permissions::from_mode(FILE_MODE))
             .with_context(|| format!("set the permissions of `{}`", path.display()))?;
-        written.push(path);
+        paths.push(path);
     }
-    Ok(written)
+    Ok(paths)
 }
 
 /// The names of files in `directory` that an earlier export left and that are not in `exported`.

@@ -24,9 +24,9 @@ pub(crate) fn enable(ctx: &Context, job_settings: &JobSettings) -> Result<SavedJ
     let now = ctx.clock.timestamp();
     let period = every.as_deref().map(schedule::parse_period).transpose();
     let period = period.map_err(|error| fail(Exit::Usage, format!("`--every`: {error}")))?;
-    let stored = store.job(HEARTBEAT_ID)?;
-    let is_new = stored.is_none();
-    let mut job = stored.unwrap_or_else(|| Job::heartbeat(now));
+    let stored_job = store.job(HEARTBEAT_ID)?;
+    let is_new = stored_job.is_none();
+    let mut job = stored_job.unwrap_or_else(|| Job::heartbeat(now));
     if let Some(period) = period.or(is_new.then_some(HEARTBEAT_INTERVAL)) {
         timing::start_period(&mut job, period, now);
     }

@@ -2,7 +2,7 @@
 //! once.
 
 use super::crontab_sync::{self, CrontabChange, JobFilter};
-use super::job_edit::{self, JobChange, JobDraft};
+use super::job_edit::{self, JobChange, JobDraft, PlannedJob};
 use super::{lifecycle, time_zone, workspace_jobs};
 use crate::ops::context::{Context, report_error};
 use anyhow::Result;
@@ -14,7 +14,7 @@ use nanobot_cron::job_store::JobUpdate;
 /// A job of a list.
 pub(crate) struct JobListItem<'a> {
     pub(crate) draft: JobDraft<'a>,
-    /// Where it is listed, for errors.
+    /// The position in the list, for errors.
     pub(crate) position: String,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct AppliedList {
     pub(crate) now: Zoned,
     /// The crontab change. The jobs are saved even if this failed.
     pub(crate) crontab: Result<CrontabChange>,
-    /// The status of what failed after the jobs were saved.
+    /// The status of a failure after the jobs were saved.
     pub(crate) exit: Exit,
 }
 
@@ -39,10 +39,10 @@ pub(crate) struct AppliedJob {
     pub(crate) notices: Vec<String>,
 }
 
-/// Makes the jobs what `list` says. With `prune`, jobs of an earlier list that are not in it are removed.
+/// Creates and changes jobs according to `list`. With `prune`, jobs of an earlier list that are not in it are removed.
 ///
 /// # Errors
-/// An item is wrong, or the job file cannot be written; then nothing is changed.
+/// An item is invalid, or the job file cannot be written; then nothing is changed.
 pub(crate) fn apply(ctx: &Context, list: &[JobListItem<'_>], prune: bool) -> Result<AppliedList> {
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
@@ -61,12 +61,15 @@ pub(crate) fn apply(ctx: &Context, list: &[JobListItem<'_>], prune: bool) -> Res
     let is_applied = |job: &&Job| job.options.as_ref().is_some_and(|options| options.applied);
     let removed: Vec<Job> =
         jobs.iter().filter(|job| prune && is_applied(job) && !is_listed(job)).cloned().collect();
-    let changed = plans.iter().filter(|plan| plan.change != JobChange::Unchanged);
-    let changed: Vec<JobUpdate<'_>> = changed.map(|plan| plan.to_saved()).collect();
-    if !changed.is_empty() || !removed.is_empty() {
+    let updates: Vec<JobUpdate<'_>> = plans
+        .iter()
+        .filter(|plan| plan.change != JobChange::Unchanged)
+        .map(PlannedJob::to_update)
+        .collect();
+    if !updates.is_empty() || !removed.is_empty() {
         job_edit::require_known_file(ctx, &settings, &store)?;
         let ids: Vec<&str> = removed.iter().map(|job| job.id.as_str()).collect();
-        store.save(&changed, &ids, now)?;
+        store.save(&updates, &ids, now)?;
     }
     let mut exit = Exit::Answered;
     for job in &removed {
@@ -75,9 +78,9 @@ pub(crate) fn apply(ctx: &Context, list: &[JobListItem<'_>], prune: bool) -> Res
         }
     }
     let crontab = crontab_sync::write_crontab(ctx, &settings, &store, JobFilter::Managed);
-    let jobs = plans.into_iter();
     Ok(AppliedList {
-        jobs: jobs
+        jobs: plans
+            .into_iter()
             .map(|plan| AppliedJob { job: plan.job, change: plan.change, notices: plan.notices })
             .collect(),
         removed,

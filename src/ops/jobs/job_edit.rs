@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result};
 use jiff::{Timestamp, Zoned};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_config::settings::Settings;
-use nanobot_cron::job::{Delivery, Job, JobKind, JobOptions, JobState};
+use nanobot_cron::job::{Delivery, Job, JobOptions, JobState};
 use nanobot_cron::job_store::{JobStore, JobUpdate};
 use nanobot_cron::schedule::{CatchUpPolicy, Schedule};
 use nanobot_os::input::{self, StdinMode};
@@ -87,7 +87,7 @@ pub(super) struct PlannedJob {
 
 impl PlannedJob {
     /// The change of the job file.
-    pub(super) fn to_saved(&self) -> JobUpdate<'_> {
+    pub(super) fn to_update(&self) -> JobUpdate<'_> {
         JobUpdate { job: &self.job, old: self.old.as_ref(), change: apply_changes }
     }
 }
@@ -103,7 +103,7 @@ pub(crate) fn add(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Result<
     let planned = plan(ctx, &settings, &store, &store.jobs()?, draft, replace)?;
     if planned.change != JobChange::Unchanged {
         require_known_file(ctx, &settings, &store)?;
-        store.save(&[planned.to_saved()], &[], ctx.clock.timestamp())?;
+        store.save(&[planned.to_update()], &[], ctx.clock.timestamp())?;
     }
     let PlannedJob { job, change, notices, .. } = planned;
     Ok(SavedJob::new(ctx, &settings, &store, job, change, notices))
@@ -223,7 +223,7 @@ pub(crate) fn edit(
     let now = ctx.clock.timestamp();
     let mut notices = Vec::new();
     let has_other_times = schedule.has_times() && schedule.every.is_none();
-    if is_heartbeat(&job)
+    if workspace_jobs::is_heartbeat(&job)
         && (name.is_some() || message.is_some() || schedule.tz.is_some() || has_other_times)
     {
         return Err(fail_with_hint(
@@ -273,10 +273,6 @@ pub(crate) fn edit(
     Ok(SavedJob::new(ctx, &settings, &store, job, JobChange::Changed, notices))
 }
 
-fn is_heartbeat(job: &Job) -> bool {
-    job.options.as_ref().is_some_and(|options| options.kind == JobKind::Heartbeat)
-}
-
 /// Sets the schedule of `job`. Returns the new default for missed slots if it changes.
 fn set_schedule(job: &mut Job, schedule: Schedule, now: Timestamp) -> Option<CatchUpPolicy> {
     let is_once = matches!(schedule, Schedule::At(_));
@@ -285,7 +281,9 @@ fn set_schedule(job: &mut Job, schedule: Schedule, now: Timestamp) -> Option<Cat
         if is_once { CatchUpPolicy::Once } else { CatchUpPolicy::None }
     });
     match schedule {
-        Schedule::Every(period) if is_heartbeat(job) => timing::start_period(job, period, now),
+        Schedule::Every(period) if workspace_jobs::is_heartbeat(job) => {
+            timing::start_period(job, period, now);
+        }
         schedule => {
             if let Some(options) = &mut job.options {
                 options.since_ms = now.as_millisecond();

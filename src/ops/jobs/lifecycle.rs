@@ -4,11 +4,11 @@ use crate::ops::context::{Context, report_error};
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::timing;
-use crate::ops::jobs::workspace_jobs;
+use crate::ops::jobs::workspace_jobs::{self, is_heartbeat};
 use anyhow::Result;
 use nanobot_base::error::{Exit, exit_for, fail_with_hint};
 use nanobot_config::settings::Settings;
-use nanobot_cron::job::{Job, JobKind};
+use nanobot_cron::job::Job;
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::JobDir;
 use nanobot_cron::schedule::Schedule;
@@ -152,10 +152,6 @@ pub(crate) fn discard_session(ctx: &Context, settings: &Settings, job: &Job) -> 
         Err(error) => return Err(error),
     }
     Ok(())
-}
-
-fn is_heartbeat(job: &Job) -> bool {
-    job.options.as_ref().is_some_and(|options| options.kind == JobKind::Heartbeat)
 }
 
 /// A removed job that has left data: the records of a one-time job, or the rest of an interrupted `cron remove`.

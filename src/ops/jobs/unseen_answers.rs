@@ -127,11 +127,11 @@ fn read(path: &Path) -> Result<Vec<UnseenAnswer>> {
 pub(crate) fn describe(answers: &[UnseenAnswer]) -> Option<String> {
     let last = answers.last()?;
     let name = super::time_format::to_one_line(&last.name);
-    let read = format!("`nanobot cron logs {} --output` prints it", last.job);
+    let hint = format!("`nanobot cron logs {} --output` prints it", last.job);
     Some(match answers.len() {
-        1 => format!("the answer of job `{name}` ({}) was not mailed: {read}", last.start),
+        1 => format!("the answer of job `{name}` ({}) was not mailed: {hint}", last.start),
         count => format!(
-            "{count} answers of jobs were not mailed, the last of `{name}` ({}): {read}; `nanobot cron logs` lists the runs",
+            "{count} answers of jobs were not mailed, the last of `{name}` ({}): {hint}; `nanobot cron logs` lists the runs",
             last.start
         ),
     })

@@ -6,7 +6,7 @@ use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::keys::nearest;
-use nanobot_cron::job::{Job, JobOptions};
+use nanobot_cron::job::{Job, JobKind, JobOptions};
 use nanobot_cron::job_store::JobStore;
 use nanobot_os::secret::random_hex;
 use std::path::PathBuf;
@@ -17,6 +17,11 @@ pub(crate) fn job_directory(settings: &Settings, options: &JobOptions) -> PathBu
         Some(path) => PathBuf::from(path),
         None => settings.workspace.clone(),
     }
+}
+
+/// True if `job` is the check of HEARTBEAT.md.
+pub(super) fn is_heartbeat(job: &Job) -> bool {
+    job.options.as_ref().is_some_and(|options| options.kind == JobKind::Heartbeat)
 }
 
 /// Opens the job store of the workspace. Jobs that older releases keep in the data directory belong to the workspace of
@@ -35,11 +40,11 @@ pub(crate) fn find(store: &JobStore, name_or_id: &str) -> Result<Job> {
     if let Some(job) = jobs.iter().find(|job| job.id == name_or_id) {
         return Ok(job.clone());
     }
-    let named: Vec<&Job> = jobs.iter().filter(|job| job.name == name_or_id).collect();
-    match named[..] {
+    let matches: Vec<&Job> = jobs.iter().filter(|job| job.name == name_or_id).collect();
+    match matches[..] {
         [job] => Ok(job.clone()),
         [] => Err(unknown_job_error(&jobs, name_or_id)),
-        _ => Err(ambiguous_name_error(&named, name_or_id)),
+        _ => Err(ambiguous_name_error(&matches, name_or_id)),
     }
 }
 
@@ -60,23 +65,23 @@ pub(crate) fn find_usable(store: &JobStore, name_or_id: &str) -> Result<Job> {
 /// # Errors
 /// Status 2 if several jobs have that name; status 78 if the job's id is invalid or its options are damaged.
 pub(crate) fn find_named(store: &JobStore, jobs: &[Job], name: &str) -> Result<Option<Job>> {
-    let named: Vec<&Job> = jobs.iter().filter(|job| job.name == name).collect();
-    match named[..] {
+    let matches: Vec<&Job> = jobs.iter().filter(|job| job.name == name).collect();
+    match matches[..] {
         [] => Ok(None),
         [job] => {
             store.check_options(&job.id)?;
             Ok(Some(job.clone()))
         }
-        _ => Err(ambiguous_name_error(&named, name)),
+        _ => Err(ambiguous_name_error(&matches, name)),
     }
 }
 
 /// The error for a name of several jobs.
-fn ambiguous_name_error(named: &[&Job], name: &str) -> anyhow::Error {
-    let ids: Vec<&str> = named.iter().map(|job| job.id.as_str()).collect();
+fn ambiguous_name_error(matches: &[&Job], name: &str) -> anyhow::Error {
+    let ids: Vec<&str> = matches.iter().map(|job| job.id.as_str()).collect();
     fail_with_hint(
         Exit::Usage,
-        format!("{} jobs are named `{name}`", named.len()),
+        format!("{} jobs are named `{name}`", matches.len()),
         format!("an id: {}", ids.join(", ")),
     )
 }
