@@ -19,6 +19,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Maximum of retries of a call because the server's offer changed in between.
 const MAX_CALL_RETRIES: usize = 4;
 
+/// The longest error of a server that is shown or cached, in characters.
+pub(super) const MAX_ERROR_CHARS: usize = 500;
+/// The longest explanation of a refusal, in characters.
+const MAX_EXPLANATION_CHARS: usize = 1000;
+/// The longest path of a server that is shown, in characters.
+const MAX_PATH_CHARS: usize = 300;
+/// The longest name of a server that is shown, in characters.
+const MAX_NAME_CHARS: usize = 64;
+
 /// The servers of a run, with their pins, the cache and the checked offers.
 #[derive(Clone)]
 pub struct ToolCatalog(pub(super) Arc<CatalogInner>);
@@ -200,7 +209,10 @@ impl ToolCatalog {
             Some((_, Ok(received))) => received,
             Some((_, Err(error))) => {
                 if is_persistent(&error) {
-                    cache.store_failure(server, &sanitize::single_line(&error.to_string(), 500));
+                    cache.store_failure(
+                        server,
+                        &sanitize::single_line(&error.to_string(), MAX_ERROR_CHARS),
+                    );
                 }
                 return Err(error);
             }
@@ -325,17 +337,20 @@ fn sandbox_explanation(
         texts().any(|text| text.contains(&*path)) || logged_path.as_deref() == Some(&*path)
     };
     if let Some(file) = unmakeable_files().iter().find(|file| is_named(file)) {
-        return Some(format!("({}.)", sanitize::single_line(&file.explanation, 1000)));
+        return Some(format!(
+            "({}.)",
+            sanitize::single_line(&file.explanation, MAX_EXPLANATION_CHARS)
+        ));
     }
     let answer_path = texts().find_map(sandbox_refusal::refused_path);
-    let answer_path = answer_path.map(|path| sanitize::single_line(path, 300));
+    let answer_path = answer_path.map(|path| sanitize::single_line(path, MAX_PATH_CHARS));
     let Some(path) = answer_path.or(logged_path) else {
         return texts().any(sandbox_refusal::reports_refusal).then(|| {
             "(This server runs in a sandbox and can access only the user's files that its config entry names; `read` and `write` there grant more.)"
                 .to_owned()
         });
     };
-    let name = sanitize::single_line(&server.name, 64);
+    let name = sanitize::single_line(&server.name, MAX_NAME_CHARS);
     let mut write_paths = server.write_paths.clone();
     write_paths.push(path.clone());
     let value = quote(&Value::from(write_paths).to_string());

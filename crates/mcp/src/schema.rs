@@ -17,6 +17,12 @@ const MIN_SCHEMA_BYTES: usize = 24;
 const MAX_BYTES: usize = 16 << 10;
 /// Maximum of characters of a description within a schema.
 const MAX_DESCRIPTION_CHARS: usize = 500;
+/// Maximum of bytes of a default and of a pattern. Longer ones are left out.
+const MAX_DEFAULT_BYTES: usize = 200;
+const MAX_PATTERN_BYTES: usize = 200;
+/// Maximum number of choices, and of names of properties, in a description.
+const MAX_DESCRIBED_CHOICES: usize = 10;
+const MAX_DESCRIBED_NAMES: usize = 5;
 /// Bytes of the quotes and separators around a choice.
 const CHOICE_OVERHEAD_BYTES: usize = 4;
 /// Maximum number of alternatives or choices. With more, any value is allowed.
@@ -145,7 +151,7 @@ impl<'s> SchemaConverter<'s> {
             && !default.is_object()
             && !default.is_array()
             && !default.is_null()
-            && default.to_string().len() <= 200
+            && default.to_string().len() <= MAX_DEFAULT_BYTES
             && self.spend(default.to_string().len())
         {
             converted_schema.insert("default".into(), default.clone());
@@ -180,11 +186,11 @@ impl<'s> SchemaConverter<'s> {
         }
         let choice_texts: Vec<String> = choices
             .iter()
-            .take(10)
+            .take(MAX_DESCRIBED_CHOICES)
             .map(|choice| sanitize::single_line(&choice.to_string(), 40))
             .collect();
         if !choice_texts.is_empty() {
-            let more = if choices.len() > 10 { ", …" } else { "" };
+            let more = if choices.len() > MAX_DESCRIBED_CHOICES { ", …" } else { "" };
             add_to_description(
                 converted_schema,
                 &format!("one of {}{more}", choice_texts.join(", ")),
@@ -219,7 +225,7 @@ impl<'s> SchemaConverter<'s> {
             }
         }
         if !omitted_names.is_empty() {
-            omitted_names.truncate(5);
+            omitted_names.truncate(MAX_DESCRIBED_NAMES);
             add_to_description(
                 converted_schema,
                 &format!("also takes {}", omitted_names.join(", ")),
@@ -550,7 +556,7 @@ fn is_property_name(name: &str) -> bool {
 
 /// True if every dialect of regular expressions supports the pattern.
 fn is_portable_pattern(pattern: &str) -> bool {
-    pattern.len() <= 200
+    pattern.len() <= MAX_PATTERN_BYTES
         && pattern.is_ascii()
         && !pattern.contains("(?")
         && !pattern.contains("\\p")

@@ -2,7 +2,7 @@
 //! the model sees.
 
 use super::cache::CachedResult;
-use super::catalog::{CatalogInner, CheckedFeatures, ToolCatalog, is_persistent};
+use super::catalog::{CatalogInner, CheckedFeatures, MAX_ERROR_CHARS, ToolCatalog, is_persistent};
 use super::missing_server::MissingServer;
 use super::pin::{PinCheck, ToolChange};
 use super::protocol::{McpError, ServerFeatures, ToolInfo};
@@ -13,6 +13,11 @@ use nanobot_config::settings::servers::McpServer;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// The longest name of a tool in a notice, in characters.
+const MAX_NAME_CHARS: usize = 80;
+/// The longest list of names, or reason, in a notice, in characters.
+const MAX_NOTICE_CHARS: usize = 300;
 
 /// The tools that a run asks for.
 #[derive(Clone, Copy)]
@@ -171,7 +176,7 @@ impl ToolCatalog {
                 }
                 Err(McpError::Stopped(stop)) => return Err(stop.into()),
                 Err(error) => {
-                    let message = sanitize::single_line(&error.to_string(), 500);
+                    let message = sanitize::single_line(&error.to_string(), MAX_ERROR_CHARS);
                     if is_persistent(&error) {
                         cache.store_failure(server, &message);
                     }
@@ -278,9 +283,12 @@ impl ListBuilder<'_> {
             ));
         }
         if !check.first_seen.is_empty() {
-            let names: Vec<String> =
-                check.first_seen.iter().map(|tool| sanitize::single_line(tool, 80)).collect();
-            let names = sanitize::truncate(&names.join("`, `"), 300);
+            let names: Vec<String> = check
+                .first_seen
+                .iter()
+                .map(|tool| sanitize::single_line(tool, MAX_NAME_CHARS))
+                .collect();
+            let names = sanitize::truncate(&names.join("`, `"), MAX_NOTICE_CHARS);
             (self.notice)(&format!(
                 "MCP server `{name}` has new tools: `{names}`; each call needs approval until `nanobot mcp accept {name}`"
             ));
@@ -297,8 +305,8 @@ impl ListBuilder<'_> {
         let model_name = match self.names.assign(&server.name, &tool.name, model_name) {
             Ok(model_name) => model_name,
             Err(reason) => {
-                let tool = sanitize::single_line(&tool.name, 80);
-                let reason = sanitize::single_line(&reason, 300);
+                let tool = sanitize::single_line(&tool.name, MAX_NAME_CHARS);
+                let reason = sanitize::single_line(&reason, MAX_NOTICE_CHARS);
                 return (self.notice)(&format!(
                     "MCP server `{}`: its tool `{tool}` is omitted: it {reason}",
                     server.name

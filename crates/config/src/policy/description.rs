@@ -13,8 +13,8 @@ use std::path::Path;
 
 impl Policy {
     /// The policy for the model, as list items. `tools` are the names of the offered tools, `shell` is that of commands;
-    /// `attended` is true if the run can prompt a person.
-    pub fn describe_for_model(&self, tools: &[&str], shell: &str, attended: bool) -> String {
+    /// `is_attended` is true if the run can prompt a person.
+    pub fn describe_for_model(&self, tools: &[&str], shell: &str, is_attended: bool) -> String {
         let mut text = String::new();
         let mut line =
             |item: &str| writeln!(text, "- {item}").expect("writing to a string cannot fail");
@@ -47,7 +47,7 @@ impl Policy {
             .collect();
         if !approval_tools.is_empty() {
             let names = approval_tools.join(", ");
-            line(&if attended {
+            line(&if is_attended {
                 format!("{names}: the user must approve, unless a rule allows the call.")
             } else {
                 format!(
@@ -67,7 +67,7 @@ impl Policy {
                 line(&format!("{word} by rule: {}.", rules.join(", ")));
             }
         }
-        line(if attended {
+        line(if is_attended {
             "The user is asked to approve anything beyond this, and sees the exact call: make it instead of describing it. \
              A denial is final: do not work around it, and follow the reason if one is given."
         } else {

@@ -114,6 +114,9 @@ pub(crate) fn tools_within(tool: &str) -> Vec<&str> {
     }
 }
 
+/// The similarity (Jaro-Winkler) from which a name counts as a misspelling of another.
+const MIN_SIMILARITY: f64 = 0.8;
+
 /// Checks that `name` can refer to a tool: a built-in, an `mcp_` or `tool_` name, or a pattern.
 ///
 /// # Errors
@@ -128,7 +131,7 @@ pub fn check(name: &str) -> Result<(), String> {
     let closest = names
         .clone()
         .map(|tool| (strsim::jaro_winkler(&lower, tool), tool))
-        .filter(|(score, _)| *score >= 0.8)
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         .max_by(|(a, _), (b, _)| a.total_cmp(b));
     Err(match closest {
         Some((_, tool)) => format!("is not a tool; did you mean `{tool}`?"),

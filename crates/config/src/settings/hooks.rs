@@ -15,6 +15,9 @@ const DEFAULT_TIMEOUT_SECS: f64 = 60.0;
 /// Upper bound of a hook's time limit. A call waits for its hooks.
 const MAX_TIMEOUT_SECS: f64 = 600.0;
 
+/// The longest name that is made of a command, in characters.
+const MAX_NAME_CHARS: usize = 40;
+
 /// A point at which hooks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HookEvent {
@@ -198,11 +201,10 @@ impl HookSettings {
         match value {
             Value::Null => {}
             Value::Object(events) => {
-                for (event, entries) in events {
-                    find_key(event)?;
-                    let entries = entries
-                        .as_array()
-                        .ok_or_else(|| format!("`hooks.{event}` is not a list"))?;
+                for (key, entries) in events {
+                    let event = find_key(key)?;
+                    let entries =
+                        entries.as_array().ok_or_else(|| format!("`hooks.{key}` is not a list"))?;
                     for entry in entries {
                         hooks.add_entry(event, entry)?;
                     }
@@ -222,8 +224,7 @@ impl HookSettings {
     }
 
     /// Adds an entry of the object notation: a hook, or a matcher with several.
-    fn add_entry(&mut self, event: &str, entry: &Value) -> Result<(), String> {
-        let event = find_key(event)?;
+    fn add_entry(&mut self, event: NamedEvent, entry: &Value) -> Result<(), String> {
         let matcher = match &entry["matcher"] {
             Value::Null => &entry["match"],
             matcher => matcher,
@@ -315,7 +316,7 @@ fn parse_hook(
         _ => return Err("its matcher is not a text".into()),
     };
     let name = fields.get("name").and_then(Value::as_str);
-    let name = name.map_or_else(|| command.chars().take(40).collect(), str::to_owned);
+    let name = name.map_or_else(|| command.chars().take(MAX_NAME_CHARS).collect(), str::to_owned);
     Ok(HookCommand {
         event,
         event_name,

@@ -585,13 +585,16 @@ pub const fn config_key(path: &str) -> &'static ConfigKey {
     panic!("the table has no such key")
 }
 
+/// The similarity (Jaro-Winkler) from which a name counts as a misspelling of another.
+const MIN_SIMILARITY: f64 = 0.8;
+
 /// Returns the name among `candidates` that `name` is most likely a misspelling of.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .into_iter()
         .filter(|candidate| *candidate != "*")
         .map(|candidate| (strsim::jaro_winkler(name, candidate), candidate))
-        .filter(|(score, _)| *score >= 0.8)
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
 }

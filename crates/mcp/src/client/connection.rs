@@ -21,6 +21,11 @@ const PROTOCOL_VERSION: &str = "2025-11-25";
 /// Maximum wait for a cancellation notice to be sent. An answer that arrives meanwhile still counts.
 const LATE_RESULT_GRACE: Duration = Duration::from_millis(300);
 
+/// Number and interval of the checks if a connection is about to end: 300 ms. A program that exits closes its standard input
+/// slightly before its output.
+const CLOSE_POLLS: usize = 30;
+const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(10);
+
 /// Sends messages to a server. Its threads pass what they receive to the inbox.
 pub(super) trait Transport: Send + Sync {
     /// Sends `message` without waiting.
@@ -195,7 +200,7 @@ impl Connection {
         request: &ServerRequest<'_>,
         wait: &mut Wait<'_>,
     ) -> Result<ServerAnswer, RequestFailure> {
-        let (method, params, decode): (_, _, fn(&Value) -> ServerAnswer) = match request {
+        let (method, params, parse): (_, _, fn(&Value) -> ServerAnswer) = match request {
             ServerRequest::Call { tool, arguments, .. } => {
                 ("tools/call", json!({ "name": tool, "arguments": arguments }), decode::tool_result)
             }
@@ -217,7 +222,7 @@ impl Connection {
             _ => self.request(method, params, wait),
         };
         match result {
-            Ok(result) => Ok(decode(&result)),
+            Ok(result) => Ok(parse(&result)),
             Err(RequestError::NotSent(error)) => Err(RequestFailure::NotSent(error)),
             Err(RequestError::SendFailed(error)) if self.is_program && self.closes_soon() => {
                 Err(RequestFailure::NotSent(error))
@@ -323,10 +328,10 @@ impl Connection {
         Arc::clone(&self.transport).send(Outgoing { body, kind, on_sent: Box::new(on_sent) });
     }
 
-    /// True if the connection has ended, or ends within 300 ms.
+    /// True if the connection has ended, or ends in a moment.
     fn closes_soon(&self) -> bool {
-        for _ in 0..30 {
-            if self.state.is_closed() || signal::sleep(Duration::from_millis(10)).is_err() {
+        for _ in 0..CLOSE_POLLS {
+            if self.state.is_closed() || signal::sleep(CLOSE_POLL_INTERVAL).is_err() {
                 break;
             }
         }

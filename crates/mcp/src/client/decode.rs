@@ -18,6 +18,9 @@ const MAX_PARTS: usize = 1000;
 /// The longest name or address, in bytes. Longer ones are attacks.
 const MAX_NAME_BYTES: usize = 1024;
 
+/// The longest type of content, or role, that a message shows, in characters.
+const MAX_KIND_CHARS: usize = 40;
+
 /// Base64 as servers write it: with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -171,7 +174,7 @@ impl SizeBudget {
                 self.parts.push(ContentPart::Link { uri, name, description });
             }
             other => {
-                let kind: String = other.chars().take(40).collect();
+                let kind: String = other.chars().take(MAX_KIND_CHARS).collect();
                 self.push_text(format!("[content of unknown type `{kind}` omitted]"));
             }
         }
@@ -221,7 +224,7 @@ pub(super) fn sampling_content(content: &Value) -> Result<Vec<ContentPart>, Stri
             })
         }
         Some(kind) => {
-            let kind: String = kind.chars().take(40).collect();
+            let kind: String = kind.chars().take(MAX_KIND_CHARS).collect();
             Err(format!("content of type `{kind}` is not supported"))
         }
         None => Err("a content block has no `type`".into()),
@@ -265,7 +268,7 @@ pub(super) fn prompt_messages(value: &Value) -> ServerAnswer {
     let mut budget = SizeBudget::new();
     budget.push_all(list_field(value, "messages"), |budget, message| {
         let role = message.get("role").and_then(Value::as_str);
-        let role: String = role.unwrap_or("user").chars().take(40).collect();
+        let role: String = role.unwrap_or("user").chars().take(MAX_KIND_CHARS).collect();
         match message.get("content") {
             Some(Value::Array(parts)) => {
                 for part in parts.iter().take(MAX_PARTS) {

@@ -1,6 +1,6 @@
 //! The files of the user that a local server may access: those that its config entry names, and nothing else.
 
-use super::named_files::{PROGRAM_VARIABLES, named_paths, own_directory};
+use super::named_files::{MIN_COMPONENTS, PROGRAM_VARIABLES, named_paths, own_directory};
 use crate::fingerprint::is_program;
 use nanobot_config::settings::servers::{McpServer, ServerTransport};
 use nanobot_os::paths::{PathResolver, Paths};
@@ -136,7 +136,8 @@ fn installation_of(path: &Path) -> Vec<PathBuf> {
 fn project_dir(file: &Path, home: &Path) -> Option<PathBuf> {
     let home = std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned());
     let mut ancestors = file.ancestors().skip(1);
-    let is_too_wide = |path: &Path| home.starts_with(path) || path.components().count() < 3;
+    let is_too_wide =
+        |path: &Path| home.starts_with(path) || path.components().count() < MIN_COMPONENTS;
     let directory = ancestors.find(|path| {
         is_too_wide(path) || PROJECT_MARKERS.iter().any(|marker| path.join(marker).exists())
     })?;

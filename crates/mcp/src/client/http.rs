@@ -4,7 +4,8 @@
 use super::connection::{Outgoing, OutgoingKind, Transport};
 use super::connection_state::one_line;
 use super::http_exchange::{
-    ExchangeBody, ExchangeResponse, ExchangeThreads, HttpClient, StreamEnd, is_header_value,
+    ACCEPTED, ExchangeBody, ExchangeResponse, ExchangeThreads, FORBIDDEN, HttpClient,
+    METHOD_NOT_ALLOWED, NO_CONTENT, NOT_FOUND, StreamEnd, UNAUTHORIZED, is_header_value,
     is_success, parse_event, read_events, status_error,
 };
 use super::inbox::Inbox;
@@ -128,7 +129,7 @@ impl HttpTransport {
     fn deliver(self: Arc<Self>, message: Outgoing, id: Option<u64>) {
         let Outgoing { body, kind, on_sent } = message;
         let (session, response) = match self.post_in_session(&body, kind) {
-            Ok(session_and_response) => session_and_response,
+            Ok((session, response)) => (session, response),
             Err(error) => return on_sent(Err(error)),
         };
         let state = &self.inbox.state;
@@ -196,9 +197,9 @@ impl HttpTransport {
             }
         }
         let mut response = response?;
-        // Status 404 means that the server has forgotten the session.
+        // The answer of a server that has forgotten the session.
         let is_expired = |session: &HttpSession, response: &ExchangeResponse| {
-            session.id.is_some() && response.status == 404
+            session.id.is_some() && response.status == NOT_FOUND
         };
         if is_expired(&session, &response) && matches!(kind, OutgoingKind::Request(_)) {
             session = self.renew_session(&session)?;
@@ -355,7 +356,7 @@ impl HttpTransport {
         match (response.status, response.body) {
             (_, ExchangeBody::Events(events)) => Ok(Some(events)),
             // Another attempt would fail as well.
-            (401 | 403 | 405 | 200..300, _) => Ok(None),
+            (UNAUTHORIZED | FORBIDDEN | METHOD_NOT_ALLOWED | 200..300, _) => Ok(None),
             (status, ExchangeBody::Complete(body)) => Err(status_error(status, &body)),
         }
     }
@@ -376,7 +377,7 @@ fn parse_response(response: ExchangeResponse) -> Result<Answer, McpError> {
         ExchangeBody::Events(events) => return Ok(Answer::Events(events)),
         ExchangeBody::Complete(bytes) => bytes,
     };
-    if matches!(status, 202 | 204) {
+    if matches!(status, ACCEPTED | NO_CONTENT) {
         return Ok(Answer::Accepted);
     }
     if is_success(status) {
@@ -392,7 +393,9 @@ fn parse_response(response: ExchangeResponse) -> Result<Answer, McpError> {
     }
     // Some servers report an error by the status and by a protocol message.
     match json_rpc::parse(&bytes) {
-        Some(RpcMessage::Response { result: Err(error), .. }) if !matches!(status, 401 | 403) => {
+        Some(RpcMessage::Response { result: Err(error), .. })
+            if !matches!(status, UNAUTHORIZED | FORBIDDEN) =>
+        {
             Ok(Answer::Refused(error))
         }
         _ => Err(status_error(status, &bytes)),

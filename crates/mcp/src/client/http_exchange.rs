@@ -6,7 +6,7 @@ use super::connection_state::one_line;
 use crate::oauth::discovery::missing_scope;
 use crate::oauth::renewal::ServerTokens;
 use crate::protocol::McpError;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, StatusCode};
 use nanobot_base::error::{Exit, HintedError, exit_for, hint_for};
 use nanobot_base::json_rpc;
 use nanobot_base::shell_quote::quote;
@@ -29,6 +29,13 @@ const MAX_ERROR_BODY_BYTES: usize = 64 << 10;
 /// The largest event, in bytes; the same as for complete answers.
 const MAX_EVENT_BYTES: usize = MAX_BODY_BYTES;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+pub(super) const ACCEPTED: u16 = StatusCode::ACCEPTED.as_u16();
+pub(super) const NO_CONTENT: u16 = StatusCode::NO_CONTENT.as_u16();
+pub(super) const UNAUTHORIZED: u16 = StatusCode::UNAUTHORIZED.as_u16();
+pub(super) const FORBIDDEN: u16 = StatusCode::FORBIDDEN.as_u16();
+pub(super) const NOT_FOUND: u16 = StatusCode::NOT_FOUND.as_u16();
+pub(super) const METHOD_NOT_ALLOWED: u16 = StatusCode::METHOD_NOT_ALLOWED.as_u16();
 
 const EVENT_STREAM_TYPE: &str = "text/event-stream";
 const ACCEPT_ALL: &str = "application/json, text/event-stream";
@@ -167,14 +174,14 @@ impl HttpClient {
             [&headers[..], &[bearer]].concat()
         };
         let response = send(&with_token(&token))?;
-        if let (403, Some(scope)) = (response.status, &response.missing_scope) {
+        if let (FORBIDDEN, Some(scope)) = (response.status, &response.missing_scope) {
             let command = tokens.login_command();
             return Err(McpError::Login(format!(
                 "the login lacks a scope: `{command} --scope {}`",
                 quote(&one_line(scope))
             )));
         }
-        if response.status != 401 {
+        if response.status != UNAUTHORIZED {
             return Ok(response);
         }
         // The token may have been revoked, or the server has another clock.
@@ -303,7 +310,7 @@ pub(super) fn status_error(status: u16, body: &[u8]) -> McpError {
     let text = one_line(&String::from_utf8_lossy(body));
     let suffix = if text.is_empty() { String::new() } else { format!(": {text}") };
     match status {
-        401 | 403 => McpError::Login(format!(
+        UNAUTHORIZED | FORBIDDEN => McpError::Login(format!(
             "it requires a login (status {status}): `nanobot mcp login`, or a token in `headers`"
         )),
         300..=399 => McpError::Broken(format!(

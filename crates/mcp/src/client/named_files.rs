@@ -29,6 +29,9 @@ const SYSTEM_VARIABLES: &[&str] = &[
 /// Directories of the system in which a server creates files of its own, which are not kept.
 const TEMPORARY_DIRS: &[&str] = &["/dev", "/proc", "/run", "/tmp", "/var/tmp"];
 
+/// The number of components from which a directory may belong to one program. `/` and `/srv` have fewer: they are shared.
+pub(super) const MIN_COMPONENTS: usize = 3;
+
 /// An absolute path in an entry.
 pub(super) struct NamedPath<'s> {
     pub(super) path: &'s Path,
@@ -69,7 +72,7 @@ pub(super) fn own_directory(
     }
     let directory = std::fs::canonicalize(path.parent()?).ok()?;
     let is_shared = real_path(&paths.home).starts_with(&directory)
-        || directory.components().count() < 3
+        || directory.components().count() < MIN_COMPONENTS
         || directory.starts_with(real_path(&paths.root))
         || TEMPORARY_DIRS.iter().any(|temporary| directory == Path::new(temporary));
     let names: Vec<&[u8]> = named_paths
