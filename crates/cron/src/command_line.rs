@@ -1,6 +1,6 @@
 //! The command of a crontab line: this program and a job's id, with the environment that cron lacks. Pure.
 //!
-//! Words are escaped so that every cron and every shell reads them the same. A `%` would end the command. It is
+//! Arguments are escaped so that every cron and every shell reads them the same. A `%` would end the command. It is
 //! escaped with a backslash outside of quotes, so it makes no difference if cron removes the backslash or leaves it
 //! to the shell. Some crons also read two backslashes as one, so backslashes are always separated by a quote.
 
@@ -9,8 +9,8 @@ use std::path::Path;
 /// Maximum command length in bytes: Debian's cron rejects a table with a longer one.
 pub(crate) const MAX_COMMAND_BYTES: usize = 998;
 
-/// The PATH used if none is set.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// The `PATH` that is used if none is set.
+pub(crate) const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Directories that are kept in the PATH regardless of its length.
 const SYSTEM_DIRS: [&str; 6] =
@@ -66,23 +66,22 @@ pub fn build_command(parts: &CommandParts) -> Result<CrontabCommand, String> {
     }
     end += &format!(" cron run {id} --scheduled");
 
-    let (mut entries, mut left_out) = split_path(path.unwrap_or(DEFAULT_PATH));
+    let (mut dirs, mut omitted_dirs) = split_path(path.unwrap_or(DEFAULT_PATH));
     loop {
-        let text = format!("{start} PATH={}{end}", escape(&entries.join(":")));
+        let text = format!("{start} PATH={}{end}", escape(&dirs.join(":")));
         if text.len() <= MAX_COMMAND_BYTES {
-            left_out.reverse();
-            return Ok(CrontabCommand { text, omitted_dirs: left_out });
+            return Ok(CrontabCommand { text, omitted_dirs });
         }
-        let Some(at) = entries.iter().rposition(|entry| !SYSTEM_DIRS.contains(entry)) else {
+        let Some(index) = dirs.iter().rposition(|dir| !SYSTEM_DIRS.contains(dir)) else {
             let cause =
                 "the paths of home, program, config and workspace are too long for a crontab line";
             return Err(format!("{cause}: {} bytes, the limit is {MAX_COMMAND_BYTES}", text.len()));
         };
-        left_out.push(entries.remove(at).to_owned());
+        omitted_dirs.insert(0, dirs.remove(index).to_owned());
     }
 }
 
-/// A parsed command of ours: its variables, and the words from the program on.
+/// A parsed command of ours: its variables, and the arguments from the program on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParsedCommand {
     pub variables: Vec<(String, String)>,
@@ -92,58 +91,55 @@ pub struct ParsedCommand {
 impl ParsedCommand {
     /// Parses `command`; `None` if it is not one of ours.
     pub fn parse(command: &str) -> Option<Self> {
-        let mut words = split_words(command.strip_prefix("/usr/bin/env ")?)?.into_iter();
-        let mut started = Self::default();
-        for word in words.by_ref() {
-            match word.split_once('=') {
-                Some((name, value)) => started.variables.push((name.into(), value.into())),
-                None => {
-                    started.argv.push(word);
-                    break;
+        let mut parsed_command = Self::default();
+        for argument in split_arguments(command.strip_prefix("/usr/bin/env ")?)? {
+            match argument.split_once('=') {
+                // The first argument without `=` is the program.
+                Some((name, value)) if parsed_command.argv.is_empty() => {
+                    parsed_command.variables.push((name.into(), value.into()));
                 }
+                _ => parsed_command.argv.push(argument),
             }
         }
-        started.argv.extend(words);
-        (!started.argv.is_empty()).then_some(started)
+        (!parsed_command.argv.is_empty()).then_some(parsed_command)
     }
 }
 
-/// Splits a command of ours into words as a shell would. `None` if a quote is not closed.
-fn split_words(text: &str) -> Option<Vec<String>> {
-    let (mut words, mut word) = (Vec::new(), String::new());
+/// Splits a command of ours into arguments as a shell would. `None` if a quote is not closed.
+fn split_arguments(text: &str) -> Option<Vec<String>> {
+    let (mut arguments, mut argument) = (Vec::new(), String::new());
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
         match letter {
             '\'' => loop {
                 match letters.next()? {
                     '\'' => break,
-                    quoted => word.push(quoted),
+                    quoted => argument.push(quoted),
                 }
             },
-            '\\' => word.push(letters.next()?),
-            ' ' => words.push(std::mem::take(&mut word)),
-            plain => word.push(plain),
+            '\\' => argument.push(letters.next()?),
+            ' ' => arguments.push(std::mem::take(&mut argument)),
+            plain => argument.push(plain),
         }
     }
-    words.push(word);
-    Some(words)
+    arguments.push(argument);
+    Some(arguments)
 }
 
-/// Splits a PATH into unique directories that are independent of the working directory, and the others in reverse
-/// order.
+/// Splits a `PATH` into unique directories that do not depend on the working directory, and the others.
 fn split_path(path: &str) -> (Vec<&str>, Vec<String>) {
-    let (mut entries, mut left_out) = (Vec::new(), Vec::new());
-    for entry in path.split(':').filter(|entry| !entry.is_empty()) {
-        if !entry.starts_with('/') || entry.contains(char::is_control) {
-            left_out.insert(0, entry.to_owned());
-        } else if !entries.contains(&entry) {
-            entries.push(entry);
+    let (mut dirs, mut omitted_dirs) = (Vec::new(), Vec::new());
+    for dir in path.split(':').filter(|dir| !dir.is_empty()) {
+        if !dir.starts_with('/') || dir.contains(char::is_control) {
+            omitted_dirs.push(dir.to_owned());
+        } else if !dirs.contains(&dir) {
+            dirs.push(dir);
         }
     }
-    (entries, left_out)
+    (dirs, omitted_dirs)
 }
 
-/// Escapes a path as one word of a command.
+/// Escapes a path as one argument of a command.
 fn escape_path(path: &Path) -> Result<String, String> {
     let cannot =
         |why: &str| Err(format!("`{}` cannot be written in a crontab: {why}", path.display()));
@@ -157,7 +153,7 @@ fn escape_path(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Escapes `text`, which has no control characters, as a word or the end of one, for cron and then for a shell.
+/// Escapes `text`, which has no control characters, as an argument or the end of one, for cron and then for a shell.
 fn escape(text: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_@+=:,./-".contains(letter);
     let mut out = String::new();
@@ -171,10 +167,7 @@ fn escape(text: &str) -> String {
             _ if run.chars().all(plain) => out.push_str(run),
             _ => out.extend(["'", run, "'"]),
         }
-        rest = match end {
-            0 => &after[1..],
-            _ => after,
-        };
+        rest = if end == 0 { &after[1..] } else { after };
     }
     out
 }
@@ -183,7 +176,7 @@ fn escape(text: &str) -> String {
 mod tests {
     use super::{
         CommandParts, CrontabCommand, MAX_COMMAND_BYTES, ParsedCommand, build_command, escape,
-        split_words,
+        split_arguments,
     };
     use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
@@ -358,7 +351,7 @@ mod tests {
             let (passed, input) = unescape_as_cron(&word);
             assert_eq!((unescape_as_shell(&passed), input), (text.clone(), None), "{word}");
             assert_eq!(unescape_as_shell(&word), text, "{word}");
-            assert_eq!(split_words(&word), Some(vec![text]), "{word}");
+            assert_eq!(split_arguments(&word), Some(vec![text]), "{word}");
         });
     }
 }

@@ -1,8 +1,8 @@
 //! Our block in a crontab: the lines of one job file between two comments that name its workspace. Pure, and on
 //! bytes: other content is preserved, and removing the block restores the original table.
 //!
-//! People edit crontabs. A block may have lost its start or end, may appear twice, and may contain lines of the
-//! user's. A line therefore only counts as ours if it looks like one that we write; all others are preserved.
+//! People edit crontabs. A block may have lost its start or end, may appear twice, and may contain lines of the user. A line
+//! therefore only counts as generated if it has the form of those that we write; all others are preserved.
 
 use std::fmt::Write;
 
@@ -27,15 +27,13 @@ pub fn with_block(table: &[u8], name: &str, lines: &[String]) -> Vec<u8> {
     let name = encode_name(name);
     let parts = TableParts::parse(table, &name);
     let mut out = parts.before.concat();
-    let mut made = match parts.block {
-        Some(CrontabBlock { has_added_newline: true, .. }) => BEGIN_SUFFIX_WITH_NEWLINE,
-        _ => BEGIN_SUFFIX,
-    };
+    let mut has_added_newline = parts.block.is_some_and(|block| block.has_added_newline);
     if !out.is_empty() && !out.ends_with(b"\n") {
         out.push(b'\n');
-        made = BEGIN_SUFFIX_WITH_NEWLINE;
+        has_added_newline = true;
     }
-    let mut block = format!("{BEGIN_PREFIX}{name}{made}\n");
+    let suffix = if has_added_newline { BEGIN_SUFFIX_WITH_NEWLINE } else { BEGIN_SUFFIX };
+    let mut block = format!("{BEGIN_PREFIX}{name}{suffix}\n");
     for line in lines {
         debug_assert!(is_generated(line.as_bytes()) && !line.contains('\n'), "{line}");
         block.push_str(line);
@@ -64,7 +62,7 @@ pub fn without_block(table: &[u8], name: &str) -> Vec<u8> {
     out
 }
 
-/// Returns the names of all blocks, as far as they are plain.
+/// Returns the names of all blocks, as they are encoded in the comments.
 pub fn block_names(table: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(table);
     let heads = text.lines().filter_map(|line| line.strip_prefix(BEGIN_PREFIX));
@@ -82,8 +80,8 @@ pub fn block_lines(table: &[u8], name: &str) -> Option<Vec<String>> {
 /// Returns the value of `CRON_TZ` that applies to the block of `name`: the last one above it. Some cron daemons read the
 /// times of all lines below in that zone.
 pub fn zone_variable(table: &[u8], name: &str) -> Option<String> {
-    let above = TableParts::parse(table, &encode_name(name)).before;
-    let mut values = above.iter().rev().filter_map(|line| {
+    let lines_above = TableParts::parse(table, &encode_name(name)).before;
+    let mut values = lines_above.iter().rev().filter_map(|line| {
         let line = str::from_utf8(line).ok()?;
         let (name, value) = line.split_once('=')?;
         let value = value.trim().trim_matches(['"', '\'']);
@@ -114,20 +112,21 @@ impl<'a> TableParts<'a> {
         let mut rest = lines.as_slice();
         while let Some((line, mut next)) = rest.split_first() {
             match BlockMarker::parse(line, name) {
-                Some(BlockMarker::Begin { has_added_newline: has_end }) => {
+                Some(BlockMarker::Begin { has_added_newline }) => {
                     let block = parts.block.get_or_insert(CrontabBlock {
-                        has_added_newline: has_end,
+                        has_added_newline,
                         ..CrontabBlock::default()
                     });
-                    let length = block_length(next, name);
-                    // A block without an end extends only over lines that are certainly ours.
-                    let inner = length
-                        .unwrap_or_else(|| next.iter().take_while(|l| is_generated(l)).count());
-                    let (ours, theirs) =
-                        next[..inner].iter().partition::<Vec<&[u8]>, _>(|l| is_generated(l));
-                    block.lines.extend(ours);
-                    parts.after.extend(theirs);
-                    next = &next[inner + usize::from(length.is_some())..];
+                    let marked_length = block_length(next, name);
+                    // A block without an end extends only over generated lines.
+                    let length = marked_length.unwrap_or_else(|| {
+                        next.iter().take_while(|line| is_generated(line)).count()
+                    });
+                    let (generated, others): (Vec<&[u8]>, Vec<&[u8]>) =
+                        next[..length].iter().partition(|line| is_generated(line));
+                    block.lines.extend(generated);
+                    parts.after.extend(others);
+                    next = &next[length + usize::from(marked_length.is_some())..];
                 }
                 Some(BlockMarker::End) => parts.reclaim_lines(),
                 Some(BlockMarker::OtherBegin) | None => parts.outside_lines().push(line),
@@ -137,7 +136,7 @@ impl<'a> TableParts<'a> {
         parts
     }
 
-    /// Returns the text to which lines outside the block are added.
+    /// Returns the lines before the block, or those after it once it has begun.
     fn outside_lines(&mut self) -> &mut Vec<&'a [u8]> {
         match self.block {
             None => &mut self.before,
@@ -145,23 +144,25 @@ impl<'a> TableParts<'a> {
         }
     }
 
-    /// Handles an end without a start: our lines just before it belong to the block.
+    /// Handles an end without a start: the generated lines just before it belong to the block.
     fn reclaim_lines(&mut self) {
-        let text = self.outside_lines();
-        let first = text.iter().rposition(|line| !is_generated(line));
-        let ours = text.split_off(first.map_or(0, |last| last + 1));
-        self.block.get_or_insert_default().lines.extend(ours);
+        let lines = self.outside_lines();
+        let last_other = lines.iter().rposition(|line| !is_generated(line));
+        let generated = lines.split_off(last_other.map_or(0, |index| index + 1));
+        self.block.get_or_insert_default().lines.extend(generated);
     }
 }
 
 /// Returns the number of lines before the block's end; `None` if another block starts first, or the table ends.
 fn block_length(lines: &[&[u8]], name: &str) -> Option<usize> {
-    let mark = lines.iter().enumerate();
-    let mut marks = mark.filter_map(|(at, line)| Some((at, BlockMarker::parse(line, name)?)));
-    match marks.next()? {
-        (at, BlockMarker::End) => Some(at),
-        _ => None,
+    for (length, line) in lines.iter().enumerate() {
+        match BlockMarker::parse(line, name) {
+            Some(BlockMarker::End) => return Some(length),
+            Some(BlockMarker::Begin { .. } | BlockMarker::OtherBegin) => return None,
+            None => {}
+        }
     }
+    None
 }
 
 /// One of our two marker comments.
@@ -177,38 +178,39 @@ enum BlockMarker {
 impl BlockMarker {
     fn parse(line: &[u8], name: &str) -> Option<Self> {
         let line = line.trim_ascii_end();
-        if let Some(ended) = line.strip_prefix(END_PREFIX.as_bytes()) {
-            return (ended == name.as_bytes()).then_some(Self::End);
+        if let Some(end_name) = line.strip_prefix(END_PREFIX.as_bytes()) {
+            return (end_name == name.as_bytes()).then_some(Self::End);
         }
-        let begun = line.strip_prefix(BEGIN_PREFIX.as_bytes())?;
-        let (begun, has_end) = match begun.strip_suffix(BEGIN_SUFFIX_WITH_NEWLINE.as_bytes()) {
-            Some(begun) => (begun, true),
-            None => (begun.strip_suffix(BEGIN_SUFFIX.as_bytes())?, false),
-        };
-        if begun == name.as_bytes() {
-            Some(Self::Begin { has_added_newline: has_end })
+        let rest = line.strip_prefix(BEGIN_PREFIX.as_bytes())?;
+        let (begin_name, has_added_newline) =
+            match rest.strip_suffix(BEGIN_SUFFIX_WITH_NEWLINE.as_bytes()) {
+                Some(begin_name) => (begin_name, true),
+                None => (rest.strip_suffix(BEGIN_SUFFIX.as_bytes())?, false),
+            };
+        if begin_name == name.as_bytes() {
+            Some(Self::Begin { has_added_newline })
         } else {
             Some(Self::OtherBegin)
         }
     }
 }
 
-/// True if a line looks like one that we write: it ends in `cron run ID --scheduled`, or is a note.
+/// True if a line has the form of those that we write: it ends in `cron run ID --scheduled`, or is a note.
 fn is_generated(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     if line.starts_with(b"#") {
         return line.starts_with(NOTE_PREFIX.as_bytes());
     }
-    let mut words = line.rsplit(|byte| *byte == b' ');
-    let is_id = |word: &[u8]| {
-        let letter = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
-        !word.is_empty() && word.iter().all(letter)
+    let mut arguments = line.rsplit(|byte| *byte == b' ');
+    let is_id = |argument: &[u8]| {
+        let is_id_byte = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-".contains(byte);
+        !argument.is_empty() && argument.iter().all(is_id_byte)
     };
-    words.next() == Some(b"--scheduled")
-        && words.next().is_some_and(is_id)
-        && words.next() == Some(b"run")
-        && words.next() == Some(b"cron")
-        && words.next().is_some()
+    arguments.next() == Some(b"--scheduled")
+        && arguments.next().is_some_and(is_id)
+        && arguments.next() == Some(b"run")
+        && arguments.next() == Some(b"cron")
+        && arguments.next().is_some()
 }
 
 /// Removes the end of the last line of `text`, unless that line is empty.
@@ -225,8 +227,8 @@ fn record_added_newline(text: &mut Vec<u8>) {
     let end = text.iter().position(|byte| *byte == b'\n');
     let line = text[..end.unwrap_or(text.len())].trim_ascii_end();
     if line.starts_with(BEGIN_PREFIX.as_bytes()) && line.ends_with(BEGIN_SUFFIX.as_bytes()) {
-        let at = line.len() - BEGIN_SUFFIX.len();
-        drop(text.splice(at..at + BEGIN_SUFFIX.len(), BEGIN_SUFFIX_WITH_NEWLINE.bytes()));
+        let suffix = line.len() - BEGIN_SUFFIX.len()..line.len();
+        drop(text.splice(suffix, BEGIN_SUFFIX_WITH_NEWLINE.bytes()));
     }
 }
 
@@ -236,11 +238,11 @@ fn encode_name(name: &str) -> String {
         return "%".into();
     }
     let mut out = String::new();
-    let last = name.len().saturating_sub(1);
-    for (at, letter) in name.char_indices() {
+    let last_index = name.len().saturating_sub(1);
+    for (index, letter) in name.char_indices() {
         match letter {
             '%' => out.push_str("%25"),
-            ' ' if at == last => out.push_str("%20"),
+            ' ' if index == last_index => out.push_str("%20"),
             letter if letter.is_control() => {
                 write!(out, "%{:02X}", u32::from(letter)).expect("writing to a string cannot fail");
             }

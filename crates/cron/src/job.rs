@@ -151,7 +151,7 @@ impl Job {
         }
     }
 
-    /// Returns the session of the job's runs, and true if only this job uses it; then only the last run is sent again.
+    /// Returns the session of the job's runs, and true if only this job uses it; then only the last run is sent to the model again.
     pub fn session_key(&self) -> (String, bool) {
         match &self.session {
             Some(key) => (key.clone(), key == HEARTBEAT_ID),
@@ -161,19 +161,19 @@ impl Job {
 
     /// Binds the options to the job's current message and session.
     pub fn bind_options(&mut self) {
-        if let Some(terms) = &mut self.options {
-            terms.message = Some(self.message.clone());
-            terms.session.clone_from(&self.session);
+        if let Some(options) = &mut self.options {
+            options.message = Some(self.message.clone());
+            options.session.clone_from(&self.session);
         }
     }
 
     /// True if another program changed the message or the session after the options were set. Other programs may change
     /// the schedule.
     pub fn is_altered(&self) -> bool {
-        let terms = self.options.iter();
-        let mut turns = terms.filter(|terms| terms.kind == JobKind::Turn);
-        turns.any(|terms| {
-            terms.message.as_ref() != Some(&self.message) || terms.session != self.session
+        self.options.as_ref().is_some_and(|options| {
+            options.kind == JobKind::Turn
+                && (options.message.as_ref() != Some(&self.message)
+                    || options.session != self.session)
         })
     }
 
@@ -184,7 +184,7 @@ impl Job {
 
     /// Maximum duration of a run in seconds; 0 for no limit.
     pub fn deadline_secs(&self) -> u64 {
-        let timeout = self.options.as_ref().and_then(|terms| terms.timeout);
+        let timeout = self.options.as_ref().and_then(|options| options.timeout);
         timeout.unwrap_or(DEFAULT_DEADLINE_SECS)
     }
 
@@ -208,9 +208,8 @@ impl Job {
 
     /// Returns the earliest time of a slot.
     pub fn earliest_slot(&self) -> Timestamp {
-        let since = self.options.as_ref().map_or(0, |terms| terms.since_ms);
-        let since = Timestamp::from_millisecond(since).unwrap_or_default();
-        since.max(self.created)
+        let since_ms = self.options.as_ref().map_or(0, |options| options.since_ms);
+        Timestamp::from_millisecond(since_ms).unwrap_or_default().max(self.created)
     }
 
     /// Returns the job's timetable for `schedule` in `zone`, whose starts come `delay` after each slot.
@@ -235,7 +234,7 @@ impl Job {
     /// otherwise be lost silently.
     pub fn catch_up(&self) -> CatchUpPolicy {
         match (&self.options, &self.schedule) {
-            (Some(terms), _) => terms.catch_up,
+            (Some(options), _) => options.catch_up,
             (None, Ok(Schedule::At(_))) => CatchUpPolicy::Once,
             (None, _) => CatchUpPolicy::None,
         }

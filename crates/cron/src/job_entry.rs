@@ -17,8 +17,8 @@ pub(super) fn to_job(value: &Value) -> Job {
     let payload = get_either(value, "payload", "payload");
     let schedule = get_either(value, "schedule", "schedule");
     let state = get_either(value, "state", "state");
-    let time = |of: &Value, key: &str| {
-        get_millis(of, key).and_then(|at| Timestamp::from_millisecond(at).ok())
+    let time = |object: &Value, key: &str| {
+        get_millis(object, key).and_then(|millis| Timestamp::from_millisecond(millis).ok())
     };
     let created = time(value, "createdAtMs").unwrap_or_default();
     let kind = get_text(payload, "kind").unwrap_or_else(|| "agent_turn".into());
@@ -64,11 +64,11 @@ fn display_name(value: &Value) -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// Returns a value by either of its names.
-fn get_either<'a>(value: &'a Value, name: &str, other: &str) -> &'a Value {
-    match &value[name] {
-        Value::Null => &value[other],
-        found => found,
+/// Returns a value by either of its keys.
+fn get_either<'a>(object: &'a Value, key: &str, other_key: &str) -> &'a Value {
+    match &object[key] {
+        Value::Null => &object[other_key],
+        value => value,
     }
 }
 
@@ -91,11 +91,11 @@ pub(super) fn get_text(value: &Value, key: &str) -> Option<String> {
 
 /// Reads milliseconds, which some releases write as a string.
 fn get_millis(value: &Value, key: &str) -> Option<i64> {
-    let found = get_either(value, key, &to_snake_case(key));
-    found
+    let millis = get_either(value, key, &to_snake_case(key));
+    millis
         .as_i64()
-        .or_else(|| found.as_f64().map(|number| number as i64))
-        .or_else(|| found.as_str()?.parse().ok())
+        .or_else(|| millis.as_f64().map(|number| number as i64))
+        .or_else(|| millis.as_str()?.parse().ok())
 }
 
 pub(super) fn parse_period(millis: i64) -> Result<Schedule, String> {
@@ -109,15 +109,15 @@ fn parse_schedule(value: &Value) -> Result<Schedule, String> {
     match value["kind"].as_str() {
         Some("every") => parse_period(get_millis(value, "everyMs").unwrap_or_default()),
         Some("at") => {
-            let time =
-                get_millis(value, "atMs").and_then(|at| Timestamp::from_millisecond(at).ok());
+            let time = get_millis(value, "atMs")
+                .and_then(|millis| Timestamp::from_millisecond(millis).ok());
             time.map(Schedule::At).ok_or("it has no time".into())
         }
         Some("cron") => {
-            let expression = get_text(value, "expr").ok_or("it has no expression")?;
-            let parsed = Expression::parse(&expression)
-                .map_err(|error| format!("invalid expression: {error}"))?;
-            Ok(Schedule::Cron { expression: parsed, zone: get_text(value, "tz") })
+            let text = get_text(value, "expr").ok_or("it has no expression")?;
+            let expression =
+                Expression::parse(&text).map_err(|error| format!("invalid expression: {error}"))?;
+            Ok(Schedule::Cron { expression, zone: get_text(value, "tz") })
         }
         Some(kind) => Err(format!("unknown schedule kind `{kind}`")),
         None => Err("it has no schedule".into()),
@@ -126,29 +126,31 @@ fn parse_schedule(value: &Value) -> Result<Schedule, String> {
 
 /// Updates `value` from `job`; unknown keys are preserved.
 pub(super) fn update_entry(value: &mut Value, job: &Job, now: Timestamp) {
-    let at = |time: Option<Timestamp>| json!(time.map(Timestamp::as_millisecond));
+    let millis = |time: Option<Timestamp>| json!(time.map(Timestamp::as_millisecond));
     value["id"] = json!(job.id);
     if display_name(value).as_ref() != Some(&job.name) {
         value["name"] = json!(job.name);
     }
     value["enabled"] = json!(job.enabled);
     if let Ok(schedule) = &job.schedule {
-        let place = ensure_object(&mut value["schedule"]);
-        let (kind, at_ms, every_ms, expression, zone) = match schedule {
-            Schedule::At(time) => ("at", at(Some(*time)), Value::Null, Value::Null, Value::Null),
+        let (kind, at_ms, every_ms, expr, tz) = match schedule {
+            Schedule::At(time) => {
+                ("at", millis(Some(*time)), Value::Null, Value::Null, Value::Null)
+            }
             Schedule::Every(period) => {
-                let millis = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
-                ("every", Value::Null, json!(millis), Value::Null, Value::Null)
+                let every_ms = u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
+                ("every", Value::Null, json!(every_ms), Value::Null, Value::Null)
             }
             Schedule::Cron { expression, zone } => {
                 ("cron", Value::Null, Value::Null, json!(expression.text()), json!(zone))
             }
         };
-        set_key(place, "kind", json!(kind));
-        set_key(place, "atMs", at_ms);
-        set_key(place, "everyMs", every_ms);
-        set_key(place, "expr", expression);
-        set_key(place, "tz", zone);
+        let object = ensure_object(&mut value["schedule"]);
+        set_key(object, "kind", json!(kind));
+        set_key(object, "atMs", at_ms);
+        set_key(object, "everyMs", every_ms);
+        set_key(object, "expr", expr);
+        set_key(object, "tz", tz);
     }
     let payload = ensure_object(&mut value["payload"]);
     payload.entry("kind").or_insert(json!("agent_turn"));
@@ -160,22 +162,22 @@ pub(super) fn update_entry(value: &mut Value, job: &Job, now: Timestamp) {
         set_key(payload, "sessionKey", json!(job.session));
     }
     let state = ensure_object(&mut value["state"]);
-    set_key(state, "nextRunAtMs", at(job.state.next_run));
-    set_key(state, "lastRunAtMs", at(job.state.last_run));
+    set_key(state, "nextRunAtMs", millis(job.state.next_run));
+    set_key(state, "lastRunAtMs", millis(job.state.last_run));
     set_key(state, "lastStatus", json!(job.state.last_status));
     set_key(state, "lastError", json!(job.state.last_error));
     if let Some(value) = value.as_object_mut() {
-        set_key(value, "createdAtMs", at(Some(job.created)));
-        set_key(value, "updatedAtMs", at(Some(now)));
+        set_key(value, "createdAtMs", millis(Some(job.created)));
+        set_key(value, "updatedAtMs", millis(Some(now)));
         set_key(value, "deleteAfterRun", json!(job.delete_after_run));
     }
 }
 
 /// Sets a key in the spelling that it already has.
 fn set_key(object: &mut Map<String, Value>, key: &str, value: Value) {
-    let other = to_snake_case(key);
-    let name = if object.contains_key(&other) && !object.contains_key(key) { &other } else { key };
-    object.insert(name.to_owned(), value);
+    let snake_case = to_snake_case(key);
+    let has_snake_case = object.contains_key(&snake_case) && !object.contains_key(key);
+    object.insert(if has_snake_case { snake_case } else { key.to_owned() }, value);
 }
 
 fn ensure_object(value: &mut Value) -> &mut Map<String, Value> {

@@ -23,7 +23,7 @@ pub(super) fn load(path: &Path) -> Result<Map<String, Value>> {
     let Some(bytes) = durable_file::read_limited(path, READ_LIMIT_BYTES)? else {
         return Ok(Map::new());
     };
-    let problem = match serde_json::from_slice(&bytes) {
+    let cause = match serde_json::from_slice(&bytes) {
         Ok(Value::Object(file)) if file.get("jobs").is_none_or(Value::is_array) => {
             let version = file.get("version").and_then(Value::as_u64).unwrap_or(1);
             if version > 1 {
@@ -41,7 +41,7 @@ pub(super) fn load(path: &Path) -> Result<Map<String, Value>> {
         Err(error) => error.to_string(),
     };
     let copy = save_copy(path, &bytes)?;
-    let error = damaged_error(path, &problem);
+    let error = damaged_error(path, &cause);
     Err(error.context(format!("a copy is kept as `{}`", copy.display())))
 }
 
@@ -104,17 +104,16 @@ fn remove_old_copies(newest: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The error for a job file that cannot be used because of `problem`.
-pub(super) fn damaged_error(path: &Path, problem: &str) -> anyhow::Error {
+/// The error for a job file that cannot be used because of `cause`.
+pub(super) fn damaged_error(path: &Path, cause: &str) -> anyhow::Error {
     fail_with_hint(
         Exit::Config,
-        format!("`{}` cannot be used: {problem}", path.display()),
+        format!("`{}` cannot be used: {cause}", path.display()),
         "fix the file by hand; it is not changed while it is invalid",
     )
 }
 
-/// Changes the file at `path` under its lock. The file is written only if `change` returns true, which is also the
-/// result.
+/// Changes the file at `path` under its lock. The file is written only if `change` returns true. Returns the same.
 pub(super) fn update(
     path: &Path,
     change: impl FnOnce(&mut Map<String, Value>) -> Result<bool>,

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::durable_file;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ pub struct JobUpdate<'a> {
     pub job: &'a Job,
     /// The job that it replaces; `None` if it is added.
     pub old: Option<&'a Job>,
-    /// Makes the job of the file, which may have changed meanwhile, what `job` is.
+    /// Changes the job of the file, which may have changed meanwhile, to `job`.
     pub change: fn(&mut Job, &Job),
 }
 
@@ -66,8 +66,8 @@ impl JobStore {
 
     /// Returns the file for new jobs.
     pub fn job_file(&self) -> &Path {
-        let found = self.job_files.iter().find(|path| path.exists());
-        found.unwrap_or(&self.job_files[0])
+        let existing = self.job_files.iter().find(|path| path.exists());
+        existing.unwrap_or(&self.job_files[0])
     }
 
     /// Returns the directory with our own data on the job `id`.
@@ -80,18 +80,18 @@ impl JobStore {
 
     /// Lets cron run the job `id` of another program from now on.
     pub fn take_over(&self, id: &str) -> Result<()> {
-        let folder = self.job_dir(id)?;
-        let mark = folder.join(TAKEN_OVER_FILE);
-        if mark.exists() {
+        let job_dir = self.job_dir(id)?;
+        let marker = job_dir.join(TAKEN_OVER_FILE);
+        if marker.exists() {
             return Ok(());
         }
-        durable_file::create_dir(&folder)?;
-        durable_file::open_append(&mark).map(drop)
+        durable_file::create_dir(&job_dir)?;
+        durable_file::open_append(&marker).map(drop)
     }
 
-    /// True if cron was asked to run the job `id`, which another program created.
+    /// True if cron is to run the job `id`, which another program created.
     pub fn is_taken_over(&self, id: &str) -> bool {
-        self.job_dir(id).is_ok_and(|folder| folder.join(TAKEN_OVER_FILE).is_file())
+        self.job_dir(id).is_ok_and(|job_dir| job_dir.join(TAKEN_OVER_FILE).is_file())
     }
 
     /// True if cron is to run `job`: it is ours, or it was taken over.
@@ -99,7 +99,7 @@ impl JobStore {
         job.options.is_some() || self.is_taken_over(&job.id)
     }
 
-    /// The directory of the job folders.
+    /// The directory that contains the directories of the jobs.
     pub fn data_dir(&self) -> &Path {
         &self.data_dir
     }
@@ -151,12 +151,14 @@ impl JobStore {
                     ));
                 }
             }
-            let places = path.is_file().then(|| [Some(path.as_path()), path.parent()]);
-            for place in places.into_iter().flatten().flatten() {
-                if let Some(why) = durable_file::unsafe_permissions(place) {
+            if !path.is_file() {
+                continue;
+            }
+            for path in [Some(path.as_path()), path.parent()].into_iter().flatten() {
+                if let Some(cause) = durable_file::unsafe_permissions(path) {
                     warnings.push(format!(
-                        "`{}` {why}, so others can change the jobs' messages",
-                        place.display()
+                        "`{}` {cause}, so others can change the jobs' messages",
+                        path.display()
                     ));
                 }
             }
@@ -192,23 +194,19 @@ impl JobStore {
             return Ok(AddResult::Added);
         }
         let path = self.job_file().to_owned();
-        let is_done = update(&path, |file| {
+        let is_added = update(&path, |file| {
             if let Some(limit) = limit {
                 let jobs = self.jobs()?;
                 let by_model =
-                    |job: &&Job| job.options.as_ref().is_some_and(|terms| terms.by_model);
+                    |job: &&Job| job.options.as_ref().is_some_and(|options| options.by_model);
                 if jobs.iter().filter(by_model).count() >= limit {
                     return Ok(false);
                 }
             }
-            let jobs = file.entry("jobs").or_insert_with(|| json!([])).as_array_mut();
-            let jobs = jobs.ok_or_else(|| damaged_error(&path, "its `jobs` is not a list"))?;
-            let mut value = json!({});
-            update_entry(&mut value, job, now);
-            jobs.push(value);
+            add_entry(file, &path, job, now)?;
             Ok(true)
         });
-        match is_done {
+        match is_added {
             Ok(true) => Ok(AddResult::Added),
             Ok(false) => self.remove_job_dir(&job.id).map(|()| AddResult::LimitReached),
             // The job may be in the file even if only the last system call failed; then it keeps its limits.
@@ -227,30 +225,30 @@ impl JobStore {
         &self,
         id: &str,
         now: Timestamp,
-        mut alter: impl FnMut(&mut Job) -> bool,
+        mut change: impl FnMut(&mut Job) -> bool,
     ) -> Result<bool> {
         if id == HEARTBEAT_ID {
             let Some(mut job) = self.heartbeat()? else {
                 return Ok(false);
             };
-            if alter(&mut job) {
+            if change(&mut job) {
                 self.write_options(&job)?;
             }
             return Ok(true);
         }
         for path in &self.job_files {
-            let found = update(path, |file| {
+            let exists = update(path, |file| {
                 let Some(value) = entries_mut(file).find(|value| has_id(value, id)) else {
                     return Ok(false);
                 };
                 let mut job = self.with_options(job_entry::to_job(value))?;
-                if alter(&mut job) {
+                if change(&mut job) {
                     self.write_options(&job)?;
                 }
                 update_entry(value, &job, now);
                 Ok(true)
             })?;
-            if found {
+            if exists {
                 return Ok(true);
             }
         }
@@ -261,38 +259,37 @@ impl JobStore {
     /// true if it existed. The data of its runs is kept.
     pub fn remove(&self, id: &str) -> Result<bool> {
         if id == HEARTBEAT_ID {
-            let is_there = self.heartbeat()?.is_some();
+            let existed = self.heartbeat()?.is_some();
             self.remove_options(id)?;
-            return Ok(is_there);
+            return Ok(existed);
         }
-        let mut found = false;
+        let mut existed = false;
         for path in &self.job_files {
-            found |= update(path, |file| {
+            existed |= update(path, |file| {
                 let Some(jobs) = file.get_mut("jobs").and_then(Value::as_array_mut) else {
                     return Ok(false);
                 };
-                let before = jobs.len();
+                let count_before = jobs.len();
                 jobs.retain(|value| !has_id(value, id));
-                Ok(jobs.len() < before)
+                Ok(jobs.len() < count_before)
             })?;
         }
         if is_valid_id(id) {
             self.remove_options(id)?;
         }
-        Ok(found)
+        Ok(existed)
     }
 
-    /// Adds and changes jobs and removes others, in one change of the file that contains them.
+    /// Adds and changes jobs and removes others, in one change of each file that contains some of them.
     ///
     /// # Errors
     /// A job or the file cannot be written; then the file and the options are as before.
-    pub fn save(&self, saved: &[JobUpdate<'_>], removed: &[&str], now: Timestamp) -> Result<()> {
+    pub fn save(&self, updates: &[JobUpdate<'_>], removed: &[&str], now: Timestamp) -> Result<()> {
         let before = self.file_contents()?;
-        let written = self.write_all(saved, removed, now);
-        if let Err(error) = written {
+        if let Err(error) = self.write_all(updates, removed, now) {
             // The files may be written even if only the last system call failed; then the jobs keep their options.
             if self.file_contents().is_ok_and(|after| after == before) {
-                for JobUpdate { job, old, .. } in saved {
+                for JobUpdate { job, old, .. } in updates {
                     let restored = match old {
                         Some(old) => self.write_options(old),
                         None => self.remove_job_dir(&job.id),
@@ -315,11 +312,11 @@ impl JobStore {
         self.job_files.iter().map(|path| durable_file::read(path)).collect()
     }
 
-    fn write_all(&self, saved: &[JobUpdate<'_>], removed: &[&str], now: Timestamp) -> Result<()> {
-        let changed: HashMap<&str, &JobUpdate<'_>> = saved
+    fn write_all(&self, updates: &[JobUpdate<'_>], removed: &[&str], now: Timestamp) -> Result<()> {
+        let changes: HashMap<&str, &JobUpdate<'_>> = updates
             .iter()
-            .filter(|saved| saved.old.is_some())
-            .map(|saved| (saved.job.id.as_str(), saved))
+            .filter(|update| update.old.is_some())
+            .map(|update| (update.job.id.as_str(), update))
             .collect();
         let new_file = self.job_file().to_owned();
         for path in &self.job_files {
@@ -327,11 +324,11 @@ impl JobStore {
                 let mut has_changed = false;
                 for value in entries_mut(file) {
                     let id = get_text(value, "id").unwrap_or_default();
-                    let Some(saved) = changed.get(id.as_str()) else {
+                    let Some(job_update) = changes.get(id.as_str()) else {
                         continue;
                     };
                     let mut job = self.with_options(job_entry::to_job(value))?;
-                    (saved.change)(&mut job, saved.job);
+                    (job_update.change)(&mut job, job_update.job);
                     self.write_options(&job)?;
                     update_entry(value, &job, now);
                     has_changed = true;
@@ -343,17 +340,12 @@ impl JobStore {
                     jobs.retain(|value| !is_removed(value));
                     has_changed = true;
                 }
-                let added = saved.iter().filter(|saved| saved.old.is_none() && *path == new_file);
-                for JobUpdate { job, .. } in added {
+                let additions = updates.iter().filter(|update| update.old.is_none());
+                for JobUpdate { job, .. } in additions.filter(|_| *path == new_file) {
                     let mut job = (*job).clone();
                     job.bind_options();
                     self.write_options(&job)?;
-                    let jobs = file.entry("jobs").or_insert_with(|| json!([])).as_array_mut();
-                    let jobs =
-                        jobs.ok_or_else(|| damaged_error(path, "its `jobs` is not a list"))?;
-                    let mut value = json!({});
-                    update_entry(&mut value, &job, now);
-                    jobs.push(value);
+                    add_entry(file, path, &job, now)?;
                     has_changed = true;
                 }
                 Ok(has_changed)
@@ -374,26 +366,26 @@ impl JobStore {
 
     /// Removes all data that only this program stores of the job `id`.
     pub fn remove_job_dir(&self, id: &str) -> Result<()> {
-        let folder = self.job_dir(id)?;
-        match std::fs::remove_dir_all(&folder) {
+        let job_dir = self.job_dir(id)?;
+        match std::fs::remove_dir_all(&job_dir) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("remove `{}`", folder.display()))
+                Err(error).with_context(|| format!("remove `{}`", job_dir.display()))
             }
             _ => Ok(()),
         }
     }
 
     fn heartbeat(&self) -> Result<Option<Job>> {
-        let terms = self.read_options(HEARTBEAT_ID)?;
-        let Some(terms) = terms.filter(|terms| terms.kind == JobKind::Heartbeat) else {
+        let options = self.read_options(HEARTBEAT_ID)?;
+        let Some(options) = options.filter(|options| options.kind == JobKind::Heartbeat) else {
             return Ok(None);
         };
-        let made = Timestamp::from_millisecond(terms.since_ms).unwrap_or_default();
-        let schedule = match terms.every_ms {
+        let created = Timestamp::from_millisecond(options.since_ms).unwrap_or_default();
+        let schedule = match options.every_ms {
             Some(millis) => parse_period(millis),
             None => Err("its options have no interval".into()),
         };
-        Ok(Some(Job { schedule, options: Some(terms), ..Job::heartbeat(made) }))
+        Ok(Some(Job { schedule, options: Some(options), ..Job::heartbeat(created) }))
     }
 
     /// Checks that the options of the job `id` can be read.
@@ -422,24 +414,24 @@ impl JobStore {
         let Some(bytes) = durable_file::read_limited(&path, READ_LIMIT_BYTES)? else {
             return Ok(None);
         };
-        let terms: JobOptions = serde_json::from_slice(&bytes)
+        let options: JobOptions = serde_json::from_slice(&bytes)
             .map_err(|error| damaged_error(&path, &format!("it is invalid: {error}")))?;
-        if terms.v > JobOptions::FORMAT_VERSION {
+        if options.v > JobOptions::FORMAT_VERSION {
             return Err(fail(
                 Exit::Config,
                 format!("`{}` was written by a newer release", path.display()),
             ));
         }
-        Ok(Some(terms))
+        Ok(Some(options))
     }
 
     fn write_options(&self, job: &Job) -> Result<()> {
-        let Some(terms) = &job.options else {
+        let Some(options) = &job.options else {
             return Ok(());
         };
         let path = self.options_path(&job.id)?;
         durable_file::create_dir(&self.job_dir(&job.id)?)?;
-        let text = serde_json::to_vec_pretty(terms).context("encode the job options")?;
+        let text = serde_json::to_vec_pretty(options).context("encode the job options")?;
         durable_file::replace(&path, &text)
     }
 
@@ -451,6 +443,16 @@ impl JobStore {
         }
         Ok(job)
     }
+}
+
+/// Adds an entry for `job` to the file at `path`.
+fn add_entry(file: &mut Map<String, Value>, path: &Path, job: &Job, now: Timestamp) -> Result<()> {
+    let jobs = file.entry("jobs").or_insert_with(|| json!([])).as_array_mut();
+    let jobs = jobs.ok_or_else(|| damaged_error(path, "its `jobs` is not a list"))?;
+    let mut value = json!({});
+    update_entry(&mut value, job, now);
+    jobs.push(value);
+    Ok(())
 }
 
 /// Turns an error into the reason why `job` never runs.

@@ -12,9 +12,8 @@
     allow(clippy::needless_pass_by_value, reason = "cases of a table read best as values")
 )]
 
-pub mod crontab;
-
 pub mod command_line;
+pub mod crontab;
 pub mod crontab_block;
 pub mod export;
 pub mod expression;

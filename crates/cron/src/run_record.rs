@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
 use nanobot_os::durable_file;
 use nanobot_os::file_lock::{self, FileLock};
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,8 @@ use std::time::Duration;
 const ROTATE_AT_BYTES: u64 = 1 << 20;
 /// Maximum bytes read from the state file.
 const MAX_STATE_BYTES: u64 = 64 << 10;
-/// Number of answers kept.
-const MAX_STORED_ANSWERS: usize = 50;
+/// Maximum number of stored outputs.
+const MAX_STORED_OUTPUTS: usize = 50;
 
 /// The directory of a job's private state.
 #[derive(Clone, Debug)]
@@ -87,7 +87,7 @@ impl RunState {
     const FORMAT_VERSION: u32 = 1;
 
     pub fn last_slot(&self) -> Option<Timestamp> {
-        self.last_slot_ms.and_then(|at| Timestamp::from_millisecond(at).ok())
+        self.last_slot_ms.and_then(|millis| Timestamp::from_millisecond(millis).ok())
     }
 }
 
@@ -206,7 +206,7 @@ pub struct RunUsage {
     pub denied: Vec<String>,
 }
 
-/// The last run of a job, and whether its runs succeed.
+/// The last run of a job, and if its runs succeed.
 #[derive(Clone, Debug, Default)]
 pub struct RunHistory {
     /// The record of the last run.
@@ -259,9 +259,10 @@ impl RunUsage {
         if self.model.is_empty() {
             self.model.clone_from(&before.model);
         }
-        self.cost_usd = match self.input_tokens + self.output_tokens {
-            0 => before.cost_usd,
-            _ => self.cost_usd.zip(before.cost_usd).map(|(a, b)| a + b),
+        self.cost_usd = if self.input_tokens + self.output_tokens == 0 {
+            before.cost_usd
+        } else {
+            self.cost_usd.zip(before.cost_usd).map(|(cost, earlier_cost)| cost + earlier_cost)
         };
         self.iterations += before.iterations;
         self.input_tokens += before.input_tokens;
@@ -282,22 +283,16 @@ impl JobDir {
         durable_file::create_dir(&self.path)?;
         let path = self.path.join("lock");
         let what = format!("the job `{name}`");
-        let busy = &mut |_: Option<&file_lock::LockHolder>| {};
-        FileLock::acquire(&path, &what, now, Duration::ZERO, busy).map_err(|error| {
-            match nanobot_base::error::exit_for(&error) {
-                Exit::TryAgain => {
-                    // The holder may not have written its identity yet.
-                    let cause = format!("{error:#}")
-                        .replace("is in use by", "is already running in")
-                        .replace("is in use", "is already running");
-                    fail_with_hint(
-                        Exit::TryAgain,
-                        cause,
-                        "`nanobot cron logs`, to see its progress",
-                    )
-                }
-                _ => error,
+        let lock = FileLock::acquire(&path, &what, now, Duration::ZERO, &mut |_| {});
+        lock.map_err(|error| {
+            if exit_for(&error) != Exit::TryAgain {
+                return error;
             }
+            // The holder may not have written its identity yet.
+            let cause = format!("{error:#}")
+                .replace("is in use by", "is already running in")
+                .replace("is in use", "is already running");
+            fail_with_hint(Exit::TryAgain, cause, "`nanobot cron logs`, to see its progress")
         })
     }
 
@@ -326,25 +321,25 @@ impl JobDir {
         let Some(bytes) = durable_file::read_limited(&path, MAX_STATE_BYTES)? else {
             return Ok(RunState::default());
         };
-        let stamps: RunState = serde_json::from_slice(&bytes).map_err(|error| {
+        let state: RunState = serde_json::from_slice(&bytes).map_err(|error| {
             fail_with_hint(
                 Exit::Config,
                 format!("`{}` is invalid: {error}", path.display()),
                 "remove the file if the job may run again immediately",
             )
         })?;
-        if stamps.v > RunState::FORMAT_VERSION {
+        if state.v > RunState::FORMAT_VERSION {
             Err(fail(Exit::Config, format!("`{}` was written by a newer release", path.display())))
         } else {
-            Ok(stamps)
+            Ok(state)
         }
     }
 
     /// Writes the run state and syncs it to disk.
     pub fn write_state(&self, state: &RunState) -> Result<()> {
         durable_file::create_dir(&self.path)?;
-        let stamps = RunState { v: RunState::FORMAT_VERSION, ..*state };
-        let text = serde_json::to_vec(&stamps).context("encode the run state")?;
+        let current = RunState { v: RunState::FORMAT_VERSION, ..*state };
+        let text = serde_json::to_vec(&current).context("encode the run state")?;
         durable_file::replace(&self.path.join("state.json"), &text)
     }
 
@@ -383,11 +378,11 @@ impl JobDir {
         for path in [self.rotated_path(), self.record_path()] {
             records.extend(read_records(&path)?);
         }
-        let skip = records.len().saturating_sub(count);
-        Ok(records.split_off(skip))
+        let excess_count = records.len().saturating_sub(count);
+        Ok(records.split_off(excess_count))
     }
 
-    /// Returns the last run, and whether the runs succeed.
+    /// Returns the last run, and if the runs succeed.
     pub fn history(&self) -> Result<RunHistory> {
         Ok(RunHistory::new(&self.last_records(usize::MAX)?))
     }
@@ -395,19 +390,19 @@ impl JobDir {
     /// Stores an output of the run that began at `start`, and removes the oldest ones. `suffix` tells it from the answer,
     /// which has none.
     pub fn store_output(&self, start: Timestamp, suffix: &str, text: &str) -> Result<PathBuf> {
-        let folder = self.path.join("output");
-        durable_file::create_dir(&folder)?;
+        let directory = self.path.join("output");
+        durable_file::create_dir(&directory)?;
         let name = format!("{}{suffix}.txt", start.strftime("%Y%m%dT%H%M%S%.3fZ"));
-        let path = folder.join(name);
+        let path = directory.join(name);
         durable_file::replace(&path, text.as_bytes())?;
-        let mut kept: Vec<PathBuf> = std::fs::read_dir(&folder)
-            .with_context(|| format!("read `{}`", folder.display()))?
+        let mut outputs: Vec<PathBuf> = std::fs::read_dir(&directory)
+            .with_context(|| format!("read `{}`", directory.display()))?
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-            .filter(|path| path.extension().is_some_and(|kind| kind == "txt"))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
             .collect();
-        kept.sort();
-        let surplus = kept.len().saturating_sub(MAX_STORED_ANSWERS);
-        for old in &kept[..surplus] {
+        outputs.sort();
+        let excess_count = outputs.len().saturating_sub(MAX_STORED_OUTPUTS);
+        for old in &outputs[..excess_count] {
             std::fs::remove_file(old).with_context(|| format!("remove `{}`", old.display()))?;
         }
         Ok(path)

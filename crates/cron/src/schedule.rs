@@ -85,34 +85,32 @@ pub struct Timetable<'a> {
 impl Timetable<'_> {
     /// Returns what is due at `now`. `last_slot` is the last slot that was run, skipped or recorded as missed.
     pub fn due_state(&self, last_slot: Option<Timestamp>, now: Timestamp) -> DueState {
-        let Self { schedule, catch_up, created, earliest_slot: since, zone, delay, max_delay } =
-            *self;
-        let shifted = now.checked_sub(delay).unwrap_or(now);
-        let far = |time: Timestamp| time.duration_since(now) > MAX_CLOCK_AHEAD;
+        let Self { schedule, catch_up, created, earliest_slot, zone, delay, max_delay } = *self;
+        // Starts come `delay` after their slots: what is due is what was due without a delay at this earlier time.
+        let undelayed_now = now.checked_sub(delay).unwrap_or(now);
+        let is_plausible = |time: &Timestamp| time.duration_since(now) <= MAX_CLOCK_AHEAD;
         // The job may also have been created under a wrong clock; then only `last_slot` counts.
-        let since = (!far(since)).then_some(since);
-        let baseline = match last_slot.into_iter().chain(since).max() {
-            Some(baseline) if !far(baseline) => baseline,
-            _ => {
-                let handled = previous_minute(now);
-                return DueState::ClockWasWrong { last_slot: handled };
-            }
+        let earliest_slot = Some(earliest_slot).filter(is_plausible);
+        let baseline = last_slot.into_iter().chain(earliest_slot).max().filter(is_plausible);
+        let Some(baseline) = baseline else {
+            return DueState::ClockWasWrong { last_slot: previous_minute(now) };
         };
-        match schedule.latest(shifted, created, zone) {
+        match schedule.latest(undelayed_now, created, zone) {
             Some(slot) if slot > baseline => {
-                let late = now.checked_sub(max_delay).unwrap_or(now);
-                if catch_up == CatchUpPolicy::None && late.duration_since(slot) > START_GRACE {
+                let latest_start = now.checked_sub(max_delay).unwrap_or(now);
+                let is_late = latest_start.duration_since(slot) > START_GRACE;
+                if catch_up == CatchUpPolicy::None && is_late {
                     DueState::Missed { slot }
                 } else {
                     DueState::Due { slot }
                 }
             }
-            _ => DueState::NotYet { next: schedule.next(baseline.max(shifted), created, zone) },
+            _ => {
+                DueState::NotYet { next: schedule.next(baseline.max(undelayed_now), created, zone) }
+            }
         }
     }
-}
 
-impl Timetable<'_> {
     /// Returns the first slot after the last run (or the creation) if its start is more than `grace` ago: then nothing
     /// starts the job any more, whatever it does with missed slots. Times far ahead come from a wrong clock and do not count.
     pub fn overdue_slot(
@@ -159,8 +157,8 @@ impl Schedule {
             }
             Self::Every(period) => format!("every {}", describe_period(*period)),
             Self::At(time) => {
-                let shown = zone.to_datetime(*time);
-                format!("once, on {} at {}", shown.date(), shown.strftime("%H:%M"))
+                let local = zone.to_datetime(*time);
+                format!("once, on {} at {}", local.date(), local.strftime("%H:%M"))
             }
         }
     }
@@ -180,7 +178,7 @@ pub fn parse_period(text: &str) -> Result<Duration, String> {
 /// A message with the correct form, if the text is not a time or the time is past.
 pub fn parse_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timestamp, String> {
     let text = text.trim();
-    let shown = zone.to_datetime(now);
+    let local_now = zone.to_datetime(now);
     let time = match (text.parse::<Timestamp>(), text.parse::<DateTime>()) {
         // A zone name in brackets would be parsed but ignored.
         _ if text.contains('[') => None,
@@ -189,30 +187,30 @@ pub fn parse_time(text: &str, zone: &TimeZone, now: Timestamp) -> Result<Timesta
         _ => None,
     };
     let Some(time) = time else {
-        let day = match text.parse::<jiff::civil::Time>() {
-            // Without a date, the time's next occurrence is meant.
+        let suggestion = match text.parse::<jiff::civil::Time>() {
+            // Without a date, the error suggests the next occurrence of the time.
             _ if text.contains(['-', '[']) => None,
-            Ok(time) if time > shown.time() => Some((shown.date(), time)),
-            Ok(time) => shown.date().tomorrow().ok().map(|day| (day, time)),
+            Ok(time) if time > local_now.time() => Some((local_now.date(), time)),
+            Ok(time) => local_now.date().tomorrow().ok().map(|day| (day, time)),
             Err(_) => None,
         };
         if let Some(error) = missing_day_error(text) {
             return Err(error);
         }
-        return Err(match day {
+        return Err(match suggestion {
             Some((day, time)) => {
                 format!("`{text}` has no date; use `{day}T{}`", time.strftime("%H:%M"))
             }
             None => format!(
                 "`{text}` is not a date and time such as `{}T18:00`; append `Z` or `+02:00` for another zone",
-                shown.date()
+                local_now.date()
             ),
         });
     };
     if time > now {
         Ok(time)
     } else {
-        Err(format!("`{text}` is in the past: it is {} now", shown.strftime("%Y-%m-%dT%H:%M")))
+        Err(format!("`{text}` is in the past: it is {} now", local_now.strftime("%Y-%m-%dT%H:%M")))
     }
 }
 
@@ -240,37 +238,42 @@ pub fn parse_delay(text: &str, now: Timestamp) -> Result<Timestamp, String> {
         .ok_or_else(|| format!("`{text}` is too long"))
 }
 
+/// Minimum Jaro-Winkler similarity of a suggested time zone.
+const MIN_ZONE_SIMILARITY: f64 = 0.85;
+
 /// Builds the error for an unknown time zone, with similar names from `zones`.
 pub fn unknown_zone_error(name: &str, zones: &[String]) -> String {
-    let wanted = name.to_lowercase().replace(' ', "_");
-    let likeness = |zone: &String| {
+    let lower_name = name.to_lowercase().replace(' ', "_");
+    let similarity = |zone: &String| {
         let zone = zone.to_lowercase();
         let city = zone.rsplit('/').next().unwrap_or_default();
-        strsim::jaro_winkler(&wanted, &zone).max(strsim::jaro_winkler(&wanted, city))
+        strsim::jaro_winkler(&lower_name, &zone).max(strsim::jaro_winkler(&lower_name, city))
     };
-    let mut near: Vec<(f64, &String)> = zones
+    let mut matches: Vec<(f64, &String)> = zones
         .iter()
-        .map(|zone| (likeness(zone), zone))
-        .filter(|(likeness, _)| *likeness > 0.85)
+        .map(|zone| (similarity(zone), zone))
+        .filter(|(similarity, _)| *similarity > MIN_ZONE_SIMILARITY)
         .collect();
-    near.sort_by(|(one, a), (other, b)| other.total_cmp(one).then(a.cmp(b)));
-    let near: Vec<String> = near.iter().take(3).map(|(_, zone)| format!("`{zone}`")).collect();
-    if near.is_empty() {
+    matches.sort_by(|(left, left_zone), (right, right_zone)| {
+        right.total_cmp(left).then(left_zone.cmp(right_zone))
+    });
+    let names: Vec<String> = matches.iter().take(3).map(|(_, zone)| format!("`{zone}`")).collect();
+    if names.is_empty() {
         format!("there is no time zone `{name}`; use a name such as `Europe/Berlin` or `UTC`")
     } else {
-        format!("there is no time zone `{name}`; similar names: {}", near.join(", "))
+        format!("there is no time zone `{name}`; similar names: {}", names.join(", "))
     }
 }
 
 /// Parses a duration such as `90m`, `1h30m`, `2 days`, or a number of seconds.
 fn parse_duration(text: &str, example: &str) -> Result<Duration, String> {
     let text = text.trim();
-    let wrong = || {
+    let invalid = || {
         format!(
             "`{text}` is not a duration: use a number with `m`, `h`, `d` or `w`, as in `{example}`, or a number of seconds"
         )
     };
-    let seconds = parse_time_span(text).ok_or_else(wrong)?.as_secs();
+    let seconds = parse_time_span(text).ok_or_else(invalid)?.as_secs();
     match seconds {
         seconds if seconds > MAX_PERIOD_SECS => {
             Err(format!("`{text}` is too long; the maximum is 100 years"))
@@ -288,11 +291,11 @@ const MAX_PERIOD_SECS: u64 = 100 * 366 * 86_400;
 fn describe_period(period: Duration) -> String {
     let seconds = period.as_secs();
     let units = [(604_800, "week"), (86_400, "day"), (3600, "hour"), (60, "minute")];
-    let whole = units.into_iter().find(|(unit, _)| seconds > 0 && seconds.is_multiple_of(*unit));
-    let (number, unit) = whole.map_or((seconds, "second"), |(size, unit)| (seconds / size, unit));
-    match number {
-        1 => unit.into(),
-        _ => format!("{number} {unit}s"),
+    let unit = units.into_iter().find(|(size, _)| seconds > 0 && seconds.is_multiple_of(*size));
+    let (size, name) = unit.unwrap_or((1, "second"));
+    match seconds / size {
+        1 => name.into(),
+        number => format!("{number} {name}s"),
     }
 }
 

@@ -1,10 +1,10 @@
-//! The delay of a job's starts on a machine, so that a fleet with the same job does not start it at once. Pure.
+//! The delay of a job's starts on a machine, so that many machines with the same job do not start it at once. Pure.
 
 use nanobot_os::digest::digest;
 use std::time::Duration;
 
 const MINUTE_SECS: u64 = 60;
-/// Bounds of the seconds part of a delay. A start stays apart from the beginning of each minute, at which cron and other
+/// Bounds of the seconds part of a delay. They keep a start away from the beginning of the minute, at which cron and other
 /// schedulers check if a job is due.
 const SECONDS_RANGE: std::ops::Range<u64> = 5..25;
 

@@ -15,7 +15,7 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 const QUARTER_HOUR_MINUTES: u64 = 1 | 1 << 15 | 1 << 30 | 1 << 45;
 const ALL_MINUTES: u64 = (1 << 60) - 1;
 /// Number of clock changes to examine: twenty years of daylight saving time.
-const MAX_CLOCK_CHANGES: usize = 40;
+pub(crate) const MAX_CLOCK_CHANGES: usize = 40;
 
 /// Returns the five time fields of each line for a job created at `created`. `zone` is the schedule's zone, `system`
 /// that of cron.
@@ -48,16 +48,16 @@ pub fn crontab_fields(
         Schedule::At(time) => (0, date_fields(*time, system)),
     };
     if catch_up == CatchUpPolicy::Once {
-        let own = match schedule {
+        let own_minutes = match schedule {
             Schedule::Cron { expression, .. } => expression.minutes(),
             Schedule::At(time) => {
                 ceil_minute(*time).map_or(0, |time| 1 << minute_of_hour(time, system))
             }
             Schedule::Every(_) => 0,
         };
-        let own_hourly = line.as_ref().is_some_and(|line| line.ends_with(" * * * *"));
-        if !(own_hourly && is_every_ten_minutes(own)) {
-            hourly = add_catch_up_checks(hourly, own, created);
+        let is_hourly = line.as_ref().is_some_and(|line| line.ends_with(" * * * *"));
+        if !(is_hourly && is_every_ten_minutes(own_minutes)) {
+            hourly = add_catch_up_checks(hourly, own_minutes, created);
         }
     }
     let hourly = (hourly != 0).then(|| match hourly {
@@ -71,13 +71,13 @@ pub fn crontab_fields(
 }
 
 /// True if two zones show the same time from `start` on, whatever their names are.
-pub fn is_same_clock(one: &TimeZone, other: &TimeZone, start: Timestamp) -> bool {
+pub fn is_same_clock(left: &TimeZone, right: &TimeZone, start: Timestamp) -> bool {
     let changes = |zone: &TimeZone| -> Vec<(Timestamp, Offset)> {
         let following = zone.following(start).take(MAX_CLOCK_CHANGES);
         following.map(|change| (change.timestamp(), change.offset())).collect()
     };
-    one == other
-        || (one.to_offset(start) == other.to_offset(start) && changes(one) == changes(other))
+    left == right
+        || (left.to_offset(start) == right.to_offset(start) && changes(left) == changes(right))
 }
 
 /// Returns the time fields of the line that starts a retry at `time`; `None` if one of `lines` starts one in that minute.
@@ -92,11 +92,11 @@ pub fn retry_fields(lines: &[String], time: Timestamp, system: &TimeZone) -> Opt
 /// Returns the minutes of an expression in another time zone. Offsets differ by whole quarters of an hour, and the
 /// slot of a skipped time is the end of the gap, which lies on a quarter.
 fn minutes_in_other_zone(expression: &Expression, created: Timestamp, zone: &TimeZone) -> u64 {
-    let skips = expression.is_time_of_day() && zone.following(created).next().is_some();
+    let has_gap_slots = expression.is_time_of_day() && zone.following(created).next().is_some();
     let shifted = set_bits(expression.minutes())
         .flat_map(|minute| [0, 15, 30, 45].map(|shift| (minute + shift) % 60))
         .fold(0, |all, minute| all | 1 << minute);
-    shifted | if skips { QUARTER_HOUR_MINUTES } else { 0 }
+    if has_gap_slots { shifted | QUARTER_HOUR_MINUTES } else { shifted }
 }
 
 /// Returns the minutes of the hour that a period can fall on, in steps of the greatest common divisor of the period
@@ -107,13 +107,11 @@ fn period_minutes(seconds: u64, nanos: u32, created: Timestamp, system: &TimeZon
     }
     let start = floor_minute(created);
     let first = minute_of_hour(start, system);
-    let changed = system
-        .following(start)
-        .take(MAX_CLOCK_CHANGES)
-        .map(|change| change.offset())
-        .map(|offset| offset.duration_since(system.to_offset(start)).as_mins());
-    let step =
-        changed.fold(gcd(60, seconds / 60), |step, minutes| gcd(step, minutes.unsigned_abs()));
+    let mut step = gcd(60, seconds / 60);
+    for change in system.following(start).take(MAX_CLOCK_CHANGES) {
+        let shift = change.offset().duration_since(system.to_offset(start));
+        step = gcd(step, shift.as_mins().unsigned_abs());
+    }
     (0..60 / step).fold(0, |all, number| all | 1 << ((u64::from(first) + number * step) % 60))
 }
 
@@ -121,26 +119,27 @@ fn period_minutes(seconds: u64, nanos: u32, created: Timestamp, system: &TimeZon
 /// times.
 fn date_fields(time: Timestamp, system: &TimeZone) -> Option<String> {
     let time = ceil_minute(time)?;
-    let shown = system.to_datetime(time);
-    let hour = match system.to_ambiguous_timestamp(shown).offset() {
+    let local = system.to_datetime(time);
+    let hour = match system.to_ambiguous_timestamp(local).offset() {
         AmbiguousOffset::Fold { .. } => "*".to_owned(),
-        _ => shown.hour().to_string(),
+        _ => local.hour().to_string(),
     };
-    Some(format!("{} {hour} {} {} *", shown.minute(), shown.day(), shown.month()))
+    Some(format!("{} {hour} {} {} *", local.minute(), local.day(), local.month()))
 }
 
 /// Adds a check every ten minutes to the minutes of every hour. Its offset depends on the job's creation time, so
-/// that jobs do not all start at once, and avoids `own`, the minutes of another line.
-fn add_catch_up_checks(hourly: u64, own: u64, created: Timestamp) -> u64 {
-    let tens = |first: u32| (0..6).fold(0_u64, |all, number| all | 1 << (first + 10 * number));
+/// that jobs do not all start at once, and avoids `own_minutes`, those of another line of the job.
+fn add_catch_up_checks(hourly: u64, own_minutes: u64, created: Timestamp) -> u64 {
     if is_every_ten_minutes(hourly) {
         return hourly;
     }
-    let age = floor_minute(created).as_second().div_euclid(60).rem_euclid(10) as u32;
-    let firsts = || (0..10).map(|number| (age + number) % 10);
-    let apart = firsts().find(|first| tens(*first) & own == 0);
-    let shared = firsts().find(|first| tens(*first) & hourly != 0);
-    hourly | tens(shared.or(apart).unwrap_or(age))
+    let checks = |first: u32| (0..6).fold(0_u64, |all, number| all | 1 << (first + 10 * number));
+    let creation_minute = floor_minute(created).as_second().div_euclid(60).rem_euclid(10) as u32;
+    let first_minutes = || (0..10).map(|number| (creation_minute + number) % 10);
+    // Checks that share a minute with the line cost fewer starts.
+    let shared = first_minutes().find(|first| checks(*first) & hourly != 0);
+    let distinct = first_minutes().find(|first| checks(*first) & own_minutes == 0);
+    hourly | checks(shared.or(distinct).unwrap_or(creation_minute))
 }
 
 /// True if no ten minutes pass without a match.
@@ -152,7 +151,8 @@ fn minute_of_hour(time: Timestamp, zone: &TimeZone) -> u32 {
     zone.to_datetime(time).minute() as u32
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
+/// The greatest common divisor.
+pub(crate) fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

@@ -10,7 +10,7 @@ use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::shell_quote::quote;
 use nanobot_config::settings::Settings;
 use nanobot_cron::export::{
-    ExportFile, ExportSettings, HEADER, ScheduledJob, crontab, kubernetes, systemd,
+    ExportFile, ExportSettings, HEADER, ScheduledJob, crontab_file, kubernetes, systemd,
 };
 use nanobot_cron::job::Job;
 use nanobot_cron::job_store::is_valid_id;
@@ -89,7 +89,7 @@ pub(crate) fn export(
             output_files.insert(0, kubernetes::shared_file(&site));
         }
         ExportFormat::Crontab if !lines.is_empty() => {
-            match crontab::crontab_file(&line_context.workspace, &lines) {
+            match crontab_file(&line_context.workspace, &lines) {
                 Ok(file) => output_files.push(file),
                 Err(error) => fail(&error),
             }

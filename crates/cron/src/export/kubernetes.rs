@@ -6,12 +6,12 @@
 //! the job's lock and run state.
 
 use super::{
-    ChangeWindow, ExportFile, ExportSettings, HEADER, ScheduledJob, UtcTimes, format_field,
-    is_hourly_in_utc, path_text, period_times, quote_short, single_slot, times_around_changes,
-    yaml,
+    ChangeWindow, ExportFile, ExportSettings, GrantedPath, HEADER, ScheduledJob, UtcTimes,
+    format_field, is_hourly_in_utc, path_text, period_times, quote_short, single_slot,
+    times_around_changes, yaml,
 };
 use crate::expression::Expression;
-use crate::schedule::Schedule;
+use crate::schedule::{START_GRACE, Schedule};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use nanobot_base::error::Exit;
@@ -55,9 +55,9 @@ pub fn manifest_file(
 ) -> Result<ExportFile, String> {
     let job = scheduled_job.job;
     let name = manifest_name(&job.id);
-    let lines = cron_job_schedules(settings, scheduled_job)?;
+    let schedules = cron_job_schedules(settings, scheduled_job)?;
     let mut out = format!("{HEADER}# {}: {}\n", quote_short(&job.name), scheduled_job.describe());
-    for (path, _) in scheduled_job.granted_paths() {
+    for GrantedPath { path, .. } in scheduled_job.granted_paths() {
         if !path.starts_with(settings.workspace) && !path.starts_with(settings.root) {
             out.push_str(&format!(
                 "# The job is granted {}, which the container has only if you mount it.\n",
@@ -70,20 +70,18 @@ pub fn manifest_file(
             "# `--retry` has no effect here: the cluster starts a pod only at the job's times.\n",
         );
     }
-    for (at, line) in lines.iter().enumerate() {
-        let name = match at {
-            0 => name.clone(),
-            at => format!("{name}-{}", at + 1),
-        };
+    for (index, schedule) in schedules.iter().enumerate() {
+        let name = if index == 0 { name.clone() } else { format!("{name}-{}", index + 1) };
+        let manifest = manifest(settings, scheduled_job, image, &name, schedule)?;
         out.push_str("---\n");
-        out.push_str(&yaml::to_document(&manifest(settings, scheduled_job, image, &name, line)?));
+        out.push_str(&yaml::to_document(&manifest));
     }
     Ok(ExportFile { name: format!("{name}.yaml"), text: out })
 }
 
 /// Returns the shared resources: the volume, and instructions for storing the keys in a secret.
 pub fn shared_file(settings: &ExportSettings) -> ExportFile {
-    let first = settings.keys.first().copied().unwrap_or("OPENAI_API_KEY");
+    let first_key = settings.keys.first().copied().unwrap_or("OPENAI_API_KEY");
     let mut out = HEADER.to_owned();
     out.push_str(&format!(
         "# The image needs nanobot on its PATH, /bin/sh, CA certificates, and time zone data (tzdata).\n\
@@ -93,7 +91,7 @@ pub fn shared_file(settings: &ExportSettings) -> ExportFile {
          #   nanobot status --check --fix --no-crontab\n\
          #\n\
          # API keys that are not in the config come from a secret, under the names of their environment variables:\n\
-         #   kubectl create secret generic {SECRET_NAME} --from-file={first}=/dev/stdin\n"
+         #   kubectl create secret generic {SECRET_NAME} --from-file={first_key}=/dev/stdin\n"
     ));
     for key in settings.keys.iter().skip(1) {
         out.push_str(&format!("# The secret may also contain {key}.\n"));
@@ -116,15 +114,14 @@ fn manifest(
     scheduled_job: &ScheduledJob,
     image: &str,
     name: &str,
-    line: &CronJobSchedule,
+    schedule: &CronJobSchedule,
 ) -> Result<Value, String> {
     let job = scheduled_job.job;
-    // The start deadline: a catch-up window in which the controller cannot count 100 missed starts, at
-    // which it gives up.
-    let late = if scheduled_job.is_caught_up() {
-        (30 * DAY_SECS).min(90 * DAY_SECS / line.max_daily_slots.max(1))
+    // The controller gives up when it counts 100 missed starts before the deadline, so less than 90 fit in it.
+    let start_deadline = if scheduled_job.is_caught_up() {
+        (30 * DAY_SECS).min(90 * DAY_SECS / schedule.max_daily_slots.max(1))
     } else {
-        600
+        START_GRACE.as_secs().unsigned_abs()
     };
     let pod = pod(image, &container_command(settings, scheduled_job)?);
     let mut manifest = json!({
@@ -136,10 +133,10 @@ fn manifest(
             "annotations": { "nanobot/job": job.id, "nanobot/name": job.name },
         },
         "spec": {
-            "schedule": line.fields,
-            "timeZone": line.zone,
+            "schedule": schedule.fields,
+            "timeZone": schedule.zone,
             "concurrencyPolicy": "Forbid",
-            "startingDeadlineSeconds": late,
+            "startingDeadlineSeconds": start_deadline,
             "successfulJobsHistoryLimit": 3,
             "failedJobsHistoryLimit": 3,
             "jobTemplate": { "spec": job_spec(name, &pod, scheduled_job.stuck_after()) },
@@ -158,14 +155,14 @@ fn container_command(
 ) -> Result<Vec<String>, String> {
     let mut command = vec!["nanobot".to_owned()];
     if let Some(config) = scheduled_job.config {
-        let inside = config.strip_prefix(settings.root).map_err(|_| {
+        let relative = config.strip_prefix(settings.root).map_err(|_| {
             format!(
                 "its config `{}` is not on the volume, which has only files of `{}`",
                 config.display(),
                 settings.root.display()
             )
         })?;
-        command.extend(["-c".into(), path_text(&Path::new(DATA_DIR).join(inside))?.to_owned()]);
+        command.extend(["-c".into(), path_text(&Path::new(DATA_DIR).join(relative))?.to_owned()]);
     }
     let run = ["cron", "run", scheduled_job.job.id.as_str(), "--scheduled"];
     command.extend(run.map(String::from));
@@ -175,8 +172,8 @@ fn container_command(
 fn job_spec(name: &str, pod: &Value, stuck_after: Option<u64>) -> Value {
     let mut spec = json!({
         "backoffLimit": 0,
-        // The job is busy: try again. A slot that was started is recorded, so a replacement pod starts nothing
-        // twice.
+        // A pod that finds the job busy, or that the cluster stops, is replaced. Slots are recorded when they start, so a
+        // replacement starts none twice.
         "podFailurePolicy": { "rules": [
             {
                 "action": "Ignore",
@@ -304,35 +301,39 @@ fn expression_schedules(
             ));
         }
     };
-    let hourly = u64::from(expression.minutes().count_ones());
-    let daily = if fields[1].contains(['*', '-', ',', '/']) { hourly * 24 } else { hourly };
-    let first = CronJobSchedule { fields: fields.join(" "), zone, max_daily_slots: daily };
-    let more = times_around_changes(scheduled_job, settings.now, ChangeWindow::Gap)
-        .into_iter()
-        .map(|around| CronJobSchedule {
+    let hourly_slots = u64::from(expression.minutes().count_ones());
+    let has_many_hours = fields[1].contains(['*', '-', ',', '/']);
+    let mut schedules = vec![CronJobSchedule {
+        fields: fields.join(" "),
+        zone,
+        max_daily_slots: if has_many_hours { hourly_slots * 24 } else { hourly_slots },
+    }];
+    for times in times_around_changes(scheduled_job, settings.now, ChangeWindow::Gap) {
+        schedules.push(CronJobSchedule {
             fields: format!(
                 "{} {} {}-{} {} *",
-                format_field(around.minutes, 60),
-                format_field(around.hours, 24),
-                around.first_day,
-                around.last_day,
-                around.month
+                format_field(times.minutes, 60),
+                format_field(times.hours, 24),
+                times.first_day,
+                times.last_day,
+                times.month
             ),
             zone: UTC.into(),
-            max_daily_slots: u64::from(around.minutes.count_ones() * around.hours.count_ones()),
+            max_daily_slots: u64::from(times.minutes.count_ones() * times.hours.count_ones()),
         });
-    Ok([first].into_iter().chain(more).collect())
+    }
+    Ok(schedules)
 }
 
 /// Combines all minutes and hours of the period in one line, instead of one line per hour.
 fn period_schedule(period: Duration, created: Timestamp) -> Result<CronJobSchedule, String> {
     let times = period_times(period, created);
-    let all = times.iter().copied().reduce(|one, other| UtcTimes {
-        minutes: one.minutes | other.minutes,
-        hours: one.hours | other.hours,
-        weekday: one.weekday,
+    let combined = times.iter().copied().reduce(|left, right| UtcTimes {
+        minutes: left.minutes | right.minutes,
+        hours: left.hours | right.hours,
+        weekday: left.weekday,
     });
-    let UtcTimes { minutes, hours, weekday } = all.ok_or("its period has no times")?;
+    let UtcTimes { minutes, hours, weekday } = combined.ok_or("its period has no times")?;
     let weekday = weekday.map_or_else(|| "*".into(), |day| day.to_string());
     Ok(CronJobSchedule {
         fields: format!("{} {} * * {weekday}", format_field(minutes, 60), format_field(hours, 24)),
@@ -348,16 +349,16 @@ fn is_utc(settings: &ExportSettings) -> bool {
 
 /// Returns the name of a job's manifests: its id if that is a valid name, otherwise a valid form of it with a hash.
 fn manifest_name(id: &str) -> String {
-    let plain =
+    let is_valid =
         |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
-    let whole = format!("nanobot-{id}");
-    if whole.chars().all(plain) && !whole.ends_with('-') && whole.len() <= MAX_NAME_CHARS {
-        return whole;
+    let name = format!("nanobot-{id}");
+    if name.chars().all(is_valid) && !name.ends_with('-') && name.len() <= MAX_NAME_CHARS {
+        return name;
     }
     let mut hasher = SipHasher13::new();
     hasher.write(id.as_bytes());
     let hash = format!("{:08x}", hasher.finish() as u32);
-    let made: String = whole.to_ascii_lowercase().replace('_', "-");
-    let kept: String = made.chars().take(MAX_NAME_CHARS - hash.len() - 1).collect();
-    format!("{}-{hash}", kept.trim_end_matches('-'))
+    let name = name.to_ascii_lowercase().replace('_', "-");
+    let prefix: String = name.chars().take(MAX_NAME_CHARS - hash.len() - 1).collect();
+    format!("{}-{hash}", prefix.trim_end_matches('-'))
 }

@@ -3,28 +3,27 @@
 //! Each scheduler starts `nanobot cron run ID --scheduled`, as the crontab does. The run itself checks if it is due,
 //! so extra starts are silent and harmless; a scheduler must only never start too seldom.
 
-pub mod crontab;
 pub mod kubernetes;
 pub mod systemd;
 mod yaml;
 
+use super::crontab_block;
 use super::expression::{Expression, has_bit, set_bits};
 use super::job::{AnswerSink, Job};
 use super::schedule::{CatchUpPolicy, Schedule, ceil_minute, floor_minute};
+use super::time_fields::{MAX_CLOCK_CHANGES, gcd};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use nanobot_base::shell_quote::quote;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The first line of each exported file; a file without it was not made by us.
+/// The first line of each exported file. A file without it is not an export.
 pub const HEADER: &str =
     "# Made by `nanobot cron export`: changes here are lost when it is made again.\n";
 
 /// Seconds that a run may take beyond its deadline, to stop its children and write its record.
 const STOP_GRACE_SECS: u64 = 120;
-/// Number of clock changes to examine: twenty years of daylight saving time.
-const MAX_CLOCK_CHANGES: usize = 40;
 const DAY_SECS: i64 = 86_400;
 
 /// A file to write.
@@ -32,6 +31,19 @@ const DAY_SECS: i64 = 86_400;
 pub struct ExportFile {
     pub name: String,
     pub text: String,
+}
+
+/// Returns a complete crontab, for tables that other programs manage. `lines` are our block, in the form that
+/// `nanobot cron sync` recognizes in a user's own table.
+///
+/// # Errors
+/// A message, if the workspace's path cannot be written in a table.
+pub fn crontab_file(workspace: &Path, lines: &[String]) -> Result<ExportFile, String> {
+    let table = crontab_block::with_block(HEADER.as_bytes(), path_text(workspace)?, lines);
+    Ok(ExportFile {
+        name: "nanobot.crontab".into(),
+        text: String::from_utf8_lossy(&table).into_owned(),
+    })
 }
 
 /// The settings shared by the files of all jobs. All paths are absolute.
@@ -87,38 +99,44 @@ impl<'a> ScheduledJob<'a> {
 
     /// True if the job runs commands of the user's, which are not sandboxed.
     fn has_user_commands(&self) -> bool {
-        self.job.options.as_ref().is_some_and(|terms| {
-            terms.when.is_some()
-                || terms.on_failure.is_some()
-                || terms.on_success.is_some()
-                || matches!(terms.sink, Some(AnswerSink::Command(_)))
+        self.job.options.as_ref().is_some_and(|options| {
+            options.when.is_some()
+                || options.on_failure.is_some()
+                || options.on_success.is_some()
+                || matches!(options.sink, Some(AnswerSink::Command(_)))
         })
     }
 
-    /// Returns the granted directories, and if each may be changed. The working directory comes first, unless it is
-    /// the workspace.
-    fn granted_paths(&self) -> Vec<(PathBuf, bool)> {
-        let Some(terms) = &self.job.options else {
+    /// Returns the granted directories. The working directory comes first, unless it is the workspace.
+    fn granted_paths(&self) -> Vec<GrantedPath> {
+        let Some(options) = &self.job.options else {
             return Vec::new();
         };
-        let paths = |key: &str| -> Vec<PathBuf> {
-            let given = terms.grants[key].as_array().into_iter().flatten();
-            given
-                .filter_map(|path| path.as_str().map(PathBuf::from))
-                .filter(|path| path.is_absolute())
-                .collect()
+        let mut granted_paths = Vec::new();
+        let mut add = |path: &Path, is_writable: bool| {
+            granted_paths.push(GrantedPath { path: path.to_owned(), is_writable });
         };
-        let directory = terms.grants["directory"].as_str().map(PathBuf::from);
-        let mut places: Vec<(PathBuf, bool)> =
-            directory.map(|path| (path, true)).into_iter().collect();
-        places.extend(paths("write").into_iter().map(|path| (path, true)));
-        places.extend(paths("read").into_iter().map(|path| (path, false)));
-        if let Some(AnswerSink::File(path)) = &terms.sink {
-            let folder = path.parent().unwrap_or(path);
-            places.push((folder.to_owned(), true));
+        if let Some(path) = options.grants["directory"].as_str() {
+            add(Path::new(path), true);
         }
-        places
+        for (key, is_writable) in [("write", true), ("read", false)] {
+            let paths = options.grants[key].as_array().into_iter().flatten();
+            let paths = paths.filter_map(|path| path.as_str().map(Path::new));
+            for path in paths.filter(|path| path.is_absolute()) {
+                add(path, is_writable);
+            }
+        }
+        if let Some(AnswerSink::File(path)) = &options.sink {
+            add(path.parent().unwrap_or(path), true);
+        }
+        granted_paths
     }
+}
+
+/// A directory or file that a job may use.
+struct GrantedPath {
+    path: PathBuf,
+    is_writable: bool,
 }
 
 /// Shortens a job's name or another text for display, on one line and without invisible characters.
@@ -166,7 +184,7 @@ enum ChangeWindow {
 fn times_around_changes(
     scheduled_job: &ScheduledJob,
     now: Timestamp,
-    width: ChangeWindow,
+    window: ChangeWindow,
 ) -> Vec<ClockChangeTimes> {
     let ScheduledJob { job, schedule: schedule @ Schedule::Cron { expression, .. }, zone, .. } =
         scheduled_job
@@ -175,27 +193,29 @@ fn times_around_changes(
     };
     let mut slots: Vec<Timestamp> = Vec::new();
     for change in zone.following(now).take(MAX_CLOCK_CHANGES) {
-        let at = change.timestamp();
-        let Ok(before) = at.checked_sub(SignedDuration::from_secs(1)) else {
+        let change_time = change.timestamp();
+        let Ok(before) = change_time.checked_sub(SignedDuration::from_secs(1)) else {
             continue;
         };
         let shift = change.offset().duration_since(zone.to_offset(before));
         let is_gap = shift.is_positive();
-        let far = shift.abs() + SignedDuration::from_hours(1);
-        let (from, until) = match width {
+        let width = shift.abs() + SignedDuration::from_hours(1);
+        let (from, until) = match window {
             // A change within a minute has its slot in the next minute.
             ChangeWindow::Gap if is_gap && expression.is_time_of_day() => {
-                (at, at + SignedDuration::from_mins(1))
+                (change_time, change_time + SignedDuration::from_mins(1))
             }
             ChangeWindow::Gap => continue,
-            ChangeWindow::Hours if is_gap => (at, at + far),
+            ChangeWindow::Hours if is_gap => (change_time, change_time + width),
             // Times of day run only once, and every scheduler takes the first occurrence.
             ChangeWindow::Hours if expression.is_time_of_day() => continue,
-            ChangeWindow::Hours => (at - far, at + far),
+            ChangeWindow::Hours => (change_time - width, change_time + width),
         };
         // systemd's search for the next time can fail across a gap, and a timer without a next time never starts
         // again. This extra time, just after the gap, wakes it up.
-        slots.extend(ceil_minute(at).filter(|_| is_gap && width == ChangeWindow::Hours));
+        if is_gap && window == ChangeWindow::Hours {
+            slots.extend(ceil_minute(change_time));
+        }
         let mut after = from - SignedDuration::from_secs(1);
         while let Some(slot) = schedule.next(after, job.created, zone) {
             if slot >= until {
@@ -210,19 +230,19 @@ fn times_around_changes(
 
 /// Groups slots, in UTC, that share a month and an hour.
 fn group_by_hour(slots: Vec<Timestamp>) -> Vec<ClockChangeTimes> {
-    let mut around: Vec<ClockChangeTimes> = Vec::new();
+    let mut groups: Vec<ClockChangeTimes> = Vec::new();
     for slot in slots {
         let time = TimeZone::UTC.to_datetime(slot);
         let (month, day) = (time.month() as u32, time.day() as u32);
         let (hours, minutes) = (1 << time.hour(), 1 << time.minute());
-        let known = around.iter_mut().find(|known| (known.month, known.hours) == (month, hours));
-        match known {
-            Some(known) => {
-                known.first_day = known.first_day.min(day);
-                known.last_day = known.last_day.max(day);
-                known.minutes |= minutes;
+        let group = groups.iter_mut().find(|group| (group.month, group.hours) == (month, hours));
+        match group {
+            Some(group) => {
+                group.first_day = group.first_day.min(day);
+                group.last_day = group.last_day.max(day);
+                group.minutes |= minutes;
             }
-            None => around.push(ClockChangeTimes {
+            None => groups.push(ClockChangeTimes {
                 month,
                 first_day: day,
                 last_day: day,
@@ -231,19 +251,19 @@ fn group_by_hour(slots: Vec<Timestamp>) -> Vec<ClockChangeTimes> {
             }),
         }
     }
-    around
+    groups
 }
 
 /// Merges groups that differ only in their hours.
 fn merge_hours(groups: Vec<ClockChangeTimes>) -> Vec<ClockChangeTimes> {
     let mut merged: Vec<ClockChangeTimes> = Vec::new();
-    for one in groups {
-        let alike = |other: &&mut ClockChangeTimes| {
-            ClockChangeTimes { hours: 0, ..one } == ClockChangeTimes { hours: 0, ..**other }
+    for group in groups {
+        let differs_only_in_hours = |other: &&mut ClockChangeTimes| {
+            ClockChangeTimes { hours: 0, ..group } == ClockChangeTimes { hours: 0, ..**other }
         };
-        match merged.iter_mut().find(alike) {
-            Some(other) => other.hours |= one.hours,
-            None => merged.push(one),
+        match merged.iter_mut().find(differs_only_in_hours) {
+            Some(other) => other.hours |= group.hours,
+            None => merged.push(group),
         }
     }
     merged
@@ -271,18 +291,18 @@ struct UtcTimes {
 /// Returns the times that a period can fall on. In UTC all days have equal length, so the times of day repeat with
 /// the greatest common divisor of the period and a day.
 fn period_times(period: Duration, created: Timestamp) -> Vec<UtcTimes> {
-    const MINUTES: u64 = (1 << 60) - 1;
-    const HOURS: u64 = (1 << 24) - 1;
+    const ALL_MINUTES: u64 = (1 << 60) - 1;
+    const ALL_HOURS: u64 = (1 << 24) - 1;
     let seconds = period.as_secs();
     if period.subsec_nanos() != 0 || seconds == 0 || !seconds.is_multiple_of(60) {
-        return vec![UtcTimes { minutes: MINUTES, hours: HOURS, weekday: None }];
+        return vec![UtcTimes { minutes: ALL_MINUTES, hours: ALL_HOURS, weekday: None }];
     }
     let start = floor_minute(created);
     let step = gcd(DAY_SECS as u64, seconds);
     let first = start.as_second().rem_euclid(DAY_SECS) as u64 % step;
-    let mut of_hours = [0_u64; 24];
+    let mut minutes_by_hour = [0_u64; 24];
     for time in (first..DAY_SECS as u64).step_by(step as usize) {
-        of_hours[(time / 3600) as usize] |= 1 << (time % 3600 / 60);
+        minutes_by_hour[(time / 3600) as usize] |= 1 << (time % 3600 / 60);
     }
     let is_weekly = seconds.is_multiple_of(7 * DAY_SECS as u64);
     let weekday = is_weekly.then(|| {
@@ -290,7 +310,8 @@ fn period_times(period: Duration, created: Timestamp) -> Vec<UtcTimes> {
         weekday.to_sunday_zero_offset() as u32
     });
     let mut times: Vec<UtcTimes> = Vec::new();
-    for (hour, minutes) in of_hours.into_iter().enumerate().filter(|(_, minutes)| *minutes != 0) {
+    let hours = minutes_by_hour.into_iter().enumerate();
+    for (hour, minutes) in hours.filter(|(_, minutes)| *minutes != 0) {
         match times.iter_mut().find(|times| times.minutes == minutes) {
             Some(times) => times.hours |= 1 << hour,
             None => times.push(UtcTimes { minutes, hours: 1 << hour, weekday }),
@@ -308,10 +329,10 @@ fn single_slot(
     time: Timestamp,
     now: Timestamp,
 ) -> Result<Timestamp, String> {
-    let is_over = scheduled_job.job.state.last_run.is_some_and(|last| last >= time);
+    let has_run = scheduled_job.job.state.last_run.is_some_and(|last| last >= time);
     match ceil_minute(time) {
         Some(minute) if minute > now => Ok(minute),
-        _ if is_over => Err("it has already run".into()),
+        _ if has_run => Err("it has already run".into()),
         _ => Err(format!(
             "its time has passed; `nanobot cron run {}` runs it now",
             scheduled_job.job.id
@@ -327,8 +348,4 @@ fn format_field(set: u64, count: u32) -> String {
         let values: Vec<String> = set_bits(set).map(|value| value.to_string()).collect();
         values.join(",")
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

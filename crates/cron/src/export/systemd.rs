@@ -7,15 +7,13 @@ use super::{
     ChangeWindow, ExportFile, ExportSettings, HEADER, ScheduledJob, UtcTimes, is_hourly_in_utc,
     path_text, period_times, quote_short, single_slot, times_around_changes,
 };
+use crate::command_line::DEFAULT_PATH;
 use crate::expression::systemd_calendar::format_values;
 use crate::schedule::Schedule;
 use jiff::tz::TimeZone;
 use nanobot_base::error::Exit;
 use std::fmt::Write;
 use std::path::Path;
-
-/// The program's PATH if none is known.
-const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Returns the units of a job: the service, then its timer.
 ///
@@ -38,21 +36,21 @@ pub fn unit_files(
 fn timer(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
     let mut out =
         format!("{HEADER}[Unit]\nDescription={}\n\n[Timer]\n", description(scheduled_job));
-    let clock = match (scheduled_job.schedule, settings.system_zone_name) {
+    let zone_note = match (scheduled_job.schedule, settings.system_zone_name) {
         (Schedule::Cron { zone: None, .. }, Some(name)) => {
             format!(", in the system's time zone, {name} at the time of export")
         }
         _ => String::new(),
     };
-    writeln!(out, "# {}{clock}", scheduled_job.describe()).expect(INFALLIBLE);
-    let (lines, more) = calendar_lines(scheduled_job, settings)?;
-    for line in lines {
+    writeln!(out, "# {}{zone_note}", scheduled_job.describe()).expect(INFALLIBLE);
+    let CalendarLines { regular, clock_changes } = calendar_lines(scheduled_job, settings)?;
+    for line in regular {
         writeln!(out, "OnCalendar={line}").expect(INFALLIBLE);
     }
-    if !more.is_empty() {
+    if !clock_changes.is_empty() {
         out.push_str("# For the days of clock changes.\n");
     }
-    for line in more {
+    for line in clock_changes {
         writeln!(out, "OnCalendar={line}").expect(INFALLIBLE);
     }
     let jitter = scheduled_job.job.jitter().as_secs();
@@ -71,12 +69,19 @@ fn timer(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<Stri
 
 const INFALLIBLE: &str = "writing to a string cannot fail";
 
-/// Returns the timer's `OnCalendar` lines: the regular slots, and the extra times around clock changes.
-pub fn calendar_lines(
+/// The `OnCalendar` lines of a timer.
+struct CalendarLines {
+    /// For the regular slots.
+    regular: Vec<String>,
+    /// For the extra times around clock changes.
+    clock_changes: Vec<String>,
+}
+
+fn calendar_lines(
     scheduled_job: &ScheduledJob,
     settings: &ExportSettings,
-) -> Result<(Vec<String>, Vec<String>), String> {
-    let utc = |times: &UtcTimes| {
+) -> Result<CalendarLines, String> {
+    let utc_line = |times: &UtcTimes| {
         let weekday = times.weekday.map_or(String::new(), |weekday| {
             let names = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
             format!("{} ", names[weekday as usize])
@@ -85,12 +90,15 @@ pub fn calendar_lines(
             (format_values(times.hours, 0..=23), format_values(times.minutes, 0..=59));
         format!("{weekday}*-*-* {hours}:{minutes}:00 UTC")
     };
-    let lines = match scheduled_job.schedule {
+    let regular = match scheduled_job.schedule {
         Schedule::Cron { expression, .. }
             if is_hourly_in_utc(expression, scheduled_job.zone, settings.now) =>
         {
             let minutes = format_values(expression.minutes(), 0..=59);
-            return Ok((vec![format!("*-*-* *:{minutes}:00 UTC")], Vec::new()));
+            return Ok(CalendarLines {
+                regular: vec![format!("*-*-* *:{minutes}:00 UTC")],
+                clock_changes: Vec::new(),
+            });
         }
         Schedule::Cron { expression, zone } => {
             let zone = zone.as_ref().map_or(String::new(), |zone| format!(" {zone}"));
@@ -99,7 +107,7 @@ pub fn calendar_lines(
         }
         Schedule::Every(period) => {
             let times = period_times(*period, scheduled_job.job.created);
-            times.iter().map(utc).collect()
+            times.iter().map(utc_line).collect()
         }
         Schedule::At(time) => {
             let time = single_slot(scheduled_job, *time, settings.now)?;
@@ -108,16 +116,16 @@ pub fn calendar_lines(
         }
     };
     let changes = times_around_changes(scheduled_job, settings.now, ChangeWindow::Hours);
-    let more = changes.iter().map(|around| {
-        let days = match (around.first_day, around.last_day) {
+    let clock_changes = changes.iter().map(|times| {
+        let days = match (times.first_day, times.last_day) {
             (first, last) if first == last => format!("{first:02}"),
             (first, last) => format!("{first:02}..{last:02}"),
         };
         let (hours, minutes) =
-            (format_values(around.hours, 0..=23), format_values(around.minutes, 0..=59));
-        format!("*-{:02}-{days} {hours}:{minutes}:00 UTC", around.month)
+            (format_values(times.hours, 0..=23), format_values(times.minutes, 0..=59));
+        format!("*-{:02}-{days} {hours}:{minutes}:00 UTC", times.month)
     });
-    Ok((lines, more.collect()))
+    Ok(CalendarLines { clock_changes: clock_changes.collect(), regular })
 }
 
 fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
@@ -144,10 +152,10 @@ fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<St
     if path.contains(char::is_control) {
         return Err("its PATH contains a control character".into());
     }
-    writeln!(out, "Environment={}", escape_word(&format!("PATH={path}"))).expect(INFALLIBLE);
+    writeln!(out, "Environment={}", escape_argument(&format!("PATH={path}"))).expect(INFALLIBLE);
     if settings.is_root_set {
         let root = path_text(settings.root)?;
-        writeln!(out, "Environment={}", escape_word(&format!("NANOBOT_HOME={root}")))
+        writeln!(out, "Environment={}", escape_argument(&format!("NANOBOT_HOME={root}")))
             .expect(INFALLIBLE);
     }
     out.push_str(
@@ -162,7 +170,7 @@ fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<St
     }
     let again = Exit::TryAgain.code();
     let policy = scheduled_job.job.retry_policy();
-    let (retried, pause) = match policy.limit {
+    let (retry_statuses, restart_secs) = match policy.limit {
         0 => (format!("{again}"), 60),
         // A start before the time of the retry does nothing.
         _ => (format!("{again} {}", Exit::Unavailable.code()), policy.delay.as_secs()),
@@ -172,16 +180,16 @@ fn service(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<St
         "# {again}: the job or its session is busy. This is not a failure; it is retried for a slot that has not run yet.\n\
          # Any other status but 0 is a failure: see `nanobot agent --help` for the list, `nanobot cron logs {id}` for details.\n\
          SuccessExitStatus={again}\n\
-         RestartForceExitStatus={retried}\n\
-         RestartSec={pause}\n"
+         RestartForceExitStatus={retry_statuses}\n\
+         RestartSec={restart_secs}\n"
     )
     .expect(INFALLIBLE);
-    let stuck = match scheduled_job.stuck_after() {
+    let max_runtime = match scheduled_job.stuck_after() {
         Some(seconds) => format!("{seconds}"),
         None => "infinity".into(),
     };
     // A run terminates its own children on SIGTERM.
-    writeln!(out, "RuntimeMaxSec={stuck}\nKillMode=mixed\nUMask=0077").expect(INFALLIBLE);
+    writeln!(out, "RuntimeMaxSec={max_runtime}\nKillMode=mixed\nUMask=0077").expect(INFALLIBLE);
     out.push_str(&hardening(settings, scheduled_job)?);
     Ok(out)
 }
@@ -208,28 +216,27 @@ fn hardening(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<
          CapabilityBoundingSet=CAP_SETFCAP\n\
          ProtectSystem=strict\n",
     );
-    let places = scheduled_job.granted_paths();
-    let writes = places.iter().filter(|(_, writes)| *writes);
-    let mut paths: Vec<&Path> = vec![settings.root, settings.workspace];
-    paths.extend(writes.map(|(path, _)| path.as_path()));
-    for (at, path) in paths.iter().enumerate() {
-        if paths[..at].iter().any(|other| path.starts_with(other)) {
+    let granted_paths = scheduled_job.granted_paths();
+    let writable_grants = granted_paths.iter().filter(|granted_path| granted_path.is_writable);
+    let mut writable: Vec<&Path> = vec![settings.root, settings.workspace];
+    writable.extend(writable_grants.map(|granted_path| granted_path.path.as_path()));
+    for (index, path) in writable.iter().enumerate() {
+        if writable[..index].iter().any(|other| path.starts_with(other)) {
             continue;
         }
         // The leading dash makes a missing path acceptable.
-        let path = escape_word(&format!("-{}", path_text(path)?));
+        let path = escape_argument(&format!("-{}", path_text(path)?));
         writeln!(out, "ReadWritePaths={path}").expect(INFALLIBLE);
     }
-    let reads = places.iter().map(|(path, _)| path.as_path());
-    let config = scheduled_job.config.into_iter();
-    let used =
-        paths.iter().copied().chain(reads).chain(config).chain([settings.program, settings.home]);
-    let mut used = used.filter(|path| path.starts_with("/tmp") || path.starts_with("/var/tmp"));
-    let private = match used.next() {
+    let granted = granted_paths.iter().map(|granted_path| granted_path.path.as_path());
+    let used_paths = writable.iter().copied().chain(granted).chain(scheduled_job.config);
+    let mut used_paths = used_paths.chain([settings.program, settings.home]);
+    let is_temporary = |path: &&Path| path.starts_with("/tmp") || path.starts_with("/var/tmp");
+    let private_tmp = match used_paths.find(is_temporary) {
         None => "PrivateTmp=yes".into(),
         Some(path) => format!("# No PrivateTmp: the job uses {}.", quote_short(path_text(path)?)),
     };
-    writeln!(out, "{private}").expect(INFALLIBLE);
+    writeln!(out, "{private_tmp}").expect(INFALLIBLE);
     out.push_str(
         "ProtectControlGroups=yes\n\
          ProtectHostname=yes\n\
@@ -242,21 +249,21 @@ fn hardening(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<
 
 /// Returns the command line. A `$` in it is literal.
 fn command_line(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<String, String> {
-    let mut words = vec![path_text(settings.program)?];
+    let mut arguments = vec![path_text(settings.program)?];
     if let Some(config) = scheduled_job.config {
-        words.extend(["-c", path_text(config)?]);
+        arguments.extend(["-c", path_text(config)?]);
     }
     if let Some(workspace) = scheduled_job.workspace {
-        words.extend(["-w", path_text(workspace)?]);
+        arguments.extend(["-w", path_text(workspace)?]);
     }
-    words.extend(["cron", "run", scheduled_job.job.id.as_str(), "--scheduled"]);
+    arguments.extend(["cron", "run", scheduled_job.job.id.as_str(), "--scheduled"]);
     if !scheduled_job.job.jitter().is_zero() {
-        words.push("--no-jitter");
+        arguments.push("--no-jitter");
     }
-    let has_dollar = words.iter().any(|word| word.contains('$'));
-    let words: Vec<String> = words.into_iter().map(escape_word).collect();
-    let literally = if has_dollar { ":" } else { "" };
-    Ok(format!("{literally}{}", words.join(" ")))
+    // The prefix `:` turns the expansion of variables off (systemd.service(5)).
+    let prefix = if arguments.iter().any(|argument| argument.contains('$')) { ":" } else { "" };
+    let arguments: Vec<String> = arguments.into_iter().map(escape_argument).collect();
+    Ok(format!("{prefix}{}", arguments.join(" ")))
 }
 
 fn description(scheduled_job: &ScheduledJob) -> String {
@@ -264,8 +271,8 @@ fn description(scheduled_job: &ScheduledJob) -> String {
     format!("nanobot: {name} (job {})", scheduled_job.job.id)
 }
 
-/// Escapes `text`, which has no control characters, as one word of a setting.
-fn escape_word(text: &str) -> String {
+/// Escapes `text`, which has no control characters, as one argument of a setting.
+fn escape_argument(text: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);
     let escaped = text.replace('%', "%%");
     if text.chars().all(plain) {

@@ -6,19 +6,21 @@ use std::ops::RangeInclusive;
 impl Expression {
     /// Describes the expression for users; returns the expression itself if words would be too long.
     pub fn describe(&self) -> String {
-        let words = || Some(format!("{}{}", self.describe_times()?, self.describe_days()?));
-        words().unwrap_or_else(|| self.text.clone())
+        match (self.describe_times(), self.describe_days()) {
+            (Some(times), Some(days)) => format!("{times}{days}"),
+            _ => self.text.clone(),
+        }
     }
 
     /// Describes the times, as in `at 08:00` or `every 15 minutes`.
     fn describe_times(&self) -> Option<String> {
         let [minute, hour, ..] = &*self.plain_cron;
-        let step = |field: &str, of: u32| {
+        let step = |field: &str, count: u32| {
             let step: u32 = match field {
                 "*" => 1,
                 _ => field.strip_prefix("*/")?.parse().ok()?,
             };
-            (of.is_multiple_of(step) && step < of).then_some(step)
+            (count.is_multiple_of(step) && step < count).then_some(step)
         };
         let each = |step, unit: &str| match step {
             1 => format!("every {unit}"),
@@ -49,16 +51,18 @@ impl Expression {
             let minute = self.minutes.trailing_zeros();
             return Some(format!("{} from 00:{minute:02} on", each(step, "hour")));
         }
-        let run = contiguous_range(self.hours)?;
-        let (first, last) = (run.start(), run.end());
-        let end = 63 - self.minutes.leading_zeros();
-        let start = self.minutes.trailing_zeros();
+        let hours = contiguous_range(self.hours)?;
+        let (first_hour, last_hour) = (hours.start(), hours.end());
+        let last_minute = 63 - self.minutes.leading_zeros();
+        let first_minute = self.minutes.trailing_zeros();
         let every = match step(minute, 60) {
             Some(step) => each(step, "minute"),
             None if self.minutes.count_ones() == 1 => each(1, "hour"),
             None => return None,
         };
-        Some(format!("{every} from {first:02}:{start:02} to {last:02}:{end:02}"))
+        Some(format!(
+            "{every} from {first_hour:02}:{first_minute:02} to {last_hour:02}:{last_minute:02}"
+        ))
     }
 
     /// Describes the days, as in ` on Monday to Friday` or ` on day 1 of each month`.
@@ -68,7 +72,7 @@ impl Expression {
             "*" => None,
             _ => Some(list_names(self.months, &MONTHS)),
         };
-        let of = months.as_deref().unwrap_or("each month");
+        let month_names = months.as_deref().unwrap_or("each month");
         let each_day = || match (&months, self.describe_times()?.starts_with("at")) {
             (Some(months), true) => Some(format!(" each day in {months}")),
             (Some(months), false) => Some(format!(" in {months}")),
@@ -77,13 +81,13 @@ impl Expression {
         };
         match (&**day, &**weekday) {
             ("*", "*") => each_day(),
-            (_, "*") => Some(format!(" on {} of {of}", self.days.describe()?)),
+            (_, "*") => Some(format!(" on {} of {month_names}", self.days.describe()?)),
             ("*", _) => {
                 let weekdays = self.weekdays.describe()?;
                 match (&months, self.weekdays.plain) {
                     (None, 1..) => Some(format!(" on {weekdays}")),
                     (Some(months), 1..) => Some(format!(" on {weekdays} in {months}")),
-                    (_, 0) => Some(format!(" on {weekdays} of {of}")),
+                    (_, 0) => Some(format!(" on {weekdays} of {month_names}")),
                 }
             }
             _ if self.needs_both_days => None,
@@ -109,10 +113,10 @@ impl Days {
                 nearest.trailing_zeros()
             )),
             (days, last, false, 0) => {
-                let words = match (days.count_ones(), contiguous_range(*days)) {
+                let description = match (days.count_ones(), contiguous_range(*days)) {
                     (1, _) => format!("day {}", days.trailing_zeros()),
-                    (_, Some(run)) if run.end() - run.start() > 1 => {
-                        format!("days {} to {}", run.start(), run.end())
+                    (_, Some(range)) if range.end() - range.start() > 1 => {
+                        format!("days {} to {}", range.start(), range.end())
                     }
                     (2..=6, _) => {
                         format!(
@@ -122,7 +126,7 @@ impl Days {
                     }
                     _ => return None,
                 };
-                Some(if *last { format!("{words} and the last day") } else { words })
+                Some(if *last { format!("{description} and the last day") } else { description })
             }
             _ => None,
         }
@@ -167,27 +171,27 @@ const WEEKDAYS: [&str; 7] =
     ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 /// Lists the names of the set bits, as in `Monday to Friday` or `January and July`.
-fn list_names(all: u64, names: &[&str]) -> String {
-    match contiguous_range(all) {
-        Some(run) if run.end() - run.start() > 1 => {
-            format!("{} to {}", names[*run.start() as usize], names[*run.end() as usize])
+fn list_names(bits: u64, names: &[&str]) -> String {
+    match contiguous_range(bits) {
+        Some(range) if range.end() - range.start() > 1 => {
+            format!("{} to {}", names[*range.start() as usize], names[*range.end() as usize])
         }
-        _ => join_with_and(set_bits(all).map(|bit| names[bit as usize].to_owned())),
+        _ => join_with_and(set_bits(bits).map(|bit| names[bit as usize].to_owned())),
     }
 }
 
 /// Returns the range of the set bits, if they are contiguous.
-fn contiguous_range(all: u64) -> Option<RangeInclusive<u32>> {
-    let (first, last) = (all.trailing_zeros(), 63 - all.leading_zeros());
-    (all.count_ones() == last - first + 1).then_some(first..=last)
+fn contiguous_range(bits: u64) -> Option<RangeInclusive<u32>> {
+    let (first, last) = (bits.trailing_zeros(), 63 - bits.leading_zeros());
+    (bits.count_ones() == last - first + 1).then_some(first..=last)
 }
 
-/// Joins words as `a, b and c`.
-fn join_with_and(items: impl Iterator<Item = String>) -> String {
-    let mut words: Vec<String> = items.collect();
-    match words.pop() {
-        Some(last) if words.is_empty() => last,
-        Some(last) => format!("{} and {last}", words.join(", ")),
+/// Joins phrases as `a, b and c`.
+fn join_with_and(phrases: impl Iterator<Item = String>) -> String {
+    let mut phrases: Vec<String> = phrases.collect();
+    match phrases.pop() {
+        Some(last) if phrases.is_empty() => last,
+        Some(last) => format!("{} and {last}", phrases.join(", ")),
         None => String::new(),
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod systemd_calendar;
 use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{Timestamp, ToSpan};
+use std::ops::RangeInclusive;
 
 /// A cron expression with five fields: minute, hour, day of the month, month, day of the week.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,32 +107,32 @@ impl Expression {
         }
     }
 
-    // Times of day run at the instant given by `to_instant`. A later time never has an earlier instant, so the first
+    // Times of day run at the instant that `to_instant` returns. A later time never has an earlier instant, so the first
     // one past the limit decides. Several times may share an instant, at the end of a gap.
 
     fn next_time_of_day(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         let mut time = zone.to_datetime(after);
         loop {
             time = self.first_from(next_minute(time)?)?;
-            let moment = to_instant(time, zone)?;
-            if moment > after {
-                return Some(moment);
+            let instant = to_instant(time, zone)?;
+            if instant > after {
+                return Some(instant);
             }
         }
     }
 
     fn latest_time_of_day(&self, at: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
-        let shown = zone.to_datetime(at);
+        let local = zone.to_datetime(at);
         // In a repeated hour, times later than the clock shows may already have occurred.
-        let mut time = match zone.to_ambiguous_timestamp(shown).offset() {
+        let mut time = match zone.to_ambiguous_timestamp(local).offset() {
             AmbiguousOffset::Fold { before, .. } => before.to_datetime(at),
-            _ => shown,
+            _ => local,
         };
         loop {
             time = self.last_until(time)?;
-            let moment = to_instant(time, zone)?;
-            if moment <= at {
-                return Some(moment);
+            let instant = to_instant(time, zone)?;
+            if instant <= at {
+                return Some(instant);
             }
             time = time.checked_sub(1.minute()).ok()?;
         }
@@ -144,14 +145,13 @@ impl Expression {
         let mut offset = zone.to_offset(after);
         let mut from = next_minute(offset.to_datetime(after))?;
         loop {
-            let found = self.first_from(from)?;
-            let found = offset.to_timestamp(found).ok()?;
+            let slot = offset.to_timestamp(self.first_from(from)?).ok()?;
             match changes.next() {
-                Some(change) if found >= change => {
+                Some(change) if slot >= change => {
                     offset = zone.to_offset(change);
                     from = ceil_minute(offset.to_datetime(change))?;
                 }
-                _ => return Some(found),
+                _ => return Some(slot),
             }
         }
     }
@@ -164,11 +164,11 @@ impl Expression {
         let mut until = at;
         loop {
             let offset = zone.to_offset(until);
-            let found = self.last_until(offset.to_datetime(until))?;
-            let found = offset.to_timestamp(found).ok()?;
+            let time = self.last_until(offset.to_datetime(until))?;
+            let slot = offset.to_timestamp(time).ok()?;
             match changes.next() {
-                Some(change) if found < change => until = change.checked_sub(second).ok()?,
-                _ => return Some(found),
+                Some(change) if slot < change => until = change.checked_sub(second).ok()?,
+                _ => return Some(slot),
             }
         }
     }
@@ -178,16 +178,13 @@ impl Expression {
         let mut date = from.date();
         if self.is_match(date) {
             let hour = from.hour() as u32;
-            let minute = (has_bit(self.hours, hour))
-                .then(|| first_bit_from(self.minutes, from.minute() as u32))
-                .flatten();
-            let time = match minute {
-                Some(minute) => Some((hour, minute)),
-                None => first_bit_from(self.hours, hour + 1)
-                    .map(|hour| (hour, self.minutes.trailing_zeros())),
-            };
-            if let Some((hour, minute)) = time {
+            if has_bit(self.hours, hour)
+                && let Some(minute) = first_bit_from(self.minutes, from.minute() as u32)
+            {
                 return Some(datetime_at(date, hour, minute));
+            }
+            if let Some(hour) = first_bit_from(self.hours, hour + 1) {
+                return Some(datetime_at(date, hour, self.minutes.trailing_zeros()));
             }
         }
         let end = from.year().saturating_add(CALENDAR_CYCLE_YEARS);
@@ -211,18 +208,14 @@ impl Expression {
         let mut date = until.date();
         if self.is_match(date) {
             let hour = until.hour() as u32;
-            let minute = (has_bit(self.hours, hour))
-                .then(|| last_bit_until(self.minutes, until.minute() as u32))
-                .flatten();
-            let time = match minute {
-                Some(minute) => Some((hour, minute)),
-                None => hour
-                    .checked_sub(1)
-                    .and_then(|hour| last_bit_until(self.hours, hour))
-                    .map(|hour| (hour, last(self.minutes))),
-            };
-            if let Some((hour, minute)) = time {
+            if has_bit(self.hours, hour)
+                && let Some(minute) = last_bit_until(self.minutes, until.minute() as u32)
+            {
                 return Some(datetime_at(date, hour, minute));
+            }
+            let earlier_hours = hour.checked_sub(1);
+            if let Some(hour) = earlier_hours.and_then(|hour| last_bit_until(self.hours, hour)) {
+                return Some(datetime_at(date, hour, last(self.minutes)));
             }
         }
         let end = until.year().saturating_sub(CALENDAR_CYCLE_YEARS);
@@ -250,9 +243,9 @@ impl Expression {
 impl Days {
     fn is_match(&self, date: Date) -> bool {
         let (day, length) = (date.day(), date.days_in_month());
-        let is_nearest = |wanted: u32| {
-            let wanted = date.first_of_month().with().day((wanted as i8).min(length)).build();
-            wanted.is_ok_and(|wanted| nearest_working_day(wanted) == date)
+        let is_nearest = |target_day: u32| {
+            let target = date.first_of_month().with().day((target_day as i8).min(length)).build();
+            target.is_ok_and(|target| nearest_working_day(target) == date)
         };
         has_bit(self.plain, day as u32)
             || (self.last && day == length)
@@ -267,6 +260,15 @@ impl Weekdays {
         let number = (date.day() as usize).div_ceil(7);
         has_bit(self.plain | self.numbered[number], weekday)
             || (has_bit(self.last, weekday) && date.day() + 7 > date.days_in_month())
+    }
+}
+
+/// Returns the days that the working day nearest to `day` can fall on: it is at most two days away. In short months, a day from
+/// the 29th on is the last day.
+fn days_around(day: u32) -> RangeInclusive<u32> {
+    match day {
+        29.. => 26..=31,
+        _ => day.saturating_sub(2).max(1)..=day + 2,
     }
 }
 
@@ -285,15 +287,17 @@ fn nearest_working_day(date: Date) -> Date {
 /// Returns the instant at which a clock in `zone` shows `time`: the end of the gap if it never does, the first
 /// occurrence if it does twice.
 pub(crate) fn to_instant(time: DateTime, zone: &TimeZone) -> Option<Timestamp> {
-    let shown = zone.to_ambiguous_timestamp(time);
-    match shown.offset() {
+    let ambiguous = zone.to_ambiguous_timestamp(time);
+    match ambiguous.offset() {
         AmbiguousOffset::Gap { after, .. } => {
             // Interpreted with the offset after the gap, the time lies just before the gap.
             let early = after.to_timestamp(time).ok()?;
             let change = zone.following(early).next()?.timestamp();
             ceil_minute(after.to_datetime(change)).and_then(|end| after.to_timestamp(end).ok())
         }
-        AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Fold { .. } => shown.earlier().ok(),
+        AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Fold { .. } => {
+            ambiguous.earlier().ok()
+        }
     }
 }
 
@@ -478,7 +482,7 @@ mod tests {
             "2026-10-03T00:00:00Z",
             &["2026-10-04T02:30+11:00", "2026-10-05T02:15+11:00"],
         );
-        // Lines that match every hour are not made up for.
+        // Skipped times of lines that match every hour are not run later.
         slots(
             "30 * * * *",
             "Europe/Berlin",

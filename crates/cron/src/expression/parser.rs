@@ -1,6 +1,6 @@
 //! Parses cron expressions: items, their portable form, and error messages.
 
-use super::{Days, Expression, Weekdays, set_bits};
+use super::{Days, Expression, Weekdays, days_around, set_bits};
 use jiff::civil::Date;
 use std::ops::RangeInclusive;
 
@@ -73,37 +73,33 @@ impl Expression {
                 text.escape_debug()
             ));
         }
-        let meant = match text.strip_prefix('@') {
-            None => text,
-            Some(_) => expand_alias(text)?,
-        };
-        let fields: Vec<&str> = meant.split_ascii_whitespace().collect();
+        let plain = if text.starts_with('@') { expand_alias(text)? } else { text };
+        let fields: Vec<&str> = plain.split_ascii_whitespace().collect();
         let fields: [&str; 5] =
             fields.try_into().map_err(|fields: Vec<&str>| field_count_error(text, &fields))?;
 
-        let mut read = fields.map(|_| ParsedField::default());
-        for (at, (field, read)) in fields.iter().zip(&mut read).enumerate() {
-            *read =
-                ParsedField::parse_list(at, field).map_err(|cause| format!("`{text}`: {cause}"))?;
+        let mut parsed = fields.map(|_| ParsedField::default());
+        for (index, (field, parsed_field)) in fields.iter().zip(&mut parsed).enumerate() {
+            *parsed_field = ParsedField::parse_list(index, field)
+                .map_err(|cause| format!("`{text}`: {cause}"))?;
         }
-        let star = |at: usize| read[at].plain_cron.starts_with('*');
+        let has_star = |parsed_field: &ParsedField| parsed_field.plain_cron.starts_with('*');
+        let [minute, hour, day, month, weekday] = &parsed;
         let expression = Self {
-            needs_both_days: star(DAY_FIELD) || star(WEEKDAY_FIELD),
-            is_time_of_day: !star(0) && !star(1),
-            is_exact: read.iter().all(|read| read.is_exact),
-            minutes: read[0].plain,
-            hours: read[1].plain,
-            months: read[3].plain,
-            days: Days { plain: read[DAY_FIELD].plain, ..read[DAY_FIELD].days.clone() },
-            weekdays: Weekdays {
-                plain: read[WEEKDAY_FIELD].plain,
-                ..read[WEEKDAY_FIELD].weekdays.clone()
-            },
-            plain_cron: Box::new(read.map(|read| read.plain_cron)),
+            needs_both_days: has_star(day) || has_star(weekday),
+            is_time_of_day: !has_star(minute) && !has_star(hour),
+            is_exact: parsed.iter().all(|parsed_field| parsed_field.is_exact),
+            minutes: minute.plain,
+            hours: hour.plain,
+            months: month.plain,
+            days: Days { plain: day.plain, ..day.days.clone() },
+            weekdays: Weekdays { plain: weekday.plain, ..weekday.weekdays.clone() },
+            plain_cron: Box::new(parsed.map(|parsed_field| parsed_field.plain_cron)),
             text: text.into(),
         };
-        let some_day = Date::constant(2000, 1, 1).at(0, 0, 0, 0);
-        match expression.first_from(some_day) {
+        // The calendar repeats, so any start will do.
+        let start = Date::constant(2000, 1, 1).at(0, 0, 0, 0);
+        match expression.first_from(start) {
             Some(_) => Ok(expression),
             None => Err(format!("`{text}` never matches: none of its months has such a day")),
         }
@@ -117,23 +113,26 @@ struct ParsedField {
     days: Days,
     weekdays: Weekdays,
     plain_cron: String,
-    /// The values that the plain form covers.
+    /// The values that the plain form matches.
     plain_cron_values: u64,
     is_exact: bool,
 }
 
 impl ParsedField {
-    fn parse_list(at: usize, text: &str) -> Result<Self, String> {
+    /// Parses the list `text` of the field with this index.
+    fn parse_list(field_index: usize, text: &str) -> Result<Self, String> {
         let mut whole = Self { is_exact: true, ..Self::default() };
         for item in text.split(',') {
-            let item = Self::parse_item(at, item, item == text)?;
+            let item = Self::parse_item(field_index, item, item == text)?;
             whole.plain |= item.plain;
             whole.days.last |= item.days.last;
             whole.days.last_working |= item.days.last_working;
             whole.days.nearest |= item.days.nearest;
             whole.weekdays.last |= item.weekdays.last;
-            for (all, one) in (whole.weekdays.numbered.iter_mut()).zip(item.weekdays.numbered) {
-                *all |= one;
+            for (weekdays, item_weekdays) in
+                whole.weekdays.numbered.iter_mut().zip(item.weekdays.numbered)
+            {
+                *weekdays |= item_weekdays;
             }
             whole.is_exact &= item.is_exact;
             whole.plain_cron_values |= item.plain_cron_values;
@@ -155,23 +154,24 @@ impl ParsedField {
     }
 
     /// Parses one item of a list; `is_only` if the list has no other items.
-    fn parse_item(at: usize, text: &str, is_only: bool) -> Result<Self, String> {
-        let field = &FIELDS[at];
+    fn parse_item(field_index: usize, text: &str, is_only: bool) -> Result<Self, String> {
+        let field = &FIELDS[field_index];
         let upper = text.to_ascii_uppercase();
         let (low, high) = field.values.clone().into_inner();
         if text == "?" {
-            return if is_only && (at == DAY_FIELD || at == WEEKDAY_FIELD) {
+            return if is_only && (field_index == DAY_FIELD || field_index == WEEKDAY_FIELD) {
                 Ok(Self::from_values(low..=high, "*".into()))
             } else {
                 Err("`?` must stand alone, as the day of the month or the weekday".into())
             };
         }
-        if let Some(special) = match at {
+        let extension = match field_index {
             DAY_FIELD => Self::parse_day(&upper)?,
             WEEKDAY_FIELD => Self::parse_weekday(&upper)?,
             _ => None,
-        } {
-            return Ok(special);
+        };
+        if let Some(parsed_field) = extension {
+            return Ok(parsed_field);
         }
         if matches!(upper.split(['(', '/']).next(), Some("H" | "R")) {
             return Err(format!(
@@ -183,38 +183,40 @@ impl ParsedField {
             Some((range, step)) => (range, Some(field.parse_step(step, range)?)),
             None => (&*upper, None),
         };
-        let by = step.unwrap_or(1) as usize;
+        let step_size = step.unwrap_or(1) as usize;
         if range == "*" {
-            return Ok(Self::from_values((low..=high).step_by(by), text.into()));
+            return Ok(Self::from_values((low..=high).step_by(step_size), text.into()));
         }
         let (first, last) = match range.split_once('-') {
-            Some((first, "L")) if at == DAY_FIELD => (field.parse_value(first)?, 31),
+            Some((first, "L")) if field_index == DAY_FIELD => (field.parse_value(first)?, 31),
             Some((first, last)) => (field.parse_value(first)?, field.parse_value(last)?),
             None if step.is_some() => {
                 // `5/15` means from 5 to the end of the field.
-                let first = normalize_sunday(at, field.parse_value(range)?);
-                let spelling = format!("{first}-{high}/{by}");
-                return Ok(Self::from_values((first..=high).step_by(by), spelling));
+                let first = normalize_sunday(field_index, field.parse_value(range)?);
+                let spelling = format!("{first}-{high}/{step_size}");
+                return Ok(Self::from_values((first..=high).step_by(step_size), spelling));
             }
             None => {
                 let value = field.parse_value(range)?;
-                return Ok(Self::from_values([normalize_sunday(at, value)], text.into()));
+                return Ok(Self::from_values([normalize_sunday(field_index, value)], text.into()));
             }
         };
-        let written = first <= last && last <= high && !range.ends_with('L');
+        let is_plain = first <= last && last <= high && !range.ends_with('L');
         // Sunday is 7 at the end of a range and 0 at its start.
         let (first, last) = match (first, last) {
-            (7, 7) if at == WEEKDAY_FIELD => (0, 0),
-            (0, 7) if at == WEEKDAY_FIELD => (0, 6),
-            (first, last) => (normalize_sunday(at, first), normalize_sunday(at, last)),
+            (7, 7) if field_index == WEEKDAY_FIELD => (0, 0),
+            (0, 7) if field_index == WEEKDAY_FIELD => (0, 6),
+            (first, last) => {
+                (normalize_sunday(field_index, first), normalize_sunday(field_index, last))
+            }
         };
         // A range from a day to itself is that one day, as in cron; croniter takes it for all days.
         let values: Vec<u32> = if first <= last {
-            (first..=last).step_by(by).collect()
+            (first..=last).step_by(step_size).collect()
         } else {
-            (first..=high).chain(low..=last).step_by(by).collect()
+            (first..=high).chain(low..=last).step_by(step_size).collect()
         };
-        let spelling = if written { text.into() } else { format_values(values.iter().copied()) };
+        let spelling = if is_plain { text.into() } else { format_values(values.iter().copied()) };
         Ok(Self::from_values(values, spelling))
     }
 
@@ -223,7 +225,7 @@ impl ParsedField {
         Self { plain, plain_cron_values: plain, plain_cron, is_exact: true, ..Self::default() }
     }
 
-    /// Describes days that a crontab cannot express; its plain form is the range `range` that contains them.
+    /// Represents days that a crontab cannot express. Their plain form is `range`, which contains them.
     fn from_range(range: RangeInclusive<u32>, days: Days, weekdays: Weekdays) -> Self {
         Self {
             plain_cron: format!("{}-{}", range.start(), range.end()),
@@ -237,7 +239,7 @@ impl ParsedField {
     /// Parses `L`, `LW` and `15W`.
     fn parse_day(text: &str) -> Result<Option<Self>, String> {
         let days = Days::default();
-        let (among, days) = match text {
+        let (range, days) = match text {
             "L" => (28..=31, Days { last: true, ..days }),
             "LW" | "WL" => (26..=31, Days { last_working: true, ..days }),
             _ => {
@@ -245,26 +247,20 @@ impl ParsedField {
                     return Ok(None);
                 };
                 let day = FIELDS[DAY_FIELD].parse_value(day)?;
-                // The nearest working day is at most two days away. From 29 on, the last days of any month qualify.
-                let among = match day {
-                    29.. => 26..=31,
-                    _ => day.saturating_sub(2).max(1)..=day + 2,
-                };
-                let nearest = 1 << day;
-                (among, Days { nearest, ..days })
+                (days_around(day), Days { nearest: 1 << day, ..days })
             }
         };
-        Ok(Some(Self::from_range(among, days, Weekdays::default())))
+        Ok(Some(Self::from_range(range, days, Weekdays::default())))
     }
 
     /// Parses `5#2`, `L5` and `5L`.
     fn parse_weekday(text: &str) -> Result<Option<Self>, String> {
         let field = &FIELDS[WEEKDAY_FIELD];
-        let value =
+        let parse_value =
             |text| field.parse_value(text).map(|value| normalize_sunday(WEEKDAY_FIELD, value));
         let mut weekdays = Weekdays::default();
         let day = if let Some((day, number)) = text.split_once('#') {
-            let day = value(day)?;
+            let day = parse_value(day)?;
             match number.parse::<usize>() {
                 Ok(number @ 1..=5) => weekdays.numbered[number] = 1 << day,
                 _ => {
@@ -277,70 +273,69 @@ impl ParsedField {
         } else if text == "L" {
             return Err("`L` needs a weekday, as in `L5`, the last Friday of the month".into());
         } else if let Some(day) = text.strip_prefix('L').or(text.strip_suffix('L')) {
-            let day = value(day)?;
+            let day = parse_value(day)?;
             weekdays.last = 1 << day;
             day
         } else {
             return Ok(None);
         };
-        let read = Self::from_range(day..=day, Days::default(), weekdays);
-        Ok(Some(Self { plain_cron: day.to_string(), ..read }))
+        let parsed_field = Self::from_range(day..=day, Days::default(), weekdays);
+        Ok(Some(Self { plain_cron: day.to_string(), ..parsed_field }))
     }
 }
 
 impl CronField {
     fn parse_value(&self, text: &str) -> Result<u32, String> {
         let (low, high) = self.values.clone().into_inner();
-        let named = self.names.iter().position(|name| *name == text);
-        if let Some(at) = named {
-            return Ok(low + at as u32);
+        if let Some(index) = self.names.iter().position(|name| *name == text) {
+            return Ok(low + index as u32);
         }
+        // The weekday 7 is Sunday, as is 0.
         let high = if self.names.len() == 7 { 7 } else { high };
         let names = match (self.names.first(), self.names.last()) {
             (Some(first), Some(last)) => format!(", or `{first}` to `{last}`"),
             _ => String::new(),
         };
-        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse() {
-            Ok(value) if digits && (low..=high).contains(&value) => Ok(value),
+            Ok(value) if is_number && (low..=high).contains(&value) => Ok(value),
             _ => Err(format!("`{text}` is not a valid {}: {low} to {high}{names}", self.name)),
         }
     }
 
     fn parse_step(&self, text: &str, range: &str) -> Result<u32, String> {
         let (low, high) = self.values.clone().into_inner();
-        let most = high - low + 1;
-        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let max_step = high - low + 1;
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         match text.parse() {
-            Ok(step) if digits && (1..=most).contains(&step) => Ok(step),
-            Ok(step) if digits && step > most && range == "*" && low == 0 && most > 7 => {
-                let unit = if most == 60 { "m" } else { "h" };
+            Ok(step) if is_number && (1..=max_step).contains(&step) => Ok(step),
+            Ok(step)
+                if is_number && step > max_step && range == "*" && low == 0 && max_step > 7 =>
+            {
+                let unit = if max_step == 60 { "m" } else { "h" };
                 Err(format!(
                     "`*/{step}` restarts whenever the {} is 0; use `--every {step}{unit}` instead of a cron expression",
                     self.name
                 ))
             }
             _ => Err(format!(
-                "`{text}` is not a valid step for a {}: 1 to {most}, as in `*/{}`",
+                "`{text}` is not a valid step for a {}: 1 to {max_step}, as in `*/{}`",
                 self.name,
-                most.min(5)
+                max_step.min(5)
             )),
         }
     }
 }
 
 /// Maps weekday 7 to 0; both are Sunday.
-fn normalize_sunday(at: usize, value: u32) -> u32 {
-    match at {
-        WEEKDAY_FIELD => value % 7,
-        _ => value,
-    }
+fn normalize_sunday(field_index: usize, value: u32) -> u32 {
+    if field_index == WEEKDAY_FIELD { value % 7 } else { value }
 }
 
 /// Formats values as a list; three or more consecutive values become a range.
 fn format_values(values: impl Iterator<Item = u32>) -> String {
     let values: Vec<u32> = values.collect();
-    let runs = values.chunk_by(|one, next| one + 1 == *next);
+    let runs = values.chunk_by(|value, next| value + 1 == *next);
     let items: Vec<String> = runs
         .flat_map(|run| match run {
             [first, _, .., last] => vec![format!("{first}-{last}")],
@@ -352,9 +347,9 @@ fn format_values(values: impl Iterator<Item = u32>) -> String {
 
 /// Returns the expression that an alias stands for.
 fn expand_alias(text: &str) -> Result<&'static str, String> {
-    let known = ALIASES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
-    if let Some((_, meant)) = known {
-        return Ok(meant);
+    let alias = ALIASES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    if let Some((_, expression)) = alias {
+        return Ok(expression);
     }
     let word = text.split_ascii_whitespace().next().unwrap_or_default();
     Err(match &*word.to_ascii_lowercase() {
@@ -388,11 +383,11 @@ fn field_count_error(text: &str, fields: &[&str]) -> String {
     }
     // Some programs put seconds first, others last; a year comes last.
     let middle = &fields[1..fields.len().min(6)];
-    let order = match fields {
+    let candidates = match fields {
         [_, _, _, _, _, "0" | "00"] if !matches!(fields[0], "0" | "00") => [&fields[..5], middle],
         _ => [middle, &fields[..5]],
     };
-    let without = order
+    let suggestion = candidates
         .iter()
         .filter(|fields| fields.len() == 5)
         .map(|fields| fields.join(" "))
@@ -400,7 +395,7 @@ fn field_count_error(text: &str, fields: &[&str]) -> String {
     let years = if fields.len() == 7 { " and no years" } else { "" };
     format!(
         "`{text}` has {count}; cron has five, and no seconds{years}: `{}`",
-        without.as_deref().unwrap_or("0 8 * * 1-5")
+        suggestion.as_deref().unwrap_or("0 8 * * 1-5")
     )
 }
 

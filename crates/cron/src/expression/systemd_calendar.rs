@@ -1,6 +1,6 @@
 //! Converts an expression to systemd's calendar format.
 
-use super::{Expression, has_bit, set_bits};
+use super::{Expression, days_around, has_bit, set_bits};
 use std::ops::RangeInclusive;
 
 const EVERY_DAY: u64 = 0xffff_fffe;
@@ -35,7 +35,7 @@ impl Expression {
         let months = format_values(self.months, 1..=12);
         let days = self.days.day_filters();
         let weekdays = self.weekdays.day_filters();
-        let mut choices: Vec<DayFilter> = if self.needs_both_days {
+        let mut day_filters: Vec<DayFilter> = if self.needs_both_days {
             days.iter()
                 .flat_map(|day| weekdays.iter().filter_map(|weekday| day.intersect(*weekday)))
                 .collect()
@@ -43,11 +43,11 @@ impl Expression {
             days.into_iter().chain(weekdays).collect()
         };
         let all = DayFilter { days: MonthDays::Plain(EVERY_DAY), weekdays: EVERY_WEEKDAY };
-        if choices.contains(&all) {
-            choices = vec![all];
+        if day_filters.contains(&all) {
+            day_filters = vec![all];
         }
         let mut lines: Vec<String> = Vec::new();
-        for DayFilter { days, weekdays } in choices {
+        for DayFilter { days, weekdays } in day_filters {
             let days = match days {
                 MonthDays::Plain(days) => format!("-{}", format_values(days, 1..=31)),
                 MonthDays::Last(1) => "~01".into(),
@@ -69,45 +69,41 @@ impl Expression {
 impl super::Days {
     fn day_filters(&self) -> Vec<DayFilter> {
         let Self { plain, last, last_working, nearest } = self;
-        let mut choices = Vec::new();
-        let mut choose = |days, weekdays| choices.push(DayFilter { days, weekdays });
+        let mut day_filters = Vec::new();
+        let mut add = |days, weekdays| day_filters.push(DayFilter { days, weekdays });
         if *plain != 0 {
-            choose(MonthDays::Plain(*plain), EVERY_WEEKDAY);
+            add(MonthDays::Plain(*plain), EVERY_WEEKDAY);
         }
         if *last {
-            choose(MonthDays::Last(1), EVERY_WEEKDAY);
+            add(MonthDays::Last(1), EVERY_WEEKDAY);
         }
         if *last_working {
-            choose(MonthDays::Last(3), WORKING_DAYS);
+            // The last working day is one of the last three days.
+            add(MonthDays::Last(3), WORKING_DAYS);
         }
         for day in set_bits(*nearest) {
-            // The nearest working day is at most two days away. From 29 on, the last days of any month qualify.
-            let among = match day {
-                29.. => 26..=31,
-                _ => day.saturating_sub(2).max(1)..=day + 2,
-            };
-            choose(MonthDays::Plain(bits_in(among)), WORKING_DAYS);
+            add(MonthDays::Plain(bits_in(days_around(day))), WORKING_DAYS);
         }
-        choices
+        day_filters
     }
 }
 
 impl super::Weekdays {
     fn day_filters(&self) -> Vec<DayFilter> {
         let Self { plain, numbered, last } = self;
-        let mut choices = Vec::new();
-        let mut choose = |days, weekdays| {
+        let mut day_filters = Vec::new();
+        let mut add = |days, weekdays| {
             if weekdays != 0 {
-                choices.push(DayFilter { days, weekdays });
+                day_filters.push(DayFilter { days, weekdays });
             }
         };
-        choose(MonthDays::Plain(EVERY_DAY), *plain);
+        add(MonthDays::Plain(EVERY_DAY), *plain);
         for (number, weekdays) in (1..).zip(&numbered[1..]) {
             let week = number * 7 - 6..=(number * 7).min(31);
-            choose(MonthDays::Plain(bits_in(week)), *weekdays);
+            add(MonthDays::Plain(bits_in(week)), *weekdays);
         }
-        choose(MonthDays::Last(7), *last);
-        choices
+        add(MonthDays::Last(7), *last);
+        day_filters
     }
 }
 
@@ -136,36 +132,35 @@ fn bits_in(range: RangeInclusive<u32>) -> u64 {
 
 /// Formats the values of a field, as in `*`, `00..45/15`, `09..17`, `01,15`.
 pub(crate) fn format_values(set: u64, range: RangeInclusive<u32>) -> String {
-    let range_of = range.clone();
-    if set_bits(set).eq(range) {
+    if set_bits(set).eq(range.clone()) {
         return "*".into();
     }
-    let found: Vec<u32> = set_bits(set).filter(|bit| range_of.contains(bit)).collect();
-    if let [first, second, .., last] = found[..] {
+    let values: Vec<u32> = set_bits(set).filter(|bit| range.contains(bit)).collect();
+    if let [first, second, .., last] = values[..] {
         let step = second - first;
-        let is_even = found.windows(2).all(|pair| pair[1] - pair[0] == step);
+        let is_even = values.windows(2).all(|pair| pair[1] - pair[0] == step);
         // Without an end, `00/9` also covers hour 27, and systemd's search fails there when a clock is changed.
         if is_even && step > 1 {
             return format!("{first:02}..{last:02}/{step}");
         }
     }
-    format_runs(&found, |value| format!("{value:02}"))
+    format_runs(&values, |value| format!("{value:02}"))
 }
 
 fn format_weekdays(weekdays: u64) -> String {
     const NAMES: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
-    let found: Vec<u32> = (0..7).filter(|day| has_bit(weekdays, (day + 1) % 7)).collect();
-    format_runs(&found, |day| NAMES[day as usize].into())
+    let days: Vec<u32> = (0..7).filter(|day| has_bit(weekdays, (day + 1) % 7)).collect();
+    format_runs(&days, |day| NAMES[day as usize].into())
 }
 
 /// Formats ascending values; three or more consecutive values become a range.
 fn format_runs(values: &[u32], name: impl Fn(u32) -> String) -> String {
-    let runs = values.chunk_by(|one, next| one + 1 == *next);
-    let words = runs.map(|run| match run {
+    let runs = values.chunk_by(|value, next| value + 1 == *next);
+    let items = runs.map(|run| match run {
         [first, _, .., last] if run.len() > 2 => format!("{}..{}", name(*first), name(*last)),
         _ => run.iter().map(|value| name(*value)).collect::<Vec<_>>().join(","),
     });
-    words.collect::<Vec<_>>().join(",")
+    items.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
