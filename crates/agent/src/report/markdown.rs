@@ -1,12 +1,12 @@
-//! Markdown for a terminal while it streams: pieces of text in, finished rows out.
+//! Markdown for a terminal while it streams: chunks of text in, finished rows out.
 //!
-//! Pure: the caller prints the rows and chooses the colours. A piece may end anywhere. Only undecided text is held
-//! back: the start of a line that may be a list or a rule, an unfinished word, a mark that may be closed, a table
+//! Pure: the caller prints the rows and chooses the colours. A chunk may end anywhere. Only undecided text is held
+//! back: the start of a line that may be a list or a rule, an incomplete word, a mark that may be closed, a table
 //! that may get a wider cell. The cost is therefore linear in the text, and nothing flickers. The model's line breaks
 //! are kept, as chat programs do, since a row cannot wait for the text after it.
 //!
 //! The renderer is our own because existing ones take complete texts: termimad would have to render the text again
-//! with each piece, and rows that are already printed could change. It also shows links as written, and drops columns
+//! with each chunk, and rows that are already printed could change. It also shows links as written, and drops columns
 //! that do not fit. A table is complete before it is shown, so [`table`] lets termimad fit its columns into the
 //! width.
 //!
@@ -65,7 +65,7 @@ enum MarkdownLineState {
     /// The kind of line is not decided yet.
     #[default]
     Beginning,
-    /// Words of this look.
+    /// Text of this style.
     Text(TextStyle),
     /// Verbatim code.
     Code,
@@ -82,14 +82,14 @@ enum IndentedCode {
     /// After an empty line, or at the start: it may be code.
     #[default]
     Maybe,
-    /// After words: it continues them.
+    /// After text: it continues the paragraph.
     No,
     /// After indented code: it is code.
     Yes,
 }
 
 impl Markdown {
-    /// Adds a piece of text; returns the output for rows of `width` columns.
+    /// Adds a chunk of text; returns the output for rows of `width` columns.
     pub(super) fn push(&mut self, text: &str, width: usize) -> Vec<Span> {
         self.rows.width = width;
         let mut rest = text;
@@ -140,10 +140,10 @@ impl Markdown {
                 self.line_start.push_str(text);
                 self.begin(false);
             }
-            MarkdownLineState::Text(look) => {
+            MarkdownLineState::Text(style) => {
                 let rows = &mut self.rows;
-                self.inline.feed(text, *look, &mut |event| {
-                    show_event(event, &mut |piece| rows.push_piece(piece));
+                self.inline.feed(text, *style, &mut |event| {
+                    show_event(event, &mut |run| rows.push_run(run));
                 });
             }
             MarkdownLineState::Code => self.add_code(text),
@@ -161,10 +161,10 @@ impl Markdown {
         match std::mem::take(&mut self.line) {
             // At the end of the text, the start of a line is decided.
             MarkdownLineState::Hidden | MarkdownLineState::Beginning => {}
-            MarkdownLineState::Text(look) => {
+            MarkdownLineState::Text(style) => {
                 let rows = &mut self.rows;
-                self.inline.end(look, &mut |event| {
-                    show_event(event, &mut |piece| rows.push_piece(piece));
+                self.inline.end(style, &mut |event| {
+                    show_event(event, &mut |run| rows.push_run(run));
                 });
                 self.rows.end();
             }
@@ -188,16 +188,18 @@ impl Markdown {
     }
 
     /// Decides the kind of line if its start is long enough.
-    fn begin(&mut self, is_over: bool) {
+    fn begin(&mut self, is_complete: bool) {
         let head = std::mem::take(&mut self.line_start);
-        let seen = &head[..head.floor_char_boundary(MAX_UNDECIDED_BYTES)];
-        let is_long = seen.len() < head.len();
-        let is_over = is_over && !is_long;
+        let start = &head[..head.floor_char_boundary(MAX_UNDECIDED_BYTES)];
+        let is_long = start.len() < head.len();
+        let is_complete = is_complete && !is_long;
         if let Some(fence) = &self.code_fence {
-            match line::parse_fence_line(seen, is_over, &self.open, fence) {
+            match line::parse_fence_line(start, is_complete, &self.open, fence) {
                 None if !is_long => self.line_start = head,
                 None => self.push_code(&head, false),
-                Some(FenceLine::Code(at)) => self.push_code(&head[at..], is_over),
+                Some(FenceLine::Code(code_start)) => {
+                    self.push_code(&head[code_start..], is_complete);
+                }
                 Some(FenceLine::End) => {
                     (self.code_fence, self.tokenizer) = (None, None);
                     self.line = MarkdownLineState::Hidden;
@@ -205,30 +207,32 @@ impl Markdown {
                 Some(FenceLine::Out) => {
                     (self.code_fence, self.tokenizer) = (None, None);
                     self.line_start = head;
-                    self.begin(is_over);
+                    self.begin(is_complete);
                 }
             }
             return;
         }
-        let codes = self.indented_code != IndentedCode::No;
-        match line::parse_start(seen, is_over, &self.open, codes) {
-            None if !is_long => self.line_start = head,
-            Some(start) => self.start(start, &head),
-            None => {
-                let start =
-                    LineStart { continued: 0, opened: Vec::new(), kind: LineKind::Text, at: 0 };
-                self.start(start, &head);
+        let allows_code = self.indented_code != IndentedCode::No;
+        let line_start = match line::parse_start(start, is_complete, &self.open, allows_code) {
+            None if !is_long => {
+                self.line_start = head;
+                return;
             }
-        }
+            Some(line_start) => line_start,
+            None => {
+                LineStart { continued: 0, opened: Vec::new(), kind: LineKind::Text, text_start: 0 }
+            }
+        };
+        self.start_line(line_start, &head);
     }
 
-    fn start(&mut self, start: LineStart, head: &str) {
-        let LineStart { continued: kept, opened, kind, at } = start;
-        let rest = &head[at..];
+    fn start_line(&mut self, line_start: LineStart, head: &str) {
+        let LineStart { continued, opened, kind, text_start } = line_start;
+        let rest = &head[text_start..];
         if kind == LineKind::Blank && opened.is_empty() {
             self.end_table();
-            self.open.truncate(kept);
-            self.blank = self.has_output.then_some(kept);
+            self.open.truncate(continued);
+            self.blank = self.has_output.then_some(continued);
             self.indented_code = if self.indented_code == IndentedCode::Yes {
                 IndentedCode::Yes
             } else {
@@ -237,15 +241,15 @@ impl Markdown {
             self.line = MarkdownLineState::Hidden;
             return;
         }
-        if kind != LineKind::Row || !opened.is_empty() || kept < self.open.len() {
+        if kind != LineKind::Row || !opened.is_empty() || continued < self.open.len() {
             self.end_table();
         }
         if self.table.is_none() {
-            self.show_blank(kept);
+            self.show_blank(continued);
         }
-        self.open.truncate(kept);
+        self.open.truncate(continued);
         self.open.extend(opened);
-        let (mut first, mut after) = self.margins(kept);
+        let (mut first_prefix, mut prefix) = self.margins(continued);
         self.indented_code = match kind {
             LineKind::Code => IndentedCode::Yes,
             LineKind::Text | LineKind::Row | LineKind::Blank => IndentedCode::No,
@@ -253,51 +257,52 @@ impl Markdown {
         };
         match kind {
             LineKind::Heading(level) => {
-                first.push(faint_span(&format!("{} ", "#".repeat(level))));
-                after.push(plain_span(&" ".repeat(level + 1)));
-                self.rows.set_prefixes(first, after);
+                first_prefix.push(faint_span(&format!("{} ", "#".repeat(level))));
+                prefix.push(plain_span(&" ".repeat(level + 1)));
+                self.rows.set_prefixes(first_prefix, prefix);
                 self.start_text(TextStyle::BOLD, rest);
             }
             LineKind::Rule => {
-                let free = self.rows.width.saturating_sub(wrap::spans_columns(&first));
-                first.push(faint_span(&"─".repeat(free.clamp(1, MAX_RULE_COLUMNS))));
-                self.rows.output.add_all(&first);
+                let free_columns =
+                    self.rows.width.saturating_sub(wrap::spans_columns(&first_prefix));
+                first_prefix.push(faint_span(&"─".repeat(free_columns.clamp(1, MAX_RULE_COLUMNS))));
+                self.rows.output.add_all(&first_prefix);
                 self.rows.output.end_row();
                 self.line = MarkdownLineState::Hidden;
             }
             LineKind::Row => {
                 if self.table.is_none() {
-                    self.rows.set_prefixes(first, after);
+                    self.rows.set_prefixes(first_prefix, prefix);
                 }
                 self.line = MarkdownLineState::TableRow;
                 self.line_start = rest.to_owned();
             }
             LineKind::CodeFence(fence) => {
-                self.rows.set_prefixes(first, after);
+                self.rows.set_prefixes(first_prefix, prefix);
                 self.line = MarkdownLineState::CodeFence(fence);
                 self.line_start = rest.to_owned();
             }
             LineKind::Code => self.push_code(rest, false),
             LineKind::Text | LineKind::Blank => {
-                self.rows.set_prefixes(first, after);
+                self.rows.set_prefixes(first_prefix, prefix);
                 self.start_text(TextStyle::PLAIN, rest);
             }
         }
     }
 
-    fn start_text(&mut self, look: TextStyle, text: &str) {
-        self.line = MarkdownLineState::Text(look);
+    fn start_text(&mut self, style: TextStyle, text: &str) {
+        self.line = MarkdownLineState::Text(style);
         self.push_in_line(text);
     }
 
     /// Shows a line of code or its start. Its prefix is short and not part of the code; an empty line has none.
-    fn push_code(&mut self, text: &str, is_over: bool) {
+    fn push_code(&mut self, text: &str, is_complete: bool) {
         self.line = MarkdownLineState::Code;
-        if is_over && text.trim().is_empty() {
+        if is_complete && text.trim().is_empty() {
             return;
         }
-        let (_, before) = self.margins(self.open.len());
-        self.rows.output.add_all(&before);
+        let (_, prefix) = self.margins(self.open.len());
+        self.rows.output.add_all(&prefix);
         self.rows.output.add(TextStyle::PLAIN, CODE_PREFIX);
         self.add_code(text);
     }
@@ -338,8 +343,8 @@ impl Markdown {
         }
         // The previous line was not part of a table, but this one may be its first.
         self.end_table();
-        let (_, after) = self.margins(self.open.len());
-        self.rows.set_prefixes(after.clone(), after);
+        let (_, prefix) = self.margins(self.open.len());
+        self.rows.set_prefixes(prefix.clone(), prefix);
         self.table.insert(MarkdownTable::default()).push_line(line);
     }
 
@@ -350,7 +355,7 @@ impl Markdown {
         if let Some(lines) = table.as_text() {
             for line in lines {
                 let rows = &mut self.rows;
-                show_inline(line, TextStyle::PLAIN, &mut |piece| rows.push_piece(piece));
+                show_inline(line, TextStyle::PLAIN, &mut |run| rows.push_run(run));
                 self.rows.end();
             }
             return;
@@ -360,26 +365,27 @@ impl Markdown {
         }
     }
 
-    /// Shows the pending empty line before text in `kept` containers.
-    fn show_blank(&mut self, kept: usize) {
+    /// Shows the pending empty line before text in `continued` containers.
+    fn show_blank(&mut self, continued: usize) {
         self.has_output = true;
         let Some(blank) = self.blank.take() else {
             return;
         };
-        let both = kept.min(blank).min(self.open.len());
-        let quotes = self.open[..both].iter().rposition(|container| *container == Container::Quote);
-        let open = self.open.split_off(quotes.map_or(0, |last| last + 1));
-        let (_, before) = self.margins(self.open.len());
-        self.open.extend(open);
-        self.rows.output.add_all(&wrap::trim_spans(&before));
+        let depth = continued.min(blank).min(self.open.len());
+        let quotes =
+            self.open[..depth].iter().rposition(|container| *container == Container::Quote);
+        let inner = self.open.split_off(quotes.map_or(0, |last| last + 1));
+        let (_, prefix) = self.margins(self.open.len());
+        self.open.extend(inner);
+        self.rows.output.add_all(&wrap::trim_spans(&prefix));
         self.rows.output.end_row();
     }
 
-    /// Returns the prefix of the first row of a line that opens the containers from `kept` on, and that of the
-    /// others. Containers that are nested too deeply for the width are shown less deep.
-    fn margins(&self, kept: usize) -> (Vec<Span>, Vec<Span>) {
+    /// Returns the prefix of the first row of a line that opens the containers from `continued` on, and that of the
+    /// others. Of containers that are nested too deeply for the width, the outer ones are left out.
+    fn margins(&self, continued: usize) -> (Vec<Span>, Vec<Span>) {
         let (mut first, mut rest) = (Vec::new(), Vec::new());
-        let mut free = self.rows.width.saturating_sub(MIN_TEXT_COLUMNS);
+        let mut free_columns = self.rows.width.saturating_sub(MIN_TEXT_COLUMNS);
         for (number, container) in self.open.iter().enumerate().rev() {
             let (mark, blank) = match container {
                 Container::Quote => (faint_span(QUOTE_PREFIX), faint_span(QUOTE_PREFIX)),
@@ -388,11 +394,11 @@ impl Markdown {
                 }
             };
             let width = char_width::text_columns(&blank.text);
-            if width > free {
+            if width > free_columns {
                 break;
             }
-            free -= width;
-            first.push(if number < kept { blank.clone() } else { mark });
+            free_columns -= width;
+            first.push(if number < continued { blank.clone() } else { mark });
             rest.push(blank);
         }
         first.reverse();
@@ -416,8 +422,8 @@ mod tests {
 
     fn spans<'t>(pieces: impl IntoIterator<Item = &'t str>, width: usize) -> Vec<Span> {
         let (mut markdown, mut ink) = (Markdown::default(), SpanBuffer::default());
-        for piece in pieces {
-            ink.add_all(&markdown.push(piece, width));
+        for run in pieces {
+            ink.add_all(&markdown.push(run, width));
         }
         ink.add_all(&markdown.end(width));
         ink.take()

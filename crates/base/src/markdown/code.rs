@@ -1,7 +1,7 @@
 //! Tokens of fenced code: comments, strings, numbers and keywords, for the languages of a table. Pure.
 //!
 //! One tokenizer serves all languages. It knows their lexical rules only roughly, because a wrong token costs no more
-//! than a colour. Like the rest of the grammar it takes text in pieces, and the result does not depend on their
+//! than a colour. Like the rest of the grammar it takes text in chunks, and the result does not depend on their
 //! boundaries: what a later character may change is held back, a word of [`MAX_WORD_BYTES`] at most.
 
 use languages::{Language, LanguageKind, find_language};
@@ -15,7 +15,7 @@ const MAX_STRING_PREFIX_CHARS: usize = 2;
 /// Characters of the longest character literal that is recognised, such as `'\n'`.
 const MAX_LITERAL_CHARS: usize = 4;
 
-/// The kind of a piece of code.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeToken {
     Plain,
@@ -42,9 +42,9 @@ pub struct CodeTokenizer {
     state: State,
     /// Text that is not decided yet.
     pending: String,
-    /// The character before `pending` in this line.
-    before: Option<char>,
-    /// Length in characters of the word that ends at `before`.
+    /// The character in front of `pending` in this line.
+    previous: Option<char>,
+    /// Length in characters of the word that ends at `previous`.
     word_chars: usize,
     /// True after the `<` or `</` of a tag.
     is_tag: bool,
@@ -81,84 +81,85 @@ struct DelimitedToken {
 }
 
 /// The token at the start of a text: its length in bytes, its kind, and the state after it.
-type Found = (usize, CodeToken, State);
+type TokenMatch = (usize, CodeToken, State);
 
 impl CodeTokenizer {
     /// Creates a tokenizer for the label of a code fence, such as `rust` or `js {1,3}`; `None` if the language is
     /// unknown.
     pub fn for_label(label: &str) -> Option<Self> {
-        let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+#-_".contains(letter);
-        let end = label.find(|letter| !is_part(letter)).unwrap_or(label.len());
+        let is_name_char =
+            |character: char| character.is_ascii_alphanumeric() || "+#-_".contains(character);
+        let end = label.find(|character| !is_name_char(character)).unwrap_or(label.len());
         let language = find_language(&label[..end].to_ascii_lowercase())?;
         Some(Self {
             language,
             state: State::Code,
             pending: String::new(),
-            before: None,
+            previous: None,
             word_chars: 0,
             is_tag: false,
         })
     }
 
-    /// Adds text without line ends; shows what is decided.
-    pub fn feed(&mut self, text: &str, show: &mut TokenSink<'_>) {
+    /// Adds text without line ends, and passes on the tokens that are decided.
+    pub fn feed(&mut self, text: &str, sink: &mut TokenSink<'_>) {
         self.pending.push_str(text);
-        self.resolve(false, show);
+        self.resolve(false, sink);
     }
 
-    /// Shows what is held back, within the line.
-    pub fn flush(&mut self, show: &mut TokenSink<'_>) {
-        self.resolve(true, show);
+    /// Passes on the text that is held back, within the line.
+    pub fn flush(&mut self, sink: &mut TokenSink<'_>) {
+        self.resolve(true, sink);
     }
 
     /// Ends the line.
-    pub fn end_line(&mut self, show: &mut TokenSink<'_>) {
-        self.flush(show);
+    pub fn end_line(&mut self, sink: &mut TokenSink<'_>) {
+        self.flush(sink);
         match self.state {
             State::Line(_) => self.state = State::Code,
-            State::Until(span) if span.ends_with_line => self.state = State::Code,
+            State::Until(delimited) if delimited.ends_with_line => self.state = State::Code,
             State::Until(_) | State::Code => {}
         }
-        (self.before, self.word_chars, self.is_tag) = (None, 0, false);
+        (self.previous, self.word_chars, self.is_tag) = (None, 0, false);
     }
 
-    fn resolve(&mut self, is_over: bool, show: &mut TokenSink<'_>) {
+    fn resolve(&mut self, is_complete: bool, sink: &mut TokenSink<'_>) {
         let pending = std::mem::take(&mut self.pending);
         let mut rest = pending.as_str();
         while !rest.is_empty() {
-            let found = match self.state {
+            let token_match = match self.state {
                 State::Line(token) => Some((rest.len(), token, self.state)),
-                State::Until(span) => find_end(rest, span, is_over),
-                State::Code => self.find_token(rest, is_over),
+                State::Until(delimited) => find_end(rest, delimited, is_complete),
+                State::Code => self.find_token(rest, is_complete),
             };
-            let Some((length, token, state)) = found else {
+            let Some((length, token, state)) = token_match else {
                 break;
             };
             let (text, after) = rest.split_at(length);
-            show(token, text);
-            self.note(text);
+            sink(token, text);
+            self.record(text);
             (self.state, rest) = (state, after);
         }
         self.pending = rest.to_owned();
     }
 
     /// Records what precedes the next token.
-    fn note(&mut self, text: &str) {
+    fn record(&mut self, text: &str) {
         let Some(last) = text.chars().next_back() else {
             return;
         };
-        let was_word = self.before.is_some_and(is_word);
+        let was_word = self.previous.is_some_and(is_word);
         self.word_chars = match (is_word(last), was_word) {
             (false, _) => 0,
             (true, false) => text.chars().count(),
             (true, true) => self.word_chars + text.chars().count(),
         };
         self.is_tag = text == "<" || (self.is_tag && text == "/");
-        self.before = Some(last);
+        self.previous = Some(last);
     }
 
     /// Returns the token at the start of `rest`; `None` if more text is needed.
-    fn find_token(&self, rest: &str, is_over: bool) -> Option<Found> {
+    fn find_token(&self, rest: &str, is_complete: bool) -> Option<TokenMatch> {
         let first = rest.chars().next()?;
         if self.language.kind == LanguageKind::Diff {
             let token = match first {
@@ -170,74 +171,74 @@ impl CodeTokenizer {
             return Some((rest.len(), token, State::Line(token)));
         }
         if is_word(first) {
-            return self.find_word(rest, first, is_over);
+            return self.find_word(rest, first, is_complete);
         }
         let mut is_undecided = false;
         for (mark, state) in self.openings(first) {
             if rest.starts_with(mark) && !is_undecided {
                 return Some((mark.len(), state.token(), state));
             }
-            is_undecided |= !is_over && mark.starts_with(rest);
+            is_undecided |= !is_complete && mark.starts_with(rest);
         }
         if is_undecided {
             return None;
         }
         if first == '\'' && self.language.kind == LanguageKind::CharLiterals {
-            find_char_literal(rest, is_over)
+            find_char_literal(rest, is_complete)
         } else {
             Some((first.len_utf8(), CodeToken::Plain, State::Code))
         }
     }
 
-    /// Returns the marks that may begin a token at this place, longer ones first, and the states that they lead to.
+    /// Returns the marks that may begin a token at this position, longer ones first, and the states that they lead to.
     fn openings(&self, first: char) -> impl Iterator<Item = (&'static str, State)> {
         let language = self.language;
-        let is_comment_place = first != '#' || self.before.is_none_or(char::is_whitespace);
+        let may_begin_comment = first != '#' || self.previous.is_none_or(char::is_whitespace);
         let is_apostrophe = first == '\'' && self.word_chars > MAX_STRING_PREFIX_CHARS;
-        let block = language.block_comment.map(|(open, close)| {
-            let span = DelimitedToken {
+        let block_comment = language.block_comment.map(|(open, close)| {
+            let delimited = DelimitedToken {
                 token: CodeToken::Comment,
                 close,
                 has_escapes: false,
                 ends_with_line: false,
             };
-            (open, State::Until(span))
+            (open, State::Until(delimited))
         });
-        let lines = language.line_comments.iter();
-        let lines = lines.map(|mark| (*mark, State::Line(CodeToken::Comment)));
+        let line_comment = |mark: &&'static str| (*mark, State::Line(CodeToken::Comment));
+        let line_comments = language.line_comments.iter().map(line_comment);
         let string = |ends_with_line: bool| {
             move |mark: &&'static str| {
-                let span = DelimitedToken {
+                let delimited = DelimitedToken {
                     token: CodeToken::Literal,
                     close: mark,
                     has_escapes: language.has_escapes(),
                     ends_with_line,
                 };
-                (*mark, State::Until(span))
+                (*mark, State::Until(delimited))
             }
         };
-        let long = language.long_quotes.iter().map(string(false));
-        let strings = long.chain(language.quotes.iter().map(string(true)));
-        block
+        let long_strings = language.long_quotes.iter().map(string(false));
+        let strings = long_strings.chain(language.quotes.iter().map(string(true)));
+        block_comment
             .into_iter()
-            .chain(lines.filter(move |_| is_comment_place))
+            .chain(line_comments.filter(move |_| may_begin_comment))
             .chain(strings.filter(move |_| !is_apostrophe))
     }
 
-    fn find_word(&self, rest: &str, first: char, is_over: bool) -> Option<Found> {
+    fn find_word(&self, rest: &str, first: char, is_complete: bool) -> Option<TokenMatch> {
         let is_number = first.is_ascii_digit();
-        let is_part = |letter: char| is_word(letter) || (is_number && letter == '.');
-        let whole = rest.find(|letter| !is_part(letter));
-        let length = match whole {
+        let is_part = |character: char| is_word(character) || (is_number && character == '.');
+        let word_length = rest.find(|character| !is_part(character));
+        let length = match word_length {
             Some(length) if length <= MAX_WORD_BYTES => length,
-            None if rest.len() <= MAX_WORD_BYTES && is_over => rest.len(),
+            None if rest.len() <= MAX_WORD_BYTES && is_complete => rest.len(),
             None if rest.len() <= MAX_WORD_BYTES => return None,
             _ => rest.floor_char_boundary(MAX_WORD_BYTES),
         };
         let word = &rest[..length];
-        let token = match self.before {
+        let token = match self.previous {
             // The rest of a long word.
-            Some(before) if is_word(before) => CodeToken::Plain,
+            Some(previous) if is_word(previous) => CodeToken::Plain,
             _ if is_number => CodeToken::Number,
             _ if self.is_tag && self.language.kind == LanguageKind::Markup => CodeToken::Keyword,
             _ if self.language.is_keyword(word) => CodeToken::Keyword,
@@ -247,45 +248,46 @@ impl CodeTokenizer {
     }
 }
 
-/// Returns the end of `span` in `rest`, or the part of `rest` that certainly belongs to it.
-fn find_end(rest: &str, span: DelimitedToken, is_over: bool) -> Option<Found> {
+/// Returns the end of the delimited token in `rest`, or the part of `rest` that certainly belongs to it.
+fn find_end(rest: &str, delimited: DelimitedToken, is_complete: bool) -> Option<TokenMatch> {
     let mut at = 0;
-    while let Some(letter) = rest[at..].chars().next() {
-        let here = &rest[at..];
-        if here.starts_with(span.close) {
-            return Some((at + span.close.len(), span.token, State::Code));
+    while let Some(character) = rest[at..].chars().next() {
+        let tail = &rest[at..];
+        if tail.starts_with(delimited.close) {
+            return Some((at + delimited.close.len(), delimited.token, State::Code));
         }
-        let may_close = !is_over && span.close.starts_with(here);
-        let mut length = letter.len_utf8();
-        if letter == '\\' && span.has_escapes {
-            length += here[1..].chars().next().map_or(0, char::len_utf8);
+        let may_close = !is_complete && delimited.close.starts_with(tail);
+        let mut length = character.len_utf8();
+        if character == '\\' && delimited.has_escapes {
+            length += tail[1..].chars().next().map_or(0, char::len_utf8);
         }
-        let is_cut = letter == '\\' && span.has_escapes && length == 1 && !is_over;
-        if may_close || is_cut {
+        let is_incomplete_escape =
+            character == '\\' && delimited.has_escapes && length == 1 && !is_complete;
+        if may_close || is_incomplete_escape {
             break;
         }
         at += length;
     }
-    (at > 0).then_some((at, span.token, State::Until(span)))
+    (at > 0).then_some((at, delimited.token, State::Until(delimited)))
 }
 
 /// Finds a literal such as `'x'`. Other apostrophes, as those of lifetimes, stay alone.
-fn find_char_literal(rest: &str, is_over: bool) -> Option<Found> {
+fn find_char_literal(rest: &str, is_complete: bool) -> Option<TokenMatch> {
     let head: Vec<char> = rest.chars().take(MAX_LITERAL_CHARS).collect();
-    if head.len() < MAX_LITERAL_CHARS && !is_over {
+    if head.len() < MAX_LITERAL_CHARS && !is_complete {
         return None;
     }
     let count = match head.as_slice() {
         [_, '\\', _, '\'', ..] => 4,
-        [_, letter, '\'', ..] if *letter != '\\' => 3,
+        [_, character, '\'', ..] if *character != '\\' => 3,
         _ => return Some((1, CodeToken::Plain, State::Code)),
     };
-    let length = head[..count].iter().map(|letter| letter.len_utf8()).sum();
+    let length = head[..count].iter().map(|character| character.len_utf8()).sum();
     Some((length, CodeToken::Literal, State::Code))
 }
 
-fn is_word(letter: char) -> bool {
-    letter.is_alphanumeric() || letter == '_'
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
 }
 
 #[cfg(test)]
@@ -297,16 +299,16 @@ mod tests {
     fn mark<'t>(label: &str, lines: impl Iterator<Item = Vec<&'t str>>) -> String {
         let mut tokenizer = CodeTokenizer::for_label(label).expect("a known language");
         let mut tokens: Vec<(CodeToken, String)> = Vec::new();
-        let mut show = |token, text: &str| match tokens.last_mut() {
+        let mut sink = |token, text: &str| match tokens.last_mut() {
             Some((last, shown)) if *last == token => shown.push_str(text),
             _ => tokens.push((token, text.to_owned())),
         };
         for line in lines {
             for piece in line {
-                tokenizer.feed(piece, &mut show);
+                tokenizer.feed(piece, &mut sink);
             }
-            tokenizer.end_line(&mut show);
-            show(CodeToken::Plain, "\n");
+            tokenizer.end_line(&mut sink);
+            sink(CodeToken::Plain, "\n");
         }
         let mut marked = String::new();
         for (token, text) in tokens {

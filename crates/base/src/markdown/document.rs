@@ -36,7 +36,7 @@ pub struct DocumentLine<'t> {
 /// The content of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LineContent {
-    /// Words, or nothing after the mark of a container.
+    /// Text, or nothing after the mark of a container.
     Text(Vec<TextRun>),
     /// A heading of level 1 to 6.
     Heading(usize, Vec<TextRun>),
@@ -44,7 +44,7 @@ pub enum LineContent {
     Rule,
     /// A line of code.
     Code {
-        /// The language: ASCII letters and digits, and some of `+-#._`. Empty if what is written there is no name.
+        /// The language: ASCII letters and digits, and some of `+-#._`. Empty if the fence has no such name.
         language: String,
         /// The line without indentation of its containers.
         text: String,
@@ -127,7 +127,7 @@ struct DocumentParser<'t> {
     code_fence: Option<(CodeFence, String)>,
     /// True if the next line starts a block, whatever it is.
     is_block_over: bool,
-    /// True if indentation makes no code of the next line, because it continues words.
+    /// True if indentation makes no code of the next line, because it continues a paragraph.
     is_after_text: bool,
     /// True if the last lines are indented code.
     is_indented_code: bool,
@@ -140,8 +140,8 @@ impl<'t> DocumentParser<'t> {
         let start = &line[..line.floor_char_boundary(MAX_UNDECIDED_BYTES)];
         let is_complete = start.len() == line.len();
         if let Some((fence, language)) = self.code_fence.take() {
-            let at = match line::parse_fence_line(start, is_complete, &self.open, &fence) {
-                Some(FenceLine::Code(at)) => at,
+            let code_start = match line::parse_fence_line(start, is_complete, &self.open, &fence) {
+                Some(FenceLine::Code(start)) => start,
                 None => 0,
                 Some(FenceLine::End) => {
                     self.is_block_over = true;
@@ -152,19 +152,22 @@ impl<'t> DocumentParser<'t> {
                     return self.push(line);
                 }
             };
-            self.push_code(language.clone(), &line[at..]);
+            self.push_code(language.clone(), &line[code_start..]);
             self.code_fence = Some((fence, language));
             return;
         }
-        let start =
-            line::parse_start(start, is_complete, &self.open, !self.is_after_text).unwrap_or_else(
-                || LineStart { continued: 0, opened: Vec::new(), kind: LineKind::Text, at: 0 },
-            );
+        let start = line::parse_start(start, is_complete, &self.open, !self.is_after_text)
+            .unwrap_or_else(|| LineStart {
+                continued: 0,
+                opened: Vec::new(),
+                kind: LineKind::Text,
+                text_start: 0,
+            });
         self.push_start(line, start);
     }
 
     fn push_start(&mut self, line: &'t str, start: LineStart) {
-        let LineStart { continued, opened, kind, at } = start;
+        let LineStart { continued, opened, kind, text_start } = start;
         let is_blank = kind == LineKind::Blank && opened.is_empty();
         if kind != LineKind::Row || !opened.is_empty() || continued < self.open.len() {
             self.end_table();
@@ -182,7 +185,7 @@ impl<'t> DocumentParser<'t> {
         let was_indented_code =
             std::mem::replace(&mut self.is_indented_code, kind == LineKind::Code);
         self.is_block_over |= was_indented_code && kind != LineKind::Code;
-        let text = &line[at..];
+        let text = &line[text_start..];
         match kind {
             LineKind::Heading(level) => {
                 let content = LineContent::Heading(level, parse_runs(text.trim_end()));
@@ -206,9 +209,9 @@ impl<'t> DocumentParser<'t> {
         }
     }
 
-    /// Makes a line of `content`, at this place of the text.
+    /// Makes a line of `content` at the current position.
     fn make_line(&mut self, content: LineContent, source: Option<&'t str>) -> DocumentLine<'t> {
-        let kept = self.open.len().min(MAX_CONTAINERS);
+        let depth = self.open.len().min(MAX_CONTAINERS);
         let is_new = self.continued < self.open.len();
         let has_blank_before = std::mem::take(&mut self.has_blank);
         let is_block_over = std::mem::take(&mut self.is_block_over);
@@ -217,8 +220,8 @@ impl<'t> DocumentParser<'t> {
             || self.lines.is_empty()
             || matches!(content, LineContent::Heading(..) | LineContent::Rule);
         let line = DocumentLine {
-            containers: self.open[..kept].to_vec(),
-            continued: self.continued.min(kept),
+            containers: self.open[..depth].to_vec(),
+            continued: self.continued.min(depth),
             starts_block,
             has_blank_before,
             content,
@@ -235,8 +238,8 @@ impl<'t> DocumentParser<'t> {
 
     fn push_code(&mut self, language: String, text: &str) {
         // Blank lines within indented code are part of it.
-        let is_inner = self.is_indented_code && !self.is_block_over;
-        if is_inner && std::mem::take(&mut self.has_blank) {
+        let is_within_block = self.is_indented_code && !self.is_block_over;
+        if is_within_block && std::mem::take(&mut self.has_blank) {
             self.push_line(
                 LineContent::Code { language: String::new(), text: String::new() },
                 None,
@@ -292,9 +295,10 @@ impl<'t> DocumentParser<'t> {
     }
 }
 
-/// True for a word that names a language. Services show others as code, or take them for markup.
+/// True for a word that names a language. Chat services show other words as code, or interpret them as markup.
 fn is_language(word: &str) -> bool {
-    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-#._".contains(letter);
+    let is_part =
+        |character: char| character.is_ascii_alphanumeric() || "+-#._".contains(character);
     word.len() <= MAX_LANGUAGE_CHARS && word.chars().all(is_part)
 }
 

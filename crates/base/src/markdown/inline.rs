@@ -1,8 +1,8 @@
 //! Inline marks: emphasis, code, links, escapes, character references.
 //!
-//! An opening mark is held back with the text after it until it is closed or can no longer be: at the end of the
-//! line, or after a limit, to avoid a visible delay. It is then shown as plain text. The same text looks the same for
-//! any split into pieces.
+//! An opening mark is held back with the text after it until it is closed or can no longer be closed: at the end of the
+//! line, or after a limit, to avoid a visible delay. It is then plain text. The result is the same for any split of the
+//! text into chunks.
 
 use super::style::TextStyle;
 use std::borrow::Cow;
@@ -16,12 +16,12 @@ const MAX_REFERENCE_BYTES: usize = 33;
 #[derive(Debug, Default)]
 pub struct InlineParser {
     pending: String,
-    /// The character before `held`.
-    before: Option<char>,
+    /// The character in front of `pending`.
+    previous: Option<char>,
     closers: Closers,
 }
 
-/// Possible closing positions per mark of emphasis, cached to avoid a new search for every mark and every piece.
+/// Possible closing positions per mark of emphasis, cached to avoid a new search for every mark and every chunk.
 #[derive(Debug, Default)]
 struct Closers([Closer; EMPHASIS_MARKS.len()]);
 
@@ -39,10 +39,10 @@ struct Closer {
 impl Closers {
     /// True if a mark opened before the byte `from` may be closed there or later, and before `end`.
     fn may_close(&mut self, text: &str, mark: u8, from: usize, end: usize) -> bool {
-        let place = EMPHASIS_MARKS.iter().position(|known| *known == mark);
-        let Some(closer) = place.map(|place| &mut self.0[place]) else {
+        let Some(index) = EMPHASIS_MARKS.iter().position(|other| *other == mark) else {
             return true;
         };
+        let closer = &mut self.0[index];
         if closer.last_closer.is_none_or(|at| at < from) {
             let bytes = text.as_bytes();
             let closes = |at: &usize| {
@@ -64,7 +64,7 @@ impl Closers {
     }
 }
 
-/// A piece of a parsed line, in order.
+/// A part of a parsed line, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InlineEvent<'t> {
     /// Text of one style. With `link`, the text is itself an address.
@@ -79,25 +79,25 @@ pub enum InlineEvent<'t> {
 pub type InlineSink<'a> = dyn FnMut(InlineEvent<'_>) + 'a;
 
 impl InlineParser {
-    /// Adds text to the line; shows what is decided.
-    pub fn feed(&mut self, text: &str, look: TextStyle, show: &mut InlineSink<'_>) {
+    /// Adds text to the line, and passes on what is decided.
+    pub fn feed(&mut self, text: &str, style: TextStyle, sink: &mut InlineSink<'_>) {
         self.pending.push_str(text);
-        let done = resolve(&self.pending, self.before, false, &mut self.closers, look, show);
-        self.closers.drop_first(done);
-        self.before = self.pending[..done].chars().next_back().or(self.before);
-        self.pending.drain(..done);
+        let length = resolve(&self.pending, self.previous, false, &mut self.closers, style, sink);
+        self.closers.drop_first(length);
+        self.previous = self.pending[..length].chars().next_back().or(self.previous);
+        self.pending.drain(..length);
     }
 
     /// Ends the line.
-    pub fn end(&mut self, look: TextStyle, show: &mut InlineSink<'_>) {
-        resolve(&self.pending, self.before, true, &mut self.closers, look, show);
+    pub fn end(&mut self, style: TextStyle, sink: &mut InlineSink<'_>) {
+        resolve(&self.pending, self.previous, true, &mut self.closers, style, sink);
         *self = Self::default();
     }
 }
 
 /// Parses a complete text.
-pub fn parse(text: &str, look: TextStyle, show: &mut InlineSink<'_>) {
-    resolve(text, None, true, &mut Closers::default(), look, show);
+pub fn parse(text: &str, style: TextStyle, sink: &mut InlineSink<'_>) {
+    resolve(text, None, true, &mut Closers::default(), style, sink);
 }
 
 /// The syntax found at a mark.
@@ -122,78 +122,77 @@ enum InlineMark<'t> {
     },
 }
 
-/// Shows the decided part of `text`; returns its length in bytes. If `is_over`, all of it is decided.
+/// Passes on the decided part of `text`, and returns its length in bytes. If `is_complete`, all of it is decided.
 fn resolve(
     text: &str,
-    mut before: Option<char>,
-    is_over: bool,
+    mut previous: Option<char>,
+    is_complete: bool,
     closers: &mut Closers,
-    look: TextStyle,
-    show: &mut InlineSink<'_>,
+    style: TextStyle,
+    sink: &mut InlineSink<'_>,
 ) -> usize {
     let mut at = 0;
     while at < text.len() {
         let rest = &text[at..];
         let plain = rest.find(is_mark).unwrap_or(rest.len());
         if plain > 0 {
-            show(InlineEvent::Text(look, &rest[..plain]));
-            before = rest[..plain].chars().next_back();
+            sink(InlineEvent::Text(style, &rest[..plain]));
+            previous = rest[..plain].chars().next_back();
             at += plain;
             continue;
         }
-        let length = match parse_mark(text, at, before, is_over, closers) {
+        let length = match parse_mark(text, at, previous, is_complete, closers) {
             InlineMark::Open => return at,
             InlineMark::Literal(length) => {
-                show(InlineEvent::Text(look, &rest[..length]));
+                sink(InlineEvent::Text(style, &rest[..length]));
                 length
             }
             InlineMark::Escaped(marks) => {
-                show(InlineEvent::Text(look, &rest[marks..=marks]));
+                sink(InlineEvent::Text(style, &rest[marks..=marks]));
                 marks + 1
             }
             InlineMark::Reference(characters, length) => {
-                show(InlineEvent::Text(look, &characters));
+                sink(InlineEvent::Text(style, &characters));
                 length
             }
             InlineMark::Break => 1,
             InlineMark::Code(code, length) => {
-                show(InlineEvent::Text(TextStyle { code: true, ..look }, code));
+                sink(InlineEvent::Text(TextStyle { code: true, ..style }, code));
                 length
             }
             InlineMark::Emphasis(inner, marks, length) => {
-                let struck = rest.starts_with('~');
-                let inside = TextStyle {
-                    bold: look.bold || (!struck && marks > 1),
-                    italic: look.italic || (!struck && marks != 2),
-                    struck: look.struck || struck,
-                    ..look
+                let is_strikethrough = rest.starts_with('~');
+                let inner_style = TextStyle {
+                    bold: style.bold || (!is_strikethrough && marks > 1),
+                    italic: style.italic || (!is_strikethrough && marks != 2),
+                    struck: style.struck || is_strikethrough,
+                    ..style
                 };
-                resolve(inner, Some('*'), true, &mut Closers::default(), inside, show);
+                resolve(inner, Some('*'), true, &mut Closers::default(), inner_style, sink);
                 length
             }
             InlineMark::Link { text, address, length } => {
-                show_link(text, address, look, show);
+                show_link(text, address, style, sink);
                 length
             }
         };
-        before = rest[..length].chars().next_back();
+        previous = rest[..length].chars().next_back();
         at += length;
     }
     at
 }
 
-/// Shows a link. One without a text of its own is its address, shown without `mailto:`.
-fn show_link(text: &str, address: &str, look: TextStyle, show: &mut InlineSink<'_>) {
-    let link = TextStyle { link: true, ..look };
-    let (address, plain) = (decode_address(address), decode_address(text));
-    let bare = address.strip_prefix("mailto:").unwrap_or(&address);
-    if text.is_empty() || plain == address || plain == bare {
-        let text = if text.is_empty() { &address } else { &plain };
-        return show(InlineEvent::Text(link, text));
+/// Passes on a link. One without a text of its own is its address, without `mailto:`.
+fn show_link(text: &str, address: &str, style: TextStyle, sink: &mut InlineSink<'_>) {
+    let (address, decoded_text) = (decode_address(address), decode_address(text));
+    let without_scheme = address.strip_prefix("mailto:").unwrap_or(&address);
+    if text.is_empty() || decoded_text == address || decoded_text == without_scheme {
+        let text = if text.is_empty() { &address } else { &decoded_text };
+        return sink(InlineEvent::Text(TextStyle { link: true, ..style }, text));
     }
-    show(InlineEvent::LinkStart(&address));
-    resolve(text, Some('['), true, &mut Closers::default(), look, show);
-    show(InlineEvent::LinkEnd(look, &address));
+    sink(InlineEvent::LinkStart(&address));
+    resolve(text, Some('['), true, &mut Closers::default(), style, sink);
+    sink(InlineEvent::LinkEnd(style, &address));
 }
 
 /// Decodes the character references of an address, except those of characters that would end it.
@@ -201,14 +200,14 @@ fn decode_address(address: &str) -> Cow<'_, str> {
     if !address.contains('&') {
         return Cow::Borrowed(address);
     }
-    let ends = |letter: char| letter.is_whitespace() || "()<>".contains(letter);
+    let ends_address = |character: char| character.is_whitespace() || "()<>".contains(character);
     let mut decoded = String::with_capacity(address.len());
     let mut rest = address;
     while let Some(at) = rest.find('&') {
         decoded += &rest[..at];
         rest = &rest[at..];
         let length = match parse_reference(rest) {
-            InlineMark::Reference(characters, length) if !characters.contains(ends) => {
+            InlineMark::Reference(characters, length) if !characters.contains(ends_address) => {
                 decoded += &characters;
                 length
             }
@@ -225,46 +224,46 @@ fn decode_address(address: &str) -> Cow<'_, str> {
 /// Escapes `&` in Markdown where a character reference would begin with it.
 pub fn escape_references(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for (at, letter) in text.char_indices() {
-        if letter == '&' && matches!(parse_reference(&text[at..]), InlineMark::Reference(..)) {
+    for (at, character) in text.char_indices() {
+        if character == '&' && matches!(parse_reference(&text[at..]), InlineMark::Reference(..)) {
             escaped += "&amp;";
         } else {
-            escaped.push(letter);
+            escaped.push(character);
         }
     }
     escaped
 }
 
-fn is_mark(letter: char) -> bool {
-    matches!(letter, '\\' | '`' | '*' | '_' | '~' | '[' | '!' | '<' | '&')
+fn is_mark(character: char) -> bool {
+    matches!(character, '\\' | '`' | '*' | '_' | '~' | '[' | '!' | '<' | '&')
 }
 
-/// Returns the syntax in `all` at the byte `at`, which is a mark.
+/// Returns the syntax in `line` at the byte `at`, which is a mark.
 fn parse_mark<'t>(
-    all: &'t str,
+    line: &'t str,
     at: usize,
-    before: Option<char>,
-    is_over: bool,
+    previous: Option<char>,
+    is_complete: bool,
     closers: &mut Closers,
 ) -> InlineMark<'t> {
-    let text = &all[at..];
-    // Nothing beyond the limit is examined, so the result does not depend on the pieces.
-    let whole = is_over || text.len() >= MAX_MARK_DISTANCE_BYTES;
+    let text = &line[at..];
+    // Nothing beyond the limit is examined, so the result does not depend on the chunks.
+    let is_whole = is_complete || text.len() >= MAX_MARK_DISTANCE_BYTES;
     let text = &text[..text.floor_char_boundary(MAX_MARK_DISTANCE_BYTES)];
     let mut may_close =
-        |marks: usize| closers.may_close(all, text.as_bytes()[0], at + marks, at + text.len());
-    let found = match text.as_bytes()[0] {
-        b'\\' => parse_escape(text, is_over),
-        b'`' => parse_code(text, whole),
+        |marks: usize| closers.may_close(line, text.as_bytes()[0], at + marks, at + text.len());
+    let mark = match text.as_bytes()[0] {
+        b'\\' => parse_escape(text, is_complete),
+        b'`' => parse_code(text, is_whole),
         b'[' => parse_link(text, 0),
         b'!' => parse_image(text),
         b'<' => parse_autolink(text),
         b'&' => parse_reference(text),
-        _ => parse_emphasis(text, before, whole, &mut may_close),
+        _ => parse_emphasis(text, previous, is_whole, &mut may_close),
     };
-    match found {
-        InlineMark::Open if whole => InlineMark::Literal(run_length(text)),
-        found => found,
+    match mark {
+        InlineMark::Open if is_whole => InlineMark::Literal(run_length(text)),
+        mark => mark,
     }
 }
 
@@ -274,9 +273,9 @@ fn run_length(text: &str) -> usize {
     text.bytes().take_while(|byte| *byte == first).count()
 }
 
-fn parse_escape(text: &str, is_over: bool) -> InlineMark<'_> {
+fn parse_escape(text: &str, is_complete: bool) -> InlineMark<'_> {
     match text.as_bytes().get(1) {
-        None if is_over => InlineMark::Break,
+        None if is_complete => InlineMark::Break,
         None => InlineMark::Open,
         Some(next) if next.is_ascii_punctuation() => InlineMark::Escaped(1),
         Some(_) => InlineMark::Literal(1),
@@ -306,9 +305,9 @@ fn parse_reference(text: &str) -> InlineMark<'_> {
     }
 }
 
-fn parse_code(text: &str, whole: bool) -> InlineMark<'_> {
+fn parse_code(text: &str, is_whole: bool) -> InlineMark<'_> {
     let marks = run_length(text);
-    let Some(end) = code_end(text, marks, whole) else {
+    let Some(end) = code_end(text, marks, is_whole) else {
         return InlineMark::Open;
     };
     let code = &text[marks..end - marks];
@@ -321,13 +320,13 @@ fn parse_code(text: &str, whole: bool) -> InlineMark<'_> {
 
 /// Returns the end of the code at the start of `text`, including its marks. A run at the end of an incomplete text
 /// may become longer, so it closes nothing yet.
-fn code_end(text: &str, marks: usize, whole: bool) -> Option<usize> {
+fn code_end(text: &str, marks: usize, is_whole: bool) -> Option<usize> {
     let mut at = marks;
     loop {
         at += text[at..].find('`')?;
         let closing = run_length(&text[at..]);
         at += closing;
-        if closing == marks && (whole || at < text.len()) {
+        if closing == marks && (is_whole || at < text.len()) {
             return Some(at);
         }
     }
@@ -337,27 +336,29 @@ fn code_end(text: &str, marks: usize, whole: bool) -> Option<usize> {
 /// closing mark may exist after a given number of marks.
 fn parse_emphasis<'t>(
     text: &'t str,
-    before: Option<char>,
-    whole: bool,
+    previous: Option<char>,
+    is_whole: bool,
     may_close: &mut dyn FnMut(usize) -> bool,
 ) -> InlineMark<'t> {
     let mark = text.as_bytes()[0];
     let marks = run_length(text);
     let Some(next) = text[marks..].chars().next() else {
-        return if whole { InlineMark::Literal(marks) } else { InlineMark::Open };
+        return if is_whole { InlineMark::Literal(marks) } else { InlineMark::Open };
     };
-    let in_word = mark == b'_' && before.is_some_and(char::is_alphanumeric);
-    let fits = match mark {
+    let in_word = mark == b'_' && previous.is_some_and(char::is_alphanumeric);
+    let is_valid_run = match mark {
         b'~' => marks == 2,
         _ => marks <= 3,
     };
-    if !fits || in_word || next.is_whitespace() {
+    if !is_valid_run || in_word || next.is_whitespace() {
         return InlineMark::Literal(marks);
     }
-    let closing = match may_close(marks) {
-        true => find_closing(text, mark, marks, whole),
-        false if whole => ClosingMark::None,
-        false => ClosingMark::Unknown,
+    let closing = if may_close(marks) {
+        find_closing(text, mark, marks, is_whole)
+    } else if is_whole {
+        ClosingMark::None
+    } else {
+        ClosingMark::Unknown
     };
     match closing {
         ClosingMark::At(end) => {
@@ -376,11 +377,11 @@ enum ClosingMark {
     None,
 }
 
-fn find_closing(text: &str, mark: u8, marks: usize, whole: bool) -> ClosingMark {
+fn find_closing(text: &str, mark: u8, marks: usize, is_whole: bool) -> ClosingMark {
     let bytes = text.as_bytes();
     let mut at = marks;
     while at < bytes.len() {
-        let here = run_length_at(text, at);
+        let length = run_length_at(text, at);
         match bytes[at] {
             b'\\' => {
                 // Skip the next character, whatever it is.
@@ -388,38 +389,38 @@ fn find_closing(text: &str, mark: u8, marks: usize, whole: bool) -> ClosingMark 
                 at += 1 + next.map_or(0, char::len_utf8);
                 continue;
             }
-            b'`' => match code_end(&text[at..], here, whole) {
-                Some(length) => {
-                    at += length;
+            b'`' => match code_end(&text[at..], length, is_whole) {
+                Some(code_length) => {
+                    at += code_length;
                     continue;
                 }
-                None if !whole => return ClosingMark::Unknown,
+                None if !is_whole => return ClosingMark::Unknown,
                 None => {}
             },
             byte if byte == mark => {
-                let end = at + here;
+                let end = at + length;
                 let next = text[end..].chars().next();
-                if next.is_none() && !whole {
+                if next.is_none() && !is_whole {
                     return ClosingMark::Unknown;
                 }
                 let after_blank = text[..at].ends_with(char::is_whitespace);
                 let in_word = mark == b'_' && next.is_some_and(char::is_alphanumeric);
                 // Three marks also close one or two, together with those opened within.
-                if !after_blank && !in_word && (here == marks || here == 3) {
+                if !after_blank && !in_word && (length == marks || length == 3) {
                     return ClosingMark::At(end);
                 }
             }
             _ => {}
         }
-        at += here;
+        at += length;
     }
-    if whole { ClosingMark::None } else { ClosingMark::Unknown }
+    if is_whole { ClosingMark::None } else { ClosingMark::Unknown }
 }
 
 /// Returns the length of the run of marks at `at`, or of the character there.
 fn run_length_at(text: &str, at: usize) -> usize {
-    let letter = text[at..].chars().next().map_or(1, char::len_utf8);
-    if letter > 1 { letter } else { run_length(&text[at..]) }
+    let character_length = text[at..].chars().next().map_or(1, char::len_utf8);
+    if character_length > 1 { character_length } else { run_length(&text[at..]) }
 }
 
 fn parse_image(text: &str) -> InlineMark<'_> {
@@ -431,16 +432,16 @@ fn parse_image(text: &str) -> InlineMark<'_> {
 }
 
 /// Parses `[text](address "title")` after `skipped` bytes.
-fn parse_link(whole: &str, skipped: usize) -> InlineMark<'_> {
-    let text = &whole[skipped..];
-    let no = InlineMark::Literal(skipped + 1);
+fn parse_link(text: &str, skipped: usize) -> InlineMark<'_> {
+    let text = &text[skipped..];
+    let literal = InlineMark::Literal(skipped + 1);
     let mut depth = 0_usize;
     let mut end = None;
-    let mut escaped = false;
+    let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate() {
         match byte {
-            _ if std::mem::take(&mut escaped) => {}
-            b'\\' => escaped = true,
+            _ if std::mem::take(&mut is_escaped) => {}
+            b'\\' => is_escaped = true,
             b'[' => depth += 1,
             b']' => depth -= 1,
             _ => {}
@@ -453,12 +454,12 @@ fn parse_link(whole: &str, skipped: usize) -> InlineMark<'_> {
     let Some(end) = end else {
         return InlineMark::Open;
     };
-    let words = &text[1..end];
+    let label = &text[1..end];
     let rest = &text[end + 1..];
     match rest.as_bytes().first() {
         None => return InlineMark::Open,
         Some(b'(') => {}
-        Some(_) => return no,
+        Some(_) => return literal,
     }
     let mut depth = 0_usize;
     for (at, byte) in rest.bytes().enumerate() {
@@ -468,16 +469,16 @@ fn parse_link(whole: &str, skipped: usize) -> InlineMark<'_> {
             _ => {}
         }
         if depth == 0 {
-            let inside = rest[1..at].trim();
+            let content = rest[1..at].trim();
             // A title repeats what the text should say, so it is dropped.
-            let address = inside.split(char::is_whitespace).next().unwrap_or_default();
-            let title = inside[address.len()..].trim();
+            let address = content.split(char::is_whitespace).next().unwrap_or_default();
+            let title = content[address.len()..].trim();
             let is_title = title.is_empty() || title.starts_with(['"', '\'', '(']);
             let address = address.trim_start_matches('<').trim_end_matches('>');
             return if is_title && !address.is_empty() {
-                InlineMark::Link { text: words, address, length: skipped + end + 1 + at + 1 }
+                InlineMark::Link { text: label, address, length: skipped + end + 1 + at + 1 }
             } else {
-                no
+                literal
             };
         }
     }
@@ -486,16 +487,17 @@ fn parse_link(whole: &str, skipped: usize) -> InlineMark<'_> {
 
 /// Parses `<https://…>`; other tags are shown unchanged.
 fn parse_autolink(text: &str) -> InlineMark<'_> {
-    let inside = &text[1..];
-    let end = inside.find(|letter: char| letter == '>' || letter == '<' || letter.is_whitespace());
+    let content = &text[1..];
+    let end = content
+        .find(|character: char| character == '>' || character == '<' || character.is_whitespace());
     let Some(end) = end else {
         return InlineMark::Open;
     };
-    let address = &inside[..end];
-    let leads = ["http://", "https://", "ftp://", "mailto:"]
+    let address = &content[..end];
+    let has_scheme = ["http://", "https://", "ftp://", "mailto:"]
         .iter()
         .any(|scheme| address.starts_with(scheme));
-    if inside[end..].starts_with('>') && (leads || address.contains('@')) {
+    if content[end..].starts_with('>') && (has_scheme || address.contains('@')) {
         InlineMark::Link { text: "", address, length: end + 2 }
     } else {
         InlineMark::Literal(1)
@@ -509,32 +511,32 @@ mod tests {
     /// Marks the styled text in the test output.
     fn pieces(cuts: &[&str]) -> String {
         let mut all: Vec<(TextStyle, String)> = Vec::new();
-        let mut push = |look: TextStyle, text: &str| match all.last_mut() {
-            Some((last, words)) if *last == look => words.push_str(text),
-            _ => all.push((look, text.to_owned())),
+        let mut push = |style: TextStyle, text: &str| match all.last_mut() {
+            Some((last, words)) if *last == style => words.push_str(text),
+            _ => all.push((style, text.to_owned())),
         };
-        let mut show = |event: InlineEvent<'_>| match event {
-            InlineEvent::Text(look, text) => push(look, text),
+        let mut sink = |event: InlineEvent<'_>| match event {
+            InlineEvent::Text(style, text) => push(style, text),
             InlineEvent::LinkStart(_) => push(TextStyle::PLAIN, "["),
             InlineEvent::LinkEnd(_, address) => push(TextStyle::PLAIN, &format!("]({address})")),
         };
         let mut inline = InlineParser::default();
         for cut in cuts {
-            inline.feed(cut, TextStyle::PLAIN, &mut show);
+            inline.feed(cut, TextStyle::PLAIN, &mut sink);
         }
-        inline.end(TextStyle::PLAIN, &mut show);
-        let name = |look: &TextStyle| {
+        inline.end(TextStyle::PLAIN, &mut sink);
+        let name = |style: &TextStyle| {
             let flags = [
-                (look.bold, 'b'),
-                (look.italic, 'i'),
-                (look.struck, 's'),
-                (look.code, 'c'),
-                (look.link, 'l'),
+                (style.bold, 'b'),
+                (style.italic, 'i'),
+                (style.struck, 's'),
+                (style.code, 'c'),
+                (style.link, 'l'),
             ];
             let flags = flags.iter().filter(|(is, _)| *is);
             flags.map(|(_, name)| *name).collect::<String>()
         };
-        let mark = |(look, text): &(TextStyle, String)| match name(look) {
+        let mark = |(style, text): &(TextStyle, String)| match name(style) {
             name if name.is_empty() => text.clone(),
             name => format!("{{{name}:{text}}}"),
         };
@@ -625,17 +627,17 @@ mod tests {
         let text = "**b ".repeat(20_000);
         let mut inline = InlineParser::default();
         let mut shown = String::new();
-        let mut show = |event: InlineEvent<'_>| {
+        let mut sink = |event: InlineEvent<'_>| {
             if let InlineEvent::Text(_, text) = event {
                 shown.push_str(text);
             }
         };
         for _ in 0..20_000 {
-            inline.feed("**b ", TextStyle::PLAIN, &mut show);
+            inline.feed("**b ", TextStyle::PLAIN, &mut sink);
         }
         assert!(inline.pending.len() < MAX_MARK_DISTANCE_BYTES);
         assert!(inline.closers.0[0].searched_bytes >= inline.pending.len() - 4);
-        inline.end(TextStyle::PLAIN, &mut show);
+        inline.end(TextStyle::PLAIN, &mut sink);
         assert_eq!(shown, text);
     }
 }

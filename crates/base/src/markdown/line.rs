@@ -37,7 +37,7 @@ pub struct LineStart {
     /// The kind of the line.
     pub kind: LineKind,
     /// The byte offset of its text.
-    pub at: usize,
+    pub text_start: usize,
 }
 
 /// The kind of a line.
@@ -55,7 +55,7 @@ pub enum LineKind {
     CodeFence(CodeFence),
     /// Indented code.
     Code,
-    /// Words.
+    /// Any other text.
     Text,
 }
 
@@ -115,41 +115,42 @@ impl<'t> LineCursor<'t> {
     }
 }
 
-/// Parses the start of a line after the `open` containers; `None` if more text is needed. `is_over` if `head` is the
-/// complete line. With `codes`, indentation may make the line code.
+/// Parses the start of a line after the `open` containers; `None` if more text is needed. `is_complete` if `head` is the
+/// complete line. With `allows_code`, indentation may make the line code.
 pub fn parse_start(
     head: &str,
-    is_over: bool,
+    is_complete: bool,
     open: &[Container],
-    codes: bool,
+    allows_code: bool,
 ) -> Option<LineStart> {
-    let (mut kept, mut cursor) = continue_containers(head, is_over, open)?;
+    let (mut continued, mut cursor) = continue_containers(head, is_complete, open)?;
     let mut opened = Vec::new();
     loop {
         let ahead = cursor.skip_blanks();
-        let is_alone = kept == 0 && opened.is_empty();
+        let is_alone = continued == 0 && opened.is_empty();
         let block = if ahead.rest().is_empty() {
-            if !is_over {
+            if !is_complete {
                 return None;
             }
             // An empty line separates blocks in a list item, but does not end the item.
             if opened.is_empty() {
-                kept += open[kept..].iter().take_while(|one| one.is_item()).count();
+                continued +=
+                    open[continued..].iter().take_while(|container| container.is_item()).count();
             }
             BlockStart::Leaf(LineKind::Blank, head.len())
-        } else if codes && is_alone && ahead.column >= CODE_INDENT_COLUMNS {
+        } else if allows_code && is_alone && ahead.column >= CODE_INDENT_COLUMNS {
             while cursor.column < CODE_INDENT_COLUMNS && cursor.skip_blank() {}
             BlockStart::Leaf(LineKind::Code, cursor.at)
         } else {
-            parse_block(ahead, is_over)?
+            parse_block(ahead, is_complete)?
         };
         match block {
-            BlockStart::Container(container, inner) => {
+            BlockStart::Container(container, content) => {
                 opened.push(container);
-                cursor = inner;
+                cursor = content;
             }
-            BlockStart::Leaf(kind, at) => {
-                return Some(LineStart { continued: kept, opened, kind, at });
+            BlockStart::Leaf(kind, text_start) => {
+                return Some(LineStart { continued, opened, kind, text_start });
             }
         }
     }
@@ -159,11 +160,11 @@ pub fn parse_start(
 /// needed.
 fn continue_containers<'t>(
     head: &'t str,
-    is_over: bool,
+    is_complete: bool,
     open: &[Container],
 ) -> Option<(usize, LineCursor<'t>)> {
     let mut cursor = LineCursor::new(head);
-    let mut kept = 0;
+    let mut continued = 0;
     for container in open {
         let ahead = cursor.skip_blanks();
         let Some(first) = ahead.rest().chars().next() else {
@@ -173,17 +174,17 @@ fn continue_containers<'t>(
             Container::Quote if first == '>' => {
                 cursor = ahead;
                 cursor.skip(1);
-                if cursor.rest().is_empty() && !is_over {
+                if cursor.rest().is_empty() && !is_complete {
                     return None;
                 }
                 cursor.skip_blank();
             }
-            Container::Item { content_column: reach, .. } if ahead.column >= *reach => {}
+            Container::Item { content_column, .. } if ahead.column >= *content_column => {}
             _ => break,
         }
-        kept += 1;
+        continued += 1;
     }
-    Some((kept, cursor))
+    Some((continued, cursor))
 }
 
 /// A block that starts in a line.
@@ -194,74 +195,75 @@ enum BlockStart<'t> {
     Leaf(LineKind, usize),
 }
 
-/// Parses the block at `start`, which is not a space; `None` if more of the line is needed.
-fn parse_block(start: LineCursor, is_over: bool) -> Option<BlockStart> {
-    let rest = start.rest();
+/// Parses the block at `cursor`, which is not at a space; `None` if more of the line is needed.
+fn parse_block(cursor: LineCursor, is_complete: bool) -> Option<BlockStart> {
+    let rest = cursor.rest();
     let first = rest.chars().next()?;
-    let is_bare = |letter: char| letter == first || letter == ' ' || letter == '\t';
+    let is_rule_char =
+        |character: char| character == first || character == ' ' || character == '\t';
     match first {
-        '>' => parse_quote(start, is_over),
-        '#' => parse_heading(start, is_over),
-        '`' | '~' => parse_fence(start, first, is_over),
-        '|' => Some(BlockStart::Leaf(LineKind::Row, start.at)),
-        '-' | '*' | '_' if rest.chars().all(is_bare) && !is_over => None,
-        '-' | '*' | '_' if rest.chars().all(is_bare) && rest.matches(first).count() >= 3 => {
-            Some(BlockStart::Leaf(LineKind::Rule, start.text.len()))
+        '>' => parse_quote(cursor, is_complete),
+        '#' => parse_heading(cursor, is_complete),
+        '`' | '~' => parse_fence(cursor, first, is_complete),
+        '|' => Some(BlockStart::Leaf(LineKind::Row, cursor.at)),
+        '-' | '*' | '_' if rest.chars().all(is_rule_char) && !is_complete => None,
+        '-' | '*' | '_' if rest.chars().all(is_rule_char) && rest.matches(first).count() >= 3 => {
+            Some(BlockStart::Leaf(LineKind::Rule, cursor.text.len()))
         }
-        _ => parse_item(start, is_over),
+        _ => parse_item(cursor, is_complete),
     }
 }
 
-fn parse_quote(mut start: LineCursor, is_over: bool) -> Option<BlockStart> {
-    start.skip(1);
-    if start.rest().is_empty() && !is_over {
+fn parse_quote(mut cursor: LineCursor, is_complete: bool) -> Option<BlockStart> {
+    cursor.skip(1);
+    if cursor.rest().is_empty() && !is_complete {
         return None;
     }
-    start.skip_blank();
-    Some(BlockStart::Container(Container::Quote, start))
+    cursor.skip_blank();
+    Some(BlockStart::Container(Container::Quote, cursor))
 }
 
-fn parse_heading(start: LineCursor, is_over: bool) -> Option<BlockStart> {
-    let rest = start.rest();
+fn parse_heading(cursor: LineCursor, is_complete: bool) -> Option<BlockStart> {
+    let rest = cursor.rest();
     let level = run_length(rest, '#');
     if level > 6 {
-        return Some(BlockStart::Leaf(LineKind::Text, start.at));
+        return Some(BlockStart::Leaf(LineKind::Text, cursor.at));
     }
     let text = rest[level..].trim_start_matches([' ', '\t']);
     // Spaces before the text may still follow.
-    if text.is_empty() && !is_over {
+    if text.is_empty() && !is_complete {
         return None;
     }
     Some(if is_blank_at(rest, level) {
-        BlockStart::Leaf(LineKind::Heading(level), start.text.len() - text.len())
+        BlockStart::Leaf(LineKind::Heading(level), cursor.text.len() - text.len())
     } else {
-        BlockStart::Leaf(LineKind::Text, start.at)
+        BlockStart::Leaf(LineKind::Text, cursor.at)
     })
 }
 
-fn parse_fence(start: LineCursor, mark: char, is_over: bool) -> Option<BlockStart> {
-    let length = run_length(start.rest(), mark);
-    if length == start.rest().len() && !is_over {
+fn parse_fence(cursor: LineCursor, mark: char, is_complete: bool) -> Option<BlockStart> {
+    let length = run_length(cursor.rest(), mark);
+    if length == cursor.rest().len() && !is_complete {
         return None;
     }
     let kind = match length {
-        3.. => LineKind::CodeFence(CodeFence { mark, length, column: start.column }),
+        3.. => LineKind::CodeFence(CodeFence { mark, length, column: cursor.column }),
         _ => LineKind::Text,
     };
-    Some(BlockStart::Leaf(kind, start.at))
+    Some(BlockStart::Leaf(kind, cursor.at))
 }
 
 /// Parses a list item or text.
-fn parse_item(start: LineCursor, is_over: bool) -> Option<BlockStart> {
-    let rest = start.rest();
-    let mark = list_mark_length(rest, is_over)?;
-    if mark > 0 && rest.len() == mark && !is_over {
+fn parse_item(cursor: LineCursor, is_complete: bool) -> Option<BlockStart> {
+    let rest = cursor.rest();
+    let mark = list_mark_length(rest, is_complete)?;
+    if mark > 0 && rest.len() == mark && !is_complete {
         return None;
     }
     if mark == 0 || !is_blank_at(rest, mark) {
-        return Some(BlockStart::Leaf(LineKind::Text, start.at));
+        return Some(BlockStart::Leaf(LineKind::Text, cursor.at));
     }
-    let task = TaskMark::parse(rest[mark..].trim_start_matches([' ', '\t']), is_over)?;
+    let task = TaskMark::parse(rest[mark..].trim_start_matches([' ', '\t']), is_complete)?;
     let number = if rest.starts_with(|first: char| first.is_ascii_digit()) {
         format!("{} ", &rest[..mark])
     } else {
@@ -273,8 +275,8 @@ fn parse_item(start: LineCursor, is_over: bool) -> Option<BlockStart> {
         TaskMark::None if number.is_empty() => "• ",
         TaskMark::None => "",
     };
-    let container = Container::Item { content_column: start.column + 2, mark: number + bullet };
-    let mut content = start;
+    let container = Container::Item { content_column: cursor.column + 2, mark: number + bullet };
+    let mut content = cursor;
     content.skip(mark);
     match task {
         TaskMark::None => {
@@ -289,13 +291,13 @@ fn parse_item(start: LineCursor, is_over: bool) -> Option<BlockStart> {
 }
 
 /// Returns the length in bytes of a list's bullet or number, 0 if there is none; `None` if more text is needed.
-fn list_mark_length(rest: &str, is_over: bool) -> Option<usize> {
+fn list_mark_length(rest: &str, is_complete: bool) -> Option<usize> {
     if rest.starts_with(['-', '*', '+']) {
         return Some(1);
     }
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     match rest.as_bytes().get(digits) {
-        None if !is_over && (1..=MAX_NUMBER_DIGITS).contains(&digits) => None,
+        None if !is_complete && (1..=MAX_NUMBER_DIGITS).contains(&digits) => None,
         Some(b'.' | b')') if (1..=MAX_NUMBER_DIGITS).contains(&digits) => Some(digits + 1),
         _ => Some(0),
     }
@@ -310,13 +312,13 @@ enum TaskMark {
 
 impl TaskMark {
     /// Parses the checkbox at the start of `text`; `None` if more text is needed.
-    fn parse(text: &str, is_over: bool) -> Option<Self> {
+    fn parse(text: &str, is_complete: bool) -> Option<Self> {
         let boxes = [("[ ] ", Self::Open), ("[x] ", Self::Done), ("[X] ", Self::Done)];
         for (mark, task) in boxes {
             if text.starts_with(mark) {
                 return Some(task);
             }
-            if !is_over && mark.starts_with(text) {
+            if !is_complete && mark.starts_with(text) {
                 return None;
             }
         }
@@ -338,7 +340,7 @@ pub enum FenceLine {
 /// Parses a line in the code block of `fence`, within `open`; `None` if more text is needed.
 pub fn parse_fence_line(
     head: &str,
-    is_over: bool,
+    is_complete: bool,
     open: &[Container],
     fence: &CodeFence,
 ) -> Option<FenceLine> {
@@ -348,10 +350,10 @@ pub fn parse_fence_line(
         let mut ahead = cursor.skip_blanks();
         match ahead.rest().as_bytes().first() {
             Some(b'>') => ahead.skip(1),
-            None if !is_over => return None,
+            None if !is_complete => return None,
             _ => return Some(FenceLine::Out),
         }
-        if ahead.rest().is_empty() && !is_over {
+        if ahead.rest().is_empty() && !is_complete {
             return None;
         }
         ahead.skip_blank();
@@ -361,7 +363,7 @@ pub fn parse_fence_line(
     let marks = run_length(ahead.rest(), fence.mark);
     let is_end = marks >= fence.length && ahead.rest()[marks..].trim().is_empty();
     let may_end = ahead.rest().is_empty() || marks == ahead.rest().len() || is_end;
-    if may_end && !is_over {
+    if may_end && !is_complete {
         return None;
     }
     if is_end && ahead.column <= fence.column + 3 {
@@ -371,8 +373,9 @@ pub fn parse_fence_line(
     Some(FenceLine::Code(cursor.at))
 }
 
-fn run_length(text: &str, letter: char) -> usize {
-    text.chars().take_while(|other| *other == letter).map(char::len_utf8).sum()
+/// The bytes at the start of `text` that consist of `mark`.
+fn run_length(text: &str, mark: char) -> usize {
+    text.chars().take_while(|character| *character == mark).map(char::len_utf8).sum()
 }
 
 /// True if there is a space, a tab or the end of the text at `at`.

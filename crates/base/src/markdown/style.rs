@@ -1,4 +1,4 @@
-//! The style of a piece of text, whatever shows it.
+//! The style of text, for any output.
 
 use super::code::CodeToken;
 

@@ -33,20 +33,20 @@ pub fn split_cells(line: &str) -> Vec<&str> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);
     let mut cells = Vec::new();
-    let (mut from, mut escaped, mut code) = (0, false, false);
+    let (mut start, mut is_escaped, mut is_code) = (0, false, false);
     for (at, byte) in line.bytes().enumerate() {
         match byte {
-            _ if std::mem::take(&mut escaped) => {}
-            b'\\' => escaped = true,
-            b'`' => code = !code,
-            b'|' if !code || !line[at..].contains('`') => {
-                cells.push(line[from..at].trim());
-                from = at + 1;
+            _ if std::mem::take(&mut is_escaped) => {}
+            b'\\' => is_escaped = true,
+            b'`' => is_code = !is_code,
+            b'|' if !is_code || !line[at..].contains('`') => {
+                cells.push(line[start..at].trim());
+                start = at + 1;
             }
             _ => {}
         }
     }
-    let last = line[from..].trim();
+    let last = line[start..].trim();
     if !last.is_empty() || cells.is_empty() {
         cells.push(last);
     }

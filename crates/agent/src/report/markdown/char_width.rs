@@ -10,54 +10,53 @@ const ZERO_WIDTH_JOINER: char = '\u{200d}';
 /// Variation selector that requests the emoji presentation.
 const EMOJI_SELECTOR: char = '\u{fe0f}';
 
-/// The columns that `letter` takes after `before`.
-pub(super) fn char_columns(before: Option<char>, letter: char) -> usize {
-    match letter {
+/// The columns that `character` takes after `previous`.
+pub(super) fn char_columns(previous: Option<char>, character: char) -> usize {
+    match character {
         ' '..='~' => 1,
-        EMOJI_SELECTOR => usize::from(before.is_some_and(|before| before.width() == Some(1))),
-        _ => letter.width().unwrap_or(0),
+        EMOJI_SELECTOR => usize::from(previous.is_some_and(|previous| previous.width() == Some(1))),
+        _ => character.width().unwrap_or(0),
     }
 }
 
 /// The columns of a text.
 pub(super) fn text_columns(text: &str) -> usize {
-    let mut before = None;
-    let widths = text.chars().map(|letter| char_columns(before.replace(letter), letter));
-    widths.sum()
+    let mut previous = None;
+    text.chars().map(|character| char_columns(previous.replace(character), character)).sum()
 }
 
-/// True if `letter` must stay with the character before it.
-pub(super) fn joins(before: char, letter: char) -> bool {
-    match letter {
+/// True if `character` must stay with the character before it.
+pub(super) fn joins(previous: char, character: char) -> bool {
+    match character {
         ' '..='~' => false,
         // The second half of a flag. A third one starts another flag, and may be separated by chance.
-        '\u{1f1e6}'..='\u{1f1ff}' => matches!(before, '\u{1f1e6}'..='\u{1f1ff}'),
+        '\u{1f1e6}'..='\u{1f1ff}' => matches!(previous, '\u{1f1e6}'..='\u{1f1ff}'),
         '\u{1f3fb}'..='\u{1f3ff}' => true,
-        _ => before == ZERO_WIDTH_JOINER || letter.width().unwrap_or(0) == 0,
+        _ => previous == ZERO_WIDTH_JOINER || character.width().unwrap_or(0) == 0,
     }
 }
 
 /// True if a row may break between two adjacent characters.
-pub(super) fn may_break(before: char, letter: char) -> bool {
-    if joins(before, letter) || cannot_start_row(letter) || cannot_end_row(before) {
+pub(super) fn may_break(previous: char, character: char) -> bool {
+    if joins(previous, character) || cannot_start_row(character) || cannot_end_row(previous) {
         return false;
     }
-    is_ideograph(before) || is_ideograph(letter)
+    is_ideograph(previous) || is_ideograph(character)
 }
 
 /// True for characters of scripts that are written without spaces.
-fn is_ideograph(letter: char) -> bool {
-    matches!(letter,
+fn is_ideograph(character: char) -> bool {
+    matches!(character,
         '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe4f}'
         | '\u{ff00}'..='\u{ff60}' | '\u{20000}'..='\u{3ffff}')
 }
 
 /// True for characters that cannot start a row.
-fn cannot_start_row(letter: char) -> bool {
-    ")]},.;:!?\"'’”%、。，．・：；？！）］｝」』】〕〉》ー々〜".contains(letter)
+fn cannot_start_row(character: char) -> bool {
+    ")]},.;:!?\"'’”%、。，．・：；？！）］｝」』】〕〉》ー々〜".contains(character)
 }
 
 /// True for characters that cannot end a row.
-fn cannot_end_row(letter: char) -> bool {
-    "([{“‘（［｛「『【〔〈《".contains(letter)
+fn cannot_end_row(character: char) -> bool {
+    "([{“‘（［｛「『【〔〈《".contains(character)
 }

@@ -1,10 +1,10 @@
-//! Styled text as a sequence of spans. The mapping from looks to colours is left to the caller.
+//! Styled text as a sequence of spans. The mapping from styles to colours is left to the caller.
 
 use nanobot_base::markdown::inline::{self, InlineEvent};
 use nanobot_base::markdown::style::TextStyle;
 use std::sync::Arc;
 
-/// Text of one look.
+/// Text of one style.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::report) struct Span {
     pub style: TextStyle,
@@ -13,7 +13,7 @@ pub(in crate::report) struct Span {
     pub link: Option<Arc<str>>,
 }
 
-/// A piece of a line before it is wrapped.
+/// A part of a line, of one style, before it is wrapped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StyledRun<'t> {
     pub(super) style: TextStyle,
@@ -30,26 +30,28 @@ const LINK_SCHEMES: [&str; 2] = ["https://", "http://"];
 pub(super) struct SpanBuffer(Vec<Span>);
 
 impl SpanBuffer {
-    pub(super) fn add(&mut self, look: TextStyle, text: &str) {
-        self.add_linked(look, text, None);
+    pub(super) fn add(&mut self, style: TextStyle, text: &str) {
+        self.add_linked(style, text, None);
     }
 
     /// Adds text that is all or a part of the address `link`.
-    pub(super) fn add_linked(&mut self, look: TextStyle, text: &str, link: Option<&Arc<str>>) {
+    pub(super) fn add_linked(&mut self, style: TextStyle, text: &str, link: Option<&Arc<str>>) {
         match self.0.last_mut() {
             _ if text.is_empty() => {}
-            Some(last) if last.style == look && last.link.as_ref() == link => {
+            Some(last) if last.style == style && last.link.as_ref() == link => {
                 last.text.push_str(text);
             }
-            _ => self.0.push(Span { style: look, text: text.to_owned(), link: link.cloned() }),
+            _ => self.0.push(Span { style, text: text.to_owned(), link: link.cloned() }),
         }
     }
 
     pub(super) fn add_all(&mut self, spans: &[Span]) {
-        spans.iter().for_each(|span| self.add_linked(span.style, &span.text, span.link.as_ref()));
+        for span in spans {
+            self.add_linked(span.style, &span.text, span.link.as_ref());
+        }
     }
 
-    /// Ends the row, without a look on the line end.
+    /// Ends the row. The line end has no style.
     pub(super) fn end_row(&mut self) {
         self.add(TextStyle::PLAIN, "\n");
     }
@@ -94,24 +96,24 @@ impl SpanBuffer {
 }
 
 /// Shows a complete text.
-pub(super) fn show_inline(text: &str, look: TextStyle, show: &mut dyn FnMut(StyledRun<'_>)) {
-    inline::parse(text, look, &mut |event| show_event(event, show));
+pub(super) fn show_inline(text: &str, style: TextStyle, sink: &mut dyn FnMut(StyledRun<'_>)) {
+    inline::parse(text, style, &mut |event| show_event(event, sink));
 }
 
-/// Shows a piece of a line. A link's address follows its text, so that the target is visible and is what the user
+/// Shows a part of a line. A link's address follows its text, so that the target is visible and is what the user
 /// clicks.
-pub(super) fn show_event(event: InlineEvent<'_>, show: &mut dyn FnMut(StyledRun<'_>)) {
+pub(super) fn show_event(event: InlineEvent<'_>, sink: &mut dyn FnMut(StyledRun<'_>)) {
     let mut show = |style: TextStyle, text: &str| {
         let is_link = style.link && LINK_SCHEMES.iter().any(|scheme| text.starts_with(scheme));
-        show(StyledRun { style, text, is_link });
+        sink(StyledRun { style, text, is_link });
     };
     match event {
-        InlineEvent::Text(look, text) => show(look, text),
+        InlineEvent::Text(style, text) => show(style, text),
         InlineEvent::LinkStart(_) => {}
-        InlineEvent::LinkEnd(look, address) => {
-            show(look, " (");
-            show(TextStyle { link: true, ..look }, address);
-            show(look, ")");
+        InlineEvent::LinkEnd(style, address) => {
+            show(style, " (");
+            show(TextStyle { link: true, ..style }, address);
+            show(style, ")");
         }
     }
 }

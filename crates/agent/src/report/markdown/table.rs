@@ -62,17 +62,17 @@ fn fit_columns(
 ) -> Option<Vec<usize>> {
     let bars = SEPARATOR_COLUMNS * (count - 1);
     // The fitter counts one column for each border, and one more.
-    let room = width.checked_sub(bars)? + count + 1;
-    let mut fit = TblFit::new(count, room).ok()?;
+    let fitter_width = width.checked_sub(bars)? + count + 1;
+    let mut fitter = TblFit::new(count, fitter_width).ok()?;
     let mut longest_words = vec![0; count];
     for row in body.iter().map(Vec::as_slice).chain([header]) {
         for (column, cell) in row.iter().enumerate() {
             let spans = cell_spans(cell, TextStyle::PLAIN);
-            fit.see_cell(column, spans_columns(&spans));
+            fitter.see_cell(column, spans_columns(&spans));
             longest_words[column] = longest_words[column].max(longest_word_columns(&spans));
         }
     }
-    let mut widths = fit.fit().col_widths;
+    let mut widths = fitter.fit().col_widths;
     widen_for_words(&mut widths, &longest_words);
     (widths.iter().sum::<usize>() + bars <= width).then_some(widths)
 }
@@ -109,14 +109,14 @@ fn as_grid(
     widths: &[usize],
     aligns: &[Align],
 ) -> Vec<Vec<Span>> {
-    let mut all = format_row(header, widths, aligns, TextStyle::BOLD);
-    let rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
-    let rule = rules.join("─┼─");
-    all.push(vec![Span { style: TextStyle::FAINT, text: rule, link: None }]);
+    let mut rows = format_row(header, widths, aligns, TextStyle::BOLD);
+    let column_rules: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
+    let rule = column_rules.join("─┼─");
+    rows.push(vec![Span { style: TextStyle::FAINT, text: rule, link: None }]);
     for cells in body {
-        all.extend(format_row(cells, widths, aligns, TextStyle::PLAIN));
+        rows.extend(format_row(cells, widths, aligns, TextStyle::PLAIN));
     }
-    all
+    rows
 }
 
 /// Formats a row of cells, with as many lines as its tallest cell.
@@ -124,90 +124,90 @@ fn format_row(
     cells: &[&str],
     widths: &[usize],
     aligns: &[Align],
-    look: TextStyle,
+    style: TextStyle,
 ) -> Vec<Vec<Span>> {
     let wrapped: Vec<Vec<Vec<Span>>> = widths
         .iter()
         .enumerate()
         .map(|(column, width)| {
-            wrap_cell(cells.get(column).copied().unwrap_or_default(), *width, look)
+            wrap_cell(cells.get(column).copied().unwrap_or_default(), *width, style)
         })
         .collect();
     let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
     let line = |number: usize| {
-        let mut ink = SpanBuffer::default();
+        let mut line_spans = SpanBuffer::default();
         for (column, (rows, width)) in wrapped.iter().zip(widths).enumerate() {
             if column > 0 {
-                ink.add(TextStyle::FAINT, COLUMN_SEPARATOR);
+                line_spans.add(TextStyle::FAINT, COLUMN_SEPARATOR);
             }
-            let words = rows.get(number).map_or(&[][..], Vec::as_slice);
-            let free = width.saturating_sub(spans_columns(words));
-            let before = match aligns.get(column).copied().unwrap_or_default() {
+            let cell = rows.get(number).map_or(&[][..], Vec::as_slice);
+            let free_columns = width.saturating_sub(spans_columns(cell));
+            let left = match aligns.get(column).copied().unwrap_or_default() {
                 Align::Left => 0,
-                Align::Center => free / 2,
-                Align::Right => free,
+                Align::Center => free_columns / 2,
+                Align::Right => free_columns,
             };
-            ink.add(TextStyle::PLAIN, &" ".repeat(before));
-            ink.add_all(words);
-            ink.add(TextStyle::PLAIN, &" ".repeat(free - before));
+            line_spans.add(TextStyle::PLAIN, &" ".repeat(left));
+            line_spans.add_all(cell);
+            line_spans.add(TextStyle::PLAIN, &" ".repeat(free_columns - left));
         }
-        trim_spans(&ink.take())
+        trim_spans(&line_spans.take())
     };
     (0..height).map(line).collect()
 }
 
 /// Formats a table with too many columns: each row as several lines, each cell after its column name.
 fn as_list(header: &[&str], body: &[Vec<&str>], width: usize) -> Vec<Vec<Span>> {
-    let mut all = Vec::new();
+    let mut list = Vec::new();
     let names = wrap_cell(&header.join(" "), width, TextStyle::BOLD);
     if body.is_empty() {
         return names;
     }
     for (number, cells) in body.iter().enumerate() {
         if number > 0 {
-            all.push(Vec::new());
+            list.push(Vec::new());
         }
         for (column, cell) in cells.iter().enumerate() {
             let mut rows = RowWrapper::with_width(width);
             if let Some(name) = header.get(column).filter(|name| !name.is_empty()) {
-                show_inline(name, TextStyle::BOLD, &mut |piece| rows.push_piece(piece));
+                show_inline(name, TextStyle::BOLD, &mut |run| rows.push_run(run));
                 rows.push_text(TextStyle::PLAIN, ": ");
             }
-            show_inline(cell, TextStyle::PLAIN, &mut |piece| rows.push_piece(piece));
-            all.extend(split_rows(rows));
+            show_inline(cell, TextStyle::PLAIN, &mut |run| rows.push_run(run));
+            list.extend(split_rows(rows));
         }
     }
-    all
+    list
 }
 
-fn cell_spans(cell: &str, look: TextStyle) -> Vec<Span> {
-    let mut ink = SpanBuffer::default();
-    show_inline(cell, look, &mut |piece| ink.add(piece.style, piece.text));
-    ink.take()
+fn cell_spans(cell: &str, style: TextStyle) -> Vec<Span> {
+    let mut spans = SpanBuffer::default();
+    show_inline(cell, style, &mut |run| spans.add(run.style, run.text));
+    spans.take()
 }
 
-fn wrap_cell(cell: &str, width: usize, look: TextStyle) -> Vec<Vec<Span>> {
+fn wrap_cell(cell: &str, width: usize, style: TextStyle) -> Vec<Vec<Span>> {
     let mut rows = RowWrapper::with_width(width);
-    show_inline(cell, look, &mut |piece| rows.push_piece(piece));
+    show_inline(cell, style, &mut |run| rows.push_run(run));
     split_rows(rows)
 }
 
 /// Splits the rows, without their line ends.
 fn split_rows(mut rows: RowWrapper) -> Vec<Vec<Span>> {
     rows.end();
-    let mut all = vec![SpanBuffer::default()];
+    let mut lines = vec![SpanBuffer::default()];
     for Span { style, text, link } in rows.output.take() {
         for (number, line) in text.split('\n').enumerate() {
             if number > 0 {
-                all.push(SpanBuffer::default());
+                lines.push(SpanBuffer::default());
             }
-            let last = all.last_mut().expect("there is one");
+            let last = lines.last_mut().expect("there is one");
             last.add_linked(style, line, link.as_ref());
         }
     }
     // Nothing follows the last line end.
-    all.pop();
-    all.iter_mut().map(SpanBuffer::take).collect()
+    lines.pop();
+    lines.iter_mut().map(SpanBuffer::take).collect()
 }
 
 #[cfg(test)]

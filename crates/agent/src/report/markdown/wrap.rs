@@ -14,8 +14,8 @@ pub(super) struct RowWrapper {
     pub(super) width: usize,
     pub(super) output: SpanBuffer,
     /// Prefix of the first row, and of each row that follows it.
-    first: Vec<Span>,
-    rest: Vec<Span>,
+    first_prefix: Vec<Span>,
+    prefix: Vec<Span>,
     /// The columns used in this row; `None` while it is empty.
     column: Option<usize>,
     /// Spaces between the last word and the next one.
@@ -34,74 +34,71 @@ impl RowWrapper {
         Self { width, ..Self::default() }
     }
 
-    /// Starts new rows: `first` is the prefix of the first one, `rest` that of the others.
-    pub(super) fn set_prefixes(&mut self, first: Vec<Span>, rest: Vec<Span>) {
-        (self.first, self.rest) = (first, rest);
+    /// Starts new rows with the prefix of the first one, and that of the others.
+    pub(super) fn set_prefixes(&mut self, first_prefix: Vec<Span>, prefix: Vec<Span>) {
+        (self.first_prefix, self.prefix) = (first_prefix, prefix);
     }
 
-    pub(super) fn push_piece(&mut self, piece: StyledRun<'_>) {
-        self.link = piece.is_link.then(|| Arc::from(piece.text));
-        self.push_text(piece.style, piece.text);
+    pub(super) fn push_run(&mut self, run: StyledRun<'_>) {
+        self.link = run.is_link.then(|| Arc::from(run.text));
+        self.push_text(run.style, run.text);
         self.link = None;
     }
 
-    pub(super) fn push_text(&mut self, look: TextStyle, text: &str) {
+    pub(super) fn push_text(&mut self, style: TextStyle, text: &str) {
         let mut rest = text;
-        while let Some(letter) = rest.chars().next() {
-            let pushed = match self.push_ascii(look, rest) {
-                0 => {
-                    self.push_char(look, letter);
-                    letter.len_utf8()
-                }
-                pushed => pushed,
-            };
-            rest = &rest[pushed..];
+        while let Some(character) = rest.chars().next() {
+            let mut length = self.push_ascii(style, rest);
+            if length == 0 {
+                self.push_char(style, character);
+                length = character.len_utf8();
+            }
+            rest = &rest[length..];
         }
     }
 
     /// Adds the start of `text` to the current word at once, as far as it is made of ASCII letters that fit. Returns their
     /// number.
-    fn push_ascii(&mut self, look: TextStyle, text: &str) -> usize {
+    fn push_ascii(&mut self, style: TextStyle, text: &str) -> usize {
         if self.last.is_some_and(|last| !last.is_ascii()) {
             return 0;
         }
-        let free = self.text_columns().saturating_sub(self.word_width);
-        let letters = text.bytes().take(free).take_while(u8::is_ascii_graphic);
-        let count = letters.count();
+        let free_columns = self.text_columns().saturating_sub(self.word_width);
+        let count = text.bytes().take(free_columns).take_while(u8::is_ascii_graphic).count();
         let Some(last) = text[..count].chars().next_back() else {
             return 0;
         };
-        self.current_word.add_linked(look, &text[..count], self.link.as_ref());
+        self.current_word.add_linked(style, &text[..count], self.link.as_ref());
         self.word_width += count;
         self.break_point = (self.current_word.length() - 1, self.word_width - 1);
         self.last = Some(last);
         count
     }
 
-    fn push_char(&mut self, look: TextStyle, letter: char) {
-        if matches!(letter, ' ' | '\t') {
+    fn push_char(&mut self, style: TextStyle, character: char) {
+        if matches!(character, ' ' | '\t') {
             self.end_word();
             if self.column.is_some() {
                 // Consecutive spaces collapse, except in code.
-                let more = self.gap.filter(|_| look.code).map_or(0, |(_, count)| count);
-                self.gap = Some((look, more + 1));
+                let count = self.gap.filter(|_| style.code).map_or(0, |(_, count)| count);
+                self.gap = Some((style, count + 1));
             }
             return;
         }
-        let width = char_width::char_columns(self.last, letter);
-        if self.last.is_some_and(|last| char_width::may_break(last, letter)) {
+        let width = char_width::char_columns(self.last, character);
+        if self.last.is_some_and(|last| char_width::may_break(last, character)) {
             self.end_word();
         }
-        if !self.last.is_some_and(|last| char_width::joins(last, letter)) {
+        if !self.last.is_some_and(|last| char_width::joins(last, character)) {
             self.break_point = (self.current_word.length(), self.word_width);
         }
         if width > 0 && self.word_width + width > self.text_columns() {
             self.break_word();
         }
-        let letter_bytes = &mut [0; 4];
-        self.current_word.add_linked(look, letter.encode_utf8(letter_bytes), self.link.as_ref());
+        let buffer = &mut [0; 4];
+        self.current_word.add_linked(style, character.encode_utf8(buffer), self.link.as_ref());
         self.word_width += width;
-        self.last = Some(letter);
+        self.last = Some(character);
     }
 
     /// Breaks a word longer than a row, but keeps the characters that belong to its last one together.
@@ -119,12 +116,12 @@ impl RowWrapper {
 
     /// True if the next row has a different prefix than the others.
     pub(super) fn has_own_first_prefix(&self) -> bool {
-        self.first != self.rest
+        self.first_prefix != self.prefix
     }
 
     /// The columns available for words.
     pub(super) fn text_columns(&self) -> usize {
-        self.width.saturating_sub(spans_columns(&self.rest)).max(2)
+        self.width.saturating_sub(spans_columns(&self.prefix)).max(2)
     }
 
     fn end_word(&mut self) {
@@ -134,19 +131,19 @@ impl RowWrapper {
             return;
         }
         let gap = self.gap.take();
-        let blanks = gap.map_or(0, |(_, count)| count);
+        let gap_columns = gap.map_or(0, |(_, count)| count);
         if let Some(column) = self.column
-            && column + blanks + width > self.text_columns()
+            && column + gap_columns + width > self.text_columns()
         {
             self.end_row();
         }
         match (self.column, gap) {
-            (None, _) => self.output.add_all(&self.first),
-            (_, Some((look, 1))) => self.output.add(look, " "),
-            (_, Some((look, count))) => self.output.add(look, &" ".repeat(count)),
+            (None, _) => self.output.add_all(&self.first_prefix),
+            (_, Some((style, 1))) => self.output.add(style, " "),
+            (_, Some((style, count))) => self.output.add(style, &" ".repeat(count)),
             _ => {}
         }
-        self.column = Some(self.column.map_or(0, |column| column + blanks) + width);
+        self.column = Some(self.column.map_or(0, |column| column + gap_columns) + width);
         self.output.append(&mut self.current_word);
     }
 
@@ -154,7 +151,7 @@ impl RowWrapper {
     pub(super) fn end(&mut self) {
         self.end_word();
         if self.column.is_none() {
-            self.output.add_all(&trim_spans(&self.first));
+            self.output.add_all(&trim_spans(&self.first_prefix));
         }
         self.end_row();
         self.gap = None;
@@ -171,9 +168,9 @@ impl RowWrapper {
     /// Adds a finished row.
     pub(super) fn push_row(&mut self, row: &[Span]) {
         match row {
-            [] => self.output.add_all(&trim_spans(&self.first)),
+            [] => self.output.add_all(&trim_spans(&self.first_prefix)),
             _ => {
-                self.output.add_all(&self.first);
+                self.output.add_all(&self.first_prefix);
                 self.output.add_all(row);
             }
         }
@@ -182,7 +179,7 @@ impl RowWrapper {
 
     fn end_row(&mut self) {
         self.output.end_row();
-        self.first.clone_from(&self.rest);
+        self.first_prefix.clone_from(&self.prefix);
         self.column = None;
     }
 }

@@ -46,8 +46,7 @@ impl Language {
 
 /// Returns the language of this name, in lower case.
 pub(super) fn find_language(name: &str) -> Option<&'static Language> {
-    let mut all = LANGUAGES.iter();
-    all.find(|language| language.names.split(' ').any(|known| known == name))
+    LANGUAGES.iter().find(|language| language.names.split(' ').any(|other| other == name))
 }
 
 const QUOTES: &[&str] = &["\"", "'"];
