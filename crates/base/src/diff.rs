@@ -44,13 +44,13 @@ impl<'a> Diff<'a> {
                 group.push(next);
             }
             let (first, last) = (&group[0], &group[group.len() - 1]);
-            let lead = first.before.start.min(context_lines);
+            let leading = first.before.start.min(context_lines);
             let end = (last.before.end + context_lines).min(old.len() as u32);
-            let trail = end - last.before.end;
+            let trailing = end - last.before.end;
             let range = |start: u32, end: u32| {
                 // By convention an empty range names the line before it.
-                let line = start - lead + u32::from(end + trail > start - lead);
-                match end + trail - (start - lead) {
+                let line = start - leading + u32::from(end + trailing > start - leading);
+                match end + trailing - (start - leading) {
                     1 => line.to_string(),
                     lines => format!("{line},{lines}"),
                 }
@@ -60,7 +60,7 @@ impl<'a> Diff<'a> {
                 range(first.before.start, last.before.end),
                 range(first.after.start, last.after.end),
             ));
-            let mut at = first.before.start - lead;
+            let mut at = first.before.start - leading;
             for hunk in &group {
                 self.push_lines(&mut text, ' ', &old[at as usize..hunk.before.start as usize]);
                 self.push_lines(
@@ -93,28 +93,24 @@ impl<'a> Diff<'a> {
 
     /// Formats the same diff below `---` and `+++` header lines.
     pub fn unified_with_header(&self, context_lines: u32, old: &str, new: &str) -> String {
-        match self.unified(context_lines) {
-            text if text.is_empty() => text,
-            text => format!("--- {old}\n+++ {new}\n{text}"),
-        }
+        let text = self.unified(context_lines);
+        if text.is_empty() { text } else { format!("--- {old}\n+++ {new}\n{text}") }
     }
 }
 
 /// The words, blanks and signs that `old` and `new` have in common: ranges of both, in order.
 pub(crate) fn common_words(old: &str, new: &str) -> Vec<(Range<usize>, Range<usize>)> {
     let (old_words, new_words) = (split_words(old), split_words(new));
-    let texts = |text, words: &[Range<usize>]| -> Vec<&str> {
-        let text: &str = text;
-        words.iter().map(|range| &text[range.clone()]).collect()
-    };
-    let common = common_tokens(&texts(old, &old_words), &texts(new, &new_words));
-    let place = |words: &[Range<usize>], range: Range<usize>| {
-        words[range.start].start..words[range.end - 1].end
-    };
-    let places = common
+    let old_texts: Vec<&str> = old_words.iter().map(|range| &old[range.clone()]).collect();
+    let new_texts: Vec<&str> = new_words.iter().map(|range| &new[range.clone()]).collect();
+    let byte_range =
+        |words: &[Range<usize>], run: Range<usize>| words[run.start].start..words[run.end - 1].end;
+    common_tokens(&old_texts, &new_texts)
         .into_iter()
-        .map(|(in_old, in_new)| (place(&old_words, in_old), place(&new_words, in_new)));
-    places.collect()
+        .map(|(old_run, new_run)| {
+            (byte_range(&old_words, old_run), byte_range(&new_words, new_run))
+        })
+        .collect()
 }
 
 /// The runs of tokens that `old` and `new` have in common: ranges of the indices in both, in order.
@@ -125,14 +121,14 @@ pub fn common_tokens(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usi
     let mut diff = imara_diff::Diff::compute(Algorithm::Myers, &input);
     diff.postprocess_no_heuristic(&input);
     let mut common = Vec::new();
-    let (mut old_at, mut new_at) = (0, 0);
+    let (mut old_start, mut new_start) = (0, 0);
     let changes = diff.hunks().map(|hunk| (hunk.before, hunk.after));
     let end = (old.len() as u32..old.len() as u32, new.len() as u32..new.len() as u32);
     for (before, after) in changes.chain([end]) {
-        if before.start as usize > old_at {
-            common.push((old_at..before.start as usize, new_at..after.start as usize));
+        if before.start as usize > old_start {
+            common.push((old_start..before.start as usize, new_start..after.start as usize));
         }
-        (old_at, new_at) = (before.end as usize, after.end as usize);
+        (old_start, new_start) = (before.end as usize, after.end as usize);
     }
     common
 }
@@ -141,9 +137,9 @@ pub fn common_tokens(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usi
 fn split_words(text: &str) -> Vec<Range<usize>> {
     let mut words: Vec<Range<usize>> = Vec::new();
     let mut is_word = false;
-    for (at, letter) in text.char_indices() {
-        let end = at + letter.len_utf8();
-        let continues = letter.is_alphanumeric() || is_combining_mark(letter);
+    for (at, character) in text.char_indices() {
+        let end = at + character.len_utf8();
+        let continues = character.is_alphanumeric() || is_combining_mark(character);
         match words.last_mut() {
             Some(last) if is_word && continues => last.end = end,
             _ => words.push(at..end),

@@ -63,8 +63,8 @@ impl Exit {
 
     /// The status with number `code`; an unknown number is [`Exit::Failed`].
     pub fn from_code(code: i32) -> Self {
-        let same = |exit: &Self| i32::from(exit.code()) == code;
-        Self::ALL.into_iter().find(same).unwrap_or(Self::Failed)
+        let has_code = |exit: &Self| i32::from(exit.code()) == code;
+        Self::ALL.into_iter().find(has_code).unwrap_or(Self::Failed)
     }
 
     /// True if the same run may succeed later: the provider is down or busy, or something is locked.
@@ -149,18 +149,18 @@ pub struct HintedError {
     pub exit: Exit,
     pub cause: String,
     pub hint: Option<String>,
-    /// The step that the hint proposes, if another one is right elsewhere.
+    /// The step that the hint proposes, if callers replace it by one that fits their situation.
     pub next_step: Option<NextStep>,
 }
 
-/// A next step that callers adapt to where they are. Its text is the hint.
+/// A next step that callers adapt to their situation. Its text is the hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextStep {
     /// A higher budget of the run, by this flag.
     RaiseBudget(&'static str),
     /// Less input: the context window is full.
     ShortenInput,
-    /// The grant of a host, with its port if that is none of the web.
+    /// The grant of a host, with its port unless it is the default of its scheme.
     GrantHost(String),
     /// An entry of this list in the config.
     AddToConfig(&'static str),

@@ -11,15 +11,15 @@ use std::time::Duration;
 pub enum Event<'a> {
     /// The turn's user message was accepted and is on disk.
     User(&'a UserMessage),
-    /// A piece of the model's reasoning.
+    /// A delta of the model's reasoning.
     Reasoning { message_id: &'a str, text: &'a str },
-    /// A piece of the model's text. Only the end of the reply shows if it is the answer or interim text.
+    /// A delta of the model's text. Only the end of the reply shows if it is the answer or interim text.
     Text { message_id: &'a str, text: &'a str },
     /// A reply has ended and is on disk. `is_final` is true if it is the turn's answer.
     Assistant { reply: &'a Reply, is_final: bool },
     /// A tool is about to run.
     ToolCall(&'a ToolCall),
-    /// A piece of output from a running tool.
+    /// A delta of the output of a running tool.
     ToolOutput { call_id: &'a str, text: &'a str },
     /// A tool call has ended or was skipped.
     ToolResult {

@@ -3,22 +3,21 @@
 use std::path::Path;
 use std::time::Duration;
 
-/// Formats a path on one line: control characters, as a line break in a name, are escaped.
+/// Formats a path on one line: control characters, such as a line break in a name, are escaped.
 pub fn on_one_line(path: &Path) -> String {
     let text = path.display().to_string();
     if !text.contains(char::is_control) {
-        text
-    } else {
-        text.chars()
-            .flat_map(|letter| {
-                if letter.is_control() {
-                    letter.escape_default().collect::<Vec<char>>()
-                } else {
-                    vec![letter]
-                }
-            })
-            .collect()
+        return text;
     }
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if character.is_control() {
+            escaped.extend(character.escape_default());
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
 }
 
 /// Formats an amount of US dollars with two decimals; four below $0.995, six below $0.001.
@@ -31,7 +30,7 @@ pub fn format_dollars(usd: f64) -> String {
 }
 
 /// Parses a time span: numbers with the units `s`, `m`, `h`, `d` and `w`, such as `1h30m`; a number alone is in seconds.
-/// `None` if the text is nothing of the kind, or too long for a number.
+/// `None` for other text, and for a number that is too large.
 pub fn parse_time_span(text: &str) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse() {
@@ -39,11 +38,11 @@ pub fn parse_time_span(text: &str) -> Option<Duration> {
     }
     let (mut rest, mut seconds) = (text, 0_u64);
     while !rest.is_empty() {
-        let digits = rest.find(|letter: char| !letter.is_ascii_digit())?;
+        let digits = rest.find(|character: char| !character.is_ascii_digit())?;
         let (number, tail) = rest.split_at(digits);
         let tail = tail.trim_start();
-        let letters = tail.find(|letter: char| !letter.is_ascii_alphabetic());
-        let (unit, tail) = tail.split_at(letters.unwrap_or(tail.len()));
+        let unit_length = tail.find(|character: char| !character.is_ascii_alphabetic());
+        let (unit, tail) = tail.split_at(unit_length.unwrap_or(tail.len()));
         let unit: u64 = match &*unit.to_ascii_lowercase() {
             "s" | "sec" | "secs" | "second" | "seconds" => 1,
             "m" | "min" | "mins" | "minute" | "minutes" => 60,

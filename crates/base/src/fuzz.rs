@@ -104,14 +104,14 @@ pub fn check(seeds: &[&[u8]], mut target: impl FnMut(&[u8], &mut Random)) {
         };
         let started = processor_time();
         let outcome = catch_unwind(AssertUnwindSafe(|| target(&input, &mut random)));
-        let took = processor_time().saturating_sub(started);
+        let elapsed = processor_time().saturating_sub(started);
         if let Err(panic) = outcome {
             print_input(number, &input);
             resume_unwind(panic);
         }
-        if took > INPUT_TIMEOUT {
+        if elapsed > INPUT_TIMEOUT {
             print_input(number, &input);
-            panic!("input {number} took {took:?}");
+            panic!("input {number} took {elapsed:?}");
         }
     }
 }

@@ -6,9 +6,9 @@ use serde_json::{Map, Value, json};
 /// so a message of a few MiB could otherwise take a GiB.
 const MAX_VALUES: usize = 500_000;
 
-/// Error code for input that is no message.
+/// Error code for input that is not a message.
 const PARSE_ERROR: i64 = -32700;
-/// Error code for what is no request, or not one at this time.
+/// Error code for a message that is not a valid request, or not at this time.
 const INVALID_REQUEST: i64 = -32600;
 /// Error code for a request that could not be carried out.
 const INTERNAL_ERROR: i64 = -32603;
@@ -17,7 +17,7 @@ const METHOD_NOT_FOUND: i64 = -32601;
 /// Error code for parameters that do not fit the method.
 const INVALID_PARAMS: i64 = -32602;
 
-/// A message of the other side.
+/// A message of the peer.
 #[derive(Debug, PartialEq)]
 pub enum RpcMessage {
     /// A request to us; `id` is a string or a number.
@@ -147,13 +147,13 @@ pub(crate) fn has_too_many_values(bytes: &[u8]) -> bool {
     if bytes.len() < MAX_VALUES {
         return false;
     }
-    let (mut values, mut in_text, mut escaped) = (0, false, false);
+    let (mut values, mut is_in_string, mut is_escaped) = (0, false, false);
     for byte in bytes {
         match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            b',' | b'[' | b'{' if !in_text => values += 1,
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_in_string => is_escaped = true,
+            b'"' => is_in_string = !is_in_string,
+            b',' | b'[' | b'{' if !is_in_string => values += 1,
             _ => {}
         }
     }

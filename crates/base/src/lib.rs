@@ -1,7 +1,8 @@
-//! Data and text: messages, events, exit statuses, and functions from text to text (diffs, patches, Markdown, JSON-RPC, quoting).
+//! Data and text: messages, events, exit statuses, and functions from text to text (diffs, patches, Markdown, JSON-RPC,
+//! quoting).
 //!
-//! There is no I/O here, and nothing of the other crates; all of them depend on this one. Start with [`message`], the parts of a
-//! conversation, and [`error`], the statuses.
+//! There is no I/O here, and nothing of the other crates; all of them depend on this one. Start with [`message`], the parts
+//! of a conversation, and [`error`], the statuses.
 
 #![cfg_attr(
     test,

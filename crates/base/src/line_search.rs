@@ -11,6 +11,11 @@ pub use look_alikes::{
 /// Maximum lines of a text that are compared to find the closest match; more would take too long.
 const MAX_COMPARED_LINES: usize = 4_000;
 
+/// Maximum characters of the diff in a description of the closest match.
+const MAX_DIFF_CHARS: usize = 3_000;
+/// Maximum characters of a line that are compared to find the closest match.
+const MAX_COMPARED_CHARS: usize = 200;
+
 /// The white space of a line that a comparison ignores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IgnoredSpace {
@@ -47,27 +52,36 @@ pub fn find_lines<T: AsRef<str>>(lines: &[T], wanted: &[T], ignored: IgnoredSpac
 
 /// Carries the indentation of a file over to lines that a model wrote, from lines that match although theirs differs.
 pub struct IndentationMap<'a> {
-    /// Matched lines that are not blank: as the model wrote them, and the indentation in the file.
-    matched: Vec<(&'a str, &'a str)>,
+    /// The matched lines that are not blank.
+    lines: Vec<MatchedLine<'a>>,
+}
+
+/// A line as a model wrote it, and its indentation in the file.
+struct MatchedLine<'a> {
+    wanted: &'a str,
+    indentation: &'a str,
 }
 
 impl<'a> IndentationMap<'a> {
     /// Builds the map from lines of the model and the lines of the file that they match, one by one.
-    pub fn new(wanted: &[&'a str], found: &[&'a str]) -> Self {
-        let pairs = wanted.iter().zip(found);
-        let matched = pairs
-            .filter(|(line, _)| !line.trim().is_empty())
-            .map(|(line, found)| (line.trim_end(), indentation(found)))
+    pub fn new(wanted: &[&'a str], file_lines: &[&'a str]) -> Self {
+        let pairs = wanted.iter().zip(file_lines);
+        let lines = pairs
+            .filter(|(wanted, _)| !wanted.trim().is_empty())
+            .map(|(wanted, file_line)| MatchedLine {
+                wanted: wanted.trim_end(),
+                indentation: indentation(file_line),
+            })
             .collect();
-        Self { matched }
+        Self { lines }
     }
 
     /// Indents `line`, which the model wrote, as the file does.
     ///
     /// # Errors
-    /// Text for the model: the matched lines do not tell how.
+    /// Text for the model: the matched lines do not determine the indentation.
     pub fn reindent(&self, line: &str) -> Result<String, String> {
-        self.fit(line).ok_or_else(|| {
+        self.try_reindent(line).ok_or_else(|| {
             format!(
                 "these lines are indented differently in the file, and {line:?} cannot be indented like them; use the \
                  indentation of the file"
@@ -75,90 +89,94 @@ impl<'a> IndentationMap<'a> {
         })
     }
 
-    fn fit(&self, line: &str) -> Option<String> {
-        let is_same = |(old, to): &(&str, &str)| indentation(old) == *to;
-        if line.trim().is_empty() || self.matched.iter().all(is_same) {
+    fn try_reindent(&self, line: &str) -> Option<String> {
+        let is_same = |line: &MatchedLine<'_>| indentation(line.wanted) == line.indentation;
+        if line.trim().is_empty() || self.lines.iter().all(is_same) {
             return Some(line.to_owned());
         }
-        let from = indentation(line);
-        let mut known = self.indentations_of(|old| old == line.trim_end());
-        if known.is_empty() {
-            known = self.indentations_of(|old| indentation(old) == from);
+        let wanted = indentation(line);
+        let mut candidates = self.indentations_of(|other| other == line.trim_end());
+        if candidates.is_empty() {
+            candidates = self.indentations_of(|other| indentation(other) == wanted);
         }
-        let to = match known[..] {
-            [] => self.derive(from)?,
-            [to] => to.to_owned(),
+        let file_indentation = match candidates[..] {
+            [] => self.derive(wanted)?,
+            [candidate] => candidate.to_owned(),
             _ => return None,
         };
-        Some(to + &line[from.len()..])
+        Some(file_indentation + &line[wanted.len()..])
     }
 
-    /// The different indentations in the file of the lines that the model wrote so that `is_meant`.
-    fn indentations_of(&self, is_meant: impl Fn(&str) -> bool) -> Vec<&'a str> {
-        let meant = self.matched.iter().filter(|(old, _)| is_meant(old));
-        let mut found: Vec<&str> = meant.map(|(_, to)| *to).collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+    /// The different indentations in the file of those lines of the model that the predicate accepts.
+    fn indentations_of(&self, accepts: impl Fn(&str) -> bool) -> Vec<&'a str> {
+        let lines = self.lines.iter().filter(|line| accepts(line.wanted));
+        let mut indentations: Vec<&str> = lines.map(|line| line.indentation).collect();
+        indentations.sort_unstable();
+        indentations.dedup();
+        indentations
     }
 
-    /// Derives the indentation in the file for `from`, which no matched line has, from the nearest ones.
-    fn derive(&self, from: &str) -> Option<String> {
-        let pairs = self.matched.iter().map(|(old, to)| (indentation(old), *to));
-        let mut known: Vec<(&str, &str)> = pairs.collect();
-        known.sort_unstable();
-        known.dedup();
-        if known.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+    /// Derives the indentation in the file for `wanted`, which no matched line has, from the nearest ones.
+    fn derive(&self, wanted: &str) -> Option<String> {
+        // Pairs of an indentation of the model and that of the file.
+        let mut pairs: Vec<(&str, &str)> =
+            self.lines.iter().map(|line| (indentation(line.wanted), line.indentation)).collect();
+        pairs.sort_unstable();
+        pairs.dedup();
+        if pairs.windows(2).any(|window| window[0].0 == window[1].0) {
             return None;
         }
-        let (least, least_to) = *known.first()?;
-        if !is_uniform(&[least, least_to]) {
+        let (first_wanted, first_in_file) = *pairs.first()?;
+        if !is_uniform(&[first_wanted, first_in_file]) {
             // Tabs against spaces: no indentation is the same in both.
-            known.insert(0, ("", ""));
-        } else if from.is_empty() && least_to.len() <= least.len() {
+            pairs.insert(0, ("", ""));
+        } else if wanted.is_empty() && first_in_file.len() <= first_wanted.len() {
             return Some(String::new());
         }
-        // In this order a prefix stands before what it begins.
-        let at = known.iter().rposition(|(old, _)| from.starts_with(old))?;
-        let (base, to) = known[at];
-        let rest = &from[base.len()..];
-        let inner = if at + 1 < known.len() { at + 1 } else { at };
-        let more = match inner.checked_sub(1) {
-            _ if rest.is_empty() => String::new(),
+        // The order puts a prefix before the indentations that begin with it.
+        let base = pairs.iter().rposition(|(other, _)| wanted.starts_with(other))?;
+        let (base_wanted, base_in_file) = pairs[base];
+        let rest = &wanted[base_wanted.len()..];
+        if rest.is_empty() {
+            return Some(base_in_file.to_owned());
+        }
+        let inner = if base + 1 < pairs.len() { base + 1 } else { base };
+        let rest_in_file = match inner.checked_sub(1) {
             Some(outer) => {
-                let step = known[inner].0.strip_prefix(known[outer].0)?;
-                convert(rest, step, known[inner].1.strip_prefix(known[outer].1)?)?
+                let level = pairs[inner].0.strip_prefix(pairs[outer].0)?;
+                convert(rest, level, pairs[inner].1.strip_prefix(pairs[outer].1)?)?
             }
             // One indentation tells how far lines were moved, not how wide a level is.
-            None => is_uniform(&[to, rest]).then(|| rest.to_owned())?,
+            None => is_uniform(&[base_in_file, rest]).then(|| rest.to_owned())?,
         };
-        Some(format!("{to}{more}"))
+        Some(format!("{base_in_file}{rest_in_file}"))
     }
 }
 
-/// Writes the indentation `rest` as the file would, in which `step_to` is written for `step`.
-fn convert(rest: &str, step: &str, step_to: &str) -> Option<String> {
-    if step == step_to {
+/// Writes the indentation `rest` of the model as the file would, which has `file_step` where the model has `step`.
+fn convert(rest: &str, step: &str, file_step: &str) -> Option<String> {
+    if step == file_step {
         return Some(rest.to_owned());
     }
     // A tab is one level.
-    let tabs = |text: &str| text.bytes().all(|letter| letter == b'\t').then_some(text.len());
-    let levels = tabs(step).or(tabs(step_to)).unwrap_or(1);
-    let (width, width_to) = (step.len().checked_div(levels)?, step_to.len() / levels);
+    let tabs = |text: &str| text.bytes().all(|byte| byte == b'\t').then_some(text.len());
+    let levels = tabs(step).or(tabs(file_step)).unwrap_or(1);
+    let (width, file_width) = (step.len().checked_div(levels)?, file_step.len() / levels);
     let is_whole = width > 0
-        && width_to > 0
+        && file_width > 0
         && step.len().is_multiple_of(levels)
-        && step_to.len().is_multiple_of(levels)
+        && file_step.len().is_multiple_of(levels)
         && rest.len().is_multiple_of(width);
-    let is_clear = is_whole && is_uniform(&[rest, step]) && is_uniform(&[step_to]);
-    let level = step_to.get(..width_to).filter(|_| is_clear)?;
-    Some(level.repeat(rest.len() / width))
+    if !is_whole || !is_uniform(&[rest, step]) || !is_uniform(&[file_step]) {
+        return None;
+    }
+    Some(file_step.get(..file_width)?.repeat(rest.len() / width))
 }
 
 /// True if the white space in `parts` consists of the same character only.
 fn is_uniform(parts: &[&str]) -> bool {
-    let mut letters = parts.iter().flat_map(|part| part.chars());
-    letters.next().is_none_or(|first| letters.all(|letter| letter == first))
+    let mut characters = parts.iter().flat_map(|part| part.chars());
+    characters.next().is_none_or(|first| characters.all(|character| character == first))
 }
 
 /// The white space at the start of a line.
@@ -173,8 +191,10 @@ pub fn strip_line_numbers(text: &str) -> Option<String> {
     let numbers = lines.iter().map(|line| split_line_number(line).map(|(number, _)| number));
     let numbers = numbers.collect::<Option<Vec<u64>>>()?;
     let counts_up = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
-    let stripped = || lines.iter().map(|line| without_line_number(line)).collect();
-    (counts_up && !lines.is_empty()).then(stripped)
+    if !counts_up || lines.is_empty() {
+        return None;
+    }
+    Some(lines.iter().map(|line| without_line_number(line)).collect())
 }
 
 /// `line` without a line number that `read_file` put before it.
@@ -205,16 +225,16 @@ pub fn describe_closest(text: &str, wanted: &str, name: &str) -> Option<String> 
         lines.iter().map(first_likeness).enumerate().max_by(|one, other| one.1.total_cmp(&other.1));
     let (index, _) = best.filter(|(_, likeness)| *likeness > 0.5)?;
     let start = index.saturating_sub(offset);
-    let found = &lines[start..(start + wanted_lines.len().max(1)).min(lines.len())];
-    let pairs = || found.iter().zip(&wanted_lines);
-    let joined = found.join("\n");
-    let diff = Diff::new(wanted.trim_end(), &joined);
+    let closest = &lines[start..(start + wanted_lines.len().max(1)).min(lines.len())];
+    let pairs = || closest.iter().zip(&wanted_lines);
+    let closest_text = closest.join("\n");
+    let diff = Diff::new(wanted.trim_end(), &closest_text);
     // Lines that are moved count in the diff, and lines that are changed a little in the pairs.
-    let paired: f64 = pairs().map(|(line, wanted)| likeness(line, wanted)).sum();
-    let paired = paired / found.len().max(wanted_lines.len()).max(1) as f64;
-    let percent = (diff.similarity().max(paired) * 100.0).floor();
+    let total: f64 = pairs().map(|(line, wanted)| likeness(line, wanted)).sum();
+    let average = total / closest.len().max(wanted_lines.len()).max(1) as f64;
+    let percent = (diff.similarity().max(average) * 100.0).floor();
     let changes = diff.unified_with_header(1, name, "the file");
-    let changes: String = changes.trim_end().chars().take(3_000).collect();
+    let changes: String = changes.trim_end().chars().take(MAX_DIFF_CHARS).collect();
     let mut description =
         format!("The closest match is line {} ({percent}% similar):\n{changes}", start + 1);
     // A diff does not show these.
@@ -226,7 +246,7 @@ pub fn describe_closest(text: &str, wanted: &str, name: &str) -> Option<String> 
     Some(description)
 }
 
-/// Likeness of two lines from 0 to 1, without regard to the blanks around them and to characters that look alike.
+/// Likeness of two lines from 0 to 1, without regard to white space around them and to characters that look alike.
 fn likeness(line: &str, other: &str) -> f64 {
     let [line, other] = [line, other].map(|line| fold(line.trim(), IgnoredForms::LookAlikes));
     strsim::normalized_levenshtein(line_start(&line), line_start(&other))
@@ -234,7 +254,7 @@ fn likeness(line: &str, other: &str) -> f64 {
 
 /// The start of a line, long enough to compare it by.
 fn line_start(line: &str) -> &str {
-    &line[..line.char_indices().nth(200).map_or(line.len(), |(at, _)| at)]
+    &line[..line.char_indices().nth(MAX_COMPARED_CHARS).map_or(line.len(), |(at, _)| at)]
 }
 
 #[cfg(test)]
@@ -298,8 +318,8 @@ mod tests {
         let check = |wanted: &[&str], found: &[&str], lines: &[(&str, Option<&str>)]| {
             let map = IndentationMap::new(wanted, found);
             for (line, expect) in lines {
-                let fitted = map.fit(line);
-                assert_eq!(fitted.as_deref(), *expect, "{line:?} {wanted:?} {found:?}");
+                let reindented = map.try_reindent(line);
+                assert_eq!(reindented.as_deref(), *expect, "{line:?} {wanted:?} {found:?}");
             }
         };
         // Line by line, and deeper levels by the width of a level.

@@ -47,7 +47,7 @@ impl Message {
         }
     }
 
-    /// The text that the user wrote, with the text of its attachments. `None` for messages of others.
+    /// The text that the user wrote, with the text of its attachments. `None` for other messages.
     pub fn user_text(&self) -> Option<String> {
         match self {
             Self::User(user) if !user.injected => Some(plain_text(&user.parts)),
@@ -127,8 +127,8 @@ pub const STEERING_SUFFIX: &str = "steer";
 impl UserMessage {
     /// True if the user sent it into a running turn.
     pub fn is_steering(&self) -> bool {
-        let mark = self.id.rsplit('-').next();
-        mark.is_some_and(|mark| mark.starts_with(STEERING_SUFFIX))
+        let suffix = self.id.rsplit('-').next();
+        suffix.is_some_and(|suffix| suffix.starts_with(STEERING_SUFFIX))
     }
 }
 
@@ -188,22 +188,18 @@ pub fn to_plain_text(parts: &[MessagePart]) -> Cow<'_, str> {
     if let [MessagePart::Text(text)] = parts {
         return Cow::Borrowed(text);
     }
-    let mut text = String::new();
+    let mut out = String::new();
     for part in parts {
-        if !text.is_empty() {
-            text.push('\n');
+        if !out.is_empty() {
+            out.push('\n');
         }
-        let (kind, name) = match part {
-            MessagePart::Text(words) => {
-                text.push_str(words);
-                continue;
-            }
-            MessagePart::Image(image) => ("image", &image.name),
-            MessagePart::Document(document) => ("document", &document.name),
-        };
-        text.extend(["[", kind, ": ", name, "]"]);
+        match part {
+            MessagePart::Text(text) => out.push_str(text),
+            MessagePart::Image(image) => out.extend(["[image: ", &image.name, "]"]),
+            MessagePart::Document(document) => out.extend(["[document: ", &document.name, "]"]),
+        }
     }
-    Cow::Owned(text)
+    Cow::Owned(out)
 }
 
 /// One assistant message: the model's reply.
@@ -343,7 +339,7 @@ pub struct ToolSpec {
 #[derive(Clone)]
 pub struct ParameterSchema(Arc<SchemaForms>);
 
-/// The forms of a schema; at least one of them is there from the start.
+/// The forms of a schema: at least one is there from the start, and the other is computed when it is needed.
 #[derive(Default)]
 struct SchemaForms {
     value: OnceLock<Value>,
@@ -420,19 +416,19 @@ pub const fn without_blanks<const LENGTH: usize>(json: &[u8; LENGTH]) -> [u8; LE
 
 /// Wraps `text` in tags that occur neither in it nor in `name`, so that the text cannot close the block itself.
 pub fn tagged_block(tag: &str, name: Option<&str>, text: &str) -> String {
-    let mut mark = tag.to_owned();
+    let mut unique_tag = tag.to_owned();
     let mut number = 1;
     let name = name.unwrap_or_default();
-    while text.contains(&format!("</{mark}>")) || name.contains(&format!("</{mark}>")) {
+    while text.contains(&format!("</{unique_tag}>")) || name.contains(&format!("</{unique_tag}>")) {
         number += 1;
-        mark = format!("{tag}-{number}");
+        unique_tag = format!("{tag}-{number}");
     }
     let name = match name {
         "" => String::new(),
         name => format!(" name=\"{}\"", name.replace('"', "&quot;")),
     };
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    format!("<{mark}{name}>\n{text}{end}</{mark}>")
+    format!("<{unique_tag}{name}>\n{text}{end}</{unique_tag}>")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Patches in the envelope that OpenAI's models were trained on: parsed, and applied to the text of a file. Pure.
 //!
 //! Sections for files stand between `*** Begin Patch` and `*** End Patch`. Hunks have no line numbers; their lines are
-//! searched for in the file. A hunk that could apply at several places is an error, unless an `@@` line decides. The
+//! searched for in the file. A hunk that could apply at several positions is an error, unless an `@@` line decides. The
 //! format is that of the prompting guide of GPT-4.1 and of the program Codex.
 
 use crate::line_search::{
@@ -204,9 +204,9 @@ struct FileLine<'a> {
     ending: &'a str,
 }
 
-/// The place of a hunk: the index of its first line, and how the file differs.
+/// The position of a hunk: the index of its first line, and how the file differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct HunkPlace {
+struct HunkPosition {
     start: usize,
     difference: Difference,
 }
@@ -235,21 +235,21 @@ impl<'a> ComparedLines<'a> {
         Self { texts, folded }
     }
 
-    /// All ways in which `wanted` occurs, the strictest first.
+    /// The indices at which `wanted` occurs, for each kind of comparison, the strictest first.
     fn find<'s>(
         &'s self,
         wanted: &'s [&'s str],
     ) -> impl Iterator<Item = (Difference, Vec<usize>)> + 's {
         [false, true].into_iter().flat_map(move |look_alikes| {
             IgnoredSpace::STEPS.into_iter().map(move |space| {
-                let found = if look_alikes {
+                let starts = if look_alikes {
                     let fold = |line: &&'s str| fold(line, IgnoredForms::LookAlikes);
                     let wanted: Vec<Cow<'_, str>> = wanted.iter().map(fold).collect();
                     find_lines(&self.folded, &wanted, space)
                 } else {
                     find_lines(&self.texts, wanted, space)
                 };
-                (Difference { space, look_alikes }, found)
+                (Difference { space, look_alikes }, starts)
             })
         })
     }
@@ -264,19 +264,20 @@ pub fn apply(text: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
     let lines = split_lines(text);
     let compared = ComparedLines::new(lines.iter().map(|line| line.text).collect());
     let mut new = String::with_capacity(text.len());
-    let mut done = 0;
+    // The index of the first line that no hunk has changed or passed.
+    let mut next_line = 0;
     for (number, hunk) in (1..).zip(hunks) {
         let name_hunk = |error: String| format!("{}: {error}", hunk.name(number));
-        let plain = hunk.without_line_numbers(&compared);
-        let hunk = plain.as_ref().unwrap_or(hunk);
-        let place = hunk.locate(&compared, done).map_err(name_hunk)?;
-        for line in &lines[done..place.start] {
+        let unnumbered = hunk.without_line_numbers(&compared);
+        let hunk = unnumbered.as_ref().unwrap_or(hunk);
+        let position = hunk.locate(&compared, next_line).map_err(name_hunk)?;
+        for line in &lines[next_line..position.start] {
             new.extend([line.text, line.ending]);
         }
-        let replaced = hunk.push_new_lines(&lines, place, &mut new);
-        done = place.start + replaced.map_err(name_hunk)?;
+        let replaced_count = hunk.push_new_lines(&lines, position, &mut new);
+        next_line = position.start + replaced_count.map_err(name_hunk)?;
     }
-    for line in &lines[done..] {
+    for line in &lines[next_line..] {
         new.extend([line.text, line.ending]);
     }
     if !text.is_empty() && !text.ends_with('\n') && new.ends_with('\n') {
@@ -297,9 +298,7 @@ fn split_lines(text: &str) -> Vec<FileLine<'_>> {
     let first = text.split_inclusive('\n').next().map(split);
     let default = first.and_then(|(_, ending)| ending).unwrap_or("\n");
     let lines = text.split_inclusive('\n').map(split);
-    let with_ending =
-        |(text, ending): (_, Option<_>)| FileLine { text, ending: ending.unwrap_or(default) };
-    lines.map(with_ending).collect()
+    lines.map(|(text, ending)| FileLine { text, ending: ending.unwrap_or(default) }).collect()
 }
 
 impl<'a> Hunk<'a> {
@@ -326,53 +325,54 @@ impl<'a> Hunk<'a> {
         let numbers = old.iter().map(|line| split_line_number(line).map(|(number, _)| number));
         let numbers = numbers.collect::<Option<Vec<u64>>>()?;
         let counts_up = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
-        if old.is_empty() || !counts_up || lines.find(&old).any(|(_, found)| !found.is_empty()) {
+        if old.is_empty() || !counts_up || lines.find(&old).any(|(_, starts)| !starts.is_empty()) {
             return None;
         }
-        let plain = self.lines.iter().map(|line| match *line {
+        let unnumbered = self.lines.iter().map(|line| match *line {
             HunkLine::Context(text) => HunkLine::Context(without_line_number(text)),
             HunkLine::Removed(text) => HunkLine::Removed(without_line_number(text)),
             HunkLine::Added(text) => HunkLine::Added(without_line_number(text)),
         });
-        Some(Self { lines: plain.collect(), ..self.clone() })
+        Some(Self { lines: unnumbered.collect(), ..self.clone() })
     }
 
-    /// Finds the place of the hunk at or after the line `done`.
-    fn locate(&self, lines: &ComparedLines<'_>, done: usize) -> Result<HunkPlace, String> {
+    /// Finds the position of the hunk at or after the line `next_line`.
+    fn locate(&self, lines: &ComparedLines<'_>, next_line: usize) -> Result<HunkPosition, String> {
         let count = lines.texts.len();
         let after_headers = self.find_headers(lines)?;
         let old = self.old_lines();
-        // Each occurrence of the headers leads to one place: the next one.
+        // From each occurrence of the headers, the next occurrence of the lines counts.
         let origins: Option<Vec<usize>> = after_headers.map(|starts| {
-            let mut origins: Vec<usize> = starts.iter().map(|start| done.max(*start)).collect();
+            let mut origins: Vec<usize> =
+                starts.iter().map(|start| next_line.max(*start)).collect();
             origins.dedup();
             origins
         });
         if old.is_empty() {
             // By convention lines without context are appended.
-            let places = origins.unwrap_or_else(|| vec![count]);
-            return only_place(&places, Difference::NONE, "the `@@` line occurs");
+            let starts = origins.unwrap_or_else(|| vec![count]);
+            return only_position(&starts, Difference::NONE, "the `@@` line occurs");
         }
-        for (difference, found) in lines.find(&old) {
+        for (difference, occurrences) in lines.find(&old) {
             let is_at_end = |start: &usize| start + old.len() == count;
             if self.is_at_end
-                && let Some(start) = found.last().copied().filter(is_at_end)
-                && start >= done
+                && let Some(start) = occurrences.last().copied().filter(is_at_end)
+                && start >= next_line
             {
-                return Ok(HunkPlace { start, difference });
+                return Ok(HunkPosition { start, difference });
             }
-            let next = |origin: usize| found.iter().find(|start| **start >= origin).copied();
-            let mut places: Vec<usize> = match &origins {
-                Some(origins) => origins.iter().filter_map(|it| next(*it)).collect(),
-                None => found.iter().copied().filter(|it| *it >= done).collect(),
+            let next = |origin: usize| occurrences.iter().find(|start| **start >= origin).copied();
+            let mut starts: Vec<usize> = match &origins {
+                Some(origins) => origins.iter().filter_map(|origin| next(*origin)).collect(),
+                None => occurrences.into_iter().filter(|start| *start >= next_line).collect(),
             };
-            places.dedup();
-            if !places.is_empty() {
-                let place = only_place(&places, difference, "its lines occur");
-                return place.map_err(|error| format!("{error}\n{}", quote(&old)));
+            starts.dedup();
+            if !starts.is_empty() {
+                let position = only_position(&starts, difference, "its lines occur");
+                return position.map_err(|error| format!("{error}\n{}", quote(&old)));
             }
         }
-        Err(self.explain_missing(lines, &old, done))
+        Err(self.explain_missing(lines, &old, next_line))
     }
 
     /// The indices of the lines below the headers; several if they occur more than once, `None` without headers.
@@ -380,36 +380,32 @@ impl<'a> Hunk<'a> {
         let mut starts: Option<Vec<usize>> = None;
         for header in &self.headers {
             let wanted = [*header];
-            let mut steps = lines.find(&wanted).map(|(_, found)| found);
-            let whole = steps.find(|found| !found.is_empty());
+            let mut whole_lines = lines.find(&wanted).map(|(_, indices)| indices);
             // Models often shorten the line.
-            let found = whole.unwrap_or_else(|| {
+            let indices = whole_lines.find(|indices| !indices.is_empty()).unwrap_or_else(|| {
                 let start = fold(header, IgnoredForms::LookAlikes);
                 let begins = |index: &usize| lines.folded[*index].trim_start().starts_with(&*start);
                 (0..lines.folded.len()).filter(begins).collect()
             });
-            let next = |start: usize| found.iter().find(|index| **index >= start).copied();
-            let mut below: Vec<usize> = match &starts {
+            let next = |start: usize| indices.iter().find(|index| **index >= start).copied();
+            let mut header_lines: Vec<usize> = match &starts {
                 Some(starts) => starts.iter().filter_map(|start| next(*start)).collect(),
-                None => found.clone(),
+                None => indices,
             };
-            below.dedup();
-            if below.is_empty() {
+            header_lines.dedup();
+            if header_lines.is_empty() {
                 return Err(format!("the file has no line `{header}`"));
             }
-            starts = Some(below.into_iter().map(|index| index + 1).collect());
+            starts = Some(header_lines.into_iter().map(|index| index + 1).collect());
         }
         Ok(starts)
     }
 
-    /// Explains why `old` was not found at or after the line `done`.
-    fn explain_missing(&self, lines: &ComparedLines<'_>, old: &[&str], done: usize) -> String {
-        let mut found = lines.find(old).map(|(_, found)| found);
-        if let Some(found) = found.find(|found| !found.is_empty())
-            && let Some(line) = found.first()
-        {
-            let line = line + 1;
-            return if line <= done {
+    /// Explains why `old` was not found at or after the line `next_line`.
+    fn explain_missing(&self, lines: &ComparedLines<'_>, old: &[&str], next_line: usize) -> String {
+        if let Some(index) = lines.find(old).find_map(|(_, starts)| starts.first().copied()) {
+            let line = index + 1;
+            return if line <= next_line {
                 format!(
                     "its lines occur at line {line}, in or above the previous hunk; hunks must have the order of the \
                  file\n{}",
@@ -424,25 +420,25 @@ impl<'a> Hunk<'a> {
         format!("the file does not have these lines:\n{}\n{closest}", quote(old))
     }
 
-    /// Appends the lines that replace those at `place`, and returns the number of lines that they replace.
+    /// Appends the lines that replace those at `position`, and returns the number of lines that they replace.
     fn push_new_lines(
         &self,
         lines: &[FileLine<'_>],
-        place: HunkPlace,
+        position: HunkPosition,
         new: &mut String,
     ) -> Result<usize, String> {
         let old = self.old_lines();
-        let replaced = &lines[place.start..place.start + old.len()];
+        let replaced = &lines[position.start..position.start + old.len()];
         let texts: Vec<&str> = replaced.iter().map(|line| line.text).collect();
-        let Difference { space, look_alikes } = place.difference;
+        let Difference { space, look_alikes } = position.difference;
         // The old lines with the white space of the model and the characters of the file.
         let respelled: Vec<String> =
             old.iter().zip(&texts).map(|(old, text)| with_content_of(old, text)).collect();
         let respelled: Vec<&str> = respelled.iter().map(String::as_str).collect();
-        let in_file = if look_alikes { &respelled } else { &old };
+        let old_in_file = if look_alikes { &respelled } else { &old };
         // The model left out the indentation, or used a different one.
         let indentations = match space {
-            IgnoredSpace::Surrounding => IndentationMap::new(in_file, &texts),
+            IgnoredSpace::Surrounding => IndentationMap::new(old_in_file, &texts),
             IgnoredSpace::None | IgnoredSpace::Trailing => IndentationMap::new(&[], &[]),
         };
         let mut at = 0;
@@ -466,31 +462,36 @@ impl<'a> Hunk<'a> {
             }
             let mut added = added.join("\n");
             if look_alikes {
-                let [old, in_file] = [&old, in_file].map(|lines| lines[removed..at].join("\n"));
-                added = respell(&added, &old, &in_file, IgnoredForms::LookAlikes);
+                let [old, old_in_file] =
+                    [&old, old_in_file].map(|lines| lines[removed..at].join("\n"));
+                added = respell(&added, &old, &old_in_file, IgnoredForms::LookAlikes);
             }
             removed = at;
-            let near = lines.get(place.start + at).or_else(|| lines.last());
+            let neighbour = lines.get(position.start + at).or_else(|| lines.last());
             for text in added.split('\n') {
-                let moved = indentations.reindent(text);
-                new.push_str(&moved.map_err(|error| format!("{error}\n{}", quote(&texts)))?);
-                new.push_str(near.map_or("\n", |line| line.ending));
+                let reindented = indentations.reindent(text);
+                new.push_str(&reindented.map_err(|error| format!("{error}\n{}", quote(&texts)))?);
+                new.push_str(neighbour.map_or("\n", |line| line.ending));
             }
         }
         Ok(old.len())
     }
 }
 
-/// The place, if there is only one.
-fn only_place(places: &[usize], difference: Difference, what: &str) -> Result<HunkPlace, String> {
-    if let [start] = *places {
-        return Ok(HunkPlace { start, difference });
+/// The position, if there is only one. `clause` is the beginning of the error.
+fn only_position(
+    starts: &[usize],
+    difference: Difference,
+    clause: &str,
+) -> Result<HunkPosition, String> {
+    if let [start] = *starts {
+        return Ok(HunkPosition { start, difference });
     }
     let numbers: Vec<String> =
-        places.iter().take(10).map(|place| (place + 1).to_string()).collect();
+        starts.iter().take(10).map(|start| (start + 1).to_string()).collect();
     Err(format!(
-        "{what} {} times, at lines {}; add context lines, or the `@@` line of the function or class around it",
-        places.len(),
+        "{clause} {} times, at lines {}; add context lines, or the `@@` line of the function or class around it",
+        starts.len(),
         numbers.join(", ")
     ))
 }

@@ -4,8 +4,9 @@ use std::fmt::Write;
 
 /// Quotes `text` as one shell word, on one line and free of terminal control characters.
 pub fn quote(text: &str) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || "_@%+=:,./-".contains(letter);
-    if !text.is_empty() && text.chars().all(plain) {
+    let is_plain =
+        |character: char| character.is_alphanumeric() || "_@%+=:,./-".contains(character);
+    if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
     if !text.chars().any(is_hidden) {
@@ -13,21 +14,21 @@ pub fn quote(text: &str) -> String {
     }
     // Invisible characters are escaped in the `$'…'` form that shells parse back.
     let mut out = String::from("$'");
-    for letter in text.chars() {
-        match letter {
+    for character in text.chars() {
+        match character {
             '\n' => out.push_str(r"\n"),
             '\t' => out.push_str(r"\t"),
             '\r' => out.push_str(r"\r"),
-            '\'' | '\\' => out.extend(['\\', letter]),
-            letter if letter.is_ascii_control() => {
-                write!(out, "\\x{:02x}", u32::from(letter))
+            '\'' | '\\' => out.extend(['\\', character]),
+            character if character.is_ascii_control() => {
+                write!(out, "\\x{:02x}", u32::from(character))
                     .expect("writing to a string cannot fail");
             }
-            letter if is_hidden(letter) => {
-                write!(out, "\\u{:04x}", u32::from(letter))
+            character if is_hidden(character) => {
+                write!(out, "\\u{:04x}", u32::from(character))
                     .expect("writing to a string cannot fail");
             }
-            letter => out.push(letter),
+            character => out.push(character),
         }
     }
     out.push('\'');
@@ -43,9 +44,9 @@ pub fn unquote(quoted: &str) -> Option<String> {
 }
 
 /// True for control characters, bidirectional marks and zero-width characters.
-fn is_hidden(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]

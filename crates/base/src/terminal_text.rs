@@ -17,7 +17,7 @@ const MAX_PARAMETER_CHARS: usize = 32;
 /// The distance of tab stops.
 const TAB_COLUMNS: usize = 8;
 
-/// Reduces text piece by piece.
+/// Reduces a stream of text, chunk by chunk.
 #[derive(Debug)]
 pub struct TerminalText {
     /// The lines that can still change, the last one without its line break. Never empty.
@@ -42,7 +42,7 @@ struct Cursor {
     column: Option<usize>,
 }
 
-/// The place within an escape sequence.
+/// The position within an escape sequence (ECMA-48).
 #[derive(Debug, Default)]
 enum Parser {
     #[default]
@@ -71,11 +71,11 @@ impl TerminalText {
         }
     }
 
-    /// Adds `piece`, and returns the lines that can no longer change.
-    pub fn feed(&mut self, piece: &str) -> String {
+    /// Adds `text`, and returns the lines that can no longer change.
+    pub fn feed(&mut self, text: &str) -> String {
         let mut out = String::new();
-        let mut rest = piece;
-        while let Some(letter) = rest.chars().next() {
+        let mut rest = text;
+        while let Some(character) = rest.chars().next() {
             if matches!(self.parser, Parser::Text) {
                 let plain = rest.find(char::is_control).unwrap_or(rest.len());
                 if plain > 0 {
@@ -84,8 +84,8 @@ impl TerminalText {
                     continue;
                 }
             }
-            self.read(letter, &mut out);
-            rest = &rest[letter.len_utf8()..];
+            self.read(character, &mut out);
+            rest = &rest[character.len_utf8()..];
         }
         out
     }
@@ -115,40 +115,40 @@ impl TerminalText {
     }
 
     /// Reads a control character, or a character of an escape sequence.
-    fn read(&mut self, letter: char, out: &mut String) {
+    fn read(&mut self, character: char, out: &mut String) {
         match std::mem::take(&mut self.parser) {
-            Parser::Text => self.control(letter, out),
-            Parser::Escape => self.escape(letter, out),
-            Parser::EscapeIntermediate => match letter {
+            Parser::Text => self.control(character, out),
+            Parser::Escape => self.escape(character, out),
+            Parser::EscapeIntermediate => match character {
                 ' '..='/' => self.parser = Parser::EscapeIntermediate,
-                _ if letter.is_control() => self.control(letter, out),
+                _ if character.is_control() => self.control(character, out),
                 _ => {}
             },
-            Parser::Control(mut parameters) => match letter {
+            Parser::Control(mut parameters) => match character {
                 ' '..='?' => {
                     if parameters.len() < MAX_PARAMETER_CHARS {
-                        parameters.push(letter);
+                        parameters.push(character);
                     }
                     self.parser = Parser::Control(parameters);
                 }
-                '@'..='~' => self.apply(letter, &parameters),
-                _ if letter.is_control() => self.control(letter, out),
-                _ => self.write(letter.encode_utf8(&mut [0; 4]), out),
+                '@'..='~' => self.apply(character, &parameters),
+                _ if character.is_control() => self.control(character, out),
+                _ => self.write(character.encode_utf8(&mut [0; 4]), out),
             },
-            Parser::String => match letter {
+            Parser::String => match character {
                 '\u{7}' | '\u{9c}' => {}
                 '\u{1b}' => self.parser = Parser::StringEscape,
                 // One that never ends must not hide the rest of the output.
-                '\n' => self.control(letter, out),
+                '\n' => self.control(character, out),
                 _ => self.parser = Parser::String,
             },
-            Parser::StringEscape if letter == '\\' => {}
-            Parser::StringEscape => self.escape(letter, out),
+            Parser::StringEscape if character == '\\' => {}
+            Parser::StringEscape => self.escape(character, out),
         }
     }
 
-    fn control(&mut self, letter: char, out: &mut String) {
-        match letter {
+    fn control(&mut self, character: char, out: &mut String) {
+        match character {
             '\n' => self.line_feed(out),
             '\r' => self.move_to_column(0),
             '\u{8}' => self.move_to_column(self.column().saturating_sub(1)),
@@ -159,15 +159,15 @@ impl TerminalText {
             '\u{1b}' => self.parser = Parser::Escape,
             '\u{9b}' => self.parser = Parser::Control(String::new()),
             '\u{90}' | '\u{98}' | '\u{9d}'..='\u{9f}' => self.parser = Parser::String,
-            // They separate the items of a list, and pages. Other control characters show nothing.
-            '\0' | '\u{b}' | '\u{c}' => self.write(letter.encode_utf8(&mut [0; 4]), out),
+            // NUL separates the items of a list, VT and FF separate pages. Other control characters show nothing.
+            '\0' | '\u{b}' | '\u{c}' => self.write(character.encode_utf8(&mut [0; 4]), out),
             _ => {}
         }
     }
 
     /// Reads the character after an escape character.
-    fn escape(&mut self, letter: char, out: &mut String) {
-        match letter {
+    fn escape(&mut self, character: char, out: &mut String) {
+        match character {
             '[' => self.parser = Parser::Control(String::new()),
             ']' | 'P' | 'X' | '^' | '_' => self.parser = Parser::String,
             ' '..='/' => self.parser = Parser::EscapeIntermediate,
@@ -176,12 +176,12 @@ impl TerminalText {
             'D' | 'E' => self.line_feed(out),
             'M' => self.move_to_line(self.cursor.line.saturating_sub(1)),
             'c' => self.clear(),
-            _ if letter.is_control() => self.control(letter, out),
+            _ if character.is_control() => self.control(character, out),
             _ => {}
         }
     }
 
-    /// Carries out a control sequence that ends in `command`.
+    /// Carries out a control sequence (ECMA-48, CSI) that ends in `command`.
     fn apply(&mut self, command: char, parameters: &str) {
         // Sequences of other kinds change no text.
         if !parameters.bytes().all(|byte| byte.is_ascii_digit() || byte == b';' || byte == b':') {
@@ -215,7 +215,9 @@ impl TerminalText {
                     self.current_line().truncate_at(column);
                 }
                 1 => {
-                    self.lines.iter_mut().take(line).for_each(|line| line.replace(0, None, ""));
+                    for line in self.lines.iter_mut().take(line) {
+                        line.replace(0, None, "");
+                    }
                     self.current_line().erase(0, column + 1);
                 }
                 _ => self.clear(),
@@ -241,10 +243,12 @@ impl TerminalText {
 
     /// Writes text without control characters at the cursor.
     fn write(&mut self, text: &str, out: &mut String) {
-        // The place where a long line is cut must not depend on how the text arrives.
+        // The position at which a long line is cut must not depend on how the text arrives.
         if self.current_line().text.len() + text.len() > MAX_LINE_BYTES {
-            let mut letters = [0; 4];
-            text.chars().for_each(|letter| self.write_run(letter.encode_utf8(&mut letters), out));
+            let mut buffer = [0; 4];
+            for character in text.chars() {
+                self.write_run(character.encode_utf8(&mut buffer), out);
+            }
         } else {
             self.write_run(text, out);
         }
@@ -256,7 +260,8 @@ impl TerminalText {
         match column {
             None => line.text.push_str(text),
             Some(column) => {
-                let end = column + text.chars().map(|it| it.width().unwrap_or(0)).sum::<usize>();
+                let end = column
+                    + text.chars().map(|character| character.width().unwrap_or(0)).sum::<usize>();
                 line.replace(column, Some(end), text);
                 let is_at_end = end >= columns_of(&line.text);
                 self.cursor.column = if is_at_end { None } else { Some(end) };
@@ -388,27 +393,28 @@ impl Cell {
         if is_printable_ascii(text) && column < text.len() {
             return cell([column, column + 1], [column, column + 1]);
         }
-        let found = cells(text).find(|cell| cell.end_column > column);
-        let columns = || columns_of(text);
-        found.unwrap_or_else(|| cell([text.len(); 2], [columns(); 2]))
+        cells(text)
+            .find(|cell| cell.end_column > column)
+            .unwrap_or_else(|| cell([text.len(); 2], [columns_of(text); 2]))
     }
 }
 
 /// The cells of a line.
 fn cells(text: &str) -> impl Iterator<Item = Cell> {
-    let mut letters = text.char_indices().peekable();
+    let mut characters = text.char_indices().peekable();
     let mut column = 0;
     std::iter::from_fn(move || {
-        let (start_byte, letter) = letters.next()?;
+        let (start_byte, character) = characters.next()?;
         let start_column = column;
-        column = match letter {
+        column = match character {
             '\t' => next_tab_stop(column),
-            letter => column + letter.width().unwrap_or(0),
+            character => column + character.width().unwrap_or(0),
         };
-        while letters.next_if(|(_, next)| *next != '\t' && next.width().unwrap_or(0) == 0).is_some()
-        {
-        }
-        let end_byte = letters.peek().map_or(text.len(), |(at, _)| *at);
+        while characters
+            .next_if(|(_, next)| *next != '\t' && next.width().unwrap_or(0) == 0)
+            .is_some()
+        {}
+        let end_byte = characters.peek().map_or(text.len(), |(at, _)| *at);
         Some(Cell { start_byte, end_byte, start_column, end_column: column })
     })
 }
@@ -444,7 +450,7 @@ mod tests {
         assert_eq!(shown(text, 50), expect, "{text:?}");
         let mut screen = TerminalText::new(50);
         let mut one_by_one: String =
-            text.chars().map(|letter| screen.feed(letter.encode_utf8(&mut [0; 4]))).collect();
+            text.chars().map(|character| screen.feed(character.encode_utf8(&mut [0; 4]))).collect();
         one_by_one.push_str(&screen.flush());
         assert_eq!(one_by_one, expect, "cut everywhere: {text:?}");
     }
@@ -580,8 +586,9 @@ mod tests {
         crate::fuzz::check(seeds, |input, random| {
             let text = crate::fuzz::lossy_text(input);
             let whole = shown(&text, 5);
-            let is_odd = |letter: &char| {
-                letter.is_control() && !matches!(letter, '\n' | '\t' | '\0' | '\u{b}' | '\u{c}')
+            let is_odd = |character: &char| {
+                character.is_control()
+                    && !matches!(character, '\n' | '\t' | '\0' | '\u{b}' | '\u{c}')
             };
             assert_eq!(whole.chars().find(is_odd), None);
             let mut screen = TerminalText::new(5);

@@ -15,7 +15,7 @@ pub enum IgnoredForms {
     LookAlikes,
 }
 
-/// A text as it is compared, and where its parts stand in the original.
+/// A text as it is compared, and the positions of its parts in the original.
 struct FoldedText {
     text: String,
     /// The characters that are compared as something of another length, in order.
@@ -23,7 +23,7 @@ struct FoldedText {
 }
 
 struct Fold {
-    /// The place in the text as it is compared; empty if the character is ignored.
+    /// The range in the text as it is compared; empty if the character is ignored.
     folded: Range<usize>,
     original: Range<usize>,
 }
@@ -32,17 +32,19 @@ impl FoldedText {
     fn new(original: &str, ignored: IgnoredForms) -> Self {
         let mut text = String::with_capacity(original.len());
         let mut folds = Vec::new();
-        let mut letters = original.char_indices().peekable();
-        while let Some((at, letter)) = letters.next() {
+        let mut characters = original.char_indices().peekable();
+        while let Some((at, character)) = characters.next() {
             let start = text.len();
-            let mut end = at + letter.len_utf8();
-            match letter {
-                '\r' if letters.next_if(|(_, next)| *next == '\n').is_some() => {
+            let mut end = at + character.len_utf8();
+            match character {
+                '\r' if characters.next_if(|(_, next)| *next == '\n').is_some() => {
                     text.push('\n');
                     end += 1;
                 }
-                _ if letter.is_ascii() || ignored == IgnoredForms::LineEnds => text.push(letter),
-                _ => push_folded(letter, &mut text),
+                _ if character.is_ascii() || ignored == IgnoredForms::LineEnds => {
+                    text.push(character);
+                }
+                _ => push_folded(character, &mut text),
             }
             let is_one = text[start..].chars().nth(1).is_none();
             if text.len() - start != end - at || !is_one {
@@ -52,8 +54,8 @@ impl FoldedText {
         Self { text, folds }
     }
 
-    /// The part of the original that is compared as `range`, without ignored characters at its ends; `None` if it is no
-    /// whole characters.
+    /// The part of the original that is compared as `range`, without ignored characters at its ends; `None` if it cuts a
+    /// character.
     fn original(&self, range: &Range<usize>) -> Option<Range<usize>> {
         let before_start = self.folds.partition_point(|fold| fold.folded.end <= range.start);
         let before_end = self.folds.partition_point(|fold| {
@@ -61,12 +63,12 @@ impl FoldedText {
         });
         let start = self.original_at(before_start, range.start)?;
         let end = self.original_at(before_end, range.end)?;
-        // A mark belongs to the letter before it.
-        let splits_letter = self.text[range.end..].starts_with(is_combining_mark);
-        (!splits_letter && start <= end).then_some(start..end)
+        // A combining mark belongs to the letter before it.
+        let cuts_letter = self.text[range.end..].starts_with(is_combining_mark);
+        (!cuts_letter && start <= end).then_some(start..end)
     }
 
-    /// The place in the original of the `position` behind the first `count` folds.
+    /// The position in the original of the `position` behind the first `count` folds.
     fn original_at(&self, count: usize, position: usize) -> Option<usize> {
         if self.folds.get(count).is_some_and(|next| next.folded.start < position) {
             return None;
@@ -77,7 +79,7 @@ impl FoldedText {
         })
     }
 
-    /// The place in the text as it is compared, of a `position` in the original between two characters.
+    /// The position in the text as it is compared, of a `position` in the original between two characters.
     fn folded_at(&self, position: usize) -> usize {
         let count = self.folds.partition_point(|fold| fold.original.end <= position);
         match count.checked_sub(1).map(|last| &self.folds[last]) {
@@ -88,8 +90,8 @@ impl FoldedText {
 }
 
 /// Appends the plain characters that look like `letter`; none if it is invisible.
-fn push_folded(letter: char, text: &mut String) {
-    match letter {
+fn push_folded(character: char, text: &mut String) {
+    match character {
         '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => {
             text.push(' ');
         }
@@ -106,7 +108,7 @@ fn push_folded(letter: char, text: &mut String) {
         | '\u{fe0e}'
         | '\u{fe0f}'
         | '\u{feff}' => {}
-        _ => decompose_canonical(letter, |part| text.push(part)),
+        _ => decompose_canonical(character, |part| text.push(part)),
     }
 }
 
@@ -119,35 +121,35 @@ pub fn fold(text: &str, ignored: IgnoredForms) -> Cow<'_, str> {
     if changes { Cow::Owned(FoldedText::new(text, ignored).text) } else { Cow::Borrowed(text) }
 }
 
-/// Where `wanted` occurs in `text`, apart from what is `ignored`. The occurrences do not overlap.
+/// The ranges of `text` at which `wanted` occurs, apart from `ignored` differences. They do not overlap.
 pub fn find_similar(text: &str, wanted: &str, ignored: IgnoredForms) -> Vec<Range<usize>> {
     let wanted = fold(wanted, ignored);
     if wanted.is_empty() {
         return Vec::new();
     }
     let folded = FoldedText::new(text, ignored);
-    let found = folded.text.match_indices(&*wanted);
-    found.filter_map(|(at, part)| folded.original(&(at..at + part.len()))).collect()
+    let matches = folded.text.match_indices(&*wanted);
+    matches.filter_map(|(start, text)| folded.original(&(start..start + text.len()))).collect()
 }
 
 /// `new`, which a model wrote to replace `old`, with the characters of the file in all that it has in common with `old`;
-/// `found` is `old` as the file has it.
-pub fn respell(new: &str, old: &str, found: &str, ignored: IgnoredForms) -> String {
-    let (old_folded, found_folded) =
-        (FoldedText::new(old, ignored), FoldedText::new(found, ignored));
-    if old_folded.text != found_folded.text {
+/// `file_text` is `old` as the file has it.
+pub fn respell(new: &str, old: &str, file_text: &str, ignored: IgnoredForms) -> String {
+    let old_folded = FoldedText::new(old, ignored);
+    let file_folded = FoldedText::new(file_text, ignored);
+    if old_folded.text != file_folded.text {
         return new.to_owned();
     }
     let mut text = String::with_capacity(new.len());
     let mut end = 0;
-    for (in_old, in_new) in common_words(old, new) {
-        let folded = old_folded.folded_at(in_old.start)..old_folded.folded_at(in_old.end);
-        text.push_str(&new[end..in_new.start]);
-        match found_folded.original(&folded) {
-            Some(kept) => text.push_str(&found[kept]),
-            None => text.push_str(&new[in_new.clone()]),
+    for (old_range, new_range) in common_words(old, new) {
+        let folded = old_folded.folded_at(old_range.start)..old_folded.folded_at(old_range.end);
+        text.push_str(&new[end..new_range.start]);
+        match file_folded.original(&folded) {
+            Some(range) => text.push_str(&file_text[range]),
+            None => text.push_str(&new[new_range.clone()]),
         }
-        end = in_new.end;
+        end = new_range.end;
     }
     text.push_str(&new[end..]);
     text
@@ -162,51 +164,53 @@ pub fn describe_difference(
     name: &str,
     columns_before: usize,
 ) -> Option<String> {
-    let indentation = line.chars().take_while(|letter| letter.is_whitespace()).count();
+    let indentation = line.chars().take_while(|character| character.is_whitespace()).count();
     let (line, wanted) = (line.trim(), wanted.trim());
     let is_alike = fold(line, IgnoredForms::LookAlikes) == fold(wanted, IgnoredForms::LookAlikes);
     if line == wanted || !is_alike {
         return None;
     }
     let mut pairs = line.chars().zip(wanted.chars());
-    let same = pairs.by_ref().take_while(|(letter, other)| letter == other).count();
-    let at = |text: &str, index: usize| text.chars().nth(index);
-    let (mut letter, other) = (at(line, same), at(wanted, same));
+    let same = pairs.by_ref().take_while(|(character, other)| character == other).count();
+    let char_at = |text: &str, index: usize| text.chars().nth(index);
+    let (mut character, other) = (char_at(line, same), char_at(wanted, same));
     let mut column = same + 1;
-    // The plain letter is not what is special, but the mark after it.
-    if letter.is_some_and(|it| it.is_ascii())
-        && let Some(mark) = at(line, column).filter(|next| is_combining_mark(*next))
+    // After a plain letter, the combining mark is the difference.
+    if character.is_some_and(|character| character.is_ascii())
+        && let Some(mark) = char_at(line, column).filter(|next| is_combining_mark(*next))
     {
-        letter = Some(mark);
+        character = Some(mark);
         column += 1;
     }
-    let code = |letter: Option<char>| match letter {
-        Some(letter) if is_visible(letter) => format!("U+{:04X} ({letter})", u32::from(letter)),
-        Some(letter) => format!("U+{:04X}", u32::from(letter)),
+    let describe = |character: Option<char>| match character {
+        Some(character) if is_visible(character) => {
+            format!("U+{:04X} ({character})", u32::from(character))
+        }
+        Some(character) => format!("U+{:04X}", u32::from(character)),
         None => "nothing".to_owned(),
     };
     let column = columns_before + indentation + column;
     Some(format!(
         "differs in {} at column {column}; {name} has {} there",
-        code(letter),
-        code(other)
+        describe(character),
+        describe(other)
     ))
 }
 
-fn is_visible(letter: char) -> bool {
+fn is_visible(character: char) -> bool {
     let mut plain = String::new();
-    push_folded(letter, &mut plain);
-    !plain.trim().is_empty() && !is_combining_mark(letter)
+    push_folded(character, &mut plain);
+    !plain.trim().is_empty() && !is_combining_mark(character)
 }
 
-/// `line` as a model wrote it, with what the file has between the blanks at its ends.
-pub fn with_content_of(line: &str, found: &str) -> String {
+/// `line` with its own white space at the ends, and the content of `file_line` between them.
+pub fn with_content_of(line: &str, file_line: &str) -> String {
     let content = line.trim();
     if content.is_empty() {
         return line.to_owned();
     }
     let start = line.len() - line.trim_start().len();
-    format!("{}{}{}", &line[..start], found.trim(), &line[start + content.len()..])
+    format!("{}{}{}", &line[..start], file_line.trim(), &line[start + content.len()..])
 }
 
 #[cfg(test)]
@@ -302,9 +306,9 @@ mod tests {
         ];
         crate::fuzz::check(seeds, |input, random| {
             let text = crate::fuzz::lossy_text(input);
-            let letters: Vec<char> = text.chars().take(40).collect();
-            let start = random.below(letters.len() + 1);
-            let wanted: String = letters[start..].iter().take(5).collect();
+            let characters: Vec<char> = text.chars().take(40).collect();
+            let start = random.below(characters.len() + 1);
+            let wanted: String = characters[start..].iter().take(5).collect();
             for ignored in [IgnoredForms::LineEnds, IgnoredForms::LookAlikes] {
                 for range in find_similar(&text, &wanted, ignored) {
                     let found = &text[range];

@@ -19,37 +19,38 @@ const CUT_ENDS: &[&str] = &[CUT_MARK, "…]\n", ") ...\n"];
 
 /// `text` without surrounding white space, quotes and angle brackets.
 pub fn strip_delimiters(text: &str) -> &str {
-    text.trim_matches(|letter: char| letter.is_whitespace() || "<>\"'`".contains(letter))
+    text.trim_matches(|character: char| character.is_whitespace() || "<>\"'`".contains(character))
 }
 
 /// True if `line` is an address and nothing else.
 pub fn is_bare_address(line: &str) -> bool {
-    ["http://", "https://"].iter().any(|start| line.starts_with(start))
+    ["http://", "https://"].iter().any(|scheme| line.starts_with(scheme))
         && !line.contains(char::is_whitespace)
 }
 
 /// Normalizes `text` to find an address in it however it was rewritten: lower case, without scheme, slashes and white
 /// space, with percent-encoding decoded and `+` removed.
 pub fn normalize(text: &str) -> String {
-    let (bytes, mut plain) = (text.as_bytes(), Vec::with_capacity(text.len()));
+    let (bytes, mut decoded) = (text.as_bytes(), Vec::with_capacity(text.len()));
     let mut at = 0;
     while at < bytes.len() {
         let hex = text.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
         match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(byte) => {
-                plain.push(byte);
+                decoded.push(byte);
                 at += 3;
             }
             None => {
-                plain.push(bytes[at]);
+                decoded.push(bytes[at]);
                 at += 1;
             }
         }
     }
-    let text = String::from_utf8_lossy(&plain).to_lowercase();
-    let bare = text.strip_prefix("https://").or(text.strip_prefix("http://"));
-    let is_significant = |letter: &char| !letter.is_whitespace() && !"+/".contains(*letter);
-    bare.unwrap_or(&text).chars().filter(is_significant).collect()
+    let text = String::from_utf8_lossy(&decoded).to_lowercase();
+    let without_scheme = text.strip_prefix("https://").or(text.strip_prefix("http://"));
+    let is_significant =
+        |character: &char| !character.is_whitespace() && !"+/".contains(*character);
+    without_scheme.unwrap_or(&text).chars().filter(is_significant).collect()
 }
 
 /// The form in which addresses are compared: as the URL parser writes them, without the fragment, which is never sent.
@@ -59,13 +60,13 @@ pub fn comparison_key(url: &Url) -> String {
     url.into()
 }
 
-/// The addresses in `text`. Each is yielded once for every plausible end of it.
+/// The addresses in `text`. Each is returned once for every plausible end of it.
 pub(crate) fn find_addresses(text: &str) -> impl Iterator<Item = Url> {
     find_words(text).flat_map(|(word, _)| parse_word(word))
 }
 
-/// As [`find_addresses`], without those that touch a cut: the model may have chosen the place of the cut, and with it the
-/// address. Whatever shortens a text marks the place.
+/// As [`find_addresses`], without those that touch a cut: the model may have chosen the position of the cut, and with it the
+/// address. Each function that shortens a text leaves a mark of the cut.
 pub fn find_whole_addresses(text: &str) -> impl Iterator<Item = Url> {
     let is_whole = |at: usize, word: &str| {
         let (before, after) = (&text[..at], &text[at + word.len()..]);
@@ -73,8 +74,8 @@ pub fn find_whole_addresses(text: &str) -> impl Iterator<Item = Url> {
             && !CUT_ENDS.iter().any(|end| before.ends_with(end))
             && !CUT_STARTS.iter().any(|start| after.starts_with(start))
     };
-    let whole = find_words(text).filter(move |(word, at)| is_whole(*at, word));
-    whole.flat_map(|(word, _)| parse_word(word))
+    let words = find_words(text).filter(move |(word, at)| is_whole(*at, word));
+    words.flat_map(|(word, _)| parse_word(word))
 }
 
 /// The parts of `text` that begin like an address, each up to a character that cannot be in one, and their positions.
@@ -86,10 +87,10 @@ fn find_words(text: &str) -> impl Iterator<Item = (&str, usize)> {
             before[start..].eq_ignore_ascii_case(scheme).then_some(scheme.len())
         })?;
         let rest = &text[at - length..];
-        let ends = |letter: char| {
-            letter.is_whitespace() || letter.is_control() || "<>\"`\\|".contains(letter)
+        let ends_address = |character: char| {
+            character.is_whitespace() || character.is_control() || "<>\"`\\|".contains(character)
         };
-        let end = rest.find(ends).unwrap_or(rest.len());
+        let end = rest.find(ends_address).unwrap_or(rest.len());
         Some((&rest[..end], at - length))
     })
 }
@@ -97,12 +98,14 @@ fn find_words(text: &str) -> impl Iterator<Item = (&str, usize)> {
 /// The addresses that `word` may be, one for every plausible end of it.
 fn parse_word(word: &str) -> impl Iterator<Item = Url> {
     let linked = word.split_once("](").map_or(word, |(before, _)| before);
-    let ways = [word, trim_punctuation(word), trim_punctuation(linked)];
-    let written = ways.map(str::to_owned);
-    let unescaped = trim_punctuation(word).replace("&amp;", "&");
-    let mut all: Vec<String> = written.into_iter().chain([unescaped]).collect();
-    all.dedup();
-    all.into_iter().filter_map(|way| Url::parse(&way).ok())
+    let mut candidates = vec![
+        word.to_owned(),
+        trim_punctuation(word).to_owned(),
+        trim_punctuation(linked).to_owned(),
+        trim_punctuation(word).replace("&amp;", "&"),
+    ];
+    candidates.dedup();
+    candidates.into_iter().filter_map(|candidate| Url::parse(&candidate).ok())
 }
 
 /// `address` without the trailing punctuation of the surrounding sentence.
@@ -132,65 +135,68 @@ pub fn find_linked_hosts(text: &str) -> impl Iterator<Item = String> {
 pub fn find_hosts(text: &str) -> BTreeSet<String> {
     // Others may have chosen the names of files: what follows a slash, and all of a path that may have blanks.
     let text = without_quoted_paths(text).replace("\\ ", "/");
-    let mut found: BTreeSet<String> = find_linked_hosts(&text).collect();
+    let mut hosts: BTreeSet<String> = find_linked_hosts(&text).collect();
     for word in find_host_words(&text) {
         let url = Url::parse(&format!("https://{}/", &text[word])).ok();
-        found.extend(url.and_then(|url| url.host_str().map(str::to_owned)));
+        hosts.extend(url.and_then(|url| url.host_str().map(str::to_owned)));
     }
-    found
+    hosts
 }
 
-/// The places of words in `text` that have the form of a host.
+/// The ranges of the words in `text` that have the form of a host.
 pub(super) fn find_host_words(text: &str) -> Vec<Range<usize>> {
-    let ends_path = |letter: char| !letter.is_alphanumeric() && !"-./".contains(letter);
-    let mut found = Vec::new();
+    let ends_path = |character: char| !character.is_alphanumeric() && !"-./".contains(character);
+    let mut ranges = Vec::new();
     let mut start = 0;
-    for piece in text.split_inclusive(ends_path) {
+    for segment in text.split_inclusive(ends_path) {
         let path_start = start;
-        start += piece.len();
-        let path = piece.trim_end_matches(ends_path);
+        start += segment.len();
+        let path = segment.trim_end_matches(ends_path);
         let rest = path.strip_prefix("//").unwrap_or(path);
         let host = rest.split('/').next().unwrap_or_default();
         let word = host.trim_matches(['.', '-']);
-        let Some((before, end)) = word.rsplit_once('.') else {
+        let Some((name, top_level)) = word.rsplit_once('.') else {
             continue;
         };
-        let end = end.to_lowercase();
-        let is_end = end.chars().count() >= 2 && end.chars().all(char::is_alphabetic);
-        let is_host = is_end && !before.is_empty() && !FILE_EXTENSIONS.contains(&end.as_str());
+        let top_level = top_level.to_lowercase();
+        let is_domain =
+            top_level.chars().count() >= 2 && top_level.chars().all(char::is_alphabetic);
+        let is_host =
+            is_domain && !name.is_empty() && !FILE_EXTENSIONS.contains(&top_level.as_str());
         if is_host && !is_in_user_name(text, path_start) {
             let skipped = path.len() - rest.len() + host.find(word).unwrap_or_default();
-            found.push(path_start + skipped..path_start + skipped + word.len());
+            ranges.push(path_start + skipped..path_start + skipped + word.len());
         }
     }
-    found
+    ranges
 }
 
-/// True if the word at `place` belongs to the name of a user, such as `@name` or `@name:server`, which others choose.
-fn is_in_user_name(text: &str, place: usize) -> bool {
-    let before = &text[..place];
-    let blank = before.char_indices().rfind(|(_, letter)| letter.is_whitespace());
-    let start = blank.map_or(0, |(at, letter)| at + letter.len_utf8());
+/// True if the word at `position` belongs to the name of a user, such as `@name` or `@name:server`, which others choose.
+fn is_in_user_name(text: &str, position: usize) -> bool {
+    let before = &text[..position];
+    let blank = before.char_indices().rfind(|(_, character)| character.is_whitespace());
+    let start = blank.map_or(0, |(at, character)| at + character.len_utf8());
     before[start..].trim_start_matches(['(', '[', '{', '<']).starts_with('@')
 }
 
 /// Removes the paths in quotes or backticks: those that begin as a path does, and those that a message mentions by `@"…"`.
 fn without_quoted_paths(text: &str) -> String {
-    let mut kept = String::with_capacity(text.len());
+    let mut remaining = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find(['`', '"', '\'']) {
         let (before, quoted) = rest.split_at(at);
         let (quote, after) = quoted.split_at(1);
         let begins_word = !before.ends_with(char::is_alphanumeric);
-        let is_path = before.ends_with('@') || PATH_STARTS.iter().any(|it| after.starts_with(it));
-        kept += before;
-        kept += quote;
+        let is_path =
+            before.ends_with('@') || PATH_STARTS.iter().any(|start| after.starts_with(start));
+        remaining += before;
+        remaining += quote;
         rest = match after.find(quote) {
             Some(end) if begins_word && is_path => &after[end..][1..],
             _ => after,
         };
     }
-    kept + rest
+    remaining + rest
 }
 
 /// True if `host` is one of `hosts`, with or without a leading `www.`.

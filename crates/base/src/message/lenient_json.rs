@@ -38,18 +38,18 @@ pub fn parse_first(text: &str) -> Option<(Value, &str)> {
 fn escape_control_chars(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let (mut is_in_string, mut is_escaped) = (false, false);
-    for letter in json.chars() {
-        match letter {
+    for character in json.chars() {
+        match character {
             _ if is_escaped => is_escaped = false,
             '\\' if is_in_string => is_escaped = true,
             '"' => is_in_string = !is_in_string,
-            '\0'..=' ' if is_in_string && letter != ' ' => {
-                out.push_str(&format!("\\u{:04x}", u32::from(letter)));
+            '\0'..=' ' if is_in_string && character != ' ' => {
+                out.push_str(&format!("\\u{:04x}", u32::from(character)));
                 continue;
             }
             _ => {}
         }
-        out.push(letter);
+        out.push(character);
     }
     out
 }
@@ -59,7 +59,7 @@ pub(crate) fn without_lone_surrogates(json: &str) -> String {
     replace_lone_surrogates(json, |_| "\\ufffd".into())
 }
 
-/// Replaces every lone surrogate escape in `json` with the text that `replacement` has for it.
+/// Replaces every lone surrogate escape in `json` with the text that `replacement` returns for it.
 pub fn replace_lone_surrogates(
     json: &str,
     replacement: impl Fn(u16) -> Cow<'static, str>,
@@ -70,20 +70,20 @@ pub fn replace_lone_surrogates(
     };
     let mut out = String::with_capacity(json.len());
     let mut at = 0;
-    while let Some(found) = json[at..].find('\\') {
-        out.push_str(&json[at..at + found]);
-        at += found;
-        let (taken, lone) = match (unit(at), unit(at + 6)) {
+    while let Some(offset) = json[at..].find('\\') {
+        out.push_str(&json[at..at + offset]);
+        at += offset;
+        let (length, lone_surrogate) = match (unit(at), unit(at + 6)) {
             (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (12, None),
             (Some(unit @ 0xd800..=0xdfff), _) => (6, Some(unit)),
             // Skip the escaped character too: an escaped backslash must not start another escape.
             _ => (1 + json[at + 1..].chars().next().map_or(0, char::len_utf8), None),
         };
-        match lone {
+        match lone_surrogate {
             Some(unit) => out.push_str(&replacement(unit)),
-            None => out.push_str(&json[at..at + taken]),
+            None => out.push_str(&json[at..at + length]),
         }
-        at += taken;
+        at += length;
     }
     out.push_str(&json[at..]);
     out

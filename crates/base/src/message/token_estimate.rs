@@ -17,7 +17,7 @@ pub fn for_text(text: &str) -> u64 {
     }
     let quarters: u64 = text
         .chars()
-        .map(|letter| match letter.len_utf8() {
+        .map(|character| match character.len_utf8() {
             1 => 1,
             2 => 2,
             3 => 3,

@@ -1,8 +1,8 @@
-//! The text of a user message, and of it what its sender typed. Pure.
+//! The text of a user message, and the part of it that its sender typed. Pure.
 //!
-//! Only words that an allowed sender typed name hosts, so they have a type of their own from the place where a message comes
-//! in to the policy. Names of files and users, placeholders, quotes and texts of programs are in messages too; they never
-//! enter that type.
+//! Only words that an allowed sender typed name hosts. They have a type of their own, from where a message arrives to the
+//! policy. Names of files and users, placeholders, quotes and texts of programs are in messages too; they never enter that
+//! type.
 
 use super::addresses::{find_host_words, find_hosts};
 use super::origin::Origin;
@@ -27,12 +27,12 @@ impl TypedText {
         Self(text.trim().split_inclusive('\n').filter(is_own).collect())
     }
 
-    /// Adds words after a text that was not typed, which ends a word.
-    fn push(&mut self, words: &str) {
-        if !self.0.is_empty() && !words.is_empty() {
+    /// Adds typed text after a text that was not typed, which ends a word.
+    fn push(&mut self, text: &str) {
+        if !self.0.is_empty() && !text.is_empty() {
             self.0.push('\n');
         }
-        self.0 += words;
+        self.0 += text;
     }
 
     /// The hosts that the words name. Others choose the names of files, so words within the name of an existing file name
@@ -84,21 +84,21 @@ impl FileNameSearch<'_> {
     /// The end of the longest name that begins at `start` and reaches `min_end`.
     fn longest_name(&mut self, start: usize, min_end: usize) -> Option<usize> {
         let text = self.text;
-        let mut found = None;
+        let mut name_end = None;
         let mut component = start;
         loop {
             let slash = text[component..].find('/').map(|at| component + at);
             let limit = slash.unwrap_or(text.len()).min(component + MAX_NAME_BYTES);
             let ends = (component.max(min_end)..=limit).rev();
             let mut ends = ends.filter(|end| ends_name(text, *end));
-            found = ends.find(|end| self.exists(start, *end)).or(found);
+            name_end = ends.find(|end| self.exists(start, *end)).or(name_end);
             match slash {
                 Some(slash)
                     if slash == limit && (slash == component || self.exists(start, slash)) =>
                 {
                     component = slash + 1;
                 }
-                _ => return found,
+                _ => return name_end,
             }
         }
     }
@@ -111,7 +111,7 @@ impl FileNameSearch<'_> {
 
 /// True if the name of a file may begin at `at`: not within a word, a host or an address.
 fn begins_name(text: &str, at: usize) -> bool {
-    let is_inner = |letter: char| letter.is_alphanumeric() || "-_./".contains(letter);
+    let is_inner = |character: char| character.is_alphanumeric() || "-_./".contains(character);
     text.is_char_boundary(at)
         && !text[..at].ends_with(is_inner)
         && !text[at..].starts_with(char::is_whitespace)
@@ -119,7 +119,7 @@ fn begins_name(text: &str, at: usize) -> bool {
 
 /// True if the name of a file may end at `at`.
 fn ends_name(text: &str, at: usize) -> bool {
-    text.is_char_boundary(at) && !text[at..].starts_with(|it: char| it.is_alphanumeric())
+    text.is_char_boundary(at) && !text[at..].starts_with(char::is_alphanumeric)
 }
 
 /// Hosts that an allowed sender has named. They are found in a [`TypedText`], or read from a session that has kept them.
@@ -171,7 +171,7 @@ pub struct MessageSources {
     pub has_model_text: bool,
 }
 
-/// The text of a user message, which knows what its sender typed.
+/// The text of a user message, with the part of it that its sender typed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredText", into = "StoredText")]
 pub struct UserText {
@@ -188,7 +188,7 @@ impl UserText {
         Self { typed: TypedText::by_sender(&text), text, ..Self::default() }
     }
 
-    /// A text that no user typed and that is no content of others: a placeholder, or the name of a user or a file.
+    /// A text that no user typed and that is not content of others: a placeholder, or the name of a user or a file.
     pub fn label(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
@@ -232,9 +232,9 @@ impl UserText {
         self.push(other);
     }
 
-    /// Notes content of others that comes with the text.
+    /// Records content of others that comes with the text, if it has a higher origin.
     pub fn raise(&mut self, content: OthersContent) {
-        if self.others.as_ref().is_none_or(|known| known.origin < content.origin) {
+        if self.others.as_ref().is_none_or(|others| others.origin < content.origin) {
             self.others = Some(content);
         }
     }
