@@ -46,11 +46,11 @@ impl AnswerSchema {
         let (mut compiler, mut compiled) = (Compiler::new(), Schemas::new());
         compiler.set_default_draft(Draft::V2020_12);
         compiler.use_loader(Box::new(RejectingLoader));
-        let unfit = |error: CompileError| {
+        let schema_error = |error: CompileError| {
             fail(Exit::Usage, format!("`--schema` is not a valid JSON schema: {error}"))
         };
-        compiler.add_resource(SCHEMA_NAME, value.clone()).map_err(unfit)?;
-        let index = compiler.compile(SCHEMA_NAME, &mut compiled).map_err(unfit)?;
+        compiler.add_resource(SCHEMA_NAME, value.clone()).map_err(schema_error)?;
+        let index = compiler.compile(SCHEMA_NAME, &mut compiled).map_err(schema_error)?;
         Ok(Self { value, compiled, index })
     }
 
@@ -64,25 +64,27 @@ impl AnswerSchema {
     }
 
     fn validation_errors(&self, value: &Value) -> Vec<String> {
-        let mut faults = Vec::new();
+        let mut errors = Vec::new();
         if let Err(error) = self.compiled.validate(value, self.index) {
-            collect_leaf_errors(&error, &mut faults);
+            collect_leaf_errors(&error, &mut errors);
         }
-        faults.truncate(MAX_ERRORS);
-        faults
+        errors.truncate(MAX_ERRORS);
+        errors
     }
 }
 
 /// Collects the innermost errors, from which the outer ones derive.
 fn collect_leaf_errors(error: &ValidationError<'_, '_>, errors: &mut Vec<String>) {
     if error.causes.is_empty() {
-        let place = error.instance_location.to_string();
-        errors.push(match place.as_str() {
+        let location = error.instance_location.to_string();
+        errors.push(match location.as_str() {
             "" => error.kind.to_string(),
-            place => format!("at {place}: {}", error.kind),
+            location => format!("at {location}: {}", error.kind),
         });
     }
-    error.causes.iter().for_each(|cause| collect_leaf_errors(cause, errors));
+    for cause in &error.causes {
+        collect_leaf_errors(cause, errors);
+    }
 }
 
 impl std::fmt::Debug for AnswerSchema {
@@ -100,8 +102,8 @@ impl AnswerFormat for AnswerSchema {
         let json = without_code_fence(text);
         let value: Value =
             serde_json::from_str(json).map_err(|error| format!("not valid JSON: {error}"))?;
-        let faults = self.validation_errors(&value);
-        if faults.is_empty() { Ok(json.to_owned()) } else { Err(faults.join("; ")) }
+        let errors = self.validation_errors(&value);
+        if errors.is_empty() { Ok(json.to_owned()) } else { Err(errors.join("; ")) }
     }
 }
 
@@ -125,31 +127,24 @@ fn schema_from_fields(text: &str) -> Result<Value> {
             Some((head, meaning)) => (head.trim(), Some(meaning.trim())),
             None => (field, None),
         };
-        let mut words = head.split_whitespace();
-        let name = words.next().unwrap_or_default();
-        let kind = words.next().unwrap_or("str");
-        let (item, is_list) = kind.strip_suffix("[]").map_or((kind, false), |item| (item, true));
-        let item = match item {
-            "str" | "string" => "string",
-            "int" | "integer" => "integer",
-            "float" | "number" => "number",
-            "bool" | "boolean" => "boolean",
-            _ => "",
-        };
-        let is_name = !name.is_empty()
-            && name.chars().all(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '-'));
-        if item.is_empty() || !is_name || words.next().is_some() {
+        let mut parts = head.split_whitespace();
+        let name = parts.next().unwrap_or_default();
+        let type_name = parts.next().unwrap_or("str");
+        let item_type = json_type(type_name.strip_suffix("[]").unwrap_or(type_name));
+        let is_name_char =
+            |character: char| character.is_alphanumeric() || "_-".contains(character);
+        let is_name = !name.is_empty() && name.chars().all(is_name_char);
+        if item_type.is_none() || !is_name || parts.next().is_some() {
             return Err(fail_with_hint(
                 Exit::Usage,
                 format!("`--schema`: `{field}` is neither a field nor an existing file"),
                 "a file, a JSON schema, or fields such as `name, age int, tags str[]` (str, int, float, bool)",
             ));
         }
-        let mut schema = if is_list {
-            json!({ "type": "array", "items": { "type": item } })
-        } else {
-            json!({ "type": item })
-        };
+        let mut schema = json!({ "type": item_type });
+        if type_name.ends_with("[]") {
+            schema = json!({ "type": "array", "items": schema });
+        }
         if let Some(meaning) = meaning.filter(|meaning| !meaning.is_empty()) {
             schema["description"] = meaning.into();
         }
@@ -162,6 +157,17 @@ fn schema_from_fields(text: &str) -> Result<Value> {
     Ok(
         json!({ "type": "object", "required": names, "additionalProperties": false, "properties": properties }),
     )
+}
+
+/// The type of JSON Schema for the type of a field; `None` if there is no such type.
+fn json_type(name: &str) -> Option<&'static str> {
+    match name {
+        "str" | "string" => Some("string"),
+        "int" | "integer" => Some("integer"),
+        "float" | "number" => Some("number"),
+        "bool" | "boolean" => Some("boolean"),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

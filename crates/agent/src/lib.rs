@@ -1,4 +1,5 @@
-//! The turn: ask a model, run the tools that it calls, repeat; what may stop a turn, its system prompt, and how its events are shown.
+//! The turn: asks a model, runs the tools that it calls, and repeats. Also the guards that may stop a turn, the system
+//! prompt, and the sinks that show events.
 //!
 //! The loop knows providers, tools, guards and sinks by their traits alone. The program decides which of them a run has.
 //! Start with [`turn`], then [`guard`] and [`report`].

@@ -66,9 +66,9 @@ pub struct PromptSection {
 
 /// Builds the sections of the system prompt: identity, profile, bootstrap files, memory, active skills, skill list.
 pub fn sections(input: &PromptInput<'_>) -> Vec<PromptSection> {
-    let section = |name: &str, why: &'static str, text: String| PromptSection {
+    let section = |name: &str, reason: &'static str, text: String| PromptSection {
         name: name.to_owned(),
-        reason: why,
+        reason,
         text,
         continues_previous: false,
     };
@@ -180,14 +180,14 @@ fn append_environment(mut text: String, input: &PromptInput<'_>) -> String {
         workspace,
         directory,
         directory_access,
-        may_write_workspace: may_note,
-        extra_directories: grants,
+        may_write_workspace,
+        extra_directories,
         has_tools,
         policy,
         ..
     } = input;
-    let same = directory == workspace;
-    if !same {
+    let is_workspace = directory == workspace;
+    if !is_workspace {
         let rights = match directory_access {
             DirectoryAccess::Write => "you may read and change its files",
             DirectoryAccess::Ask => "you may read its files; the user is asked to approve a change",
@@ -202,20 +202,21 @@ fn append_environment(mut text: String, input: &PromptInput<'_>) -> String {
         )
         .expect("writing to a string cannot fail");
     }
-    let here = if same { "relative paths start here; " } else { "" };
-    let home = match may_note {
-        true => "your home, writable",
-        false => "your home, read-only in this run",
+    let start_note = if is_workspace { "relative paths start here; " } else { "" };
+    let home_note = if *may_write_workspace {
+        "your home, writable"
+    } else {
+        "your home, read-only in this run"
     };
     writeln!(
         text,
-        "- Workspace: {} ({here}{home}: memory/MEMORY.md for lasting facts, memory/HISTORY.md with entries starting \
+        "- Workspace: {} ({start_note}{home_note}: memory/MEMORY.md for lasting facts, memory/HISTORY.md with entries starting \
          [YYYY-MM-DD HH:MM], skills/)",
         format::on_one_line(workspace)
     )
     .expect("writing to a string cannot fail");
-    for grant in *grants {
-        writeln!(text, "- {grant}").expect("writing to a string cannot fail");
+    for directory in *extra_directories {
+        writeln!(text, "- {directory}").expect("writing to a string cannot fail");
     }
     if !policy.is_empty() {
         text.push_str("\n## Permissions\n");
@@ -235,12 +236,12 @@ fn append_environment(mut text: String, input: &PromptInput<'_>) -> String {
 
 /// The runtime facts (local time, channel, chat) that are sent beside the user's text.
 pub fn runtime_facts(now: &Zoned, session: &str) -> String {
-    let place = match session.split_once(':').unwrap_or(("cli", session)) {
+    let location = match session.split_once(':').unwrap_or(("cli", session)) {
         // The rest of the key is random.
         (channel @ ("pipe" | "fork"), _) => format!("channel {channel}"),
         (channel, chat) => format!("channel {channel}, chat {chat}"),
     };
-    format!("[Runtime: {} ({}); {place}]", now.strftime("%Y-%m-%d %H:%M %A"), now.strftime("%Z"))
+    format!("[Runtime: {} ({}); {location}]", now.strftime("%Y-%m-%d %H:%M %A"), now.strftime("%Z"))
 }
 
 /// Combines the message with the piped text, which follows it. Piped text without a message is the message.

@@ -5,19 +5,19 @@
 //! error.
 
 use anyhow::Result;
-use log::EventLog;
 use nanobot_base::event::Event;
 use nanobot_os::terminal::Terminal;
+use nanobot_os::{durable_file, file_lock, secret};
 use serde_json::Value;
 use short_text::count_noun;
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stream::AnswerStream;
 
 mod bar;
 pub mod columns;
 pub mod json;
-mod log;
 mod markdown;
 pub mod meter;
 mod progress;
@@ -53,7 +53,7 @@ pub struct Reporter {
     stream: AnswerStream,
     log: Option<EventLog>,
     observer: Option<EventObserver>,
-    /// True if the observer shows the pieces of a reply as they arrive.
+    /// True if the observer shows the deltas of a reply as they arrive.
     is_observer_live: bool,
     /// True if the answer is only printed once it is complete, even on a terminal.
     is_buffered: bool,
@@ -84,7 +84,7 @@ impl Reporter {
         self.format
     }
 
-    /// True if the pieces of a reply are shown as they arrive, so that they cannot be taken back.
+    /// True if the deltas of a reply are shown as they arrive, so that they cannot be taken back.
     pub fn shows_pieces(&self) -> bool {
         match self.format {
             ReportFormat::Text => self.terminal.stdout_is_tty && !self.is_buffered,
@@ -94,7 +94,7 @@ impl Reporter {
         }
     }
 
-    /// Also appends every event, except pieces of text, to the log file at `path`.
+    /// Also appends every event, except deltas, to the log file at `path`.
     pub fn log_to(&mut self, path: &Path) {
         self.log = Some(EventLog::new(path));
     }
@@ -104,7 +104,7 @@ impl Reporter {
         self.observer = Some(observer);
     }
 
-    /// Also passes every event to `observer`, which shows the pieces of a reply as they arrive.
+    /// Also passes every event to `observer`, which shows the deltas of a reply as they arrive.
     pub fn stream_to(&mut self, observer: EventObserver) {
         self.observe(observer);
         self.is_observer_live = true;
@@ -120,7 +120,7 @@ impl Reporter {
         if let Some(observer) = &self.observer {
             observer(&event);
         }
-        if log::is_logged(&event) {
+        if is_logged(&event) {
             self.log(|envelope| json::event_json(&event, envelope));
         }
         match self.format {
@@ -189,9 +189,9 @@ impl Reporter {
         }
     }
 
-    /// Shows that `what` happens after `wait`, as a countdown on a terminal.
-    pub fn show_wait(&mut self, what: &'static str, wait: Duration) {
-        self.progress.show_wait(what, wait);
+    /// Shows that `action` happens after `wait`, as a countdown on a terminal.
+    pub fn show_wait(&mut self, action: &'static str, wait: Duration) {
+        self.progress.show_wait(action, wait);
     }
 
     /// Reports a log that cannot be written once. It does not end the run, because the user wants the answer.
@@ -207,5 +207,39 @@ impl Reporter {
 
     fn print_json(&self, value: &Value) -> Result<()> {
         self.terminal.print_json(value)
+    }
+}
+
+/// The event log of `NANOBOT_LOG`: one JSON line per event, for later analysis. It contains no secrets, and several runs
+/// may append to it.
+struct EventLog {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+/// True if an event is logged. Deltas are not, since the complete text is.
+fn is_logged(event: &Event<'_>) -> bool {
+    !matches!(event, Event::Text { .. } | Event::Reasoning { .. } | Event::ToolOutput { .. })
+}
+
+impl EventLog {
+    fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: None }
+    }
+
+    fn write(&mut self, line: &Value) -> Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(durable_file::open_line_log(&self.path)?),
+        };
+        file_lock::with_lock(file, &self.path, || {
+            let size = durable_file::size(file, &self.path)?;
+            durable_file::append_to(
+                file,
+                &self.path,
+                size,
+                format!("{}\n", secret::redact_all_json(line)).as_bytes(),
+            )
+        })
     }
 }

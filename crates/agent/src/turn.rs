@@ -12,7 +12,9 @@ use ending::{
 use guard::{GuardAction, TurnState};
 use nanobot_base::error::exit_for;
 use nanobot_base::event::{Event, EventSink, StopReason};
-use nanobot_base::message::{FinishReason, Message, MessagePart, Reply, ToolCall, UserMessage};
+use nanobot_base::message::{
+    FinishReason, Message, MessagePart, Reply, STEERING_SUFFIX, ToolCall, UserMessage,
+};
 use nanobot_os::signal;
 use nanobot_store::session::Session;
 
@@ -24,27 +26,26 @@ pub mod ending;
 pub mod guard;
 mod reports;
 mod request;
-mod steering;
 
-/// Runs one turn to its end. Without `input`, resumes an interrupted turn.
+/// Runs one turn to its end. Without `user_message`, resumes an interrupted turn.
 pub fn run(
     agent: &mut Agent<'_>,
     session: &mut Session,
-    input: Option<UserMessage>,
+    user_message: Option<UserMessage>,
     sink: &mut EventSink<'_>,
 ) -> Ending {
     let mut turn = Turn::new(agent, session, sink);
-    let (cause, reply, mut error) = match turn.run_loop(input) {
+    let (stop_reason, reply, mut error) = match turn.run_loop(user_message) {
         // The server ended the answer in a way that does not say that it is complete.
-        Ok((cause @ StopReason::Failed, Some(reply))) => {
+        Ok((StopReason::Failed, Some(reply))) => {
             let error = incomplete_answer_error(&reply.finish_reason);
-            (cause, Some(reply), Some(error))
+            (StopReason::Failed, Some(reply), Some(error))
         }
-        Ok((cause, reply)) => (cause, reply, None),
+        Ok((stop_reason, reply)) => (stop_reason, reply, None),
         Err(error) => (StopReason::Failed, None, Some(error)),
     };
     turn.stop_background();
-    let exit = error.as_ref().map_or(ending::exit_status(cause), exit_for);
+    let exit = error.as_ref().map_or(ending::exit_status(stop_reason), exit_for);
     if reply.is_none() {
         if turn.session.is_stored() {
             signal::begin_shutdown();
@@ -54,23 +55,25 @@ pub fn run(
         error = error.or(turn.drain_reports().err());
     }
     turn.agent.record_origin(turn.session);
-    let (reply, stored) = reply.map(|reply| turn.complete_answer(reply)).unzip();
+    let (reply, message) = reply.map(|reply| turn.complete_answer(reply)).unzip();
     // The answer is paid for: a disk error is reported, and the answer is printed anyway.
     error =
-        error.or(turn.session.end_turn(stored, exit.name(), &turn.stats.to_session_stats()).err());
+        error.or(turn.session.end_turn(message, exit.name(), &turn.stats.to_session_stats()).err());
     if let Some(reply) = &reply {
         error = error.or(turn.emit_reply(reply, true).err());
     }
-    let is_cut =
-        matches!(cause, StopReason::OutputLimit | StopReason::Declined | StopReason::Failed);
-    let partial = reply.is_none() || is_cut;
+    let is_incomplete = reply.is_none()
+        || matches!(
+            stop_reason,
+            StopReason::OutputLimit | StopReason::Declined | StopReason::Failed
+        );
     let text = match reply {
         Some(reply) => reply.text,
         None => turn.cut_text + &turn.streamed_text,
     };
     Ending {
-        stop_reason: cause,
-        is_partial: partial && !text.is_empty(),
+        stop_reason,
+        is_partial: is_incomplete && !text.is_empty(),
         is_delivered: turn.agent.toolbox.has_answered(),
         text,
         is_left_out: turn.is_left_out,
@@ -90,8 +93,8 @@ struct Turn<'a, 'b, 's> {
     /// The parts of the answer that the output limit cut, and their number.
     cut_text: String,
     cut_count: u32,
-    /// The id of the current reply; empty if none is awaited.
-    pending_reply_id: String,
+    /// The id of the reply that is awaited.
+    pending_reply_id: Option<String>,
     /// Tokens of the request apart from the messages.
     overhead_tokens: u64,
     /// Number of summaries requested in this turn.
@@ -109,14 +112,17 @@ struct Turn<'a, 'b, 's> {
 impl Turn<'_, '_, '_> {
     /// Calls the model and runs tools until there is a final reply, which is not yet on disk, or none is to be
     /// expected.
-    fn run_loop(&mut self, input: Option<UserMessage>) -> Result<(StopReason, Option<Reply>)> {
-        if let Some(user) = input {
+    fn run_loop(
+        &mut self,
+        user_message: Option<UserMessage>,
+    ) -> Result<(StopReason, Option<Reply>)> {
+        if let Some(user) = user_message {
             self.session.push(Message::User(user.clone()))?;
             (self.sink)(Event::User(&user))?;
         } else {
             self.resume_answer()?;
         }
-        let (mut blanks, mut repairs) = (0, 0);
+        let (mut blank_replies, mut repairs) = (0, 0);
         loop {
             signal::check()?;
             self.poll_background(false)?;
@@ -135,9 +141,9 @@ impl Turn<'_, '_, '_> {
                     reply.tool_calls.clear();
                     let answer = self.agent.answer_format.filter(|_| !reply.is_blank());
                     return match answer.map(|answer| answer.check(&reply.text)) {
-                        Some(Err(wrong)) => Err(schema_mismatch(&wrong)),
+                        Some(Err(error)) => Err(schema_mismatch(&error)),
                         Some(Ok(text)) => Ok((stop_reason, Some(Reply { text, ..reply }))),
-                        // Some servers let the model call tools all the same. The cause is why the turn stopped.
+                        // Some servers let the model call tools all the same; the reply may then be blank.
                         _ => Ok((stop_reason, Some(reply).filter(|reply| !reply.is_blank()))),
                     };
                 }
@@ -163,12 +169,12 @@ impl Turn<'_, '_, '_> {
             } else if self.agent.toolbox.has_answered() && reply.finish_reason == FinishReason::Stop
             {
                 return Ok((StopReason::Answered, Some(reply)));
-            } else if blanks == Reply::MAX_BLANK_RETRIES
+            } else if blank_replies == Reply::MAX_BLANK_RETRIES
                 || !matches!(reply.finish_reason, FinishReason::Stop | FinishReason::ToolCalls)
             {
                 return Err(empty_reply_error(&reply));
             } else {
-                blanks += 1;
+                blank_replies += 1;
             }
         }
     }
@@ -185,17 +191,30 @@ impl Turn<'_, '_, '_> {
         (self.sink)(Event::User(&user))
     }
 
+    /// Adds the messages that the user has sent into the turn since its last request.
+    fn accept_steering(&mut self) -> Result<()> {
+        let Some(next_message) = self.agent.steering.filter(|_| self.stats.iterations > 0) else {
+            return Ok(());
+        };
+        while let Some(message) = next_message() {
+            self.steering_count += 1;
+            let suffix = format!("{STEERING_SUFFIX}{}", self.steering_count);
+            let user = UserMessage { id: format!("{}-{suffix}", self.session.turn()), ..message };
+            self.session.push(Message::User(user.clone()))?;
+            (self.sink)(Event::User(&user))?;
+        }
+        Ok(())
+    }
+
     /// The first guard action other than `Continue`.
     fn run_guards(&mut self) -> GuardAction {
-        let sent = self.session.messages();
-        let turn_messages = self.session.turn_messages();
         let state = TurnState {
             iterations: self.stats.iterations,
             context_tokens: self.context_tokens(),
             message_tokens: self.message_tokens(),
-            messages: sent,
+            messages: self.session.messages(),
             denials: &self.stats.denials,
-            turn_messages,
+            turn_messages: self.session.turn_messages(),
         };
         let guards = self.agent.guards.iter_mut();
         let mut actions = guards.map(|guard| guard.check(&state));
@@ -213,16 +232,16 @@ impl Turn<'_, '_, '_> {
             let mut on_output = |call: &ToolCall, text: &str| {
                 (self.sink)(Event::ToolOutput { call_id: &call.id, text })
             };
-            let is_cut = reply.finish_reason == FinishReason::Length;
-            let (calls, emitted) = toolbox.run(batch, is_cut, &mut on_output);
+            let is_truncated = reply.finish_reason == FinishReason::Length;
+            let (calls, sink_result) = toolbox.run(batch, is_truncated, &mut on_output);
             // Log all results before emitting events, because the sink may fail.
-            for done in &calls {
-                self.stats.count_call(done);
-                self.session.push(Message::Tool(done.result.clone()))?;
+            for call in &calls {
+                self.stats.count_call(call);
+                self.session.push(Message::Tool(call.result.clone()))?;
             }
-            emitted?;
-            for done in &calls {
-                (self.sink)(done.event())?;
+            sink_result?;
+            for call in &calls {
+                (self.sink)(call.event())?;
             }
             signal::check()?;
         }

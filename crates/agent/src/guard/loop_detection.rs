@@ -1,5 +1,5 @@
-//! Stops a model that repeats the same call and gets the same result, earlier one whose call fails, and still earlier one
-//! that repeats the same denied action: it costs money and leads nowhere.
+//! Ends a turn in which the model repeats itself, which costs money and leads nowhere: after a number of calls with the same
+//! result, after fewer calls that fail, and after even fewer calls that are denied.
 
 use crate::turn::guard::{Guard, GuardAction, TurnState};
 use nanobot_base::event::{Denial, StopReason};
@@ -13,7 +13,7 @@ const MAX_REPEATED_FAILURES: usize = 5;
 /// for a change of something that is not its own.
 const MAX_REPEATED_CALLS: usize = 10;
 
-/// Number of identical denials that ends the turn. A denial says that it is final, so a third attempt is no retry.
+/// Number of identical denials that ends the turn. A denial says that it is final, so a third attempt is not a retry.
 const MAX_REPEATED_DENIALS: usize = 3;
 
 /// Ends a turn whose latest call has failed [`MAX_REPEATED_FAILURES`] times in a row with the same arguments, gave the
@@ -67,20 +67,20 @@ fn repeatedly_denied_tool<'a>(denials: &'a [Denial], turn: &[Message]) -> Option
         let call = calls_of(turn).find(|call| call.id == denial.call_id)?;
         Some(call.arguments.get("path").unwrap_or(&call.arguments))
     };
-    let same = |denial: &&Denial| {
+    let is_same = |denial: &&Denial| {
         denial.tool_name == last.tool_name
             && denial.message == last.message
             && subject(denial) == subject(last)
     };
-    let ids: Vec<&str> =
-        denials.iter().filter(same).map(|denial| denial.call_id.as_str()).collect();
-    let asks = |message: &&Message| match message {
+    let call_ids: Vec<&str> =
+        denials.iter().filter(is_same).map(|denial| denial.call_id.as_str()).collect();
+    let asks_again = |message: &&Message| match message {
         Message::Assistant(reply) => {
-            reply.tool_calls.iter().any(|call| ids.contains(&call.id.as_str()))
+            reply.tool_calls.iter().any(|call| call_ids.contains(&call.id.as_str()))
         }
         _ => false,
     };
-    (turn.iter().filter(asks).count() >= MAX_REPEATED_DENIALS).then_some(&last.tool_name)
+    (turn.iter().filter(asks_again).count() >= MAX_REPEATED_DENIALS).then_some(&last.tool_name)
 }
 
 /// The calls of a turn, in order.

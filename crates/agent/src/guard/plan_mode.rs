@@ -10,24 +10,20 @@ pub struct PlanMode {
     pub reads_only: bool,
 }
 
-const PLAN_MODE_STARTED: &str = "[nanobot] Plan mode: you may read everything that your permissions allow, but change nothing: no files, \
+const STARTED_TEXT: &str = "[nanobot] Plan mode: you may read everything that your permissions allow, but change nothing: no files, \
                        no commands with lasting effects. Find out what you need, then answer with the plan: the steps in \
                        order, the files that they touch, the risks, and how to verify the result.";
-const PLAN_MODE_ENDED: &str =
+const ENDED_TEXT: &str =
     "[nanobot] Plan mode is over: from now on you may act as your permissions allow.";
 /// The beginnings that identify an announcement in a conversation, whatever release wrote it.
-const ENTERED_PREFIX: &str = "[nanobot] Plan mode:";
-const LEFT_PREFIX: &str = "[nanobot] Plan mode is over:";
+const STARTED_PREFIX: &str = "[nanobot] Plan mode:";
+const ENDED_PREFIX: &str = "[nanobot] Plan mode is over:";
 
 impl Guard for PlanMode {
     fn check(&mut self, state: &TurnState<'_>) -> GuardAction {
         match (self.reads_only, is_plan_mode_announced(state.messages)) {
-            (true, false) => {
-                GuardAction::Inject { id_suffix: "plan", text: PLAN_MODE_STARTED.into() }
-            }
-            (false, true) => {
-                GuardAction::Inject { id_suffix: "plan", text: PLAN_MODE_ENDED.into() }
-            }
+            (true, false) => GuardAction::Inject { id_suffix: "plan", text: STARTED_TEXT.into() },
+            (false, true) => GuardAction::Inject { id_suffix: "plan", text: ENDED_TEXT.into() },
             _ => GuardAction::Continue,
         }
     }
@@ -35,20 +31,20 @@ impl Guard for PlanMode {
 
 /// True if the last announcement in the conversation was that plan mode has begun.
 fn is_plan_mode_announced(messages: &[Message]) -> bool {
-    let announced = messages.iter().rev().find_map(|message| match message {
+    let announcement = messages.iter().rev().find_map(|message| match message {
         Message::User(user) if user.injected => match plain_text(&user.parts) {
-            text if text.starts_with(ENTERED_PREFIX) => Some(true),
-            text if text.starts_with(LEFT_PREFIX) => Some(false),
+            text if text.starts_with(STARTED_PREFIX) => Some(true),
+            text if text.starts_with(ENDED_PREFIX) => Some(false),
             _ => None,
         },
         _ => None,
     });
-    announced.unwrap_or(false)
+    announcement.unwrap_or(false)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Guard, GuardAction, PLAN_MODE_ENDED, PLAN_MODE_STARTED, PlanMode, TurnState};
+    use super::{ENDED_TEXT, Guard, GuardAction, PlanMode, STARTED_TEXT, TurnState};
     use nanobot_base::message::{Message, MessagePart, UserMessage};
 
     #[test]
@@ -57,7 +53,7 @@ mod tests {
             let message = |words: &&str| {
                 Message::User(UserMessage {
                     parts: vec![MessagePart::Text((*words).into())],
-                    injected: *words == PLAN_MODE_STARTED || *words == PLAN_MODE_ENDED,
+                    injected: *words == STARTED_TEXT || *words == ENDED_TEXT,
                     ..UserMessage::default()
                 })
             };
@@ -77,10 +73,10 @@ mod tests {
             assert_eq!(found.as_deref(), expect, "{reads_only} {said:?}");
         };
         check(false, &["hi"], None);
-        check(true, &["hi"], Some(PLAN_MODE_STARTED));
-        check(true, &["hi", PLAN_MODE_STARTED], None);
-        check(true, &["hi", PLAN_MODE_STARTED, PLAN_MODE_ENDED, "again"], Some(PLAN_MODE_STARTED));
-        check(false, &["hi", PLAN_MODE_STARTED, "go"], Some(PLAN_MODE_ENDED));
-        check(false, &["hi", PLAN_MODE_STARTED, PLAN_MODE_ENDED], None);
+        check(true, &["hi"], Some(STARTED_TEXT));
+        check(true, &["hi", STARTED_TEXT], None);
+        check(true, &["hi", STARTED_TEXT, ENDED_TEXT, "again"], Some(STARTED_TEXT));
+        check(false, &["hi", STARTED_TEXT, "go"], Some(ENDED_TEXT));
+        check(false, &["hi", STARTED_TEXT, ENDED_TEXT], None);
     }
 }

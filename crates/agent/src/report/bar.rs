@@ -43,9 +43,9 @@ impl Bar {
     }
 
     /// Sets the current item.
-    pub fn set_item(&self, what: &str) {
+    pub fn set_item(&self, item: &str) {
         if let Some(bar) = &self.0 {
-            bar.set_message(what.to_owned());
+            bar.set_message(item.to_owned());
         }
     }
 
@@ -74,7 +74,7 @@ fn progress_bar(total: u64, line: impl TermLike + 'static) -> ProgressBar {
 /// A one-line terminal that passes its text to `show` at each flush; `None` if it is empty.
 struct StatusLine<S> {
     show: S,
-    began: Instant,
+    started: Instant,
     /// Nothing is shown before this time has passed.
     delay: Duration,
     text: Mutex<String>,
@@ -82,7 +82,7 @@ struct StatusLine<S> {
 
 impl<S: Fn(Option<String>)> StatusLine<S> {
     fn new(delay: Duration, show: S) -> Self {
-        Self { show, began: Instant::now(), delay, text: Mutex::default() }
+        Self { show, started: Instant::now(), delay, text: Mutex::default() }
     }
 
     fn text(&self) -> MutexGuard<'_, String> {
@@ -132,7 +132,7 @@ impl<S: Fn(Option<String>) + Send + Sync> TermLike for StatusLine<S> {
     }
 
     fn flush(&self) -> io::Result<()> {
-        if self.began.elapsed() >= self.delay {
+        if self.started.elapsed() >= self.delay {
             let text = self.text().trim_end().to_owned();
             (self.show)((!text.is_empty()).then_some(text));
         }

@@ -31,23 +31,22 @@ pub fn align_columns(columns: &[(&str, Side)], rows: &[Vec<String>]) -> Vec<Stri
     if rows.is_empty() {
         return Vec::new();
     }
-    let head: Vec<String> = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let all = || std::iter::once(&head).chain(rows);
-    let width = |column: usize| all().map(|row| measure_text_width(&row[column])).max();
+    let titles: Vec<String> = columns.iter().map(|(title, _)| (*title).to_owned()).collect();
+    let rows = || std::iter::once(&titles).chain(rows);
+    let width = |column: usize| rows().map(|row| measure_text_width(&row[column])).max();
     let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
     let line = |row: &Vec<String>| -> String {
         let cells = row.iter().zip(columns).zip(&widths);
-        let padded = cells.map(|((cell, (_, side)), width)| {
-            let side = match side {
+        let cells = cells.map(|((cell, (_, side)), width)| {
+            let alignment = match side {
                 Side::Left => Alignment::Left,
                 Side::Right => Alignment::Right,
             };
-            pad_str(cell, *width, side, None).into_owned()
+            pad_str(cell, *width, alignment, None).into_owned()
         });
-        let line = padded.collect::<Vec<_>>().join("  ");
-        line.trim_end().to_owned()
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    all().map(line).collect()
+    rows().map(line).collect()
 }
 
 /// Like [`align_columns`]. If a terminal has only `width` columns, the words of the last column are wrapped below each
@@ -64,11 +63,10 @@ pub fn align_and_wrap(
     let heads = align_columns(others, &heads);
     let indent = heads.iter().map(|head| measure_text_width(head)).max();
     let indent = indent.map_or(0, |columns| columns + 2);
-    let titles = columns.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let words = std::iter::once(&titles).chain(rows);
+    let titles = columns.iter().map(|(title, _)| (*title).to_owned()).collect();
     heads
         .iter()
-        .zip(words)
+        .zip(std::iter::once(&titles).chain(rows))
         .map(|(head, row)| {
             let head = pad_str(head, indent, Alignment::Left, None);
             let line = hanging_indent(&head, &row[others.len()], Some(width));
@@ -85,23 +83,23 @@ pub fn align_to_width(
     width: Option<usize>,
     optional: &[usize],
 ) -> Vec<String> {
-    let aligned = |left_out: &[usize]| {
-        let is_kept = |column: &usize| !left_out.contains(column);
-        let kept: Vec<usize> = (0..columns.len()).filter(is_kept).collect();
-        let columns: Vec<_> = kept.iter().map(|column| columns[*column]).collect();
-        let cells = |row: &Vec<String>| kept.iter().map(|column| row[*column].clone()).collect();
+    let align_without = |omitted: &[usize]| {
+        let is_shown = |index: &usize| !omitted.contains(index);
+        let indices: Vec<usize> = (0..columns.len()).filter(is_shown).collect();
+        let columns: Vec<_> = indices.iter().map(|index| columns[*index]).collect();
+        let cells = |row: &Vec<String>| indices.iter().map(|index| row[*index].clone()).collect();
         align_columns(&columns, &rows.iter().map(cells).collect::<Vec<_>>())
     };
     let fits = |lines: &[String]| {
         let width = width.unwrap_or(usize::MAX);
         lines.iter().all(|line| measure_text_width(line) <= width)
     };
-    let mut lines = aligned(&[]);
+    let mut lines = align_without(&[]);
     for count in 1..=optional.len() {
         if fits(&lines) {
             break;
         }
-        lines = aligned(&optional[..count]);
+        lines = align_without(&optional[..count]);
     }
     lines
 }
@@ -114,14 +112,14 @@ pub fn truncate(text: &str, width: Option<usize>) -> String {
     }
 }
 
-/// Puts `words` after `head`, wrapped and indented if a terminal has only `width` columns.
-pub fn hanging_indent(head: &str, words: &str, width: Option<usize>) -> String {
-    let indent = measure_text_width(head);
-    let words = match width {
-        Some(width) => wrap_words(words, width.saturating_sub(indent).max(MIN_TEXT_COLUMNS), 0),
-        None => return format!("{head}{words}"),
+/// Puts `text` after `head`, wrapped and indented if a terminal has only `width` columns.
+pub fn hanging_indent(head: &str, text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else {
+        return format!("{head}{text}");
     };
-    format!("{head}{}", words.replace('\n', &format!("\n{:indent$}", "")))
+    let indent = measure_text_width(head);
+    let text = wrap_words(text, width.saturating_sub(indent).max(MIN_TEXT_COLUMNS), 0);
+    format!("{head}{}", text.replace('\n', &format!("\n{:indent$}", "")))
 }
 
 #[cfg(test)]

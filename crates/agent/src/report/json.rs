@@ -145,13 +145,7 @@ pub fn result_json(
     } else {
         Value::Null
     };
-    let hosts = run.hosts.iter();
-    let hosts: Vec<Value> = hosts
-        .map(|it| {
-            json!({ "host": it.host, "connections": it.connections, "sent_bytes": it.sent_bytes,
-                    "received_bytes": it.received_bytes })
-        })
-        .collect();
+    let hosts: Vec<Value> = run.hosts.iter().map(host_connections_json).collect();
     let session_stats = stats.to_session_stats();
     let mut usage = usage_json(stats.usage);
     usage["tokens_per_second"] = stats.tokens_per_second().into();
@@ -196,6 +190,11 @@ fn with_envelope(event_type: &str, envelope: &EventEnvelope, fields: Value) -> V
 
 fn tool_call_json(call: &ToolCall) -> Value {
     json!({ "id": call.id, "name": call.name, "arguments": call.arguments })
+}
+
+fn host_connections_json(connections: &HostConnections) -> Value {
+    let HostConnections { host, connections, sent_bytes, received_bytes } = connections;
+    json!({ "host": host, "connections": connections, "sent_bytes": sent_bytes, "received_bytes": received_bytes })
 }
 
 /// Converts token counts to a JSON object.

@@ -63,8 +63,8 @@ impl ProgressDisplay {
     }
 
     /// Sets if the answer is streamed to the same terminal.
-    pub(super) fn set_streams_answer(&mut self, speaks: bool) {
-        self.streams_answer = speaks;
+    pub(super) fn set_streams_answer(&mut self, streams_answer: bool) {
+        self.streams_answer = streams_answer;
     }
 
     /// Shows the status line at the end of the turn.
@@ -74,8 +74,8 @@ impl ProgressDisplay {
 
     /// Sets the model's context window in tokens.
     pub(super) fn set_context_window(&self, tokens: u32) {
-        if let Some(mut scene) = self.lock_live_view() {
-            scene.set_context_window(tokens);
+        if let Some(mut live_view) = self.lock_live_view() {
+            live_view.set_context_window(tokens);
         }
     }
 
@@ -96,8 +96,8 @@ impl ProgressDisplay {
             Some(_) => self.update_live_view(event),
             None => self.print_event(event),
         }
-        if let Event::ToolResult { result, denied: Some((words, grant)), .. } = event {
-            let line = format_denial(&result.name, words, *grant).replace('\n', "\\n");
+        if let Event::ToolResult { result, denied: Some((reason, flag)), .. } = event {
+            let line = format_denial(&result.name, reason, *flag).replace('\n', "\\n");
             // Each refusal is reported once, even if it is repeated.
             if !self.reported_denials.contains(&line) {
                 self.notice(&line);
@@ -108,14 +108,16 @@ impl ProgressDisplay {
 
     /// Updates the live status of a terminal.
     fn update_live_view(&mut self, event: &Event<'_>) {
-        let view = ViewSettings {
+        let settings = ViewSettings {
             // The width only matters for text that we wrap.
             width: if self.is_detailed { stderr_width() } else { 80 },
             is_detailed: self.is_detailed,
             streams_answer: self.streams_answer,
             now: Instant::now(),
         };
-        let Some(rows) = self.lock_live_view().map(|mut scene| scene.handle(event, view)) else {
+        let Some(rows) =
+            self.lock_live_view().map(|mut live_view| live_view.handle(event, settings))
+        else {
             return;
         };
         match signal::check() {
@@ -134,28 +136,29 @@ impl ProgressDisplay {
     }
 
     fn lock_live_view(&self) -> Option<MutexGuard<'_, LiveView>> {
-        let scene = self.live_view.as_ref()?;
-        Some(scene.lock().ignore_poison())
+        let live_view = self.live_view.as_ref()?;
+        Some(live_view.lock().ignore_poison())
     }
 
     /// Starts the live status.
     fn display_live_view(&mut self) {
         self.is_displayed = true;
-        if let Some(scene) = self.live_view.clone() {
+        if let Some(live_view) = self.live_view.clone() {
             self.terminal.set_status(Some(Box::new(move || {
-                let scene = scene.lock().ignore_poison();
-                scene.status_rows(Instant::now())
+                let live_view = live_view.lock().ignore_poison();
+                live_view.status_rows(Instant::now())
             })));
         }
     }
 
-    /// Shows that `what` happens after `wait`.
-    pub(super) fn show_wait(&mut self, what: &'static str, wait: Duration) {
-        let now = Instant::now();
-        let waits = self.lock_live_view().map(|mut scene| scene.wait(what, wait, now));
-        if waits.is_some() {
-            self.display_live_view();
-        }
+    /// Shows that `action` happens after `wait`.
+    pub(super) fn show_wait(&mut self, action: &'static str, wait: Duration) {
+        let Some(mut live_view) = self.lock_live_view() else {
+            return;
+        };
+        live_view.wait(action, wait, Instant::now());
+        drop(live_view);
+        self.display_live_view();
     }
 
     /// Prints a line of progress without a terminal, at the level that asks for it.
@@ -165,14 +168,17 @@ impl ProgressDisplay {
                 // The text of the last reply is the answer, which goes to standard output.
                 let interim = if *is_final { "" } else { &*reply.text };
                 let parts = [("  ~ ", &*reply.reasoning), ("  ", interim)];
-                let lines = parts.into_iter().flat_map(|(mark, text)| {
-                    let text = text.trim().lines();
-                    text.map(move |line| format!("{mark}{}", line.trim_end()))
-                });
-                match lines.collect::<Vec<_>>() {
-                    lines if lines.is_empty() => return,
-                    lines => lines.join("\n"),
+                let lines: Vec<String> = parts
+                    .into_iter()
+                    .flat_map(|(prefix, text)| {
+                        let lines = text.trim().lines();
+                        lines.map(move |line| format!("{prefix}{}", line.trim_end()))
+                    })
+                    .collect();
+                if lines.is_empty() {
+                    return;
                 }
+                lines.join("\n")
             }
             Event::ToolCall(call) => format!("  ↳ {}", call_hint(&call.name, &call.arguments)),
             Event::ToolResult {
@@ -209,11 +215,12 @@ impl ProgressDisplay {
         }
     }
 
-    /// Removes the live status at the end of the run. Calls that still run have a last line, which tells that they were
+    /// Removes the live status at the end of the run. Calls that still run get a last line, which says that they were
     /// interrupted.
     pub(super) fn end(&mut self) {
         let mut rows = std::mem::take(&mut self.delayed_rows);
-        let interrupted = self.lock_live_view().map(|mut scene| scene.end_calls(Instant::now()));
+        let interrupted =
+            self.lock_live_view().map(|mut live_view| live_view.end_calls(Instant::now()));
         rows.extend(interrupted.into_iter().flatten());
         self.clear();
         self.print_rows(&rows);
@@ -228,10 +235,10 @@ impl ProgressDisplay {
 
     /// Returns the status line of a turn that has made requests, if it is to be shown.
     pub(super) fn status_line(&self) -> Option<StyledLine> {
-        let scene = self.lock_live_view().filter(|scene| scene.has_requests())?;
+        let live_view = self.lock_live_view().filter(|live_view| live_view.has_requests())?;
         // A meter is of no use to a screen reader.
         let width = if self.terminal.stderr_is_tty { stderr_width() } else { 0 };
-        self.has_status_line.then(|| scene.status_line(Instant::now(), width, self.is_detailed))
+        self.has_status_line.then(|| live_view.status_line(Instant::now(), width, self.is_detailed))
     }
 }
 

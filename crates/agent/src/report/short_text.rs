@@ -11,13 +11,13 @@ use std::time::Duration;
 /// Maximum characters of the lines that are joined; no window is wider.
 const MAX_JOINED_CHARS: usize = 400;
 
-/// Formats a refusal on one line, with the flag that would have allowed it. Its first paragraph is the reason; the output of a
-/// command may follow.
-pub fn format_denial(tool: &str, words: &str, grant: Option<&str>) -> String {
-    let reason = words.split("\n\n").next().unwrap_or_default();
+/// Formats a denial on one line, with the flag that would have allowed the call. The first paragraph of its message is the
+/// reason; the output of a command may follow.
+pub fn format_denial(tool: &str, message: &str, flag: Option<&str>) -> String {
+    let reason = message.split("\n\n").next().unwrap_or_default();
     let mut line = format!("denied: {tool}: {}", truncate_line(reason, 300));
-    // Most refusals already name the flag in their reason.
-    if let Some(flag) = grant.filter(|flag| !line.contains(*flag)) {
+    // Most denials already name the flag in their reason.
+    if let Some(flag) = flag.filter(|flag| !line.contains(*flag)) {
         line.push_str(&format!("; `{flag}` would allow it"));
     }
     // A name may contain a line break, which could forge a line of output.
@@ -52,12 +52,12 @@ pub(super) fn identifying_arguments(name: &str, arguments: &Value) -> String {
     }
     let line = match find_built_in(name) {
         Some(tool) => tool.identified_by.iter().find_map(|keys| {
-            let found: Vec<String> = keys.iter().filter_map(text).collect();
-            (!found.is_empty()).then(|| found.join(" "))
+            let texts: Vec<String> = keys.iter().filter_map(text).collect();
+            (!texts.is_empty()).then(|| texts.join(" "))
         }),
         None => arguments
             .as_object()
-            .and_then(|all| all.values().find_map(Value::as_str))
+            .and_then(|arguments| arguments.values().find_map(Value::as_str))
             .map(str::to_owned),
     };
     join_lines(line.as_deref().unwrap_or_default())

@@ -13,11 +13,11 @@ use nanobot_os::terminal::{Sanitizer, StdoutWriter, Terminal};
 /// The streamed answer on a terminal.
 pub(super) struct AnswerStream {
     terminal: Terminal,
-    page: StdoutWriter,
+    writer: StdoutWriter,
     presentation: Presentation,
     /// True if the current output line is unterminated.
     is_line_open: bool,
-    /// True if the text of this reply was printed piece by piece.
+    /// True if the text of this reply was printed as it arrived.
     has_printed: bool,
 }
 
@@ -38,7 +38,7 @@ impl AnswerStream {
         };
         Self {
             terminal,
-            page: StdoutWriter::new(terminal),
+            writer: StdoutWriter::new(terminal),
             presentation,
             is_line_open: false,
             has_printed: false,
@@ -69,19 +69,19 @@ impl AnswerStream {
         let is_open = std::mem::take(&mut self.is_line_open);
         match &mut self.presentation {
             Presentation::Raw => {
-                self.page.end_text();
+                self.writer.end_text();
                 if is_open {
-                    self.page.write("\n")?;
+                    self.writer.write("\n")?;
                 }
             }
-            Presentation::Rendered(markdown, harmless) => {
+            Presentation::Rendered(markdown, sanitizer) => {
                 let width = self.terminal.stdout_width().unwrap_or(DEFAULT_COLUMNS);
-                let mut spans = markdown.push(&harmless.finish(), width);
+                let mut spans = markdown.push(&sanitizer.finish(), width);
                 spans.extend(markdown.end(width));
-                paint(&mut self.page, &spans)?;
+                paint(&mut self.writer, &spans)?;
             }
         }
-        self.page.flush()
+        self.writer.flush()
     }
 
     /// Ends the current row; the text may continue in the next one.
@@ -89,13 +89,14 @@ impl AnswerStream {
         match &mut self.presentation {
             Presentation::Raw if self.is_line_open => self.end_line(),
             Presentation::Raw => Ok(()),
-            Presentation::Rendered(markdown, _) => match markdown.end_row() {
-                spans if spans.is_empty() => Ok(()),
-                spans => {
-                    paint(&mut self.page, &spans)?;
-                    self.page.flush()
+            Presentation::Rendered(markdown, _) => {
+                let spans = markdown.end_row();
+                if spans.is_empty() {
+                    return Ok(());
                 }
-            },
+                paint(&mut self.writer, &spans)?;
+                self.writer.flush()
+            }
         }
     }
 
@@ -104,14 +105,14 @@ impl AnswerStream {
         match &mut self.presentation {
             Presentation::Raw => {
                 self.is_line_open = !text.ends_with('\n');
-                self.page.write(text)?;
+                self.writer.write(text)?;
             }
-            Presentation::Rendered(markdown, harmless) => {
+            Presentation::Rendered(markdown, sanitizer) => {
                 let width = self.terminal.stdout_width().unwrap_or(DEFAULT_COLUMNS);
-                paint(&mut self.page, &markdown.push(&harmless.feed(text), width))?;
+                paint(&mut self.writer, &markdown.push(&sanitizer.feed(text), width))?;
             }
         }
-        self.page.flush_soon()
+        self.writer.flush_soon()
     }
 }
 
@@ -135,28 +136,40 @@ pub fn render_markdown(terminal: Terminal, text: &str) -> Result<String> {
 /// Columns, if the width is unknown.
 const DEFAULT_COLUMNS: usize = 80;
 
-fn paint(page: &mut StdoutWriter, spans: &[Span]) -> Result<()> {
+fn paint(writer: &mut StdoutWriter, spans: &[Span]) -> Result<()> {
     for Span { style, text, link } in spans {
         match link {
-            Some(address) => page.write_link(text, &console_style(*style), address)?,
-            None if *style == TextStyle::default() => page.write(text)?,
-            None => page.write_styled(text, &console_style(*style))?,
+            Some(address) => writer.write_link(text, &console_style(*style), address)?,
+            None if *style == TextStyle::default() => writer.write(text)?,
+            None => writer.write_styled(text, &console_style(*style))?,
         }
     }
     Ok(())
 }
 
-/// Returns the style of a look, in colours of the terminal's own scheme.
-fn console_style(look: TextStyle) -> Style {
-    let TextStyle { bold, italic, struck, code, link, faint, token } = look;
-    let plain = token.map_or_else(Style::new, token_style);
-    let given = |is: bool, with: fn(Style) -> Style, style| if is { with(style) } else { style };
-    let style = given(bold, Style::bold, plain);
-    let style = given(italic, Style::italic, style);
-    let style = given(struck, Style::strikethrough, style);
-    let style = given(code, |style| style.fg(theme::accent()), style);
-    let style = given(link, |style| style.fg(theme::link()).underlined(), style);
-    given(faint, Style::dim, style)
+/// Converts a style to that of the terminal, in colours of its own scheme.
+fn console_style(style: TextStyle) -> Style {
+    let TextStyle { bold, italic, struck, code, link, faint, token } = style;
+    let mut style = token.map_or_else(Style::new, token_style);
+    if bold {
+        style = style.bold();
+    }
+    if italic {
+        style = style.italic();
+    }
+    if struck {
+        style = style.strikethrough();
+    }
+    if code {
+        style = style.fg(theme::accent());
+    }
+    if link {
+        style = style.fg(theme::link()).underlined();
+    }
+    if faint {
+        style = style.dim();
+    }
+    style
 }
 
 fn token_style(token: CodeToken) -> Style {

@@ -45,7 +45,7 @@ pub trait TurnHooks {
     /// Called with an answer. `rejections` is the number of answers of this turn that hooks have rejected.
     ///
     /// # Errors
-    /// A hook rejects the answer: words for the model, which is asked again.
+    /// A hook rejects the answer: the text of the message by which the model is asked again.
     fn check_answer(&self, text: &str, rejections: u32) -> Result<(), String>;
 
     /// Called before a compaction, with the user's instructions for it. Returns further instructions.
@@ -94,7 +94,7 @@ impl Agent<'_> {
             model,
             sampling,
             summary_instructions: _,
-            answer_format: answer,
+            answer_format,
             provider: _,
             guards: _,
             background: _,
@@ -109,7 +109,7 @@ impl Agent<'_> {
             model,
             sampling,
             reply_id,
-            schema: answer.map(AnswerFormat::schema),
+            schema: answer_format.map(AnswerFormat::schema),
         }
     }
 }

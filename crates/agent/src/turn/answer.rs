@@ -54,15 +54,15 @@ impl Turn<'_, '_, '_> {
         }
         match format.check(&reply.text) {
             Ok(text) => reply.text = text,
-            Err(wrong) if *repairs == MAX_REPAIRS => {
+            Err(error) if *repairs == MAX_REPAIRS => {
                 self.session.push(Message::Assistant(reply))?;
-                return Err(schema_mismatch(&wrong));
+                return Err(schema_mismatch(&error));
             }
-            Err(wrong) => {
+            Err(error) => {
                 *repairs += 1;
                 self.session.push(Message::Assistant(reply.clone()))?;
                 self.emit_reply(&reply, false)?;
-                self.inject_message(repair_prompt(&wrong), &format!("r{repairs}"))?;
+                self.inject_message(repair_prompt(&error), &format!("r{repairs}"))?;
                 return Ok(None);
             }
         }
@@ -80,12 +80,12 @@ impl Turn<'_, '_, '_> {
             && self.rejection_count < MAX_REJECTIONS
         {
             let text = format!("{}{}", self.cut_text, reply.text);
-            if let Err(words) = hooks.check_answer(&text, self.rejection_count) {
+            if let Err(objection) = hooks.check_answer(&text, self.rejection_count) {
                 self.rejection_count += 1;
                 (self.cut_text, self.cut_count) = (String::new(), 0);
                 self.session.push(Message::Assistant(reply.clone()))?;
                 self.emit_reply(&reply, false)?;
-                self.inject_message(words, &format!("h{}", self.rejection_count))?;
+                self.inject_message(objection, &format!("h{}", self.rejection_count))?;
                 return Ok(None);
             }
         }
@@ -126,11 +126,14 @@ impl Turn<'_, '_, '_> {
     /// Logs the part of the current reply that has arrived, with a mark.
     pub(super) fn push_partial_reply(&mut self) -> Result<()> {
         let text = self.streamed_text.trim_end();
-        if self.pending_reply_id.is_empty() || text.is_empty() {
+        if text.is_empty() {
             return Ok(());
         }
+        let Some(id) = self.pending_reply_id.take() else {
+            return Ok(());
+        };
         self.session.push(Message::Assistant(Reply {
-            id: std::mem::take(&mut self.pending_reply_id),
+            id,
             text: format!("{text}{INTERRUPTION_MARK}"),
             finish_reason: FinishReason::Interrupted,
             model: self.agent.model.to_owned(),
@@ -138,7 +141,7 @@ impl Turn<'_, '_, '_> {
         }))
     }
 
-    /// Takes up the answer of the turn that is resumed: an interrupted one is requested again, one that the output limit
+    /// Continues the answer of the turn that is resumed: an interrupted one is requested again, one that the output limit
     /// cut is continued.
     pub(super) fn resume_answer(&mut self) -> Result<()> {
         let mut messages = self.session.messages();
@@ -147,17 +150,17 @@ impl Turn<'_, '_, '_> {
         {
             return self.inject_message(REPEAT_PROMPT.to_owned(), "resume");
         }
-        while let [before @ .., Message::User(user)] = messages
+        while let [earlier @ .., Message::User(user)] = messages
             && user.injected
         {
-            messages = before;
-            if let [before @ .., Message::Assistant(reply)] = messages
+            messages = earlier;
+            if let [earlier @ .., Message::Assistant(reply)] = messages
                 && reply.finish_reason == FinishReason::Length
                 && reply.tool_calls.is_empty()
             {
                 self.cut_text.insert_str(0, &reply.text);
                 self.cut_count += 1;
-                messages = before;
+                messages = earlier;
             }
         }
         Ok(())

@@ -5,8 +5,8 @@ use nanobot_base::error::Stop;
 
 /// Background work of a turn.
 pub trait BackgroundTasks {
-    /// Returns the next news. With `wait`, blocks until there is some; `None` then means that all work has ended.
-    /// Without `wait`, `None` means that there is nothing yet.
+    /// Returns the next event. With `wait`, blocks until there is one; `None` then means that all work has ended. Without
+    /// `wait`, `None` means that there is none yet.
     ///
     /// # Errors
     /// Like [`nanobot_os::signal::check`], and only with `wait`.
@@ -15,7 +15,7 @@ pub trait BackgroundTasks {
     /// True if a report is pending.
     fn has_pending_reports(&self) -> bool;
 
-    /// Stops all work and waits until it has ended. Its reports arrive as news.
+    /// Stops all work and waits until it has ended. Its reports arrive as events.
     fn stop(&self);
 }
 
@@ -31,7 +31,7 @@ pub enum BackgroundEvent {
     Report(BackgroundReport),
 }
 
-/// The final report of a piece of work.
+/// The final report of background work.
 #[derive(Debug)]
 pub struct BackgroundReport {
     /// Suffix of the id of the message that it becomes.

@@ -44,10 +44,10 @@ pub fn compact_now(
     sink: &mut EventSink<'_>,
 ) -> Ending {
     let mut turn = Turn::new(agent, session, sink);
-    let done = turn
+    let compaction = turn
         .compact(instructions, 0, None)
         .map_err(|error| outside_turn(error.into_failure(), "the session was not compacted"));
-    let (text, error) = match done {
+    let (text, error) = match compaction {
         Ok(None) => ("Nothing to compact.".to_owned(), None),
         Ok(Some(CompactionResult { before, after })) => {
             turn.stats.context_tokens = after;
@@ -101,19 +101,19 @@ impl Turn<'_, '_, '_> {
                 format!("old tool results are truncated from now on: {before} → {after} tokens");
             return (self.sink)(Event::Notice(&notice));
         }
-        let done = self.compact(None, threshold / 6, Some(threshold));
+        let compaction = self.compact(None, threshold / 6, Some(threshold));
         self.compaction_exhausted =
-            !self.report_compaction(done)? || self.context_tokens() >= threshold;
+            !self.report_compaction(compaction)? || self.context_tokens() >= threshold;
         Ok(())
     }
 
-    /// Reports the result of a compaction. True if there is more room now. A failure does not end the turn, unless the
+    /// Reports the result of a compaction. True if the context is shorter now. A failure does not end the turn, unless the
     /// run is being stopped or its budget is spent.
     fn report_compaction(
         &mut self,
         result: Result<Option<CompactionResult>, ProviderError>,
     ) -> Result<bool> {
-        let (has_room, notice) = match result {
+        let (is_compacted, notice) = match result {
             // There were no messages that a summary could replace.
             Ok(None) => return Ok(false),
             Err(error @ (ProviderError::Aborted(_) | ProviderError::BudgetExceeded(_))) => {
@@ -125,7 +125,7 @@ impl Turn<'_, '_, '_> {
             Err(error) => (false, format!("the session could not be compacted: {error}")),
         };
         (self.sink)(Event::Notice(&notice))?;
-        Ok(has_room)
+        Ok(is_compacted)
     }
 
     /// Shortens a request that the server rejected as too long. True if that was possible.
@@ -141,16 +141,16 @@ impl Turn<'_, '_, '_> {
         }
         if *stage == ShrinkStage::ResultsTruncated {
             *stage = ShrinkStage::Summarized;
-            let done = self.compact(None, self.session.estimated_tokens() / 4, None);
-            if self.report_compaction(done)? || self.omit_old_messages()? {
+            let compaction = self.compact(None, self.session.estimated_tokens() / 4, None);
+            if self.report_compaction(compaction)? || self.omit_old_messages()? {
                 return Ok(true);
             }
         }
         self.truncate_compacted_messages()
     }
 
-    /// Leaves out what no summary could be made of, but for the user's messages. True if there was anything: without it, a
-    /// model that cannot summarize would end the conversation.
+    /// Leaves out the messages that could not be summarized, except those of the user. True if there were any. Without this,
+    /// a model that cannot summarize would end the conversation.
     fn omit_old_messages(&mut self) -> Result<bool> {
         let Some((old, keep)) = self.replaceable_messages(self.session.estimated_tokens() / 4)
         else {
@@ -160,12 +160,10 @@ impl Turn<'_, '_, '_> {
         if token_estimate::for_messages(&old) < self.session.estimated_tokens() / 4 {
             return Ok(false);
         }
-        let stored = self.replace_messages(&old, keep, NO_SUMMARY, MAX_USER_TOKENS);
-        if let Err(error) = stored {
-            return match error {
-                ProviderError::Aborted(error) => Err(error),
-                _ => Ok(false),
-            };
+        match self.replace_messages(&old, keep, NO_SUMMARY, MAX_USER_TOKENS) {
+            Ok(()) => {}
+            Err(ProviderError::Aborted(error)) => return Err(error),
+            Err(_) => return Ok(false),
         }
         let notice =
             "the session is too long for the model; earlier answers and tool results are left out";
@@ -179,12 +177,13 @@ impl Turn<'_, '_, '_> {
         let Some(previous) = self.session.summary() else {
             return Ok(false);
         };
-        let weight = previous.user_tokens();
-        if weight < self.session.estimated_tokens() / 4 {
+        let user_tokens = previous.user_tokens();
+        if user_tokens < self.session.estimated_tokens() / 4 {
             return Ok(false);
         }
-        let truncated = CompactedHistory::new(&previous.summary, Some(previous), &[], weight / 2);
-        if truncated.user_tokens() >= weight {
+        let truncated =
+            CompactedHistory::new(&previous.summary, Some(previous), &[], user_tokens / 2);
+        if truncated.user_tokens() >= user_tokens {
             return Ok(false);
         }
         self.session.compact(self.session.messages().len() - 1, truncated)?;
@@ -208,26 +207,24 @@ impl Turn<'_, '_, '_> {
         let before = self.context_tokens();
         let mut instructions = instructions.map(str::to_owned);
         if let Some(hooks) = self.agent.hooks {
-            let added = hooks.before_compaction(max_tail_tokens > 0, instructions.as_deref());
-            let given = [
-                instructions.take(),
-                added.map_err(|cause| ProviderError::new(FailureKind::Refused, cause))?,
-            ];
-            let given: Vec<String> = given.into_iter().flatten().collect();
-            instructions = (!given.is_empty()).then(|| given.join("\n"));
+            let added = hooks
+                .before_compaction(max_tail_tokens > 0, instructions.as_deref())
+                .map_err(|cause| ProviderError::new(FailureKind::Refused, cause))?;
+            let parts: Vec<String> = instructions.into_iter().chain(added).collect();
+            instructions = (!parts.is_empty()).then(|| parts.join("\n"));
         }
         let start = Event::CompactStart { tokens: before, threshold };
         (self.sink)(start).map_err(ProviderError::Aborted)?;
         let started = Instant::now();
-        let answer = self.summarize(&old, instructions.as_deref());
-        let done = answer.and_then(|text| {
+        let summary = self.summarize(&old, instructions.as_deref());
+        let result = summary.and_then(|text| {
             // Limit the user's messages, so that they leave enough room for the work.
             let budget =
                 threshold.map_or(MAX_USER_TOKENS, |threshold| MAX_USER_TOKENS.min(threshold / 8));
             self.replace_messages(&old, keep, &text, budget)
         });
         let after = self.context_tokens();
-        let error = done.as_ref().err().map(ToString::to_string);
+        let error = result.as_ref().err().map(ToString::to_string);
         let end = Event::CompactEnd {
             before,
             after,
@@ -235,16 +232,16 @@ impl Turn<'_, '_, '_> {
             duration: started.elapsed(),
         };
         (self.sink)(end).map_err(ProviderError::Aborted)?;
-        done.map(|()| Some(CompactionResult { before, after }))
+        result.map(|()| Some(CompactionResult { before, after }))
     }
 
     /// The messages that a summary may replace, and the number of those after them. `None` without a reply among them: there
     /// are only messages of the user then, which must not be altered.
     fn replaceable_messages(&self, max_tail_tokens: u64) -> Option<(Vec<Message>, usize)> {
         let messages = self.session.messages();
-        let (old, kept) = messages.split_at(split_index(messages, max_tail_tokens));
+        let (old, tail) = messages.split_at(split_index(messages, max_tail_tokens));
         let is_reply = |message: &Message| matches!(message, Message::Assistant(reply) if reply.finish_reason != FinishReason::Interrupted);
-        old.iter().any(is_reply).then(|| (old.to_vec(), kept.len()))
+        old.iter().any(is_reply).then(|| (old.to_vec(), tail.len()))
     }
 
     /// Replaces `old`, which are all messages but the last `keep`, by `summary` and at most `user_budget` tokens of the
@@ -256,10 +253,10 @@ impl Turn<'_, '_, '_> {
         summary: &str,
         user_budget: u64,
     ) -> Result<(), ProviderError> {
-        let weight = token_estimate::for_messages(old);
-        let budget = user_budget.min(weight / 2);
+        let old_tokens = token_estimate::for_messages(old);
+        let budget = user_budget.min(old_tokens / 2);
         let summary = CompactedHistory::new(summary, self.session.summary(), old, budget);
-        if token_estimate::for_message(&summary.to_message()) >= weight {
+        if token_estimate::for_message(&summary.to_message()) >= old_tokens {
             let cause = "the summary is not shorter than the messages it replaces";
             return Err(ProviderError::new(FailureKind::Refused, cause));
         }
@@ -369,8 +366,8 @@ fn split_index(messages: &[Message], max_tail_tokens: u64) -> usize {
     let is_open = turn.is_some_and(|at| !messages[at..].iter().any(is_reply));
     let fits =
         |at: &usize| is_open || token_estimate::for_messages(&messages[*at..]) <= max_tail_tokens;
-    let places = turn.into_iter().chain([newest_exchange_start(messages)]);
-    places.filter(|at| *at > 0 || is_open).find(fits).unwrap_or(messages.len())
+    let candidates = turn.into_iter().chain([newest_exchange_start(messages)]);
+    candidates.filter(|at| *at > 0 || is_open).find(fits).unwrap_or(messages.len())
 }
 
 /// The newer half of `messages`, starting at a message that may follow our note about the omission.

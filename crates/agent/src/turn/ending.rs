@@ -59,7 +59,7 @@ pub struct ToolCallCounts {
 }
 
 impl TurnStats {
-    /// The tally in the form that the session stores.
+    /// The stats in the form that the session stores.
     pub(crate) fn to_session_stats(&self) -> SessionStats {
         let mut stats = SessionStats {
             turns: 1,
@@ -96,21 +96,20 @@ impl TurnStats {
     /// Adds the cost of a request, which may have failed.
     pub(super) fn add_charge(&mut self, usage: Usage, cost: Option<f64>) {
         // The sum starts with the first reply; one reply of unknown cost makes the whole sum unknown.
-        let before = if self.reply_count == 0 { Some(0.0) } else { self.cost };
+        let sum = if self.reply_count == 0 { Some(0.0) } else { self.cost };
         self.reply_count += 1;
-        self.cost = before.zip(cost).map(|(before, cost)| before + cost);
+        self.cost = sum.zip(cost).map(|(sum, cost)| sum + cost);
         self.usage += usage;
     }
 
-    /// Adds the tally of background work. Its tool calls are included in `tools`. The turn's own iterations and context
+    /// Adds the stats of background work. Its tool calls are included in `tools`. The turn's own iterations and context
     /// size do not change.
     pub(super) fn merge(&mut self, other: Self) {
-        let before = match (self.reply_count, other.reply_count) {
-            (_, 0) => None,
-            (0, _) => Some(other.cost),
-            _ => Some(self.cost.zip(other.cost).map(|(ours, theirs)| ours + theirs)),
+        self.cost = match (self.reply_count, other.reply_count) {
+            (_, 0) => self.cost,
+            (0, _) => other.cost,
+            _ => self.cost.zip(other.cost).map(|(sum, cost)| sum + cost),
         };
-        self.cost = before.unwrap_or(self.cost);
         self.reply_count += other.reply_count;
         self.usage += other.usage;
         self.request_time += other.request_time;
@@ -125,7 +124,7 @@ impl TurnStats {
         self.background_denials.extend(other.denials);
     }
 
-    /// The complete tally at the end of the turn, with the denials of background work.
+    /// The complete stats at the end of the turn, with the denials of background work.
     pub(super) fn with_background_denials(mut self) -> Self {
         let mut denials = std::mem::take(&mut self.background_denials);
         denials.append(&mut self.denials);
@@ -133,21 +132,21 @@ impl TurnStats {
     }
 
     /// Counts a finished tool call.
-    pub(super) fn count_call(&mut self, outcome: &CompletedCall) {
-        let calls = self.tools.entry(outcome.result.name.clone()).or_default();
-        calls.count += 1;
-        calls.failed += u32::from(outcome.outcome != ToolOutcome::Ok);
-        calls.skipped += u32::from(outcome.outcome == ToolOutcome::Skipped);
-        if let Some(refusal) = &outcome.refusal {
-            calls.denied += 1;
+    pub(super) fn count_call(&mut self, call: &CompletedCall) {
+        let counts = self.tools.entry(call.result.name.clone()).or_default();
+        counts.count += 1;
+        counts.failed += u32::from(call.outcome != ToolOutcome::Ok);
+        counts.skipped += u32::from(call.outcome == ToolOutcome::Skipped);
+        if let Some(refusal) = &call.refusal {
+            counts.denied += 1;
             self.denials.push(Denial {
-                call_id: outcome.result.call_id.clone(),
-                tool_name: outcome.result.name.clone(),
+                call_id: call.result.call_id.clone(),
+                tool_name: call.result.name.clone(),
                 message: refusal.message.clone(),
                 suggested_flag: refusal.suggested_flag.clone(),
             });
         }
-        for (usage, cost) in &outcome.charges {
+        for (usage, cost) in &call.charges {
             self.add_charge(*usage, *cost);
         }
     }
@@ -179,9 +178,9 @@ pub fn incomplete_answer_error(finish: &FinishReason) -> anyhow::Error {
 const TOOL_PARSER_HINT: &str = "the server's option for the model's tool calls (vLLM: `--enable-auto-tool-choice --tool-call-parser`; \
      SGLang: `--tool-call-parser`; llama.cpp: `--jinja`), or `--no-tools`";
 
-/// Describes a finish reason that no vendor is known to send.
+/// Describes a finish reason that is not in the table of any known API.
 pub(super) fn unknown_reason(word: &str) -> String {
-    let word: String = word.chars().filter(|letter| !letter.is_control()).take(80).collect();
+    let word: String = word.chars().filter(|character| !character.is_control()).take(80).collect();
     format!("the unknown finish reason `{word}`")
 }
 

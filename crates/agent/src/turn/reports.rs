@@ -12,23 +12,19 @@ impl Turn<'_, '_, '_> {
         self.agent.background.is_some_and(BackgroundTasks::has_pending_reports)
     }
 
-    /// Processes the news that has arrived. With `wait`, continues until all background work has reported.
+    /// Processes the events that have arrived. With `wait`, continues until all background work has reported.
     pub(super) fn poll_background(&mut self, wait: bool) -> Result<()> {
-        while let Some(beside) = self.agent.background
-            && let Some(news) = beside.next_event(wait)?
+        while let Some(background) = self.agent.background
+            && let Some(event) = background.next_event(wait)?
         {
-            match news {
-                BackgroundEvent::Progress { call_id: call, text } => {
-                    (self.sink)(Event::ToolOutput { call_id: &call, text: &text })?;
+            match event {
+                BackgroundEvent::Progress { call_id, text } => {
+                    (self.sink)(Event::ToolOutput { call_id: &call_id, text: &text })?;
                 }
                 BackgroundEvent::Notice(text) => (self.sink)(Event::Notice(&text))?,
-                BackgroundEvent::Report(BackgroundReport {
-                    id_suffix: mark,
-                    text: words,
-                    stats: tally,
-                }) => {
-                    self.stats.merge(tally);
-                    self.inject_message(words, &mark)?;
+                BackgroundEvent::Report(BackgroundReport { id_suffix, text, stats }) => {
+                    self.stats.merge(stats);
+                    self.inject_message(text, &id_suffix)?;
                 }
             }
         }
@@ -48,8 +44,8 @@ impl Turn<'_, '_, '_> {
 
     /// Stops the background work.
     pub(super) fn stop_background(&mut self) {
-        if let Some(beside) = self.agent.background {
-            beside.stop();
+        if let Some(background) = self.agent.background {
+            background.stop();
         }
     }
 

@@ -28,7 +28,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
             streamed_text: String::new(),
             cut_text: String::new(),
             cut_count: 0,
-            pending_reply_id: String::new(),
+            pending_reply_id: None,
             summary_count: 0,
             steering_count: 0,
             rejection_count: 0,
@@ -43,19 +43,19 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
     /// calls are not allowed.
     pub(super) fn send_request(&mut self, closing_message: Option<&str>) -> Result<Reply> {
         self.stats.iterations += 1;
-        let mut made = ShrinkStage::default();
-        let mut earlier = None;
+        let mut stage = ShrinkStage::default();
+        let mut failing_turns = None;
         loop {
             let error = match self.send_once(closing_message) {
                 Err(error)
                     if error.kind() == Some(FailureKind::ContextExceeded)
-                        && self.shrink_request(&mut made)? =>
+                        && self.shrink_request(&mut stage)? =>
                 {
                     continue;
                 }
                 Err(error) => error,
                 Ok(reply) => {
-                    if earlier.is_some() {
+                    if failing_turns.is_some() {
                         let notice =
                             "the server fails on an earlier message, which is left out from now on";
                         (self.sink)(Event::Notice(notice))?;
@@ -63,14 +63,14 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
                     return Ok(reply);
                 }
             };
-            if error.message_fault() == MessageFault::Possible && earlier.is_none() {
-                earlier = self.session.leave_out_failing_turns();
-                if earlier.is_some() {
+            if error.message_fault() == MessageFault::Possible && failing_turns.is_none() {
+                failing_turns = self.session.leave_out_failing_turns();
+                if failing_turns.is_some() {
                     continue;
                 }
             }
-            if let Some(earlier) = earlier {
-                self.session.put_back(earlier);
+            if let Some(failing_turns) = failing_turns {
+                self.session.put_back(failing_turns);
             }
             return Err(self.request_failure(error));
         }
@@ -88,7 +88,7 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
                 }
             };
         if self.is_left_out {
-            self.pending_reply_id.clear();
+            self.pending_reply_id = None;
         }
         error.into_failure()
     }
@@ -97,17 +97,17 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         let id = format!("{}-{}", self.session.turn(), self.stats.iterations);
         let may_call = closing_message.is_none();
         let mut messages = Cow::Borrowed(self.session.messages());
-        if let Some(words) = closing_message {
+        if let Some(text) = closing_message {
             messages.to_mut().push(Message::User(UserMessage {
-                parts: vec![MessagePart::Text(words.to_owned())],
+                parts: vec![MessagePart::Text(text.to_owned())],
                 injected: true,
                 ..UserMessage::default()
             }));
         }
         let request = self.agent.build_request(&messages, may_call, &id);
-        let before = std::mem::take(&mut self.streamed_text);
-        self.pending_reply_id.clone_from(&id);
-        let mut tell = |delta: Delta<'_>| {
+        let previous_text = std::mem::take(&mut self.streamed_text);
+        self.pending_reply_id = Some(id.clone());
+        let mut on_delta = |delta: Delta<'_>| {
             match delta {
                 Delta::Text(text) => self.streamed_text.push_str(text),
                 Delta::Retry { .. } | Delta::Fallback { .. } => self.streamed_text.clear(),
@@ -117,14 +117,14 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
             (self.sink)(delta.into_event(&id))
         };
         let started = Instant::now();
-        let answer = self.agent.provider.reply(&request, &mut tell);
-        if matches!(answer, Err(ProviderError::BudgetExceeded(_))) {
+        let result = self.agent.provider.reply(&request, &mut on_delta);
+        if matches!(result, Err(ProviderError::BudgetExceeded(_))) {
             // No request was sent, so the text of the previous reply remains the partial answer.
-            self.streamed_text = before;
-            self.pending_reply_id.clear();
+            self.streamed_text = previous_text;
+            self.pending_reply_id = None;
         }
-        let reply = answer?;
-        self.pending_reply_id.clear();
+        let reply = result?;
+        self.pending_reply_id = None;
         let Usage { input, estimated, .. } = reply.usage;
         if input > 0 && !estimated {
             self.session.set_token_ratio(input as f64 / self.estimated_tokens() as f64);

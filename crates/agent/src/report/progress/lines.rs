@@ -11,12 +11,11 @@ const MAX_DIFF_LINES: usize = 20;
 /// Lines of a diff that are shown with details.
 const MAX_DETAILED_DIFF_LINES: usize = 2000;
 
-/// Formats a diff in colour; `whole` raises the limit on its length.
-pub(super) fn diff_rows(diff: &str, whole: bool) -> Vec<StyledLine> {
-    let most = if whole { MAX_DETAILED_DIFF_LINES } else { MAX_DIFF_LINES };
+/// Formats a diff in colour; `is_detailed` raises the limit on its length.
+pub(super) fn diff_rows(diff: &str, is_detailed: bool) -> Vec<StyledLine> {
+    let max_lines = if is_detailed { MAX_DETAILED_DIFF_LINES } else { MAX_DIFF_LINES };
     let count = diff.lines().count();
-    // Do not hide a single line behind a note that takes the same space.
-    let shown = if count <= most + 1 { count } else { most };
+    let shown_count = shown_line_count(count, max_lines);
     let row = |line: &str| {
         let style = match line.as_bytes().first() {
             Some(b'+') => Style::new().green(),
@@ -26,13 +25,18 @@ pub(super) fn diff_rows(diff: &str, whole: bool) -> Vec<StyledLine> {
         };
         StyledLine::new(INDENT).styled(line.replace('\t', "    "), style)
     };
-    let mut rows: Vec<StyledLine> = diff.lines().take(shown).map(row).collect();
-    if shown < count {
-        let hint = if whole { "" } else { "; `-v` shows them" };
-        let more = group_thousands((count - shown) as u64);
-        rows.push(StyledLine::new(INDENT).dim(format!("… {more} more lines{hint}")));
+    let mut rows: Vec<StyledLine> = diff.lines().take(shown_count).map(row).collect();
+    if shown_count < count {
+        let hint = if is_detailed { "" } else { "; `-v` shows them" };
+        let hidden = group_thousands((count - shown_count) as u64);
+        rows.push(StyledLine::new(INDENT).dim(format!("… {hidden} more lines{hint}")));
     }
     rows
+}
+
+/// The number of lines to show of `count`. A single line is not hidden behind a note that takes the same space.
+fn shown_line_count(count: usize, max_lines: usize) -> usize {
+    if count <= max_lines + 1 { count } else { max_lines }
 }
 
 /// Counts the lines that a diff adds and removes.
@@ -44,13 +48,14 @@ pub(super) fn count_changes(diff: &str) -> String {
     format!("+{} −{}", count('+'), count('-'))
 }
 
-/// Returns the first `most` lines of a text, dimmed and truncated to the window.
-pub(super) fn first_rows(text: &str, most: usize) -> Vec<StyledLine> {
+/// Returns the first `max_lines` lines of a text, dimmed and truncated to the window.
+pub(super) fn first_rows(text: &str, max_lines: usize) -> Vec<StyledLine> {
     let count = text.lines().count();
-    let shown = if count <= most + 1 { count } else { most };
-    let mut rows: Vec<StyledLine> = text.lines().take(shown).map(dim_row).collect();
-    if shown < count {
-        rows.push(dim_row(&format!("… {} more lines", group_thousands((count - shown) as u64))));
+    let shown_count = shown_line_count(count, max_lines);
+    let mut rows: Vec<StyledLine> = text.lines().take(shown_count).map(dim_row).collect();
+    if shown_count < count {
+        let hidden = group_thousands((count - shown_count) as u64);
+        rows.push(dim_row(&format!("… {hidden} more lines")));
     }
     rows
 }
@@ -60,7 +65,7 @@ pub(super) fn dim_row(line: &str) -> StyledLine {
     StyledLine::new(INDENT).dim(line.replace('\t', "    "))
 }
 
-/// Splits text that arrives in pieces into lines no wider than the window.
+/// Splits a stream of text into lines no wider than the window.
 #[derive(Debug, Default)]
 pub(super) struct LineFolder {
     pending: String,
@@ -70,12 +75,12 @@ impl LineFolder {
     /// Adds `text`; returns the lines that are now complete.
     pub(super) fn push(&mut self, text: &str, width: usize) -> Vec<StyledLine> {
         self.pending.push_str(text);
-        let room = width.saturating_sub(INDENT.len() + 1).max(20);
+        let max_columns = width.saturating_sub(INDENT.len() + 1).max(20);
         let mut rows = Vec::new();
         let mut rest = self.pending.as_str();
         loop {
             let line = rest.split('\n').next().unwrap_or_default();
-            match break_position(line, room) {
+            match break_position(line, max_columns) {
                 Some(at) => {
                     rows.push(dim_row(line[..at].trim_end()));
                     rest = rest[at..].trim_start_matches(' ');
@@ -98,22 +103,22 @@ impl LineFolder {
     }
 }
 
-/// Returns the break position of a line wider than `room`: after a space, or anywhere if there is none.
-fn break_position(line: &str, room: usize) -> Option<usize> {
+/// Returns the break position of a line wider than `max_columns`: after a space, or anywhere if there is none.
+fn break_position(line: &str, max_columns: usize) -> Option<usize> {
     // A line has at most as many columns as bytes, so most lines need no measuring.
-    if line.len() <= room {
+    if line.len() <= max_columns {
         return None;
     }
-    let (mut wide, mut space) = (0, None);
-    for (at, letter) in line.char_indices() {
-        wide += measure_text_width(letter.encode_utf8(&mut [0; 4]));
-        if wide > room && letter == ' ' {
+    let (mut columns, mut space) = (0, None);
+    for (at, character) in line.char_indices() {
+        columns += measure_text_width(character.encode_utf8(&mut [0; 4]));
+        if columns > max_columns && character == ' ' {
             return Some(at);
         }
-        if wide > room {
+        if columns > max_columns {
             return Some(space.filter(|space| *space > 0).unwrap_or(at));
         }
-        if letter == ' ' {
+        if character == ' ' {
             space = Some(at + 1);
         }
     }

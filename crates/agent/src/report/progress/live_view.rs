@@ -47,7 +47,7 @@ pub(super) struct ViewSettings {
 /// The state of the turn.
 #[derive(Debug)]
 pub(super) struct LiveView {
-    began: Instant,
+    started: Instant,
     activity: Activity,
     calls: Vec<RunningCall>,
     plan: Plan,
@@ -59,7 +59,7 @@ pub(super) struct LiveView {
     context_window: Option<u32>,
     requests: u32,
     tools: u32,
-    fold: LineFolder,
+    reasoning: LineFolder,
 }
 
 /// The current activity of the model.
@@ -68,7 +68,7 @@ enum Activity {
     Requesting,
     Thinking { since: Instant, chars: usize },
     Answering { last: Instant },
-    Waiting { until: Instant, what: &'static str },
+    Waiting { until: Instant, action: &'static str },
     Compacting { tokens: u64 },
 }
 
@@ -78,16 +78,17 @@ struct RunningCall {
     id: String,
     /// The name of the tool or the sub-agent.
     name: String,
-    short: String,
+    short_arguments: String,
     arguments: Value,
     since: Instant,
     is_subagent: bool,
-    /// Its latest output, and the number of lines of it that were shown.
-    last: String,
+    /// The last line of its output.
+    last_line: String,
+    /// The number of lines of its output that were shown.
     shown_lines: usize,
     /// Reduces what it draws to lines.
     screen: TerminalText,
-    fold: LineFolder,
+    output: LineFolder,
 }
 
 impl RunningCall {
@@ -96,14 +97,14 @@ impl RunningCall {
         Self {
             id: self.id.clone(),
             name: name.to_owned(),
-            short: self.short.clone(),
+            short_arguments: self.short_arguments.clone(),
             arguments: Value::Null,
             since: now,
             is_subagent: true,
-            last: String::new(),
+            last_line: String::new(),
             shown_lines: 0,
             screen: TerminalText::new(1),
-            fold: LineFolder::default(),
+            output: LineFolder::default(),
         }
     }
 }
@@ -111,7 +112,7 @@ impl RunningCall {
 impl LiveView {
     pub(super) fn new(now: Instant) -> Self {
         Self {
-            began: now,
+            started: now,
             activity: Activity::Requesting,
             calls: Vec::new(),
             plan: Plan::default(),
@@ -121,19 +122,19 @@ impl LiveView {
             context_window: None,
             requests: 0,
             tools: 0,
-            fold: LineFolder::default(),
+            reasoning: LineFolder::default(),
         }
     }
 
     /// Processes an event; returns the permanent lines.
-    pub(super) fn handle(&mut self, event: &Event<'_>, view: ViewSettings) -> Vec<StyledLine> {
+    pub(super) fn handle(&mut self, event: &Event<'_>, settings: ViewSettings) -> Vec<StyledLine> {
         let mut rows = Vec::new();
         if !matches!(event, Event::Reasoning { .. } | Event::Notice(_)) {
-            rows.extend(self.end_reasoning(view));
+            rows.extend(self.end_reasoning(settings));
         }
         match event {
             Event::User(user) if user.injected => {
-                rows.extend(self.end_subagent(&user.id, view.now));
+                rows.extend(self.end_subagent(&user.id, settings.now));
             }
             Event::User(user) => {
                 self.activity = Activity::Requesting;
@@ -142,36 +143,35 @@ impl LiveView {
                     rows.push(StyledLine::new("> ").shrinkable(first_line(&text)));
                 }
             }
-            Event::Reasoning { text, .. } => rows.extend(self.add_reasoning(text, view)),
-            Event::Text { .. } if view.streams_answer => {
-                self.activity = Activity::Answering { last: view.now }
+            Event::Reasoning { text, .. } => rows.extend(self.add_reasoning(text, settings)),
+            Event::Text { .. } if settings.streams_answer => {
+                self.activity = Activity::Answering { last: settings.now }
             }
             Event::Text { .. } => self.activity = Activity::Requesting,
             Event::Assistant { reply, .. } => {
                 self.context = reply.usage.input + reply.usage.output;
                 self.activity = self.after_reply(reply);
             }
-            Event::ToolCall(call) => self.begin_call(call, view.now),
-            Event::ToolOutput { call_id: call, text } => {
-                rows.extend(self.add_output(call, text, view));
+            Event::ToolCall(call) => self.begin_call(call, settings.now),
+            Event::ToolOutput { call_id, text } => {
+                rows.extend(self.add_output(call_id, text, settings));
             }
             Event::ToolResult {
                 result,
                 outcome,
-                command_failed: unsuccessful,
-                diff: changes,
+                command_failed,
+                diff,
                 was_asked,
                 duration,
                 denied: _,
             } => {
-                let fails = *unsuccessful || *outcome != ToolOutcome::Ok;
-                let changes = changes.map(|diff| (diff, *was_asked));
-                rows.extend(self.end_call(result, (*outcome, fails), changes, *duration, view));
+                let status = CallStatus::new(*outcome, *command_failed);
+                rows.extend(self.end_call(result, status, *diff, *was_asked, *duration, settings));
             }
             Event::Retry { attempt, wait, cause } => {
                 let text = format!("… attempt {}: {cause}", attempt + 1);
                 rows.push(StyledLine::new("  ").shrinkable(text));
-                self.wait("retrying", *wait, view.now);
+                self.wait("retrying", *wait, settings.now);
             }
             Event::CompactStart { tokens, .. } => {
                 self.activity = Activity::Compacting { tokens: *tokens };
@@ -193,9 +193,9 @@ impl LiveView {
     }
 
     /// Starts a wait during which nothing else happens.
-    pub(super) fn wait(&mut self, what: &'static str, wait: Duration, now: Instant) {
+    pub(super) fn wait(&mut self, action: &'static str, wait: Duration, now: Instant) {
         let until = now.checked_add(wait).unwrap_or(now);
-        self.activity = Activity::Waiting { until, what };
+        self.activity = Activity::Waiting { until, action };
     }
 
     fn after_reply(&self, reply: &Reply) -> Activity {
@@ -212,26 +212,25 @@ impl LiveView {
         self.requests += 1;
     }
 
-    fn add_reasoning(&mut self, text: &str, view: ViewSettings) -> Vec<StyledLine> {
-        let before = match self.activity {
-            Activity::Thinking { since, chars: letters } => (since, letters),
-            _ => (view.now, 0),
+    fn add_reasoning(&mut self, text: &str, settings: ViewSettings) -> Vec<StyledLine> {
+        let (since, chars) = match self.activity {
+            Activity::Thinking { since, chars } => (since, chars),
+            _ => (settings.now, 0),
         };
-        self.activity =
-            Activity::Thinking { since: before.0, chars: before.1 + text.chars().count() };
-        if view.is_detailed { self.fold.push(text, view.width) } else { Vec::new() }
+        self.activity = Activity::Thinking { since, chars: chars + text.chars().count() };
+        if settings.is_detailed { self.reasoning.push(text, settings.width) } else { Vec::new() }
     }
 
     /// Ends the reasoning phase; returns a line with its duration.
-    fn end_reasoning(&mut self, view: ViewSettings) -> Vec<StyledLine> {
-        let Activity::Thinking { since, chars: letters } = self.activity else {
+    fn end_reasoning(&mut self, settings: ViewSettings) -> Vec<StyledLine> {
+        let Activity::Thinking { since, chars } = self.activity else {
             return Vec::new();
         };
         self.activity = Activity::Requesting;
-        let letters = group_thousands(letters as u64);
-        let time = format_running_time(view.now.saturating_duration_since(since));
-        let line = StyledLine::new("  ").dim(format!("thought for {time} ({letters} characters)"));
-        self.fold.rest().into_iter().chain([line]).collect()
+        let count = group_thousands(chars as u64);
+        let time = format_running_time(settings.now.saturating_duration_since(since));
+        let line = StyledLine::new("  ").dim(format!("thought for {time} ({count} characters)"));
+        self.reasoning.rest().into_iter().chain([line]).collect()
     }
 
     fn begin_call(&mut self, call: &ToolCall, now: Instant) {
@@ -240,18 +239,18 @@ impl LiveView {
         self.calls.push(RunningCall {
             id: call.id.clone(),
             name: call.name.clone(),
-            short: identifying_arguments(&call.name, &call.arguments),
+            short_arguments: identifying_arguments(&call.name, &call.arguments),
             arguments: call.arguments.clone(),
             since: now,
             is_subagent: false,
-            last: String::new(),
+            last_line: String::new(),
             shown_lines: 0,
             screen: TerminalText::new(1),
-            fold: LineFolder::default(),
+            output: LineFolder::default(),
         });
     }
 
-    fn add_output(&mut self, id: &str, text: &str, view: ViewSettings) -> Vec<StyledLine> {
+    fn add_output(&mut self, id: &str, text: &str, settings: ViewSettings) -> Vec<StyledLine> {
         let Some(call) = self.calls.iter_mut().rev().find(|call| call.id == id) else {
             return Vec::new();
         };
@@ -259,14 +258,14 @@ impl LiveView {
         let lines = text.lines().rev().map(str::trim);
         let current = call.screen.last_line();
         if let Some(line) = [current].into_iter().chain(lines).find(|line| !line.is_empty()) {
-            let own = call.is_subagent.then(|| format!("{}: ", call.name));
-            let line = own.and_then(|own| line.strip_prefix(&own)).unwrap_or(line);
-            line.clone_into(&mut call.last);
+            let name_prefix = call.is_subagent.then(|| format!("{}: ", call.name));
+            let line = name_prefix.and_then(|prefix| line.strip_prefix(&prefix)).unwrap_or(line);
+            line.clone_into(&mut call.last_line);
         }
-        if !view.is_detailed {
+        if !settings.is_detailed {
             return Vec::new();
         }
-        let mut rows = call.fold.push(&text, view.width);
+        let mut rows = call.output.push(&text, settings.width);
         // A sub-agent's output is short and shown in full; a command may print for hours.
         if !call.is_subagent {
             rows.truncate(MAX_OUTPUT_LINES.saturating_sub(call.shown_lines));
@@ -275,75 +274,76 @@ impl LiveView {
         rows
     }
 
-    /// Ends a call; returns its final line and the lines below it. `changes` is a diff, and true if the user has seen it
-    /// in a question.
+    /// Ends a call; returns its final line and the lines below it. If the user `was_asked` about it, the question has shown
+    /// the diff.
     fn end_call(
         &mut self,
         result: &ToolResult,
-        (outcome, fails): (ToolOutcome, bool),
-        changes: Option<(&str, bool)>,
+        status: CallStatus,
+        diff: Option<&str>,
+        was_asked: bool,
         duration: Duration,
-        view: ViewSettings,
+        settings: ViewSettings,
     ) -> Vec<StyledLine> {
         let at = self.calls.iter().position(|call| call.id == result.call_id);
         let call = at.map(|at| self.calls.remove(at));
         let text = plain_text(&result.parts);
         if let Some(call) = &call
             && call.name == "spawn"
-            && outcome == ToolOutcome::Ok
+            && matches!(status, CallStatus::Done | CallStatus::CommandFailed)
             && let Some(name) = text.split('`').nth(1)
         {
             // The sub-agent continues under its own name, until its report arrives.
-            self.calls.push(call.to_subagent(name, view.now));
+            self.calls.push(call.to_subagent(name, settings.now));
             return Vec::new();
         }
-        if result.name == "todo" && (outcome, fails) == (ToolOutcome::Ok, false) {
+        if result.name == "todo" && status == CallStatus::Done {
             self.plan = Plan::parse(&text);
-            return vec![call_row(done_mark(), "todo", "", &[self.plan.describe()])];
+            return vec![call_row(CallStatus::Done, "todo", "", &[self.plan.describe()])];
         }
-        let short = call.as_ref().map_or("", |call| call.short.as_str());
+        let short_arguments = call.as_ref().map_or("", |call| call.short_arguments.as_str());
         let time = format_elapsed(duration);
         let failure = CommandFailure::parse(&text);
-        let (mark, about) = match (outcome, fails) {
-            (ToolOutcome::Denied, _) => (denied_mark(), vec!["denied".into()]),
-            (ToolOutcome::Ok, false) => {
-                let size = changes.map_or_else(
-                    || describe_size(&result.parts),
-                    |(diff, _)| lines::count_changes(diff),
-                );
-                (done_mark(), vec![time, size])
+        let notes = match status {
+            CallStatus::Done => {
+                let size = diff.map_or_else(|| describe_size(&result.parts), lines::count_changes);
+                vec![time, size]
             }
-            (ToolOutcome::Ok, true) => (failed_mark(), vec![failure.status.clone(), time]),
-            _ => (failed_mark(), vec![time]),
+            CallStatus::CommandFailed => vec![failure.status.clone(), time],
+            CallStatus::Failed | CallStatus::Interrupted => vec![time],
+            CallStatus::Denied => vec!["denied".into()],
         };
-        let mut rows = vec![call_row(mark, &result.name, short, &about)];
-        if view.is_detailed
-            && changes.is_none()
+        let mut rows = vec![call_row(status, &result.name, short_arguments, &notes)];
+        if settings.is_detailed
+            && diff.is_none()
             && let Some(call) = &call
         {
-            rows.extend(argument_rows(&call.arguments, short, view.width));
+            rows.extend(argument_rows(&call.arguments, short_arguments, settings.width));
         }
-        match outcome {
-            ToolOutcome::Ok => match changes {
-                Some((_, true)) => {}
-                Some((diff, false)) => rows.extend(lines::diff_rows(diff, view.is_detailed)),
-                None if view.is_detailed && call.is_none_or(|call| call.shown_lines == 0) => {
+        match status {
+            CallStatus::Done | CallStatus::CommandFailed => match diff {
+                Some(_) if was_asked => {}
+                Some(diff) => rows.extend(lines::diff_rows(diff, settings.is_detailed)),
+                None if settings.is_detailed && call.is_none_or(|call| call.shown_lines == 0) => {
                     rows.extend(lines::first_rows(&text, MAX_OUTPUT_LINES));
                 }
-                None if fails => rows.extend(failure.lines.iter().map(|line| lines::dim_row(line))),
+                None if status == CallStatus::CommandFailed => {
+                    rows.extend(failure.lines.iter().map(|line| lines::dim_row(line)));
+                }
                 None => {}
             },
-            ToolOutcome::Failed | ToolOutcome::Skipped if view.is_detailed => {
+            CallStatus::Failed if settings.is_detailed => {
                 rows.extend(lines::first_rows(&text, MAX_OUTPUT_LINES));
             }
-            ToolOutcome::Failed | ToolOutcome::Skipped => {
-                let mut all = text.lines().rev();
-                let last = all.find(|line| FAILURES.iter().any(|start| line.starts_with(start)));
-                let why = last.map_or_else(|| first_line(&text), str::to_owned);
-                rows.push(lines::dim_row(&why));
+            CallStatus::Failed => {
+                let mut last_lines = text.lines().rev();
+                let cause =
+                    last_lines.find(|line| FAILURES.iter().any(|start| line.starts_with(start)));
+                let cause = cause.map_or_else(|| first_line(&text), str::to_owned);
+                rows.push(lines::dim_row(&cause));
             }
-            // The reason is reported once per kind, as everywhere.
-            ToolOutcome::Denied => {}
+            // The reason of a denial is reported once per kind, by the caller.
+            CallStatus::Denied | CallStatus::Interrupted => {}
         }
         rows
     }
@@ -351,12 +351,13 @@ impl LiveView {
     /// Handles a sub-agent's report, which arrives as a message with this id.
     fn end_subagent(&mut self, id: &str, now: Instant) -> Option<StyledLine> {
         let name = id.rsplit('-').next()?;
-        let is_it = |call: &RunningCall| call.is_subagent && call.name == name;
-        let at = self.calls.iter().position(is_it)?;
+        let is_named = |call: &RunningCall| call.is_subagent && call.name == name;
+        let at = self.calls.iter().position(is_named)?;
         let call = self.calls.remove(at);
         let time = format_elapsed(now.saturating_duration_since(call.since));
-        let mark = if call.last == "finished" { done_mark() } else { failed_mark() };
-        Some(call_row(mark, name, &call.short, &[time, call.last]))
+        let is_finished = call.last_line == "finished";
+        let status = if is_finished { CallStatus::Done } else { CallStatus::Failed };
+        Some(call_row(status, name, &call.short_arguments, &[time, call.last_line]))
     }
 
     /// Ends the calls that have no result yet, since the turn was interrupted; returns their last lines.
@@ -364,16 +365,16 @@ impl LiveView {
         let calls = self.calls.drain(..).filter(|call| !call.is_subagent);
         let row = |call: RunningCall| {
             let time = format_elapsed(now.saturating_duration_since(call.since));
-            let about = ["interrupted".to_owned(), time];
-            call_row(denied_mark(), &call.name, &call.short, &about)
+            let notes = ["interrupted".to_owned(), time];
+            call_row(CallStatus::Interrupted, &call.name, &call.short_arguments, &notes)
         };
         calls.map(row).collect()
     }
 
     /// Returns the current status area.
     pub(super) fn status_rows(&self, now: Instant) -> Vec<StyledLine> {
-        let since = |then: Instant| now.saturating_duration_since(then);
-        let frame = since(self.began).as_millis() / FRAME_INTERVAL.as_millis();
+        let elapsed_since = |start: Instant| now.saturating_duration_since(start);
+        let frame = elapsed_since(self.started).as_millis() / FRAME_INTERVAL.as_millis();
         let spinner = SPINNER_FRAMES[frame as usize % SPINNER_FRAMES.len()];
         let mut rows: Vec<StyledLine> = self
             .calls
@@ -382,28 +383,28 @@ impl LiveView {
                 let mut row = StyledLine::new("  ")
                     .styled(spinner, Style::new().fg(theme::accent()))
                     .plain(format!(" {} ", call.name))
-                    .shrinkable(&call.short)
-                    .dim(format!("  {}", format_running_time(since(call.since))));
-                if !call.last.is_empty() {
-                    row = row.dim(format!("  {}", call.last));
+                    .shrinkable(&call.short_arguments)
+                    .dim(format!("  {}", format_running_time(elapsed_since(call.since))));
+                if !call.last_line.is_empty() {
+                    row = row.dim(format!("  {}", call.last_line));
                 }
                 row
             })
             .chain(self.plan.rows())
             .collect();
-        let doing = match &self.activity {
-            Activity::Answering { last } if since(*last) < ANSWER_PAUSE => return rows,
+        let activity = match &self.activity {
+            Activity::Answering { last } if elapsed_since(*last) < ANSWER_PAUSE => return rows,
             Activity::Requesting | Activity::Answering { .. } => {
-                format_running_time(since(self.began))
+                format_running_time(elapsed_since(self.started))
             }
-            Activity::Thinking { since: then, .. } => {
-                format!("thinking… {}", format_running_time(since(*then)))
+            Activity::Thinking { since, .. } => {
+                format!("thinking… {}", format_running_time(elapsed_since(*since)))
             }
-            Activity::Waiting { until, what } => {
+            Activity::Waiting { until, action } => {
                 let left = until.saturating_duration_since(now);
                 // Rounded up, so it shows 1 s until the wait is over.
                 let left = Duration::from_secs(left.as_millis().div_ceil(1000) as u64);
-                format!("{what} in {}", format_running_time(left))
+                format!("{action} in {}", format_running_time(left))
             }
             Activity::Compacting { tokens } => {
                 format!("compacting {} tokens…", group_thousands(*tokens))
@@ -411,7 +412,7 @@ impl LiveView {
         };
         let mut row = StyledLine::new("  ")
             .styled(spinner, Style::new().fg(theme::accent()))
-            .dim(format!(" {doing}"));
+            .dim(format!(" {activity}"));
         if self.requests > 0 {
             let Usage { input, output, .. } = self.usage;
             row = row.dim(format!(
@@ -449,7 +450,7 @@ impl LiveView {
         parts.push(format!("{input} in{cached}, {output} out"));
         let cost = self.cost.filter(|cost| *cost > 0.0);
         parts.extend(cost.map(|cost| format!("${}", format_dollars(cost))));
-        parts.push(format_elapsed(now.saturating_duration_since(self.began)));
+        parts.push(format_elapsed(now.saturating_duration_since(self.started)));
         if is_detailed {
             parts.push(count_noun(self.requests as usize, "request"));
             parts.push(count_noun(self.tools as usize, "tool call"));
@@ -463,37 +464,53 @@ impl LiveView {
     }
 }
 
-/// The mark of a call, with its colour.
-type CallMark = (&'static str, Style);
-
-fn done_mark() -> CallMark {
-    ("✓", Style::new().green())
+/// The end of a call, which decides the mark of its line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CallStatus {
+    Done,
+    /// The call returned a result, but its command failed.
+    CommandFailed,
+    Failed,
+    Denied,
+    Interrupted,
 }
 
-fn failed_mark() -> CallMark {
-    ("✗", Style::new().red())
-}
-
-fn denied_mark() -> CallMark {
-    ("⊘", theme::attention())
-}
-
-/// Formats the line of a call. Of the parts of `about`, only the first one stays in a narrow window.
-fn call_row((mark, style): CallMark, name: &str, short: &str, about: &[String]) -> StyledLine {
-    let mut row = StyledLine::new("  ").styled(mark, style).plain(format!(" {name}"));
-    if !short.is_empty() {
-        row = row.plain(" ").shrinkable(short);
+impl CallStatus {
+    fn new(outcome: ToolOutcome, command_failed: bool) -> Self {
+        match outcome {
+            ToolOutcome::Ok if command_failed => Self::CommandFailed,
+            ToolOutcome::Ok => Self::Done,
+            ToolOutcome::Failed | ToolOutcome::Skipped => Self::Failed,
+            ToolOutcome::Denied => Self::Denied,
+        }
     }
-    for (number, part) in about.iter().filter(|part| !part.is_empty()).enumerate() {
+
+    fn mark(self) -> (&'static str, Style) {
+        match self {
+            Self::Done => ("✓", Style::new().green()),
+            Self::CommandFailed | Self::Failed => ("✗", Style::new().red()),
+            Self::Denied | Self::Interrupted => ("⊘", theme::attention()),
+        }
+    }
+}
+
+/// Formats the line of a call. Of the notes, only the first one stays in a narrow window.
+fn call_row(status: CallStatus, name: &str, short_arguments: &str, notes: &[String]) -> StyledLine {
+    let (mark, style) = status.mark();
+    let mut row = StyledLine::new("  ").styled(mark, style).plain(format!(" {name}"));
+    if !short_arguments.is_empty() {
+        row = row.plain(" ").shrinkable(short_arguments);
+    }
+    for (number, note) in notes.iter().filter(|note| !note.is_empty()).enumerate() {
         row = match number {
-            0 => row.dim(format!("  {part}")),
-            _ => row.optional(format!(", {part}")),
+            0 => row.dim(format!("  {note}")),
+            _ => row.optional(format!(", {note}")),
         };
     }
     row
 }
 
-/// The failure of a command, as its result tells the model.
+/// The failure of a command, as its result describes it to the model.
 struct CommandFailure<'t> {
     /// Its exit status, or the signal.
     status: String,
@@ -503,36 +520,30 @@ struct CommandFailure<'t> {
 
 impl<'t> CommandFailure<'t> {
     fn parse(text: &'t str) -> Self {
-        let all: Vec<&str> = text.lines().collect();
-        let status = |line: &&str| {
-            let code = line.strip_prefix("Exit code: ");
-            code.map(|code| format!("exit {code}")).or_else(|| {
-                let signal = line.strip_prefix("Killed by ")?;
-                Some(signal.to_owned())
-            })
-        };
-        let found = all.iter().rposition(|line| status(line).is_some());
-        match found {
-            Some(at) => Self {
-                status: status(&all[at]).unwrap_or_default(),
-                lines: [&all[at.saturating_sub(1)..at], &all[at + 1..]].concat(),
-            },
-            None => {
-                Self { status: "failed".into(), lines: all.last().copied().into_iter().collect() }
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate().rev() {
+            let status = match line.strip_prefix("Exit code: ") {
+                Some(code) => Some(format!("exit {code}")),
+                None => line.strip_prefix("Killed by ").map(str::to_owned),
+            };
+            if let Some(status) = status {
+                let lines = [&lines[at.saturating_sub(1)..at], &lines[at + 1..]].concat();
+                return Self { status, lines };
             }
         }
+        Self { status: "failed".into(), lines: lines.last().copied().into_iter().collect() }
     }
 }
 
 /// Shows a call's arguments in full, unless the line already contains all of them.
-fn argument_rows(arguments: &Value, short: &str, width: usize) -> Vec<StyledLine> {
-    let Some(all) = arguments.as_object() else {
+fn argument_rows(arguments: &Value, short_arguments: &str, width: usize) -> Vec<StyledLine> {
+    let Some(arguments) = arguments.as_object() else {
         return Vec::new();
     };
-    if all.len() == 1 && all.values().all(|value| value == short) {
+    if arguments.len() == 1 && arguments.values().all(|value| value == short_arguments) {
         return Vec::new();
     }
-    let lines: Vec<String> = all
+    let lines: Vec<String> = arguments
         .iter()
         .map(|(name, value)| match value.as_str() {
             Some(text) if text.contains('\n') => format!("{name}:\n{text}"),
@@ -542,9 +553,9 @@ fn argument_rows(arguments: &Value, short: &str, width: usize) -> Vec<StyledLine
         .collect();
     let mut rows = LineFolder::default().push(&(lines.join("\n") + "\n"), width);
     if rows.len() > MAX_ARGUMENT_LINES {
-        let more = group_thousands((rows.len() - MAX_ARGUMENT_LINES) as u64);
+        let hidden = group_thousands((rows.len() - MAX_ARGUMENT_LINES) as u64);
         rows.truncate(MAX_ARGUMENT_LINES);
-        rows.push(lines::dim_row(&format!("… {more} more lines")));
+        rows.push(lines::dim_row(&format!("… {hidden} more lines")));
     }
     rows
 }

@@ -24,8 +24,7 @@ impl Plan {
     }
 
     fn count_done(&self) -> usize {
-        let done = self.entries.iter().filter(|(mark, _)| *mark == 'x');
-        done.count()
+        self.entries.iter().filter(|(mark, _)| *mark == 'x').count()
     }
 
     /// Describes the progress: how much is done, and what is being done.
@@ -54,8 +53,8 @@ impl Plan {
             };
             StyledLine::new("  ").styled(format!("{mark} {content}"), style)
         };
-        let shown = self.entries.iter().skip(start).take(MAX_SHOWN_ENTRIES);
-        let mut rows: Vec<StyledLine> = shown.map(row).collect();
+        let entries = self.entries.iter().skip(start).take(MAX_SHOWN_ENTRIES);
+        let mut rows: Vec<StyledLine> = entries.map(row).collect();
         let hidden = self.entries.len() - rows.len();
         if hidden > 0 {
             rows.push(StyledLine::new("  ").dim(format!("… {hidden} more")));
