@@ -1,74 +1,77 @@
 //! IP addresses: which of them belong to the public internet, and address ranges. Untrusted content must not direct a
 //! request to this machine, to its local network, or to a cloud's internal services. Pure.
 //!
-//! Host names are not judged here. They are resolved once, and the resolved address is checked.
+//! Host names are not checked here. They are resolved once, and the resolved address is checked.
 
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// IPv4 networks outside the public internet, with their prefix length in bits (IANA special-purpose address registry).
-const SPECIAL_IPV4: &[([u8; 4], u32)] = &[
-    ([0, 0, 0, 0], 8),
-    ([10, 0, 0, 0], 8),
-    ([100, 64, 0, 0], 10),
-    ([127, 0, 0, 0], 8),
+const SPECIAL_IPV4: &[IpRange] = &[
+    ipv4(Ipv4Addr::new(0, 0, 0, 0), 8),
+    ipv4(Ipv4Addr::new(10, 0, 0, 0), 8),
+    ipv4(Ipv4Addr::new(100, 64, 0, 0), 10),
+    ipv4(Ipv4Addr::new(127, 0, 0, 0), 8),
     // Link-local; also the metadata service of most clouds.
-    ([169, 254, 0, 0], 16),
-    ([172, 16, 0, 0], 12),
-    ([192, 0, 0, 0], 24),
-    ([192, 0, 2, 0], 24),
-    ([192, 31, 196, 0], 24),
-    ([192, 52, 193, 0], 24),
-    ([192, 88, 99, 0], 24),
-    ([192, 168, 0, 0], 16),
-    ([192, 175, 48, 0], 24),
-    ([198, 18, 0, 0], 15),
-    ([198, 51, 100, 0], 24),
-    ([203, 0, 113, 0], 24),
+    ipv4(Ipv4Addr::new(169, 254, 0, 0), 16),
+    ipv4(Ipv4Addr::new(172, 16, 0, 0), 12),
+    ipv4(Ipv4Addr::new(192, 0, 0, 0), 24),
+    ipv4(Ipv4Addr::new(192, 0, 2, 0), 24),
+    ipv4(Ipv4Addr::new(192, 31, 196, 0), 24),
+    ipv4(Ipv4Addr::new(192, 52, 193, 0), 24),
+    ipv4(Ipv4Addr::new(192, 88, 99, 0), 24),
+    ipv4(Ipv4Addr::new(192, 168, 0, 0), 16),
+    ipv4(Ipv4Addr::new(192, 175, 48, 0), 24),
+    ipv4(Ipv4Addr::new(198, 18, 0, 0), 15),
+    ipv4(Ipv4Addr::new(198, 51, 100, 0), 24),
+    ipv4(Ipv4Addr::new(203, 0, 113, 0), 24),
     // A public address, but Azure's virtual machines reach a platform service there.
-    ([168, 63, 129, 16], 32),
-    ([224, 0, 0, 0], 4),
-    ([240, 0, 0, 0], 4),
+    ipv4(Ipv4Addr::new(168, 63, 129, 16), 32),
+    ipv4(Ipv4Addr::new(224, 0, 0, 0), 4),
+    ipv4(Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
 /// The only IPv6 block allocated for global unicast.
-const GLOBAL_IPV6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
+const GLOBAL_IPV6: IpRange = ipv6(Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
 
 /// Special-purpose networks inside [`GLOBAL_IPV6`]: Teredo, benchmarking, ORCHID, documentation, 6to4, AS112.
-const SPECIAL_IPV6: &[(Ipv6Addr, u32)] = &[
-    (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32),
-    (Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 48),
-    (Ipv6Addr::new(0x2001, 0x10, 0, 0, 0, 0, 0, 0), 28),
-    (Ipv6Addr::new(0x2001, 0x20, 0, 0, 0, 0, 0, 0), 28),
-    (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
-    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
-    (Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48),
-    (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
+const SPECIAL_IPV6: &[IpRange] = &[
+    ipv6(Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 32),
+    ipv6(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0), 48),
+    ipv6(Ipv6Addr::new(0x2001, 0x10, 0, 0, 0, 0, 0, 0), 28),
+    ipv6(Ipv6Addr::new(0x2001, 0x20, 0, 0, 0, 0, 0, 0), 28),
+    ipv6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),
+    ipv6(Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16),
+    ipv6(Ipv6Addr::new(0x2620, 0x4f, 0x8000, 0, 0, 0, 0, 0), 48),
+    ipv6(Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20),
 ];
 
 /// The NAT64 prefix: on IPv6-only networks, every IPv4 host is reached through such an address.
-const NAT64: (Ipv6Addr, u32) = (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
+const NAT64: IpRange = ipv6(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96);
+
+const fn ipv4(network: Ipv4Addr, prefix_bits: u32) -> IpRange {
+    IpRange { network: IpAddr::V4(network), prefix_bits }
+}
+
+const fn ipv6(network: Ipv6Addr, prefix_bits: u32) -> IpRange {
+    IpRange { network: IpAddr::V6(network), prefix_bits }
+}
 
 /// True if `address` belongs to the public internet.
 pub(crate) fn is_public(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(address) => {
-            let bits = u32::from(address);
-            !SPECIAL_IPV4.iter().any(|(network, length)| {
-                (bits ^ u32::from(Ipv4Addr::from(*network))) >> (32 - length) == 0
-            })
-        }
-        IpAddr::V6(address) if is_in_network(address, NAT64) => {
-            let [.., a, b, c, d] = address.octets();
+        IpAddr::V4(_) => !SPECIAL_IPV4.iter().any(|range| range.contains(address)),
+        IpAddr::V6(ipv6) if NAT64.contains(address) => {
+            let [.., a, b, c, d] = ipv6.octets();
             is_public(Ipv4Addr::new(a, b, c, d).into())
         }
-        IpAddr::V6(address) => {
+        IpAddr::V6(ipv6) => {
             // ISATAP: an arbitrary IPv4 address embedded in an apparently global IPv6 address. Its flag bits can have
             // any value.
-            let tunnelled = matches!(address.segments(), [_, _, _, _, _, 0x5efe, _, _]);
-            let special = SPECIAL_IPV6.iter().any(|network| is_in_network(address, *network));
-            is_in_network(address, GLOBAL_IPV6) && !special && !tunnelled
+            let is_tunnelled = matches!(ipv6.segments(), [_, _, _, _, _, 0x5efe, _, _]);
+            let is_special = SPECIAL_IPV6.iter().any(|range| range.contains(address));
+            GLOBAL_IPV6.contains(address) && !is_special && !is_tunnelled
         }
     }
 }
@@ -86,11 +89,12 @@ impl IpRange {
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.network, address) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
-                let differ = u32::from(network) ^ u32::from(address);
-                self.prefix_bits == 0 || differ >> (32 - self.prefix_bits) == 0
+                let different_bits = u32::from(network) ^ u32::from(address);
+                self.prefix_bits == 0 || different_bits >> (32 - self.prefix_bits) == 0
             }
             (IpAddr::V6(network), IpAddr::V6(address)) => {
-                self.prefix_bits == 0 || is_in_network(address, (network, self.prefix_bits))
+                let different_bits = u128::from(network) ^ u128::from(address);
+                self.prefix_bits == 0 || different_bits >> (128 - self.prefix_bits) == 0
             }
             _ => false,
         }
@@ -98,8 +102,9 @@ impl IpRange {
 
     /// True if the range is wider than the widest private network, and so effectively covers all networks.
     pub fn is_wide(&self) -> bool {
-        let narrowest = if self.network.is_ipv4() { 8 } else { 7 };
-        self.prefix_bits < narrowest
+        // `10.0.0.0/8` and `fc00::/7`.
+        let private_bits = if self.network.is_ipv4() { 8 } else { 7 };
+        self.prefix_bits < private_bits
     }
 }
 
@@ -112,20 +117,19 @@ impl FromStr for IpRange {
             None => (text.trim(), None),
         };
         let network: IpAddr = network.parse().map_err(drop)?;
-        let most = if network.is_ipv4() { 32 } else { 128 };
-        let length = match length {
+        let address_bits = if network.is_ipv4() { 32 } else { 128 };
+        let prefix_bits = match length {
             Some(digits) if digits.bytes().all(|digit| digit.is_ascii_digit()) => {
                 digits.parse().map_err(drop)?
             }
             Some(_) => return Err(()),
-            None => most,
+            None => address_bits,
         };
-        (length <= most).then_some(Self { network, prefix_bits: length }).ok_or(())
+        if prefix_bits > address_bits {
+            return Err(());
+        }
+        Ok(Self { network, prefix_bits })
     }
-}
-
-fn is_in_network(address: Ipv6Addr, (network, length): (Ipv6Addr, u32)) -> bool {
-    (u128::from(address) ^ u128::from(network)) >> (128 - length) == 0
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub struct SseParser {
     /// Total length of the data lines of `event`, in bytes.
     data_bytes: usize,
     /// The input ended in CR, so a following LF belongs to the same line ending.
-    after_cr: bool,
+    is_after_cr: bool,
     has_started: bool,
 }
 
@@ -49,7 +49,7 @@ impl SseParser {
             event: SseEvent::default(),
             spare_data: String::new(),
             data_bytes: 0,
-            after_cr: false,
+            is_after_cr: false,
             has_started: false,
         }
     }
@@ -66,14 +66,14 @@ impl SseParser {
         let Some(first) = bytes.first() else {
             return Ok(());
         };
-        if std::mem::take(&mut self.after_cr) && *first == b'\n' {
+        if std::mem::take(&mut self.is_after_cr) && *first == b'\n' {
             bytes = &bytes[1..];
         }
         while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
             let line = &bytes[..end];
-            let crlf = bytes[end] == b'\r' && bytes.get(end + 1) == Some(&b'\n');
-            self.after_cr = bytes[end] == b'\r' && end + 1 == bytes.len();
-            bytes = &bytes[end + 1 + usize::from(crlf)..];
+            let is_crlf = bytes[end] == b'\r' && bytes.get(end + 1) == Some(&b'\n');
+            self.is_after_cr = bytes[end] == b'\r' && end + 1 == bytes.len();
+            bytes = &bytes[end + 1 + usize::from(is_crlf)..];
             if self.line.is_empty() {
                 self.check_size(line)?;
                 self.end_line(line, on_event)?;
@@ -110,15 +110,15 @@ impl SseParser {
         Ok(())
     }
 
-    fn check_size(&self, more: &[u8]) -> Result<(), EventTooLarge> {
-        if self.data_bytes + self.line.len() + more.len() > self.max_event_bytes {
+    fn check_size(&self, bytes: &[u8]) -> Result<(), EventTooLarge> {
+        if self.data_bytes + self.line.len() + bytes.len() > self.max_event_bytes {
             Err(EventTooLarge)
         } else {
             Ok(())
         }
     }
 
-    /// Parses the line that arrived in several pieces.
+    /// Parses the line that arrived in several chunks.
     fn end_pending_line<E>(
         &mut self,
         on_event: &mut dyn FnMut(&mut SseEvent) -> Result<(), E>,

@@ -22,14 +22,15 @@ const LOCAL_SUFFIXES: &[&str] = &["localhost", "internal", "local", "localdomain
 /// Parses an untrusted URL into its canonical form: host in lower case and ASCII, IPv4 as four decimal numbers.
 ///
 /// # Errors
-/// The reason for rejecting it, in words for the model.
+/// The reason for rejecting it, as a text for the model.
 pub fn parse(text: &str) -> Result<Url, String> {
     if text.len() > MAX_URL_BYTES {
         return Err(format!("a URL of {} bytes is too long", text.len()));
     }
-    let odd = |letter: char| letter.is_control() || letter.is_whitespace() || letter == '\\';
-    if let Some(letter) = text.chars().find(|letter| odd(*letter)) {
-        return Err(format!("invalid character {letter:?} in a URL"));
+    let is_forbidden =
+        |character: char| character.is_control() || character.is_whitespace() || character == '\\';
+    if let Some(character) = text.chars().find(|character| is_forbidden(*character)) {
+        return Err(format!("invalid character {character:?} in a URL"));
     }
     let Some((scheme, rest)) = text.split_once("://") else {
         return Err(format!("`{text}` is not a URL; it must begin with `https://`"));
@@ -54,12 +55,12 @@ pub fn parse(text: &str) -> Result<Url, String> {
         return Err(format!("a URL of {} bytes is too long", url.as_str().len()));
     }
     if let Some(Host::Domain(name)) = url.host() {
-        let bare = name.trim_end_matches('.').to_owned();
-        if bare.is_empty() || bare.len() > MAX_HOST_BYTES || bare.split('.').any(str::is_empty) {
+        let host = name.trim_end_matches('.').to_owned();
+        if host.is_empty() || host.len() > MAX_HOST_BYTES || host.split('.').any(str::is_empty) {
             return Err(format!("`{name}` is not a host name"));
         }
-        if bare != name {
-            url.set_host(Some(&bare)).map_err(|error| format!("`{text}` is not a URL: {error}"))?;
+        if host != name {
+            url.set_host(Some(&host)).map_err(|error| format!("`{text}` is not a URL: {error}"))?;
         }
     }
     Ok(url)
@@ -75,14 +76,14 @@ pub(crate) fn is_local_name(host: &str) -> bool {
 
 /// Converts `url` for the HTTP client; `None` if the client would find another host or port in it.
 pub(crate) fn to_uri(url: &Url) -> Option<Uri> {
-    let mut bare = url.clone();
-    bare.set_fragment(None);
-    let uri: Uri = bare.as_str().parse().ok()?;
-    let same = uri.scheme_str() == Some(url.scheme())
+    let mut without_fragment = url.clone();
+    without_fragment.set_fragment(None);
+    let uri: Uri = without_fragment.as_str().parse().ok()?;
+    let is_same = uri.scheme_str() == Some(url.scheme())
         && uri.host() == url.host_str()
         && uri.port_u16() == url.port()
-        && uri.authority().is_some_and(|whole| !whole.as_str().contains('@'));
-    same.then_some(uri)
+        && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+    is_same.then_some(uri)
 }
 
 /// Returns the port of `uri`, explicit or the default of its scheme.
@@ -100,7 +101,7 @@ pub fn is_loopback(host: &str) -> bool {
         || without_brackets(host).parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// True if `url` leads to this machine or to a private network. Names are judged by their form and not resolved.
+/// True if `url` leads to this machine or to a private network. Names are not resolved: only their form counts.
 pub fn is_private_server(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else {
         return false;
@@ -113,15 +114,15 @@ pub fn is_private_server(url: &str) -> bool {
 
 /// Returns the target of a redirect from `url` to `location`, if it has the same origin: scheme, host and port.
 pub fn redirect_within_origin(url: &str, location: &str) -> Option<String> {
-    let from = Url::parse(url).ok()?;
-    let mut to = from.join(location).ok()?;
-    if from.origin() != to.origin() {
+    let source = Url::parse(url).ok()?;
+    let mut target = source.join(location).ok()?;
+    if source.origin() != target.origin() {
         return None;
     }
-    to.set_username(from.username()).ok()?;
-    to.set_password(from.password()).ok()?;
-    to.set_fragment(None);
-    Some(to.into())
+    target.set_username(source.username()).ok()?;
+    target.set_password(source.password()).ok()?;
+    target.set_fragment(None);
+    Some(target.into())
 }
 
 /// Removes the brackets around an IPv6 address in a URL.

@@ -1,6 +1,7 @@
 //! One HTTP request on standard input (inetd, a socket unit with `Accept=yes`) or from CGI (RFC 3875), and its response on
 //! standard output.
 
+use ::http::StatusCode;
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_os::env::Env;
@@ -29,6 +30,17 @@ pub struct WebhookRequest {
     pub body: Vec<u8>,
 }
 
+/// The failure to read a request.
+#[derive(Debug, thiserror::Error)]
+pub enum WebhookError {
+    /// The request cannot be used; the status of the response to it.
+    #[error("unusable request: {0}")]
+    Unusable(StatusCode),
+    /// The run was cancelled, or standard input cannot be read.
+    #[error(transparent)]
+    Failed(#[from] anyhow::Error),
+}
+
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookResponse {
@@ -47,23 +59,20 @@ impl WebhookResponse {
 impl WebhookRequest {
     /// The value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let mut headers = self.headers.iter();
-        let found = headers.find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str())
+        value_of(&self.headers, name)
     }
 
     /// The value of a pair of the query.
     pub fn parameter(&self, name: &str) -> Option<&str> {
-        let mut pairs = self.query.iter();
-        let found = pairs.find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str())
+        value_of(&self.query, name)
     }
 
-    /// Reads the request of this process. An unusable one is the status of its refusal.
+    /// Reads the request of this process.
     ///
     /// # Errors
-    /// The run was cancelled, or standard input cannot be read. Status 78 if it is a socket that takes connections.
-    pub fn read(env: &Env) -> Result<std::result::Result<Self, u16>> {
+    /// The request is unusable, the run was cancelled, or standard input cannot be read. Status 78 if standard input is a
+    /// socket that takes connections.
+    pub fn read(env: &Env) -> Result<Self, WebhookError> {
         let mut input =
             RequestInput { received: Vec::new(), deadline: Deadline::after(REQUEST_TIMEOUT) };
         match env.get("GATEWAY_INTERFACE") {
@@ -72,10 +81,15 @@ impl WebhookRequest {
                 Exit::Config,
                 "standard input is a socket that takes connections, not a connection",
                 "`Accept=yes` in the socket unit",
-            )),
+            )
+            .into()),
             None => read_http(&mut input),
         }
     }
+}
+
+fn value_of<'a>(pairs: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    pairs.iter().find_map(|(key, value)| (key == name).then_some(value.as_str()))
 }
 
 fn is_listening_socket() -> bool {
@@ -95,12 +109,12 @@ pub fn respond(env: &Env, terminal: Terminal, response: &WebhookResponse) -> Res
         500.. => "Unavailable",
         _ => "Bad Request",
     };
-    let first = match env.get("GATEWAY_INTERFACE") {
+    let prefix = match env.get("GATEWAY_INTERFACE") {
         Some(_) => "Status:",
         None => "HTTP/1.1",
     };
     terminal.print(&format!(
-        "{first} {status} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        "{prefix} {status} {reason}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     ))?;
     // Under inetd, standard input and standard error are the same socket. A pipe has no such end.
@@ -146,92 +160,87 @@ impl RequestInput {
         Ok(count > 0)
     }
 
-    /// The next `length` bytes; `None` if they do not come.
-    fn take(&mut self, length: usize) -> Result<Option<Vec<u8>>> {
+    /// The next `length` bytes.
+    fn take(&mut self, length: usize) -> Result<Vec<u8>, WebhookError> {
         while self.received.len() < length {
             if !self.read_more()? {
-                return Ok(None);
+                return Err(WebhookError::Unusable(StatusCode::REQUEST_TIMEOUT));
             }
         }
-        Ok(Some(self.received.drain(..length).collect()))
+        Ok(self.received.drain(..length).collect())
     }
 }
 
-fn read_http(input: &mut RequestInput) -> Result<std::result::Result<WebhookRequest, u16>> {
-    let (mut request, length, head_bytes) = loop {
-        match parse_head(&input.received) {
-            Ok(Some(parsed)) => break parsed,
-            Ok(None) if input.received.len() > MAX_HEAD_BYTES => return Ok(Err(431)),
-            Ok(None) if input.read_more()? => {}
-            Ok(None) => return Ok(Err(408)),
-            Err(status) => return Ok(Err(status)),
+/// The head of a request.
+struct RequestHead {
+    /// The request without its body.
+    request: WebhookRequest,
+    body_bytes: usize,
+    head_bytes: usize,
+}
+
+fn read_http(input: &mut RequestInput) -> Result<WebhookRequest, WebhookError> {
+    let RequestHead { request, body_bytes, head_bytes } = loop {
+        if let Some(head) = parse_head(&input.received).map_err(WebhookError::Unusable)? {
+            break head;
+        }
+        if input.received.len() > MAX_HEAD_BYTES {
+            return Err(WebhookError::Unusable(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE));
+        }
+        if !input.read_more()? {
+            return Err(WebhookError::Unusable(StatusCode::REQUEST_TIMEOUT));
         }
     };
     input.received.drain(..head_bytes);
-    Ok(match input.take(length)? {
-        Some(body) => {
-            request.body = body;
-            Ok(request)
-        }
-        None => Err(408),
-    })
+    Ok(WebhookRequest { body: input.take(body_bytes)?, ..request })
 }
 
-/// Parses a head. Returns the request without its body, the length of the body, and that of the head; `None` if more is
-/// to come. An unusable head is the status of its refusal.
-fn parse_head(bytes: &[u8]) -> std::result::Result<Option<(WebhookRequest, usize, usize)>, u16> {
+/// Parses a head; `None` if more is to come.
+///
+/// # Errors
+/// The status of the response to an unusable head.
+fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, StatusCode> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let head_bytes = match parsed.parse(bytes) {
         Ok(httparse::Status::Complete(length)) => length,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(_) => return Err(400),
+        Err(_) => return Err(StatusCode::BAD_REQUEST),
     };
     let target = parsed.path.unwrap_or_default();
     let query = target.split_once('?').map_or("", |(_, query)| query);
     let mut request = new_request(parsed.method.unwrap_or_default(), query)?;
     for header in parsed.headers.iter() {
-        let value = std::str::from_utf8(header.value).map_err(|_| 400_u16)?;
+        let value = std::str::from_utf8(header.value).map_err(|_| StatusCode::BAD_REQUEST)?;
         let name = header.name.to_ascii_lowercase();
         let is_ambiguous = name == "content-length" && request.header(&name).is_some();
         if is_ambiguous || name == "transfer-encoding" {
-            return Err(411);
+            return Err(StatusCode::LENGTH_REQUIRED);
         }
         request.headers.push((name, value.trim().to_owned()));
     }
-    let length = body_length(request.header("content-length"))?;
-    Ok(Some((request, length, head_bytes)))
+    let body_bytes = body_length(request.header("content-length"))?;
+    Ok(Some(RequestHead { request, body_bytes, head_bytes }))
 }
 
-fn read_cgi(
-    env: &Env,
-    input: &mut RequestInput,
-) -> Result<std::result::Result<WebhookRequest, u16>> {
+fn read_cgi(env: &Env, input: &mut RequestInput) -> Result<WebhookRequest, WebhookError> {
     let method = env.get("REQUEST_METHOD").unwrap_or_default();
     let query = env.get("QUERY_STRING").unwrap_or_default();
-    let length = body_length(env.get("CONTENT_LENGTH"));
-    let (mut request, length) = match (new_request(method, query), length) {
-        (Ok(request), Ok(length)) => (request, length),
-        (Err(status), _) | (_, Err(status)) => return Ok(Err(status)),
-    };
+    let mut request = new_request(method, query).map_err(WebhookError::Unusable)?;
+    let length = body_length(env.get("CONTENT_LENGTH")).map_err(WebhookError::Unusable)?;
     for (name, value) in env.iter() {
         if let Some(name) = name.strip_prefix("HTTP_") {
             let name = name.to_ascii_lowercase().replace('_', "-");
             request.headers.push((name, value.to_owned()));
         }
     }
-    Ok(match input.take(length)? {
-        Some(body) => {
-            request.body = body;
-            Ok(request)
-        }
-        None => Err(408),
-    })
+    request.body = input.take(length)?;
+    Ok(request)
 }
 
-fn new_request(method: &str, query: &str) -> std::result::Result<WebhookRequest, u16> {
+fn new_request(method: &str, query: &str) -> Result<WebhookRequest, StatusCode> {
     if !matches!(method, "GET" | "POST") {
-        return Err(405);
+        return Err(StatusCode::METHOD_NOT_ALLOWED);
     }
     let pairs = url::form_urlencoded::parse(query.as_bytes());
     Ok(WebhookRequest {
@@ -241,27 +250,29 @@ fn new_request(method: &str, query: &str) -> std::result::Result<WebhookRequest,
     })
 }
 
-fn body_length(text: Option<&str>) -> std::result::Result<usize, u16> {
+fn body_length(text: Option<&str>) -> Result<usize, StatusCode> {
     let text = text.unwrap_or("0");
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(400);
+        return Err(StatusCode::BAD_REQUEST);
     }
     match text.parse::<usize>() {
         Ok(length) if length <= MAX_BODY_BYTES => Ok(length),
-        _ => Err(413),
+        _ => Err(StatusCode::PAYLOAD_TOO_LARGE),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{is_same_secret, is_signed, parse_head};
+    use super::{RequestHead, is_same_secret, is_signed, parse_head};
 
     #[test]
     fn heads_are_parsed_or_refused() {
         let check = |head: &str, expect: Result<Option<usize>, u16>| {
-            let parsed = parse_head(head.as_bytes());
-            let found = parsed.map(|parsed| parsed.map(|(_, length, _)| length));
-            assert_eq!(found, expect, "{head}");
+            let body_bytes = match parse_head(head.as_bytes()) {
+                Ok(head) => Ok(head.map(|head| head.body_bytes)),
+                Err(status) => Err(status.as_u16()),
+            };
+            assert_eq!(body_bytes, expect, "{head}");
         };
         check("POST /a?b=c%20d HTTP/1.1\r\nContent-Length: 7\r\n\r\n", Ok(Some(7)));
         check("GET / HTTP/1.1\r\n\r\n", Ok(Some(0)));
@@ -273,9 +284,9 @@ mod tests {
         check("POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", Err(411));
         check("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", Err(411));
         let head = "GET /x?a=1&b=c%20d HTTP/1.1\r\nX-A:  b \r\n\r\n";
-        let (request, _, length) = parse_head(head.as_bytes()).unwrap().unwrap();
+        let RequestHead { request, head_bytes, .. } = parse_head(head.as_bytes()).unwrap().unwrap();
         assert_eq!(request.parameter("b"), Some("c d"));
-        assert_eq!((request.header("x-a"), length), (Some("b"), head.len()));
+        assert_eq!((request.header("x-a"), head_bytes), (Some("b"), head.len()));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use nanobot_channel::WebhookReceipt;
 use nanobot_channel::inbox::ChannelInbox;
 use nanobot_config::settings::channels::ChannelSettings;
 use nanobot_config::settings::{Config, FlagOverrides, LayeredConfig};
-use nanobot_net::webhook_request::{self, WebhookRequest, WebhookResponse};
+use nanobot_net::webhook_request::{self, WebhookError, WebhookRequest, WebhookResponse};
 use nanobot_os::signal;
 use serde_json::Value;
 use std::time::Duration;
@@ -54,9 +54,11 @@ pub(crate) fn listen(ctx: &Context, name: &str) -> Result<Exit> {
             return Err(error);
         }
     };
-    let request = match WebhookRequest::read(&ctx.env)? {
+    let request = match WebhookRequest::read(&ctx.env) {
         Ok(request) => request,
-        Err(status) => {
+        Err(WebhookError::Failed(error)) => return Err(error),
+        Err(WebhookError::Unusable(status)) => {
+            let status = status.as_u16();
             respond(&WebhookResponse::empty(status))?;
             let cause = format!("no usable request: status {status} was sent");
             return Err(fail(Exit::BadInput, cause));

@@ -7,7 +7,7 @@ use nanobot_base::error::{Exit, exit_for, fail_with_hint};
 use nanobot_os::signal::Deadline;
 use std::time::Duration;
 
-/// The result of a poll: has the person entered the code?
+/// The result of a poll: whether the person has entered the code.
 pub enum PollResult<T> {
     Granted(T),
     Pending,
@@ -31,16 +31,19 @@ impl LoginServer<'_> {
         lifetime: Duration,
         poll_once: &mut dyn FnMut() -> Result<PollResult<T>>,
     ) -> Result<T> {
-        let mut patience = Deadline::after(lifetime);
+        let mut deadline = Deadline::after(lifetime);
         loop {
             self.clock.sleep(interval)?;
-            patience.subtract(interval);
-            let last = match poll_once() {
-                Ok(PollResult::Granted(done)) => return Ok(done),
+            deadline.subtract(interval);
+            let error = match poll_once() {
+                Ok(PollResult::Granted(grant)) => return Ok(grant),
                 Ok(PollResult::Pending) => code_expired_error(&self.login_command),
-                Ok(PollResult::SlowDown(named)) => {
-                    let longer = interval.saturating_add(SLOW_DOWN_DELAY);
-                    interval = named.map_or(longer, |named| named.max(interval));
+                Ok(PollResult::SlowDown(Some(server_interval))) => {
+                    interval = server_interval.max(interval);
+                    code_expired_error(&self.login_command)
+                }
+                Ok(PollResult::SlowDown(None)) => {
+                    interval = interval.saturating_add(SLOW_DOWN_DELAY);
                     code_expired_error(&self.login_command)
                 }
                 Err(error) if exit_for(&error) == Exit::Unavailable => {
@@ -49,8 +52,8 @@ impl LoginServer<'_> {
                 }
                 Err(error) => return Err(error),
             };
-            if patience.is_expired() {
-                return Err(last);
+            if deadline.is_expired() {
+                return Err(error);
             }
         }
     }

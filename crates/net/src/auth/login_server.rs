@@ -67,22 +67,23 @@ impl LoginServer<'_> {
         let headers: Vec<(String, String)> =
             headers.map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let (media_type, text) = match body {
-            RequestBody::None => ("", String::new()),
+            RequestBody::None => (None, String::new()),
             RequestBody::Form(fields) => {
-                fields.iter().for_each(|(name, value)| mask_field(name, value));
-                ("application/x-www-form-urlencoded", encode_form(fields))
+                for (name, value) in fields {
+                    mask_field(name, value);
+                }
+                (Some("application/x-www-form-urlencoded"), encode_form(fields))
             }
             RequestBody::Json(value) => {
                 for (name, value) in value.as_object().into_iter().flatten() {
                     mask_field(name, value.as_str().unwrap_or_default());
                 }
-                ("application/json", value.to_string())
+                (Some("application/json"), value.to_string())
             }
         };
-        let method = if media_type.is_empty() {
-            HttpMethod::Get
-        } else {
-            HttpMethod::Post(media_type, text.as_bytes())
+        let method = match media_type {
+            Some(media_type) => HttpMethod::Post(media_type, text.as_bytes()),
+            None => HttpMethod::Get,
         };
         let response = self.http.exchange_json(url, &headers, method, MAX_RESPONSE_BYTES);
         let response = response.map_err(|error| {
@@ -154,8 +155,7 @@ impl LoginResponse<'_> {
 
     /// The error code, as a string like OAuth's or within an object.
     pub fn error_code(&self) -> Option<&str> {
-        let places = ["error", "error/code"];
-        places.iter().find_map(|place| self.optional_text(place))
+        ["error", "error/code"].iter().find_map(|name| self.optional_text(name))
     }
 
     /// Converts the response to an error of `action`, with the server's message.

@@ -55,7 +55,7 @@ impl From<LoginSecret> for String {
     }
 }
 
-/// The place of a login of type `T`.
+/// The file of a login of type `T`.
 #[derive(Clone, Debug)]
 pub struct TokenFile<T> {
     path: PathBuf,
@@ -112,7 +112,7 @@ impl<T: DeserializeOwned + Serialize> TokenFile<T> {
         self.with_lock(clock, || self.replace(login))
     }
 
-    /// Replaces the login by what `renew` makes of it, and returns it. `renew` gets the login as it is once the lock is
+    /// Replaces the login by the one that `renew` returns, and returns that. `renew` gets the login as it is once the lock is
     /// acquired, and returns `None` if another process has renewed it by then.
     ///
     /// # Errors
@@ -137,13 +137,13 @@ impl<T: DeserializeOwned + Serialize> TokenFile<T> {
         }
         // A concurrent renewal would write the file again.
         self.with_lock(clock, || {
-            let is_there = self.path.exists();
-            if is_there {
+            let exists = self.path.exists();
+            if exists {
                 std::fs::remove_file(&self.path)
                     .with_context(|| format!("remove `{}`", self.path.display()))?;
                 self.path.parent().map_or(Ok(()), durable_file::sync_dir)?;
             }
-            Ok(is_there)
+            Ok(exists)
         })
     }
 
@@ -158,7 +158,7 @@ impl<T: DeserializeOwned + Serialize> TokenFile<T> {
         durable_file::replace(&self.path, &bytes)
     }
 
-    /// Does `work` while the login is locked against changes of others.
+    /// Runs `work` while the login is locked against changes of other processes.
     fn with_lock<R>(&self, clock: &Clock, work: impl FnOnce() -> Result<R>) -> Result<R> {
         self.path.parent().map_or(Ok(()), durable_file::create_dir)?;
         let path = self.path.with_extension("json.lock");
@@ -172,9 +172,9 @@ impl<T: DeserializeOwned + Serialize> TokenFile<T> {
             }
             _ => error,
         })?;
-        let done = work();
+        let result = work();
         lock.remove()?;
-        done
+        result
     }
 }
 

@@ -9,8 +9,8 @@ const MIN_INPUT_BYTES: usize = 4 << 10;
 pub(super) const MAX_INPUT_BYTES: usize = 32 << 10;
 /// Space that the output gets when it needs more.
 pub(super) const OUTPUT_BYTES: usize = 16 << 10;
-/// Space for one piece of a request. A line of its head must fit, and tokens can be long.
-const MIN_PIECE_BYTES: usize = 8 << 10;
+/// Space for one part of a request. A line of its head must fit, and tokens can be long.
+const MIN_PART_BYTES: usize = 8 << 10;
 
 /// The buffers of a socket.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ fn grow(buffer: &mut Vec<u8>, size: usize) {
 
 impl Buffers for SocketBuffers {
     fn output(&mut self) -> &mut [u8] {
-        if self.output.len() < self.pending + MIN_PIECE_BYTES {
+        if self.output.len() < self.pending + MIN_PART_BYTES {
             grow(&mut self.output, self.pending + OUTPUT_BYTES);
         }
         &mut self.output[self.pending..]

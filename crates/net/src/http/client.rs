@@ -168,9 +168,9 @@ impl Http {
     pub fn with_pool(mut self, pool: &ConnectionPool, base: &str) -> Self {
         let proxy = self.proxy.as_ref().map(|proxy| proxy.uri().to_string());
         let key = format!("{base} {:?} {:?} {proxy:?}", self.timeouts, self.policy);
-        let mut all = pool.0.lock().ignore_poison();
-        self.agent = Arc::clone(all.entry(key).or_default());
-        drop(all);
+        let mut agents = pool.0.lock().ignore_poison();
+        self.agent = Arc::clone(agents.entry(key).or_default());
+        drop(agents);
         self
     }
 
@@ -186,8 +186,8 @@ impl Http {
         self.exchange(&uri, headers, HttpMethod::Get)
     }
 
-    /// Sends a request. Every status is returned as a response. Redirects are not followed, so that a key does not leak to another server; only [`Http::public_only`],
-    /// which has no key, follows them.
+    /// Sends a request. Every status is returned as a response. Redirects are not followed, so that a key does not leak to
+    /// another server; only [`Http::public_only`], which has no key, follows them.
     ///
     /// # Errors
     /// A message for the user: no connection, a timeout, or a broken transfer. Status 78 for an invalid URL, 77 for an
@@ -222,28 +222,30 @@ impl Http {
         headers: &[(String, String)],
         method: HttpMethod<'_>,
     ) -> anyhow::Result<Response> {
-        let local = uri.host().is_some_and(is_loopback);
+        let is_local = uri.host().is_some_and(is_loopback);
         self.check_offline(uri)?;
         // Only the proxy knows the actual address, so the address that the name has here is checked instead.
         if self.proxy.is_some() && matches!(self.policy, AddressPolicy::Filtered(_)) {
             self.resolver().resolve_checked(uri, true).map_err(|error| from_ureq(&error))?;
         }
         let agent = self.agent(uri.scheme_str() == Some("https"));
-        let sent = match method {
-            HttpMethod::Post("", _) => with_headers(agent.post(uri), headers, local).send_empty(),
-            HttpMethod::Put("", _) => with_headers(agent.put(uri), headers, local).send_empty(),
-            HttpMethod::Post(kind, body) => {
-                let request = agent.post(uri).header("content-type", kind);
-                with_headers(request, headers, local).send(body)
+        let result = match method {
+            HttpMethod::Post("", _) => {
+                with_headers(agent.post(uri), headers, is_local).send_empty()
             }
-            HttpMethod::Put(kind, body) => {
-                let request = agent.put(uri).header("content-type", kind);
-                with_headers(request, headers, local).send(body)
+            HttpMethod::Put("", _) => with_headers(agent.put(uri), headers, is_local).send_empty(),
+            HttpMethod::Post(media_type, body) => {
+                let request = agent.post(uri).header("content-type", media_type);
+                with_headers(request, headers, is_local).send(body)
             }
-            HttpMethod::Get => with_headers(agent.get(uri), headers, local).call(),
-            HttpMethod::Delete => with_headers(agent.delete(uri), headers, local).call(),
+            HttpMethod::Put(media_type, body) => {
+                let request = agent.put(uri).header("content-type", media_type);
+                with_headers(request, headers, is_local).send(body)
+            }
+            HttpMethod::Get => with_headers(agent.get(uri), headers, is_local).call(),
+            HttpMethod::Delete => with_headers(agent.delete(uri), headers, is_local).call(),
         };
-        let response = sent.map_err(|error| self.send_error(&error, uri))?;
+        let response = result.map_err(|error| self.send_error(&error, uri))?;
         let url = response.get_uri().to_string();
         let (head, body) = response.into_parts();
         let body = body.into_with_config().limit(u64::MAX).reader();
@@ -273,7 +275,7 @@ impl Http {
                 Exit::Unavailable,
                 format!(
                     "the certificate of `{host}` is not accepted: {cause} (CA certificates are from {})",
-                    self.network.certificate_place()
+                    self.network.certificate_source()
                 ),
                 "`SSL_CERT_FILE`, or `http.caFile` of the config, with the CA certificate of that server",
             ),
@@ -302,9 +304,9 @@ impl Http {
     }
 
     fn config(&self, tls: bool, proxy: Option<Proxy>) -> Config {
-        let limit = |duration: Duration| (!duration.is_zero()).then_some(duration);
+        let nonzero = |duration: Duration| (!duration.is_zero()).then_some(duration);
         let roots = self.network.root_certificates(tls);
-        let public = matches!(self.policy, AddressPolicy::Public { .. });
+        let is_public = matches!(self.policy, AddressPolicy::Public { .. });
         let mut config = Agent::config_builder();
         config = config.proxy(proxy);
         if matches!(self.policy, AddressPolicy::Filtered(_)) {
@@ -313,8 +315,8 @@ impl Http {
         let default_agent = concat!("nanobot/", env!("CARGO_PKG_VERSION"));
         config
             .http_status_as_error(false)
-            .max_redirects(if public { MAX_REDIRECTS } else { 0 })
-            .max_redirects_will_error(public)
+            .max_redirects(if is_public { MAX_REDIRECTS } else { 0 })
+            .max_redirects_will_error(is_public)
             .user_agent(self.user_agent.as_deref().unwrap_or(default_agent))
             .max_idle_age(MAX_IDLE_AGE)
             // Those of TLS, and of proxies.
@@ -322,7 +324,7 @@ impl Http {
             .output_buffer_size(OUTPUT_BYTES)
             // For what `ureq` does itself: proxies and handshakes. `SignalTransport` applies all other timeouts,
             // since it does not count the time that the process was stopped.
-            .timeout_connect(limit(self.timeouts.connect))
+            .timeout_connect(nonzero(self.timeouts.connect))
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .build()
     }
@@ -351,7 +353,7 @@ impl Http {
             if is_resolved { resolver.resolve_checked(&uri, true) } else { Ok(resolver.empty()) };
         let config = self.config(tls, proxy);
         let connector = Arc::new(self.connector());
-        let opened = addresses.and_then(|addrs| {
+        let transport = addresses.and_then(|addrs| {
             let details = ConnectionDetails {
                 run_connector: Arc::new(move |details: &ConnectionDetails<'_>| {
                     stream::run_connector(&*connector, details)
@@ -360,14 +362,14 @@ impl Http {
             };
             (details.run_connector)(&details)
         });
-        opened.map(LineStream::new).map_err(|error| self.send_error(&error, &uri))
+        transport.map(LineStream::new).map_err(|error| self.send_error(&error, &uri))
     }
 
     /// Encrypts a connection that was opened without TLS, once the server has agreed to it.
     ///
     /// # Errors
     /// The handshake fails, or the server has sent more than its consent: a program that can write into the connection
-    /// could otherwise put words into the encrypted part (CVE-2011-0411).
+    /// could otherwise inject text into the encrypted part (CVE-2011-0411).
     pub fn start_tls(
         &self,
         stream: LineStream,
@@ -379,9 +381,9 @@ impl Http {
         let resolver = self.resolver();
         let config = self.config(true, None);
         let details = stream::connection_details(&uri, resolver.empty(), &config, &resolver);
-        let encrypted = RustlsConnector::default().connect(&details, Some(transport));
-        let encrypted = encrypted.and_then(|it| it.ok_or(ureq::Error::ConnectionFailed));
-        encrypted
+        RustlsConnector::default()
+            .connect(&details, Some(transport))
+            .and_then(|transport| transport.ok_or(ureq::Error::ConnectionFailed))
             .map(|transport| LineStream::new(transport.boxed()))
             .map_err(|error| self.send_error(&error, &uri))
     }
@@ -439,12 +441,12 @@ fn parse_uri(url: &str) -> anyhow::Result<Uri> {
 fn with_headers<Body>(
     mut request: RequestBuilder<Body>,
     headers: &[(String, String)],
-    local: bool,
+    is_local: bool,
 ) -> RequestBuilder<Body> {
     for (name, value) in headers {
         request = request.header(name, value);
     }
-    if local {
+    if is_local {
         request = request.config().proxy(None).build();
     }
     request

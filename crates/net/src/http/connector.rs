@@ -56,7 +56,7 @@ impl<In: Transport> Connector<In> for ProxyConnector {
 
 /// Connects to the first of `addresses` that accepts.
 fn dial(addresses: &[SocketAddr], deadline: &mut Deadline) -> Result<TcpStream, ureq::Error> {
-    let mut last = ureq::Error::ConnectionFailed;
+    let mut last_error = ureq::Error::ConnectionFailed;
     for (number, address) in addresses.iter().enumerate() {
         // An address that does not respond must leave time for the others.
         let rest = u32::try_from(addresses.len() - number).unwrap_or(1);
@@ -65,11 +65,11 @@ fn dial(addresses: &[SocketAddr], deadline: &mut Deadline) -> Result<TcpStream, 
         match dial_one(*address, &mut left) {
             Ok(stream) => return Ok(stream),
             Err(error) if signal::check().is_err() => return Err(error),
-            Err(error) => last = error,
+            Err(error) => last_error = error,
         }
         deadline.subtract(share.time_used(left));
     }
-    Err(last)
+    Err(last_error)
 }
 
 fn dial_one(address: SocketAddr, deadline: &mut Deadline) -> Result<TcpStream, ureq::Error> {
@@ -85,8 +85,7 @@ fn dial_one(address: SocketAddr, deadline: &mut Deadline) -> Result<TcpStream, u
             if !signal::wait_writable(&socket, deadline).map_err(from_stop)? {
                 return Err(ureq::Error::Timeout(ureq::Timeout::Connect));
             }
-            let outcome = net::sockopt::socket_error(&socket).map_err(Error::from)?;
-            outcome.map_err(Error::from)?;
+            net::sockopt::socket_error(&socket).map_err(Error::from)?.map_err(Error::from)?;
         }
         Err(error) => return Err(Error::from(error).into()),
     }
@@ -95,12 +94,13 @@ fn dial_one(address: SocketAddr, deadline: &mut Deadline) -> Result<TcpStream, u
     Ok(stream)
 }
 
-/// Connects to a host at a port, at one of its addresses, all of which `filter` must allow.
+/// Connects to `port` of `host`, at one of its addresses, all of which `filter` must allow.
 ///
 /// # Errors
 /// Status 77 if the filter refuses it; also an unknown host, and a failed connection.
 pub fn connect_filtered(
-    (host, port): (&str, u16),
+    host: &str,
+    port: u16,
     filter: SsrfFilter,
     test_hosts: &TestHosts,
     timeout: Duration,
@@ -120,17 +120,18 @@ pub fn connect_filtered(
         hosts: test_hosts.clone(),
     };
     let mut deadline = limits.connect_deadline();
-    let connected =
-        resolver.resolve_checked(&uri, true).and_then(|addresses| dial(&addresses, &mut deadline));
-    let stream = connected.map_err(|error| match AddressError::find(&error) {
-        Some(refused) => refused.clone().into_error(),
-        None => error.into(),
-    })?;
+    let stream = resolver
+        .resolve_checked(&uri, true)
+        .and_then(|addresses| dial(&addresses, &mut deadline))
+        .map_err(|error| match AddressError::find(&error) {
+            Some(address_error) => address_error.clone().into_error(),
+            None => error.into(),
+        })?;
     stream.set_nonblocking(false)?;
     Ok(stream)
 }
 
-/// True if something accepts connections on this port of the loopback interface within 100 ms.
+/// True if a program accepts connections on this port of the loopback interface within 100 ms.
 pub fn is_listening(port: u16) -> bool {
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     TcpStream::connect_timeout(&address, Duration::from_millis(100)).is_ok()

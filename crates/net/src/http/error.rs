@@ -19,13 +19,13 @@ impl ConnectError {
     /// The error of a connection through `proxy`, which may be the cause.
     pub(super) fn through_proxy(self, proxy: &Proxy) -> Self {
         let url = proxy.uri().to_string();
-        let shown = redact_url(url.trim_end_matches('/'));
+        let url = redact_url(url.trim_end_matches('/'));
         let Self(cause) = self;
-        Self(format!("{cause} (through the proxy `{shown}`)"))
+        Self(format!("{cause} (through the proxy `{url}`)"))
     }
 }
 
-/// The server has not responded in time to a request that it has got.
+/// The server has not responded in time to a request that it has received.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ResponseTimeout(String);
@@ -34,7 +34,7 @@ pub struct ResponseTimeout(String);
 pub(super) fn from_ureq(error: &ureq::Error) -> anyhow::Error {
     match (signal::check(), AddressError::find(error)) {
         (Err(stop), _) => stop.into(),
-        (Ok(()), Some(refused)) => refused.clone().into_error(),
+        (Ok(()), Some(address_error)) => address_error.clone().into_error(),
         (Ok(()), None) if is_unconnected(error) => ConnectError(message(error)).into(),
         (Ok(()), None) if matches!(error, ureq::Error::Timeout(Timeout::RecvResponse)) => {
             ResponseTimeout(message(error)).into()

@@ -12,8 +12,8 @@ use std::time::Duration;
 /// Maximum characters shown of a server's message.
 const MAX_MESSAGE_CHARS: usize = 500;
 
-/// The places of an error message, in the JSON of servers of all kinds. Text for people comes before codes.
-const MESSAGE_PLACES: [&str; 10] = [
+/// JSON pointers to the error message in responses of servers of all kinds. Text for people comes before codes.
+const MESSAGE_POINTERS: [&str; 10] = [
     // OAuth (RFC 6749, section 5.2)
     "/error_description",
     "/error/message",
@@ -67,7 +67,7 @@ impl Response {
         Ok(body)
     }
 
-    /// Reads the body on, until `body` has at least `limit_bytes` or all of it; see [`Self::read_body`].
+    /// Continues to read the body, until `body` has `limit_bytes` or all of it; see [`Self::read_body`].
     ///
     /// # Errors
     /// As [`Self::read_body`]. What has arrived is in `body`.
@@ -106,19 +106,21 @@ pub fn error_message(body: &str) -> String {
         return message_in(&value).unwrap_or(body).to_owned();
     }
     if body.starts_with('<') {
-        let lower = body.to_ascii_lowercase();
-        let title = lower
-            .find("<title>")
-            .and_then(|start| Some((start + 7, lower[start..].find("</title>")? + start)));
-        let title =
-            title.and_then(|(start, end)| body.get(start..end)).unwrap_or("without a title").trim();
+        let title = html_title(body).unwrap_or("without a title").trim();
         return format!("the server sent a web page instead of a reply: {title}");
     }
     body.to_owned()
 }
 
+fn html_title(page: &str) -> Option<&str> {
+    let lower = page.to_ascii_lowercase();
+    let start = lower.find("<title>")?;
+    let end = start + lower[start..].find("</title>")?;
+    page.get(start + "<title>".len()..end)
+}
+
 fn message_in(body: &Value) -> Option<&str> {
-    MESSAGE_PLACES.iter().find_map(|place| body.pointer(place)?.as_str())
+    MESSAGE_POINTERS.iter().find_map(|pointer| body.pointer(pointer)?.as_str())
 }
 
 /// Makes a server's message fit to show: masked, on one line, short. Masking comes first, because a truncated key is still
@@ -127,7 +129,7 @@ pub fn shown_message(message: &str) -> String {
     let masked = redact_all(message);
     let line: String = masked
         .chars()
-        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .map(|character| if character.is_control() { ' ' } else { character })
         .take(MAX_MESSAGE_CHARS)
         .collect();
     line.trim().to_owned()

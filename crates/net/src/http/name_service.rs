@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 /// Resolves a host and a port. Returns `None` if the C library is to do it; no address for an unknown name.
 pub type NameService = fn(&str, u16) -> Option<Vec<SocketAddr>>;
 
-/// The name service that is asked before the C library.
+/// The name service that is queried before the C library.
 static NAME_SERVICE: OnceLock<NameService> = OnceLock::new();
 
-/// Has `service` asked before the C library, from now on. The first one that is set stays.
+/// Makes lookups query `service` before the C library, from now on. The first service that is set stays.
 pub fn set_name_service(service: NameService) {
-    let _: std::result::Result<(), NameService> = NAME_SERVICE.set(service);
+    NAME_SERVICE.get_or_init(|| service);
 }
 
 /// Resolves `host`, and may take as long as the services do.
@@ -34,7 +34,7 @@ pub(super) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
 fn no_address(host: &str, message: &str) -> Error {
     const PREFIX: &str = "failed to lookup address information: ";
     let reason = match message.strip_prefix(PREFIX).unwrap_or(message) {
-        // The words of glibc and of musl for an unknown name.
+        // The messages of glibc and of musl for an unknown name.
         "Name or service not known" | "Name does not resolve" => "",
         reason => reason,
     };

@@ -1,4 +1,4 @@
-//! The way to the network: the proxy and the CA certificates, from the variables that other programs also use, or else
+//! The access to the network: the proxy and the CA certificates, from the variables that other programs also use, or else
 //! from the config.
 
 use nanobot_base::error::{Exit, fail};
@@ -57,8 +57,8 @@ impl Network {
     /// programs do.
     pub fn new(env: &Env, defaults: NetworkDefaults) -> anyhow::Result<Self> {
         let NetworkDefaults { proxy, no_proxy, ca_file } = defaults;
-        let set = |names: &[&str]| names.iter().find_map(|name| env.get(name));
-        let no_proxy: Vec<String> = match set(NO_PROXY_VARIABLES) {
+        let variable = |names: &[&str]| names.iter().find_map(|name| env.get(name));
+        let no_proxy: Vec<String> = match variable(NO_PROXY_VARIABLES) {
             Some(list) => list.split(',').map(|host| host.trim().to_owned()).collect(),
             None => no_proxy,
         };
@@ -71,7 +71,7 @@ impl Network {
             (None, Some(url)) => Some(configured_proxy(url.resolve()?, &no_proxy, "`http.proxy`")?),
             (None, None) => None,
         };
-        let certificates = match (set(&["SSL_CERT_FILE", "SSL_CERT_DIR"]), ca_file) {
+        let certificates = match (variable(&["SSL_CERT_FILE", "SSL_CERT_DIR"]), ca_file) {
             (Some(path), _) => CertificateSource::Environment(path.to_owned()),
             (None, Some(path)) => CertificateSource::File(path),
             (None, None) => CertificateSource::System,
@@ -94,8 +94,8 @@ impl Network {
         self.proxy.as_ref()
     }
 
-    /// The place of the CA certificates, for messages.
-    pub(super) fn certificate_place(&self) -> String {
+    /// The source of the CA certificates, for messages.
+    pub(super) fn certificate_source(&self) -> String {
         match &self.certificates {
             CertificateSource::Environment(path) => format!("`{path}`"),
             CertificateSource::File(path) => format!("`{}`", path.display()),
@@ -107,7 +107,7 @@ impl Network {
 
     /// The root certificates. Those of the system are only read for `tls`.
     pub(super) fn root_certificates(&self, tls: bool) -> RootCerts {
-        let loaded = match &self.certificates {
+        let native_certs = match &self.certificates {
             CertificateSource::System if !tls || system_path().is_none() => {
                 return RootCerts::WebPki;
             }
@@ -119,13 +119,15 @@ impl Network {
                 rustls_native_certs::load_native_certs()
             }
         };
-        for error in loaded.errors {
+        for error in native_certs.errors {
             log::warn!(target: "http", "{error}");
         }
-        let certificates = loaded.certs.iter();
-        let certificates =
-            certificates.map(|certificate| Certificate::from_der(certificate).to_owned());
-        RootCerts::Specific(Arc::new(certificates.collect()))
+        let certificates = native_certs
+            .certs
+            .iter()
+            .map(|certificate| Certificate::from_der(certificate).to_owned())
+            .collect();
+        RootCerts::Specific(Arc::new(certificates))
     }
 }
 

@@ -47,42 +47,36 @@ impl Resolver for PolicyResolver {
 }
 
 impl PolicyResolver {
-    /// The addresses of `uri`. If `guarded`, fails unless all of them may be reached.
+    /// The addresses of `uri`. If `is_checked`, fails unless all of them may be reached.
     pub(super) fn resolve_checked(
         &self,
         uri: &Uri,
         is_checked: bool,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
-        let check =
-            |found: &[SocketAddr]| if is_checked { self.policy.check(uri, found) } else { Ok(()) };
+        let check = |addresses: &[SocketAddr]| {
+            if is_checked { self.policy.check(uri, addresses) } else { Ok(()) }
+        };
         // A name whose addresses would all be refused is not looked up.
         check(&[])?;
         let host = uri.host().unwrap_or_default();
         let port = port_or_default(uri);
-        let mut found = self.empty();
-        if let Ok(address) = without_brackets(host).parse::<IpAddr>() {
-            found.push(SocketAddr::new(address, port));
-            check(&found)?;
-            return Ok(found);
+        let candidates = if let Ok(address) = without_brackets(host).parse::<IpAddr>() {
+            vec![SocketAddr::new(address, port)]
+        } else if let Some(test_addresses) = self.hosts.next_addresses(host) {
+            test_addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect()
+        } else {
+            self.query_system(host, port)?
+        };
+        let mut addresses = self.empty();
+        for address in candidates.into_iter().take(MAX_ADDRESSES) {
+            addresses.push(address);
         }
-        match self.hosts.next_addresses(host) {
-            Some(known) => known
-                .into_iter()
-                .take(MAX_ADDRESSES)
-                .for_each(|address| found.push(SocketAddr::new(address, port))),
-            None => self.query_system(host, port, &mut found)?,
-        }
-        check(&found)?;
-        if found.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(found) }
+        check(&addresses)?;
+        if addresses.is_empty() { Err(ureq::Error::HostNotFound) } else { Ok(addresses) }
     }
 
     /// Queries the system's resolver.
-    fn query_system(
-        &self,
-        host: &str,
-        port: u16,
-        found: &mut ResolvedSocketAddrs,
-    ) -> Result<(), ureq::Error> {
+    fn query_system(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, ureq::Error> {
         let (host, (done_rx, done_tx)) = (host.to_owned(), UnixStream::pair()?);
         let (send, receive) = mpsc::sync_channel(1);
         std::thread::Builder::new().spawn(move || {
@@ -94,9 +88,7 @@ impl PolicyResolver {
         if !signal::wait_readable(&done_rx, &mut deadline).map_err(from_stop)? {
             return Err(ureq::Error::Timeout(ureq::Timeout::Resolve));
         }
-        let addresses = receive.recv().map_err(|_| ureq::Error::HostNotFound)??;
-        addresses.into_iter().take(MAX_ADDRESSES).for_each(|address| found.push(address));
-        Ok(())
+        Ok(receive.recv().map_err(|_| ureq::Error::HostNotFound)??)
     }
 }
 

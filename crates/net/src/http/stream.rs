@@ -46,23 +46,24 @@ impl LineStream {
             let count = bytes.len().min(output.len());
             output[..count].copy_from_slice(&bytes[..count]);
             bytes = &bytes[count..];
-            let sent = self.transport.transmit_output(count, no_timeout());
-            sent.map_err(|error| from_ureq(&error))?;
+            self.transport
+                .transmit_output(count, no_timeout())
+                .map_err(|error| from_ureq(&error))?;
         }
         Ok(())
     }
 
-    /// Reads a line, and appends it to `into` without its CRLF.
+    /// Reads a line, and appends it to `out` without its CRLF.
     ///
     /// # Errors
     /// It is longer than `limit_bytes`, the connection broke, or the run was cancelled.
-    pub fn read_line(&mut self, into: &mut Vec<u8>, limit_bytes: usize) -> Result<()> {
+    pub fn read_line(&mut self, out: &mut Vec<u8>, limit_bytes: usize) -> Result<()> {
         let mut searched = 0;
         loop {
             let rest = &self.received[searched..];
             if let Some(end) = memchr::memchr(b'\n', rest) {
                 let line = &self.received[..searched + end];
-                into.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
+                out.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
                 self.received.drain(..=searched + end);
                 return Ok(());
             }
@@ -74,14 +75,14 @@ impl LineStream {
         }
     }
 
-    /// Reads exactly `count` bytes, and appends them to `into`.
+    /// Reads exactly `count` bytes, and appends them to `out`.
     ///
     /// # Errors
     /// The connection broke, or the run was cancelled.
-    pub fn read_exact(&mut self, into: &mut Vec<u8>, mut count: usize) -> Result<()> {
+    pub fn read_exact(&mut self, out: &mut Vec<u8>, mut count: usize) -> Result<()> {
         loop {
             let available = count.min(self.received.len());
-            into.extend(self.received.drain(..available));
+            out.extend(self.received.drain(..available));
             count -= available;
             if count == 0 {
                 return Ok(());
@@ -107,7 +108,7 @@ impl LineStream {
         }
     }
 
-    /// Reads what is there into `buffer`. Returns `None` if there is nothing at `end`, on the clock of [`signal::now`].
+    /// Reads what has arrived into `buffer`. Returns `None` if there is nothing at `end`, on the clock of [`signal::now`].
     ///
     /// # Errors
     /// The connection broke, or the run was cancelled.
@@ -129,7 +130,7 @@ impl LineStream {
         }
     }
 
-    /// Receives what is there; false at the end of the stream.
+    /// Receives what has arrived; false at the end of the stream.
     fn receive(&mut self) -> Result<bool, ureq::Error> {
         let has_more = self.transport.await_input(no_timeout())?;
         let buffers = self.transport.buffers();

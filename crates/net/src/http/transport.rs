@@ -27,9 +27,9 @@ thread_local! {
 /// Runs `read`, whose waits for data end at `end` at the latest, on the clock of [`signal::now`].
 pub(super) fn with_read_end<T>(end: Option<Duration>, read: impl FnOnce() -> T) -> T {
     READ_END.set(end);
-    let outcome = read();
+    let output = read();
     READ_END.set(None);
-    outcome
+    output
 }
 
 /// A connection of one client.
@@ -195,29 +195,29 @@ impl<In: Transport> Transport for SignalTransport<In> {
             }
             (_, false) => (Deadline::after_or_never(timeouts.idle), ureq::Timeout::PerRead),
         };
-        let mut to_send = self.send_deadline();
+        let mut send_deadline = self.send_deadline();
         if let (true, Route::Direct(socket)) = (self.awaits_response, &mut self.route) {
-            socket.flush(&mut to_send)?;
+            socket.flush(&mut send_deadline)?;
             // A server that sends head and body separately waits for our acknowledgement of the head, which the system
             // would delay by up to 40 ms to send it along with data. Without this option the exchange is slower.
             let _: Result<_, _> = net::sockopt::set_tcp_quickack(&socket.stream, true);
         }
         let limit = limit.min(deadline_until(READ_END.get()));
-        let more = self.route.read(timeout, &mut limit.min(self.exchange_deadline()))?;
-        match more {
+        match self.route.read(timeout, &mut limit.min(self.exchange_deadline()))? {
             None if self.exchange_deadline().is_expired() => {
                 Err(ureq::Error::Timeout(ureq::Timeout::Global))
             }
             None => Err(ureq::Error::Timeout(reason)),
-            Some(more) => {
+            Some(has_input) => {
                 self.awaits_response = false;
-                Ok(more)
+                Ok(has_input)
             }
         }
     }
 
     fn is_open(&mut self) -> bool {
-        // `ureq` asks when it keeps a connection, and when it takes it again. The last exchange of a run needs no answer.
+        // `ureq` calls this when it keeps a connection, and when it reuses it. The first call needs no check: the
+        // connection may never be reused.
         if !std::mem::replace(&mut self.is_kept, true) {
             return true;
         }

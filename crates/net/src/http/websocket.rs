@@ -29,7 +29,7 @@ pub const WEBSOCKET_TIMEOUTS: HttpTimeouts = HttpTimeouts {
 };
 /// Time for the whole opening handshake, after which a connection may be silent for long.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The silence after which we ask if the server is still there, and the time that it has for an answer.
+/// The silence after which the server gets a ping, and the time that it has for a pong.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 const PONG_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum bytes of a message.
@@ -44,18 +44,18 @@ const HANDSHAKE_GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 #[derive(Debug)]
 pub struct WebSocket {
     frames: Frames<FrameStream>,
-    /// The time of the last sign of life, on the clock of [`signal::now`].
-    heard_at: Duration,
+    /// The time of the last frame that was received, on the clock of [`signal::now`].
+    last_received_at: Duration,
     /// The time of a ping since then.
     pinged_at: Option<Duration>,
 }
 
-/// Something that a server has sent.
+/// A message of the server, or the end of the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebSocketEvent {
     Text(String),
     Binary(Vec<u8>),
-    /// The end of the connection, with the server's code (RFC 6455 §7.4) and its words.
+    /// The end of the connection, with the server's code and reason (RFC 6455 §7.4).
     Closed(Option<u16>, String),
 }
 
@@ -65,14 +65,14 @@ impl Http {
     /// # Errors
     /// As [`Http::request`]; the server does not agree to the protocol.
     pub fn open_websocket(&self, url: &str, headers: &[(String, String)]) -> Result<WebSocket> {
-        let shown = redact_url(url);
-        let invalid = || fail(Exit::Config, format!("invalid URL `{shown}`"));
+        let redacted_url = redact_url(url);
+        let invalid = || fail(Exit::Config, format!("invalid URL `{redacted_url}`"));
         let web_url = match url.strip_prefix("ws") {
             Some(rest) => format!("http{rest}"),
             None => url.to_owned(),
         };
         if is_remote_cleartext(&web_url) {
-            let cause = format!("`{shown}` is not encrypted");
+            let cause = format!("`{redacted_url}` is not encrypted");
             return Err(fail(Exit::Config, cause));
         }
         let parsed = Url::parse(&web_url).map_err(|_| invalid())?;
@@ -89,7 +89,7 @@ impl Http {
         let stream = FrameStream { stream, end: now };
         Ok(WebSocket {
             frames: Frames::from_raw_socket(stream, Role::Client, Some(config)),
-            heard_at: now,
+            last_received_at: now,
             pinged_at: None,
         })
     }
@@ -123,7 +123,7 @@ impl WebSocket {
     /// The connection broke, or the run was cancelled.
     pub fn next(&mut self, end: Duration) -> Result<Option<WebSocketEvent>> {
         loop {
-            let ping_at = self.heard_at + PING_INTERVAL;
+            let ping_at = self.last_received_at + PING_INTERVAL;
             if self.pinged_at.is_none() && signal::now() >= ping_at {
                 let ping = Message::Ping(Vec::new().into());
                 self.frames.send(ping).map_err(|error| to_error(&error))?;
@@ -133,11 +133,11 @@ impl WebSocket {
             self.frames.get_mut().end = end.min(wake_at);
             match self.frames.read() {
                 Ok(Message::Text(text)) => {
-                    self.note_sign_of_life();
+                    self.record_receipt();
                     return Ok(Some(WebSocketEvent::Text(text.as_str().to_owned())));
                 }
                 Ok(Message::Binary(bytes)) => {
-                    self.note_sign_of_life();
+                    self.record_receipt();
                     return Ok(Some(WebSocketEvent::Binary(bytes.into())));
                 }
                 Ok(Message::Close(frame)) => {
@@ -148,7 +148,7 @@ impl WebSocket {
                     return Ok(Some(WebSocketEvent::Closed(code, reason)));
                 }
                 Ok(_) => {
-                    self.note_sign_of_life();
+                    self.record_receipt();
                     // A server that sends one ping after the other does not extend the wait.
                     if signal::now() >= end {
                         return Ok(None);
@@ -168,8 +168,8 @@ impl WebSocket {
         }
     }
 
-    fn note_sign_of_life(&mut self) {
-        (self.heard_at, self.pinged_at) = (signal::now(), None);
+    fn record_receipt(&mut self) {
+        (self.last_received_at, self.pinged_at) = (signal::now(), None);
     }
 }
 
@@ -199,8 +199,7 @@ impl Read for FrameStream {
 
 impl Write for FrameStream {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        let written = self.stream.write(bytes);
-        written.map_err(|error| Error::other(format!("{error:#}")))?;
+        self.stream.write(bytes).map_err(|error| Error::other(format!("{error:#}")))?;
         Ok(bytes.len())
     }
 
@@ -239,15 +238,16 @@ fn shake_hands(
     if status.split(' ').nth(1) != Some("101") {
         return Err(anyhow::Error::msg(format!("response `{status}`")));
     }
-    let accepted = digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{HANDSHAKE_GUID}").as_bytes());
-    let accepted = STANDARD.encode(accepted);
+    let accept_hash =
+        digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{HANDSHAKE_GUID}").as_bytes());
+    let accept_key = STANDARD.encode(accept_hash);
     let mut is_accepted = false;
     for _ in 0..MAX_HEAD_LINES {
         let line = read_head_line(&mut stream)?;
         match line.split_once(':') {
             Some((name, value)) => {
                 is_accepted |=
-                    name.eq_ignore_ascii_case("sec-websocket-accept") && value.trim() == accepted;
+                    name.eq_ignore_ascii_case("sec-websocket-accept") && value.trim() == accept_key;
             }
             None if line.is_empty() && is_accepted => return Ok(stream),
             None => break,

@@ -237,12 +237,8 @@ impl Proxy {
             allowed_ports: vec![(target.host.clone(), target.port)],
             offline: false,
         };
-        let host = connect_filtered(
-            (&target.host, target.port),
-            filter,
-            &self.test_hosts,
-            CONNECT_TIMEOUT,
-        );
+        let host =
+            connect_filtered(&target.host, target.port, filter, &self.test_hosts, CONNECT_TIMEOUT);
         let host = host.map_err(|error| RefusedRequest {
             status: "502 Bad Gateway",
             reason: format!("`{name}` cannot be reached: {error:#}"),
