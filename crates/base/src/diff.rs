@@ -135,18 +135,18 @@ pub fn common_tokens(old: &[&str], new: &[&str]) -> Vec<(Range<usize>, Range<usi
 
 /// The words of `text`, and each other character alone.
 fn split_words(text: &str) -> Vec<Range<usize>> {
-    let mut words: Vec<Range<usize>> = Vec::new();
+    let mut ranges: Vec<Range<usize>> = Vec::new();
     let mut is_word = false;
     for (at, character) in text.char_indices() {
         let end = at + character.len_utf8();
         let continues = character.is_alphanumeric() || is_combining_mark(character);
-        match words.last_mut() {
+        match ranges.last_mut() {
             Some(last) if is_word && continues => last.end = end,
-            _ => words.push(at..end),
+            _ => ranges.push(at..end),
         }
         is_word = continues;
     }
-    words
+    ranges
 }
 
 #[cfg(test)]

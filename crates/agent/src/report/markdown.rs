@@ -180,9 +180,9 @@ impl Markdown {
                 let line = std::mem::take(&mut self.line_start);
                 self.push_table_row(&line);
             }
-            MarkdownLineState::CodeFence(fence) => {
+            MarkdownLineState::CodeFence(code_fence) => {
                 let line = std::mem::take(&mut self.line_start);
-                self.open_fence(&line, fence);
+                self.open_fence(&line, code_fence);
             }
         }
     }
@@ -193,8 +193,8 @@ impl Markdown {
         let start = &head[..head.floor_char_boundary(MAX_UNDECIDED_BYTES)];
         let is_long = start.len() < head.len();
         let is_complete = is_complete && !is_long;
-        if let Some(fence) = &self.code_fence {
-            match line::parse_fence_line(start, is_complete, &self.open, fence) {
+        if let Some(code_fence) = &self.code_fence {
+            match line::parse_fence_line(start, is_complete, &self.open, code_fence) {
                 None if !is_long => self.line_start = head,
                 None => self.push_code(&head, false),
                 Some(FenceLine::Code(code_start)) => {
@@ -277,9 +277,9 @@ impl Markdown {
                 self.line = MarkdownLineState::TableRow;
                 self.line_start = rest.to_owned();
             }
-            LineKind::CodeFence(fence) => {
+            LineKind::CodeFence(code_fence) => {
                 self.rows.set_prefixes(first_prefix, prefix);
-                self.line = MarkdownLineState::CodeFence(fence);
+                self.line = MarkdownLineState::CodeFence(code_fence);
                 self.line_start = rest.to_owned();
             }
             LineKind::Code => self.push_code(rest, false),
@@ -320,9 +320,9 @@ impl Markdown {
     }
 
     /// Handles the complete line that opens a code block.
-    fn open_fence(&mut self, line: &str, fence: CodeFence) {
-        let label = line[fence.length..].trim();
-        if fence.mark == '`' && label.contains('`') {
+    fn open_fence(&mut self, line: &str, code_fence: CodeFence) {
+        let label = line[code_fence.length..].trim();
+        if code_fence.mark == '`' && label.contains('`') {
             self.start_text(TextStyle::PLAIN, line);
             return self.end_line();
         }
@@ -334,7 +334,7 @@ impl Markdown {
             self.rows.end();
         }
         self.tokenizer = CodeTokenizer::for_label(label);
-        self.code_fence = Some(fence);
+        self.code_fence = Some(code_fence);
     }
 
     fn push_table_row(&mut self, line: &str) {

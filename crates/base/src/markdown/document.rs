@@ -87,8 +87,8 @@ pub fn parse(text: &str) -> Vec<DocumentLine<'_>> {
 pub fn unclosed_fence(text: &str) -> Option<CodeFence> {
     let parser = parse_lines(text);
     let is_quoted = parser.open.contains(&Container::Quote);
-    let (fence, _) = parser.code_fence.filter(|_| !is_quoted)?;
-    Some(fence)
+    let (code_fence, _) = parser.code_fence.filter(|_| !is_quoted)?;
+    Some(code_fence)
 }
 
 fn parse_lines(text: &str) -> DocumentParser<'_> {
@@ -139,21 +139,22 @@ impl<'t> DocumentParser<'t> {
     fn push(&mut self, line: &'t str) {
         let start = &line[..line.floor_char_boundary(MAX_UNDECIDED_BYTES)];
         let is_complete = start.len() == line.len();
-        if let Some((fence, language)) = self.code_fence.take() {
-            let code_start = match line::parse_fence_line(start, is_complete, &self.open, &fence) {
-                Some(FenceLine::Code(start)) => start,
-                None => 0,
-                Some(FenceLine::End) => {
-                    self.is_block_over = true;
-                    return;
-                }
-                Some(FenceLine::Out) => {
-                    self.is_block_over = true;
-                    return self.push(line);
-                }
-            };
+        if let Some((code_fence, language)) = self.code_fence.take() {
+            let code_start =
+                match line::parse_fence_line(start, is_complete, &self.open, &code_fence) {
+                    Some(FenceLine::Code(start)) => start,
+                    None => 0,
+                    Some(FenceLine::End) => {
+                        self.is_block_over = true;
+                        return;
+                    }
+                    Some(FenceLine::Out) => {
+                        self.is_block_over = true;
+                        return self.push(line);
+                    }
+                };
             self.push_code(language.clone(), &line[code_start..]);
-            self.code_fence = Some((fence, language));
+            self.code_fence = Some((code_fence, language));
             return;
         }
         let start = line::parse_start(start, is_complete, &self.open, !self.is_after_text)
@@ -197,7 +198,7 @@ impl<'t> DocumentParser<'t> {
                 self.is_block_over = true;
             }
             LineKind::Row => self.push_row(line, text),
-            LineKind::CodeFence(fence) => self.open_fence(line, text, fence),
+            LineKind::CodeFence(code_fence) => self.open_fence(line, text, code_fence),
             LineKind::Code => {
                 self.is_block_over |= !was_indented_code;
                 self.push_code(String::new(), text);
@@ -249,16 +250,16 @@ impl<'t> DocumentParser<'t> {
         self.push_line(LineContent::Code { language, text }, None);
     }
 
-    fn open_fence(&mut self, line: &'t str, text: &'t str, fence: CodeFence) {
-        let label = text[fence.length..].trim();
-        if fence.mark == '`' && label.contains('`') {
+    fn open_fence(&mut self, line: &'t str, text: &'t str, code_fence: CodeFence) {
+        let label = text[code_fence.length..].trim();
+        if code_fence.mark == '`' && label.contains('`') {
             self.is_after_text = true;
             let content = LineContent::Text(parse_runs(text.trim_end()));
             return self.push_line(content, Some(line));
         }
         let word = label.split_whitespace().next().unwrap_or_default();
         let language = if is_language(word) { word } else { "" };
-        self.code_fence = Some((fence, language.to_owned()));
+        self.code_fence = Some((code_fence, language.to_owned()));
         self.is_block_over = true;
     }
 
@@ -388,9 +389,10 @@ mod tests {
     #[test]
     fn a_fence_may_be_left_open() {
         let check = |text: &str, expect: Option<(char, usize, usize)>| {
-            let fence = unclosed_fence(text);
-            let fence = fence.map(|fence| (fence.mark, fence.length, fence.column));
-            assert_eq!(fence, expect, "{text}");
+            let code_fence = unclosed_fence(text);
+            let code_fence = code_fence
+                .map(|code_fence| (code_fence.mark, code_fence.length, code_fence.column));
+            assert_eq!(code_fence, expect, "{text}");
         };
         check("a", None);
         check("```\na\n```", None);

@@ -337,12 +337,12 @@ pub enum FenceLine {
     Out,
 }
 
-/// Parses a line in the code block of `fence`, within `open`; `None` if more text is needed.
+/// Parses a line in the code block of `code_fence`, within `open`; `None` if more text is needed.
 pub fn parse_fence_line(
     head: &str,
     is_complete: bool,
     open: &[Container],
-    fence: &CodeFence,
+    code_fence: &CodeFence,
 ) -> Option<FenceLine> {
     let mut cursor = LineCursor::new(head);
     let quotes = open.iter().filter(|container| **container == Container::Quote);
@@ -360,16 +360,16 @@ pub fn parse_fence_line(
         cursor = ahead;
     }
     let ahead = cursor.skip_blanks();
-    let marks = run_length(ahead.rest(), fence.mark);
-    let is_end = marks >= fence.length && ahead.rest()[marks..].trim().is_empty();
+    let marks = run_length(ahead.rest(), code_fence.mark);
+    let is_end = marks >= code_fence.length && ahead.rest()[marks..].trim().is_empty();
     let may_end = ahead.rest().is_empty() || marks == ahead.rest().len() || is_end;
     if may_end && !is_complete {
         return None;
     }
-    if is_end && ahead.column <= fence.column + 3 {
+    if is_end && ahead.column <= code_fence.column + 3 {
         return Some(FenceLine::End);
     }
-    while cursor.column < fence.column && cursor.skip_blank() {}
+    while cursor.column < code_fence.column && cursor.skip_blank() {}
     Some(FenceLine::Code(cursor.at))
 }
 

@@ -74,8 +74,9 @@ pub fn find_whole_addresses(text: &str) -> impl Iterator<Item = Url> {
             && !CUT_ENDS.iter().any(|end| before.ends_with(end))
             && !CUT_STARTS.iter().any(|start| after.starts_with(start))
     };
-    let words = find_words(text).filter(move |(word, at)| is_whole(*at, word));
-    words.flat_map(|(word, _)| parse_word(word))
+    find_words(text)
+        .filter(move |(word, at)| is_whole(*at, word))
+        .flat_map(|(word, _)| parse_word(word))
 }
 
 /// The parts of `text` that begin like an address, each up to a character that cannot be in one, and their positions.

@@ -79,8 +79,8 @@ fn fit_columns(
 
 fn longest_word_columns(spans: &[Span]) -> usize {
     let text: String = spans.iter().map(|span| span.text.as_str()).collect();
-    let words = text.split_whitespace().map(char_width::text_columns);
-    words.max().unwrap_or(0)
+    let widths = text.split_whitespace().map(char_width::text_columns);
+    widths.max().unwrap_or(0)
 }
 
 /// Widens the columns that would break their longest word, at the expense of the widest ones that would not. The fitter
