@@ -103,8 +103,9 @@ pub(crate) fn common_words(old: &str, new: &str) -> Vec<(Range<usize>, Range<usi
     let (old_words, new_words) = (split_words(old), split_words(new));
     let old_texts: Vec<&str> = old_words.iter().map(|range| &old[range.clone()]).collect();
     let new_texts: Vec<&str> = new_words.iter().map(|range| &new[range.clone()]).collect();
-    let byte_range =
-        |words: &[Range<usize>], run: Range<usize>| words[run.start].start..words[run.end - 1].end;
+    let byte_range = |ranges: &[Range<usize>], run: Range<usize>| {
+        ranges[run.start].start..ranges[run.end - 1].end
+    };
     common_tokens(&old_texts, &new_texts)
         .into_iter()
         .map(|(old_run, new_run)| {
