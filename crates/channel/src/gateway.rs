@@ -34,8 +34,8 @@ pub(super) struct GatewayLogin<'g> {
     /// The end of the address at which a session is resumed.
     pub(super) query: &'g str,
     pub(super) token: &'g str,
-    /// The members of a new session besides the token, such as the intents.
-    pub(super) identity: Value,
+    /// The data of IDENTIFY besides the token, such as the intents.
+    pub(super) identify: Value,
     /// Seconds since 1970.
     pub(super) now: i64,
     pub(super) explain_close: fn(u16) -> GatewayClose,
@@ -69,7 +69,7 @@ impl GatewayConnection {
         login: GatewayLogin<'_>,
         cache: &mut Value,
     ) -> ChannelResult<Option<Self>> {
-        let GatewayLogin { url, query, token, identity, now, explain_close } = login;
+        let GatewayLogin { url, query, token, identify, now, explain_close } = login;
         let session = cache["session"].clone();
         // The token goes to gateways of the service only.
         let resume_url = session["url"]
@@ -113,7 +113,7 @@ impl GatewayConnection {
             begun_at.push(now.into());
             cache["begun"] = begun_at.into();
             connection.session = Value::Null;
-            let mut data = identity;
+            let mut data = identify;
             data["token"] = token.into();
             json!({ "op": IDENTIFY, "d": data })
         };

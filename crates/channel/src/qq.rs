@@ -113,7 +113,7 @@ impl PushService for Qq {
                 url,
                 query: "",
                 token: &format!("QQBot {token}"),
-                identity: json!({ "intents": INTENTS, "shard": [0, 1] }),
+                identify: json!({ "intents": INTENTS, "shard": [0, 1] }),
                 now: self.clock.timestamp().as_second(),
                 explain_close,
             };

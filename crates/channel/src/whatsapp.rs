@@ -161,12 +161,16 @@ impl WhatsApp {
         let cause = response.describe();
         // Cloud API, "Error codes".
         Err(match response.json()["error"]["code"].as_u64() {
+            // Too many: calls of the app, calls of the account, messages of the number, messages reported as spam, messages
+            // to this user.
             Some(4 | 80_007 | 130_429 | 131_048 | 131_056) => {
                 ChannelError::RateLimited(RateLimit(RATE_LIMIT_DELAY), cause)
             }
+            // No login, no permission, an expired token.
             Some(0 | 10 | 190) => ChannelError::TokenRejected(format!(
                 "{cause}; `channels.whatsapp.accessToken` is not accepted"
             )),
+            // The user is unreachable, not on the list of a test number, silent for a day, or has opted out.
             Some(131_026 | 131_030 | 131_047 | 131_050) => ChannelError::RecipientRefused(cause),
             _ => ChannelError::Undeliverable(cause),
         })

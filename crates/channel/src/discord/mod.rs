@@ -188,7 +188,7 @@ impl ConversationService for Discord {
             url: &self.gateway_url,
             query: GATEWAY_QUERY,
             token: self.token.expose(),
-            identity: json!({ "intents": self.intents, "properties": properties }),
+            identify: json!({ "intents": self.intents, "properties": properties }),
             now: self.clock.timestamp().as_second(),
             explain_close,
         };

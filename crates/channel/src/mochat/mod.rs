@@ -33,6 +33,8 @@ const READ_INTERVAL: Duration = Duration::from_secs(3);
 const MIN_REFRESH_MILLIS: u64 = 1000;
 const MAX_QUOTE_CHARS: usize = 500;
 const MAX_NAME_CHARS: usize = 60;
+/// The `type` of a panel with messages. Panels of other types have no texts.
+const TEXT_PANEL: u64 = 0;
 
 struct Mochat {
     client: ServiceClient,
@@ -292,8 +294,7 @@ impl MochatReader<'_> {
                 response["groupId"].as_str().or(response["_id"].as_str()).unwrap_or_default();
             for panel in response["panels"].as_array().into_iter().flatten() {
                 let id = panel["id"].as_str().or(panel["_id"].as_str());
-                // Panels of other types have no texts.
-                let is_text = panel["type"].as_u64().is_none_or(|kind| kind == 0);
+                let is_text = panel["type"].as_u64().is_none_or(|kind| kind == TEXT_PANEL);
                 if let Some(id) = id.filter(|_| is_text) {
                     panels.push((id.to_owned(), group.to_owned()));
                 }
