@@ -44,7 +44,7 @@ impl ChangePreview {
             return Self { before, after, is_complete };
         }
         let (mut before, mut after) = (text("old_text"), text("new_text"));
-        // The content may not be known: reading needs a permission of its own.
+        // The content may not be readable: reading needs its own permission.
         if let CurrentContent::Text(old) = old {
             let replace_all = request.arguments["replace_all"] == true;
             if let Ok(new) = edit_file::edit_with_keys(&old.text, &before, &after, replace_all) {

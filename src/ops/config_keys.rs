@@ -238,7 +238,7 @@ fn effective_values(
     values
 }
 
-/// The paths that a row of the table stands for: one, or one for each name that the user chose.
+/// The paths that match a row of the table: one path, or one for each name that the user chose for `*`.
 fn expand_wildcards(layers: &LayeredConfig<'_>, row: &str) -> Vec<Vec<String>> {
     let mut paths: Vec<Vec<String>> = vec![Vec::new()];
     for part in row.split('.') {

@@ -275,7 +275,7 @@ pub(crate) fn require_price(
     ))
 }
 
-/// Wraps a provider in the budget, which counts every attempt, and then in retries.
+/// Wraps a provider in the budget, which counts every attempt, and the budget in retries.
 pub(crate) fn with_retries(
     ctx: &Context,
     settings: &Settings,

@@ -41,7 +41,7 @@ pub(crate) fn unpinned_pointers(ctx: &Context, directory: &Path) -> Vec<GitPoint
     // No workspace is known here; each run also leaves out the hidden paths of its workspace.
     let (hidden_paths, _) = protected_paths(ctx, &real_paths.resolve(&ctx.paths.root));
     let pointers = RefCell::new(Vec::new());
-    // A pointer that counts as pinned may lead to further pointers.
+    // All pointers are treated as pinned, because each may lead to further pointers.
     let is_pinned = |pointer: &GitPointer| {
         pointers.borrow_mut().push(pointer.clone());
         true

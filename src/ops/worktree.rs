@@ -213,7 +213,7 @@ fn run_git(
     let to_owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let mut env: Vec<(String, String)> = ctx.env.iter().map(to_owned).collect();
     env.extend(NO_FETCH_VARIABLES.map(to_owned));
-    // Settings in variables, unlike those of `-c`, may have any name. Those of the user stay.
+    // Settings in variables may have any name, unlike those of `-c`. The user's settings stay.
     let user_count =
         ctx.env.get(CONFIG_COUNT).and_then(|text| text.parse().ok()).unwrap_or(0_usize);
     let settings = NO_PROGRAM_SETTINGS.into_iter().map(to_owned).chain(settings.iter().cloned());

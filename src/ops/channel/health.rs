@@ -16,7 +16,7 @@ use nanobot_os::secret::redact_all;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Age of the last poll above which a channel counts as not polled, and time for which a message may wait.
+/// Maximum age of the last poll, and maximum time for which a message waits, of a channel without a problem.
 pub(crate) const MAX_AGE: SignedDuration = SignedDuration::from_mins(10);
 
 /// Minimum duration of a failure whose end is reported. Cron polls once a minute, so a failure of one poll is longer.

@@ -1,4 +1,5 @@
-//! Chat channels: opens them, sends answers and other messages, and keeps their health. [`super::inbound`] answers what arrives.
+//! Chat channels: opens them, sends answers and other messages, and records their health. [`super::inbound`] answers the
+//! messages that arrive.
 
 pub(crate) mod attachments;
 pub(crate) mod delivered;

@@ -195,7 +195,7 @@ pub(crate) fn reopen(ctx: &Context, name: &str, id: &str) -> Result<bool> {
     Ok(is_dropped)
 }
 
-/// Takes a message out of the list of those that wait, were given up or failed. It is neither sent nor answered.
+/// Removes a message from the list of messages that wait, were given up or failed. It is neither sent nor answered.
 ///
 /// # Errors
 /// As [`reopen`]; status 66 if there is no such message.

@@ -13,7 +13,7 @@ use nanobot_store::session::Session;
 /// The state of a turn that was begun before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EarlierTurn {
-    /// The session has no message of it, so it runs anew.
+    /// The session has no message of it, so the turn runs again.
     NotStored,
     /// The session has its message, and no answer.
     Interrupted,

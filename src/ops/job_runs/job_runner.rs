@@ -45,7 +45,7 @@ enum NotifiedResult {
 }
 
 impl NotifiedResult {
-    /// The result that `outcome` stands for; `None` if nothing ran.
+    /// The result of a run with this outcome; `None` if nothing ran.
     fn new(outcome: RunOutcome) -> Option<Self> {
         match outcome {
             RunOutcome::Ok | RunOutcome::Nothing => Some(Self::Success),

@@ -133,7 +133,7 @@ fn report_locked(
         let state = runner.job_dir.read_state()?;
         let since = state.started.and_then(|run| run.started_at());
         match timing::due_state(ctx, job, &state, condition)? {
-            // With a run in progress, this slot is later than that of the run.
+            // A run is in progress, and this slot is later than its own.
             DueState::Due { slot } if since.is_some() => {
                 return runner.report_busy(job, Some(slot), since, error);
             }

@@ -45,7 +45,7 @@ pub(crate) fn real_path(workspace: &Path) -> PathBuf {
     PathResolver::default().resolve(&permissions::absolute(workspace))
 }
 
-/// Describes what is available here but will be missing in a run of `job` under cron.
+/// Messages about variables and keys that exist here and not in a run of `job` under cron.
 pub(crate) fn missing_in_cron(ctx: &Context, job: &Job, resolved: &ResolvedJob) -> Vec<String> {
     let mut messages = Vec::new();
     messages.extend(missing_variables(ctx));

@@ -23,7 +23,7 @@ use serde_json::json;
 
 /// The file's name in the workspace.
 pub(crate) const FILE_NAME: &str = "HEARTBEAT.md";
-/// Tolerance in US dollars: a smaller remainder counts as nothing, because sums of fractions are inexact.
+/// Tolerance in US dollars: a smaller rest of a budget is treated as zero, because sums of fractions are inexact.
 const BUDGET_TOLERANCE_USD: f64 = 1e-9;
 /// Bytes of the file that are read.
 const MAX_FILE_BYTES: usize = 64 << 10;

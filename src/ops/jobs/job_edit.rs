@@ -96,7 +96,7 @@ impl PlannedJob {
 /// and its being enabled stay.
 ///
 /// # Errors
-/// Status 2 if a job has the given name, without `replace`: commands could not tell the two apart by it.
+/// Status 2 if a job has the given name, without `replace`: the name would no longer identify one job.
 pub(crate) fn add(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Result<SavedJob> {
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);

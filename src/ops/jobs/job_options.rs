@@ -237,7 +237,7 @@ fn apply_grants(ctx: &Context, options: &mut JobOptions, grants: &Grants) -> Res
     if options.grants.is_null() || is_given {
         options.grants = to_stored(grants)?;
     }
-    // A job created by a run keeps that run's permissions as its limit, whatever else is edited, until the user sets
+    // A job created by a run keeps that run's permissions as its limit in every edit, until the user sets
     // the job's permissions.
     let keeps_bounds = options.by_model && !is_given;
     let is_taken_over = options.by_model && !keeps_bounds;
@@ -348,7 +348,7 @@ fn resolve_sink(ctx: &Context, job: &mut Job, is_trusted: bool) -> Result<Option
             format!("mkdir -p {}", quote(&parent.display().to_string())),
         ));
     }
-    // Links are resolved now and not at each run, because a run may change what is in its working directory.
+    // Links are resolved now and not at each run, because a run may change links in its working directory.
     let path = PathResolver::default().resolve(&path);
     delivery.to = Some(path.display().to_string());
     Ok(Some(AnswerSink::File(path)))

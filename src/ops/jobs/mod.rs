@@ -1,4 +1,5 @@
-//! Jobs: creating and changing them, their schedules and their crontab lines, and delivering their answers. [`super::job_runs`] runs them.
+//! Jobs: creates and changes them, keeps their schedules and crontab lines, and delivers their answers.
+//! [`super::job_runs`] runs them.
 
 pub(crate) mod cron_environment;
 pub(crate) mod crontab_status;

@@ -49,7 +49,7 @@ pub(crate) fn format_duration(time: SignedDuration) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// A number of jobs, as text.
+/// A number of jobs as text: `1 job`, `2 jobs`.
 pub(crate) fn count_jobs(jobs: usize) -> String {
     match jobs {
         1 => "1 job".into(),

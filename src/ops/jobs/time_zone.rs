@@ -1,4 +1,4 @@
-//! The time zone that applies: a job's own, the system's, which cron uses, or that of the user.
+//! Time zones: the zone of a job, the zone of the system, which cron uses, and the zone of the user.
 
 use crate::ops::context::Context;
 use anyhow::Result;
@@ -41,8 +41,8 @@ pub(crate) fn validate_zone(name: &str) -> Result<String> {
     }
 }
 
-/// The default zone of a new job: that of the config, or that of the shell if it is not the system's. `None` is the
-/// system's.
+/// The default zone of a new job: the zone of the config, or the zone of the shell if it differs from the system's. `None`
+/// is the system's zone.
 pub(crate) fn default_zone(
     ctx: &Context,
     settings: &Settings,
