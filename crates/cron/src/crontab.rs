@@ -17,8 +17,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Timeout for the lock on changes. A change calls the program at least four times, so a hundred instances at once can take minutes
-/// on a loaded machine.
+/// Timeout for the lock on changes. A change calls the program at least four times, so a hundred instances at once can take
+/// minutes on a loaded machine.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(300);
 /// Timeout of one call of the program.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(20);
@@ -138,8 +138,8 @@ impl Crontab {
         Ok(self.list()?.bytes)
     }
 
-    /// True if the cron of this machine reads the times of lines in the zone of the variable `CRON_TZ`, as cronie and systemd-cron do.
-    /// Others only pass it on to the commands.
+    /// True if the cron of this machine reads the times of lines in the zone of the variable `CRON_TZ`, as cronie and
+    /// systemd-cron do. Others only pass it on to the commands.
     pub fn has_zone_variable(&self) -> bool {
         let version = match self.run(&["-V"]) {
             Ok(CallResult::Success(text)) => text,

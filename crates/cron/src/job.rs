@@ -151,7 +151,8 @@ impl Job {
         }
     }
 
-    /// Returns the session of the job's runs, and true if only this job uses it; then only the last run is sent to the model again.
+    /// Returns the session of the job's runs, and true if only this job uses it; then only the last run is sent to the model
+    /// again.
     pub fn session_key(&self) -> (String, bool) {
         match &self.session {
             Some(key) => (key.clone(), key == HEARTBEAT_ID),

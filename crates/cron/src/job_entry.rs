@@ -186,6 +186,6 @@ fn ensure_object(value: &mut Value) -> &mut Map<String, Value> {
     }
     match value {
         Value::Object(object) => object,
-        _ => unreachable!("it was made an object"),
+        _ => unreachable!("it was replaced by an object"),
     }
 }

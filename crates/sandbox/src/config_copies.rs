@@ -67,10 +67,10 @@ fn directory_name(path: &Path) -> String {
 
 impl ConfigCopies {
     /// Copies the configs among the `protected` paths beneath the `roots` into the directory `copies`, which must not exist.
-    /// A command that can change the directory around it can break a copy, but not lead a write elsewhere.
+    /// A command that can change the parent of that directory can break a copy, but not redirect a write.
     ///
     /// # Errors
-    /// A copy cannot be made.
+    /// A copy cannot be created.
     pub(super) fn create(
         copies: &Path,
         protected: &[PathBuf],
@@ -180,7 +180,7 @@ pub(super) struct ConfigChange<'s> {
 }
 
 impl<'s> ConfigChange<'s> {
-    /// The change of the config at `path`; `None` if it is no config, or if more than its content has changed. The config of a
+    /// The change of the config at `path`; `None` if it is not a config, or if more than its content has changed. The config of a
     /// linked worktree may be missing, as if it were empty.
     pub(super) fn new(
         path: &Path,
@@ -207,7 +207,7 @@ impl SandboxSpec {
     /// system allows no mounts, commands see them as they are.
     ///
     /// # Errors
-    /// A copy cannot be made.
+    /// A copy cannot be created.
     pub fn mask_configs(&mut self, configs: &[PathBuf], directory: &Path) -> io::Result<()> {
         for path in configs {
             let masked =

@@ -29,6 +29,6 @@ pub(super) struct DirectoryContents {
     pub(super) links: Vec<OsString>,
     /// The project files among them.
     pub(super) files: Vec<OsString>,
-    /// The names among them by which git knows a repository.
+    /// The names among them by which git recognises a repository.
     pub(super) repository_names: RepositoryNames,
 }

@@ -67,8 +67,8 @@ pub(super) fn entry_names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Renames `name`, so that git does not find it. It is not removed, since it may be the user's own file, which the command has moved
-/// here from a directory that is not searched. Returns its new name.
+/// Renames `name`, so that git does not find it. It is not removed, since it may be the user's own file, which the command
+/// has moved here from a directory that is not searched. Returns its new name.
 pub(super) fn set_aside(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OsString> {
     let mut new_name = name.to_owned();
     new_name.push(format!(".set-aside-{}", nanobot_os::secret::random_hex(4)));

@@ -32,8 +32,8 @@ pub(super) struct NamedPaths {
 }
 
 impl NamedPaths {
-    /// Collects the paths that `configs` name, and those that the further configs among these name. The home of the user is `home`;
-    /// a relative path of hooks starts from `top`, where they run.
+    /// Collects the paths that `configs` name, and those that the further configs among these name. The home of the user is
+    /// `home`; a relative path of hooks starts from `top`, where they run.
     pub(super) fn find(
         configs: impl IntoIterator<Item = PathBuf>,
         top: &Path,

@@ -1,7 +1,7 @@
-//! Decides what the config of a repository that commands created may contain, and which keys of an older config they may change.
-//! They may always change what branches track, the user's name, which files are checked out, and habits such as whether a pull
-//! rebases. Unless content from outside is in the conversation, they may also change remotes, submodules and the other keys that a
-//! new repository may have. All else stays as it was, above all what makes git run a program.
+//! Decides what the config of a repository that commands created may contain, and which keys of an older config they may
+//! change. They may always change what branches track, the user's name, which files are checked out, and habits such as
+//! whether a pull rebases. Unless content from outside is in the conversation, they may also change remotes, submodules and
+//! the other keys that a new repository may have. All else stays as it was, above all what makes git run a program.
 
 use super::git_config::{ConfigEntry, format, parse_plain, without_dots};
 use super::new_repository::enclosing_git_dir;

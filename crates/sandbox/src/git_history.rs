@@ -1,14 +1,14 @@
 //! Lists of the objects that git repositories had before the commands of a run, and of those that commands wrote while
 //! content from outside was in their conversation.
 //!
-//! The name of an object is a digest of its content, so a list of names says what git had, however the repository is packed later.
-//! The names of what commands write outlast the run: a later run must not accept an instruction file from git that an earlier run
-//! put there. What the user commits, fetches or packs between two runs counts as git's own.
+//! The name of an object is a digest of its content, so a list of names says what git had, however the repository is packed
+//! later. The names of what commands write outlast the run: a later run must not accept an instruction file from git that an
+//! earlier run put there. What the user commits, fetches or packs between two runs counts as git's own.
 //!
-//! The file has one record on each line: `begin TIME ID` before a command; `in DIRECTORY`, a digest of the path of the objects, and
-//! the name of each object that the command wrote there; `end ID` after it. `granted NAME` is for the content of an instruction
-//! file that the user allowed. If a run is killed, the next one adds `killed ID TIME`: objects that appeared between these times
-//! count as written.
+//! The file has one record on each line: `begin TIME ID` before a command; `in DIRECTORY`, a digest of the path of the
+//! objects, and the name of each object that the command wrote there; `end ID` after it. `granted NAME` is for the content of
+//! an instruction file that the user allowed. If a run is killed, the next one adds `killed ID TIME`: objects that appeared
+//! between these times count as written.
 
 use super::git_object_list::{ObjectList, ObjectName, blob_name, format_name, parse_name};
 use nanobot_os::clock::{FileTime, current_file_time};
@@ -43,8 +43,8 @@ struct HistoryState {
     is_loaded: bool,
     /// The objects that each directory had before the first command, by its real path.
     before: HashMap<PathBuf, ObjectList>,
-    /// The names of the contents that the instruction files had before the first command. Commands such as `git stash` give them to
-    /// git.
+    /// The names of the contents that the instruction files had before the first command. Commands such as `git stash` give
+    /// them to git.
     on_disk: HashMap<PathBuf, ObjectName>,
     /// The names of what commands wrote, by the digest of the directory.
     written: HashMap<String, HashSet<ObjectName>>,
@@ -56,8 +56,8 @@ struct HistoryState {
     has_begun: bool,
     /// The number of commands under way.
     running: usize,
-    /// True if what a command wrote could not be recorded. Its record then gets no end, so that later runs recognise what it wrote by
-    /// the time.
+    /// True if what a command wrote could not be recorded. Its record then gets no end, so that later runs recognise what it
+    /// wrote by the time.
     has_failed: bool,
 }
 

@@ -1,6 +1,6 @@
-//! The names of the objects in a git repository, read from its loose objects and from the indexes of its packs. A command
-//! may have put anything there: files are opened without blocking, no link is followed, and an index is only accepted if git could
-//! have written it.
+//! The names of the objects in a git repository, read from its loose objects and from the indexes of its packs. A command may
+//! have put anything there: files are opened without blocking, no link is followed, and an index is only accepted if git
+//! could have written it.
 
 use nanobot_os::clock::{FileTime, file_time};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};

@@ -43,9 +43,9 @@ pub fn protected_paths(root: &Path, names: &[&str]) -> Vec<PathBuf> {
     paths
 }
 
-/// Lists the `.git` files of the linked worktrees of the git directory that is `root` or in it. Git takes a worktree whose file it
-/// does not find for removed, and deletes its directory in `worktrees`. A file is only listed if it names the directory that names
-/// it: an earlier command may have written that directory.
+/// Lists the `.git` files of the linked worktrees of the git directory that is `root` or in it. Git takes a worktree whose
+/// file it does not find for removed, and deletes its directory in `worktrees`. A file is only listed if it names the
+/// directory that names it: an earlier command may have written that directory.
 pub fn worktree_links(root: &Path) -> Vec<PathBuf> {
     let git_dirs = [root.join(".git"), root.to_owned()];
     let listings = git_dirs.map(|git_dir| std::fs::read_dir(git_dir.join("worktrees")));
@@ -111,8 +111,9 @@ pub(super) fn is_rebase_steps(path: &Path) -> bool {
     path.ends_with(REBASE_STEPS)
 }
 
-/// The paths in `root` that git's configs name as hooks or as further config, whether they exist or not. The configs are those of
-/// the repository that contains `root`, or of `root` itself if it is a git directory, and those of the user, whose home is `home`.
+/// The paths in `root` that git's configs name as hooks or as further config, whether they exist or not. The configs are
+/// those of the repository that contains `root`, or of `root` itself if it is a git directory, and those of the user, whose
+/// home is `home`.
 pub fn configured_paths(root: &Path, home: &Path) -> Vec<PathBuf> {
     let is_git_dir = RepositoryNames::in_directory(root).are_of_git_dir();
     let top = if !is_git_dir {

@@ -1,4 +1,4 @@
-//! The names by which git knows that a directory is a repository.
+//! The names by which git recognises that a directory is a repository.
 
 use rustix::fs::{Mode, OFlags};
 use std::ffi::OsStr;
@@ -6,10 +6,10 @@ use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The names in a directory by which git knows a repository, in the order of [`RepositoryNames`].
+/// The names in a directory by which git recognises a repository, in the order of [`RepositoryNames`].
 pub(super) const REPOSITORY_NAMES: [&str; 5] = [".git", "HEAD", "commondir", "objects", "refs"];
 
-/// The names in a git directory by which git knows it, or that name what git runs.
+/// The names in a git directory by which git recognises it, or that name what git runs.
 const GIT_DIR_NAMES: [&str; 8] =
     ["HEAD", "commondir", "objects", "refs", "config", "config.worktree", "gitdir", "hooks"];
 
@@ -37,7 +37,7 @@ pub(super) fn is_skipped(name: &OsStr) -> bool {
     SKIPPED_DIRECTORIES.iter().any(|skipped| name == *skipped)
 }
 
-/// The names in a directory by which git knows a repository.
+/// The names in a directory by which git recognises a repository.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RepositoryNames {
     pub(super) has_git: bool,

@@ -85,7 +85,7 @@ fn cover(path: PathBuf) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// File systems that show what the kernel knows, and keep no programs.
+/// File systems that show the state of the kernel, and store no programs.
 const KERNEL_FILE_SYSTEMS: [&str; 7] =
     ["proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "securityfs"];
 

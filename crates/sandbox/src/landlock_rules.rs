@@ -1,5 +1,5 @@
-//! Translates a [`SandboxSpec`] into Landlock rules. Landlock can only grant access, so a directory that contains a
-//! denied path is granted entry by entry around it.
+//! Translates a [`SandboxSpec`] into Landlock rules. Landlock can only grant access, so of a directory that contains a denied
+//! path, all other entries are granted one by one.
 
 use super::spec::SandboxSpec;
 use super::system_paths;

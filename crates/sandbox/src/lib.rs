@@ -6,9 +6,9 @@
 //! needed. Where a system allows no namespaces, the two stand alone, and commands may change nothing. A requested
 //! restriction is either enforced or reported as an error; it is never silently weakened.
 //!
-//! The caller decides what a command may do, and says all of it in a [`SandboxSpec`]. Start there and with [`process`], which runs
-//! commands, servers and helpers; `namespaces`, `mounts`, `landlock_rules` and `seccomp` are the layers, and the files named
-//! `git_…` decide what of a git directory a command may change.
+//! The caller decides what a command may do, and says all of it in a [`SandboxSpec`]. Start there and with [`process`], which
+//! runs commands, servers and helpers; `namespaces`, `mounts`, `landlock_rules` and `seccomp` are the layers, and the files
+//! named `git_…` decide what of a git directory a command may change.
 
 #![cfg_attr(
     test,

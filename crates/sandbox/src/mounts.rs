@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 const SHARED_MEMORY: &str = "/dev/shm";
 /// The directory for temporary files. A command sees the run's own one there.
 const TEMPORARY: &str = "/tmp";
-/// The system's root while the new one is being made.
+/// The path of the system's root while the new root is being filled.
 const OLD_ROOT: &str = "/.old-root";
 /// The flags of the root.
 const ROOT_FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
@@ -461,7 +461,8 @@ fn seal(sandbox: &SandboxSpec, directory: &Path) -> io::Result<()> {
     remount_read_only(&open_path(directory)?.0)
 }
 
-/// Mounts the link to a copy of the git config at `path`. Returns false if there is no copy, or the system cannot do it.
+/// Mounts the link to a copy of the git config at `path`. Returns false if there is no copy, or the system refuses the
+/// mount.
 fn mount_copy(sandbox: &SandboxSpec, path: &Path) -> bool {
     let copies = sandbox.config_copies.as_deref();
     let Some(link) = copies.and_then(|copies| config_copies::link_of(copies, path)) else {

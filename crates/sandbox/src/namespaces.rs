@@ -45,8 +45,8 @@ pub fn enter(network: &NewNetwork) -> io::Result<()> {
     keep_capability()
 }
 
-/// Moves this process, which must have a single thread, into a mount namespace of its own, in which it may mount until it executes
-/// a program.
+/// Moves this process, which must have a single thread, into a mount namespace of its own, in which it may mount until it
+/// executes a program.
 ///
 /// # Errors
 /// The system refuses it.

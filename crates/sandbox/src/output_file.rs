@@ -41,7 +41,7 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Tells the model where the output is, as the end of a sentence about what is left out.
+    /// Describes the file to the model, as the end of a sentence about what was omitted.
     pub fn describe(&self) -> String {
         let Self { path, bytes, is_whole } = self;
         let amount = if *is_whole {

@@ -37,8 +37,8 @@ const MAPPING_CALLS: &[i64] = &[libc::SYS_mmap, libc::SYS_mprotect];
 /// The index of the memory protection among the arguments of `mmap` and `mprotect`.
 const PROTECTION_ARGUMENT: u8 = 2;
 
-/// Limits the memory of this process to `memory_bytes`, and keeps it from writing files. Called while it has one thread. Layers that
-/// the system does not have are left out: [`restrict_parser_calls`] is the one that counts.
+/// Limits the memory of this process to `memory_bytes`, and keeps it from writing files. Called while it has one thread.
+/// Layers that the system does not have are left out: [`restrict_parser_calls`] is the one that counts.
 ///
 /// # Errors
 /// A limit cannot be set.

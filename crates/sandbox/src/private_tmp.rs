@@ -30,8 +30,8 @@ struct PrivateDir {
 
 /// The `$TMPDIR` of the commands of this run.
 static RUN_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
-/// The directory that commands in namespaces of their own see at `/tmp`. It is not their `$TMPDIR`, which is at the same path inside
-/// and outside, and contains no mounts.
+/// The directory that commands in namespaces of their own see at `/tmp`. It is not their `$TMPDIR`, which is at the same path
+/// inside and outside, and contains no mounts.
 static TMP_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);
 /// The directory for the files of long outputs.
 static OUTPUT_DIR: Mutex<Option<PrivateDir>> = Mutex::new(None);

@@ -181,8 +181,8 @@ impl ProjectFileSnapshot {
         granted.any(|root| path.starts_with(root))
     }
 
-    /// True if the command may change `tree_path` from the state `before` to `after`: git has such a file, or the command moved it
-    /// from elsewhere. Git must have a removed file, or its stash, unless the directory that it was for is gone too.
+    /// True if the command may change `tree_path` from the state `before` to `after`: git has such a file, or the command
+    /// moved it from elsewhere. Git must have a removed file, or its stash, unless the directory that it was for is gone too.
     fn is_permitted(
         &self,
         roots: &WritableRoots,

@@ -126,8 +126,8 @@ impl RepositorySearch<'_> {
         }
     }
 
-    /// The target of `pointer`, if it counts. The run may use a target within its directory anyway. `is_mutual` if the target names
-    /// this working tree too.
+    /// The target of `pointer`, if it counts. The run may use a target within its directory anyway. `is_mutual` if the target
+    /// names this working tree too.
     fn follow(&mut self, pointer: GitPointer, is_mutual: bool) -> Option<PathBuf> {
         let target = &pointer.target;
         if target.starts_with(self.directory) {

@@ -1,10 +1,10 @@
 //! Protected paths: paths in writable directories that a command must not change. What no mount protects is recorded
 //! before the command and restored after it.
 //!
-//! A mount protects what exists. It cannot keep a missing path from being created, and nothing under it can be removed or renamed,
-//! which is too strict for repositories within a directory. So the state of missing paths and of these repositories is recorded
-//! before the command. Differences are undone afterwards, relative to directory descriptors opened beforehand and without
-//! following symbolic links. No process of the command is alive at the last check: its namespace has ended.
+//! A mount protects what exists. It cannot keep a missing path from being created, and nothing under it can be removed or
+//! renamed, which is too strict for repositories within a directory. So the state of missing paths and of these repositories
+//! is recorded before the command. Differences are undone afterwards, relative to directory descriptors opened beforehand and
+//! without following symbolic links. No process of the command is alive at the last check: its namespace has ended.
 //!
 //! A mount over a file ends when the file is replaced, as editors and `git config` do. Files under mounts are therefore
 //! recorded too, and checked if they were replaced.
@@ -330,8 +330,8 @@ fn list_repository_paths(roots: &WritableRoots, found_paths: &[FoundPaths]) -> V
     paths
 }
 
-/// Sets the file with the steps of an unfinished rebase aside, which is in the state `after`, if some of its steps run commands that
-/// none ran before, or if a link leads to it.
+/// Sets the file with the steps of an unfinished rebase aside, which is in the state `after`, if some of its steps run
+/// commands that none ran before, or if a link leads to it.
 fn undo_steps(
     roots: &WritableRoots,
     entry: &SnapshotEntry,

@@ -85,8 +85,8 @@ impl SelfTest {
 
     /// Attempts the operations. Called inside the sandbox.
     ///
-    /// A file that could be created in `outside` may be in a directory that only the sandbox has: [`SelfTestTargets::check`] finds
-    /// out.
+    /// A file that could be created in `outside` may be in a directory that only the sandbox has: [`SelfTestTargets::check`]
+    /// finds out.
     pub fn run(&self) -> Vec<SelfTestResult> {
         let mut results = Vec::new();
         let mut add = |operation: String, result: io::Result<()>| {

@@ -48,7 +48,7 @@ pub struct SandboxSpec {
     pub lock_directory: Option<PathBuf>,
     /// The git configs that have credentials, each with the copy without them that mounts cover it with.
     pub(super) masked_configs: Vec<(PathBuf, PathBuf)>,
-    /// The files at any depth of `writable` whose changes are looked for after the command.
+    /// The files at any depth of `writable` whose changes are checked after the command.
     #[serde(skip)]
     pub project_files: ProjectFiles,
     /// Symbolic links that the command's own root needs too, with their targets.

@@ -133,8 +133,8 @@ pub const RELOCATED_TOOLS: &[(&str, &[&str], &[&str])] = &[
     ("NVM_DIR", &[""], &[]),
 ];
 
-/// Resolves the variables of [`RELOCATED_TOOLS`], whose values `value` returns, to readable paths and denied paths. Relative values
-/// are ignored.
+/// Resolves the variables of [`RELOCATED_TOOLS`], whose values `value` returns, to readable paths and denied paths. Relative
+/// values are ignored.
 pub fn relocated_tools<'a>(
     value: impl Fn(&str) -> Option<&'a str>,
 ) -> (Vec<PathBuf>, Vec<PathBuf>) {
@@ -151,8 +151,8 @@ pub fn relocated_tools<'a>(
     (readable, denied)
 }
 
-/// Lists what every command may read: the existing directories of the system, those of `path` (in the format of
-/// `PATH`), the tools in `home`, what the user's git config there names, and `relocated`. Also returns the paths among them that lead
+/// Lists what every command may read: the existing directories of the system, those of `path` (in the format of `PATH`), the
+/// tools in `home`, what the user's git config there names, and `relocated`. Also returns the paths among them that lead
 /// through symbolic links.
 pub fn readable_paths(
     path: &str,

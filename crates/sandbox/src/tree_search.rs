@@ -184,8 +184,8 @@ impl<'a> TreeSearch<'a> {
         }
     }
 
-    /// True if the link `name` leads into a directory of dependencies or of build results, which is not searched: the target counts
-    /// as a repository at the path of the link.
+    /// True if the link `name` leads into a directory of dependencies or of build results, which is not searched: the target
+    /// counts as a repository at the path of the link.
     fn leads_to_skipped(&self, dir: &OwnedFd, name: &OsStr) -> bool {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(target) = rustix::fs::openat(dir, name, flags, Mode::empty()) else {
@@ -212,8 +212,8 @@ impl<'a> TreeSearch<'a> {
         }
     }
 
-    /// The contents of an open directory: those in the cache, or else read and added to the cache. A directory that changed just now
-    /// is not cached, since it may change again within the same tick of the clock.
+    /// The contents of an open directory: those in the cache, or else read and added to the cache. A directory that changed
+    /// just now is not cached, since it may change again within the same tick of the clock.
     fn cached_contents(
         &mut self,
         fd: &OwnedFd,

@@ -48,7 +48,7 @@ pub(super) fn put_back(
             Some(SnapshotState::File { content: new_content, .. }),
         ) if old_content == new_content => None,
         (_, Some(SnapshotState::File { .. })) => Some(set_aside(dir, name)?),
-        // The user may have made it, as a new `.ssh`.
+        // The user may have created it, such as a new `.ssh`.
         (SnapshotState::Missing, Some(SnapshotState::Directory { entries, .. }))
             if !entries.is_empty() =>
         {

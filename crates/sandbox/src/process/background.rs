@@ -117,8 +117,8 @@ impl BackgroundProcess {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Waits until there is output and it pauses, until the command ends, or until `limit` is over. Output that arrived before the
-    /// last [`Self::write`] counts only if `counts_earlier`.
+    /// Waits until there is output and it pauses, until the command ends, or until `limit` is over. Output that arrived
+    /// before the last [`Self::write`] counts only if `counts_earlier`.
     ///
     /// # Errors
     /// [`io::ErrorKind::Interrupted`] if the run is cancelled.

@@ -8,8 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The name (`argv[0]`) that makes this program hide paths. The arguments are a [`HiddenPaths`] as JSON, the working directory, the
-/// program and its arguments. Without a program it only tries to hide them.
+/// The name (`argv[0]`) that makes this program hide paths. The arguments are a [`HiddenPaths`] as JSON, the working
+/// directory, the program and its arguments. Without a program it only tries to hide them.
 const HIDING_ARG0: &str = "nanobot-hiding";
 
 /// Prepares a command that executes `program` in `directory` without the `hidden_paths`. The caller adds the arguments of the

@@ -42,10 +42,10 @@ pub use write_lock::guard_changes;
 
 use rustix::process::{Resource, Rlimit};
 
-/// Runs this process as a helper if its name (`argv[0]`) or its environment asks for one: a signer for git, the supervisor of a server
-/// or of a command, the process that creates namespaces for a supervisor, or the one that hides paths from a program. Returns `None`
-/// in an ordinary process, and otherwise true if the helper succeeded. A program has to call this first in `main`: without it no
-/// helper can be started.
+/// Runs this process as a helper if its name (`argv[0]`) or its environment asks for one: a signer for git, the supervisor of
+/// a server or of a command, the process that creates namespaces for a supervisor, or the one that hides paths from a
+/// program. Returns `None` in an ordinary process, and otherwise true if the helper succeeded. A program has to call this
+/// first in `main`: without it no helper can be started.
 pub fn become_helper() -> Option<bool> {
     own_program::enable_helpers();
     signing_client::become_signing_client()

@@ -108,8 +108,8 @@ fn send_network(addresses: impl Iterator<Item = OsString>) -> io::Result<()> {
     Ok(())
 }
 
-/// Enters new namespaces and runs a supervisor in them, if this program was started for that, and returns `None` otherwise. Returns
-/// false if the supervisor failed. If it could not be started, this process reports that to the parent.
+/// Enters new namespaces and runs a supervisor in them, if this program was started for that, and returns `None` otherwise.
+/// Returns false if the supervisor failed. If it could not be started, this process reports that to the parent.
 pub(super) fn become_namespace_parent() -> Option<bool> {
     let mut arguments = std::env::args_os();
     if arguments.next().is_none_or(|name| name != NAMESPACES_ARG0) {
@@ -152,8 +152,8 @@ fn report(report: &SupervisorReport) {
     }
 }
 
-/// `Ok` if commands get namespaces of their own, or the reason that they do not. The first attempt of the run decides: nothing that a
-/// command does can change it afterwards.
+/// `Ok` if commands get namespaces of their own, or the reason that they do not. The first attempt of the run decides:
+/// nothing that a command does can change it afterwards.
 static NAMESPACES: OnceLock<Result<(), String>> = OnceLock::new();
 
 /// True if commands get namespaces of their own, false if they do not, and `None` if no command has tried yet.
@@ -161,8 +161,8 @@ pub(super) fn are_namespaces_available() -> Option<bool> {
     if becomes_helpers() { NAMESPACES.get().map(Result::is_ok) } else { Some(false) }
 }
 
-/// Remembers if a first command got namespaces of its own, or the reason that it did not. Returns what another thread has remembered
-/// before, if one has.
+/// Remembers if a first command got namespaces of its own, or the reason that it did not. Returns what another thread has
+/// remembered before, if one has.
 pub(super) fn remember_namespaces(result: Result<(), String>) -> Result<(), String> {
     if let Err(reason) = &result {
         log::info!(target: "sandbox", "commands get no namespaces of their own: {reason}");

@@ -54,8 +54,8 @@ pub fn spawn_self(arguments: &[OsString]) -> io::Result<Child> {
     command.spawn()
 }
 
-/// True in a program that becomes a helper if its name asks for one. Another program, such as that of unit tests, would do its own
-/// work again in every helper.
+/// True in a program that becomes a helper if its name asks for one. Another program, such as that of unit tests, would do
+/// its own work again in every helper.
 static BECOMES_HELPERS: AtomicBool = AtomicBool::new(false);
 
 /// Declares that this program becomes a helper if its name (`argv[0]`) asks for one.

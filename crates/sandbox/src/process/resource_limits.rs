@@ -95,8 +95,8 @@ pub(super) fn set_own_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> io::
     Ok(())
 }
 
-/// A command that limits itself and becomes `program`, for a sandbox without a supervisor: the limits of a child could only be set
-/// after it has started.
+/// A command that limits itself and becomes `program`, for a sandbox without a supervisor: the limits of a child could only
+/// be set after it has started.
 pub(super) fn limited_command(sandbox: &SandboxSpec, program: &Path) -> Command {
     let mut script_parts = Vec::new();
     for limit in resource_limits(sandbox, false) {

@@ -148,8 +148,8 @@ pub fn run_split_stderr(spec: &CommandSpec) -> io::Result<(CommandResult, Vec<u8
     run_split(spec, None)
 }
 
-/// Runs a command without a sandbox as [`run_split_stderr`] does, so that it does not see `hidden_paths`. If they cannot be hidden,
-/// it is not run, and standard error has the reason.
+/// Runs a command without a sandbox as [`run_split_stderr`] does, so that it does not see `hidden_paths`. If they cannot be
+/// hidden, it is not run, and standard error has the reason.
 pub fn run_split_stderr_hiding(
     spec: &CommandSpec,
     hidden_paths: &HiddenPaths,

@@ -50,7 +50,7 @@ fn run_within(command: &str, env: &[(String, String)], timeout: Duration) -> Res
     }
 }
 
-/// The first line of a text that is a key, without blanks around it; `None` if it is blank.
+/// The first line of a text that is a key, without blanks at both ends; `None` if it is blank.
 pub fn first_line(bytes: &[u8]) -> Option<Secret> {
     let text = String::from_utf8_lossy(bytes);
     let line = text.trim_start_matches('\u{feff}').trim().lines().next()?;

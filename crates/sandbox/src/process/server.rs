@@ -31,7 +31,7 @@ pub const SHUTDOWN_TIMEOUT: Duration =
 pub struct ServerSpec {
     /// Its name in the config file.
     pub name: String,
-    /// A path, or a name to be looked up in the `PATH` of `env`.
+    /// A path, or a name that is searched in the `PATH` of `env`.
     pub program: PathBuf,
     /// Its arguments, without `argv[0]`.
     pub arguments: Vec<String>,
@@ -53,8 +53,8 @@ pub struct ServerProcess {
     /// Its standard error. It must be read too, or the server blocks when the pipe is full. `None` if it goes to standard
     /// output, as that of a command.
     pub errors: Option<PipeReader>,
-    /// Protected paths of its sandbox that did not exist at the start. The sandbox does not prevent the server from creating them,
-    /// so the caller has to check for them at the end and report them to the user.
+    /// Protected paths of its sandbox that did not exist at the start. The sandbox does not prevent the server from creating
+    /// them, so the caller has to check for them at the end and report them to the user.
     pub absent_protected: Vec<PathBuf>,
     /// The files that its sandbox names as project files, as they were at the start, for the same purpose.
     pub snapshot: Option<PathSnapshot>,

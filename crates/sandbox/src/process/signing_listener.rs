@@ -1,5 +1,5 @@
-//! The socket in the private directory of a command, over which git in the sandbox requests signatures. A thread answers until the
-//! command has ended.
+//! The socket in the private directory of a command, over which git in the sandbox requests signatures. A thread answers
+//! until the command has ended.
 
 use super::signing_client::SIGNED;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,7 +29,7 @@ impl SigningListener {
     /// Listens at `path`, in a directory that only this user and the command reach.
     ///
     /// # Errors
-    /// The socket cannot be made.
+    /// The socket cannot be created.
     pub fn start(path: &Path, sign: Box<SignFunction>) -> io::Result<Self> {
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;

@@ -377,8 +377,8 @@ impl Supervisor {
         false
     }
 
-    /// Asks the processes that a command has left behind to end. Those that do not will end with the namespace. Returns true if none
-    /// is left.
+    /// Asks the processes that a command has left behind to end. Those that do not will end with the namespace. Returns true
+    /// if none is left.
     fn finish_command(&mut self, is_parent_gone: bool) -> bool {
         if is_parent_gone {
             return false;
@@ -393,8 +393,8 @@ impl Supervisor {
         self.wait_until(TERM_GRACE, Self::reap)
     }
 
-    /// True if a process still runs. Waits for those that are exiting, and shortly for others, which may be about to exit, as a daemon
-    /// after a request to stop.
+    /// True if a process still runs. Waits for those that are exiting, and shortly for others, which may be about to exit, as
+    /// a daemon after a request to stop.
     fn has_leftovers(&mut self) -> bool {
         let started = Instant::now();
         while !self.reap() {

@@ -38,8 +38,8 @@ pub(super) struct CreatedNetwork {
 }
 
 impl SupervisorConnection {
-    /// Starts a supervisor, whose output streams are those of the command. Its id is added to `pids`, which stays locked until then,
-    /// so that the supervisor never counts as a leftover.
+    /// Starts a supervisor, whose output streams are those of the command. Its id is added to `pids`, which stays locked
+    /// until then, so that the supervisor never counts as a leftover.
     pub(super) fn start(
         mut supervisor: Command,
         mut pids: MutexGuard<'_, Vec<Pid>>,

@@ -1,5 +1,5 @@
-//! A lock by which only one sandboxed command at a time may change a set of directories. It is on files of our own that no command
-//! can open, not on the directories: a command could lock a directory that it may read.
+//! A lock by which only one sandboxed command at a time may change a set of directories. It is on files of our own that no
+//! command can open, not on the directories: a command could lock a directory that it may read.
 //!
 //! A background command takes it to start, and then leaves its snapshot and its locks of directories to the run: other runs
 //! wait until all background commands have ended, and other commands of this run do not. While background commands run, the
