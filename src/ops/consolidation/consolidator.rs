@@ -20,8 +20,8 @@ use nanobot_os::durable_file::format_size;
 use nanobot_os::secret::random_hex;
 use nanobot_store::memory::request::{self, CHARS_PER_TOKEN, DetailLevel};
 use nanobot_store::memory::{
-    LockedMemory, Memory, MemoryUpdate, UpdateResult, VersionCause, history, rejection_reason,
-    reply_parser,
+    LockedMemory, Memory, MemoryUpdate, MessageRange, UpdateResult, VersionCause, history,
+    rejection_reason, reply_parser,
 };
 use nanobot_store::session::consolidation::{
     self, ConsolidationLimits, ConsolidationRange, SessionSnapshot,
@@ -177,7 +177,7 @@ impl<'a> Consolidator<'a> {
             .and_then(|new_text| rejection_reason(&old_text, new_text, reduced_to))
             .or_else(|| self.memory.is_read_only().then(|| "MEMORY.md is read-only".into()));
         let update = MemoryUpdate {
-            range: Some((key, snapshot.from, snapshot.to)),
+            range: Some(MessageRange { session: key, from: snapshot.from, to: snapshot.to }),
             entries: vec![history::format_entry(&update.entry, &self.timestamp())],
             memory: update.memory.map(String::into_bytes),
             aside_reason: aside_reason.clone(),
@@ -322,7 +322,7 @@ impl<'a> Consolidator<'a> {
         };
         let message_count = snapshot.to - snapshot.from;
         let mut update = MemoryUpdate {
-            range: Some((key, snapshot.from, snapshot.to)),
+            range: Some(MessageRange { session: key, from: snapshot.from, to: snapshot.to }),
             ..MemoryUpdate::default()
         };
         if !lines.is_empty() {

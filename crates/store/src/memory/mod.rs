@@ -53,8 +53,8 @@ pub struct Memory {
 /// A change to the memory.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryUpdate<'a> {
-    /// The session and the range of its messages that the change consolidates.
-    pub range: Option<(&'a str, usize, usize)>,
+    /// The messages that the change consolidates.
+    pub range: Option<MessageRange<'a>>,
     /// Entries to append to the history.
     pub entries: Vec<String>,
     /// The new text; `None` leaves it unchanged.
@@ -67,6 +67,16 @@ pub struct MemoryUpdate<'a> {
     pub restores: Option<u64>,
     /// The error to report, if no model made this change.
     pub error: Option<String>,
+}
+
+/// A range of the messages of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageRange<'a> {
+    /// The session's key.
+    pub session: &'a str,
+    pub from: usize,
+    /// Index of the first message after the range.
+    pub to: usize,
 }
 
 /// The result of a change.
@@ -377,7 +387,7 @@ impl LockedMemory {
         let version = match memory.filter(|text| *text != current_text) {
             None => None,
             Some(text) => {
-                let session = range.map(|(session, ..)| session);
+                let session = range.map(|range| range.session);
                 // The version whose label of untrusted content the new text inherits.
                 let labelled = match cause {
                     // The user has reviewed the text.
@@ -401,7 +411,7 @@ impl LockedMemory {
         };
         let plan = UpdatePlan {
             v: PLAN_FORMAT_VERSION,
-            range: range.map(|(session, from, to)| (session.to_owned(), from, to)),
+            range: range.map(|range| (range.session.to_owned(), range.from, range.to)),
             entries,
             history_bytes: self.memory.history().size()?,
             stamp: self.memory.clock.now().strftime("%Y-%m-%d %H:%M").to_string(),
@@ -558,7 +568,7 @@ pub fn rejection_reason(old: &str, new: &str, budget: Option<usize>) -> Option<S
 
 #[cfg(test)]
 mod tests {
-    use super::{Memory, MemoryUpdate, UpdateResult, VersionCause, rejection_reason};
+    use super::{Memory, MemoryUpdate, MessageRange, UpdateResult, VersionCause, rejection_reason};
     use nanobot_os::clock::Clock;
     use std::path::Path;
     use std::time::Duration;
@@ -643,7 +653,7 @@ mod tests {
         let memory = memory(dir.path());
         let held = lock(&memory);
         let change = || MemoryUpdate {
-            range: Some(("a:b", 2, 4)),
+            range: Some(MessageRange { session: "a:b", from: 2, to: 4 }),
             entries: vec!["[t] e".into()],
             memory: Some(b"new".into()),
             ..MemoryUpdate::default()

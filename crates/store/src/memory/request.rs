@@ -15,6 +15,8 @@ const MAX_BRIEF_RESULT_CHARS: usize = 120;
 const MAX_BRIEF_MESSAGE_CHARS: usize = 1000;
 /// Maximum characters of a verbatim entry, as in newer releases.
 const MAX_RAW_ENTRY_CHARS: usize = 16_000;
+/// Maximum characters of a line in it, which leaves space for the first line of the entry.
+const MAX_RAW_LINE_CHARS: usize = MAX_RAW_ENTRY_CHARS - 200;
 /// Characters per token, approximately.
 pub const CHARS_PER_TOKEN: usize = 4;
 
@@ -114,10 +116,12 @@ fn total_bytes(lines: &[String]) -> usize {
     lines.iter().map(|line| line.len() + 1).sum()
 }
 
+/// Bytes that are reserved for the note about omitted lines.
+const OMISSION_NOTE_BYTES: usize = 40;
+
 /// The first and the last of `lines`, as many as fit into `max_bytes` bytes, and at least one.
 fn keep_ends(mut lines: Vec<String>, max_bytes: usize) -> Vec<String> {
-    // Reserve room for the note about omitted lines.
-    let available = max_bytes.saturating_sub(40);
+    let available = max_bytes.saturating_sub(OMISSION_NOTE_BYTES);
     let (mut from, mut to) = (0, lines.len());
     let mut used = 0;
     while from < to {
@@ -199,7 +203,7 @@ pub fn raw_entries(lines: &[String], messages: usize, stamp: &str) -> Vec<String
         let line = sanitize(line);
         // An empty line would end the entry for readers that split by paragraphs.
         let line = line.split('\n').filter(|line| !line.trim().is_empty());
-        for chunk in line.flat_map(|line| split_chars(line, MAX_RAW_ENTRY_CHARS - 200)) {
+        for chunk in line.flat_map(|line| split_chars(line, MAX_RAW_LINE_CHARS)) {
             let added = chunk.chars().count() + 1;
             if length + added > MAX_RAW_ENTRY_CHARS && length > head {
                 entries.push(std::mem::take(&mut entry));

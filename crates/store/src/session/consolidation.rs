@@ -74,8 +74,8 @@ fn is_in_log(from: usize, to: usize, count: usize) -> bool {
     from < to && to <= count
 }
 
-/// Returns the next range of the session `key`: first those left by `/new`, then messages that are due. With `all`, the
-/// range need not be due. `None` if there is no such range or session.
+/// Returns the next range of the session `key`: first those left by `/new`, then messages that are due. With
+/// `include_not_due`, the range need not be due. `None` if there is no such range or session.
 ///
 /// # Errors
 /// Status 78 if a newer release wrote the session.
@@ -83,7 +83,7 @@ pub fn next_range(
     store: &SessionStore,
     key: &str,
     limits: &ConsolidationLimits,
-    all: bool,
+    include_not_due: bool,
 ) -> Result<Option<ConsolidationRange>> {
     let path = store.find_path(key)?;
     let Some(file) = durable_file::open_existing(&path)? else {
@@ -99,7 +99,7 @@ pub fn next_range(
     }
     let from = tail.metadata.last_consolidated;
     let boundary = find_boundary(&file, &path, size, from, tail.count, limits)?;
-    if boundary.limit <= from || !(all || boundary.is_due) {
+    if boundary.limit <= from || !(include_not_due || boundary.is_due) {
         return Ok(None);
     }
     Ok(Some(ConsolidationRange { from, limit: boundary.limit, is_left_by_new: false, attempts }))
@@ -186,7 +186,7 @@ pub fn read_range(
     let Some(start) = find_message_offset(&file, &path, size, tail.count, range.from)? else {
         return Ok(None);
     };
-    let mut reader = BufReader::with_capacity(256 << 10, &file);
+    let mut reader = BufReader::with_capacity(tail_reader::READ_BUFFER_BYTES, &file);
     reader.seek(SeekFrom::Start(start)).with_context(what)?;
     let mut messages: Vec<LoggedMessage> = Vec::new();
     let (mut index, mut to) = (range.from, None);
@@ -246,7 +246,7 @@ fn find_message_offset(
         }
         return Ok(None);
     }
-    let mut reader = BufReader::with_capacity(256 << 10, file);
+    let mut reader = BufReader::with_capacity(tail_reader::READ_BUFFER_BYTES, file);
     let what = || format!("read `{}`", path.display());
     reader.seek(SeekFrom::Start(0)).with_context(what)?;
     let (mut offset, mut number, mut text) = (0, 0, Vec::new());

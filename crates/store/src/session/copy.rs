@@ -58,7 +58,7 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
     durable_file::create(&path, &mut |out: &mut dyn Write| {
         let mut out = CountingWriter { out, bytes_written: 0 };
         out.write(line::format_metadata(&metadata, None).as_bytes())?;
-        let mut reader = BufReader::with_capacity(256 << 10, &file);
+        let mut reader = BufReader::with_capacity(tail_reader::READ_BUFFER_BYTES, &file);
         reader.rewind().with_context(reading)?;
         let mut reader = reader.take(end);
         let (mut text, mut copied) = (Vec::new(), 0);
@@ -148,7 +148,7 @@ fn copy_log(
     metadata.key = Some(new.to_owned());
     durable_file::create(to, &mut |out: &mut dyn Write| {
         let mut out = CountingWriter { out, bytes_written: 0 };
-        let mut reader = BufReader::with_capacity(256 << 10, file);
+        let mut reader = BufReader::with_capacity(tail_reader::READ_BUFFER_BYTES, file);
         let mut first = Vec::new();
         (&mut reader)
             .take(tail_reader::MAX_LINE_BYTES)

@@ -104,7 +104,7 @@ fn iter_entries(
     path: PathBuf,
     skip: usize,
 ) -> impl Iterator<Item = Result<SessionEntry>> {
-    let mut reader = BufReader::with_capacity(256 << 10, file);
+    let mut reader = BufReader::with_capacity(tail_reader::READ_BUFFER_BYTES, file);
     let (mut next_offset, mut count) = (0, 0);
     let mut text = Vec::new();
     std::iter::from_fn(move || {

@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 /// Maximum attempts when other programs keep changing the file.
 pub(super) const MAX_ATTEMPTS: u32 = 16;
 
+/// Bytes that are read at a time.
+const BLOCK_BYTES: usize = 64 << 10;
+
 /// True if a newer release of this program wrote the file at `path`.
 pub(super) fn is_newer(path: &Path) -> Result<bool> {
     let Some(file) = durable_file::open_existing(path)? else {
@@ -49,7 +52,7 @@ pub(super) fn stat(file: &File, path: &Path) -> Result<std::fs::Metadata> {
 /// The offset of the end of the last complete line.
 pub(super) fn end_of_last_line(file: &File, path: &Path) -> Result<u64> {
     let mut end = durable_file::size(file, path)?;
-    let mut block = vec![0; 64 << 10];
+    let mut block = vec![0; BLOCK_BYTES];
     while end > 0 {
         let begin = end.saturating_sub(block.len() as u64);
         let part = &mut block[..usize::try_from(end - begin).context("read backwards")?];
@@ -62,7 +65,8 @@ pub(super) fn end_of_last_line(file: &File, path: &Path) -> Result<u64> {
     Ok(0)
 }
 
-/// Repairs the end of a log: a complete last line gets its missing newline; an incomplete one is moved to a side file.
+/// Repairs the end of the log `file`: a complete last line gets its missing newline; an incomplete one is moved to a side
+/// file. `guard` is the file to lock for a write to the log.
 pub(super) fn repair_end(
     file: &File,
     guard: &File,
@@ -109,7 +113,7 @@ fn repair_end_once(
         side_path.push(format!(".torn-{timestamp}"));
         let side_path = PathBuf::from(side_path);
         let side_file = durable_file::open_append(&side_path)?;
-        let mut block = vec![0; 64 << 10];
+        let mut block = vec![0; BLOCK_BYTES];
         let mut offset = end;
         while offset < size {
             let count = file.read_at(&mut block, offset).with_context(what)?;

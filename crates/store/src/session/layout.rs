@@ -26,6 +26,9 @@ pub enum SyncMode {
 /// Longest file name in bytes, with room for the suffixes of side files.
 const MAX_NAME_BYTES: usize = 200;
 
+/// Hexadecimal digits of the id that newer releases give a workspace: a UUID without hyphens.
+const WORKSPACE_ID_DIGITS: usize = 32;
+
 /// Storage settings for sessions: directories, sync mode and limits.
 #[derive(Clone, Debug)]
 pub struct SessionStore {
@@ -294,7 +297,9 @@ fn find_newer_store(workspace: &Path, paths: &Paths) -> Result<Option<PathBuf>> 
         let bytes = durable_file::read(path)?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
     };
-    let is_valid = |id: &String| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_valid = |id: &String| {
+        id.len() == WORKSPACE_ID_DIGITS && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
     let id = read_text(&workspace.join(".nanobot/workspace-id"))?.filter(is_valid);
     let (Some(id), Some(dir)) = (id, paths.config.parent()) else {
         return Ok(None);

@@ -147,10 +147,13 @@ fn text_of<'a>(fields: &'a Map<String, Value>, name: &str) -> &'a str {
     fields.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
+/// The longest escape of a character in JSON: a surrogate pair, as `\ud83d\ude00`.
+const MAX_ESCAPE_BYTES: usize = 12;
+
 /// Parses a line of which only the beginning was read; the text of a message is then truncated too.
 pub(super) fn parse_truncated(start: &[u8]) -> SessionLine {
     // The cut may be within a character or an escape, and within a string or a list of parts.
-    for cut in 0..start.len().min(12) {
+    for cut in 0..start.len().min(MAX_ESCAPE_BYTES) {
         let Ok(text) = std::str::from_utf8(&start[..start.len() - cut]) else {
             continue;
         };

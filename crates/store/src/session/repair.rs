@@ -190,7 +190,7 @@ struct LogExaminer {
 
 fn examine(file: &File, path: &Path) -> Result<LogExamination> {
     let size = end_of_last_line(file, path)?;
-    let mut reader = BufReader::with_capacity(256 << 10, file);
+    let mut reader = BufReader::with_capacity(tail_reader::READ_BUFFER_BYTES, file);
     reader.rewind().with_context(|| format!("read `{}`", path.display()))?;
     let mut reader = reader.take(size);
     let (mut examiner, mut text, mut offset) = (LogExaminer::default(), Vec::new(), 0);

@@ -212,10 +212,10 @@ fn read_lines(file: &File, path: &Path, chunk: &FileChunk) -> Result<Vec<u8>> {
     let from = chunk.begin.saturating_sub(1);
     let size = durable_file::size(file, path)?;
     let read = |from: u64, to: u64, bytes: &mut Vec<u8>| -> Result<()> {
-        let (to, old) = (to.min(size), bytes.len());
-        let more = usize::try_from(to.saturating_sub(from)).with_context(what)?;
-        bytes.resize(old + more, 0);
-        file.read_exact_at(&mut bytes[old..], from).with_context(what)
+        let length = to.min(size).saturating_sub(from);
+        let old_length = bytes.len();
+        bytes.resize(old_length + usize::try_from(length).with_context(what)?, 0);
+        file.read_exact_at(&mut bytes[old_length..], from).with_context(what)
     };
     let mut bytes = Vec::new();
     read(from, chunk.end, &mut bytes)?;
@@ -229,11 +229,11 @@ fn read_lines(file: &File, path: &Path, chunk: &FileChunk) -> Result<Vec<u8>> {
     let mut end = chunk.end;
     let last = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
     while !bytes.ends_with(b"\n") && end < size {
-        let old = bytes.len();
+        let old_length = bytes.len();
         read(end, end + LAST_LINE_BLOCK_BYTES, &mut bytes)?;
         end += LAST_LINE_BLOCK_BYTES;
-        if let Some(newline) = memchr::memchr(b'\n', &bytes[old..]) {
-            bytes.truncate(old + newline + 1);
+        if let Some(newline) = memchr::memchr(b'\n', &bytes[old_length..]) {
+            bytes.truncate(old_length + newline + 1);
         } else if (bytes.len() - last) as u64 > tail_reader::MAX_LINE_BYTES {
             bytes.truncate(last);
             break;

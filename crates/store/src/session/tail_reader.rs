@@ -19,6 +19,8 @@ use std::path::Path;
 /// Bytes of the first read. Each further one is twice as large, up to [`MAX_BLOCK_BYTES`]: most windows are small.
 const FIRST_BLOCK_BYTES: usize = 16 << 10;
 const MAX_BLOCK_BYTES: usize = 64 << 10;
+/// Buffer size for reading a file from its beginning: system calls of this size cost little more than the copying.
+pub(super) const READ_BUFFER_BYTES: usize = 256 << 10;
 /// Maximum distance in bytes that [`peek`] searches backwards for a closing line.
 const MAX_PEEK_BYTES: u64 = 8 << 20;
 /// Maximum length of a line in bytes. Replies and tool results are far shorter.
