@@ -252,7 +252,7 @@ impl TerminalPrompter {
                     continue;
                 }
                 _ => {
-                    self.print_styled("  one of the keys in brackets", &dim);
+                    self.print_styled("  press one of the keys in brackets", &dim);
                     continue;
                 }
             });

@@ -121,7 +121,7 @@ pub(crate) fn replace(
         return Err(fail_with_hint(
             Exit::Refused,
             "MEMORY.md is read-only",
-            "chmod u+w, if it is to be changed",
+            "`chmod u+w MEMORY.md`, to allow changes",
         ));
     }
     let update =

@@ -182,10 +182,10 @@ impl Hooks {
         let reply = HookReply::parse(hook.dialect, hook.event, &output);
         reply.map_err(|cause| match (output.status, hook.location) {
             (Some(SHELL_CANNOT_EXECUTE | SHELL_NOT_FOUND), HookLocation::Sandbox) => format!(
-                "{cause} (it runs `in: sandbox`, where of the home only ~/.nanobot/hooks is seen, and what the run may read)"
+                "{cause} (it runs `in: sandbox`, which sees only what the run may read, and ~/.nanobot/hooks)"
             ),
             (Some(SHELL_CANNOT_EXECUTE | SHELL_NOT_FOUND), HookLocation::Home) => format!(
-                "{cause} (it runs `in: home`, where what the run may change is not seen; programs of hooks belong into ~/.nanobot/hooks)"
+                "{cause} (it runs `in: home`, which does not see what the run may change; programs of hooks belong in ~/.nanobot/hooks)"
             ),
             _ => cause,
         })

@@ -25,6 +25,8 @@ pub enum SyncMode {
 
 /// Longest file name in bytes, with room for the suffixes of side files.
 const MAX_NAME_BYTES: usize = 200;
+/// Longest key in bytes: base64 takes four bytes for three, and the name ends in `.jsonl`.
+const MAX_KEY_BYTES: usize = MAX_NAME_BYTES * 3 / 4 - 5;
 
 /// Hexadecimal digits of the id that newer releases give a workspace: a UUID without hyphens.
 const WORKSPACE_ID_DIGITS: usize = 32;
@@ -80,36 +82,32 @@ impl SessionStore {
 
     /// The file path of `key`, and true if that file exists and belongs to `key`.
     fn locate(&self, key: &str) -> Result<(PathBuf, bool)> {
-        let encoded = encoded_name(key);
-        if key.trim().is_empty() || encoded.len() > MAX_NAME_BYTES {
-            return Err(fail(
-                Exit::Usage,
-                format!("a session key has 1 to {} bytes", MAX_NAME_BYTES * 3 / 4 - 5),
-            ));
+        let encoded_name = encoded_name(key);
+        if key.trim().is_empty() || encoded_name.len() > MAX_NAME_BYTES {
+            return Err(fail(Exit::Usage, format!("a session key has 1 to {MAX_KEY_BYTES} bytes")));
         }
-        let safe_name =
-            (!key.contains(char::is_control)).then(|| format!("{}.jsonl", safe_name(key)));
+        let safe_name = (!key.contains(char::is_control)).then(|| safe_name(key));
         if let Some(newer_dir) = &self.newer_dir {
-            let path = newer_dir.join(&encoded);
+            let path = newer_dir.join(&encoded_name);
             if path.exists() {
                 return Ok((path, true));
             }
-            let unmigrated = self.find_unmigrated(key, &encoded, safe_name.as_deref())?;
+            let unmigrated = self.find_unmigrated(key, &encoded_name, safe_name.as_deref())?;
             let exists = unmigrated.is_some();
             return Ok((unmigrated.unwrap_or(path), exists));
         }
-        let encoded = self.dir.join(encoded);
+        let encoded_path = self.dir.join(encoded_name);
         let Some(safe_name) = safe_name else {
-            return require_unclaimed(encoded, key);
+            return require_unclaimed(encoded_path, key);
         };
         let path = self.dir.join(&safe_name);
         match is_owned_by(&path, key)? {
             Some(true) => return Ok((path, true)),
-            Some(false) => return require_unclaimed(encoded, key),
+            Some(false) => return require_unclaimed(encoded_path, key),
             None => {}
         }
-        if is_owned_by(&encoded, key)? == Some(true) {
-            return Ok((encoded, true));
+        if is_owned_by(&encoded_path, key)? == Some(true) {
+            return Ok((encoded_path, true));
         }
         let legacy_path = self.legacy_dir.join(&safe_name);
         Ok(match is_owned_by(&legacy_path, key)? {
@@ -123,7 +121,7 @@ impl SessionStore {
     fn find_unmigrated(
         &self,
         key: &str,
-        encoded: &str,
+        encoded_name: &str,
         safe_name: Option<&str>,
     ) -> Result<Option<PathBuf>> {
         let safe_paths = self
@@ -131,7 +129,7 @@ impl SessionStore {
             .iter()
             .chain([&self.dir, &self.legacy_dir])
             .filter_map(|dir| Some(dir.join(safe_name?)));
-        for path in safe_paths.chain([self.dir.join(encoded)]) {
+        for path in safe_paths.chain([self.dir.join(encoded_name)]) {
             if is_owned_by(&path, key)? == Some(true) {
                 return Ok(Some(path));
             }
@@ -191,7 +189,7 @@ impl SessionStore {
             return Ok(dir.join(new_path.file_name().unwrap_or_default()));
         }
         // In the old directory only names of the older form are found, and only if the workspace has no such file.
-        let legacy_path = dir.join(format!("{}.jsonl", safe_name(new)));
+        let legacy_path = dir.join(safe_name(new));
         let is_found = match &self.newer_dir {
             Some(_) => !new.contains(char::is_control),
             None => new_path.file_name() == legacy_path.file_name(),
@@ -207,7 +205,7 @@ impl SessionStore {
     /// All files that hold the session `key`: the one in use, and those that would be used if it were removed.
     pub(super) fn find_copies(&self, key: &str) -> Result<Vec<PathBuf>> {
         let current = self.find_path(key)?;
-        let safe_name = format!("{}.jsonl", safe_name(key));
+        let safe_name = safe_name(key);
         let mut copies = Vec::new();
         for path in self.directories().map(|dir| dir.join(&safe_name)) {
             if path != current && is_owned_by(&path, key)? == Some(true) {
@@ -227,8 +225,9 @@ impl SessionStore {
 }
 
 /// The file name of `key` in release 0.1.4.
-pub(super) fn safe_name(key: &str) -> String {
-    key.replace([':', '<', '>', '"', '/', '\\', '|', '?', '*'], "_").trim().to_owned()
+fn safe_name(key: &str) -> String {
+    let name = key.replace([':', '<', '>', '"', '/', '\\', '|', '?', '*'], "_");
+    format!("{}.jsonl", name.trim())
 }
 
 /// The file name of `key` in releases from 0.3.0 on.
@@ -343,7 +342,7 @@ mod tests {
 
     #[test]
     fn file_names_equal_those_of_the_python_program() {
-        let check = |key: &str, expect: &str| assert_eq!(safe_name(key), expect);
+        let check = |key: &str, expect: &str| assert_eq!(safe_name(key), format!("{expect}.jsonl"));
         check("cli:direct", "cli_direct");
         check("slack:C1:173.4", "slack_C1_173.4");
         check("a<b>c\"d/e\\f|g?h*i", "a_b_c_d_e_f_g_h_i");

@@ -30,7 +30,7 @@ pub fn install(dir: &Path, name: &str, entries: &[PackageEntry], replace: bool) 
         return Err(fail_with_hint(
             Exit::Failed,
             format!("skill `{name}` already exists in the workspace"),
-            "use `--force` to replace it",
+            "`--force` to replace it",
         ));
     }
     let temp_dir = tempfile::Builder::new()

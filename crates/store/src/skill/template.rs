@@ -10,7 +10,7 @@ pub fn skill_template(name: &str, description: Option<&str>) -> String {
     let description = serde_json::Value::String(description);
     let title = name.replace('-', " ");
     format!(
-        "---\nname: {name}\ndescription: {description}\n# What it cannot do without; take away what does not apply.\n\
+        "---\nname: {name}\ndescription: {description}\n# The requirements; remove what does not apply.\n\
          # metadata:\n#   nanobot:\n#     requires:\n#       bins: [jq]\n#       env: [SOME_TOKEN]\n---\n\n# {title}\n\n\
          Describe the steps, as for a colleague who has the skills but does not know this environment:\n\n\
          1. Inspect: `command --that-changes-nothing`.\n2. Act: `command --with-the-flags-that-matter`.\n\
