@@ -231,10 +231,12 @@ impl TurnOutcome {
 }
 
 fn progress_level(ctx: &Context, output: &OutputOptions) -> ProgressLevel {
-    match (ctx.quiet, output.is_verbose()) {
-        (true, _) => ProgressLevel::Quiet,
-        (_, true) => ProgressLevel::Lines,
-        _ => ProgressLevel::Notices,
+    if ctx.quiet {
+        ProgressLevel::Quiet
+    } else if output.is_verbose() {
+        ProgressLevel::Lines
+    } else {
+        ProgressLevel::Notices
     }
 }
 

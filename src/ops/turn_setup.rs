@@ -11,7 +11,6 @@ use crate::ops::system_prompt::{describe_extra_grants, describe_policy, platform
 use crate::options::grants::Grants;
 use anyhow::{Context as _, Result};
 use interactive_approval::InteractiveApproval;
-use mcp_tools::McpTools;
 use nanobot_agent::prompt::{self, DirectoryAccess, PromptInput, PromptSection};
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::message::Origin;
@@ -40,7 +39,6 @@ use nanobot_store::workspace::{Workspace, WorkspaceNotes};
 use nanobot_tool::ask_user::AskUser;
 use nanobot_tool::cron::JobScheduler;
 use nanobot_tool::files::Files;
-use nanobot_tool::host_proxy::HostTraffic;
 use nanobot_tool::message::MessageTool;
 use nanobot_tool::program::ToolProgram;
 use nanobot_tool::sessions::SessionsTool;
@@ -97,7 +95,11 @@ pub(crate) fn prepare(
         permissions::build_policy(ctx, input.grants, settings, input.profile, &workspace)?;
     let instructions = project_instructions(ctx, &workspace.path, &mut policy)?;
     let programs = programs_of_run(ctx, input, &policy, &instructions, notice);
-    let mcp_tools = tools_of_servers(ctx, input, &policy, notice)?;
+    if !settings.servers.is_empty() {
+        // A server may change files before the first call, so the scope is fixed before it starts.
+        policy.file_scope.settle();
+    }
+    let mcp_tools = mcp_tools::load_mcp_tools(ctx, input, &policy, notice)?;
     mcp_tools.add_to_policy(&mut policy);
     if let Some(policy_limit) = input.policy_limit {
         policy = policy.intersection(policy_limit);
@@ -112,9 +114,15 @@ pub(crate) fn prepare(
     );
     directory_notice.iter().for_each(|text| notice(text));
     let host_traffic = Arc::default();
-    let provenance = new_provenance(settings, &policy, &mcp_tools, &host_traffic);
+    let provenance =
+        web_tools::new_provenance_tracker(settings, &policy, &mcp_tools, &host_traffic);
+    if let Some(reason) = mcp_tools.untrusted_descriptions() {
+        provenance.raise(Origin::External, &reason);
+    }
     let files = Arc::new(open_files(ctx, input, &policy, &provenance, &instructions)?);
-    let (mut notes, memory_version) = read_notes(ctx, input, &provenance, notice)?;
+    let mut notes = input.workspace.read_notes()?;
+    let memory_version = raise_by_memory(ctx, input.workspace, &notes, &provenance)?;
+    shorten_memory(settings, &mut notes, notice);
     notes.bootstrap.extend(instructions.texts());
     let found_skills = skill::find_skills(SearchPaths {
         workspace: &input.workspace.root,
@@ -167,47 +175,6 @@ pub(crate) fn prepare(
         memory_file: notes.memory_file,
         memory_version,
     })
-}
-
-/// Reads the notes of the workspace. Returns them with the version of the memory.
-fn read_notes(
-    ctx: &Context,
-    input: &SetupInput<'_>,
-    provenance: &ProvenanceTracker,
-    notice: &mut dyn FnMut(&str),
-) -> Result<(WorkspaceNotes, Option<u64>)> {
-    let mut notes = input.workspace.read_notes()?;
-    let version = raise_by_memory(ctx, input.workspace, &notes, provenance)?;
-    shorten_memory(input.settings, &mut notes, notice);
-    Ok((notes, version))
-}
-
-/// The tools of MCP servers.
-fn tools_of_servers(
-    ctx: &Context,
-    input: &SetupInput<'_>,
-    policy: &Policy,
-    notice: &mut dyn FnMut(&str),
-) -> Result<McpTools> {
-    if !input.settings.servers.is_empty() {
-        // A server may change files before the first call, so the scope is fixed before it starts.
-        policy.file_scope.settle();
-    }
-    mcp_tools::load_mcp_tools(ctx, input, policy, notice)
-}
-
-/// The provenance of a run that has read nothing but the descriptions of its tools.
-fn new_provenance(
-    settings: &Settings,
-    policy: &Policy,
-    mcp_tools: &McpTools,
-    host_traffic: &Arc<HostTraffic>,
-) -> Arc<ProvenanceTracker> {
-    let provenance = web_tools::new_provenance_tracker(settings, policy, mcp_tools, host_traffic);
-    if let Some(reason) = mcp_tools.untrusted_descriptions() {
-        provenance.raise(Origin::External, &reason);
-    }
-    provenance
 }
 
 /// The programs that are tools of this run.

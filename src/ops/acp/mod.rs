@@ -198,9 +198,8 @@ impl<'a> AcpServer<'a> {
         let profile = profile.map_err(|error| failure(&error))?.name;
         let session = Arc::new(EditorSession::new(key, directory, servers, profile));
         let mut sessions = self.sessions.lock().ignore_poison();
-        let replaced = sessions.insert(session.key.clone(), Arc::clone(&session));
-        if let Some(replaced) = replaced {
-            replaced.cancel();
+        if let Some(replaced_session) = sessions.insert(session.key.clone(), Arc::clone(&session)) {
+            replaced_session.cancel();
         }
         Ok(session)
     }

@@ -240,7 +240,9 @@ fn report_ignored_files(
     if let Some(notice) = setup.instructions.stale_notice() {
         // The user relies on these files.
         report.notice(&notice);
-    } else if let (true, Some(path)) = (ctx.terminal.stderr_is_tty, ignored.first()) {
+    } else if ctx.terminal.stderr_is_tty
+        && let Some(path) = ignored.first()
+    {
         let more = match ignored.len() {
             1 => String::new(),
             count => format!(" and {} more", count - 1),

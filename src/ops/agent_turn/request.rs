@@ -111,13 +111,13 @@ pub(crate) fn read(
     report.envelope.session.clone_from(&key);
     let (parts, text) = build_message(ctx, options, &settings, piped, origin.attached(), report)?;
     let command = match parts.as_slice() {
-        [MessagePart::Text(whole)]
+        [MessagePart::Text(message)]
             if options.input.message.is_some()
                 && options.input.prompt_file.is_none()
                 && job.is_none()
                 && text.is_own() =>
         {
-            ChatCommand::parse(whole.trim())
+            ChatCommand::parse(message.trim())
         }
         _ => None,
     };
@@ -304,7 +304,7 @@ fn build_message(
         });
     }
     for content in attached {
-        let (origin, others) = if content.is_external {
+        let (origin, others_content) = if content.is_external {
             (
                 AttachmentOrigin::Page(&content.name),
                 OthersContent::new(Origin::External, "an attached page"),
@@ -315,7 +315,7 @@ fn build_message(
                 OthersContent::new(Origin::Project, "an attached file"),
             )
         };
-        text.raise(others);
+        text.raise(others_content);
         let path = content.path.as_deref();
         parts.push(attach::part_from_file(
             content.bytes.clone(),

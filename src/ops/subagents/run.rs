@@ -27,6 +27,9 @@ use std::collections::HashMap;
 
 /// Maximum number of requests of a sub-agent. Larger tasks belong in a separate turn.
 const MAX_ITERATIONS: u32 = 15;
+/// Maximum characters of a text in a line of progress, and of the end of a sub-agent in such a line.
+const MAX_PROGRESS_CHARS: usize = 160;
+const MAX_ENDING_CHARS: usize = 120;
 /// Tools that no sub-agent gets: they send messages, or start work that may outlive it.
 const EXCLUDED_TOOLS: &[&str] = &["spawn", "message", "cron"];
 
@@ -51,7 +54,7 @@ pub(super) fn run_task(
         denial.call_id = format!("{}/{}", task.name(), denial.call_id);
     }
     let ending_text = describe_ending(&ending, iteration_limit(task));
-    let first_line = truncate_line(&ending_text, 120);
+    let first_line = truncate_line(&ending_text, MAX_ENDING_CHARS);
     on_event(BackgroundEvent::Progress {
         call_id: task.call_id.clone(),
         text: format!("{}: {first_line}\n", task.name()),
@@ -156,7 +159,8 @@ fn progress_line(event: &Event<'_>, call_hints: &HashMap<String, String>) -> Opt
         Event::ToolResult { result, outcome, .. } => {
             let hint = call_hints.get(&result.call_id).unwrap_or(&result.name);
             let text = plain_text(&result.parts);
-            let first_line = truncate_line(text.lines().next().unwrap_or_default(), 160);
+            let first_line =
+                truncate_line(text.lines().next().unwrap_or_default(), MAX_PROGRESS_CHARS);
             match outcome {
                 ToolOutcome::Ok => format!("{hint}: ok"),
                 ToolOutcome::Failed => format!("{hint}: failed: {first_line}"),
@@ -164,9 +168,13 @@ fn progress_line(event: &Event<'_>, call_hints: &HashMap<String, String>) -> Opt
                 ToolOutcome::Skipped => format!("{hint}: not run: {first_line}"),
             }
         }
-        Event::Retry { cause, .. } => format!("{}; retrying", truncate_line(cause, 160)),
-        Event::Fallback { to, cause, .. } => format!("{}; using `{to}`", truncate_line(cause, 160)),
-        Event::Notice(text) => truncate_line(text, 160),
+        Event::Retry { cause, .. } => {
+            format!("{}; retrying", truncate_line(cause, MAX_PROGRESS_CHARS))
+        }
+        Event::Fallback { to, cause, .. } => {
+            format!("{}; using `{to}`", truncate_line(cause, MAX_PROGRESS_CHARS))
+        }
+        Event::Notice(text) => truncate_line(text, MAX_PROGRESS_CHARS),
         _ => return None,
     })
 }

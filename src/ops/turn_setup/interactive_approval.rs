@@ -40,10 +40,10 @@ impl ApprovalHandler for InteractiveApproval {
     }
 
     fn with_grant(&self, request: &ApprovalRequest<'_>) -> Result<(Toolbox, Approval), ToolError> {
-        let denied = || ToolError::Denied(request.refusal.clone());
-        let flag = request.refusal.suggested_flag.as_deref().ok_or_else(denied)?;
+        let denial = || ToolError::Denied(request.refusal.clone());
+        let flag = request.refusal.suggested_flag.as_deref().ok_or_else(denial)?;
         let mut grants = self.grants.clone();
-        permissions::add_flag(&mut grants, flag).ok_or_else(denied)?;
+        permissions::add_flag(&mut grants, flag).ok_or_else(denial)?;
         if WRITE_TOOLS.contains(&request.tool) {
             grants.write.iter_mut().for_each(use_existing_ancestor);
         }
@@ -56,7 +56,7 @@ impl ApprovalHandler for InteractiveApproval {
             &self.profile,
             &workspace,
         );
-        let mut policy = policy.map_err(|_| denied())?;
+        let mut policy = policy.map_err(|_| denial())?;
         self.shared.mcp_tools.add_to_policy(&mut policy);
         let approval = self.user_prompt.approve(request)?;
         policy.file_scope.instruction_files.clone_from(&self.policy.file_scope.instruction_files);
