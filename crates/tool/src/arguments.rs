@@ -5,6 +5,12 @@
 
 use serde_json::{Map, Value};
 
+/// The number `key` of a call's arguments.
+pub(crate) fn usize_argument(arguments: &Value, key: &str) -> Option<usize> {
+    let number = arguments[key].as_u64()?;
+    Some(usize::try_from(number).unwrap_or(usize::MAX))
+}
+
 /// Casts `arguments` to the object that `schema` describes, and checks them.
 ///
 /// # Errors

@@ -140,9 +140,9 @@ pub struct CompletedCall {
 impl CompletedCall {
     /// The event that reports the call.
     pub fn event(&self) -> Event<'_> {
-        let denied = self.refusal.as_ref();
+        let refusal = self.refusal.as_ref();
         Event::ToolResult {
-            denied: denied
+            denied: refusal
                 .map(|refusal| (refusal.message.as_str(), refusal.suggested_flag.as_deref())),
             result: &self.result,
             outcome: self.outcome,

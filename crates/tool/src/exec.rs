@@ -42,6 +42,8 @@ use withheld::{UndoneResult, explain_undone};
 
 /// Linux accepts no argument of a program of this size in bytes or more (`MAX_ARG_STRLEN`).
 const MAX_ARGUMENT_BYTES: usize = 128 << 10;
+/// The exit status of a shell that found a file which it may not or cannot execute (POSIX).
+const NOT_EXECUTABLE_STATUS: i32 = 126;
 /// Maximum length of the note on the omitted middle of an output, in characters.
 const MAX_NOTE_CHARS: usize = 256;
 /// Environment variables that are passed on to a command if they are set.
@@ -422,7 +424,7 @@ impl ExecTool {
             sandbox.project_files.access_now = Some(Callback(Arc::new(access_now)));
         }
         sandbox.project_files.stash = Some(self.stash_reader(&sandbox));
-        // Its name is new: a command in the background has its own.
+        // Each command has a directory of its own, since one in the background may still use another.
         let config_copies = |private: &Path| private.join(format!("git-{}", random_hex(8)));
         sandbox.config_copies = sandbox.private().map(config_copies);
         let (has_network, count) = (self.containment.has_network, sandbox.writable.len());
@@ -439,13 +441,12 @@ impl ExecTool {
         timeout: Duration,
     ) -> Result<ToolOutput, ToolError> {
         let mut text = format_output(captured_text, self.capture_bytes);
-        let line = |text: String| format!("\n{text}");
         let signed = self.report_signed().into_iter();
-        let signed: String = signed.map(|object| line(format!("({object})"))).collect();
+        let signed: String = signed.map(|object| format!("\n({object})")).collect();
         match (result.status.and_then(|status| status.code()), result.signal()) {
             (Some(0), _) => {}
-            (Some(code), _) => text.push_str(&line(format!("Exit code: {code}"))),
-            (None, Some(signal)) => text.push_str(&line(format!("Killed by signal {signal}"))),
+            (Some(code), _) => text.push_str(&format!("\nExit code: {code}")),
+            (None, Some(signal)) => text.push_str(&format!("\nKilled by signal {signal}")),
             (None, None) if result.stop.is_some() => {
                 text.push_str(
                     "\nInterrupted because the run was ended; all its processes were killed",
@@ -454,16 +455,16 @@ impl ExecTool {
                 return Err(text.trim_start().into());
             }
             (None, None) => {
-                text.push_str(&line(format!(
-                    "Timed out after {} seconds; all its processes were killed",
+                text.push_str(&format!(
+                    "\nTimed out after {} seconds; all its processes were killed",
                     timeout.as_secs()
-                )));
+                ));
                 text.push_str(&signed);
                 let explanation = self
                     .explain_refused_hosts()
                     .or_else(|| self.explain_failure(command, &text, CommandEnd::Timeout));
                 if let Some(Explanation { message, .. }) = explanation {
-                    text.push_str(&line(message));
+                    text.push_str(&format!("\n{message}"));
                 }
                 return Err(text.trim_start().into());
             }
@@ -474,7 +475,7 @@ impl ExecTool {
         }
         let end = match result.status.and_then(|status| status.code()) {
             Some(0) => CommandEnd::Success,
-            Some(126) => CommandEnd::NotExecutable,
+            Some(NOT_EXECUTABLE_STATUS) => CommandEnd::NotExecutable,
             _ => CommandEnd::Failure,
         };
         let command_failed = end != CommandEnd::Success;
@@ -486,12 +487,12 @@ impl ExecTool {
                 let message = message.trim_matches(['(', ')']).to_owned();
                 missing_grant = Some(Refusal { message, suggested_flag });
             }
-            text.push_str(&line(message));
+            text.push_str(&format!("\n{message}"));
         }
         if !result.undone_in_background.is_empty() {
             text.push_str("\n(a background command changed protected files:)");
-            let undone = explain_undone(&self.files.file_scope, &result.undone_in_background);
-            for reason in undone.message.lines() {
+            let refusal = explain_undone(&self.files.file_scope, &result.undone_in_background);
+            for reason in refusal.message.lines() {
                 text.push_str(&format!("\n({reason})"));
             }
         }
@@ -540,7 +541,7 @@ fn script_from_input(command: &str, is_background: bool) -> String {
 enum CommandEnd {
     Success,
     Failure,
-    /// The shell found no program that it may run: exit status 126.
+    /// The shell found no program that it may run.
     NotExecutable,
     Timeout,
 }

@@ -317,8 +317,8 @@ impl Files {
 
     fn resolve_entry(&self, path: &Path) -> Option<(&RootDir, PathBuf)> {
         // A walk's paths are absolute and without `..`. Their names need not be UTF-8.
-        let (root, resolved) = self.locate_absolute(path.to_owned(), FileAccess::Read).ok()?;
-        Some((root, resolved.relative))
+        let (root, resolved_path) = self.locate(path.to_owned(), FileAccess::Read).ok()?;
+        Some((root, resolved_path.relative))
     }
 
     fn open(&self, raw_path: &str) -> Result<(File, Metadata, PathBuf), ToolError> {
@@ -362,8 +362,9 @@ impl Files {
         }
         let mut name = raw_path.to_owned();
         for _ in 0..MAX_LINKS {
-            let (root, ResolvedPath { relative, path, .. }) =
-                self.locate(&name, access).map_err(|refusal| FileError::Tool(refusal.into()))?;
+            let (root, ResolvedPath { relative, path, .. }) = self
+                .locate(self.file_scope.absolute(&name), access)
+                .map_err(|refusal| FileError::Tool(refusal.into()))?;
             if access == FileAccess::Write && self.file_scope.is_instruction_file(&path) {
                 self.check_provenance(&path)?;
             }
@@ -398,17 +399,9 @@ impl Files {
         Err(tool_error(format!("`{raw_path}`: too many levels of symbolic links")))
     }
 
-    /// The root that contains `raw_path`, and the place in it. The policy decides, except about the outputs that this run
-    /// keeps: they are results of its own.
+    /// The root that contains the absolute path `path`, and the path resolved in it. The policy decides, except about the outputs
+    /// that this run keeps: they are results of its own.
     fn locate(
-        &self,
-        raw_path: &str,
-        access: FileAccess,
-    ) -> Result<(&RootDir, ResolvedPath), Refusal> {
-        self.locate_absolute(self.file_scope.absolute(raw_path), access)
-    }
-
-    fn locate_absolute(
         &self,
         path: PathBuf,
         access: FileAccess,
@@ -418,12 +411,12 @@ impl Files {
             && let Ok(relative) = path.strip_prefix(&dir)
             && let Some(root) = self.outputs.get_or_init(|| RootDir::open(&dir).ok())
         {
-            let resolved =
+            let resolved_path =
                 ResolvedPath { root: self.roots.len(), relative: relative.to_owned(), path };
-            return Ok((root, resolved));
+            return Ok((root, resolved_path));
         }
-        let resolved = self.file_scope.decide_absolute(path, access)?;
-        Ok((&self.roots[resolved.root], resolved))
+        let resolved_path = self.file_scope.decide_absolute(path, access)?;
+        Ok((&self.roots[resolved_path.root], resolved_path))
     }
 
     /// Refuses changes to files that instruct later runs, unless the conversation or the user permits them.

@@ -1,5 +1,6 @@
 //! The `glob` tool: finds files by a pattern of their names, newest first.
 
+use super::arguments::usize_argument;
 use super::files::Files;
 use super::walk::{self, MAX_ENTRIES, WalkOptions};
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Files shown by default.
-const DEFAULT_FILES: u64 = 200;
+const DEFAULT_FILES: usize = 200;
 
 /// Maximum number of files shown.
 const MAX_FILES: usize = 5_000;
@@ -116,14 +117,11 @@ impl Tool for Glob {
 pub(super) fn page(
     lines: &[String],
     arguments: &Value,
-    limit: u64,
+    limit: usize,
     noun: &str,
 ) -> Result<String, String> {
-    let number = |key: &str, default| {
-        let number = arguments[key].as_u64().unwrap_or(default);
-        usize::try_from(number).unwrap_or(usize::MAX)
-    };
-    let (offset, limit) = (number("offset", 0), number("head_limit", limit).clamp(1, MAX_FILES));
+    let offset = usize_argument(arguments, "offset").unwrap_or(0);
+    let limit = usize_argument(arguments, "head_limit").unwrap_or(limit).clamp(1, MAX_FILES);
     let total = lines.len();
     if total == 0 {
         return Ok(format!("no {noun} found"));

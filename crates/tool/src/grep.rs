@@ -3,6 +3,7 @@
 //! Each file is opened relative to the directory descriptors of the run, so a path that is changed during the search
 //! cannot lead outside.
 
+use super::arguments::usize_argument;
 use super::files::Files;
 use super::glob::{build_matcher as glob_matcher, names_hidden_files, page};
 use super::walk::{self, MAX_ENTRIES, WalkOptions};
@@ -22,13 +23,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Matching lines shown by default.
-const DEFAULT_MATCHES: u64 = 100;
+const DEFAULT_MATCHES: usize = 100;
 /// Maximum number of matching lines shown.
 const MAX_MATCHES: usize = 1_000;
 /// Maximum lines of context before and after each match.
 const MAX_CONTEXT_LINES: usize = 20;
 /// Maximum number of files shown.
-const DEFAULT_FILES: u64 = 200;
+const DEFAULT_FILES: usize = 200;
 /// Maximum characters shown; chosen to fit into what the session keeps of a result.
 const MAX_OUTPUT_CHARS: usize = 15_000;
 /// Maximum characters shown of a line, and how many of them may precede the match.
@@ -143,11 +144,11 @@ impl Tool for Grep {
             self.collect_files(raw_path, arguments)?;
         let mode = arguments["output_mode"].as_str().unwrap_or("content");
         let mut searcher = build_searcher(arguments, mode);
-        let offset = number_argument(arguments, "offset", 0);
+        let offset = usize_argument(arguments, "offset").unwrap_or(0);
         let window = match mode {
             "content" => {
-                let limit =
-                    number_argument(arguments, "head_limit", DEFAULT_MATCHES).clamp(1, MAX_MATCHES);
+                let limit = usize_argument(arguments, "head_limit").unwrap_or(DEFAULT_MATCHES);
+                let limit = limit.clamp(1, MAX_MATCHES);
                 offset..offset.saturating_add(limit)
             }
             _ => 0..0,
@@ -199,17 +200,12 @@ impl Tool for Grep {
     }
 }
 
-/// A number from a call's arguments.
-fn number_argument(arguments: &Value, key: &str, default: u64) -> usize {
-    let number = arguments[key].as_u64().unwrap_or(default);
-    usize::try_from(number).unwrap_or(usize::MAX)
-}
-
 /// A searcher that collects what the output mode shows.
 fn build_searcher(arguments: &Value, mode: &str) -> Searcher {
     let is_content = mode == "content";
     let lines = |key: &str| {
-        if is_content { number_argument(arguments, key, 0).min(MAX_CONTEXT_LINES) } else { 0 }
+        let lines = usize_argument(arguments, key).filter(|_| is_content).unwrap_or(0);
+        lines.min(MAX_CONTEXT_LINES)
     };
     SearcherBuilder::new()
         .line_number(is_content)
@@ -390,12 +386,12 @@ impl<'m> FileMatches<'m> {
     }
 
     /// Formats a line; of a long one, only the part around the match.
-    fn format_line(&self, number: Option<u64>, mark: char, bytes: &[u8]) -> String {
+    fn format_line(&self, number: Option<u64>, separator: char, bytes: &[u8]) -> String {
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
         let number = number.unwrap_or_default();
         if bytes.len() <= MAX_LINE_CHARS {
-            return format!("{number}{mark} {}\n", String::from_utf8_lossy(bytes));
+            return format!("{number}{separator} {}\n", String::from_utf8_lossy(bytes));
         }
         let line_match = self.matcher.find(bytes).ok().flatten();
         let start = line_match
@@ -404,7 +400,7 @@ impl<'m> FileMatches<'m> {
             String::from_utf8_lossy(&bytes[start..bytes.len().min(start + MAX_LINE_CHARS * 4)]);
         let visible_text: String = excerpt.chars().take(MAX_LINE_CHARS).collect();
         let ellipsis = if start > 0 { "…" } else { "" };
-        format!("{number}{mark} {ellipsis}{visible_text}… ({} bytes)\n", bytes.len())
+        format!("{number}{separator} {ellipsis}{visible_text}… ({} bytes)\n", bytes.len())
     }
 }
 

@@ -9,22 +9,20 @@ mod client_hello;
 mod grants;
 mod request;
 mod server;
-mod task;
 
 pub use grants::CommandHosts;
-pub use server::become_proxy;
-pub use task::HostUsage;
+pub use server::{HostUsage, become_proxy};
 
 use nanobot_os::signal::{self, Deadline};
 use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::process::helper::Helper;
 use nanobot_sandbox::{NetworkListeners, SharedNetwork};
+use server::{PROXY_ARG0, ProxyTask};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use task::{PROXY_ARG0, ProxyTask};
 
 /// The time that a proxy may take to answer with its counts. It normally takes much less than a millisecond.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);

@@ -288,12 +288,12 @@ impl Toolbox {
         self.policy.file_scope.settle();
         if let [call] = batch {
             let mut output_result = Ok(());
-            let completed = self.run_one(call, is_truncated, &mut |text| {
+            let completed_call = self.run_one(call, is_truncated, &mut |text| {
                 if output_result.is_ok() {
                     output_result = on_output(call, text);
                 }
             });
-            return (vec![completed], output_result);
+            return (vec![completed_call], output_result);
         }
         std::thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel::<(usize, String)>();
@@ -315,9 +315,9 @@ impl Toolbox {
             for (index, text) in &receiver {
                 output_result = output_result.and_then(|()| on_output(&batch[index], &text));
             }
-            let completed =
+            let completed_calls =
                 threads.into_iter().map(|thread| thread.join().expect("a panic ends the process"));
-            (completed.collect(), output_result)
+            (completed_calls.collect(), output_result)
         })
     }
 
@@ -480,13 +480,13 @@ impl Toolbox {
                     .as_ref()
                     .map_or_else(Vec::new, |withheld_changes| withheld_changes.allowed_by(flag));
                 let question_start = Instant::now();
-                let approved = approval_handler.with_grant(&ApprovalRequest {
+                let grant = approval_handler.with_grant(&ApprovalRequest {
                     refusal,
                     withheld: &withheld,
                     ..request
                 });
-                let (toolbox, approval) = match approved {
-                    Ok(approved) => approved,
+                let (toolbox, approval) = match grant {
+                    Ok(grant) => grant,
                     Err(error) if withheld.is_empty() => return Err(error),
                     // The call was made, and its result says which changes were taken back.
                     Err(ToolError::Declined(answer)) => {

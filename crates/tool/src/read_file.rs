@@ -1,5 +1,6 @@
 //! The `read_file` tool: returns a text, or the text of a document, with line numbers, or an image.
 
+use super::arguments::usize_argument;
 use super::files::Files;
 use super::files::text_file::TextFile;
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
@@ -65,10 +66,8 @@ impl Tool for ReadFile {
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let arguments = call.arguments;
         let path = arguments["path"].as_str().unwrap_or_default();
-        let number =
-            |key: &str| arguments[key].as_u64().and_then(|number| usize::try_from(number).ok());
-        let (offset, limit) =
-            (number("offset").unwrap_or(1), number("limit").unwrap_or(MAX_LINES).min(MAX_LINES));
+        let offset = usize_argument(arguments, "offset").unwrap_or(1);
+        let limit = usize_argument(arguments, "limit").unwrap_or(MAX_LINES).min(MAX_LINES);
         let (bytes, absolute_path) = match (self.files.read(path), skill::built_in_at(path)) {
             (Ok(content), _) => content,
             (Err(_), Some(text)) => (text.as_bytes().to_vec(), PathBuf::new()),

@@ -4,6 +4,7 @@
 //! A conversation may hold content from outside, and reading it brings that content here. So the first line of each
 //! result states its origin, and the provenance of this conversation rises to it.
 
+use super::arguments::usize_argument;
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use nanobot_base::message::{Origin, ToolSpec, without_blanks};
 use nanobot_config::policy::tool_names::SESSIONS;
@@ -78,10 +79,6 @@ impl Tool for SessionsTool {
     fn run(&self, call: &mut Call<'_>) -> Result<ToolOutput, ToolError> {
         let arguments = call.arguments;
         let argument = |name: &str| arguments[name].as_str().filter(|text| !text.is_empty());
-        let number = |name: &str| {
-            let value = arguments[name].as_u64();
-            value.and_then(|value| usize::try_from(value).ok())
-        };
         let SessionText { text, origin } = match arguments["action"].as_str() {
             Some("search") => {
                 let text = argument("text").ok_or("`text` is required for search")?;
@@ -90,8 +87,8 @@ impl Tool for SessionsTool {
             Some("read") => {
                 let key =
                     argument("key").ok_or("`key` is required for read; `list` shows the keys")?;
-                let count = number("count").unwrap_or(DEFAULT_MESSAGES);
-                self.library.read(key, number("from"), count)?
+                let count = usize_argument(arguments, "count").unwrap_or(DEFAULT_MESSAGES);
+                self.library.read(key, usize_argument(arguments, "from"), count)?
             }
             _ => self.library.list()?,
         };

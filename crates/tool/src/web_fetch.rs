@@ -1,6 +1,7 @@
 //! The `web_fetch` tool: fetches an address and converts it for the model: the article of a page, JSON, the text of a
 //! PDF, or an image.
 
+use super::arguments::usize_argument;
 use super::web::WebAccess;
 use super::web::article::{self, Article};
 use super::web::page_cache::FetchedContent;
@@ -110,12 +111,9 @@ impl Tool for WebFetch {
         let arguments = call.arguments;
         let address = arguments["url"].as_str().unwrap_or_default();
         let plain = arguments["extractMode"] == "text";
-        let number = |key: &str| {
-            let number = arguments[key].as_u64();
-            number.and_then(|number| usize::try_from(number).ok())
-        };
-        let max_chars = number("maxChars").unwrap_or(self.max_chars).min(self.max_chars);
-        let offset = number("offset").unwrap_or(0);
+        let max_chars =
+            usize_argument(arguments, "maxChars").unwrap_or(self.max_chars).min(self.max_chars);
+        let offset = usize_argument(arguments, "offset").unwrap_or(0);
         let fetched = self.web.fetch(address)?;
         let url = fetched.url.as_str();
         if image_type(&fetched.bytes).is_some() {
@@ -197,7 +195,7 @@ fn excerpt(text: &str, offset: usize, max_chars: usize) -> (String, usize) {
     {
         end = start + word;
     }
-    let mark = |index: usize| {
+    let cut_mark = |index: usize| {
         let (before, after) = text.split_at(index);
         let is_in_word =
             |character: Option<char>| character.is_some_and(|character| !character.is_whitespace());
@@ -208,7 +206,7 @@ fn excerpt(text: &str, offset: usize, max_chars: usize) -> (String, usize) {
         }
     };
     let part = &text[start..end];
-    (format!("{}{part}{}", mark(start), mark(end)), offset + part.chars().count())
+    (format!("{}{part}{}", cut_mark(start), cut_mark(end)), offset + part.chars().count())
 }
 
 #[cfg(test)]

@@ -172,10 +172,10 @@ fn read_file(root: &RootDir, relative: &Path, max_bytes: usize) -> DirectoryFile
         Ok(_) => return DirectoryFile::Other("not a regular file"),
         Err(_) => return DirectoryFile::Unreadable,
     };
-    let fits = size <= max_bytes as u64;
+    let is_within_limit = size <= max_bytes as u64;
     let mut bytes = Vec::new();
     // The file may grow while it is read.
-    let read_limit = if fits { size } else { PROBE_BYTES };
+    let read_limit = if is_within_limit { size } else { PROBE_BYTES };
     if file.take(read_limit).read_to_end(&mut bytes).is_err() {
         return DirectoryFile::Unreadable;
     }
@@ -185,7 +185,7 @@ fn read_file(root: &RootDir, relative: &Path, max_bytes: usize) -> DirectoryFile
     match input::decode(bytes, "") {
         Err(_) => DirectoryFile::Binary(size),
         // The read limit may split a character.
-        Ok(_) if !fits => DirectoryFile::TooLong(size),
+        Ok(_) if !is_within_limit => DirectoryFile::TooLong(size),
         Ok(text) if text.notice.is_some() => DirectoryFile::Binary(size),
         // UTF-16 text can be longer in UTF-8 than on disk.
         Ok(text) if text.text.len() > max_bytes => DirectoryFile::TooLong(size),

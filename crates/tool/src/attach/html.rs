@@ -45,9 +45,9 @@ const LINE_ELEMENTS: &[&str] =
 pub(crate) fn extract_text(page: &str) -> String {
     let mut text = PageText::default();
     let mut rest = page;
-    while let Some(at) = rest.find('<') {
-        text.add_text(&rest[..at]);
-        rest = &rest[at..];
+    while let Some(start) = rest.find('<') {
+        text.add_text(&rest[..start]);
+        rest = &rest[start..];
         if rest.starts_with("<!--") {
             // The opening and closing marks may share dashes, as in `<!-->`.
             rest = skip_past(&rest[2..], "-->");
@@ -64,7 +64,7 @@ pub(crate) fn extract_text(page: &str) -> String {
                     Some(tag) => (true, tag),
                     None => (false, tag),
                 };
-                let length = tag.find(|letter: char| !letter.is_ascii_alphanumeric());
+                let length = tag.find(|character: char| !character.is_ascii_alphanumeric());
                 let name = tag[..length.unwrap_or(tag.len())].to_ascii_lowercase();
                 if HIDDEN_ELEMENTS.contains(&name.as_str()) && !closes && !tag.ends_with('/') {
                     rest = skip_element(rest, &name);
@@ -82,9 +82,9 @@ pub(crate) fn extract_text(page: &str) -> String {
     text.output
 }
 
-/// Returns the text after `mark`; empty if there is none.
-fn skip_past<'a>(text: &'a str, mark: &str) -> &'a str {
-    text.split_once(mark).map_or("", |(_, rest)| rest)
+/// Returns the text after `delimiter`; empty if there is none.
+fn skip_past<'a>(text: &'a str, delimiter: &str) -> &'a str {
+    text.split_once(delimiter).map_or("", |(_, rest)| rest)
 }
 
 /// Returns the text after the end tag of `name`, including the rest of that tag; empty if there is none.
@@ -174,10 +174,10 @@ impl PageText {
 
     fn add_word(&mut self, word: &str) {
         let is_at_start = self.output.is_empty() || self.output.ends_with("- ");
-        match (is_at_start, self.pending_breaks, self.has_pending_space) {
-            (true, ..) | (false, 0, false) => {}
-            (false, 0, true) => self.output.push(' '),
-            (false, breaks, _) => (0..breaks).for_each(|_| self.output.push('\n')),
+        if !is_at_start && self.pending_breaks > 0 {
+            self.output.push_str(&"\n".repeat(self.pending_breaks));
+        } else if !is_at_start && self.has_pending_space {
+            self.output.push(' ');
         }
         (self.pending_breaks, self.has_pending_space) = (0, false);
         self.output.push_str(word);

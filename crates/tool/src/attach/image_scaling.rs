@@ -86,12 +86,12 @@ pub(super) fn fit_image(
     let unusable = |cause: String| fail(Exit::BadInput, format!("{origin} is an image {cause}"));
     let image =
         |media_type, bytes| Image { media_type, bytes, name: origin.name().into(), source: None };
-    let fitted = match isolated_parser::parse::<ImageParser>(limits, bytes) {
-        Ok(fitted) => fitted.map_err(unusable)?,
+    let fitted_image = match isolated_parser::parse::<ImageParser>(limits, bytes) {
+        Ok(result) => result.map_err(unusable)?,
         Err(ParserError::Stopped(stop)) => return Err(stop.into()),
         Err(error) => return Err(unusable(format!("that cannot be read: {error}"))),
     };
-    let FittedImage::ScaledDown { file, old_size, new_size } = fitted else {
+    let FittedImage::ScaledDown { file, old_size, new_size } = fitted_image else {
         return Ok(image(media_type, bytes.to_vec()));
     };
     let scaled_bytes = STANDARD.decode(file).map_err(|error| unusable(damaged(&error)))?;
@@ -126,11 +126,11 @@ fn fit(bytes: &[u8], limits: ImageLimits) -> Result<FittedImage, String> {
         let millions = MAX_PIXELS / 1_000_000;
         return Err(format!("of {width}×{height} pixels, above the limit of {millions} million"));
     }
-    let decoded = decode(bytes).map_err(|error| damaged(&error))?;
+    let image = decode(bytes).map_err(|error| damaged(&error))?;
     let longer_side = u32::try_from(longer_side).unwrap_or(u32::MAX);
     let mut target_side = longer_side.min(TARGET_SIDE_PIXELS).min(limits.max_side);
     loop {
-        let (file, new_size) = shrink(&decoded, target_side).map_err(|error| damaged(&error))?;
+        let (file, new_size) = shrink(&image, target_side).map_err(|error| damaged(&error))?;
         if file.len() <= limits.max_bytes {
             let old_size = format!("{width}×{height}");
             return Ok(FittedImage::ScaledDown { file: STANDARD.encode(file), old_size, new_size });

@@ -135,7 +135,7 @@ impl ExecTool {
             let message = "(in the sandbox no command can change owners, mount, trace other processes, change the system, or take the right to read from the owner of a file; the user can run such a command)";
             return Some(Explanation::new(message));
         }
-        // Status 126: the file itself is not a program, so its access rights are not the cause.
+        // If the shell cannot execute a file, the sandbox is not the cause.
         let line = find_line(FILE_SIGNS).filter(|_| end != CommandEnd::NotExecutable)?;
         if find_line(LIST_SIGNS).is_some()
             && let Some(message) = self.explain_unlisted_directory()

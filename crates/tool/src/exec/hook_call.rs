@@ -54,9 +54,9 @@ impl ExecTool {
             sandbox,
             input: Some(hook.input),
         };
-        let completed = self.files.record_command(|| process::run_split_stderr(&spec));
+        let result = self.files.record_command(|| process::run_split_stderr(&spec));
         let (result, stderr) =
-            completed.map_err(|error| start_error(&error, hook.timeout).message().to_owned())?;
+            result.map_err(|error| start_error(&error, hook.timeout).message().to_owned())?;
         let scope = &self.files.file_scope;
         let undone =
             (!result.undone.is_empty()).then(|| explain_undone(scope, &result.undone).message);

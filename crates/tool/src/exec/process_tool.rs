@@ -6,7 +6,7 @@ use super::background_commands::{
 };
 use super::output::format_output;
 use super::withheld::undone_refusal;
-use super::{CommandEnd, ExecTool, Explanation, start_error};
+use super::{CommandEnd, ExecTool, Explanation, NOT_EXECUTABLE_STATUS, start_error};
 use crate::{Call, CallEffect, Tool, ToolError, ToolOutput, dangerous_command};
 use nanobot_base::message::{ToolSpec, without_blanks};
 use nanobot_config::policy::tool_names::PROCESS;
@@ -50,7 +50,9 @@ impl ExecTool {
     fn describe_end(&self, command: &str, output: &str, exit: ServerExit) -> (String, bool) {
         let (mut text, end) = match exit {
             ServerExit::Status(0) => ("Exited with status 0".to_owned(), CommandEnd::Success),
-            ServerExit::Status(126) => ("Exit code: 126".into(), CommandEnd::NotExecutable),
+            ServerExit::Status(NOT_EXECUTABLE_STATUS) => {
+                (format!("Exit code: {NOT_EXECUTABLE_STATUS}"), CommandEnd::NotExecutable)
+            }
             ServerExit::Status(code) => (format!("Exit code: {code}"), CommandEnd::Failure),
             ServerExit::Signal(signal) => {
                 (format!("Killed by signal {signal}"), CommandEnd::Failure)

@@ -46,11 +46,14 @@ impl SignedObject {
             line.starts_with(' ')
                 || line.split_once(' ').is_some_and(|(name, _)| FURTHER_HEADERS.contains(&name))
         };
-        let mut rest = headers.enumerate();
-        rest.all(|(number, line)| {
-            object.kind == "commit" && is_further(line) && (number > 0 || !line.starts_with(' '))
-        })
-        .then_some(object)
+        let mut remaining_headers = headers.enumerate();
+        remaining_headers
+            .all(|(number, line)| {
+                object.kind == "commit"
+                    && is_further(line)
+                    && (number > 0 || !line.starts_with(' '))
+            })
+            .then_some(object)
     }
 }
 

@@ -27,8 +27,8 @@ pub(super) struct UndoneResult {
 impl WithheldChanges for UndoneResult {
     fn allowed_by(&self, flag: &str) -> Vec<WithheldFile> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let allowed = self.undone.iter().filter(|change| self.is_allowed(flag, change));
-        allowed
+        let allowed_changes = self.undone.iter().filter(|change| self.is_allowed(flag, change));
+        allowed_changes
             .map(|change| WithheldFile {
                 path: change.path.clone(),
                 before: text(&std::fs::read(&change.path).unwrap_or_default()),
@@ -38,16 +38,18 @@ impl WithheldChanges for UndoneResult {
     }
 
     fn make(mut self: Box<Self>, flag: &str) -> Result<ToolOutput, ToolError> {
-        let allowed = self.allowed_by(flag);
+        let allowed_files = self.allowed_by(flag);
         let files = Arc::clone(&self.files);
         let made_paths = files.record_command(|| self.make_allowed(flag));
-        let contents = allowed.iter().map(|change| change.after.as_bytes());
-        let granted = files.git_history().grant(contents);
-        granted.map_err(|error| format!("record what the user allowed: {error}"))?;
+        let contents = allowed_files.iter().map(|file| file.after.as_bytes());
+        files
+            .git_history()
+            .grant(contents)
+            .map_err(|error| format!("record what the user allowed: {error}"))?;
         let changed = files.changed_startup_files();
         changed.lock().ignore_poison().extend(made_paths.into_iter().map(|path| {
-            let change = allowed.iter().find(|change| change.path == path);
-            let content = change.map(|change| change.after.clone().into_bytes());
+            let file = allowed_files.iter().find(|file| file.path == path);
+            let content = file.map(|file| file.after.clone().into_bytes());
             (path, content)
         }));
         if !self.undone.is_empty() {

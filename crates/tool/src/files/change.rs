@@ -123,11 +123,11 @@ impl Files {
         {
             return Err(refusal.clone().into());
         }
-        let loaded = match (self.load_for_change(raw_path), &decision) {
+        let loaded_file = match (self.load_for_change(raw_path), &decision) {
             (Err(ToolError::Denied(_)), Err(refusal)) => return Err(refusal.clone().into()),
-            (loaded, _) => loaded?,
+            (loaded_file, _) => loaded_file?,
         };
-        let LoadedFile { bytes, digest, .. } = loaded;
+        let LoadedFile { bytes, digest, .. } = loaded_file;
         let file = text_to_change(raw_path, &bytes)?;
         let with_path = |error: String| format!("`{raw_path}`: {error}");
         let after = edit(&file.text).map_err(with_path)?;
@@ -138,8 +138,8 @@ impl Files {
             expect: ExpectedState::Digest(digest),
             ..FileChange::new(raw_path, Some(&new))
         };
-        let written = self.change(&change, ChangeStep::Make)?;
-        Ok((written.path, file.text, after))
+        let WrittenFile { path, .. } = self.change(&change, ChangeStep::Make)?;
+        Ok((path, file.text, after))
     }
 
     /// Removes the file, link or empty directory `raw_path`. Returns its path.

@@ -3,13 +3,13 @@
 use super::client_hello::{self, ClientHello};
 use super::grants::{CommandHosts, HostGrant};
 use super::request::{self, ProxyRequest, RefusedRequest, Target};
-use super::task::{HostUsage, PROXY_ARG0, ProxyTask};
 use nanobot_net::http::{SsrfFilter, connect_filtered};
 use nanobot_net::ip_ranges::IpRange;
 use nanobot_net::test_dns::TestHosts;
 use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::process::helper::{HelperTask, receive_task};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// The name (`argv[0]`) that makes this program a proxy.
+pub(super) const PROXY_ARG0: &str = "nanobot-proxy";
 /// The time that a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time that a host may take to accept a connection.
@@ -32,6 +34,24 @@ const MAX_CONNECTIONS: usize = 128;
 const FULL_CHECK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 /// Maximum number of hosts that are counted. Other hosts cannot be reached: a command could invent any number of names.
 const MAX_HOSTS: usize = 1000;
+
+/// The task of a proxy, as the run sends it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ProxyTask {
+    pub(super) hosts: CommandHosts,
+    /// The address of the proxy itself; it also listens at the forwarded addresses.
+    pub(super) proxy: SocketAddr,
+}
+
+/// The connections of commands to a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostUsage {
+    pub connections: u64,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    /// Requests that were refused because the host is not granted.
+    pub refused: u64,
+}
 
 /// Runs as a proxy if this program was started as one, and returns `None` otherwise. Returns true if the run has ended it.
 pub fn become_proxy() -> Option<bool> {

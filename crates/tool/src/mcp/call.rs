@@ -1,6 +1,6 @@
 //! The state that a call to an MCP server needs, and the conversion of its result for the model.
 
-use super::result::{self, ResultLimits};
+use super::result::{self, MAX_NAME_CHARS, ResultLimits};
 use crate::files::Files;
 use crate::{ToolError, ToolOutput};
 use nanobot_base::message::Usage;
@@ -13,6 +13,9 @@ use nanobot_mcp::protocol::{McpError, ServerAnswer};
 use nanobot_mcp::sanitize;
 use nanobot_os::env::Env;
 use std::sync::Arc;
+
+/// Maximum characters of the error of a call.
+const MAX_ERROR_CHARS: usize = 1_000;
 
 /// The servers of a run and the limits of their tools.
 #[derive(Clone)]
@@ -42,7 +45,7 @@ pub(super) fn to_output(
     tool: Option<&str>,
     answer: Result<ServerAnswer, CallError>,
 ) -> Result<ToolOutput, ToolError> {
-    let name = sanitize::single_line(server, 64);
+    let name = sanitize::single_line(server, MAX_NAME_CHARS);
     let log = || match context.catalog.log(server) {
         Some(log) => format!("\n(for the user: the log of the server is `{log}`)"),
         None => String::new(),
@@ -62,7 +65,7 @@ pub(super) fn to_output(
         }
         Err(CallError::Failed(error)) => error,
     };
-    let message = sanitize::single_line(&error.to_string(), 1_000);
+    let message = sanitize::single_line(&error.to_string(), MAX_ERROR_CHARS);
     let next = match error {
         McpError::TimedOut(_) => "; the call may have taken effect",
         McpError::Unusable(_) | McpError::Unreachable(_) | McpError::Login(_) => {
@@ -75,12 +78,12 @@ pub(super) fn to_output(
 
 /// The refusal to call a tool whose description has changed.
 pub(super) fn changed_refusal(server: &str, tool: &str) -> Refusal {
-    let tool = sanitize::single_line(tool, 64);
+    let tool = sanitize::single_line(tool, MAX_NAME_CHARS);
     let accept = format!("nanobot mcp accept {}", quote(server));
     Refusal {
         message: format!(
             "MCP server `{}` changed the description of its tool `{tool}`; `{accept}` shows the difference",
-            sanitize::single_line(server, 64)
+            sanitize::single_line(server, MAX_NAME_CHARS)
         ),
         suggested_flag: Some(accept),
     }

@@ -2,6 +2,7 @@
 //! what a server returns is content from outside, so such a change needs permission unless the server is trusted.
 
 use super::call::McpToolContext;
+use super::result::MAX_NAME_CHARS;
 use crate::{ToolError, ToolOutput, sandbox_spec};
 use nanobot_base::message::plain_text;
 use nanobot_config::policy::Refusal;
@@ -27,7 +28,7 @@ pub(super) fn guard_changes(
     let is_external = !context.catalog.is_trusted(server);
     sandbox.project_files.changed = context.files.changed_startup_files();
     sandbox.project_files.access = context.files.project_file_access(is_external, true);
-    let name = sanitize::single_line(server, 64);
+    let name = sanitize::single_line(server, MAX_NAME_CHARS);
     let guarded_call = process::guard_changes(&sandbox, LOCK_TIMEOUT, call);
     let (result, undone) = guarded_call.map_err(|error| match error.kind() {
         std::io::ErrorKind::ResourceBusy => {

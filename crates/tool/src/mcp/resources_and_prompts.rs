@@ -2,6 +2,9 @@
 //! nothing.
 
 use super::call::{McpToolContext, to_output};
+use super::result::{
+    MAX_DESCRIPTION_CHARS, MAX_MEDIA_TYPE_CHARS, MAX_NAME_CHARS, MAX_TITLE_CHARS, MAX_URI_CHARS,
+};
 use crate::function_tool::FunctionTool;
 use crate::{CallEffect, ToolError, ToolOutput};
 use nanobot_base::message::ToolSpec;
@@ -11,6 +14,10 @@ use nanobot_mcp::sanitize::{single_line, truncate};
 use nanobot_mcp::tool_name::{GET_PROMPT, READ_RESOURCE};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+
+/// Maximum number of arguments of a prompt in a list, and of characters of each name.
+const MAX_ARGUMENTS: usize = 50;
+const MAX_ARGUMENT_NAME_CHARS: usize = 60;
 
 /// Builds the tool that reads the resources of servers.
 pub(super) fn resource_tool(context: &Arc<McpToolContext>, servers: &[String]) -> FunctionTool {
@@ -120,7 +127,7 @@ fn check_uri(context: &McpToolContext, server: &str, uri: &str) -> Result<(), Re
     }
     Err(Refusal::new(format!(
         "the conversation contains untrusted content ({untrusted}), so only resources that `{}` lists may be read",
-        single_line(server, 64)
+        single_line(server, MAX_NAME_CHARS)
     )))
 }
 
@@ -152,7 +159,7 @@ fn format_list(
 ) -> String {
     let lines: Vec<String> = lines.collect();
     if lines.is_empty() {
-        format!("server `{}` lists nothing", single_line(server, 64))
+        format!("server `{}` lists nothing", single_line(server, MAX_NAME_CHARS))
     } else {
         truncate(&lines.join("\n"), context.limits.max_result_chars / 16 * 15)
     }
@@ -160,23 +167,21 @@ fn format_list(
 
 fn format_resource(resource: &ResourceInfo) -> String {
     let ResourceInfo { uri, name, description, kind } = resource;
-    let kind = kind.as_ref().map(|kind| format!(" ({})", single_line(kind, 40)));
-    let text = single_line(if description.is_empty() { name } else { description }, 200);
-    format!("{}{}: {text}", single_line(uri, 500), kind.unwrap_or_default())
+    let kind = kind.as_ref().map(|kind| format!(" ({})", single_line(kind, MAX_MEDIA_TYPE_CHARS)));
+    let text =
+        single_line(if description.is_empty() { name } else { description }, MAX_DESCRIPTION_CHARS);
+    format!("{}{}: {text}", single_line(uri, MAX_URI_CHARS), kind.unwrap_or_default())
 }
 
 fn format_prompt(prompt: &PromptInfo) -> String {
     let PromptInfo { name, description, arguments } = prompt;
-    let argument = |argument: &nanobot_mcp::protocol::PromptArgument| {
-        if argument.required {
-            single_line(&argument.name, 60)
-        } else {
-            format!("{}?", single_line(&argument.name, 60))
-        }
-    };
-    let arguments: Vec<String> = arguments.iter().take(50).map(argument).collect();
-    let name = single_line(name, 100);
-    format!("{name}({}): {}", arguments.join(", "), single_line(description, 200))
+    let arguments = arguments.iter().take(MAX_ARGUMENTS).map(|argument| {
+        let name = single_line(&argument.name, MAX_ARGUMENT_NAME_CHARS);
+        if argument.required { name } else { format!("{name}?") }
+    });
+    let arguments: Vec<String> = arguments.collect();
+    let name = single_line(name, MAX_TITLE_CHARS);
+    format!("{name}({}): {}", arguments.join(", "), single_line(description, MAX_DESCRIPTION_CHARS))
 }
 
 #[cfg(test)]

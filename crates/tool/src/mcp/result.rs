@@ -19,6 +19,18 @@ const MAX_IMAGE_BYTES: usize = 3_750_000;
 /// Maximum number of images in one result.
 const MAX_IMAGES: usize = 8;
 
+/// Maximum characters of texts of a server that are on one line: its name or that of a tool, a media type, an address, a
+/// description, and the name of a link or a prompt.
+pub(super) const MAX_NAME_CHARS: usize = 64;
+pub(super) const MAX_MEDIA_TYPE_CHARS: usize = 40;
+pub(super) const MAX_URI_CHARS: usize = 500;
+pub(super) const MAX_DESCRIPTION_CHARS: usize = 200;
+pub(super) const MAX_TITLE_CHARS: usize = 100;
+/// Maximum characters of the description of a link.
+const MAX_LINK_DESCRIPTION_CHARS: usize = 300;
+/// Maximum characters of the role in a message of a prompt.
+const MAX_ROLE_CHARS: usize = 20;
+
 /// Limits of a result.
 #[derive(Clone, Copy, Debug)]
 pub struct ResultLimits {
@@ -96,17 +108,17 @@ impl ResultContent<'_> {
                 Ok(()) => return,
                 Err(reason) => format!(
                     "[image not shown: {}, {}; {reason}]",
-                    single_line(&kind, 40),
+                    single_line(&kind, MAX_MEDIA_TYPE_CHARS),
                     format_size(bytes.len() as u64)
                 ),
             },
             ContentPart::Audio { kind, bytes } => format!(
                 "[audio not shown: {}, {}]",
-                single_line(&kind, 40),
+                single_line(&kind, MAX_MEDIA_TYPE_CHARS),
                 format_size(bytes as u64)
             ),
             ContentPart::Resource { uri, text, .. } => {
-                tagged_block("resource", Some(&single_line(&uri, 500)), &clean(&text))
+                tagged_block("resource", Some(&single_line(&uri, MAX_URI_CHARS)), &clean(&text))
             }
             ContentPart::Blob { bytes, .. }
                 if image_type(&bytes).is_some() && self.add_image(&bytes).is_ok() =>
@@ -115,20 +127,20 @@ impl ResultContent<'_> {
             }
             ContentPart::Blob { uri, kind, bytes } => format!(
                 "[content of {} is not text: {}, {}]",
-                single_line(&uri, 500),
-                single_line(kind.as_deref().unwrap_or("unknown type"), 40),
+                single_line(&uri, MAX_URI_CHARS),
+                single_line(kind.as_deref().unwrap_or("unknown type"), MAX_MEDIA_TYPE_CHARS),
                 format_size(bytes.len() as u64)
             ),
             ContentPart::Link { uri, name, description } => format!(
                 "[{}: {}] {}",
-                single_line(&name, 100),
-                single_line(&uri, 500),
-                single_line(&description, 300)
+                single_line(&name, MAX_TITLE_CHARS),
+                single_line(&uri, MAX_URI_CHARS),
+                single_line(&description, MAX_LINK_DESCRIPTION_CHARS)
             )
             .trim_end()
             .to_owned(),
             ContentPart::PromptMessage { role, text } => {
-                format!("{}: {}", single_line(&role, 20), clean(&text))
+                format!("{}: {}", single_line(&role, MAX_ROLE_CHARS), clean(&text))
             }
         };
         self.texts.push(text);
@@ -164,7 +176,7 @@ fn convert_image(
     match part {
         Ok(Some(image @ MessagePart::Image(_))) => Ok((image, notes)),
         Ok(_) => Err("unsupported image format".into()),
-        Err(error) => Err(single_line(&format!("{error:#}"), 200)),
+        Err(error) => Err(single_line(&format!("{error:#}"), MAX_DESCRIPTION_CHARS)),
     }
 }
 

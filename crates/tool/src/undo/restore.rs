@@ -194,7 +194,7 @@ impl<'a> RestorePlan<'a> {
         }
         for PlannedRestore { index, current_state, target_state } in &self.changes {
             let path = self.relative_path(*index);
-            let stays = match (current_state, target_state) {
+            let is_kept = match (current_state, target_state) {
                 (RestorableState::Nothing, _)
                 | (RestorableState::File { .. }, RestorableState::File { .. }) => true,
                 (RestorableState::Directory { .. }, _) => {
@@ -204,7 +204,7 @@ impl<'a> RestorePlan<'a> {
                 }
                 _ => false,
             };
-            if !stays {
+            if !is_kept {
                 self.root
                     .remove(path, &mut allow)
                     .with_context(|| format!("remove `/{}`", path.display()))?;
