@@ -106,7 +106,7 @@ pub fn parse(bytes: &[u8]) -> Option<RpcMessage> {
     }
 }
 
-/// Returns the id of a request of ours. Some servers return the number as a string.
+/// Returns the id as the number of a request that this program sent. Some servers return the number as a string.
 pub fn own_id(id: &Value) -> Option<u64> {
     match id {
         Value::String(text) => text.parse().ok(),

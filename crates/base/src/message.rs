@@ -132,7 +132,7 @@ impl UserMessage {
     }
 }
 
-/// A piece of content.
+/// A part of the content of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MessagePart {
     Text(String),

@@ -55,7 +55,7 @@ enum Parser {
     Control(String),
     /// In a string for the terminal, such as a title.
     String,
-    /// In such a string, after an escape character, which a backslash makes the string's end.
+    /// In such a string, after an escape character; a backslash now ends the string.
     StringEscape,
 }
 

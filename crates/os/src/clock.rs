@@ -37,7 +37,7 @@ pub fn current_file_time() -> FileTime {
 }
 
 fn read_clock(clock: ClockId) -> FileTime {
-    // By the C library: rustix looks for the kernel's function by itself, which fails under Valgrind.
+    // Through the C library: rustix searches the vDSO itself, which fails under Valgrind.
     let now = clock_gettime(clock).expect("Linux has these clocks since 2.6.32");
     (now.tv_sec(), now.tv_nsec())
 }
@@ -67,7 +67,7 @@ const ZONE_DIR: &str = "/usr/share/zoneinfo";
 /// The system's own zone, independent of `TZ`.
 const LOCALTIME_PATH: &str = "/etc/localtime";
 
-/// The name of the system's zone if `/etc/localtime` is no link.
+/// The name of the system's zone if `/etc/localtime` is not a link.
 const UNNAMED_ZONE: &str = "Local";
 
 /// Returns the zone that `TZ` stands for, read from its own file: a look-up in the library's index would first read the

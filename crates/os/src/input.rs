@@ -43,7 +43,7 @@ pub enum DefaultHandling {
 }
 
 impl DefaultHandling {
-    /// The words of the documentation.
+    /// The description in the documentation.
     pub fn description(self) -> &'static str {
         match self {
             Self::Read => "read to its end",

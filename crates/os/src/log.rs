@@ -2,7 +2,7 @@
 //!
 //! They are written with the macros of the crate `log`, with one of [`TOPICS`] as target. Libraries' logs are shown
 //! only if requested by name, and never at a level that contains the transmitted bytes: redaction cannot find an API
-//! key that is split into pieces there.
+//! key that is split there.
 
 use super::env::{self, Env};
 use super::signal;

@@ -1,5 +1,5 @@
 //! Panic reports: a panic prints a two-line apology, writes a report file that the user can send in, and ends the process,
-//! in every build and on every thread. Nothing of ours is unwound: what was acknowledged is on disk, as after a `kill -9`.
+//! in every build and on every thread. The stack is not unwound: what was acknowledged is on disk, as after a `kill -9`.
 //!
 //! The report contains no conversation text: only the command and its flags without values, the location, the
 //! backtrace, and the message without quoted parts. Only its user can read it.

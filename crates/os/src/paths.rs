@@ -379,7 +379,7 @@ impl Paths {
         self.root.join("hooks")
     }
 
-    /// Returns the file that marks that the user was told where hooks run.
+    /// Returns the file that records that the notice about where hooks run was shown.
     pub fn hooks_announced(&self) -> PathBuf {
         self.root.join("hooks/.announced")
     }

@@ -1,5 +1,5 @@
 //! The process group of a process, also where its leader is outside of this PID namespace, as in a container whose first
-//! process inherited it. The kernel then says 0, which is no valid id.
+//! process inherited it. The kernel then returns 0, which is not a valid id.
 
 use nix::unistd;
 use rustix::process::Pid;

@@ -366,7 +366,7 @@ pub fn wait(
         }
         let wake_rx = token.as_deref().map(|token| &token.wake_rx);
         poll_fds.extend(wake_rx.map(|wake_rx| PollFd::new(wake_rx, PollFlags::IN)));
-        // A time that does not fit is no limit.
+        // A duration that does not fit into a timespec means no limit.
         let timespec = Timespec::try_from(timeout).ok();
         let started = Instant::now();
         // If `poll` fails for lack of memory, the caller's own system call reports it.

@@ -89,7 +89,7 @@ impl FoldedText {
     }
 }
 
-/// Appends the plain characters that look like `letter`; none if it is invisible.
+/// Appends the plain characters that look like `character`; none if it is invisible.
 fn push_folded(character: char, text: &mut String) {
     match character {
         '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}' => {

@@ -35,15 +35,15 @@ impl TypedText {
         self.0 += text;
     }
 
-    /// The hosts that the words name. Others choose the names of files, so words within the name of an existing file name
-    /// none; `is_file` tells if a path is one.
+    /// The hosts that the text names. Other people choose the names of files, so words within the name of an existing file
+    /// do not count; `is_file` says if a path is one.
     pub(crate) fn named_hosts(&self, is_file: &dyn Fn(&str) -> bool) -> NamedHosts {
         let text = self.0.as_str();
         let mut search = FileNameSearch { text, is_file, lookups: 0 };
         let mut without_names = String::with_capacity(text.len());
         let mut end = 0;
         for word in find_host_words(text) {
-            // A whole address is no file.
+            // An address is not the name of a file.
             let is_searched = word.start >= end && !text[..word.start].ends_with("//");
             if is_searched && let Some(name) = search.find(end, &word) {
                 without_names += &text[end..name.start];
@@ -257,7 +257,7 @@ impl UserText {
         self.others.is_none()
     }
 
-    /// The sources of the text; `is_file` tells if a path is an existing file.
+    /// The sources of the text; `is_file` says if a path is an existing file.
     pub fn sources(&self, is_file: &dyn Fn(&str) -> bool) -> MessageSources {
         MessageSources {
             hosts: self.typed.named_hosts(is_file),

@@ -99,7 +99,7 @@ pub(super) fn find_encodings(text: &str, encodings: &[String]) -> Vec<KeyMatch> 
 const MIN_RESPELLED_BYTES: usize = 12;
 
 /// Finds all occurrences of `encodings` in `text` in any case, and with other characters between their letters and digits.
-/// Encodings without a letter or without a digit are left out: they could be words of a sentence.
+/// Encodings without a letter or without a digit are left out: they could occur in a sentence.
 pub(super) fn find_respelled(text: &str, encodings: &[String]) -> Vec<KeyMatch> {
     let is_distinctive = |encoding: &Vec<u8>| {
         encoding.len() >= MIN_RESPELLED_BYTES

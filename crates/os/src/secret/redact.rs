@@ -153,7 +153,7 @@ pub(super) fn known_encodings() -> Arc<[String]> {
 
 /// Replaces each known key in `text` by `***`, even if line breaks split it.
 pub fn redact_known(text: &str) -> Cow<'_, str> {
-    // No encoding of a key is shorter than a key. Most pieces of a streamed answer are.
+    // No encoding of a key is shorter than a key. Most chunks of a streamed answer are shorter.
     if text.len() < MIN_KEY_BYTES {
         return Cow::Borrowed(text);
     }
@@ -166,8 +166,8 @@ pub fn redact_all(text: &str) -> Cow<'_, str> {
     replace_matches(text, find_all(text, &known_encodings(), None))
 }
 
-/// Redacts as [`redact_all`] does, and known keys however they are spelled. For whole texts: a stream cannot know if the
-/// letters at its end begin such a key.
+/// Redacts as [`redact_all`] does, and known keys however they are spelled. For complete texts: at the end of a
+/// chunk, a stream cannot know if such a key has begun.
 pub fn redact_all_spellings(text: &str) -> Cow<'_, str> {
     let encodings = known_encodings();
     let mut matches = find_all(text, &encodings, None);

@@ -1,5 +1,5 @@
-//! Delayed terminal output: text that arrives in many small pieces is written when the run is about to wait for more,
-//! at most once per [`MAX_DELAY`]. A single piece is written at once.
+//! Delayed terminal output: text that arrives in many small chunks is written when the run is about to wait for more,
+//! at most once per [`MAX_DELAY`]. A single chunk is written at once.
 //!
 //! Each thread has its own buffer. Every other kind of output to the terminal writes this buffer first.
 

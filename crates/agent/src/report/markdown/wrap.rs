@@ -147,7 +147,7 @@ impl RowWrapper {
         self.output.append(&mut self.current_word);
     }
 
-    /// Ends the words. A row without words still has its prefix.
+    /// Ends the text. A row without text still has its prefix.
     pub(super) fn end(&mut self) {
         self.end_word();
         if self.column.is_none() {
@@ -157,7 +157,7 @@ impl RowWrapper {
         self.gap = None;
     }
 
-    /// Ends the row if it has text; the words continue in the next one.
+    /// Ends the row if it has text; the text continues in the next one.
     pub(super) fn end_started_row(&mut self) {
         if self.column.is_some() {
             self.end_row();

@@ -27,7 +27,7 @@ const MAX_OUTPUT_LINES: usize = 10;
 /// Columns of the meter in the status line, and of the narrowest window that shows it.
 const METER_COLUMNS: usize = 10;
 const MIN_METER_WINDOW_COLUMNS: usize = 60;
-/// The starts of the lines, after the output, that tell why a command did not end by itself.
+/// The beginnings of the lines, after the output, that say why this program ended a command.
 const FAILURES: [&str; 2] = ["Interrupted because", "Timed out after"];
 /// Lines that `-v` shows of a call's arguments.
 const MAX_ARGUMENT_LINES: usize = 40;
