@@ -8,7 +8,7 @@ pub const VERBS: &[(&[&str], &str)] = &[
     (&["get", "path", "schema", "context", "explain", "diff", "log", "logs", "inbox"], "print what the name says; change nothing"),
     (&["check", "test"], "look for problems; the exit status says if there are any"),
     (&["add", "new", "install", "fork", "apply"], "create something; what exists is kept, unless a flag says otherwise"),
-    (&["set", "unset", "edit", "rename", "title", "enable", "disable", "accept", "approve"], "change something that exists"),
+    (&["set", "unset", "use", "edit", "rename", "title", "enable", "disable", "accept", "approve"], "change something that exists"),
     (&["remove", "prune"], "remove something"),
     (&["restore", "undo", "repair"], "bring back what was"),
     (&["run", "call", "sync", "compact", "consolidate", "poll", "listen", "send", "retry", "serve"], "do the work now"),

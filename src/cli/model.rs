@@ -21,6 +21,13 @@ pub enum ModelCommand {
         #[arg(long)]
         remote: bool,
     },
+    /// Use a model, or a preset, where a run names none
+    ///
+    /// Sets `agents.defaults.model` or `agents.defaults.modelPreset` in the config. A provider must be configured for it.
+    Use {
+        /// Model or preset, as for `agent --model`
+        name: String,
+    },
     /// Show a model's provider, endpoint, limits and price
     Show {
         /// Model or preset, as for `agent --model`

@@ -239,6 +239,9 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot model list --provider anthropic", "Limits and prices of one provider's models"),
         ("nanobot model list --remote", "Ask the configured provider"),
     ] },
+    HelpPage { command: "model use", statuses: &[DONE, USAGE, CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
+        ("nanobot model use claude-sonnet-5", "Runs without `--model` use it"),
+    ] },
     HelpPage { command: "model show", statuses: &[DONE, USAGE, CONFIG], variables: MODEL_VARIABLES, files: &["config.json"], examples: &[
         ("nanobot model show claude-sonnet-5", "Provider, endpoint, limits and price"),
     ] },

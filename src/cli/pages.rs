@@ -43,8 +43,13 @@ fn add_pages_below(
     command
 }
 
-/// Commands that the short help leaves out.
-const RARE_COMMANDS: [&str; 4] = ["acp", "completions", "metrics", "uninstall"];
+/// The commands that the short help lists, in groups; the others are rare.
+const COMMAND_GROUPS: [(&str, &[&str]); 4] = [
+    ("ask", &["agent", "repl", "run"]),
+    ("keep", &["session", "memory", "skill", "undo", "trust"]),
+    ("run alone", &["cron", "channel", "pipe", "status", "usage"]),
+    ("set up", &["onboard", "config", "model", "provider", "mcp", "policy"]),
+];
 
 /// A single list of flags, without the global ones, and a pointer to the long help.
 fn to_short_help(command: Command, path: &str) -> Command {
@@ -54,18 +59,40 @@ fn to_short_help(command: Command, path: &str) -> Command {
         if is_shared { arg.hide_short_help(true) } else { arg }
     });
     match path {
-        // Without empty lines and rare commands: a screen has 24 lines.
-        "" => command
-            .mut_subcommands(|sub| {
-                if RARE_COMMANDS.contains(&sub.get_name()) { sub.hide(true) } else { sub }
-            })
-            .help_template(
-                "{about}\n{usage-heading} {usage}\n{subcommands}\n\
-             All flags and examples: nanobot COMMAND --help; topics: nanobot help TOPIC",
-            ),
+        // Without empty lines: a screen has 24.
+        "" => {
+            let template = format!(
+                "{{about}}\n{{usage-heading}} {{usage}}\n{}\nTopics (nanobot help TOPIC): {}\n\
+                 All flags and examples: nanobot COMMAND --help",
+                grouped_commands(&command),
+                topic_names()
+            );
+            command.help_template(template)
+        }
         path => command
             .after_help(format!("All flags, examples and exit statuses: nanobot {path} --help")),
     }
+}
+
+/// The lines of the commands; the first of a group begins with the group's name.
+fn grouped_commands(command: &Command) -> String {
+    let mut lines = Vec::new();
+    for (group, names) in COMMAND_GROUPS {
+        for (index, name) in names.iter().enumerate() {
+            let command = command.find_subcommand(name).expect("a group has commands that exist");
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let group = if index == 0 { group } else { "" };
+            lines.push(format!("{group:<9}  {name:<8}  {about}"));
+        }
+    }
+    lines.join("\n")
+}
+
+/// The names of the topics, on as many lines as they need.
+fn topic_names() -> String {
+    let names: Vec<&str> = TOPICS.iter().map(|topic| topic.name).collect();
+    let (first, second) = names.split_at(names.len() / 2);
+    format!("{}\n  {}", first.join(" "), second.join(" "))
 }
 
 fn to_long_help(mut command: Command, page: Option<&HelpPage>, statuses: &str) -> Command {

@@ -18,6 +18,11 @@ pub struct ReplArgs {
     /// Default: `cli:direct`.
     #[arg(short, long, value_name = "KEY")]
     pub session: Option<String>,
+    /// Continue the session that was used last
+    ///
+    /// Of those that a person began: not of jobs, chats and filters.
+    #[arg(id = "continue", long = "continue", conflicts_with_all = ["session", "fork"])]
+    pub last: bool,
     /// Copy session KEY first, and continue the copy
     #[arg(long, value_name = "KEY", hide_short_help = true)]
     pub fork: Option<String>,

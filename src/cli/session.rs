@@ -122,6 +122,9 @@ pub enum SessionCommand {
 pub struct SessionListArgs {
     /// Only sessions whose key matches: a pattern with `*` and `?`, or part of the key
     pub pattern: Option<String>,
+    /// List the sessions of filters too, `pipe:…`, as `--json` and a pattern do
+    #[arg(short, long)]
+    pub all: bool,
     /// Sort order
     #[arg(long, value_name = "ORDER", default_value = "newest")]
     pub sort: SessionSort,

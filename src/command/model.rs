@@ -2,6 +2,7 @@
 
 use crate::cli::model::ModelCommand;
 use crate::command::name_pattern::NamePattern;
+use crate::ops::config_keys;
 use crate::ops::context::Context;
 use crate::ops::model_catalog::{
     self, Fact, ListedModels, ModelDetails, ModelFallback, PriceTier, price_tiers,
@@ -24,6 +25,7 @@ pub fn run(ctx: &Context, command: &ModelCommand) -> Result<Exit> {
                 list(ctx, pattern, provider.as_deref(), *json)?;
             }
         }
+        ModelCommand::Use { name } => use_by_default(ctx, name)?,
         ModelCommand::Show { name, json } => show(ctx, name, *json)?,
     }
     Ok(Exit::Answered)
@@ -125,6 +127,24 @@ fn list_remote(
     }
     let lines = names.iter().map(|name| format!("{}\n", sanitize(name)));
     ctx.terminal.print(&lines.collect::<String>())
+}
+
+/// Sets the model, or the preset, of runs that name none.
+fn use_by_default(ctx: &Context, name: &str) -> Result<()> {
+    // Only if a run could use it.
+    let details = ModelDetails::find(ctx, name)?;
+    let config = ctx.load_config()?;
+    let presets = config.get_path("modelPresets").and_then(Value::as_object);
+    if presets.is_some_and(|presets| presets.contains_key(name)) {
+        config_keys::set(ctx, "agents.defaults.modelPreset", name)?;
+    } else {
+        config_keys::set(ctx, "agents.defaults.model", name)?;
+        if config.get_path("agents.defaults.modelPreset").is_some() {
+            config_keys::unset(ctx, "agents.defaults.modelPreset")?;
+        }
+    }
+    ctx.notice(&format!("runs use {} of {}", details.model, details.provider));
+    Ok(())
 }
 
 fn show(ctx: &Context, name: &str, as_json: bool) -> Result<()> {

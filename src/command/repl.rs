@@ -28,6 +28,7 @@ pub fn run(ctx: &Context, arguments: &ReplArgs) -> Result<Exit> {
 fn turn_options(arguments: &ReplArgs) -> TurnOptions {
     let ReplArgs {
         session,
+        last,
         fork,
         new,
         verbose,
@@ -41,6 +42,7 @@ fn turn_options(arguments: &ReplArgs) -> TurnOptions {
     TurnOptions {
         session: SessionChoice {
             key: session,
+            last,
             fork,
             new,
             lock_timeout: DEFAULT_LOCK_TIMEOUT,

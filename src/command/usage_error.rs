@@ -273,14 +273,16 @@ fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String
 /// Flags whose value must be joined with `=`.
 const JOINED_FLAGS: &[&str] = &["--write", "--net", "--dry-run"];
 
-/// Suggests the joined form for a flag whose value was given as a separate word.
+/// Suggests the joined form for a flag whose value was given as a separate argument, which is taken for a message.
 fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
-    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidArg) else {
+    if ![ErrorKind::UnknownArgument, ErrorKind::ArgumentConflict].contains(&error.kind()) {
         return None;
-    };
-    let mut pairs = arguments.windows(2).filter(|pair| pair[1] == **value);
-    let flag = pairs.find_map(|pair| JOINED_FLAGS.iter().find(|flag| pair[0] == **flag))?;
-    Some(format!("{flag}={}", quote(value)))
+    }
+    arguments.windows(2).find_map(|pair| {
+        let flag = JOINED_FLAGS.iter().find(|flag| pair[0] == **flag)?;
+        let value = pair[1].to_str().filter(|value| !value.starts_with('-'))?;
+        Some(format!("{flag}={}", quote(value)))
+    })
 }
 
 /// Converts an error about a line of the REPL, which has no room for the usage.

@@ -2,10 +2,14 @@
 
 use super::context::Context;
 use super::permissions::absolute;
+use anyhow::Result;
+use nanobot_base::error::{Exit, fail};
+use nanobot_channel::table;
 use nanobot_config::settings::{DefaultSession, Settings};
 use nanobot_os::digest::digest;
 use nanobot_os::env;
 use nanobot_os::secret::random_hex;
+use nanobot_store::session::{self, SessionStore};
 use std::path::Path;
 
 /// Characters of the digest in the key of a directory's session: enough for the directories of one account.
@@ -35,5 +39,23 @@ pub(crate) fn default_session_key(
 
 /// Returns the key of a session that only this run uses. Old ones are removed.
 pub(crate) fn fresh_session_key() -> String {
-    format!("pipe:{}", random_hex(6))
+    format!("{FILTER_PREFIX}{}", random_hex(6))
+}
+
+/// Begins the keys of sessions that only one run with piped input uses.
+pub(crate) const FILTER_PREFIX: &str = "pipe:";
+
+/// Returns the key of the session that was used last, of those that a person began.
+///
+/// # Errors
+/// Status 66 if there is none. The sessions cannot be listed.
+pub(crate) fn last_session_key(store: &SessionStore) -> Result<String> {
+    let begun_by_a_person = |key: &str| {
+        let (kind, _) = key.split_once(':').unwrap_or((key, ""));
+        !["pipe", "cron", "heartbeat", "acp", "mcp"].contains(&kind) && table::find(kind).is_none()
+    };
+    let sessions = session::list(store)?.sessions;
+    let last = sessions.into_iter().find(|session| begun_by_a_person(&session.key));
+    last.map(|session| session.key)
+        .ok_or_else(|| fail(Exit::NoInput, "there is no session to continue"))
 }

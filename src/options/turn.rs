@@ -96,6 +96,12 @@ pub struct SessionChoice {
     /// Continue an interrupted turn, without a message
     #[arg(long, help_heading = "Session", conflicts_with = "fork")]
     pub resume: bool,
+    /// Continue the session that was used last
+    ///
+    /// Of those that a person began: not of jobs, chats and filters.
+    #[arg(id = "continue", long = "continue", help_heading = "Session", hide_short_help = true,
+          conflicts_with_all = ["session", "fork", "ephemeral"])]
+    pub last: bool,
     /// Copy session KEY first, and continue the copy
     #[arg(long, value_name = "KEY", help_heading = "Session", hide_short_help = true)]
     pub fork: Option<String>,

@@ -6,7 +6,7 @@ use super::commands::ProgramCommands;
 use super::{completion, hints, mention};
 use crate::ops::agent_turn::{self, origin::InteractiveContext};
 use crate::ops::context::Context;
-use crate::ops::default_session::default_session_key;
+use crate::ops::default_session::{default_session_key, last_session_key};
 use crate::ops::permissions;
 use crate::options::turn::TurnOptions;
 use crate::repl::editor::Editor;
@@ -71,6 +71,9 @@ impl<'w> ReplSession<'w> {
             let directory = options.grants.directory.as_deref();
             options.session.key = Some(match (&source, &settings) {
                 (Some(_), _) => format!("fork:{}", random_hex(4)),
+                (None, Ok(settings)) if options.session.last => {
+                    last_session_key(&ctx.session_store(settings)?)?
+                }
                 (None, Ok(settings)) => default_session_key(ctx, settings, directory),
                 (None, Err(_)) => DEFAULT_SESSION.into(),
             });

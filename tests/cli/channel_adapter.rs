@@ -84,7 +84,7 @@ impl<'c> Reader<'c> {
         };
         let account = Identity { id: user.to_owned(), name: user.to_owned() };
         self.channel.poll(PollRequest {
-            account: &account,
+            identity: &account,
             cursor: cursor.as_ref(),
             wait,
             deliver: &mut deliver,

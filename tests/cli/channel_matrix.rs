@@ -96,7 +96,7 @@ fn a_room_with_thousands_of_new_messages_is_read_page_by_page() {
             if batches.len() == limit { Err(anyhow::anyhow!("the disk is full")) } else { Ok(()) }
         };
         let polled = channel.poll(PollRequest {
-            account: &account,
+            identity: &account,
             cursor: reader.cursor.as_ref(),
             wait: Duration::ZERO,
             deliver: &mut take,

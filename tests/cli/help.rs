@@ -172,7 +172,7 @@ fn a_command_line_is_split_into_its_programs() {
 fn a_run_without_a_command_lists_the_commands() {
     let story = Story::bare();
     let told = story.run(Vec::<&str>::new()).status(2).error_text();
-    assert!(told.contains("\n  agent ") && told.contains("\n  repl "), "{told}");
+    assert!(told.contains(" agent ") && told.contains(" repl "), "{told}");
     assert!(told.trim_end().lines().count() <= 24, "{told}");
     let told = story.run(["cron"]).status(2).error_text();
     assert!(told.contains("\n  add ") && told.contains("nanobot cron --help"), "{told}");
@@ -265,6 +265,23 @@ fn commands_of_the_python_program_get_a_suggestion() {
 }
 
 #[test]
+fn the_short_help_groups_the_commands() {
+    let help = Story::bare().run(["-h"]).text();
+    for line in [
+        "ask        agent     Run one turn",
+        "keep       session ",
+        "run alone  cron ",
+        "set up     onboard ",
+    ] {
+        assert!(help.contains(&format!("\n{line}")), "{help}");
+    }
+    let (_, topics) = help.split_once("Topics (nanobot help TOPIC): ").unwrap();
+    for topic in TOPICS {
+        assert!(topics.split_whitespace().any(|name| name == topic.name), "{help}");
+    }
+}
+
+#[test]
 fn errors_of_the_command_line_have_the_usual_form() {
     let story = Story::bare();
     let check = |arguments: &[&str], expect: &str| {
@@ -318,7 +335,7 @@ const WITHOUT_JSON: &[&str] = &[
     "onboard", "repl", "pipe", "acp", "metrics", "completions", "config path", "config schema", "cron export", "session export",
     "memory edit", "config edit", "provider login",
     // They do what was asked, and say so in a line.
-    "config set", "config unset", "cron disable", "cron enable", "cron remove", "cron sync", "heartbeat disable", "mcp accept",
+    "config set", "config unset", "model use", "cron disable", "cron enable", "cron remove", "cron sync", "heartbeat disable", "mcp accept",
     "mcp add", "mcp remove", "memory accept", "memory consolidate", "memory undo", "provider logout", "session compact",
     "channel listen", "channel login", "channel pair approve", "channel poll", "channel retry", "channel send", "channel test",
     "session remove", "session rename", "skill install", "skill new", "skill remove", "tool new",

@@ -331,3 +331,18 @@ fn on_a_terminal_usable_providers_are_listed_first() {
     assert!(lines.iter().all(|line| line.chars().count() <= 60), "{text}");
     assert!(show(&[]).contains("\u{1b}[32m*"), "{text}");
 }
+
+#[test]
+fn a_model_is_used_by_default() {
+    let story = Story::new()
+        .script([says("a"), says("b")])
+        .set("modelPresets.deep", json!({ "model": "thinker" }));
+    story.run(["model", "use", "small"]).stderr_has("runs use small of custom");
+    story.run(["agent", "-m", "x"]).stdout("a\n");
+    assert_eq!(story.requests()[0].body["model"], "small");
+    story.run(["model", "use", "deep"]).stderr_has("runs use thinker of custom");
+    story.run(["agent", "-m", "x"]).stdout("b\n");
+    assert_eq!(story.requests()[1].body["model"], "thinker");
+    story.run(["model", "use", "small"]).error_text();
+    story.run(["config", "get", "agents.defaults.modelPreset"]).stdout("\n");
+}

@@ -103,6 +103,21 @@ fn list_describes_each_session() {
 }
 
 #[test]
+fn list_leaves_the_sessions_of_filters_out() {
+    let story = Story::bare()
+        .workspace_file("sessions/pipe_1.jsonl", session_text("pipe:1", &[("user", "sum up")]))
+        .workspace_file("sessions/work.jsonl", session_text("work", &[("user", "hello")]));
+    let list = |arguments: &[&str]| {
+        let listed = story.run(["session", "list"].iter().chain(arguments)).text();
+        (listed.contains("work"), listed.contains("pipe:1"))
+    };
+    assert_eq!(list(&[]), (true, false));
+    assert_eq!(list(&["--all"]), (true, true));
+    assert_eq!(list(&["pipe"]), (false, true));
+    assert_eq!(list(&["--json"]), (true, true));
+}
+
+#[test]
 fn list_can_be_sorted_and_filtered() {
     let story = story_with_three_sessions();
     let list = |arguments: &[&str]| {

@@ -1,5 +1,6 @@
 //! Session storage: format, resumption, locks, migration and pruning.
 
+use crate::page_commands::run_line;
 use crate::server::{calls, fails, says};
 use crate::story::{Story, write};
 use serde_json::{Value, json};
@@ -493,4 +494,19 @@ fn the_default_session_is_configurable() {
     assert_eq!(check("none", None, ["pipe:"; 3]), [2, 2, 2]);
     let by_directory = ["cli:", "cli:", "cli:sub-"];
     assert_eq!(check("directory", None, by_directory), [2, 4, 2]);
+}
+
+#[test]
+fn continue_takes_the_last_session_of_a_person() {
+    let story = Story::new();
+    story.run(["agent", "--continue", "-m", "x"]).status(66).stderr_has("no session to continue");
+    story.server().script(["a", "b", "c", "d"].map(says));
+    story.run(["agent", "-s", "work", "-m", "apples"]).stdout("a\n");
+    story.run(["agent", "-s", "telegram:7", "-m", "pears"]).stdout("b\n");
+    let (sum, _) = run_line(&story, "echo text | nanobot agent -m 'sum up'", &[]);
+    assert_eq!(sum, "c\n");
+    story.run(["agent", "--continue", "-m", "three"]).stdout("d\n");
+    let messages = story.requests()[3].messages();
+    assert!(messages.iter().any(|message| message.to_string().contains("apples")), "{messages:?}");
+    assert!(!messages.iter().any(|message| message.to_string().contains("pears")), "{messages:?}");
 }

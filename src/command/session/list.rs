@@ -3,6 +3,7 @@
 use crate::cli::session::{SessionListArgs, SessionSort};
 use crate::command::name_pattern::{NamePattern, single_line};
 use crate::ops::context::Context;
+use crate::ops::default_session::FILTER_PREFIX;
 use crate::ops::since::SinceFilter;
 use anyhow::Result;
 use console::measure_text_width;
@@ -29,14 +30,16 @@ pub(super) fn run(
     store: &SessionStore,
     arguments: &SessionListArgs,
 ) -> Result<Exit> {
-    let SessionListArgs { pattern, sort, limit, since, json } = arguments;
+    let SessionListArgs { pattern, all, sort, limit, since, json } = arguments;
     let SessionListing { mut sessions, failures } = session::list(store)?;
     let now = ctx.clock.now();
     let since = since.map(|since| SinceFilter::new(since, &now));
     let keys = NamePattern(pattern.as_deref());
+    let lists_filters = *all || *json || pattern.is_some();
     sessions.retain(|session| {
         let day = || session.last_used.to_zoned(now.time_zone().clone()).date();
-        keys.matches(&session.key)
+        (lists_filters || !session.key.starts_with(FILTER_PREFIX))
+            && keys.matches(&session.key)
             && since.is_none_or(|since| since.includes(session.last_used, day()))
     });
     sort_by(*sort, &mut sessions);

@@ -2,7 +2,7 @@
 
 use super::origin::{AttachedContent, TurnOrigin};
 use crate::ops::context::Context;
-use crate::ops::default_session::{default_session_key, fresh_session_key};
+use crate::ops::default_session::{default_session_key, fresh_session_key, last_session_key};
 use crate::ops::model;
 use crate::ops::permissions;
 use crate::options::turn::TurnOptions;
@@ -107,7 +107,7 @@ pub(crate) fn read(
     if let (TurnOrigin::CommandLine, Some(exposure)) = (&origin, &settings.config_exposure) {
         report.notice(&format!("the config decides what runs, and {exposure}"));
     }
-    let key = session_key(ctx, &settings, options, piped.is_some());
+    let key = session_key(ctx, &settings, options, piped.is_some())?;
     report.envelope.session.clone_from(&key);
     let (parts, text) = build_message(ctx, options, &settings, piped, origin.attached(), report)?;
     let command = match parts.as_slice() {
@@ -130,13 +130,14 @@ fn session_key(
     settings: &Settings,
     options: &TurnOptions,
     is_piped: bool,
-) -> String {
-    match (&options.session.key, &options.session.fork) {
+) -> Result<String> {
+    Ok(match (&options.session.key, &options.session.fork) {
         (Some(key), _) => key.clone(),
         (None, Some(_)) => format!("fork:{}", random_hex(4)),
+        (None, None) if options.session.last => last_session_key(&ctx.session_store(settings)?)?,
         (None, None) if is_piped && !options.session.resume => fresh_session_key(),
         (None, None) => default_session_key(ctx, settings, options.grants.directory.as_deref()),
-    }
+    })
 }
 
 /// The options with the text of the prompt file in the message, if there is such a file.
