@@ -97,9 +97,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     };
     let plain = dumb || cli.global.plain;
     let terminal = Terminal::probe(cli.global.color.forced(), &env, plain);
-    start_log(&cli, &env, terminal)
-        .and_then(|()| dispatch(cli, env, terminal))
-        .unwrap_or_else(|error| report_error(&error, terminal))
+    let exit = start_log(&cli, &env, terminal).and_then(|()| dispatch(cli, env, terminal));
+    exit.unwrap_or_else(|error| report_error(&error, terminal))
 }
 
 fn start_log(cli: &Cli, env: &Env, terminal: Terminal) -> anyhow::Result<()> {

@@ -54,8 +54,8 @@ pub(super) fn turn_options(arguments: &TurnArgs) -> TurnOptions {
     }
 }
 
-/// Runs one turn with `options`. Only the form of the output and the worktree are taken from `arguments`, since `nanobot run` changes
-/// the options of its flags.
+/// Runs one turn with `options`. Only the form of the output and the worktree are taken from `arguments`, since `nanobot run`
+/// changes the options of its flags.
 pub(super) fn run_turn(ctx: &Context, arguments: &TurnArgs, mut options: TurnOptions) -> Exit {
     let format = match (arguments.output.json, arguments.output.output_format) {
         (true, _) | (_, OutputFormat::Json) => ReportFormat::Json,

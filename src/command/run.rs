@@ -13,8 +13,8 @@ use nanobot_base::message::user_text::{OthersContent, UserText};
 
 /// Runs `nanobot run`.
 pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
-    let RunArgs { file, turn: agent } = arguments;
-    let (file, program_arguments) = file.split_first().expect("clap requires one");
+    let RunArgs { file, turn } = arguments;
+    let (file, program_arguments) = file.split_first().expect("clap requires a file");
     let program = match PromptProgram::load(ctx, &ctx.paths.expand(file)) {
         Ok(program) => program,
         Err(error) => return report_error(&error, ctx.terminal),
@@ -27,8 +27,8 @@ pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
             Err(error) => report_error(&error, ctx.terminal),
         };
     }
-    match turn_options(ctx, &program, agent, program_arguments) {
-        Ok(options) => agent::run_turn(ctx, agent, options),
+    match turn_options(ctx, &program, turn, program_arguments) {
+        Ok(options) => agent::run_turn(ctx, turn, options),
         Err(error) => report_error(&error, ctx.terminal),
     }
 }
@@ -37,10 +37,10 @@ pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
 fn turn_options(
     ctx: &Context,
     program: &PromptProgram,
-    agent: &TurnArgs,
+    turn: &TurnArgs,
     program_arguments: &[String],
 ) -> Result<TurnOptions> {
-    let mut options = agent::turn_options(agent);
+    let mut options = agent::turn_options(turn);
     let message = program.message(program_arguments)?;
     let message = if program.is_pinned() {
         UserText::typed(message)

@@ -41,14 +41,14 @@ fn cron_tool_arguments(command: &CronCommand) -> Value {
             let CronAddArgs { name, message, flags, .. } = &**arguments;
             let ScheduleFlags { cron, tz, every, at, .. } = &flags.settings.schedule;
             let period = every.as_deref().and_then(|every| parse_period(every).ok());
-            let mut arguments = json!({
+            let mut tool_arguments = json!({
                 "action": "add", "message": message, "name": name, "cron_expr": cron, "tz": tz,
                 "every_seconds": period.map(|period| period.as_secs()), "at": at,
             });
-            if let Some(members) = arguments.as_object_mut() {
+            if let Some(members) = tool_arguments.as_object_mut() {
                 members.retain(|_, value| !value.is_null());
             }
-            arguments
+            tool_arguments
         }
         CronCommand::Remove { jobs } => json!({ "action": "remove", "job_id": jobs.first() }),
         _ => json!({ "action": "list" }),

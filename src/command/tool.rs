@@ -83,7 +83,7 @@ fn show_tool(ctx: &Context, grants: &Grants, name: &str, as_json: bool) -> Resul
     let setup = prepare(ctx, grants, false, true)?;
     let specs = setup.toolbox.specs();
     let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
-        let cause = format!("there is no tool `{name}` in such a run");
+        let cause = format!("there is no tool `{name}` with these permissions");
         let hint = match nearest(name, specs.iter().map(|spec| &*spec.name)) {
             Some(similar) => format!("nanobot tool show {similar}"),
             None => "nanobot tool list".into(),

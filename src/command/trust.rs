@@ -71,10 +71,10 @@ pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
     }
     if ctx.terminal.stderr_is_tty {
         if files.is_empty() {
-            ctx.notice("it has no instruction files; one that comes later is read once it is trusted again");
+            ctx.notice("the directory has no instruction files; trust it again after you add one");
         }
         let root = display(&path);
-        ctx.notice(&format!("`nanobot trust --revoke {root}` takes this back"));
+        ctx.notice(&format!("`nanobot trust --revoke {root}` undoes this"));
     }
     let notes = trust.read_instructions(&path)?;
     if let Some(repository) = trust::repository_root(&path)
@@ -125,7 +125,8 @@ fn print_trusted(ctx: &Context, trust: &TrustList, json: bool) -> Result<Exit> {
         let files = trust.files.iter();
         let files = files.map(|file| line(&file.path, &file.since, file.path.is_file()));
         let directories = trust.directories.iter();
-        let directories = directories.map(|it| line(&it.path, &it.since, it.is_unchanged()));
+        let directories = directories
+            .map(|directory| line(&directory.path, &directory.since, directory.is_unchanged()));
         ctx.terminal.print_json_lines(files.chain(directories))?;
         return Ok(Exit::Answered);
     }

@@ -54,20 +54,20 @@ pub(super) fn run(ctx: &Context, as_json: bool) -> Result<Exit> {
 
 /// The line about a job: the problem, since when it exists, how often it occurred, and its cause.
 fn problem_line(status: &JobStatus, problem: &JobProblem, now: &Zoned) -> String {
-    let at = |time| time_format::format_time(time, now);
+    let format = |time| time_format::format_time(time, now);
     let history = &status.history;
     let description = match problem {
         JobProblem::Unusable(reason) => format!("never runs: {}", cell(reason)),
-        JobProblem::Overdue(slot) => format!("overdue since {}", at(*slot)),
+        JobProblem::Overdue(slot) => format!("overdue since {}", format(*slot)),
         JobProblem::Failing => {
             let times = match history.failures {
                 1 => String::new(),
                 count => format!(" {count} times"),
             };
-            let since = history.failing_since.map(|time| format!(" since {}", at(time)));
+            let since = history.failing_since.map(|time| format!(" since {}", format(time)));
             let error = history.error.as_ref().map(|error| format!(": {}", cell(error)));
             let success = match history.last_success {
-                Some(time) => format!("last success {}", at(time)),
+                Some(time) => format!("last success {}", format(time)),
                 None => "never succeeded".to_owned(),
             };
             let (since, error) = (since.unwrap_or_default(), error.unwrap_or_default());

@@ -130,7 +130,7 @@ pub(super) fn describe_retry(job: &Job, retry: &PendingRetry) -> String {
 
 /// The last run and its outcome, for people.
 pub(super) fn describe_last_run(status: &JobStatus, now: &Zoned) -> String {
-    let at = |text: &str| match text.parse::<Timestamp>() {
+    let format_start = |text: &str| match text.parse::<Timestamp>() {
         Ok(time) => time_format::format_time(time, now),
         Err(_) => text.to_owned(),
     };
@@ -148,7 +148,7 @@ pub(super) fn describe_last_run(status: &JobStatus, now: &Zoned) -> String {
                 (true, count @ 2..) => format!(" {count} times"),
                 _ => String::new(),
             };
-            format!("{}{times}, {}", describe_outcome(record), at(&record.start))
+            format!("{}{times}, {}", describe_outcome(record), format_start(&record.start))
         }
         None => match (&state.last_status, state.last_run) {
             (Some(status), Some(time)) => {

@@ -55,7 +55,7 @@ impl RunLogFilter<'_> {
 pub(super) fn run(ctx: &Context, settings: &Settings, filter: &RunLogFilter<'_>) -> Result<Exit> {
     let store = workspace_jobs::open(ctx, settings);
     let ids = match filter.job {
-        Some(word) => vec![run_log::find_id(&store, word)?],
+        Some(job) => vec![run_log::find_id(&store, job)?],
         None => run_log::all_ids(&store)?,
     };
     if filter.output {

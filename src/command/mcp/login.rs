@@ -128,7 +128,7 @@ fn redirect_query(
     query.ok_or_else(|| {
         fail_with_hint(
             Exit::TryAgain,
-            "the time to log in, ten minutes, is over",
+            "nobody logged in within ten minutes",
             "`--paste`, if the browser is on another machine",
         )
     })
@@ -157,7 +157,10 @@ fn remote_url(servers: &[McpServer], name: &str) -> Result<String> {
         {
             Ok(remote.url.clone())
         }
-        Some(_) => Err(fail(Exit::Usage, format!("`{name}` is not a server at an address"))),
+        Some(_) => Err(fail(
+            Exit::Usage,
+            format!("MCP server `{name}` has no URL, and only servers with one have a login"),
+        )),
         None => Err(fail_with_hint(
             Exit::NoInput,
             format!("there is no MCP server `{}`", sanitize(name)),

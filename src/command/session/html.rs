@@ -1,4 +1,5 @@
-//! A session as one HTML page without scripts, which loads nothing. The texts of the session are escaped, apart from their Markdown.
+//! A session as one HTML page, which has no scripts and loads nothing. The texts of the session are escaped, apart from their
+//! Markdown.
 
 use super::exported_message::{ExportedMessage, MessageAuthor};
 use nanobot_channel::dialect::{self, Dialect};
