@@ -12,7 +12,7 @@ use nanobot_os::clock::Clock;
 use nanobot_os::durable_file;
 use nanobot_os::signal;
 use nanobot_os::terminal::StdoutWriter;
-use nanobot_store::session::{self, LoggedMessage, SessionEntry, SessionStore, SessionSummary};
+use nanobot_store::session::{self, SessionEntry, SessionStore, SessionSummary};
 use serde_json::json;
 use std::ffi::OsStr;
 use std::path::Path;
@@ -29,23 +29,31 @@ pub(super) fn run(
     let SessionExportArgs { key, format, output } = arguments;
     let format = format.unwrap_or_else(|| format_of(output.as_deref()));
     let summary = session::summarize(store, key)?;
-    let write = |bar: &Bar, sink: TextSink<'_>| {
-        let mut messages = session::read_entries(store, key)?.filter_map(|entry| match entry {
-            Ok(SessionEntry::Message(logged)) => {
-                bar.advance(1);
-                Some(signal::check().map(|()| *logged).map_err(Into::into))
+    let write = |bar: &Bar, sink: &mut dyn FnMut(&str) -> Result<()>| {
+        let mut text = document_start(format, &ctx.clock, &summary);
+        let mut comma = "";
+        for entry in session::read_entries(store, key)? {
+            let logged = match entry? {
+                SessionEntry::Message(logged) => logged,
+                SessionEntry::Invalid(offset) => {
+                    let notice = format!("nanobot: the line at byte {offset} cannot be read");
+                    ctx.terminal.eprint(&notice);
+                    continue;
+                }
+            };
+            bar.advance(1);
+            signal::check()?;
+            text.push_str(&match format {
+                DocumentFormat::Markdown => markdown_section(&ExportedMessage::new(&logged)),
+                DocumentFormat::Html => html::section(&ExportedMessage::new(&logged)),
+                DocumentFormat::Json => format!("{comma}\n{}", message_json(&ctx.clock, &logged)),
+            });
+            comma = ",";
+            if text.len() > WRITE_CHUNK_BYTES {
+                sink(&std::mem::take(&mut text))?;
             }
-            Ok(SessionEntry::Invalid(offset)) => {
-                ctx.terminal.eprint(&format!("nanobot: the line at byte {offset} cannot be read"));
-                None
-            }
-            Err(error) => Some(Err(error)),
-        });
-        match format {
-            DocumentFormat::Markdown => write_markdown(&summary, &mut messages, sink),
-            DocumentFormat::Json => write_json(&ctx.clock, &summary, &mut messages, sink),
-            DocumentFormat::Html => write_html(&summary, &mut messages, sink),
         }
+        sink(&(text + document_end(format)))
     };
     match output.as_deref().filter(|path| path.as_os_str() != "-") {
         None => {
@@ -83,72 +91,37 @@ fn format_of(output: Option<&Path>) -> DocumentFormat {
     }
 }
 
-/// The messages of a session, in order.
-type LoggedMessages<'a> = &'a mut dyn Iterator<Item = Result<LoggedMessage>>;
-/// A sink for text.
-type TextSink<'a> = &'a mut dyn FnMut(&str) -> Result<()>;
-
-fn write_json(
-    clock: &Clock,
-    summary: &SessionSummary,
-    messages: LoggedMessages<'_>,
-    sink: TextSink<'_>,
-) -> Result<()> {
+/// The document up to the first message.
+fn document_start(format: DocumentFormat, clock: &Clock, summary: &SessionSummary) -> String {
     let SessionSummary { key, created, updated, stats, .. } = summary;
-    let object = json!({
-        "key": key, "created": clock.to_rfc3339(created), "updated": clock.to_rfc3339(updated), "statistics": stats.as_ref().map(statistics_json),
-    });
-    // The messages are written one by one, so the closing brace of the object comes last.
-    let mut text = object.to_string();
-    text.truncate(text.len() - 1);
-    text.push_str(",\"messages\":[");
-    for (index, logged) in messages.enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        text.push_str(&format!("{comma}\n{}", message_json(clock, &logged?)));
-        if text.len() > WRITE_CHUNK_BYTES {
-            sink(&std::mem::take(&mut text))?;
+    let dates = format!("{} to {}", day_and_time(created), day_and_time(updated));
+    match format {
+        DocumentFormat::Markdown => format!("# {}\n\n{dates}\n", key.replace('\n', " ")),
+        DocumentFormat::Html => html::page_start(key, &dates),
+        DocumentFormat::Json => {
+            let object = json!({
+                "key": key, "created": clock.to_rfc3339(created), "updated": clock.to_rfc3339(updated), "statistics": stats.as_ref().map(statistics_json),
+            });
+            // The messages follow one by one, so the object stays open.
+            let mut text = object.to_string();
+            text.truncate(text.len() - 1);
+            text + ",\"messages\":["
         }
     }
-    sink(&format!("{text}\n]}}\n"))
 }
 
-fn write_markdown(
-    summary: &SessionSummary,
-    messages: LoggedMessages<'_>,
-    sink: TextSink<'_>,
-) -> Result<()> {
-    let SessionSummary { key, created, updated, .. } = summary;
-    let dates = [created, updated].map(|time| day_and_time(time));
-    let mut text = format!("# {}\n\n{} to {}\n", key.replace('\n', " "), dates[0], dates[1]);
-    for logged in messages {
-        text.push_str(&section(&logged?));
-        if text.len() > WRITE_CHUNK_BYTES {
-            sink(&std::mem::take(&mut text))?;
-        }
+/// The document after the last message.
+fn document_end(format: DocumentFormat) -> &'static str {
+    match format {
+        DocumentFormat::Markdown => "",
+        DocumentFormat::Html => html::PAGE_END,
+        DocumentFormat::Json => "\n]}\n",
     }
-    sink(&text)
-}
-
-fn write_html(
-    summary: &SessionSummary,
-    messages: LoggedMessages<'_>,
-    sink: TextSink<'_>,
-) -> Result<()> {
-    let SessionSummary { key, created, updated, .. } = summary;
-    let dates = [created, updated].map(|time| day_and_time(time));
-    let mut text = html::page_start(key, &format!("{} to {}", dates[0], dates[1]));
-    for logged in messages {
-        text.push_str(&html::section(&ExportedMessage::new(&logged?)));
-        if text.len() > WRITE_CHUNK_BYTES {
-            sink(&std::mem::take(&mut text))?;
-        }
-    }
-    sink(&(text + html::PAGE_END))
 }
 
 /// Formats one message under a heading with its role.
-fn section(logged: &LoggedMessage) -> String {
-    let ExportedMessage { number, author: _, heading, time, body } = ExportedMessage::new(logged);
+fn markdown_section(message: &ExportedMessage) -> String {
+    let ExportedMessage { number, author: _, heading, time, body } = message;
     let separator = if time.is_empty() { "" } else { ", " };
     format!("\n## {number} {heading}{separator}{time}\n\n{}\n", body.trim_end())
 }
