@@ -2,6 +2,7 @@
 //! default session, a chat channel, and a command to try. A failure here never ends the command.
 
 use crate::command::channel::login;
+use crate::command::completions::script_of;
 use crate::command::cron::saved_job::print_saved;
 use crate::command::question::{Cancelled, ask_choice, confirm};
 use crate::ops::context::{Context, report_error};
@@ -9,8 +10,8 @@ use crate::ops::jobs::crontab_sync;
 use crate::ops::jobs::heartbeat_job;
 use crate::ops::jobs::workspace_jobs;
 use crate::options::job::JobSettings;
-use anyhow::{Context as _, Result};
-use nanobot_base::error::{Exit, Stop, fail, fail_with_hint};
+use anyhow::Result;
+use nanobot_base::error::{Exit, Stop, fail_with_hint};
 use nanobot_channel::table::{CHANNELS, ChannelKind};
 use nanobot_config::settings::{Config, Settings};
 use nanobot_cron::job::HEARTBEAT_ID;
@@ -18,22 +19,16 @@ use nanobot_os::durable_file;
 use nanobot_os::env;
 use nanobot_os::shell::UserShell;
 use nanobot_os::terminal::wrap_words;
-use nanobot_sandbox::process::{self, CommandSpec};
 use nanobot_store::skill;
 use nanobot_store::trust;
 use std::path::Path;
-use std::time::Duration;
 
-/// Timeout for our own program, which is run to print a script.
-const SCRIPT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Text in one of the first lines of every completion script.
 const SCRIPT_MARK: &str = "Completion of nanobot for ";
 /// Number of first lines that are searched for the mark.
 const MARK_LINES: usize = 3;
 /// The key of the conversation that a message continues.
 const SESSION_KEY: [&str; 3] = ["agents", "defaults", "session"];
-/// Maximum bytes of a script.
-const MAX_SCRIPT_BYTES: usize = 4 << 20;
 
 /// Reports an error of a step, so that the command can go on. A signal remains an error. The end of input counts as a no.
 pub(super) fn warn_on_error(ctx: &Context, result: Result<()>) -> Result<()> {
@@ -53,14 +48,13 @@ pub(super) fn offer_completions(ctx: &Context) -> Result<()> {
         return Ok(());
     };
     let path = shell.completion_path(&ctx.env, &ctx.paths);
-    let script = generate_script(ctx, shell)?;
-    if is_installed(ctx, shell, &path, &script)? {
+    if is_installed(ctx, shell, &path)? {
         return Ok(());
     }
     let question =
         format!("Install TAB completion for {} ({})?", shell.name(), ctx.paths.display(&path));
     if confirm(ctx, &question, true)? {
-        write_script(ctx, shell, &path, &script)?;
+        write_script(ctx, shell, &path)?;
     }
     Ok(())
 }
@@ -79,25 +73,20 @@ pub(super) fn write_completions(ctx: &Context) -> Result<()> {
         )
     })?;
     let path = shell.completion_path(&ctx.env, &ctx.paths);
-    let script = generate_script(ctx, shell)?;
-    if is_installed(ctx, shell, &path, &script)? {
-        Ok(())
-    } else {
-        write_script(ctx, shell, &path, &script)
-    }
+    if is_installed(ctx, shell, &path)? { Ok(()) } else { write_script(ctx, shell, &path) }
 }
 
-/// True if `script` is installed at `path` already, and false if it may be written there.
+/// True if the script for `shell` is installed at `path` already, and false if it may be written there.
 ///
 /// # Errors
 /// The file is not nanobot's, or it is a link: neither is replaced.
-fn is_installed(ctx: &Context, shell: UserShell, path: &Path, script: &[u8]) -> Result<bool> {
+fn is_installed(ctx: &Context, shell: UserShell, path: &Path) -> Result<bool> {
     let Ok(metadata) = path.symlink_metadata() else {
         return Ok(false);
     };
     let installed =
         if path.is_file() { durable_file::read(path)?.unwrap_or_default() } else { Vec::new() };
-    if installed == script {
+    if installed == script_of(shell).as_bytes() {
         return Ok(true);
     }
     let text = String::from_utf8_lossy(&installed);
@@ -116,11 +105,11 @@ fn is_installed(ctx: &Context, shell: UserShell, path: &Path, script: &[u8]) -> 
     ))
 }
 
-fn write_script(ctx: &Context, shell: UserShell, path: &Path, script: &[u8]) -> Result<()> {
+fn write_script(ctx: &Context, shell: UserShell, path: &Path) -> Result<()> {
     if let Some(folder) = path.parent() {
         durable_file::create_dir(folder)?;
     }
-    durable_file::replace(path, script)?;
+    durable_file::replace(path, script_of(shell).as_bytes())?;
     if !ctx.quiet {
         ctx.terminal.eprint(&format!("wrote {}", ctx.paths.display(path)));
         if let Some(note) = shell.loading_note() {
@@ -128,32 +117,6 @@ fn write_script(ctx: &Context, shell: UserShell, path: &Path, script: &[u8]) -> 
         }
     }
     Ok(())
-}
-
-/// The output of `nanobot completions SHELL`.
-fn generate_script(ctx: &Context, shell: UserShell) -> Result<Vec<u8>> {
-    let result = process::run(
-        &CommandSpec {
-            program: process::program_path(ctx.env.get("PATH"))?,
-            arguments: vec!["completions".into(), shell.name().into()],
-            directory: "/".into(),
-            env: Vec::new(),
-            timeout: SCRIPT_TIMEOUT,
-            capture_bytes: MAX_SCRIPT_BYTES,
-            sandbox: None,
-            input: None,
-        },
-        &mut |_| {},
-    )
-    .context("print the completions")?;
-    if let Some(stop) = result.stop {
-        return Err(stop.into());
-    }
-    if result.status.is_some_and(|status| status.success()) {
-        Ok(result.head)
-    } else {
-        Err(fail(Exit::Failed, "the completions cannot be printed"))
-    }
 }
 
 /// Offers to let cron check HEARTBEAT.md, if cron is available.
