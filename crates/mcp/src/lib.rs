@@ -21,7 +21,6 @@ pub mod catalog;
 pub mod client;
 pub mod fingerprint;
 pub mod limits;
-mod missing_server;
 pub mod oauth;
 pub mod pin;
 pub mod protocol;

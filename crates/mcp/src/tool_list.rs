@@ -3,18 +3,18 @@
 
 use super::cache::CachedResult;
 use super::catalog::{CatalogInner, CheckedFeatures, MAX_ERROR_CHARS, ToolCatalog, is_persistent};
-use super::missing_server::MissingServer;
 use super::pin::{PinCheck, ToolChange};
 use super::protocol::{McpError, ServerFeatures, ToolInfo};
 use super::tool_name::{self, AssignedNames};
 use super::{limits, sanitize, schema};
 use anyhow::Result;
+use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_config::settings::servers::McpServer;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The longest name of a tool in a notice, in characters.
+/// The longest name of a tool or a server in a notice, in characters.
 const MAX_NAME_CHARS: usize = 80;
 /// The longest list of names, or reason, in a notice, in characters.
 const MAX_NOTICE_CHARS: usize = 300;
@@ -341,5 +341,62 @@ impl ListBuilder<'_> {
             reads_only,
             has_changed: change.is_some(),
         });
+    }
+}
+
+/// A server that is not available to a run: the reason, and the notice or the error that it becomes.
+struct MissingServer {
+    reason: String,
+    exit: Exit,
+    subcommand: &'static str,
+}
+
+impl MissingServer {
+    fn unusable(reason: &str) -> Self {
+        Self { reason: format!("invalid config: {reason}"), exit: Exit::Config, subcommand: "show" }
+    }
+
+    fn from_error(message: String, error: &McpError) -> Self {
+        let exit = match error {
+            McpError::Unusable(_) | McpError::Login(_) => Exit::Config,
+            _ => Exit::Unavailable,
+        };
+        Self { reason: message, exit, subcommand: "test" }
+    }
+
+    fn from_cached_failure(message: &str, age_secs: i64) -> Self {
+        let ago = match age_secs {
+            0..90 => format!("{age_secs} s"),
+            _ => format!("{} min", (age_secs + 30) / 60),
+        };
+        Self {
+            reason: format!("{message} (tried {ago} ago)"),
+            exit: Exit::Unavailable,
+            subcommand: "test",
+        }
+    }
+
+    fn not_cached() -> Self {
+        Self {
+            reason: "its tools are not known yet".into(),
+            exit: Exit::Unavailable,
+            subcommand: "test",
+        }
+    }
+
+    /// Reports the missing server as a notice.
+    ///
+    /// # Errors
+    /// The server is required.
+    fn report(self, server: &McpServer, notice: &mut dyn FnMut(&str)) -> Result<()> {
+        let Self { reason, exit, subcommand } = self;
+        let name = sanitize::single_line(&server.name, MAX_NAME_CHARS);
+        let hint = format!("nanobot mcp {subcommand} {name}");
+        if server.is_required {
+            let cause = format!("MCP server `{name}` is required but not available: {reason}");
+            return Err(fail_with_hint(exit, cause, hint));
+        }
+        notice(&format!("MCP server `{name}` is not available: {reason}; `{hint}`"));
+        Ok(())
     }
 }

@@ -81,7 +81,8 @@ impl Drop for OpenAnswer {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks `mutex`, even after a panic of another thread.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().ignore_poison()
 }
 

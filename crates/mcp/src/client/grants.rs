@@ -1,10 +1,11 @@
 //! The files of the user that a local server may access: those that its config entry names, and nothing else.
 
-use super::named_files::{MIN_COMPONENTS, PROGRAM_VARIABLES, named_paths, own_directory};
+use super::named_files::{
+    MIN_COMPONENTS, PROGRAM_VARIABLES, named_paths, own_directory, state_dir,
+};
 use crate::fingerprint::is_program;
 use nanobot_config::settings::servers::{McpServer, ServerTransport};
 use nanobot_os::paths::{PathResolver, Paths};
-use nanobot_sandbox::process::server_environment::server_file_name;
 use nanobot_sandbox::{SandboxSpec, system_paths};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -111,7 +112,7 @@ impl ChangeablePaths {
         let ServerTransport::Program { directory, .. } = &server.transport else {
             return None;
         };
-        let state_dir = paths.mcp().join("state").join(server_file_name(&server.name));
+        let state_dir = state_dir(paths, &server.name);
         let directory =
             directory.as_ref().map_or_else(|| state_dir.clone(), |path| paths.expand(path));
         let mut shared = resolve_grant(server, &[], &directory, &state_dir, paths).writes;

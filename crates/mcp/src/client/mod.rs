@@ -16,7 +16,6 @@ use nanobot_config::settings::servers::{McpServer, SamplingMode};
 use nanobot_os::cancel;
 use nanobot_os::paths::Paths;
 use nanobot_os::signal::Deadline;
-use nanobot_sandbox::process::server_environment::server_file_name;
 use reply::Wait;
 use sampling::Sampler;
 use serde_json::{Map, Value};
@@ -54,7 +53,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(1000);
 /// # Errors
 /// A file cannot be removed.
 pub fn remove_server_files(paths: &Paths, server: &str) -> io::Result<()> {
-    let (root, log) = (paths.mcp(), config::log_path(paths, server));
+    let log = config::log_path(paths, server);
     let ignore_missing = |result: io::Result<()>| match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
@@ -62,7 +61,7 @@ pub fn remove_server_files(paths: &Paths, server: &str) -> io::Result<()> {
     for log in [log.with_extension("log.old"), log] {
         ignore_missing(std::fs::remove_file(log))?;
     }
-    ignore_missing(std::fs::remove_dir_all(root.join("state").join(server_file_name(server))))
+    ignore_missing(std::fs::remove_dir_all(named_files::state_dir(paths, server)))
 }
 
 /// The servers of a run. They are ended when the last clone is dropped.

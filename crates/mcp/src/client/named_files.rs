@@ -59,6 +59,11 @@ pub(super) fn named_paths(server: &McpServer) -> Vec<NamedPath<'_>> {
     values.map(|(value, variable)| NamedPath { path: Path::new(value), variable }).collect()
 }
 
+/// The own directory of a local server, which outlasts its runs.
+pub(super) fn state_dir(paths: &Paths, server: &str) -> PathBuf {
+    paths.mcp().join("state").join(server_file_name(server))
+}
+
 /// The directory of the file `path`, which need not exist, if it has only files that are among `named_paths`, those of the entry.
 /// Directories of ours, and those with files of the user in general, do not count.
 pub(super) fn own_directory(
@@ -137,7 +142,7 @@ fn unmakeable_file(
     }
     let exists = path.exists();
     let name = &server.name;
-    let state_dir = paths.mcp().join("state").join(server_file_name(name));
+    let state_dir = state_dir(paths, name);
     let mut granted_paths: Vec<PathBuf> =
         server.write_paths.iter().map(|path| paths.expand(path)).collect();
     if let ServerTransport::Program { directory: Some(directory), .. } = &server.transport {

@@ -4,6 +4,7 @@ use super::config::{ClientConfig, log_path};
 use super::grants::{self, SandboxedSpec};
 use super::inbox::Inbox;
 use super::interpreter;
+use super::named_files::state_dir;
 use super::stdio::{RunningPrograms, StdioTransport};
 use crate::protocol::McpError;
 use nanobot_config::settings::servers::{McpServer, ServerTransport};
@@ -11,9 +12,7 @@ use nanobot_os::durable_file;
 use nanobot_os::secret::{LazySecret, Secret};
 use nanobot_sandbox::NetworkAccess;
 use nanobot_sandbox::process::server::ServerSpec;
-use nanobot_sandbox::process::server_environment::{
-    build_environment, resolve_program, server_file_name,
-};
+use nanobot_sandbox::process::server_environment::{build_environment, resolve_program};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +37,7 @@ pub(super) fn start(
         .map(resolve)
         .collect::<anyhow::Result<_>>()
         .map_err(|error| McpError::Unusable(format!("{error:#}")))?;
-    let state_dir = config.paths.mcp().join("state").join(server_file_name(&server.name));
+    let state_dir = state_dir(&config.paths, &server.name);
     let temporary_dir = state_dir.join("tmp");
     durable_file::create_dir(&temporary_dir)
         .map_err(|error| McpError::Unreachable(format!("{error:#}")))?;

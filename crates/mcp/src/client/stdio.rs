@@ -3,7 +3,7 @@
 //! standard error goes to a small log file.
 
 use super::connection::{Outgoing, Transport};
-use super::connection_state::{ConnectionState, one_line};
+use super::connection_state::{ConnectionState, lock, one_line};
 use super::grants::SandboxFactory;
 use super::inbox::Inbox;
 use crate::protocol::McpError;
@@ -11,7 +11,6 @@ use nanobot_base::json_rpc;
 use nanobot_os::durable_file;
 use nanobot_os::secret;
 use nanobot_os::signal;
-use nanobot_os::sync::IgnorePoison;
 use nanobot_os::terminal::sanitize;
 use nanobot_sandbox::PathSnapshot;
 use nanobot_sandbox::process::server::{self, ServerExit, ServerProcess, ServerSpec};
@@ -19,7 +18,7 @@ use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{self, error::TrySendError};
@@ -276,10 +275,6 @@ impl Transport for StdioTransport {
         drop(lock(&self.program).take());
         None
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().ignore_poison()
 }
 
 /// Waits until the server's standard error has been read to its end, which comes slightly later than the end of its
