@@ -56,10 +56,10 @@ pub(crate) fn protected_paths(
     let (paths, workspace) = (ctx.paths.clone(), workspace.to_owned());
     let read_only = Deferred::new(move || {
         let root = PathResolver::with_real_path(&workspace).resolve(&paths.root);
-        let mut read_only =
-            vec![workspace.join(".git"), workspace.join(".nanobot"), root.join("tools")];
         let memory = workspace.join("memory");
-        read_only.extend(memory::PROTECTED_NAMES.iter().map(|name| memory.join(name)));
+        let mut read_only: Vec<PathBuf> =
+            memory::PROTECTED_NAMES.iter().map(|name| memory.join(name)).collect();
+        read_only.extend([workspace.join(".git"), workspace.join(".nanobot"), root.join("tools")]);
         // These links lead to hidden files. A run that replaced one could choose another config.
         for path in config_files(&paths).into_iter().chain([paths.root.clone()]) {
             read_only.extend(trace_links(&path).links.into_iter().map(|(link, _)| link));
