@@ -141,12 +141,12 @@ enum FlagField<'a> {
 fn parse_fast(arguments: &[OsString]) -> Option<Cli> {
     let (_, mut rest) = arguments.split_first()?;
     let mut global = GlobalArgs::default();
-    let mut agent: Option<TurnArgs> = None;
+    let mut turn: Option<TurnArgs> = None;
     while let Some((argument, after)) = rest.split_first() {
         rest = after;
         let field = match argument.to_str()? {
-            "agent" | "a" if agent.is_none() => {
-                agent = Some(TurnArgs {
+            "agent" | "a" if turn.is_none() => {
+                turn = Some(TurnArgs {
                     session: SessionChoice {
                         lock_timeout: DEFAULT_LOCK_TIMEOUT,
                         ..SessionChoice::default()
@@ -155,39 +155,39 @@ fn parse_fast(arguments: &[OsString]) -> Option<Cli> {
                 });
                 continue;
             }
-            "cron" if agent.is_none() => return parse_cron_line(global, rest),
+            "cron" if turn.is_none() => return parse_cron_line(global, rest),
             "-q" | "--quiet" => FlagField::Flag(&mut global.quiet),
             "-c" | "--config" => FlagField::Path(&mut global.config),
             "-w" | "--workspace" => FlagField::Path(&mut global.workspace),
-            flag => agent_field(flag, agent.as_mut()?)?,
+            flag => turn_field(flag, turn.as_mut()?)?,
         };
         rest = field.fill(rest)?;
     }
-    let command = CliCommand::Agent(Box::new(AgentArgs { turn: agent?, ..AgentArgs::default() }));
+    let command = CliCommand::Agent(Box::new(AgentArgs { turn: turn?, ..AgentArgs::default() }));
     Some(Cli { global, command })
 }
 
 /// The field that `flag` sets. Only flags that neither exclude nor override each other are here.
-fn agent_field<'a>(flag: &str, agent: &'a mut TurnArgs) -> Option<FlagField<'a>> {
+fn turn_field<'a>(flag: &str, turn: &'a mut TurnArgs) -> Option<FlagField<'a>> {
     Some(match flag {
-        "-m" | "--message" => FlagField::Message(&mut agent.input.message),
-        "-s" | "--session" => FlagField::Text(&mut agent.session.key),
-        "--new" => FlagField::Flag(&mut agent.session.new),
-        "--ephemeral" => FlagField::Flag(&mut agent.session.ephemeral),
-        "--json" => FlagField::Flag(&mut agent.output.json),
-        "-v" | "--verbose" => FlagField::Flag(&mut agent.output.verbose),
-        "--model" => FlagField::Text(&mut agent.model.name),
-        "--no-stream" => FlagField::Flag(&mut agent.model.no_stream),
-        "--send-keys" => FlagField::Flag(&mut agent.model.send_keys),
-        "--schema" => FlagField::Text(&mut agent.schema),
-        "--profile" => FlagField::Text(&mut agent.grants.profile),
-        "--no-tools" => FlagField::Flag(&mut agent.grants.no_tools),
-        "-C" | "--directory" => FlagField::Path(&mut agent.grants.directory),
-        "--sandbox" => FlagField::Sandbox(&mut agent.grants.sandbox),
-        "--offline" => FlagField::Flag(&mut agent.limits.offline),
-        "--strict" => FlagField::Flag(&mut agent.limits.strict),
-        "--no-stdin" => FlagField::Flag(&mut agent.stdin.no_stdin),
-        "--replay" => FlagField::Path(&mut agent.recording.replay),
+        "-m" | "--message" => FlagField::Message(&mut turn.input.message),
+        "-s" | "--session" => FlagField::Text(&mut turn.session.key),
+        "--new" => FlagField::Flag(&mut turn.session.new),
+        "--ephemeral" => FlagField::Flag(&mut turn.session.ephemeral),
+        "--json" => FlagField::Flag(&mut turn.output.json),
+        "-v" | "--verbose" => FlagField::Flag(&mut turn.output.verbose),
+        "--model" => FlagField::Text(&mut turn.model.name),
+        "--no-stream" => FlagField::Flag(&mut turn.model.no_stream),
+        "--send-keys" => FlagField::Flag(&mut turn.model.send_keys),
+        "--schema" => FlagField::Text(&mut turn.schema),
+        "--profile" => FlagField::Text(&mut turn.grants.profile),
+        "--no-tools" => FlagField::Flag(&mut turn.grants.no_tools),
+        "-C" | "--directory" => FlagField::Path(&mut turn.grants.directory),
+        "--sandbox" => FlagField::Sandbox(&mut turn.grants.sandbox),
+        "--offline" => FlagField::Flag(&mut turn.limits.offline),
+        "--strict" => FlagField::Flag(&mut turn.limits.strict),
+        "--no-stdin" => FlagField::Flag(&mut turn.stdin.no_stdin),
+        "--replay" => FlagField::Path(&mut turn.recording.replay),
         _ => return None,
     })
 }

@@ -21,7 +21,7 @@ pub fn run(env: &Env, terminal: Terminal, topic: &HelpTopic) -> Result<Exit> {
     let pager = env.get("PAGER").unwrap_or("less");
     match process::run_pager(pager, &page) {
         Err(error) if error.kind() == ErrorKind::NotFound => terminal.print(&page)?,
-        shown => shown.with_context(|| format!("run `{pager}`"))?,
+        result => result.with_context(|| format!("run `{pager}`"))?,
     }
     Ok(Exit::Answered)
 }

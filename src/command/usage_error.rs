@@ -162,8 +162,8 @@ fn suggest_replacement(error: &clap::Error, arguments: &[OsString]) -> Option<St
     Some((*replacement).to_owned())
 }
 
-/// Suggests a command, a flag or a value with almost the same spelling. A flag that permits more is never suggested: nobody asked
-/// for it.
+/// Suggests a command, a flag or a value with almost the same spelling. A flag that permits more is never suggested, since the user
+/// did not ask for it.
 fn suggest_similar(error: &clap::Error) -> Option<String> {
     let pairs = [
         (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand),

@@ -128,7 +128,7 @@ fn redirect_query(
     query.ok_or_else(|| {
         fail_with_hint(
             Exit::TryAgain,
-            "nobody logged in within ten minutes",
+            "no login was completed within ten minutes",
             "`--paste`, if the browser is on another machine",
         )
     })
