@@ -80,9 +80,9 @@ fn grouped_commands(command: &Command) -> String {
     for (group, names) in COMMAND_GROUPS {
         for (index, name) in names.iter().enumerate() {
             let command = command.find_subcommand(name).expect("a group has commands that exist");
-            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let summary = command.get_about().map(ToString::to_string).unwrap_or_default();
             let group = if index == 0 { group } else { "" };
-            lines.push(format!("{group:<9}  {name:<8}  {about}"));
+            lines.push(format!("{group:<9}  {name:<8}  {summary}"));
         }
     }
     lines.join("\n")

@@ -5,6 +5,7 @@
 
 mod definitions;
 mod examples;
+mod locals;
 mod rules;
 mod source;
 mod tree;
@@ -142,6 +143,16 @@ fn the_topics_use_the_same_vocabulary() {
         let found = vocabulary::phrases_in(&words.join(" "));
         assert!(found.is_empty(), "{}: {found:?}", topic.name);
     }
+}
+
+/// The list by which names of values are chosen: for each type of the project, the names of its parameters and locals.
+/// `cargo test --features test-hooks --test cli names_of_each_type -- --ignored --nocapture`
+#[test]
+#[ignore = "prints a list for people"]
+fn names_of_each_type() {
+    use std::io::Write;
+    let list = vocabulary::names_by_type(&sources());
+    std::io::stdout().write_all(list.as_bytes()).unwrap();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! The syntax tree is dropped once the facts are taken, because it cannot leave the thread that parsed it.
 
 use super::definitions::{Definition, definitions};
+use super::locals::{Bindings, bindings};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use std::collections::BTreeMap;
 use syn::visit::{self, Visit};
@@ -22,6 +23,8 @@ pub(super) struct Source {
     pub(super) test_modules: Vec<String>,
     /// Everything that the file names, outside its tests.
     pub(super) definitions: Vec<Definition>,
+    /// Parameters and locals, outside its tests.
+    pub(super) locals: Bindings,
     /// First and last lines of items that are compiled for tests only.
     test_lines: Vec<(usize, usize)>,
 }
@@ -42,6 +45,7 @@ impl Source {
                 bindings: BTreeMap::new(),
                 test_modules: Vec::new(),
                 definitions: definitions(&file),
+                locals: bindings(&file),
                 test_lines: Vec::new(),
                 text,
             },

@@ -2,10 +2,12 @@
 //! names of constants, and one type for each type name.
 
 use super::definitions::{Definition, DefinitionKind};
+use super::locals::Local;
 use super::rules::Violation;
 use super::source::Source;
 use super::tree::SourceTree;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Words that say nothing about what they name. No type, function, module, field, variant or constant consists of one
 /// of them alone, in any case.
@@ -13,6 +15,11 @@ const FORBIDDEN_NAMES: &str = "of told tell tells said say look looks words held
     made heard hear stand stands came gone gave ways lack lacks room piece thing things stuff misc util utils manager far \
     ear mouth news trouble wish about ours theirs stranger strangers beside behind apart around walls fence leash berth crew \
     scribe warden desk duty door longest most least slice patience";
+
+/// Words that, as the name of a parameter or a local, say nothing about its value: they stand for a part of a sentence. So do
+/// those of [`FORBIDDEN_NAMES`].
+const FORBIDDEN_LOCALS: &str =
+    "stamps terms reach way wire account place places asked found answered";
 
 /// Phrases that no comment and no string contains, in any case, as whole words; each with what to write instead.
 const FORBIDDEN_PHRASES: &[(&str, &str)] = &[
@@ -38,6 +45,25 @@ const DURATION_ENDINGS: [&str; 12] = [
     "TIMEOUT", "INTERVAL", "GRACE", "DELAY", "AGE", "WINDOW", "PERIOD", "LIFETIME", "BACKOFF",
     "DURATION", "MARGIN", "PAUSE",
 ];
+
+/// The roles that values of a type have, where a name says the role instead of the type.
+const ROLES: &[(&str, &str)] = &[
+    ("CompactedHistory", "summary"),
+    ("Context", "ctx"),
+    ("LayeredConfig", "layers"),
+    ("LoginSecret", "refresh_token"),
+    ("Message", "answer mail"),
+    ("Outgoing", "message"),
+    ("ProviderInfo", "entry"),
+    ("Reporter", "report"),
+    ("Secret", "token refresh_token key url proxy password expected"),
+    ("SelectedProvider", "choice"),
+    ("UserText", "message prompt"),
+];
+
+/// Roles that values of any type may have: their order, or their side in a comparison.
+const SHARED_ROLES: &str =
+    "before after old new other next previous current first last left right from to stored";
 
 /// Type names that stand more than once, because their module makes them unmistakable where they are used.
 const SHARED_TYPE_NAMES: [&str; 0] = [];
@@ -70,6 +96,159 @@ pub(super) fn names(tree: &SourceTree) -> Vec<Violation> {
         })
     });
     per_source.collect()
+}
+
+/// Parameters and locals that have no name of their own.
+pub(super) fn locals(tree: &SourceTree) -> Vec<Violation> {
+    let forbidden: Vec<&str> =
+        FORBIDDEN_NAMES.split_whitespace().chain(FORBIDDEN_LOCALS.split_whitespace()).collect();
+    let mut violations = Vec::new();
+    for source in &tree.sources {
+        for local in &source.locals.locals {
+            if forbidden.contains(&local.name.as_str()) {
+                let advice = "name a value after what it is: `settings`, `response`, `path`";
+                violations.push(violation(source, local.line, &local.name, advice));
+            }
+        }
+    }
+    violations
+}
+
+/// Patterns that give a field another name, which a reader then has to carry along.
+pub(super) fn renamed_fields(tree: &SourceTree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for source in &tree.sources {
+        for local in source.locals.locals.iter().filter(|local| !local.renamed_field.is_empty()) {
+            // `other_hosts` of a field `hosts` tells two values of the same field apart.
+            if !local.name.starts_with('_') && !local.name.contains(&local.renamed_field) {
+                let advice = format!("the field is `{}`: keep its name", local.renamed_field);
+                violations.push(violation(source, local.line, &local.name, &advice));
+            }
+        }
+    }
+    violations
+}
+
+/// Parameters that are tuples, and nested `Option`s and `Result`s.
+pub(super) fn signatures(tree: &SourceTree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for source in &tree.sources {
+        for unclear in &source.locals.unclear_types {
+            violations.push(violation(source, unclear.line, &unclear.function, unclear.advice));
+        }
+    }
+    violations
+}
+
+/// Parameters of our own types whose names say neither their type nor their role ([`ROLES`]).
+pub(super) fn parameters(tree: &SourceTree) -> Vec<Violation> {
+    let own: BTreeSet<&str> = (tree.sources.iter().flat_map(|source| &source.definitions))
+        .filter(|definition| definition.kind == DefinitionKind::Type)
+        .map(|definition| definition.name.as_str())
+        .collect();
+    let mut violations = Vec::new();
+    for source in &tree.sources {
+        for local in source.locals.locals.iter().filter(|local| local.is_parameter) {
+            if own.contains(local.type_name.as_str()) && !is_named_for_its_type(local) {
+                let advice = format!("say in the name that it is a `{}`", local.type_name);
+                violations.push(violation(source, local.line, &local.name, &advice));
+            }
+        }
+    }
+    violations
+}
+
+/// Words in backticks in the docs of functions that name nothing: no word of the function, no definition, no part of a literal.
+pub(super) fn doc_words(tree: &SourceTree) -> Vec<Violation> {
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    for source in &tree.sources {
+        known.extend(source.definitions.iter().map(|definition| definition.name.as_str()));
+        for line in source.text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            known.extend(quoted_words(line));
+        }
+    }
+    let mut violations = Vec::new();
+    for source in &tree.sources {
+        let lines: Vec<&str> = source.text.lines().collect();
+        for word in &source.locals.doc_words {
+            let (first, last) = word.function;
+            let is_in_function = || {
+                let code = lines[first - 1..last].iter();
+                code.filter(|line| !line.trim_start().starts_with("//"))
+                    .any(|line| name_parts(line).any(|part| part == word.word))
+            };
+            if !known.contains(word.word.as_str()) && !is_in_function() {
+                let advice = "the doc names something that is not there";
+                violations.push(violation(source, word.line, &word.word, advice));
+            }
+        }
+    }
+    violations
+}
+
+/// The words of the string literals that begin or end in a line.
+fn quoted_words(line: &str) -> impl Iterator<Item = &str> {
+    let start = line.find('"').unwrap_or(line.len());
+    name_parts(&line[start..])
+}
+
+fn name_parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| !character.is_alphanumeric() && character != '_')
+}
+
+fn is_named_for_its_type(local: &Local) -> bool {
+    let name = local.name.trim_start_matches('_');
+    let words = snake_case(&local.type_name);
+    let shares_a_word =
+        name.split('_').any(|part| (words.split('_')).any(|word| is_same_word(part, word)));
+    let has_shared_role = SHARED_ROLES.split_whitespace().any(|role| role == name);
+    let has_role = || {
+        let mut roles = ROLES.iter().filter(|(type_name, _)| *type_name == local.type_name);
+        roles.any(|(_, names)| names.split_whitespace().any(|role| role == name))
+    };
+    shares_a_word || has_shared_role || has_role()
+}
+
+/// Plural and singular are the same word, and `arguments` is `args`.
+fn is_same_word(left: &str, right: &str) -> bool {
+    let [left, right] =
+        [left, right].map(|word| word.trim_end_matches('s').replace("argument", "arg"));
+    left == right
+}
+
+/// `RunState` → `run_state`.
+fn snake_case(type_name: &str) -> String {
+    let mut name = String::new();
+    for character in type_name.chars() {
+        if character.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(character.to_lowercase());
+    }
+    name
+}
+
+/// Lists the parameters and the locals of each type of the project, with how often each name stands.
+pub(super) fn names_by_type(tree: &SourceTree) -> String {
+    let own: BTreeSet<&str> = (tree.sources.iter().flat_map(|source| &source.definitions))
+        .filter(|definition| definition.kind == DefinitionKind::Type)
+        .map(|definition| definition.name.as_str())
+        .collect();
+    let mut names: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+    for local in tree.sources.iter().flat_map(|source| &source.locals.locals) {
+        if own.contains(local.type_name.as_str()) {
+            *names.entry(&local.type_name).or_default().entry(&local.name).or_default() += 1;
+        }
+    }
+    let mut list = String::new();
+    for (type_name, names) in names {
+        let mut names: Vec<(&str, usize)> = names.into_iter().collect();
+        names.sort_by_key(|(_, count)| Reverse(*count));
+        let names: Vec<String> =
+            names.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        list.push_str(&format!("{type_name}: {}\n", names.join(", ")));
+    }
+    list
 }
 
 pub(super) fn unique_types(tree: &SourceTree) -> Vec<Violation> {
