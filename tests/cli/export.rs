@@ -5,7 +5,8 @@ use crate::requirements::require;
 use crate::story::{Story, write};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
-use nanobot_cron::export::{ExportSettings, ScheduledJob, systemd};
+use nanobot_cron::export::systemd::{self, CalendarLines};
+use nanobot_cron::export::{ExportSettings, ScheduledJob};
 use nanobot_cron::expression::Expression;
 use nanobot_cron::job::{Delivery, Job, JobState};
 use nanobot_cron::schedule::Schedule;
@@ -551,7 +552,8 @@ fn compare_with_systemd(schedule: &Schedule, zone: &TimeZone, base: Timestamp, i
     };
     let planned = ScheduledJob { job: &job, schedule, zone, config: None, workspace: None };
     let what = || format!("{schedule:?} after {base}");
-    let (lines, more) = systemd::calendar_lines(&planned, &site).unwrap();
+    let CalendarLines { regular: lines, clock_changes: more } =
+        systemd::calendar_lines(&planned, &site).unwrap();
     let both: Vec<String> = lines.iter().chain(&more).cloned().collect();
     let of = |line: &String| timer_times(line, &more, zone, base, COUNT);
     let times: Vec<Vec<Timestamp>> = both.iter().map(of).collect();

@@ -70,14 +70,19 @@ fn timer(settings: &ExportSettings, scheduled_job: &ScheduledJob) -> Result<Stri
 const INFALLIBLE: &str = "writing to a string cannot fail";
 
 /// The `OnCalendar` lines of a timer.
-struct CalendarLines {
+#[derive(Debug)]
+pub struct CalendarLines {
     /// For the regular slots.
-    regular: Vec<String>,
+    pub regular: Vec<String>,
     /// For the extra times around clock changes.
-    clock_changes: Vec<String>,
+    pub clock_changes: Vec<String>,
 }
 
-fn calendar_lines(
+/// Returns the lines by which systemd starts a job at its slots.
+///
+/// # Errors
+/// systemd cannot express the schedule.
+pub fn calendar_lines(
     scheduled_job: &ScheduledJob,
     settings: &ExportSettings,
 ) -> Result<CalendarLines, String> {
