@@ -3,7 +3,7 @@
 use crate::budgets::with_price;
 use crate::cron_run;
 use crate::markdown::{delta, end_event};
-use crate::server::{Response, calls, fails, replies, says, sends};
+use crate::server::{Responder, Response, calls, fails, replies, says, sends};
 use crate::story::Story;
 use crate::telegram_server::{TOKEN, TelegramServer};
 use crate::wait::until;
@@ -967,7 +967,14 @@ fn a_poll_says_that_another_one_is_stuck() {
 fn progress_is_sent_as_the_config_says() {
     let check = |progress: bool, hints: bool, expect: &[&str]| {
         let (story, telegram) = telegram_story();
+        let telegram = std::sync::Arc::new(telegram);
         let call = r#"{"path": "notes.md"}"#;
+        // Progress that is not sent before the turn ends is dropped.
+        let (server, progress_count) = (telegram.clone(), expect.len() - 1);
+        let answer: Responder = Box::new(move |request| {
+            server.wait_for_calls("sendMessage", progress_count);
+            says("Nothing there.")(request)
+        });
         let story = story
             .set("channels.sendProgress", json!(progress))
             .set("channels.sendToolHints", json!(hints))
@@ -977,7 +984,7 @@ fn progress_is_sent_as_the_config_says() {
                         "type": "function", "function": { "name": "read_file", "arguments": call } }] }),
                     "tool_calls",
                 ),
-                says("Nothing there."),
+                answer,
             ]);
         telegram.message(ANN, "what is in it?");
         story.run(["channel", "poll"]);

@@ -172,7 +172,7 @@ fn attachments_go_both_ways() {
         ..Default::default()
     };
     let fetched = connect(&server).fetch(&file, &mut Vec::new(), 9);
-    assert!(fetched.unwrap_err().to_string().contains("not at Slack"));
+    assert!(fetched.unwrap_err().to_string().contains("is not one of Slack"));
 }
 
 #[test]

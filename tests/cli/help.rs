@@ -300,7 +300,7 @@ fn errors_of_the_command_line_have_the_usual_form() {
         "nanobot: the following required arguments were not provided: <KEY> <NEW>\n  try: nanobot session rename --help\n",
     );
     check(&["session", "lsit"], "nanobot: unrecognized subcommand 'lsit'\n  try: `list`\n");
-    // Nobody who misspells a flag is told of one that permits more.
+    // The hint for a misspelled flag never names one that permits more.
     check(
         &["agent", "-m", "x", "--wrte"],
         "nanobot: unexpected argument '--wrte' found\n  try: nanobot agent --help\n",

@@ -293,7 +293,7 @@ fn logins_that_fail_have_their_status() {
     server.set_capabilities("IMAP4rev1");
     story.run(["channel", "test", "email"]).stdout("bot@example.net (bot@example.net)\n");
     server.set_capabilities("IMAP4rev1 LOGINDISABLED");
-    story.run(["channel", "test", "email"]).status(78).stderr_has("no login by password");
+    story.run(["channel", "test", "email"]).status(78).stderr_has("does not allow password logins");
 }
 
 #[test]

@@ -1191,10 +1191,10 @@ fn a_session_name_that_is_not_utf_8_is_explained() {
     story
         .wait(command.arg(name).spawn().unwrap())
         .status(2)
-        .stderr("error: the value 'caf\u{fffd}' of -s is not UTF-8\n");
+        .stderr("nanobot: the value 'caf\u{fffd}' of -s is not UTF-8\n");
     let mut command = story.command(["session", "show"]);
     story
         .wait(command.arg(name).spawn().unwrap())
         .status(2)
-        .stderr("error: the argument 'caf\u{fffd}' is not UTF-8\n");
+        .stderr("nanobot: the argument 'caf\u{fffd}' is not UTF-8\n");
 }

@@ -164,7 +164,7 @@ fn programs_that_cannot_be_tools_are_left_out_with_the_reason() {
     story
         .run(["agent", "-m", "x"])
         .stdout("Hi.\n")
-        .stderr_has("`tools.programs` names `missing`, which is no executable file");
+        .stderr_has("`tools.programs` names `missing`, which is not an executable file");
 }
 
 /// A program that hangs is waited for once, not in every run, until it changes or `tool check` succeeds.

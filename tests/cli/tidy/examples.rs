@@ -194,6 +194,54 @@ const EXAMPLES: &[RuleExample] = &[
         ],
     ),
     (
+        "locals",
+        &[(
+            "a.rs",
+            "fn f(words: &str) {\n    let found = words.len();\n    let size = found;\n    g(|told| told + size);\n}\n#[cfg(test)]\nmod tests {\n    fn f(place: u8) {}\n}",
+        )],
+        &[
+            "a.rs:1: `words`: name a value after what it is: `settings`, `response`, `path`",
+            "a.rs:2: `found`: name a value after what it is: `settings`, `response`, `path`",
+            "a.rs:4: `told`: name a value after what it is: `settings`, `response`, `path`",
+        ],
+    ),
+    (
+        "renamed fields",
+        &[(
+            "a.rs",
+            "fn f(line: Line) {\n    let Line { text: letters, end: line_end, start, number: _ } = line;\n}",
+        )],
+        &["a.rs:2: `letters`: the field is `text`: keep its name"],
+    ),
+    (
+        "signatures",
+        &[(
+            "a.rs",
+            "fn f(pair: (u8, u8)) {}\nfn g() -> Result<Option<Result<u8>>> {}\nfn h(size: Option<Option<u8>>) {}\nfn i() -> Result<Option<u8>> {}",
+        )],
+        &[
+            "a.rs:1: `f`: a tuple as a parameter: pass its parts, or name a type",
+            "a.rs:2: `g`: a nested `Option` or `Result`: name a type, or make two functions",
+            "a.rs:3: `h`: a nested `Option` or `Result`: name a type",
+        ],
+    ),
+    (
+        "parameters",
+        &[(
+            "a.rs",
+            "struct RunState;\nfn f(state: &RunState, run_states: &[RunState], next: RunState, stamps: Option<&RunState>) {}",
+        )],
+        &["a.rs:2: `stamps`: say in the name that it is a `RunState`"],
+    ),
+    (
+        "doc words",
+        &[(
+            "a.rs",
+            "/// Reads `path` into `buffer`, as `read_all` does, for the key `name`.\nfn f(path: &str) {\n    g(\"name\");\n}\nfn read_all() {}",
+        )],
+        &["a.rs:1: `buffer`: the doc names something that is not there"],
+    ),
+    (
         "unique types",
         &[("a.rs", "struct Line;"), ("b.rs", "\nenum Line {}\nfn f() {}")],
         &["b.rs:2: `Line`: another type has this name: say in it which one this is"],

@@ -1,4 +1,4 @@
-//! What functions name: their parameters and the values that they bind, each with the type that is written beside it.
+//! The names in functions: their parameters and the values that they bind, each with the type that is written beside it.
 
 use super::source::is_test_only;
 use proc_macro2::Span;
