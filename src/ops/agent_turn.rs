@@ -1,6 +1,6 @@
 //! One agent turn, from options to exit status: read the request, open the session, prepare, execute, finish.
 //!
-//! Commands, jobs, channels and the REPL call the four `run…` functions. Every failure inside a turn ends in a [`TurnOutcome`];
+//! Command lines, jobs, chats, editors and the REPL have a function `run…` each. Every failure inside a turn ends in a [`TurnOutcome`];
 //! a panic ends the process.
 
 use crate::ops::context::{Context, report_error};
@@ -507,7 +507,7 @@ fn denial_error(exit: Exit, cause: String, suggested_flag: Option<&str>) -> anyh
 }
 
 /// The output of `/help`: the messages that are commands.
-const HELP_TEXT: &str = "/new      start a new conversation\n/stop     end the run in progress in this session, as Ctrl-C does\n/compact  summarize the conversation; text after it instructs the run_metadata\n\
+const HELP_TEXT: &str = "/new      start a new conversation\n/stop     end the run in progress in this session, as Ctrl-C does\n/compact  summarize the conversation; text after it instructs the summary\n\
      /help     show this list\n\nFor command-line options: nanobot agent --help";
 
 /// Prints a built-in text as the answer.
