@@ -16,7 +16,7 @@ pub fn run(ctx: &Context, arguments: &UndoArgs) -> Result<Exit> {
     undo_or_redo(ctx, arguments, &|_| Ok(()))
 }
 
-/// As [`run`], but within the session of the REPL: a turn of another session is reverted only if its number is given.
+/// Like [`run`], but within the session of the REPL: a turn of another session is reverted only if its number is given.
 pub(super) fn run_in_session(
     ctx: &Context,
     arguments: &UndoArgs,

@@ -80,7 +80,7 @@ pub(crate) fn with_short_timeouts(settings: &Settings, max_timeout: Duration) ->
 /// Sends the test request.
 ///
 /// # Errors
-/// Those of a turn: 78 if no model is configured, 77 if the key is rejected, 69 if the server does not answer.
+/// The errors of a turn: 78 if no model is configured, 77 if the key is rejected, 69 if the server does not answer.
 pub(crate) fn send_test_request(
     ctx: &Context,
     settings: &Settings,

@@ -101,7 +101,7 @@ impl Context {
     /// Resolves the settings from global flags, environment variables and the config file.
     ///
     /// # Errors
-    /// As [`Context::load_config`]; a value in the file is invalid: status 78.
+    /// The errors of [`Context::load_config`]; a value in the file is invalid: status 78.
     pub fn settings(&self) -> Result<Settings> {
         self.settings_with(FlagOverrides::default())
     }
@@ -109,7 +109,7 @@ impl Context {
     /// Like [`Context::settings`], with the flags of one command on top.
     ///
     /// # Errors
-    /// As [`Context::settings`].
+    /// The errors of [`Context::settings`].
     pub fn settings_with(&self, overrides: FlagOverrides) -> Result<Settings> {
         self.resolve(&self.load_config()?, overrides)
     }
@@ -129,7 +129,7 @@ impl Context {
     /// Resolves the settings of the terminal.
     ///
     /// # Errors
-    /// As [`Context::settings`].
+    /// The errors of [`Context::settings`].
     pub fn terminal_settings(&self) -> Result<TerminalSettings> {
         TerminalSettings::resolve(&self.load_config()?, &self.env)
     }

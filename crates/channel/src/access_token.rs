@@ -25,7 +25,7 @@ impl AccessToken {
     /// once: the service may have issued another one meanwhile.
     ///
     /// # Errors
-    /// Those of `fetch` and of `request`.
+    /// The errors of `fetch` and of `request`.
     pub(super) fn with<T>(
         &self,
         fetch: &dyn Fn() -> ChannelResult<IssuedToken>,

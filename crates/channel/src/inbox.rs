@@ -446,7 +446,7 @@ impl ChannelInbox {
     /// Appends records in one write, and returns when they are on disk.
     ///
     /// # Errors
-    /// As [`Self::append`].
+    /// The errors of [`Self::append`].
     pub fn append_all(&mut self, records: Vec<InboxRecord>) -> Result<()> {
         let mut lines = Vec::new();
         for record in &records {

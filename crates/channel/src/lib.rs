@@ -67,8 +67,8 @@ pub trait Channel: Send + Sync {
     /// when the wait is over. Does nothing for a service that cannot be polled.
     ///
     /// # Errors
-    /// With the status of the run: 69 for a service that is down after all tries, 75 for a rate limit, 77 for a
-    /// rejected token, 78 for a config that cannot work. Errors of [`PollRequest::deliver`] are returned unchanged.
+    /// The error carries the status of the run: 69 for a service that is down after all tries, 75 for a rate limit, 77 for a rejected
+    /// token, 78 for a config that cannot work. Errors of [`PollRequest::deliver`] are returned unchanged.
     fn poll(&self, _request: PollRequest<'_>) -> Result<()> {
         Ok(())
     }
@@ -94,7 +94,7 @@ pub trait Channel: Send + Sync {
     /// services that do not recognise a key by themselves.
     ///
     /// # Errors
-    /// As [`Self::send`]: the part is not sent again before the service can be asked.
+    /// The errors of [`Self::send`]. The part is then not sent again until this search succeeds.
     fn find_sent(&self, _destination: &Destination, _key: &str) -> ChannelResult<Option<String>> {
         Ok(None)
     }
@@ -114,13 +114,13 @@ pub trait Channel: Send + Sync {
     /// Asks the service for our own account. Called once a day, before a poll.
     ///
     /// # Errors
-    /// As [`Channel::poll`].
+    /// The errors of [`Channel::poll`].
     fn identity(&self) -> Result<Identity>;
 
-    /// As [`Self::identity`], and checks what else the channel needs, such as a login for sending.
+    /// Like [`Self::identity`], and checks what else the channel needs, such as a login for sending.
     ///
     /// # Errors
-    /// As [`Channel::poll`].
+    /// The errors of [`Channel::poll`].
     fn test(&self) -> Result<Identity> {
         self.identity()
     }
@@ -128,7 +128,7 @@ pub trait Channel: Send + Sync {
     /// Does what a login needs: checks a token, exchanges it for another one, or gets one for a code that the user scans.
     ///
     /// # Errors
-    /// As [`Channel::poll`].
+    /// The errors of [`Channel::poll`].
     fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
         let Identity { id, name } = self.identity()?;
         Ok(LoginOutcome::of_line(format!("{name} ({id})")))

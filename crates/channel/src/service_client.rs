@@ -199,7 +199,7 @@ impl ServiceClient {
     /// Creates a client for the addresses below `base`, which `base_key` stands for.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// The errors of [`Self::new`].
     pub(super) fn at(
         setup: &ChannelSetup,
         base: &str,
@@ -209,10 +209,10 @@ impl ServiceClient {
         Self::with_timeouts(setup, base, base_key, token_key, TIMEOUTS)
     }
 
-    /// As [`Self::at`], with other timeouts of requests that do not wait for messages.
+    /// Like [`Self::at`], with other timeouts of requests that do not wait for messages.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// The errors of [`Self::new`].
     pub(super) fn with_timeouts(
         setup: &ChannelSetup,
         base: &str,
@@ -499,10 +499,10 @@ impl ServiceClient {
         self.try_download(path, writer, limit_bytes)?.into_result()
     }
 
-    /// As [`Self::download`] from an address of `service`, to which the token may be sent.
+    /// Like [`Self::download`] from an address of `service`, to which the token may be sent.
     ///
     /// # Errors
-    /// As [`Self::download`]; status 77 for an address of others.
+    /// The errors of [`Self::download`]; status 77 for an address of others.
     pub(super) fn download_own(
         &self,
         service: &str,
@@ -519,7 +519,7 @@ impl ServiceClient {
         self.download(url, writer, limit_bytes)
     }
 
-    /// As [`Self::download`], and returns the response of a service that does not have the content.
+    /// Like [`Self::download`], and returns the response of a service that does not have the content.
     ///
     /// # Errors
     /// The exchange failed, or `writer` cannot be written.
@@ -547,7 +547,7 @@ impl ServiceClient {
     /// A text that the API of the service requires in a response.
     ///
     /// # Errors
-    /// It is missing.
+    /// The text is missing.
     pub(super) fn text_of(&self, value: &Value) -> ChannelResult<String> {
         let text = value.as_str().map(str::to_owned);
         text.ok_or_else(|| self.unexpected_response())

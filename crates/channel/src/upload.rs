@@ -19,7 +19,7 @@ impl UploadFile {
     /// Reads a file of at most `limit_bytes`.
     ///
     /// # Errors
-    /// It is missing, too large, or cannot be read.
+    /// The file is missing, too large, or cannot be read.
     pub fn read(path: &Path, limit_bytes: u64) -> ChannelResult<Self> {
         let Some(file) = durable_file::open_existing(path)? else {
             let cause = format!("`{}` does not exist", path.display());

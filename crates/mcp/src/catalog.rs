@@ -153,7 +153,7 @@ impl ToolCatalog {
     /// Reads the resource `uri` of `server`.
     ///
     /// # Errors
-    /// As for [`Self::call`].
+    /// The errors of [`Self::call`].
     pub fn read_resource(&self, server: &str, uri: &str) -> Result<ServerAnswer, CallError> {
         self.checked_features(server)?;
         Ok(self.0.clients.read_resource(server, uri)?)
@@ -162,7 +162,7 @@ impl ToolCatalog {
     /// Requests the prompt `name` of `server`, filled in.
     ///
     /// # Errors
-    /// As for [`Self::call`].
+    /// The errors of [`Self::call`].
     pub fn get_prompt(
         &self,
         server: &str,

@@ -105,7 +105,7 @@ impl PinFile {
     /// Accepts the `features` of `server` for a person: all of its tools, or only `tools`. Returns those that differed from their pins.
     ///
     /// # Errors
-    /// As for [`Self::check_and_pin`].
+    /// The errors of [`Self::check_and_pin`].
     pub fn accept(
         &self,
         server: &McpServer,
@@ -138,7 +138,7 @@ impl PinFile {
     /// Removes the pins of the server `name`. Returns true if there were any.
     ///
     /// # Errors
-    /// As for [`Self::check_and_pin`].
+    /// The errors of [`Self::check_and_pin`].
     pub fn remove(&self, name: &str) -> Result<bool> {
         if self.read()?.servers.contains_key(name) {
             self.update(|pin_data| pin_data.servers.remove(name).is_some())

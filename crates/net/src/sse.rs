@@ -57,7 +57,7 @@ impl SseParser {
     /// Parses the next bytes; `on_event` receives every event that they complete, and may take it.
     ///
     /// # Errors
-    /// Those of `on_event`, and [`EventTooLarge`].
+    /// The errors of `on_event`, and [`EventTooLarge`].
     pub fn feed<E: From<EventTooLarge>>(
         &mut self,
         mut bytes: &[u8],
@@ -88,7 +88,7 @@ impl SseParser {
     /// Ends the stream: passes on an event that was cut off.
     ///
     /// # Errors
-    /// Those of `on_event`.
+    /// The errors of `on_event`.
     pub fn finish<E>(
         &mut self,
         on_event: &mut dyn FnMut(&mut SseEvent) -> Result<(), E>,

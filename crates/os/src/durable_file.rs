@@ -224,7 +224,7 @@ const CHANGE_LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// The lock file is `path` with `.lock` appended; missing directories are created. `subject` names the file in errors.
 ///
 /// # Errors
-/// As [`FileLock::acquire`].
+/// The errors of [`FileLock::acquire`].
 pub fn lock_for_change(path: &Path, subject: &str) -> Result<FileLock> {
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if let Some(parent) = target.parent().filter(|dir| !dir.as_os_str().is_empty()) {
@@ -238,7 +238,7 @@ pub fn lock_for_change(path: &Path, subject: &str) -> Result<FileLock> {
 /// Atomically creates the file `path`, with the content written by `fill`. It must not exist.
 ///
 /// # Errors
-/// Also if another program created the file first.
+/// The file cannot be written, or another program created it first.
 pub fn create(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
     let context = || format!("write `{}`", path.display());
     let dir = path.parent().unwrap_or(Path::new("."));
@@ -307,7 +307,7 @@ pub fn rename_noreplace(from: &Path, to: &Path) -> Result<bool> {
 /// [`sync_dir`] afterwards.
 ///
 /// # Errors
-/// As [`rename_noreplace`].
+/// The errors of [`rename_noreplace`].
 pub fn rename_noreplace_unsynced(from: &Path, to: &Path) -> Result<bool> {
     let (cwd, flags) = (rustix::fs::CWD, rustix::fs::RenameFlags::NOREPLACE);
     match rustix::fs::renameat_with(cwd, from, cwd, to, flags) {

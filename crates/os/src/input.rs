@@ -223,7 +223,7 @@ pub fn read_file(path: &Path, name: &str, limit: usize) -> Result<Vec<u8>> {
 /// Returns the text of a file that the user named, as by [`read_file`] and [`decode`].
 ///
 /// # Errors
-/// Those of both.
+/// The errors of both functions.
 pub fn read_text(path: &Path, name: &str, limit: usize) -> Result<Decoded> {
     decode(read_file(path, name, limit)?, &format!("`{name}`"))
 }

@@ -165,7 +165,7 @@ impl RootDir {
     /// Removes the file, the link or the empty directory at `path`. `on_change` is called first, as in [`Self::write`].
     ///
     /// # Errors
-    /// Any other type of entry, or none; a read-only file; a file with several hard links.
+    /// The entry is missing or of another type, the file is read-only, or the file has several hard links.
     pub fn remove<E: From<io::Error>>(
         &self,
         path: &Path,

@@ -341,7 +341,7 @@ fn run_before_wait() -> Option<Duration> {
 /// from `deadline`.
 ///
 /// # Errors
-/// As [`check`].
+/// The errors of [`check`].
 pub fn wait(
     fds: &[(BorrowedFd<'_>, PollFlags)],
     deadline: &mut Deadline,
@@ -391,7 +391,7 @@ pub fn wait(
 /// Waits until `fd` is readable; false if `deadline` expired.
 ///
 /// # Errors
-/// As [`check`].
+/// The errors of [`check`].
 pub fn wait_readable(fd: impl AsFd, deadline: &mut Deadline) -> Result<bool, Stop> {
     Ok(wait(&[(fd.as_fd(), PollFlags::IN)], deadline)?.is_some())
 }
@@ -399,7 +399,7 @@ pub fn wait_readable(fd: impl AsFd, deadline: &mut Deadline) -> Result<bool, Sto
 /// Waits until `fd` is writable; false if `deadline` expired.
 ///
 /// # Errors
-/// As [`check`].
+/// The errors of [`check`].
 pub fn wait_writable(fd: impl AsFd, deadline: &mut Deadline) -> Result<bool, Stop> {
     Ok(wait(&[(fd.as_fd(), PollFlags::OUT)], deadline)?.is_some())
 }
@@ -407,7 +407,7 @@ pub fn wait_writable(fd: impl AsFd, deadline: &mut Deadline) -> Result<bool, Sto
 /// Sleeps for `duration`.
 ///
 /// # Errors
-/// As [`check`].
+/// The errors of [`check`].
 pub fn sleep(duration: Duration) -> Result<(), Stop> {
     wait(&[], &mut Deadline::after(duration)).map(drop)
 }

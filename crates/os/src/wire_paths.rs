@@ -60,7 +60,7 @@ pub mod path {
     /// Writes a path.
     ///
     /// # Errors
-    /// As the serializer.
+    /// The errors of the serializer.
     pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
         WrittenPath(path).serialize(serializer)
     }
@@ -68,7 +68,7 @@ pub mod path {
     /// Reads a path.
     ///
     /// # Errors
-    /// As the deserializer.
+    /// The errors of the deserializer.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
         ReadPath::deserialize(deserializer).map(|path| path.0)
     }
@@ -81,7 +81,7 @@ pub mod list {
     /// Writes the paths.
     ///
     /// # Errors
-    /// As the serializer.
+    /// The errors of the serializer.
     pub fn serialize<'p, S: Serializer>(
         paths: impl IntoIterator<Item = &'p PathBuf>,
         serializer: S,
@@ -92,7 +92,7 @@ pub mod list {
     /// Reads the paths.
     ///
     /// # Errors
-    /// As the deserializer.
+    /// The errors of the deserializer.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Vec<PathBuf>, D::Error> {
@@ -109,7 +109,7 @@ pub mod deferred {
     /// Computes the paths, if that was not done yet, and writes them.
     ///
     /// # Errors
-    /// As the serializer.
+    /// The errors of the serializer.
     pub fn serialize<S: Serializer>(
         deferred: &Deferred<Vec<PathBuf>>,
         serializer: S,
@@ -120,7 +120,7 @@ pub mod deferred {
     /// Reads the paths.
     ///
     /// # Errors
-    /// As the deserializer.
+    /// The errors of the deserializer.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Deferred<Vec<PathBuf>>, D::Error> {
@@ -135,7 +135,7 @@ pub mod optional {
     /// Writes the path.
     ///
     /// # Errors
-    /// As the serializer.
+    /// The errors of the serializer.
     pub fn serialize<S: Serializer>(
         path: &Option<PathBuf>,
         serializer: S,
@@ -146,7 +146,7 @@ pub mod optional {
     /// Reads the path.
     ///
     /// # Errors
-    /// As the deserializer.
+    /// The errors of the deserializer.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Option<PathBuf>, D::Error> {
@@ -162,7 +162,7 @@ pub mod map {
     /// Writes the pairs.
     ///
     /// # Errors
-    /// As the serializer.
+    /// The errors of the serializer.
     pub fn serialize<S: Serializer>(
         paths: &BTreeMap<PathBuf, PathBuf>,
         serializer: S,
@@ -174,7 +174,7 @@ pub mod map {
     /// Reads the pairs.
     ///
     /// # Errors
-    /// As the deserializer.
+    /// The errors of the deserializer.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<BTreeMap<PathBuf, PathBuf>, D::Error> {

@@ -269,7 +269,7 @@ impl SandboxSpec {
     /// Records the state of protected paths that no mount protects.
     ///
     /// # Errors
-    /// As [`PathSnapshot::take`].
+    /// The errors of [`PathSnapshot::take`].
     pub fn take_snapshot(&self) -> io::Result<PathSnapshot> {
         // A denied path that does not exist yet must not be created either.
         let is_in_mount = |path: &Path| {

@@ -49,7 +49,7 @@ pub fn candidate_parents(tmpdir: Option<&str>) -> Vec<PathBuf> {
 /// which that succeeds.
 ///
 /// # Errors
-/// It cannot be created in any of `parents`. The error is that of the last one.
+/// The directory cannot be created in any of `parents`. The error is the one for the last of them.
 pub fn run_directory(parents: &[PathBuf]) -> io::Result<PathBuf> {
     get_or_create(&RUN_DIR, parents)
 }

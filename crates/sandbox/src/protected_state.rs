@@ -46,7 +46,7 @@ pub(super) enum RecordedContent {
 /// Reads the state of `name`. `bytes_left` is the number of bytes of content that may still be recorded.
 ///
 /// # Errors
-/// It exists and cannot be read.
+/// The file exists and cannot be read.
 pub(super) fn read_state(
     dir: BorrowedFd<'_>,
     name: &OsStr,
@@ -108,7 +108,7 @@ fn read_state_at(
 /// Restores `name` to `state`.
 ///
 /// # Errors
-/// It cannot be changed, or its content was not recorded.
+/// The file cannot be changed, or its content was not recorded.
 pub(super) fn restore_state(
     dir: BorrowedFd<'_>,
     name: &OsStr,

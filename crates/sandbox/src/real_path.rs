@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 /// system call decides; otherwise each component is read.
 ///
 /// # Errors
-/// As [`std::fs::canonicalize`].
+/// The errors of [`std::fs::canonicalize`].
 pub(super) fn real_path(path: &Path) -> io::Result<PathBuf> {
     let has_parent = path.components().any(|part| part == Component::ParentDir);
     if !path.is_absolute() || has_parent {

@@ -20,7 +20,7 @@ impl StartDirectory {
     /// Finds the directory at `path`, which may be that of an open descriptor in `/proc`.
     ///
     /// # Errors
-    /// It cannot be opened, or its path cannot be read.
+    /// The directory cannot be opened, or its path cannot be read.
     pub fn find(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
@@ -39,7 +39,7 @@ impl StartDirectory {
     /// Makes the directory at its path the working directory of this process, if a root has a directory of its own there.
     ///
     /// # Errors
-    /// It is not accessible.
+    /// The directory is not accessible.
     pub(super) fn enter_created(&self) -> io::Result<()> {
         std::env::set_current_dir(&self.path)
     }
@@ -47,7 +47,7 @@ impl StartDirectory {
     /// Makes it the working directory of this process.
     ///
     /// # Errors
-    /// It is not accessible, or another directory is at its path.
+    /// The directory is not accessible, or another directory is at its path.
     pub fn enter(&self) -> io::Result<()> {
         std::env::set_current_dir(&self.path)?;
         let stat = rustix::fs::stat(".")?;

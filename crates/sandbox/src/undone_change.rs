@@ -35,7 +35,7 @@ pub(super) struct WithheldChange {
 /// returned.
 ///
 /// # Errors
-/// It cannot be changed, or its content was not recorded.
+/// The file cannot be changed, or its content was not recorded.
 pub(super) fn put_back(
     dir: BorrowedFd<'_>,
     name: &OsStr,

@@ -60,7 +60,7 @@ impl WritableRoots {
     /// Reads the state of `tree_path`.
     ///
     /// # Errors
-    /// It exists and cannot be read.
+    /// The file exists and cannot be read.
     pub(super) fn read(&self, tree_path: &TreePath) -> io::Result<SnapshotState> {
         match self.open_parent(tree_path, false) {
             Ok((dir, name)) => read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone()),

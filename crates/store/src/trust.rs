@@ -204,7 +204,7 @@ impl TrustList {
     /// Changes the list at `path` under a lock, so that no change of another process is lost.
     ///
     /// # Errors
-    /// As [`Self::load`]; the errors of `change`.
+    /// The errors of [`Self::load`]; the errors of `change`.
     pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let lock = durable_file::lock_for_change(path, "the trust list")?;
         let result = Self::load(path).and_then(|mut list| change(&mut list));

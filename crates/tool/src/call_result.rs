@@ -127,9 +127,9 @@ pub struct CompletedCall {
     /// Present with [`ToolOutcome::Denied`], unless the user declined.
     pub refusal: Option<Refusal>,
     pub duration: Duration,
-    /// As [`ToolOutput::command_failed`].
+    /// Like [`ToolOutput::command_failed`].
     pub command_failed: bool,
-    /// As [`ToolOutput::diff`].
+    /// Like [`ToolOutput::diff`].
     pub diff: Option<String>,
     /// True if the user was asked about it.
     pub was_asked: bool,

@@ -37,14 +37,14 @@ pub trait JobScheduler: Send + Sync {
     /// Lists all jobs, by next run.
     ///
     /// # Errors
-    /// As for [`Self::add`].
+    /// The errors of [`Self::add`].
     fn list(&self) -> Result<Vec<ListedJob>, ToolError>;
 
     /// Removes the job with that id; false if there is none. The tool has already checked with [`Self::list`] that it
     /// may be removed.
     ///
     /// # Errors
-    /// As for [`Self::add`].
+    /// The errors of [`Self::add`].
     fn remove(&self, id: &str) -> Result<bool, ToolError>;
 }
 

@@ -68,7 +68,7 @@ enum Comparison {
     Part(IgnoredForms),
     /// Whole lines, without the white space around them.
     Lines,
-    /// As [`Self::Lines`], and apart from characters that look alike.
+    /// Like [`Self::Lines`], and apart from characters that look alike.
     SimilarLines,
 }
 

@@ -225,7 +225,7 @@ impl Files {
         Ok((bytes, path))
     }
 
-    /// As [`Self::read`], for internal use: the content is not recorded as seen.
+    /// Like [`Self::read`], for internal use: the content is not recorded as seen.
     pub(super) fn load(&self, raw_path: &str) -> Result<(Vec<u8>, PathBuf), ToolError> {
         let (file, _, path) = self.open_regular(raw_path)?;
         let bytes =
@@ -257,7 +257,7 @@ impl Files {
         Ok(self.open_directory(raw_path)?.1)
     }
 
-    /// As [`Self::directory`]; `None` if `raw_path` is not a directory.
+    /// Like [`Self::directory`]; `None` if `raw_path` is not a directory.
     pub(super) fn find_directory(&self, raw_path: &str) -> Result<Option<PathBuf>, ToolError> {
         match self.try_open_directory(raw_path) {
             Ok((_, path)) => Ok(Some(path)),

@@ -119,7 +119,7 @@ pub struct Call<'a> {
 /// Makes a call that no model has asked for, without live output.
 ///
 /// # Errors
-/// As [`Tool::run`].
+/// The errors of [`Tool::run`].
 pub fn run_alone(tool: &dyn Tool, arguments: &Value) -> Result<ToolOutput, ToolError> {
     let (on_output, charges) = (&mut |_: &str| {}, &mut Vec::new());
     tool.run(&mut Call { id: "", arguments, on_output, charges })
@@ -169,7 +169,7 @@ struct CallAttempt {
     was_asked: bool,
     /// True if it was carried out although it counts as denied. The text about it may then quote the result.
     was_carried_out: bool,
-    /// As [`Call::charges`].
+    /// Like [`Call::charges`].
     charges: Vec<(Usage, Option<f64>)>,
 }
 

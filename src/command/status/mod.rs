@@ -16,7 +16,7 @@ pub fn run(ctx: &Context, arguments: &StatusArgs) -> Result<Exit> {
     run_for_turns(ctx, arguments, &TurnOptions::default())
 }
 
-/// As [`run`], for turns with these options.
+/// Like [`run`], for turns with these options.
 pub(super) fn run_for_turns(
     ctx: &Context,
     arguments: &StatusArgs,

@@ -178,7 +178,7 @@ impl ChannelHealth {
     /// Reads the health of a channel.
     ///
     /// # Errors
-    /// As [`list`].
+    /// The errors of [`list`].
     pub(crate) fn read(files: &ChannelFiles) -> Result<Self> {
         let state = ChannelInbox::read(&files.directory)?;
         let is_enabled = files.is_enabled();

@@ -266,7 +266,7 @@ impl OpenChannel {
     /// Our account. The service is asked at most once a day.
     ///
     /// # Errors
-    /// Those of the service.
+    /// The errors of the service.
     pub(crate) fn identity(&self, ctx: &Context) -> Result<Identity> {
         let files = &self.files;
         let now = ctx.clock.timestamp().as_millisecond();

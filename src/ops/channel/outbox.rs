@@ -86,7 +86,7 @@ pub(crate) enum SendOutcome {
 /// Sends a message, which is on disk before it is sent, with copies of its files.
 ///
 /// # Errors
-/// As `delivery::deliver`; status 66 if there is nothing to send.
+/// The errors of `delivery::deliver`; status 66 if there is nothing to send.
 pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome> {
     let files = ChannelFiles::load(ctx, &message.channel)?;
     if message.markdown.trim().is_empty() && message.files.is_empty() {
@@ -198,7 +198,7 @@ pub(crate) fn reopen(ctx: &Context, name: &str, id: &str) -> Result<bool> {
 /// Removes a message from the list of messages that wait, were given up or failed. It is neither sent nor answered.
 ///
 /// # Errors
-/// As [`reopen`]; status 66 if there is no such message.
+/// The errors of [`reopen`]; status 66 if there is no such message.
 pub(crate) fn dismiss(ctx: &Context, name: &str, id: &str) -> Result<()> {
     let files = ChannelFiles::load(ctx, name)?;
     let _lock = lock_files(&files, OUTBOX_LOCK_TIMEOUT)?;
@@ -259,7 +259,7 @@ fn deliver(
 /// Sends the messages of the outbox that wait and come before the message `key`. A message that is given up is reported.
 ///
 /// # Errors
-/// One of them still waits, so the message `key` has to wait as well. A rate limit of another chat does not matter.
+/// An earlier message still waits, so the message `key` has to wait as well. A rate limit of another chat does not matter.
 fn send_earlier(
     ctx: &Context,
     channel: &OpenChannel,

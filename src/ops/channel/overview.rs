@@ -34,7 +34,7 @@ pub(crate) fn show(ctx: &Context, name: &str) -> Result<(ChannelFiles, InboxStat
 /// Asks the service for our account. Nothing is sent or stored.
 ///
 /// # Errors
-/// Those of the service.
+/// The errors of the service.
 pub(crate) fn test(ctx: &Context, name: &str) -> Result<Identity> {
     let channel = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
     channel.service.test().with_context(|| format!("channel {name}"))
@@ -43,7 +43,7 @@ pub(crate) fn test(ctx: &Context, name: &str) -> Result<Identity> {
 /// The messages that wait, were given up or failed, of one channel or of all.
 ///
 /// # Errors
-/// As [`show`].
+/// The errors of [`show`].
 pub(crate) fn waiting(ctx: &Context, name: Option<&str>) -> Result<Vec<WaitingMessage>> {
     let names: Vec<&str> = match name {
         Some(name) => vec![name],

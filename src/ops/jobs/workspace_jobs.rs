@@ -51,7 +51,7 @@ pub(crate) fn find(store: &JobStore, name_or_id: &str) -> Result<Job> {
 /// The job that `name_or_id` names, with its options.
 ///
 /// # Errors
-/// As [`find`]; status 78 if the job's id is invalid or its options are damaged.
+/// The errors of [`find`]; status 78 if the job's id is invalid or its options are damaged.
 pub(crate) fn find_usable(store: &JobStore, name_or_id: &str) -> Result<Job> {
     let job = find(store, name_or_id)?;
     // Fails for an id that cannot be a directory.

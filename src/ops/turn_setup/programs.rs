@@ -290,7 +290,7 @@ pub(crate) fn check_program(path: &Path) -> Result<(String, PathBuf)> {
 /// Runs the program with `--spec`, in a sandbox that can change nothing and has no network, and reads its description.
 ///
 /// # Errors
-/// It cannot be run, or its description cannot be used.
+/// The program cannot be run, or its description cannot be used.
 pub(crate) fn ask_spec(
     ctx: &Context,
     settings: &Settings,

@@ -182,7 +182,7 @@ impl Editor {
     /// `is_new` is false for a later part of a question that the user is answering.
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// The errors of [`Self::read`].
     pub fn prompt(
         &mut self,
         question: &str,
@@ -207,7 +207,7 @@ impl Editor {
     /// none of the choices. Input typed ahead is kept as for [`Self::prompt`].
     ///
     /// # Errors
-    /// As [`Self::read`].
+    /// The errors of [`Self::read`].
     pub fn choose(
         &mut self,
         question: &str,

@@ -65,7 +65,7 @@ pub(crate) fn find_addresses(text: &str) -> impl Iterator<Item = Url> {
     find_words(text).flat_map(|(word, _)| parse_word(word))
 }
 
-/// As [`find_addresses`], without those that touch a cut: the model may have chosen the position of the cut, and with it the
+/// Like [`find_addresses`], without those that touch a cut: the model may have chosen the position of the cut, and with it the
 /// address. Each function that shortens a text leaves a mark of the cut.
 pub fn find_whole_addresses(text: &str) -> impl Iterator<Item = Url> {
     let is_whole = |at: usize, word: &str| {

@@ -105,13 +105,13 @@ impl MailConnection {
         Ok(Self { stream: stream.map_err(|error| to_channel_error(error, &self.host))?, ..self })
     }
 
-    /// As [`LineStream::write`].
+    /// Like [`LineStream::write`].
     pub(super) fn write(&mut self, bytes: &[u8]) -> ChannelResult<()> {
         let result = self.stream.write(bytes);
         result.map_err(|error| to_channel_error(error, &self.host))
     }
 
-    /// As [`LineStream::read_line`].
+    /// Like [`LineStream::read_line`].
     pub(super) fn read_line(
         &mut self,
         buffer: &mut Vec<u8>,
@@ -121,13 +121,13 @@ impl MailConnection {
         result.map_err(|error| to_channel_error(error, &self.host))
     }
 
-    /// As [`LineStream::read_exact`].
+    /// Like [`LineStream::read_exact`].
     pub(super) fn read_exact(&mut self, buffer: &mut Vec<u8>, count: usize) -> ChannelResult<()> {
         let result = self.stream.read_exact(buffer, count);
         result.map_err(|error| to_channel_error(error, &self.host))
     }
 
-    /// As [`LineStream::wait_until`].
+    /// Like [`LineStream::wait_until`].
     pub(super) fn wait_until(&mut self, end: Duration) -> ChannelResult<bool> {
         let result = self.stream.wait_until(end);
         result.map_err(|error| to_channel_error(error, &self.host))

@@ -64,7 +64,7 @@ enum ImapOutcome {
     Ok,
     /// `NO` or `BAD`, with the server's explanation.
     Refused(String),
-    /// As `Refused`, with a response code that says that it works again later (RFC 5530).
+    /// Like `Refused`, with a response code that says that a later attempt can succeed (RFC 5530).
     Busy(String),
 }
 

@@ -111,7 +111,7 @@ impl Api {
     /// Asks for up to `limit` updates from `offset` on.
     ///
     /// # Errors
-    /// With the status of a poll.
+    /// The service cannot be reached or refuses; the status is that of a poll.
     pub(super) fn updates(&self, offset: i64, wait: Duration, limit: usize) -> Result<Vec<Value>> {
         let body = json!({
             "offset": offset,
@@ -175,7 +175,7 @@ impl Api {
     /// Downloads a file of `getFile`. Returns false if it is longer than `limit_bytes`.
     ///
     /// # Errors
-    /// With the status of a poll.
+    /// The service cannot be reached or refuses; the status is that of a poll.
     pub(super) fn download(
         &self,
         path: &str,

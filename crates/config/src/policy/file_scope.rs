@@ -111,7 +111,7 @@ impl FileScope {
     /// Decides about `path`, which is absolute and has no `.` and `..`.
     ///
     /// # Errors
-    /// As [`Self::decide`].
+    /// The errors of [`Self::decide`].
     pub fn decide_absolute(
         &self,
         path: PathBuf,
@@ -239,7 +239,7 @@ impl FileScope {
         ancestors.any(|path| self.matches_exactly(pattern, path))
     }
 
-    /// As [`Self::matches`], but without `root` and the directories above it: an allow rule for a name is not about these.
+    /// Like [`Self::matches`], but without `root` and the directories above it: an allow rule for a name is not about these.
     pub(super) fn matches_beneath(&self, pattern: &Pattern, path: &Path, root: &Path) -> bool {
         let mut ancestors = path.ancestors().take_while(|path| *path != root);
         ancestors.any(|path| self.matches_exactly(pattern, path))

@@ -31,7 +31,7 @@ impl Policy {
     /// Changes the fields of a snapshot, such as its paths, and returns it with its new checksum.
     ///
     /// # Errors
-    /// As [`Policy::from_snapshot`], of the snapshot before and after the change.
+    /// The errors of [`Policy::from_snapshot`], of the snapshot before and after the change.
     pub fn edit_snapshot(
         snapshot: &Value,
         edit: &mut dyn FnMut(&mut Value),

@@ -29,7 +29,7 @@ impl Config {
     /// Reads the config file at `path`, and ours beside it; a missing file is an empty config.
     ///
     /// # Errors
-    /// As [`ConfigFile::load`].
+    /// The errors of [`ConfigFile::load`].
     pub fn load(path: &Path) -> Result<Self> {
         let shared_file = ConfigFile::load(path)?;
         let own_path = own_file_path(path);
@@ -49,7 +49,7 @@ impl Config {
     /// Parses `text` as that of the config file at `path`, beside which ours does not exist.
     ///
     /// # Errors
-    /// As [`ConfigFile::parse`].
+    /// The errors of [`ConfigFile::parse`].
     pub fn parse(path: &Path, text: &str) -> Result<Self> {
         Ok(Self::new(ConfigFile::parse(path, text)?, ConfigFile::missing(&own_file_path(path))))
     }
@@ -216,7 +216,7 @@ impl Config {
     /// `change` succeeds and changes its text, and is readable by its owner only.
     ///
     /// # Errors
-    /// As [`Self::load`]; status 74 if a file cannot be written.
+    /// The errors of [`Self::load`]; status 74 if a file cannot be written.
     pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         ConfigFile::check_replaceable(path)?;
         let lock = durable_file::lock_for_change(path, "the config")?;

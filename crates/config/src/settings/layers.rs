@@ -239,7 +239,7 @@ impl<'a> LayeredConfig<'a> {
     /// Reads the value of `key`, which has no `*` in its path, as [`LayeredConfig::read`] does.
     ///
     /// # Errors
-    /// As [`LayeredConfig::read`].
+    /// The errors of [`LayeredConfig::read`].
     pub fn read_key(&self, key: &ConfigKey) -> Result<Option<Value>> {
         self.read_as(&key.path.split('.'), |_| key.kind)
     }

@@ -150,7 +150,7 @@ impl ClientPool {
     /// server's progress messages.
     ///
     /// # Errors
-    /// See [`McpError`]. A failure reported by the tool itself is an answer, not an error.
+    /// The request fails as [`McpError`] describes. A failure reported by the tool itself is an answer, not an error.
     pub fn call_tool(
         &self,
         server: &str,
@@ -181,7 +181,7 @@ impl ClientPool {
     /// Reads the resource at `uri`.
     ///
     /// # Errors
-    /// See [`McpError`].
+    /// The request fails as [`McpError`] describes.
     pub fn read_resource(&self, server: &str, uri: &str) -> Result<ServerAnswer, McpError> {
         self.0.send(server, &ServerRequest::Read(uri.to_owned()), &mut |_| {})
     }
@@ -189,7 +189,7 @@ impl ClientPool {
     /// Requests a prompt of the server, filled in.
     ///
     /// # Errors
-    /// See [`McpError`].
+    /// The request fails as [`McpError`] describes.
     pub fn get_prompt(
         &self,
         server: &str,

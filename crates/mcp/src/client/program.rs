@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Starts a server that is a local program.
 ///
 /// # Errors
-/// It cannot be used as configured, or it cannot be started.
+/// The server cannot be started, or not with this configuration.
 pub(super) fn start(
     server: &McpServer,
     config: &ClientConfig,

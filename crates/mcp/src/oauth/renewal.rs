@@ -54,7 +54,7 @@ impl ServerTokens {
     /// Renews the login after the server refused `token`.
     ///
     /// # Errors
-    /// As [`Self::token`].
+    /// The errors of [`Self::token`].
     pub(crate) fn renew_refused(&self, http: &Http, token: &str) -> Result<()> {
         let login = self.renew(http, token)?;
         *self.current.lock().ignore_poison() = Some(login);

@@ -133,7 +133,7 @@ fn prove_identity(client: &OAuthClient, clock: &Clock) -> Result<ClientProof> {
 /// Registers this program as a client (RFC 7591).
 ///
 /// # Errors
-/// As [`request_token`].
+/// The errors of [`request_token`].
 pub(super) fn register_client(
     server: &LoginServer<'_>,
     issuer: &str,

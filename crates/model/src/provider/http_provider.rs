@@ -105,7 +105,7 @@ impl HttpProvider {
     /// Lists the models of the server, in its order.
     ///
     /// # Errors
-    /// Those of a request. A server without a list of models is reported as unavailable.
+    /// The errors of a request. A server without a list of models is reported as unavailable.
     pub fn list_models(
         &self,
         on_notice: &mut dyn FnMut(&str),

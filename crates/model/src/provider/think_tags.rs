@@ -90,7 +90,7 @@ impl ThinkTagSplitter {
     /// Processes the next piece of the stream. Passes the pieces that are classified by now to `on_segment`.
     ///
     /// # Errors
-    /// Those of `on_segment`.
+    /// The errors of `on_segment`.
     pub fn feed<E>(&mut self, text: &str, on_segment: &mut SegmentSink<'_, E>) -> Result<(), E> {
         self.buffer.push_str(text);
         while self.split_next(on_segment)? {}
@@ -100,7 +100,7 @@ impl ThinkTagSplitter {
     /// Ends the stream. Passes the rest to `on_segment`.
     ///
     /// # Errors
-    /// Those of `on_segment`.
+    /// The errors of `on_segment`.
     pub fn finish<E>(&mut self, on_segment: &mut SegmentSink<'_, E>) -> Result<(), E> {
         self.is_ended = true;
         while self.split_next(on_segment)? {}

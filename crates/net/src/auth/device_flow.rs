@@ -23,7 +23,7 @@ impl LoginServer<'_> {
     /// waits, which works with a fixed clock too.
     ///
     /// # Errors
-    /// Those of `poll_once`; status 75 when the code has expired. An unreachable server is polled again, at longer
+    /// The errors of `poll_once`; status 75 when the code has expired. An unreachable server is polled again, at longer
     /// intervals.
     pub fn poll<T>(
         &self,

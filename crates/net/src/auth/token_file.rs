@@ -116,7 +116,7 @@ impl<T: DeserializeOwned + Serialize> TokenFile<T> {
     /// acquired, and returns `None` if another process has renewed it by then.
     ///
     /// # Errors
-    /// Those of `renew`, and as [`Self::require`] and [`Self::write`].
+    /// The errors of `renew`, of [`Self::require`] and of [`Self::write`].
     pub fn renew(&self, clock: &Clock, renew: impl FnOnce(&T) -> Result<Option<T>>) -> Result<T> {
         self.with_lock(clock, || {
             let login = self.require()?;

@@ -76,7 +76,7 @@ impl Response {
     /// than that.
     ///
     /// # Errors
-    /// Those of the connection; [`super::body_error_message`] describes them.
+    /// The errors of the connection; [`super::body_error_message`] describes them.
     pub fn read(&mut self, buffer: &mut [u8], end: Option<Duration>) -> std::io::Result<usize> {
         with_read_end(end, || self.body.read(buffer))
     }
@@ -205,7 +205,7 @@ impl Http {
     /// bytes come. [`Response::read`] takes the same end for the body.
     ///
     /// # Errors
-    /// As [`Http::request`].
+    /// The errors of [`Http::request`].
     pub fn request_until(
         &self,
         url: &str,
@@ -341,7 +341,7 @@ impl Http {
     /// encrypted from the start.
     ///
     /// # Errors
-    /// As [`Http::request`].
+    /// The errors of [`Http::request`].
     pub fn open_stream(&self, host: &str, port: u16, tls: bool) -> anyhow::Result<LineStream> {
         let uri = stream_uri(host, port, tls)?;
         self.check_offline(&uri)?;
@@ -417,7 +417,7 @@ pub enum HttpMethod<'b> {
     Get,
     /// The media type and the body. Without a type, there is no body.
     Post(&'b str, &'b [u8]),
-    /// As [`Self::Post`].
+    /// Like [`Self::Post`].
     Put(&'b str, &'b [u8]),
     Delete,
 }

@@ -40,7 +40,7 @@ impl Http {
     /// Sends a request, and reads at most `limit_bytes` of its response as JSON. Every status is returned as a response.
     ///
     /// # Errors
-    /// As [`Http::request`], also for a response that breaks off.
+    /// The errors of [`Http::request`], also for a response that breaks off.
     pub fn exchange_json(
         &self,
         url: &str,
@@ -70,7 +70,7 @@ impl Response {
     /// Continues to read the body, until `body` has `limit_bytes` or all of it; see [`Self::read_body`].
     ///
     /// # Errors
-    /// As [`Self::read_body`]. What has arrived is in `body`.
+    /// The errors of [`Self::read_body`]. What has arrived is in `body`.
     pub fn read_more(
         &mut self,
         body: &mut Vec<u8>,

@@ -56,7 +56,7 @@ impl LineStream {
     /// Reads a line, and appends it to `out` without its CRLF.
     ///
     /// # Errors
-    /// It is longer than `limit_bytes`, the connection broke, or the run was cancelled.
+    /// The line is longer than `limit_bytes`, the connection broke, or the run was cancelled.
     pub fn read_line(&mut self, out: &mut Vec<u8>, limit_bytes: usize) -> Result<()> {
         let mut searched = 0;
         loop {

@@ -63,7 +63,7 @@ impl Http {
     /// Opens a WebSocket at a `ws`, `wss`, `http` or `https` URL. The client should have [`WEBSOCKET_TIMEOUTS`].
     ///
     /// # Errors
-    /// As [`Http::request`]; the server does not agree to the protocol.
+    /// The errors of [`Http::request`]; the server does not agree to the protocol.
     pub fn open_websocket(&self, url: &str, headers: &[(String, String)]) -> Result<WebSocket> {
         let redacted_url = redact_url(url);
         let invalid = || fail(Exit::Config, format!("invalid URL `{redacted_url}`"));
@@ -107,7 +107,7 @@ impl WebSocket {
     /// Sends bytes.
     ///
     /// # Errors
-    /// As [`Self::send`].
+    /// The errors of [`Self::send`].
     pub fn send_binary(&mut self, bytes: Vec<u8>) -> Result<()> {
         self.send_message(Message::binary(bytes))
     }

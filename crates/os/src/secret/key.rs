@@ -75,7 +75,7 @@ impl LazySecret {
     /// The key, read if that was not done yet.
     ///
     /// # Errors
-    /// Those of reading it.
+    /// The errors of reading it.
     pub fn resolve(&self) -> Result<&Secret> {
         match self {
             Self::Text(secret) => Ok(secret),

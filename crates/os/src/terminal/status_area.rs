@@ -194,7 +194,7 @@ fn redraw_periodically() {
 /// Writes `bytes` to standard output, which is a terminal.
 ///
 /// # Errors
-/// Those of [`super::Terminal::print`].
+/// The errors of [`super::Terminal::print`].
 pub(super) fn print(bytes: &[u8]) -> Result<()> {
     let is_open = !bytes.ends_with(b"\n");
     if !is_busy() {

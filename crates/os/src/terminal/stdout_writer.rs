@@ -52,7 +52,7 @@ impl StdoutWriter {
     /// Adds text. Consecutive calls form one text, even if a character sequence is split between them.
     ///
     /// # Errors
-    /// Those of [`Terminal::print`].
+    /// The errors of [`Terminal::print`].
     pub fn write(&mut self, text: &str) -> Result<()> {
         let text = secret::redact_known(text);
         if self.sanitizes {
@@ -66,7 +66,7 @@ impl StdoutWriter {
     /// Adds text in a style, if colours are allowed; unchanged if standard output is a pipe.
     ///
     /// # Errors
-    /// Those of [`Terminal::print`].
+    /// The errors of [`Terminal::print`].
     pub fn write_styled(&mut self, text: &str, style: &Style) -> Result<()> {
         self.end_text();
         let text = if self.sanitizes {
@@ -82,7 +82,7 @@ impl StdoutWriter {
     /// (OSC 8) if colours are allowed. Terminals that do not support it ignore it.
     ///
     /// # Errors
-    /// Those of [`Terminal::print`].
+    /// The errors of [`Terminal::print`].
     pub fn write_link(&mut self, text: &str, style: &Style, address: &str) -> Result<()> {
         let is_safe = address.len() <= MAX_LINK_BYTES
             && address.bytes().all(is_address_byte)
@@ -100,7 +100,7 @@ impl StdoutWriter {
     /// Adds a line of JSON.
     ///
     /// # Errors
-    /// Those of [`Terminal::print`].
+    /// The errors of [`Terminal::print`].
     pub fn write_json(&mut self, value: &Value) -> Result<()> {
         self.end_text();
         self.buffer.push_str(&json_line(self.terminal.stdout_is_tty, value));
@@ -110,7 +110,7 @@ impl StdoutWriter {
     /// Adds JSON that is already text, or a part of it.
     ///
     /// # Errors
-    /// Those of [`Terminal::print`].
+    /// The errors of [`Terminal::print`].
     pub fn write_json_text(&mut self, text: &str) -> Result<()> {
         if self.terminal.stdout_is_tty {
             self.buffer.push_str(&sanitize_json(text));
@@ -123,7 +123,7 @@ impl StdoutWriter {
     /// Writes the buffer, for interactive output. A character whose escaping depends on the next one is held back.
     ///
     /// # Errors
-    /// Those of [`Terminal::print`].
+    /// The errors of [`Terminal::print`].
     pub fn flush(&mut self) -> Result<()> {
         let text = std::mem::take(&mut self.buffer);
         write_buffer::write_after_flush(self.terminal.stdout_is_tty, text.as_bytes())
@@ -132,7 +132,7 @@ impl StdoutWriter {
     /// Like [`Self::flush`], but combined with output that follows soon, and at the latest before the next wait.
     ///
     /// # Errors
-    /// Those of [`Terminal::print`].
+    /// The errors of [`Terminal::print`].
     pub fn flush_soon(&mut self) -> Result<()> {
         write_buffer::push(&self.buffer)?;
         self.buffer.clear();
@@ -150,7 +150,7 @@ impl StdoutWriter {
     /// failure.
     ///
     /// # Errors
-    /// Those of [`Terminal::print`].
+    /// The errors of [`Terminal::print`].
     pub fn finish(mut self) -> Result<()> {
         self.end_text();
         self.flush()

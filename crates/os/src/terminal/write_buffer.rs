@@ -47,7 +47,7 @@ pub(super) fn push(text: &str) -> Result<()> {
 /// Writes the buffer.
 ///
 /// # Errors
-/// Those of [`super::Terminal::print`].
+/// The errors of [`super::Terminal::print`].
 pub(super) fn flush() -> Result<()> {
     let (text, error) = BUFFER.with_borrow_mut(|buffer| {
         if !buffer.text.is_empty() {
@@ -64,7 +64,7 @@ pub(super) fn flush() -> Result<()> {
 /// Writes the buffer and then `bytes` to standard output.
 ///
 /// # Errors
-/// Those of [`super::Terminal::print`].
+/// The errors of [`super::Terminal::print`].
 pub(super) fn write_after_flush(is_terminal: bool, bytes: &[u8]) -> Result<()> {
     flush()?;
     if is_terminal && !bytes.is_empty() { status_area::print(bytes) } else { write_stdout(bytes) }

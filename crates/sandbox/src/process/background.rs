@@ -36,7 +36,7 @@ pub struct BackgroundProcess {
 /// outputs are kept in a directory in one of `output_parents`.
 ///
 /// # Errors
-/// It cannot be started; [`io::ErrorKind::ResourceBusy`] if other commands that may change the same files do not finish in
+/// The command cannot be started; [`io::ErrorKind::ResourceBusy`] if other commands that may change the same files do not finish in
 /// time; [`io::ErrorKind::Interrupted`] if the run is cancelled.
 pub fn start(spec: &CommandSpec, output_parents: &[PathBuf]) -> io::Result<BackgroundProcess> {
     let writing_sandbox = spec.sandbox.as_ref().filter(|sandbox| sandbox.may_change_shared());

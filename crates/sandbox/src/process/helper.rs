@@ -30,7 +30,7 @@ impl Helper {
     /// Starts this program under the name `name`, by which it recognises its task, with an empty environment.
     ///
     /// # Errors
-    /// It cannot be started, or it ended before it received the message.
+    /// The program cannot be started, or it ended before it received the message.
     pub fn start(name: &str, message: &[u8], descriptors: &[OwnedFd]) -> io::Result<Self> {
         prepare();
         let (mut connection, helper_end) = UnixStream::pair()?;

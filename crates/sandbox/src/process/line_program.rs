@@ -43,7 +43,7 @@ impl LineProgram {
     /// Starts a program. Its standard error goes to the log.
     ///
     /// # Errors
-    /// As [`server::start`].
+    /// The errors of [`server::start`].
     pub fn start(spec: &ServerSpec) -> io::Result<Self> {
         let mut process = server::start(spec)?;
         let streams = (process.input.take(), process.output.take(), process.errors.take());

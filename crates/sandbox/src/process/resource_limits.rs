@@ -157,7 +157,7 @@ pub(super) fn test_limits(
     Ok(results)
 }
 
-/// As [`test_limits`], for a process of a sandbox without namespaces, which is started for it.
+/// Like [`test_limits`], for a process of a sandbox without namespaces, which is started for it.
 ///
 /// # Errors
 /// The process cannot be started, or as [`test_limits`].

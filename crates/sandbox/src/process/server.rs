@@ -89,7 +89,7 @@ impl std::fmt::Display for ServerExit {
 /// Starts a server.
 ///
 /// # Errors
-/// It cannot be started: [`io::ErrorKind::NotFound`] if there is no such program or directory,
+/// The server cannot be started: [`io::ErrorKind::NotFound`] if there is no such program or directory,
 /// [`io::ErrorKind::Unsupported`] if a sandbox is required and none is available, [`io::ErrorKind::Interrupted`] if the
 /// run is cancelled.
 pub fn start(spec: &ServerSpec) -> io::Result<ServerProcess> {
@@ -101,7 +101,7 @@ pub fn start(spec: &ServerSpec) -> io::Result<ServerProcess> {
 /// output. Its directory is opened at once, whatever its path leads to later.
 ///
 /// # Errors
-/// As [`start`]. If a required sandbox is unavailable, the error contains a [`sandbox::SandboxError`].
+/// The errors of [`start`]. If a required sandbox is unavailable, the error contains a [`sandbox::SandboxError`].
 pub(super) fn start_command(spec: &ServerSpec) -> io::Result<ServerProcess> {
     if spec.sandbox.is_some() {
         sandbox::check_available().map_err(io::Error::other)?;

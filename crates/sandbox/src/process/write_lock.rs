@@ -141,7 +141,7 @@ impl BackgroundLock {
         restore_if_free()
     }
 
-    /// As [`Self::restore`], after the end of the command.
+    /// Like [`Self::restore`], after the end of the command.
     pub(super) fn finish(self) -> Vec<UndoneChange> {
         self.is_running.store(false, Ordering::SeqCst);
         restore_if_free()

@@ -28,7 +28,7 @@ pub(super) fn try_lock(store: &SessionStore, key: &str, path: &Path) -> Result<F
 /// The process whose turn holds the lock of the session `key`; `None` if there is none.
 ///
 /// # Errors
-/// As [`FileLock::holder`]; status 2 for an invalid key.
+/// The errors of [`FileLock::holder`]; status 2 for an invalid key.
 pub fn lock_holder(store: &SessionStore, key: &str) -> Result<Option<u32>> {
     FileLock::holder(&lock_path(&store.find_path(key)?))
 }

@@ -51,7 +51,7 @@ pub fn move_to_trash(
 /// Moves a session whose file has more than `max_bytes` bytes to the trash. Returns true if it was moved.
 ///
 /// # Errors
-/// As [`move_to_trash`].
+/// The errors of [`move_to_trash`].
 pub fn move_to_trash_if_larger(store: &SessionStore, key: &str, max_bytes: u64) -> Result<bool> {
     let path = store.find_path(key)?;
     let size = path.symlink_metadata().map_or(0, |metadata| metadata.len());
@@ -73,7 +73,7 @@ impl<'s> TrashBatch<'s> {
     /// Moves a session; see [`move_to_trash`].
     ///
     /// # Errors
-    /// As [`move_to_trash`].
+    /// The errors of [`move_to_trash`].
     pub fn add(&mut self, key: &str, confirm: &dyn Fn(&SessionSummary) -> bool) -> Result<bool> {
         let store = self.store;
         let path = store.find_path(key)?;

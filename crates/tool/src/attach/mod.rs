@@ -53,10 +53,10 @@ pub fn read(
     }
 }
 
-/// As [`part_from_bytes`], for the content of the file `path`. An image is read again from there in later turns.
+/// Like [`part_from_bytes`], for the content of the file `path`. An image is read again from there in later turns.
 ///
 /// # Errors
-/// As [`part_from_bytes`].
+/// The errors of [`part_from_bytes`].
 pub fn part_from_file(
     bytes: Vec<u8>,
     path: Option<&Path>,

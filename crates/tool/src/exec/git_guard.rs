@@ -27,7 +27,7 @@ pub(super) fn partial_tree(scope: &FileScope) -> Option<&Path> {
 /// Writes the script into the directory `private`, if commands need it. `path` is a PATH.
 ///
 /// # Errors
-/// It cannot be written.
+/// The script cannot be written.
 pub(super) fn install(scope: &FileScope, private: &Path, path: &str) -> io::Result<()> {
     let (Some(top), Some(git)) = (partial_tree(scope), find_program("git", path)) else {
         return Ok(());

@@ -34,7 +34,7 @@ impl ExecTool {
     /// Runs a hook as a command is run: same directory, sandbox, environment and record of changes.
     ///
     /// # Errors
-    /// It cannot be started: the reason.
+    /// The hook cannot be started, for this reason.
     pub fn run_hook(&self, hook: HookCall<'_>) -> Result<FinishedHook, String> {
         self.check_sandbox().map_err(|refusal| refusal.message)?;
         let (directory, _) =

@@ -151,7 +151,7 @@ impl Files {
     /// Reads the file `raw_path`, which is about to be changed.
     ///
     /// # Errors
-    /// It cannot be read, or it was changed since this run last read it.
+    /// The file cannot be read, or it was changed since this run last read it.
     pub(crate) fn load_for_change(&self, raw_path: &str) -> Result<LoadedFile, ToolError> {
         let (file, metadata, path) = self.open_regular(raw_path)?;
         let bytes =

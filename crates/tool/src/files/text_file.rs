@@ -223,7 +223,7 @@ impl LineEnds {
 /// The content of the file `raw_path` as text, to be changed.
 ///
 /// # Errors
-/// It is not text.
+/// The content is not text.
 pub(crate) fn text_to_change(raw_path: &str, bytes: &[u8]) -> Result<TextFile, ToolError> {
     let file = TextFile::new(bytes);
     file.ok_or_else(|| format!("`{raw_path}` is a binary file and cannot be edited").into())

@@ -167,7 +167,7 @@ impl DirectorySnapshot {
     /// The change of `path` from `old_entry` to `entry`; `None` if only its times differ.
     ///
     /// # Errors
-    /// It cannot be taken back, for this reason.
+    /// The change cannot be undone, for this reason.
     fn change(
         &self,
         path: &Path,
@@ -202,7 +202,7 @@ impl DirectorySnapshot {
     /// The state that an entry describes. For one that is recorded already, the state does not matter.
     ///
     /// # Errors
-    /// Its content was not copied.
+    /// The content of the entry was not copied.
     fn saved_state(&self, entry: &ScannedEntry) -> Result<PreviousState<'static>, String> {
         let mode = entry.mode;
         match &entry.kind {

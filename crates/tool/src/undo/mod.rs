@@ -198,7 +198,7 @@ impl ChangeRecorder {
     /// Records the changes of a command that has ended.
     ///
     /// # Errors
-    /// They cannot be saved, so that they cannot be taken back.
+    /// The changes cannot be saved, so they cannot be undone.
     pub(crate) fn end_command(&mut self) -> Result<()> {
         let result = self.record_command_changes();
         if let Some(snapshot) = &mut self.snapshot {
@@ -271,7 +271,7 @@ impl ChangeRecorder {
         }
     }
 
-    /// As [`Self::record_change`], but without syncing the journal; `temp` is `None` for a change while a command ran. True if
+    /// Like [`Self::record_change`], but without syncing the journal; `temp` is `None` for a change while a command ran. True if
     /// this is the first change of `path`.
     fn append_change(
         &mut self,

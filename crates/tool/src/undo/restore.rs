@@ -333,7 +333,7 @@ fn relative_to_root(path: &Path) -> &Path {
 /// Reads the current state of `path`.
 ///
 /// # Errors
-/// Also kind `InvalidData` if the path is of a type that cannot be saved.
+/// The state cannot be read; kind `InvalidData` if the path is of a type that cannot be saved.
 fn read_state(root: &RootDir, path: &Path) -> io::Result<RestorableState> {
     use std::os::unix::fs::PermissionsExt;
     let path = relative_to_root(path);

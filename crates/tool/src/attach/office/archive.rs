@@ -74,7 +74,7 @@ impl<'a> Archive<'a> {
     /// Reads the file `name` as text.
     ///
     /// # Errors
-    /// It is missing, encrypted, damaged, or too large.
+    /// The file is missing, encrypted, damaged, or too large.
     pub(super) fn read(&self, name: &str) -> Result<String, String> {
         let damaged = || format!("`{name}` in it is damaged");
         let entry = self.entries.get(name).ok_or_else(|| format!("`{name}` is missing in it"))?;
