@@ -42,11 +42,16 @@ pub fn run(ctx: &Context, command: &ToolCommand) -> Result<Exit> {
 const LIVE_OUTPUT_LIMIT_BYTES: usize = 1 << 20;
 
 /// The setup of a turn with these permissions, with all tools that `nanobot agent` has. A dry run creates nothing.
-fn prepare(ctx: &Context, grants: &Grants, offline: bool, is_dry_run: bool) -> Result<TurnSetup> {
+fn build_setup(
+    ctx: &Context,
+    grants: &Grants,
+    offline: bool,
+    is_dry_run: bool,
+) -> Result<TurnSetup> {
     let scheduler: Arc<dyn JobScheduler> =
         Arc::new(StoreScheduler::new(ctx, &Arc::new(ctx.settings()?)));
     let spawn = pool::tool_without_turn(ctx);
-    turn_setup::prepare_without_turn(ctx, grants, offline, is_dry_run, vec![spawn], Some(scheduler))
+    turn_setup::build_without_turn(ctx, grants, offline, is_dry_run, vec![spawn], Some(scheduler))
 }
 
 /// Lists the tools of a run with these permissions, and `repl_tools`, which only the REPL has.
@@ -56,7 +61,7 @@ pub(super) fn list_tools(
     repl_tools: &[ToolSpec],
     as_json: bool,
 ) -> Result<Exit> {
-    let setup = prepare(ctx, grants, false, true)?;
+    let setup = build_setup(ctx, grants, false, true)?;
     let repl_tools =
         repl_tools.iter().filter(|spec| setup.policy.is_offered(&spec.name) && !grants.no_tools);
     let specs: Vec<&ToolSpec> = setup.toolbox.specs().iter().chain(repl_tools).collect();
@@ -80,7 +85,7 @@ fn spec_json(spec: &ToolSpec) -> Value {
 
 /// Prints one tool of a run with these permissions.
 fn show_tool(ctx: &Context, grants: &Grants, name: &str, as_json: bool) -> Result<Exit> {
-    let setup = prepare(ctx, grants, false, true)?;
+    let setup = build_setup(ctx, grants, false, true)?;
     let specs = setup.toolbox.specs();
     let Some(spec) = specs.iter().find(|spec| spec.name == name) else {
         let cause = format!("there is no tool `{name}` with these permissions");
@@ -169,7 +174,7 @@ fn call_tool(
     offline: bool,
 ) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
-    let setup = prepare(ctx, grants, offline, false)?;
+    let setup = build_setup(ctx, grants, offline, false)?;
     let mut specs = setup.toolbox.specs().iter();
     let spec = specs.find(|spec| programs::is_tool_name(&spec.name, name));
     let name = spec.map_or(name, |spec| &spec.name);

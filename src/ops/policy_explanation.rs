@@ -34,7 +34,7 @@ pub(crate) fn explain_call(
     tool_name: &str,
     arguments: &str,
 ) -> Result<ExplainedCall> {
-    let TurnSetup { toolbox, policy, .. } = prepare(ctx, grants)?;
+    let TurnSetup { toolbox, policy, .. } = build_setup(ctx, grants)?;
     if let Some(tool) = toolbox.find(tool_name) {
         let arguments = parse_arguments(arguments, &tool.spec().parameters)?;
         let decision = decide(&policy, tool, &arguments);
@@ -55,8 +55,8 @@ pub(crate) fn explain_call(
     Ok(ExplainedCall { arguments, decision })
 }
 
-fn prepare(ctx: &Context, grants: &Grants) -> Result<TurnSetup> {
-    turn_setup::prepare_without_turn(ctx, grants, false, true, Vec::new(), None)
+fn build_setup(ctx: &Context, grants: &Grants) -> Result<TurnSetup> {
+    turn_setup::build_without_turn(ctx, grants, false, true, Vec::new(), None)
 }
 
 /// The policy of a run with these permissions as rows of a name and a text, with the restrictions of the session.
@@ -68,7 +68,7 @@ pub(crate) fn describe_policy(
     grants: &Grants,
     session: Option<&str>,
 ) -> Result<Vec<(&'static str, String)>> {
-    let policy = prepare(ctx, grants)?.policy;
+    let policy = build_setup(ctx, grants)?.policy;
     let mut rows = policy.describe_for_people(&|path: &Path| ctx.paths.display(path));
     if let Some(key) = session {
         rows.push(("origin", describe_origin(ctx, key)?));

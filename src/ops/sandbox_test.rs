@@ -31,7 +31,7 @@ impl SandboxTest {
     /// Such a run has no sandbox, or this system has none.
     pub(crate) fn new(ctx: &Context, grants: &Grants) -> Result<Self> {
         let TurnSetup { policy, shared, .. } =
-            turn_setup::prepare_without_turn(ctx, grants, false, false, Vec::new(), None)?;
+            turn_setup::build_without_turn(ctx, grants, false, false, Vec::new(), None)?;
         if policy.sandbox == Sandbox::Off {
             return Err(fail_with_hint(
                 Exit::Failed,

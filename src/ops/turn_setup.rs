@@ -83,7 +83,7 @@ pub(crate) struct TurnSetup {
 }
 
 /// Builds the setup of a turn. `own_tools` are tools of the caller, offered like the others.
-pub(crate) fn prepare(
+pub(crate) fn build(
     ctx: &Context,
     input: &SetupInput<'_>,
     own_tools: Vec<Arc<dyn Tool>>,
@@ -425,7 +425,7 @@ fn hosts_of_skills(ctx: &Context, skills: &[Skill]) -> Result<Vec<String>> {
 
 /// The setup of a turn with these grants, for commands that do not run a turn. A dry run creates nothing. Commands that need the
 /// caller's tools of a turn, or its scheduler, pass `own_tools` and `scheduler`.
-pub(crate) fn prepare_without_turn(
+pub(crate) fn build_without_turn(
     ctx: &Context,
     grants: &Grants,
     offline: bool,
@@ -456,7 +456,7 @@ pub(crate) fn prepare_without_turn(
         answer_chat: None,
         scheduler,
     };
-    prepare(ctx, &input, own_tools, &mut |text| ctx.notice(text))
+    build(ctx, &input, own_tools, &mut |text| ctx.notice(text))
 }
 
 /// The tools allowed by the policy and `--tools`, wrapped in the approval check.

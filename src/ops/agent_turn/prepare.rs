@@ -95,7 +95,7 @@ pub(crate) fn prepare(
         if let Some(timeout) = servers.map(|server| server.start_timeout).max() {
             report.show_wait("starting MCP servers; giving up", timeout);
         }
-        turn_setup::prepare(ctx, &input, vec![spawn], &mut |text| report.notice(text))?
+        turn_setup::build(ctx, &input, vec![spawn], &mut |text| report.notice(text))?
     };
     restore_origin(ctx, &session, &setup);
     log_policy(&profile.name, &setup);

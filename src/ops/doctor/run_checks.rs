@@ -370,7 +370,7 @@ pub(crate) fn check_sandbox(input: &CheckInput) -> Vec<CheckResult> {
 
 fn test_sandbox(ctx: &Context, input: &CheckInput) -> Result<CheckResult> {
     let setup =
-        turn_setup::prepare_without_turn(ctx, &Grants::default(), true, true, Vec::new(), None)?;
+        turn_setup::build_without_turn(ctx, &Grants::default(), true, true, Vec::new(), None)?;
     let policy = &setup.policy;
     if policy.sandbox == Sandbox::Off {
         return Ok(CheckResult::warn("the config disables the sandbox for commands"));

@@ -41,7 +41,7 @@ pub(crate) fn serve(ctx: &Context, options: &TurnOptions) -> Result<Exit> {
     signal::install(None).context("wait for signals")?;
     let offline = options.limits.offline;
     let setup =
-        turn_setup::prepare_without_turn(ctx, &options.grants, offline, false, Vec::new(), None)?;
+        turn_setup::build_without_turn(ctx, &options.grants, offline, false, Vec::new(), None)?;
     let shared = &setup.shared;
     shared.files.keep_git_history(ctx.paths.git_objects());
     shared.provenance.raise(Origin::Project, "text of a program");

@@ -78,7 +78,7 @@ fn run_turn(
     let ModelBinding { handle, settings } = &task.model;
     let mut tool_names = turn.tool_names.clone();
     tool_names.retain(|name| !EXCLUDED_TOOLS.contains(&name.as_str()));
-    let (toolbox, system) = subagent_setup::prepare_subagent(
+    let (toolbox, system) = subagent_setup::build_subagent(
         ctx,
         settings,
         &task.policy,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Builds the tools and the system prompt of a sub-agent under `policy`: those tools of its parent that the policy
 /// offers.
-pub(crate) fn prepare_subagent(
+pub(crate) fn build_subagent(
     ctx: &Context,
     settings: &Settings,
     policy: &Arc<Policy>,
