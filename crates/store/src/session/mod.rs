@@ -23,6 +23,7 @@ use tail_reader::LogTail;
 pub mod consolidation;
 mod copy;
 mod delivered;
+mod diagnosis;
 mod files;
 mod integrity;
 mod layout;
@@ -32,7 +33,6 @@ mod lock;
 mod log;
 mod metadata;
 mod metadata_update;
-mod repair;
 mod search;
 mod search_pattern;
 mod tail_reader;
@@ -40,6 +40,7 @@ mod trash;
 
 pub use copy::{fork, rename};
 pub use delivered::DeliveredMessage;
+pub use diagnosis::{RepairFinding, list_files, repair};
 pub use files::{
     LoggedMessage, SessionEntry, not_found_error, open_raw, read_entries, read_last_entries,
 };
@@ -48,7 +49,6 @@ pub use list::{SessionListing, SessionSummary, list, summarize};
 pub use lock::lock_holder;
 pub use metadata::{KnownDeliveries, RecordedOrigin, SessionStats};
 pub use metadata_update::{add_undo_note, set_title};
-pub use repair::{RepairFinding, list_files, repair};
 pub use search::{MessageMatch, search};
 pub use search_pattern::{MatchLine, SearchPattern};
 pub use tail_reader::MessageWindow;
