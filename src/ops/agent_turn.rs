@@ -27,8 +27,8 @@ use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
 use nanobot_os::terminal::Terminal;
 use nanobot_store::session::Session;
-use origin::{ChatTurn, InteractiveContext, JobTurn, TurnOrigin};
 use request::{ChatCommand, TurnRequest};
+use source::{ChatTurn, InteractiveContext, JobTurn, TurnSource};
 use std::time::{Duration, Instant};
 
 pub(crate) mod after_turn;
@@ -37,9 +37,9 @@ pub(crate) mod dry_run;
 pub(crate) mod execute;
 pub(crate) mod git_facts;
 mod message_size;
-pub(crate) mod origin;
 pub(crate) mod prepare;
 mod request;
+pub(crate) mod source;
 mod stop;
 pub(crate) mod tool_usage;
 
@@ -77,7 +77,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, format: ReportFormat) ->
         panic_report::set_result(result.to_string());
     }
     let TurnOutcome { ending, mut exit, run_metadata, post_turn, .. } =
-        run_to_outcome(ctx, options, TurnOrigin::CommandLine, &mut report);
+        run_to_outcome(ctx, options, TurnSource::CommandLine, &mut report);
     if options.recording.dry_run.is_some() && ending.error.is_none() {
         return exit;
     }
@@ -115,7 +115,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, format: ReportFormat) ->
 /// Runs the turn of a job. Prints progress only: the job delivers the answer.
 pub(crate) fn run_job_turn(ctx: &Context, options: &TurnOptions, job: JobTurn<'_>) -> TurnOutcome {
     let report = new_report(ctx, options, ReportFormat::Deferred);
-    run_deferred(ctx, options, TurnOrigin::Job(job), report)
+    run_deferred(ctx, options, TurnSource::Job(job), report)
 }
 
 /// Runs the turn of a chat message. Prints progress only: the channel sends the answer.
@@ -132,16 +132,16 @@ pub(crate) fn run_chat_turn(
     if let Some(observer) = observer {
         report.observe(observer);
     }
-    run_deferred(ctx, options, TurnOrigin::Chat(chat), report)
+    run_deferred(ctx, options, TurnSource::Chat(chat), report)
 }
 
 fn run_deferred(
     ctx: &Context,
     options: &TurnOptions,
-    origin: TurnOrigin<'_>,
+    source: TurnSource<'_>,
     mut report: Reporter,
 ) -> TurnOutcome {
-    let outcome = run_to_outcome(ctx, options, origin, &mut report);
+    let outcome = run_to_outcome(ctx, options, source, &mut report);
     // Nothing is printed in this format, so this cannot fail. The log gets the result.
     drop(report.finish(|envelope| {
         json::result_json(&outcome.ending, outcome.exit, &outcome.run_metadata, envelope)
@@ -158,7 +158,7 @@ pub(crate) fn run_editor_turn(
 ) -> TurnOutcome {
     let mut report = new_report(ctx, options, ReportFormat::Deferred);
     report.stream_to(observer);
-    run_deferred(ctx, options, TurnOrigin::Interactive(context), report)
+    run_deferred(ctx, options, TurnSource::Interactive(context), report)
 }
 
 /// Runs a turn of the REPL, and streams its answer. `print_error` prints an error with next steps that fit the REPL.
@@ -171,7 +171,7 @@ pub(crate) fn run_repl_turn(
     let mut report = new_report(ctx, options, ReportFormat::Text);
     report.show_status_line();
     let TurnOutcome { ending, exit, run_metadata, post_turn, .. } =
-        run_to_outcome(ctx, options, TurnOrigin::Interactive(context), &mut report);
+        run_to_outcome(ctx, options, TurnSource::Interactive(context), &mut report);
     let printed =
         report.finish(|envelope| json::result_json(&ending, exit, &run_metadata, envelope));
     for error in printed.err().iter().chain(&ending.error) {
@@ -265,14 +265,14 @@ fn new_report(ctx: &Context, options: &TurnOptions, format: ReportFormat) -> Rep
 fn run_to_outcome(
     ctx: &Context,
     options: &TurnOptions,
-    origin: TurnOrigin<'_>,
+    source: TurnSource<'_>,
     report: &mut Reporter,
 ) -> TurnOutcome {
     let started = Instant::now();
     let mut run_metadata = json::RunMetadata::default();
     let mut post_turn = None;
     let format = report.format();
-    let ending = run_turn(ctx, options, origin, report, &mut run_metadata, &mut post_turn);
+    let ending = run_turn(ctx, options, source, report, &mut run_metadata, &mut post_turn);
     let mut ending = ending.unwrap_or_else(|error| Ending {
         stop_reason: StopReason::Failed,
         error: Some(error),
@@ -304,16 +304,16 @@ fn run_to_outcome(
 fn run_turn(
     ctx: &Context,
     options: &TurnOptions,
-    mut origin: TurnOrigin<'_>,
+    mut source: TurnSource<'_>,
     report: &mut Reporter,
     run_metadata: &mut json::RunMetadata,
     post_turn: &mut Option<PostTurnWork>,
 ) -> Result<Ending> {
-    if matches!(origin, TurnOrigin::CommandLine) {
+    if matches!(source, TurnSource::CommandLine) {
         signal::install(options.limits.timeout).context("wait for signals")?;
     }
     panic_if_requested(ctx);
-    let request = request::read(ctx, options, &mut origin, report)?;
+    let request = request::read(ctx, options, &mut source, report)?;
     run_metadata.max_iterations = request.settings.max_tool_iterations;
     log::info!(target: "config", "workspace `{}`", request.settings.workspace.display());
     let sessions = ctx.session_store(&request.settings)?;
@@ -341,21 +341,21 @@ fn run_turn(
         *post_turn = after_turn::plan(ctx, options, &request.settings, &session, None);
         return print_canned_reply("New session started.", report);
     }
-    if origin.job().is_some_and(|job| job.last_turn_only) {
+    if source.job().is_some_and(|job| job.last_turn_only) {
         session.drop_earlier_turns()?;
     }
     conversation::check_request(options, &request, &session)?;
-    conversation::announce(options, &origin, &request, &session, report);
+    conversation::announce(options, &source, &request, &session, report);
     conversation::restore_images(ctx, options, &request.settings, &mut session);
 
     let mut prepared =
-        prepare::prepare(ctx, options, &origin, request, session, report, run_metadata)?;
+        prepare::prepare(ctx, options, &source, request, session, report, run_metadata)?;
     if options.recording.dry_run.is_some() {
         prepared.session.begin_turn(&report.envelope.turn);
         dry_run::show(ctx, options, prepared)?;
         return Ok(Ending::default());
     }
-    let call_purpose = origin.call_purpose(prepared.session.key(), &report.envelope.turn);
+    let call_purpose = source.call_purpose(prepared.session.key(), &report.envelope.turn);
     let model = model::choose(ctx, options, &prepared.settings, &call_purpose, report)?;
     message_size::check(
         prepared.message.as_ref(),
@@ -368,7 +368,7 @@ fn run_turn(
     execute::run_hooks_before(&mut prepared, report)?;
 
     let is_file = prepare::is_existing_file(ctx, &prepared.setup.policy);
-    let steering = origin.interactive().map(|person| {
+    let steering = source.interactive().map(|person| {
         move || {
             let text = UserText::typed((person.steering)()?);
             let sources = Some(text.sources(&is_file));
@@ -386,7 +386,7 @@ fn run_turn(
         default_session_key(ctx, &prepared.settings, options.grants.directory.as_deref());
     if session.is_stored()
         && session.is_interrupted()
-        && let Some(command) = origin.resume_command(session.key(), &default_key)
+        && let Some(command) = source.resume_command(session.key(), &default_key)
     {
         let is_left_out = ending.is_left_out;
         ending.error = ending.error.map(|error| with_next_step(error, &command, is_left_out));

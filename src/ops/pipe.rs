@@ -8,7 +8,7 @@ mod journal;
 mod message;
 
 use crate::ops::agent_turn;
-use crate::ops::agent_turn::origin::{AttachedContent, ChatTurn};
+use crate::ops::agent_turn::source::{AttachedContent, ChatTurn};
 use crate::ops::channel::recipients;
 use crate::ops::context::Context;
 use crate::ops::inbound::turn_recovery::{self, EarlierTurn};

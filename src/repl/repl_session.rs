@@ -4,7 +4,7 @@ use super::approval::{SharedEditor, TerminalPrompter};
 use super::bell::Bell;
 use super::commands::ProgramCommands;
 use super::{completion, hints, mention};
-use crate::ops::agent_turn::{self, origin::InteractiveContext};
+use crate::ops::agent_turn::{self, source::InteractiveContext};
 use crate::ops::context::Context;
 use crate::ops::default_session::{default_session_key, last_session_key};
 use crate::ops::permissions;

@@ -10,7 +10,7 @@ mod prompt;
 mod session;
 mod updates;
 
-use crate::ops::agent_turn::{self, TurnOutcome, origin::InteractiveContext};
+use crate::ops::agent_turn::{self, TurnOutcome, source::InteractiveContext};
 use crate::ops::context::Context;
 use crate::ops::model;
 use crate::ops::permissions;

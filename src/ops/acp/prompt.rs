@@ -1,6 +1,6 @@
 //! The message of an editor's user, from the content blocks of the protocol.
 
-use crate::ops::agent_turn::origin::AttachedContent;
+use crate::ops::agent_turn::source::AttachedContent;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use nanobot_base::json_rpc::ErrorObject;

@@ -1,7 +1,7 @@
 //! The session of a turn: chooses it, opens it, and checks that the turn can begin in it.
 
-use super::origin::TurnOrigin;
 use super::request::{ChatCommand, TurnRequest};
+use super::source::TurnSource;
 use crate::ops::channel::delivered;
 use crate::ops::context::Context;
 use crate::ops::model;
@@ -75,24 +75,24 @@ fn open_session(
 /// Reports which conversation the turn continues, and that its last message has no answer.
 pub(crate) fn announce(
     options: &TurnOptions,
-    origin: &TurnOrigin<'_>,
+    source: &TurnSource<'_>,
     request: &TurnRequest,
     session: &Session,
     report: &mut Reporter,
 ) {
-    let is_shown = matches!(origin, TurnOrigin::CommandLine) && options.recording.dry_run.is_none();
+    let is_shown = matches!(source, TurnSource::CommandLine) && options.recording.dry_run.is_none();
     if is_shown && !session.messages().is_empty() {
         report.show_continued(session.key(), session.history_window().count);
     }
     if !request.parts.is_empty() && session.is_unanswered() {
         let text = session.last_user_text().unwrap_or_default();
         let text = truncate_line(&text, MAX_QUOTED_CHARS);
-        report.notice(&match origin {
-            TurnOrigin::Interactive(_) => format!("`{text}` got no answer and is sent too"),
+        report.notice(&match source {
+            TurnSource::Interactive(_) => format!("`{text}` got no answer and is sent too"),
             _ => format!(
                 "the previous message `{text}` got no answer; it is sent too, marked as interrupted{}",
-                match origin {
-                    TurnOrigin::CommandLine => "; `--new` leaves it out",
+                match source {
+                    TurnSource::CommandLine => "; `--new` leaves it out",
                     _ => "",
                 }
             ),

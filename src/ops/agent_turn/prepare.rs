@@ -1,7 +1,7 @@
 //! A turn that is ready to run: its session, tools, system prompt and message.
 
-use super::origin::TurnOrigin;
 use super::request::{ChatCommand, TurnRequest};
+use super::source::TurnSource;
 use crate::ops::agent_turn::git_facts::git_facts;
 use crate::ops::context::Context;
 use crate::ops::jobs::scheduler::StoreScheduler;
@@ -59,14 +59,14 @@ pub(crate) struct CompactionRequest {
 pub(crate) fn prepare(
     ctx: &Context,
     options: &TurnOptions,
-    origin: &TurnOrigin<'_>,
+    source: &TurnSource<'_>,
     request: TurnRequest,
     session: Session,
     report: &mut Reporter,
     run_metadata: &mut json::RunMetadata,
 ) -> Result<PreparedTurn> {
     let TurnRequest { settings, profile, schema, parts, text, command, key: _ } = request;
-    let (job, person) = (origin.job(), origin.interactive());
+    let (job, person) = (source.job(), source.interactive());
     let subagents = SubagentPool::new(ctx, options, &settings);
     let mut setup = {
         let input = SetupInput {
@@ -80,7 +80,7 @@ pub(crate) fn prepare(
             max_parallel: options.limits.max_parallel as usize,
             offline: options.limits.offline,
             is_dry_run_or_replay: options.recording.is_dry_run_or_replay(),
-            announces_directory: announces_directory(ctx, origin, &session, report.format()),
+            announces_directory: announces_directory(ctx, source, &session, report.format()),
             policy_limit: job.and_then(|job| job.policy_limit),
             user_prompt: person.map(|person| Arc::clone(&person.user_prompt)),
             elicitation: person.map(|person| Arc::clone(&person.elicitation)),
@@ -100,7 +100,7 @@ pub(crate) fn prepare(
     restore_origin(ctx, &session, &setup);
     log_policy(&profile.name, &setup);
     report_ignored_files(ctx, &setup, report, run_metadata);
-    setup.sections.extend(origin.prompt_section());
+    setup.sections.extend(source.prompt_section());
     let now = ctx.clock.now_in(settings.timezone.as_deref());
     let facts = [prompt::runtime_facts(&now, session.key())].into_iter();
     let facts = facts.chain(git_facts(ctx, &settings, &setup, session.messages()));
@@ -139,7 +139,7 @@ pub(crate) fn prepare(
 /// person reads.
 fn announces_directory(
     ctx: &Context,
-    origin: &TurnOrigin<'_>,
+    source: &TurnSource<'_>,
     session: &Session,
     format: ReportFormat,
 ) -> bool {
@@ -148,7 +148,7 @@ fn announces_directory(
         ReportFormat::Json | ReportFormat::StreamJson => true,
         ReportFormat::Deferred => false,
     };
-    is_shown && origin.job().is_none() && session.messages().is_empty()
+    is_shown && source.job().is_none() && session.messages().is_empty()
 }
 
 /// Returns a check of whether a path in a message is that of an existing file, relative to the directory of the turn or to the

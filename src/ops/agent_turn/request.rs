@@ -1,6 +1,6 @@
 //! The request of a turn: its settings, its schema, and its message of text, piped input and attachments.
 
-use super::origin::{AttachedContent, TurnOrigin};
+use super::source::{AttachedContent, TurnSource};
 use crate::ops::context::Context;
 use crate::ops::default_session::{default_session_key, fresh_session_key, last_session_key};
 use crate::ops::model;
@@ -74,20 +74,20 @@ impl ChatCommand {
 pub(crate) fn read(
     ctx: &Context,
     options: &TurnOptions,
-    origin: &mut TurnOrigin<'_>,
+    source: &mut TurnSource<'_>,
     report: &mut Reporter,
 ) -> Result<TurnRequest> {
     let prompt_file_options = read_prompt_file(options, report)?;
     let options = prompt_file_options.as_ref().unwrap_or(options);
     let schema = options.schema.as_deref();
     let schema = schema.map(|text| read_schema(ctx, text, report)).transpose()?;
-    let piped = match origin {
-        TurnOrigin::Job(job) => job.input.take(),
-        TurnOrigin::CommandLine => read_piped(ctx, options, report)?,
-        TurnOrigin::Interactive(context) => context.extra_input.take(),
-        TurnOrigin::Chat(_) => None,
+    let piped = match source {
+        TurnSource::Job(job) => job.input.take(),
+        TurnSource::CommandLine => read_piped(ctx, options, report)?,
+        TurnSource::Interactive(context) => context.extra_input.take(),
+        TurnSource::Chat(_) => None,
     };
-    let job = origin.job();
+    let job = source.job();
     let (mut settings, profile) =
         permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
     for server in &options.servers {
@@ -98,18 +98,18 @@ pub(crate) fn read(
     if let Some(path) = &settings.event_log {
         report.log_to(path);
     }
-    if let (TurnOrigin::CommandLine, [_, ..]) = (&origin, settings.unknown_keys.as_slice()) {
+    if let (TurnSource::CommandLine, [_, ..]) = (&source, settings.unknown_keys.as_slice()) {
         let keys = settings.unknown_keys.join("`, `");
         report.notice(&format!(
             "the config has unknown keys: `{keys}`, misspelt or of a newer nanobot; `nanobot config check` shows their positions"
         ));
     }
-    if let (TurnOrigin::CommandLine, Some(exposure)) = (&origin, &settings.config_exposure) {
+    if let (TurnSource::CommandLine, Some(exposure)) = (&source, &settings.config_exposure) {
         report.notice(&format!("the config decides what runs, and {exposure}"));
     }
     let key = session_key(ctx, &settings, options, piped.is_some())?;
     report.envelope.session.clone_from(&key);
-    let (parts, text) = build_message(ctx, options, &settings, piped, origin.attached(), report)?;
+    let (parts, text) = build_message(ctx, options, &settings, piped, source.attached(), report)?;
     let command = match parts.as_slice() {
         [MessagePart::Text(message)]
             if options.input.message.is_some()

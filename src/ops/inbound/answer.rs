@@ -1,6 +1,6 @@
 //! Answers messages of one session: a command, or a turn of the agent, and the delivery of its answer.
 
-use crate::ops::agent_turn::{self, CHAT_LOCK_TIMEOUT, TurnOutcome, origin::ChatTurn};
+use crate::ops::agent_turn::{self, CHAT_LOCK_TIMEOUT, TurnOutcome, source::ChatTurn};
 use crate::ops::channel::attachments::{self, Attachments};
 use crate::ops::channel::delivery;
 use crate::ops::channel::health::ChannelActivity;

@@ -4,7 +4,7 @@
 //! the record is written before the run state says that the run has ended, and the job file is updated last. The next
 //! start detects a crash at any point in between.
 
-use crate::ops::agent_turn::{self, TurnOutcome, origin::JobTurn};
+use crate::ops::agent_turn::{self, TurnOutcome, source::JobTurn};
 use crate::ops::hooks::{HookContainment, HookedRun, Hooks};
 use crate::ops::job_runs::job_runner::{JobRunner, redact_and_shorten};
 use crate::ops::jobs::delivery::{self, DeliveryResult};

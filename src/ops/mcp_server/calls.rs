@@ -3,7 +3,7 @@
 use super::resources;
 use super::served_client::ServedClient;
 use crate::ops::agent_turn;
-use crate::ops::agent_turn::origin::ChatTurn;
+use crate::ops::agent_turn::source::ChatTurn;
 use crate::ops::turn_setup::TurnSetup;
 use crate::options::grants::Grants;
 use base64::Engine;

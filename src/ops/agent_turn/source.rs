@@ -1,4 +1,4 @@
-//! The origin of a turn: a command line, a job, a chat, or a person at the REPL or in an editor.
+//! What starts a turn: a command line, a job, a chat, or a person at the REPL or in an editor.
 
 use nanobot_agent::prompt::{self, PromptSection};
 use nanobot_base::shell_quote;
@@ -11,15 +11,15 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The origin of a turn.
-pub(crate) enum TurnOrigin<'a> {
+/// The source of a turn: what starts it. What its text comes from is the provenance.
+pub(crate) enum TurnSource<'a> {
     CommandLine,
     Job(JobTurn<'a>),
     Chat(ChatTurn<'a>),
     Interactive(&'a InteractiveContext),
 }
 
-impl<'a> TurnOrigin<'a> {
+impl<'a> TurnSource<'a> {
     /// The job that runs the turn.
     pub(crate) fn job(&self) -> Option<&JobTurn<'a>> {
         match self {
