@@ -27,7 +27,7 @@ use nanobot_os::secret::random_hex;
 use nanobot_os::signal;
 use nanobot_os::terminal::Terminal;
 use nanobot_store::session::Session;
-use request::{ChatCommand, TurnRequest};
+use request::{TurnCommand, TurnRequest};
 use source::{ChatTurn, InteractiveContext, JobTurn, TurnSource};
 use std::time::{Duration, Instant};
 
@@ -318,8 +318,8 @@ fn run_turn(
     log::info!(target: "config", "workspace `{}`", request.settings.workspace.display());
     let sessions = ctx.session_store(&request.settings)?;
     match request.command {
-        Some(ChatCommand::Help) => return print_canned_reply(HELP_TEXT, report),
-        Some(ChatCommand::Stop) => {
+        Some(TurnCommand::Help) => return print_canned_reply(HELP_TEXT, report),
+        Some(TurnCommand::Stop) => {
             return print_canned_reply(&stop::stop_run(&sessions, &request.key)?, report);
         }
         _ => {}
@@ -333,7 +333,7 @@ fn run_turn(
     if options.session.resume {
         session.restore_rejected_turn();
     }
-    let is_new = request.command == Some(ChatCommand::New);
+    let is_new = request.command == Some(TurnCommand::New);
     if options.session.new || is_new {
         session.start_new_conversation()?;
     }

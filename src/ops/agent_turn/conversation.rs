@@ -1,6 +1,6 @@
 //! The session of a turn: chooses it, opens it, and checks that the turn can begin in it.
 
-use super::request::{ChatCommand, TurnRequest};
+use super::request::{TurnCommand, TurnRequest};
 use super::source::TurnSource;
 use crate::ops::channel::delivered;
 use crate::ops::context::Context;
@@ -134,7 +134,7 @@ pub(crate) fn check_request(
     request: &TurnRequest,
     session: &Session,
 ) -> Result<()> {
-    if matches!(request.command, Some(ChatCommand::Compact(_))) && session.is_interrupted() {
+    if matches!(request.command, Some(TurnCommand::Compact(_))) && session.is_interrupted() {
         return Err(fail_with_hint(
             Exit::Usage,
             "the last turn was interrupted and must be resumed or discarded before compaction",

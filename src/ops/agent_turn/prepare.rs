@@ -1,6 +1,6 @@
 //! A turn that is ready to run: its session, tools, system prompt and message.
 
-use super::request::{ChatCommand, TurnRequest};
+use super::request::{TurnCommand, TurnRequest};
 use super::source::TurnSource;
 use crate::ops::agent_turn::git_facts::git_facts;
 use crate::ops::context::Context;
@@ -128,7 +128,7 @@ pub(crate) fn prepare(
         system,
         message,
         compaction: match command {
-            Some(ChatCommand::Compact(instructions)) => Some(CompactionRequest { instructions }),
+            Some(TurnCommand::Compact(instructions)) => Some(CompactionRequest { instructions }),
             _ => None,
         },
         reads_only: profile.reads_only,

@@ -34,15 +34,16 @@ pub(crate) struct TurnRequest {
     pub(crate) parts: Vec<MessagePart>,
     /// Its text without attachments, with the authors of all parts.
     pub(crate) text: UserText,
-    /// The chat command, if the message is one.
-    pub(crate) command: Option<ChatCommand>,
+    /// The command, if the message is one.
+    pub(crate) command: Option<TurnCommand>,
     /// The session's key.
     pub(crate) key: String,
 }
 
-/// A message that is a command. The names are those of the Python program. Piped text never is a command.
+/// A message of a command line or an editor that is a command, such as `/compact`. The names are those of the Python program. Piped
+/// text never is a command. In chats, [`crate::ops::inbound::chat_command::ChatCommand`] comes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ChatCommand {
+pub(crate) enum TurnCommand {
     /// `/help`
     Help,
     /// `/new`
@@ -53,7 +54,7 @@ pub(crate) enum ChatCommand {
     Compact(Option<String>),
 }
 
-impl ChatCommand {
+impl TurnCommand {
     fn parse(text: &str) -> Option<Self> {
         match text {
             "/help" => return Some(Self::Help),
@@ -117,7 +118,7 @@ pub(crate) fn read(
                 && job.is_none()
                 && text.is_own() =>
         {
-            ChatCommand::parse(message.trim())
+            TurnCommand::parse(message.trim())
         }
         _ => None,
     };
@@ -356,18 +357,18 @@ fn with_text_last(parts: Vec<MessagePart>) -> Vec<MessagePart> {
 
 #[cfg(test)]
 mod tests {
-    use super::ChatCommand;
+    use super::TurnCommand;
 
     #[test]
-    fn parses_chat_commands() {
-        let check = |text: &str, expect| assert_eq!(ChatCommand::parse(text), expect, "{text}");
-        check("/help", Some(ChatCommand::Help));
-        check("/new", Some(ChatCommand::New));
+    fn parses_turn_commands() {
+        let check = |text: &str, expect| assert_eq!(TurnCommand::parse(text), expect, "{text}");
+        check("/help", Some(TurnCommand::Help));
+        check("/new", Some(TurnCommand::New));
         check("/new one", None);
-        check("/stop", Some(ChatCommand::Stop));
+        check("/stop", Some(TurnCommand::Stop));
         check("/stop it", None);
-        check("/compact", Some(ChatCommand::Compact(None)));
-        check("/compact  keep names", Some(ChatCommand::Compact(Some("keep names".into()))));
+        check("/compact", Some(TurnCommand::Compact(None)));
+        check("/compact  keep names", Some(TurnCommand::Compact(Some("keep names".into()))));
         check("/compacted", None);
         check("help", None);
     }

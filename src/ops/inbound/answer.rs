@@ -8,7 +8,7 @@ use crate::ops::channel::message_quotes;
 use crate::ops::channel::outbox;
 use crate::ops::channel::transcription::Transcriber;
 use crate::ops::context::Context;
-use crate::ops::inbound::chat_command::InChatCommand;
+use crate::ops::inbound::chat_command::ChatCommand;
 use crate::ops::inbound::chat_progress;
 use crate::ops::inbound::intake::answer_key;
 use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
@@ -128,7 +128,7 @@ fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWor
         return Ok(());
     };
     let (message, session) = (&first.message, &work.session);
-    if let Some(command) = InChatCommand::parse(&message.text) {
+    if let Some(command) = ChatCommand::parse(&message.text) {
         let text = command.run(run.ctx, &run.settings, session, message)?;
         let key = answer_key(&message.id);
         return send_answer(run, channel, &key, &entries, &text, None);

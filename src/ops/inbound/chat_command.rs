@@ -1,4 +1,4 @@
-//! Messages that are commands. They are answered without a model.
+//! Chat messages that are commands. They are answered without a model. A turn has commands of its own, such as `/compact`.
 
 use crate::ops::agent_turn;
 use crate::ops::channel::delivered;
@@ -14,7 +14,7 @@ const HELP_TEXT: &str = "/new – start a new conversation\n/stop – stop the r
 
 /// A command in a chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InChatCommand {
+pub(crate) enum ChatCommand {
     New,
     Stop,
     Help,
@@ -23,7 +23,7 @@ pub(crate) enum InChatCommand {
     Id,
 }
 
-impl InChatCommand {
+impl ChatCommand {
     /// Parses a message. A command is the whole text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         Some(match text.trim() {
@@ -88,13 +88,13 @@ fn status_text(ctx: &Context, settings: &Settings, key: &str) -> Result<String> 
 
 #[cfg(test)]
 mod tests {
-    use super::InChatCommand;
+    use super::ChatCommand;
 
     #[test]
     fn only_the_whole_text_is_a_command() {
-        let check = |text: &str, expect| assert_eq!(InChatCommand::parse(text), expect, "{text}");
-        check("/new", Some(InChatCommand::New));
-        check(" /stop\n", Some(InChatCommand::Stop));
+        let check = |text: &str, expect| assert_eq!(ChatCommand::parse(text), expect, "{text}");
+        check("/new", Some(ChatCommand::New));
+        check(" /stop\n", Some(ChatCommand::Stop));
         check("/new one", None);
         check("say /help", None);
         check("/NEW", None);

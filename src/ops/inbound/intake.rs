@@ -1,6 +1,6 @@
 //! Stores a batch of messages: decides about each sender, and writes the messages to answer into the journal.
 
-use crate::ops::inbound::chat_command::{InChatCommand, id_text};
+use crate::ops::inbound::chat_command::{ChatCommand, id_text};
 use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
 use crate::ops::inbound::work_queue::{SessionWork, WorkItem};
 use anyhow::Result;
@@ -63,7 +63,7 @@ pub(crate) fn answer_stops(
     for (session, item) in work {
         let entry = inbox.state().inbound(item.id());
         match entry.map(|entry| &entry.message) {
-            Some(message) if InChatCommand::parse(&message.text) == Some(InChatCommand::Stop) => {
+            Some(message) if ChatCommand::parse(&message.text) == Some(ChatCommand::Stop) => {
                 intake.answer_stop(message, &session, &inbox);
             }
             _ => intake.work.push((session, item)),
@@ -163,8 +163,8 @@ impl<'a> Intake<'a> {
             self.answer_now(message, &session, UNREADABLE);
             return;
         }
-        let command = InChatCommand::parse(&message.text);
-        if command == Some(InChatCommand::Stop) && !self.run.only_stores {
+        let command = ChatCommand::parse(&message.text);
+        if command == Some(ChatCommand::Stop) && !self.run.only_stores {
             self.answer_stop(message, &session, inbox);
             return;
         }
@@ -188,7 +188,7 @@ impl<'a> Intake<'a> {
             return false;
         };
         let mut entries = work.unanswered(inbox);
-        entries.retain(|entry| InChatCommand::parse(&entry.message.text).is_none());
+        entries.retain(|entry| ChatCommand::parse(&entry.message.text).is_none());
         let is_stopped = self.stopped.iter().any(|stopped| Arc::ptr_eq(stopped, &work));
         if entries.is_empty() || is_stopped {
             return false;

@@ -8,7 +8,7 @@ use crate::ops::channel::health::ChannelActivity;
 use crate::ops::channel::open_channel::{ChannelFiles, find_named};
 use crate::ops::context::Context;
 use crate::ops::inbound::answer;
-use crate::ops::inbound::chat_command::InChatCommand;
+use crate::ops::inbound::chat_command::ChatCommand;
 use crate::ops::inbound::intake::{self, QueuedItem};
 use crate::ops::inbound::poll_run::{PollRun, PolledChannel};
 use crate::ops::inbound::work_queue::WorkItem;
@@ -442,7 +442,7 @@ fn unfinished_work(channel: &PolledChannel) -> Vec<QueuedItem> {
 
 /// The work for an inbound message.
 fn message_item(entry: &InboundEntry, is_mail: bool) -> WorkItem {
-    let is_command = InChatCommand::parse(&entry.message.text).is_some();
+    let is_command = ChatCommand::parse(&entry.message.text).is_some();
     WorkItem::Message {
         id: entry.message.id.clone(),
         sender: entry.message.from.id.clone(),
