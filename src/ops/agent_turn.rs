@@ -272,7 +272,7 @@ fn run_to_outcome(
     let mut run_metadata = json::RunMetadata::default();
     let mut post_turn = None;
     let format = report.format();
-    let ending = run_turn(ctx, options, source, report, &mut run_metadata, &mut post_turn);
+    let ending = run_steps(ctx, options, source, report, &mut run_metadata, &mut post_turn);
     let mut ending = ending.unwrap_or_else(|error| Ending {
         stop_reason: StopReason::Failed,
         error: Some(error),
@@ -301,7 +301,7 @@ fn run_to_outcome(
 }
 
 /// Runs the steps of a turn. Fills `run_metadata` and `post_turn` step by step, so that both are there after a failure too.
-fn run_turn(
+fn run_steps(
     ctx: &Context,
     options: &TurnOptions,
     mut source: TurnSource<'_>,
@@ -355,8 +355,8 @@ fn run_turn(
         dry_run::show(ctx, options, prepared)?;
         return Ok(Ending::default());
     }
-    let call_purpose = source.call_purpose(prepared.session.key(), &report.envelope.turn);
-    let model = model::choose(ctx, options, &prepared.settings, &call_purpose, report)?;
+    let purpose = source.call_purpose(prepared.session.key(), &report.envelope.turn);
+    let model = model::choose(ctx, options, &prepared.settings, &purpose, report)?;
     message_size::check(
         prepared.message.as_ref(),
         model.known_max_tokens,
@@ -378,7 +378,7 @@ fn run_turn(
     });
     let steering = steering.as_ref().map(|steering| steering as &dyn Fn() -> Option<UserMessage>);
     let mut ending =
-        execute::execute(ctx, options, &mut prepared, &model, &call_purpose, report, steering);
+        execute::execute(ctx, options, &mut prepared, &model, &purpose, report, steering);
     run_metadata.origin = prepared.session.origin().map(|origin| origin.level);
     run_metadata.hosts = prepared.setup.shared.host_connections();
     let session = &prepared.session;

@@ -44,7 +44,7 @@ pub(crate) fn execute(
     options: &TurnOptions,
     prepared: &mut PreparedTurn,
     model: &ModelHandle,
-    call_purpose: &CallPurpose,
+    purpose: &CallPurpose,
     report: &mut Reporter,
     steering: Option<&dyn Fn() -> Option<UserMessage>>,
 ) -> Ending {
@@ -76,7 +76,7 @@ pub(crate) fn execute(
         policy: Arc::clone(&setup.policy),
         tool_names: tools.map(|spec| spec.name.clone()).collect(),
         model: model.clone(),
-        call_purpose: call_purpose.clone(),
+        purpose: purpose.clone(),
         last_number: subagent_refs::last_number(session.messages()),
     });
     let mut sink = |event: nanobot_base::event::Event<'_>| {
@@ -96,7 +96,7 @@ pub(crate) fn execute(
     report_undo_gaps(setup, report);
     report_startup_files(setup, report);
     if !options.recording.is_dry_run_or_replay()
-        && let Err(error) = usage.record(ctx, call_purpose, &ending.stats)
+        && let Err(error) = usage.record(ctx, purpose, &ending.stats)
     {
         // The answer is printed, and an incomplete count of usage does not make the turn fail.
         report.notice(&format!("tool usage was not recorded: {error:#}"));
@@ -190,7 +190,7 @@ fn join_paths(paths: &[String]) -> String {
 /// The guards of a turn, in the order in which they are called. Budgets wrap the provider instead.
 pub(crate) fn build_guards(
     settings: &Settings,
-    context: u32,
+    context_tokens: u32,
     reads_only: bool,
 ) -> Vec<Box<dyn Guard>> {
     let mut guards: Vec<Box<dyn Guard>> = vec![
@@ -200,7 +200,7 @@ pub(crate) fn build_guards(
         Box::new(OrphanedSubagents::default()),
     ];
     let output = settings.models[0].max_tokens;
-    if let Some(threshold) = settings.compaction.threshold_for(context, output) {
+    if let Some(threshold) = settings.compaction.threshold_for(context_tokens, output) {
         guards.push(Box::new(CompactionGuard { threshold }));
         if settings.compaction.is_warning_enabled {
             guards.push(Box::new(ContextWarning { threshold }));

@@ -55,7 +55,7 @@ impl UsageRecorder {
     pub(crate) fn record(
         self,
         ctx: &Context,
-        call_purpose: &CallPurpose,
+        purpose: &CallPurpose,
         stats: &TurnStats,
     ) -> Result<()> {
         // Most runs call no tools and have no servers; they are not worth a write.
@@ -75,7 +75,7 @@ impl UsageRecorder {
             definition_tokens: self.definition_tokens,
             skill_list_tokens: self.skill_list_tokens,
         };
-        ToolUsageLog::new(&ctx.paths.root, &ctx.clock).append(call_purpose, usage)
+        ToolUsageLog::new(&ctx.paths.root, &ctx.clock).append(purpose, usage)
     }
 }
 

@@ -159,7 +159,7 @@ impl SubagentPool {
             ctx,
             options,
             &settings,
-            &turn.call_purpose,
+            &turn.purpose,
             &turn.model.budget,
             &mut notice,
         )?;

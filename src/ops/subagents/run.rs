@@ -105,9 +105,9 @@ fn run_turn(
         background: None,
         steering: None,
     };
-    let session_key = &turn.call_purpose.session;
+    let session_key = &turn.purpose.session;
     let mut session = Session::ephemeral(session_key, settings.max_tool_result_chars);
-    let id = format!("{}-{}", turn.call_purpose.turn, task.name());
+    let id = format!("{}-{}", turn.purpose.turn, task.name());
     session.begin_turn(&id);
     // The task was written by the parent, possibly under the influence of untrusted content, and not by the user.
     let message = UserMessage {

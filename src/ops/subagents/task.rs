@@ -23,7 +23,7 @@ pub(crate) struct TurnContext {
     /// The turn's model.
     pub(crate) model: ModelHandle,
     /// The session and turn to which the ledger charges requests.
-    pub(crate) call_purpose: CallPurpose,
+    pub(crate) purpose: CallPurpose,
     /// The highest sub-agent number used in the session so far.
     pub(crate) last_number: usize,
 }
