@@ -68,16 +68,16 @@ pub(crate) struct ReplOutcome {
 
 /// Runs the turn of a command line, and prints its result in `format`. Returns the exit status.
 pub(crate) fn run(ctx: &Context, options: &TurnOptions, format: ReportFormat) -> Exit {
-    let mut report = new_report(ctx, options, format);
+    let mut reporter = new_reporter(ctx, options, format);
     if format != ReportFormat::Text {
         let error = Some(Stop(Exit::Defect).into());
         let ending = Ending { stop_reason: StopReason::Failed, error, ..Ending::default() };
         let run_metadata = json::RunMetadata::default();
-        let result = json::result_json(&ending, Exit::Defect, &run_metadata, &report.envelope);
+        let result = json::result_json(&ending, Exit::Defect, &run_metadata, &reporter.envelope);
         panic_report::set_result(result.to_string());
     }
     let TurnOutcome { ending, mut exit, run_metadata, post_turn, .. } =
-        run_to_outcome(ctx, options, TurnSource::CommandLine, &mut report);
+        run_to_outcome(ctx, options, TurnSource::CommandLine, &mut reporter);
     if options.recording.dry_run.is_some() && ending.error.is_none() {
         return exit;
     }
@@ -92,7 +92,7 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, format: ReportFormat) ->
         exit = report_error(&error, ctx.terminal);
     }
     if let Err(error) =
-        report.finish(|envelope| json::result_json(&ending, exit, &run_metadata, envelope))
+        reporter.finish(|envelope| json::result_json(&ending, exit, &run_metadata, envelope))
         && exit == Exit::Answered
     {
         // The error of the turn is the actual cause, so its status takes precedence.
@@ -114,8 +114,8 @@ pub(crate) fn run(ctx: &Context, options: &TurnOptions, format: ReportFormat) ->
 
 /// Runs the turn of a job. Prints progress only: the job delivers the answer.
 pub(crate) fn run_job_turn(ctx: &Context, options: &TurnOptions, job: JobTurn<'_>) -> TurnOutcome {
-    let report = new_report(ctx, options, ReportFormat::Deferred);
-    run_deferred(ctx, options, TurnSource::Job(job), report)
+    let reporter = new_reporter(ctx, options, ReportFormat::Deferred);
+    run_deferred(ctx, options, TurnSource::Job(job), reporter)
 }
 
 /// Runs the turn of a chat message. Prints progress only: the channel sends the answer.
@@ -127,23 +127,23 @@ pub(crate) fn run_chat_turn(
     chat: ChatTurn<'_>,
     observer: Option<EventObserver>,
 ) -> TurnOutcome {
-    let mut report = new_report(ctx, options, ReportFormat::Deferred);
-    chat.id.clone_into(&mut report.envelope.turn);
+    let mut reporter = new_reporter(ctx, options, ReportFormat::Deferred);
+    chat.id.clone_into(&mut reporter.envelope.turn);
     if let Some(observer) = observer {
-        report.observe(observer);
+        reporter.observe(observer);
     }
-    run_deferred(ctx, options, TurnSource::Chat(chat), report)
+    run_deferred(ctx, options, TurnSource::Chat(chat), reporter)
 }
 
 fn run_deferred(
     ctx: &Context,
     options: &TurnOptions,
     source: TurnSource<'_>,
-    mut report: Reporter,
+    mut reporter: Reporter,
 ) -> TurnOutcome {
-    let outcome = run_to_outcome(ctx, options, source, &mut report);
+    let outcome = run_to_outcome(ctx, options, source, &mut reporter);
     // Nothing is printed in this format, so this cannot fail. The log gets the result.
-    drop(report.finish(|envelope| {
+    drop(reporter.finish(|envelope| {
         json::result_json(&outcome.ending, outcome.exit, &outcome.run_metadata, envelope)
     }));
     outcome
@@ -156,9 +156,9 @@ pub(crate) fn run_editor_turn(
     context: &InteractiveContext,
     observer: EventObserver,
 ) -> TurnOutcome {
-    let mut report = new_report(ctx, options, ReportFormat::Deferred);
-    report.stream_to(observer);
-    run_deferred(ctx, options, TurnSource::Interactive(context), report)
+    let mut reporter = new_reporter(ctx, options, ReportFormat::Deferred);
+    reporter.stream_to(observer);
+    run_deferred(ctx, options, TurnSource::Interactive(context), reporter)
 }
 
 /// Runs a turn of the REPL, and streams its answer. `print_error` prints an error with next steps that fit the REPL.
@@ -168,12 +168,12 @@ pub(crate) fn run_repl_turn(
     context: &InteractiveContext,
     print_error: fn(&anyhow::Error, Terminal),
 ) -> ReplOutcome {
-    let mut report = new_report(ctx, options, ReportFormat::Text);
-    report.show_status_line();
+    let mut reporter = new_reporter(ctx, options, ReportFormat::Text);
+    reporter.show_status_line();
     let TurnOutcome { ending, exit, run_metadata, post_turn, .. } =
-        run_to_outcome(ctx, options, TurnSource::Interactive(context), &mut report);
+        run_to_outcome(ctx, options, TurnSource::Interactive(context), &mut reporter);
     let printed =
-        report.finish(|envelope| json::result_json(&ending, exit, &run_metadata, envelope));
+        reporter.finish(|envelope| json::result_json(&ending, exit, &run_metadata, envelope));
     for error in printed.err().iter().chain(&ending.error) {
         print_error(error, ctx.terminal);
     }
@@ -240,25 +240,25 @@ fn progress_level(ctx: &Context, output: &OutputOptions) -> ProgressLevel {
     }
 }
 
-fn new_report(ctx: &Context, options: &TurnOptions, format: ReportFormat) -> Reporter {
+fn new_reporter(ctx: &Context, options: &TurnOptions, format: ReportFormat) -> Reporter {
     let envelope = json::EventEnvelope {
         session: String::new(),
         turn: random_hex(5),
         clock: ctx.clock.clone(),
     };
     let progress = ProgressDisplay::new(ctx.terminal, progress_level(ctx, &options.output));
-    let mut report = Reporter::new(ctx.terminal, format, progress, envelope);
+    let mut reporter = Reporter::new(ctx.terminal, format, progress, envelope);
     if options.schema.is_some() {
-        report.buffer_answer();
+        reporter.buffer_answer();
     }
     if options.output.no_markdown {
-        report.disable_markdown();
+        reporter.disable_markdown();
     }
     // The config may name another file. This one is opened first, so that it records a failure to read the config.
     if let Some(path) = nanobot_os::log::event_file(&ctx.env) {
-        report.log_to(&path);
+        reporter.log_to(&path);
     }
-    report
+    reporter
 }
 
 /// Runs the turn, and turns errors into an outcome with a status, and with a result if the format prints one.
@@ -266,13 +266,13 @@ fn run_to_outcome(
     ctx: &Context,
     options: &TurnOptions,
     source: TurnSource<'_>,
-    report: &mut Reporter,
+    reporter: &mut Reporter,
 ) -> TurnOutcome {
     let started = Instant::now();
     let mut run_metadata = json::RunMetadata::default();
     let mut post_turn = None;
-    let format = report.format();
-    let ending = run_steps(ctx, options, source, report, &mut run_metadata, &mut post_turn);
+    let format = reporter.format();
+    let ending = run_steps(ctx, options, source, reporter, &mut run_metadata, &mut post_turn);
     let mut ending = ending.unwrap_or_else(|error| Ending {
         stop_reason: StopReason::Failed,
         error: Some(error),
@@ -295,7 +295,7 @@ fn run_to_outcome(
         exit: ending.error.as_ref().map_or(Exit::Answered, exit_for),
         ending,
         run_metadata,
-        turn_id: report.envelope.turn.clone(),
+        turn_id: reporter.envelope.turn.clone(),
         post_turn,
     }
 }
@@ -305,7 +305,7 @@ fn run_steps(
     ctx: &Context,
     options: &TurnOptions,
     mut source: TurnSource<'_>,
-    report: &mut Reporter,
+    reporter: &mut Reporter,
     run_metadata: &mut json::RunMetadata,
     post_turn: &mut Option<PostTurnWork>,
 ) -> Result<Ending> {
@@ -313,22 +313,22 @@ fn run_steps(
         signal::install(options.limits.timeout).context("wait for signals")?;
     }
     panic_if_requested(ctx);
-    let request = request::read(ctx, options, &mut source, report)?;
+    let request = request::read(ctx, options, &mut source, reporter)?;
     run_metadata.max_iterations = request.settings.max_tool_iterations;
     log::info!(target: "config", "workspace `{}`", request.settings.workspace.display());
     let sessions = ctx.session_store(&request.settings)?;
     match request.command {
-        Some(TurnCommand::Help) => return print_canned_reply(HELP_TEXT, report),
+        Some(TurnCommand::Help) => return print_canned_reply(HELP_TEXT, reporter),
         Some(TurnCommand::Stop) => {
-            return print_canned_reply(&stop::stop_run(&sessions, &request.key)?, report);
+            return print_canned_reply(&stop::stop_run(&sessions, &request.key)?, reporter);
         }
         _ => {}
     }
     if !options.recording.is_dry_run_or_replay() {
         create_workspace(ctx, options, &request)?;
     }
-    let mut session = conversation::open(ctx, options, &request, &sessions, report)?;
-    report.envelope.session = session.key().to_owned();
+    let mut session = conversation::open(ctx, options, &request, &sessions, reporter)?;
+    reporter.envelope.session = session.key().to_owned();
     log_session(&session);
     if options.session.resume {
         session.restore_rejected_turn();
@@ -339,24 +339,24 @@ fn run_steps(
     }
     if is_new {
         *post_turn = after_turn::plan(ctx, options, &request.settings, &session, None);
-        return print_canned_reply("New session started.", report);
+        return print_canned_reply("New session started.", reporter);
     }
     if source.job().is_some_and(|job| job.last_turn_only) {
         session.drop_earlier_turns()?;
     }
     conversation::check_request(options, &request, &session)?;
-    conversation::announce(options, &source, &request, &session, report);
+    conversation::announce(options, &source, &request, &session, reporter);
     conversation::restore_images(ctx, options, &request.settings, &mut session);
 
     let mut prepared =
-        prepare::prepare(ctx, options, &source, request, session, report, run_metadata)?;
+        prepare::prepare(ctx, options, &source, request, session, reporter, run_metadata)?;
     if options.recording.dry_run.is_some() {
-        prepared.session.begin_turn(&report.envelope.turn);
+        prepared.session.begin_turn(&reporter.envelope.turn);
         dry_run::show(ctx, options, prepared)?;
         return Ok(Ending::default());
     }
-    let purpose = source.call_purpose(prepared.session.key(), &report.envelope.turn);
-    let model = model::choose(ctx, options, &prepared.settings, &purpose, report)?;
+    let purpose = source.call_purpose(prepared.session.key(), &reporter.envelope.turn);
+    let model = model::choose(ctx, options, &prepared.settings, &purpose, reporter)?;
     message_size::check(
         prepared.message.as_ref(),
         model.known_max_tokens,
@@ -364,8 +364,8 @@ fn run_steps(
     )?;
     run_metadata.provider.clone_from(&model.provider_name);
     run_metadata.model.clone_from(&model.model);
-    report.set_context_window(model.context_tokens);
-    execute::run_hooks_before(&mut prepared, report)?;
+    reporter.set_context_window(model.context_tokens);
+    execute::run_hooks_before(&mut prepared, reporter)?;
 
     let is_file = prepare::is_existing_file(ctx, &prepared.setup.policy);
     let steering = source.interactive().map(|person| {
@@ -378,7 +378,7 @@ fn run_steps(
     });
     let steering = steering.as_ref().map(|steering| steering as &dyn Fn() -> Option<UserMessage>);
     let mut ending =
-        execute::execute(ctx, options, &mut prepared, &model, &purpose, report, steering);
+        execute::execute(ctx, options, &mut prepared, &model, &purpose, reporter, steering);
     run_metadata.origin = prepared.session.origin().map(|origin| origin.level);
     run_metadata.hosts = prepared.setup.shared.host_connections();
     let session = &prepared.session;
@@ -391,8 +391,8 @@ fn run_steps(
         let is_left_out = ending.is_left_out;
         ending.error = ending.error.map(|error| with_next_step(error, &command, is_left_out));
     }
-    *post_turn = execute::finish(ctx, options, &prepared, &model, &sessions, &mut ending, report);
-    prepare::report_nested_files(&prepared.setup, report, run_metadata);
+    *post_turn = execute::finish(ctx, options, &prepared, &model, &sessions, &mut ending, reporter);
+    prepare::report_nested_files(&prepared.setup, reporter, run_metadata);
     Ok(ending)
 }
 
@@ -511,9 +511,9 @@ const HELP_TEXT: &str = "/new      start a new conversation\n/stop     end the r
      /help     show this list\n\nFor command-line options: nanobot agent --help";
 
 /// Prints a built-in text as the answer.
-fn print_canned_reply(text: &str, report: &mut Reporter) -> Result<Ending> {
-    report.disable_markdown();
+fn print_canned_reply(text: &str, reporter: &mut Reporter) -> Result<Ending> {
+    reporter.disable_markdown();
     let reply = Reply { text: text.into(), ..Reply::default() };
-    report.emit(Event::Assistant { reply: &reply, is_final: true })?;
+    reporter.emit(Event::Assistant { reply: &reply, is_final: true })?;
     Ok(Ending { text: reply.text, ..Ending::default() })
 }

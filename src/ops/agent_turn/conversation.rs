@@ -25,9 +25,9 @@ pub(crate) fn open(
     options: &TurnOptions,
     request: &TurnRequest,
     sessions: &SessionStore,
-    report: &mut Reporter,
+    reporter: &mut Reporter,
 ) -> Result<Session> {
-    let mut session = open_session(ctx, options, request, sessions, report)?;
+    let mut session = open_session(ctx, options, request, sessions, reporter)?;
     // An interrupted turn goes on at the end of the session.
     if !options.session.resume {
         delivered::add_to(ctx, &mut session)?;
@@ -40,13 +40,13 @@ fn open_session(
     options: &TurnOptions,
     request: &TurnRequest,
     sessions: &SessionStore,
-    report: &mut Reporter,
+    reporter: &mut Reporter,
 ) -> Result<Session> {
     let key = request.key.as_str();
     // Only the lock of another run takes time here.
     let mut notice = |text: &str| {
-        report.notice(text);
-        report.show_wait("giving up", options.session.lock_timeout);
+        reporter.notice(text);
+        reporter.show_wait("giving up", options.session.lock_timeout);
     };
     // A replay without a session has a fresh one.
     let is_fresh = options.session.key.is_none()
@@ -67,7 +67,7 @@ fn open_session(
     session::fork(sessions, source, key, None)?;
     let session = Session::open(sessions, key, options.session.lock_timeout, &mut notice)?;
     if options.session.key.is_none() && !ctx.quiet {
-        report.notice(&format!("copied session `{source}` to `{key}`"));
+        reporter.notice(&format!("copied session `{source}` to `{key}`"));
     }
     Ok(session)
 }
@@ -78,16 +78,16 @@ pub(crate) fn announce(
     source: &TurnSource<'_>,
     request: &TurnRequest,
     session: &Session,
-    report: &mut Reporter,
+    reporter: &mut Reporter,
 ) {
     let is_shown = matches!(source, TurnSource::CommandLine) && options.recording.dry_run.is_none();
     if is_shown && !session.messages().is_empty() {
-        report.show_continued(session.key(), session.history_window().count);
+        reporter.show_continued(session.key(), session.history_window().count);
     }
     if !request.parts.is_empty() && session.is_unanswered() {
         let text = session.last_user_text().unwrap_or_default();
         let text = truncate_line(&text, MAX_QUOTED_CHARS);
-        report.notice(&match source {
+        reporter.notice(&match source {
             TurnSource::Interactive(_) => format!("`{text}` got no answer and is sent too"),
             _ => format!(
                 "the previous message `{text}` got no answer; it is sent too, marked as interrupted{}",

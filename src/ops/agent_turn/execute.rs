@@ -45,7 +45,7 @@ pub(crate) fn execute(
     prepared: &mut PreparedTurn,
     model: &ModelHandle,
     purpose: &CallPurpose,
-    report: &mut Reporter,
+    reporter: &mut Reporter,
     steering: Option<&dyn Fn() -> Option<UserMessage>>,
 ) -> Ending {
     let settings = &prepared.settings;
@@ -67,7 +67,7 @@ pub(crate) fn execute(
     let session = &mut prepared.session;
     let setup = &prepared.setup;
     setup.shared.mcp_tools.set_model(model);
-    session.begin_turn(&report.envelope.turn);
+    session.begin_turn(&reporter.envelope.turn);
     let servers: Vec<&str> = settings.servers.iter().map(|server| server.name.as_str()).collect();
     let mut usage = UsageRecorder::new(setup, &servers);
     let tools = setup.toolbox.specs().iter();
@@ -81,8 +81,8 @@ pub(crate) fn execute(
     });
     let mut sink = |event: nanobot_base::event::Event<'_>| {
         usage.observe(setup, &event);
-        report.emit(event)?;
-        report_hooks(setup, report);
+        reporter.emit(event)?;
+        report_hooks(setup, reporter);
         Ok(())
     };
     let ending = match &prepared.compaction {
@@ -92,14 +92,14 @@ pub(crate) fn execute(
         None => turn::run(&mut agent, session, prepared.message.take(), &mut sink),
     };
     drop(running_subagents);
-    end_background_commands(setup, report);
-    report_undo_gaps(setup, report);
-    report_startup_files(setup, report);
+    end_background_commands(setup, reporter);
+    report_undo_gaps(setup, reporter);
+    report_startup_files(setup, reporter);
     if !options.recording.is_dry_run_or_replay()
         && let Err(error) = usage.record(ctx, purpose, &ending.stats)
     {
         // The answer is printed, and an incomplete count of usage does not make the turn fail.
-        report.notice(&format!("tool usage was not recorded: {error:#}"));
+        reporter.notice(&format!("tool usage was not recorded: {error:#}"));
     }
     ending
 }
@@ -108,30 +108,30 @@ pub(crate) fn execute(
 ///
 /// # Errors
 /// A hook forbids the turn.
-pub(crate) fn run_hooks_before(prepared: &mut PreparedTurn, report: &mut Reporter) -> Result<()> {
+pub(crate) fn run_hooks_before(prepared: &mut PreparedTurn, reporter: &mut Reporter) -> Result<()> {
     let (Some(hooks), Some(message)) = (&prepared.setup.shared.hooks, &mut prepared.message) else {
         return Ok(());
     };
     let permitted = hooks.before_turn(message);
-    report_hooks(&prepared.setup, report);
+    report_hooks(&prepared.setup, reporter);
     permitted
 }
 
 /// Reports the notices of hooks to the user.
-fn report_hooks(setup: &TurnSetup, report: &mut Reporter) {
+fn report_hooks(setup: &TurnSetup, reporter: &mut Reporter) {
     for notice in setup.shared.hooks.iter().flat_map(|hooks| hooks.take_notices()) {
-        report.notice(&notice);
+        reporter.notice(&notice);
     }
 }
 
 /// Ends the background commands of the turn. The description of `exec` tells the model that they end with it.
-fn end_background_commands(setup: &TurnSetup, report: &mut Reporter) {
+fn end_background_commands(setup: &TurnSetup, reporter: &mut Reporter) {
     // A session that waits for its user has no processes.
     process::end_standby();
     let commands = setup.shared.background.iter();
     for change in commands.flat_map(|commands| commands.end_all()) {
         let path = change.path.display();
-        report.notice(&match change.remedy {
+        reporter.notice(&match change.remedy {
             Ok(_) => format!("a background command changed `{path}`, which is protected: it was undone"),
             Err(error) => format!(
                 "a background command changed `{path}`, which is protected, and that could not be undone: {error}"
@@ -144,20 +144,20 @@ fn end_background_commands(setup: &TurnSetup, report: &mut Reporter) {
 const MAX_NAMED_PATHS: usize = 3;
 
 /// Reports what commands may have changed that `nanobot undo` cannot take back.
-fn report_undo_gaps(setup: &TurnSetup, report: &mut Reporter) {
+fn report_undo_gaps(setup: &TurnSetup, reporter: &mut Reporter) {
     let gaps = setup.shared.files.end_commands();
     if gaps.is_empty() {
         return;
     }
-    report.notice(&format!(
+    reporter.notice(&format!(
         "`nanobot undo` cannot take back all that commands changed: {}",
         join_paths(&gaps)
     ));
 }
 
 /// Reports what was signed, and the files that were changed and that programs or agents will read on their own.
-fn report_startup_files(setup: &TurnSetup, report: &mut Reporter) {
-    setup.shared.files.take_signatures().iter().for_each(|line| report.notice(line));
+fn report_startup_files(setup: &TurnSetup, reporter: &mut Reporter) {
+    setup.shared.files.take_signatures().iter().for_each(|line| reporter.notice(line));
     let directory = &setup.policy.file_scope.directory;
     let changed = setup.shared.files.take_changed_startup_files();
     if changed.is_empty() {
@@ -170,7 +170,7 @@ fn report_startup_files(setup: &TurnSetup, report: &mut Reporter) {
     // `undo` records no generated files, and none of git's.
     let is_unrecorded = |part: &Path| is_generated_dir(part) || part.ends_with(".git");
     let can_undo = !changed.iter().any(|path| path.ancestors().any(is_unrecorded));
-    report.notice(&format!(
+    reporter.notice(&format!(
         "changed what programs and agents read on their own: {}{}",
         join_paths(&names.collect::<Vec<_>>()),
         if can_undo { "; `nanobot undo` takes it back" } else { "" }
@@ -269,7 +269,7 @@ pub(crate) fn finish(
     model: &ModelHandle,
     sessions: &SessionStore,
     ending: &mut Ending,
-    report: &mut Reporter,
+    reporter: &mut Reporter,
 ) -> Option<PostTurnWork> {
     let is_answered = ending.stop_reason == StopReason::Answered && ending.error.is_none();
     let PreparedTurn { setup, settings, session, .. } = prepared;
@@ -291,7 +291,7 @@ pub(crate) fn finish(
     if session.key().starts_with("pipe:")
         && let Err(error) = session::prune_pipe_sessions(sessions)
     {
-        report.notice(&format!("old sessions were not removed: {error:#}"));
+        reporter.notice(&format!("old sessions were not removed: {error:#}"));
     }
     post_turn
 }

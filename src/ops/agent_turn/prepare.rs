@@ -62,7 +62,7 @@ pub(crate) fn prepare(
     source: &TurnSource<'_>,
     request: TurnRequest,
     session: Session,
-    report: &mut Reporter,
+    reporter: &mut Reporter,
     run_metadata: &mut json::RunMetadata,
 ) -> Result<PreparedTurn> {
     let TurnRequest { settings, profile, schema, parts, text, command, key: _ } = request;
@@ -74,13 +74,13 @@ pub(crate) fn prepare(
             settings: &settings,
             workspace: &Workspace::new(&settings.workspace),
             profile: &profile,
-            turn_id: &report.envelope.turn.clone(),
+            turn_id: &reporter.envelope.turn.clone(),
             session_key: session.key(),
             transcript: session.path(),
             max_parallel: options.limits.max_parallel as usize,
             offline: options.limits.offline,
             is_dry_run_or_replay: options.recording.is_dry_run_or_replay(),
-            announces_directory: announces_directory(ctx, source, &session, report.format()),
+            announces_directory: announces_directory(ctx, source, &session, reporter.format()),
             policy_limit: job.and_then(|job| job.policy_limit),
             user_prompt: person.map(|person| Arc::clone(&person.user_prompt)),
             elicitation: person.map(|person| Arc::clone(&person.elicitation)),
@@ -93,20 +93,20 @@ pub(crate) fn prepare(
         let spawn = subagents.tool();
         let servers = settings.servers.iter().filter(|server| !server.is_disabled);
         if let Some(timeout) = servers.map(|server| server.start_timeout).max() {
-            report.show_wait("starting MCP servers; giving up", timeout);
+            reporter.show_wait("starting MCP servers; giving up", timeout);
         }
-        turn_setup::build(ctx, &input, vec![spawn], &mut |text| report.notice(text))?
+        turn_setup::build(ctx, &input, vec![spawn], &mut |text| reporter.notice(text))?
     };
     restore_origin(ctx, &session, &setup);
     log_policy(&profile.name, &setup);
-    report_ignored_files(ctx, &setup, report, run_metadata);
+    report_ignored_files(ctx, &setup, reporter, run_metadata);
     setup.sections.extend(source.prompt_section());
     let now = ctx.clock.now_in(settings.timezone.as_deref());
     let facts = [prompt::runtime_facts(&now, session.key())].into_iter();
     let facts = facts.chain(git_facts(ctx, &settings, &setup, session.messages()));
     let facts = facts.chain(session.undo_notes().iter().cloned());
     let message = (!parts.is_empty()).then(|| UserMessage {
-        id: format!("{}-0", report.envelope.turn),
+        id: format!("{}-0", reporter.envelope.turn),
         parts,
         runtime_facts: facts.collect::<Vec<_>>().join("\n\n"),
         sources: Some(text.sources(&is_existing_file(ctx, &setup.policy))),
@@ -215,11 +215,11 @@ fn log_policy(profile: &str, setup: &TurnSetup) {
 /// Reports the instruction files that were found in the turn and not read, because they are not trusted as they are.
 pub(crate) fn report_nested_files(
     setup: &TurnSetup,
-    report: &mut Reporter,
+    reporter: &mut Reporter,
     run_metadata: &mut json::RunMetadata,
 ) {
     if let Some((stale, notice)) = setup.instructions.nested_stale() {
-        report.notice(&notice);
+        reporter.notice(&notice);
         run_metadata.ignored_files.extend(stale);
     }
 }
@@ -228,18 +228,18 @@ pub(crate) fn report_nested_files(
 fn report_ignored_files(
     ctx: &Context,
     setup: &TurnSetup,
-    report: &mut Reporter,
+    reporter: &mut Reporter,
     run_metadata: &mut json::RunMetadata,
 ) {
     let repository = setup.policy.file_scope.repository.as_ref();
     let repository = repository.filter(|_| setup.toolbox.names().contains(&"exec"));
     let notice = repository.and_then(|repository| repository::unpinned_notice(ctx, repository));
-    notice.iter().for_each(|notice| report.notice(notice));
+    notice.iter().for_each(|notice| reporter.notice(notice));
     let ignored = &setup.instructions.ignored;
     run_metadata.ignored_files.clone_from(ignored);
     if let Some(notice) = setup.instructions.stale_notice() {
         // The user relies on these files.
-        report.notice(&notice);
+        reporter.notice(&notice);
     } else if ctx.terminal.stderr_is_tty
         && let Some(path) = ignored.first()
     {
@@ -248,7 +248,7 @@ fn report_ignored_files(
             count => format!(" and {} more", count - 1),
         };
         let path = path.display();
-        report.notice(&format!(
+        reporter.notice(&format!(
             "`{path}`{more} ignored: not trusted; read it, then run `nanobot trust` to use it"
         ));
     }

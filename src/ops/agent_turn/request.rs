@@ -76,15 +76,15 @@ pub(crate) fn read(
     ctx: &Context,
     options: &TurnOptions,
     source: &mut TurnSource<'_>,
-    report: &mut Reporter,
+    reporter: &mut Reporter,
 ) -> Result<TurnRequest> {
-    let prompt_file_options = read_prompt_file(options, report)?;
+    let prompt_file_options = read_prompt_file(options, reporter)?;
     let options = prompt_file_options.as_ref().unwrap_or(options);
     let schema = options.schema.as_deref();
-    let schema = schema.map(|text| read_schema(ctx, text, report)).transpose()?;
+    let schema = schema.map(|text| read_schema(ctx, text, reporter)).transpose()?;
     let piped = match source {
         TurnSource::Job(job) => job.input.take(),
-        TurnSource::CommandLine => read_piped(ctx, options, report)?,
+        TurnSource::CommandLine => read_piped(ctx, options, reporter)?,
         TurnSource::Interactive(context) => context.extra_input.take(),
         TurnSource::Chat(_) => None,
     };
@@ -97,20 +97,20 @@ pub(crate) fn read(
         }
     }
     if let Some(path) = &settings.event_log {
-        report.log_to(path);
+        reporter.log_to(path);
     }
     if let (TurnSource::CommandLine, [_, ..]) = (&source, settings.unknown_keys.as_slice()) {
         let keys = settings.unknown_keys.join("`, `");
-        report.notice(&format!(
+        reporter.notice(&format!(
             "the config has unknown keys: `{keys}`, misspelt or of a newer nanobot; `nanobot config check` shows their positions"
         ));
     }
     if let (TurnSource::CommandLine, Some(exposure)) = (&source, &settings.config_exposure) {
-        report.notice(&format!("the config decides what runs, and {exposure}"));
+        reporter.notice(&format!("the config decides what runs, and {exposure}"));
     }
     let key = session_key(ctx, &settings, options, piped.is_some())?;
-    report.envelope.session.clone_from(&key);
-    let (parts, text) = build_message(ctx, options, &settings, piped, source.attached(), report)?;
+    reporter.envelope.session.clone_from(&key);
+    let (parts, text) = build_message(ctx, options, &settings, piped, source.attached(), reporter)?;
     let command = match parts.as_slice() {
         [MessagePart::Text(message)]
             if options.input.message.is_some()
@@ -142,13 +142,13 @@ fn session_key(
 }
 
 /// The options with the text of the prompt file in the message, if there is such a file.
-fn read_prompt_file(options: &TurnOptions, report: &mut Reporter) -> Result<Option<TurnOptions>> {
+fn read_prompt_file(options: &TurnOptions, reporter: &mut Reporter) -> Result<Option<TurnOptions>> {
     let Some(path) = &options.input.prompt_file else {
         return Ok(None);
     };
     let name = path.display().to_string();
     let decoded = input::read_text(path, &name, input::MAX_STDIN_BYTES)?;
-    decoded.notice.iter().for_each(|text| report.notice(text));
+    decoded.notice.iter().for_each(|text| reporter.notice(text));
     let prompt = decoded.text.trim_end();
     if prompt.trim().is_empty() {
         return Err(fail(Exit::NoInput, format!("`{name}` is empty")));
@@ -170,20 +170,20 @@ fn read_prompt_file(options: &TurnOptions, report: &mut Reporter) -> Result<Opti
 }
 
 /// Reads the schema from the file named `text`, or from `text` itself.
-fn read_schema(ctx: &Context, text: &str, report: &mut Reporter) -> Result<AnswerSchema> {
+fn read_schema(ctx: &Context, text: &str, reporter: &mut Reporter) -> Result<AnswerSchema> {
     let path = &ctx.paths.expand(text);
     if text.trim_start().starts_with('{') || !path.is_file() {
         return AnswerSchema::parse(text);
     }
     let decoded = input::read_text(path, text, input::MAX_STDIN_BYTES)?;
-    decoded.notice.iter().for_each(|text| report.notice(text));
+    decoded.notice.iter().for_each(|text| reporter.notice(text));
     AnswerSchema::parse(&decoded.text)
 }
 
 fn read_piped(
     ctx: &Context,
     options: &TurnOptions,
-    report: &mut Reporter,
+    reporter: &mut Reporter,
 ) -> Result<Option<Vec<u8>>> {
     let is_disabled = options.stdin.no_stdin
         || (ctx.env.get(nanobot_os::env::STDIN) == Some("never") && !options.stdin.stdin);
@@ -198,7 +198,7 @@ fn read_piped(
         input::DEFAULT_IDLE_TIMEOUT,
         MAX_IDLE_SECS,
     )?;
-    let piped = input::read_stdin(mode, idle_timeout, &mut |text| report.notice(text))?;
+    let piped = input::read_stdin(mode, idle_timeout, &mut |text| reporter.notice(text))?;
     let (cause, hint) = match &piped {
         Some(bytes) if bytes.is_empty() => (
             "standard input is empty",
@@ -214,7 +214,7 @@ fn read_piped(
         return Err(fail_with_hint(Exit::NoInput, cause, hint));
     }
     if piped.is_some() && options.input.message.as_deref().is_some_and(|text| text != "-") {
-        report.notice(&format!("{cause}; `--require-input` makes this an error"));
+        reporter.notice(&format!("{cause}; `--require-input` makes this an error"));
     }
     Ok(piped)
 }
@@ -244,7 +244,7 @@ fn build_message(
     settings: &Settings,
     piped: Option<Vec<u8>>,
     attached: &[AttachedContent],
-    report: &mut Reporter,
+    reporter: &mut Reporter,
 ) -> Result<(Vec<MessagePart>, UserText)> {
     // Binary content is detected by its first bytes. The model's accepted types matter only for such content.
     let is_text = |bytes: &[u8]| input::image_type(bytes).is_none() && !bytes.starts_with(b"%PDF-");
@@ -260,7 +260,7 @@ fn build_message(
         network: (!options.limits.offline).then_some(&settings.network),
         env: &ctx.env,
     };
-    let mut notice = |text: &str| report.notice(text);
+    let mut notice = |text: &str| reporter.notice(text);
     let (mut piped, mut attached_stdin) =
         if attaches_stdin(options)? { (None, piped) } else { (piped, None) };
     let mut parts = Vec::new();

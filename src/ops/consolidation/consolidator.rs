@@ -139,7 +139,7 @@ impl<'a> Consolidator<'a> {
         key: &str,
         include_not_due: bool,
         cost: &mut ConsolidationCost,
-        report: &mut Reporter,
+        reporter: &mut Reporter,
     ) -> Result<StepResult> {
         let Some(range) =
             consolidation::next_range(&self.sessions, key, &self.limits, include_not_due)?
@@ -160,7 +160,7 @@ impl<'a> Consolidator<'a> {
             return self.archive_raw(locked_memory, key, &range);
         }
         let (base_text, update) =
-            match self.request_update(locked_memory, key, &range, &lines, cost, report)? {
+            match self.request_update(locked_memory, key, &range, &lines, cost, reporter)? {
                 None => return Ok(StepResult::Idle),
                 Some(ModelOutcome::Update(base_text, update)) => (base_text, update),
                 Some(ModelOutcome::Unusable(_)) if range.attempts + 1 >= MAX_ATTEMPTS => {
@@ -206,7 +206,7 @@ impl<'a> Consolidator<'a> {
         range: &ConsolidationRange,
         lines: &[String],
         cost: &mut ConsolidationCost,
-        report: &mut Reporter,
+        reporter: &mut Reporter,
     ) -> Result<Option<ModelOutcome>> {
         let purpose = CallPurpose {
             session: key.to_owned(),
@@ -219,7 +219,7 @@ impl<'a> Consolidator<'a> {
         let mut base_text = locked_memory.read_and_record()?;
         self.check_memory_fits(&base_text)?;
         let settings = self.settings_for_memory(&base_text);
-        let chosen = model::choose(self.ctx, &self.options, &settings, &purpose, report)?;
+        let chosen = model::choose(self.ctx, &self.options, &settings, &purpose, reporter)?;
         let sampling = model::sampling(&settings.models[0], chosen.context_tokens);
         let tools = [request::tool_spec()];
         if !consolidation::record_attempt(&self.sessions, key, range)? {
@@ -249,7 +249,7 @@ impl<'a> Consolidator<'a> {
             };
             let reply = chosen.provider.reply(&request, &mut |delta| {
                 has_output |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
-                report.emit(delta.into_event(""))
+                reporter.emit(delta.into_event(""))
             });
             let reply = match reply {
                 Ok(reply) => reply,
@@ -441,8 +441,8 @@ fn is_uncounted(error: &ProviderError) -> bool {
     }
 }
 
-/// A report that prints progress at `level` and no answer.
-pub(crate) fn progress_report(ctx: &Context, level: ProgressLevel) -> Reporter {
+/// A reporter that prints progress at `level` and no answer.
+pub(crate) fn progress_reporter(ctx: &Context, level: ProgressLevel) -> Reporter {
     let envelope = EventEnvelope { clock: ctx.clock.clone(), ..EventEnvelope::default() };
     Reporter::new(
         ctx.terminal,

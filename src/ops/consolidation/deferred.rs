@@ -1,6 +1,6 @@
 //! Consolidation of a session after a turn, in this process or in a separate one.
 
-use super::consolidator::{ConsolidationCost, Consolidator, StepResult, progress_report};
+use super::consolidator::{ConsolidationCost, Consolidator, StepResult, progress_reporter};
 use super::memory_edit::open_memory;
 use crate::ops::context::Context;
 use crate::options::model::ModelOptions;
@@ -98,13 +98,13 @@ impl DeferredConsolidation {
             Err(error) if exit_for(&error) == Exit::TryAgain => return Ok(()),
             locked_memory => locked_memory?,
         };
-        let mut report = progress_report(ctx, level);
+        let mut reporter = progress_reporter(ctx, level);
         match consolidator.step(
             &locked_memory,
             &self.key,
             false,
             &mut ConsolidationCost::default(),
-            &mut report,
+            &mut reporter,
         )? {
             StepResult::Failed(reason) => Err(fail(Exit::Failed, reason)),
             StepResult::Idle | StepResult::Consolidated(_) => Ok(()),

@@ -1,7 +1,7 @@
 //! Consolidates sessions until none of them is due.
 
 use super::consolidator::{
-    ConsolidatedChunk, ConsolidationCost, Consolidator, StepResult, progress_report,
+    ConsolidatedChunk, ConsolidationCost, Consolidator, StepResult, progress_reporter,
 };
 use super::memory_edit;
 use crate::ops::context::report_error;
@@ -118,11 +118,11 @@ impl<'a> ConsolidationRun<'a> {
         let locked_memory = self.lock(wait)?;
         let ctx = self.consolidator.ctx;
         let level = if ctx.quiet { ProgressLevel::Quiet } else { ProgressLevel::Notices };
-        let mut report = progress_report(ctx, level);
+        let mut reporter = progress_reporter(ctx, level);
         progress.begin(due.iter().map(|due| due.range.limit - due.range.from).sum());
         let mut outages = 0;
         for (index, DueSession { key, .. }) in due.iter().enumerate() {
-            let Err(error) = self.consolidate_session(&locked_memory, key, &mut report, progress)
+            let Err(error) = self.consolidate_session(&locked_memory, key, &mut reporter, progress)
             else {
                 outages = 0;
                 continue;
@@ -148,15 +148,20 @@ impl<'a> ConsolidationRun<'a> {
         &mut self,
         locked_memory: &LockedMemory,
         key: &str,
-        report: &mut Reporter,
+        reporter: &mut Reporter,
         progress: &mut dyn ConsolidationProgress,
     ) -> Result<()> {
         progress.begin_session(key);
         loop {
             signal::check()?;
             let mut cost = ConsolidationCost::default();
-            let step =
-                self.consolidator.step(locked_memory, key, self.include_not_due, &mut cost, report);
+            let step = self.consolidator.step(
+                locked_memory,
+                key,
+                self.include_not_due,
+                &mut cost,
+                reporter,
+            );
             self.cost.merge(&cost);
             match step? {
                 StepResult::Idle => return Ok(()),
