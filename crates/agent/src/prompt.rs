@@ -1,6 +1,5 @@
-//! Builds the model's input apart from the conversation: the system prompt, the runtime facts, and input blocks. Pure:
-//! the caller reads files and clocks. The system prompt contains nothing that changes between calls or turns, so that
-//! provider prompt caches hit.
+//! Builds the model's input apart from the conversation: the system prompt, the runtime facts, and input blocks. No I/O: the caller reads
+//! files and clocks. The system prompt contains nothing that changes between calls or turns, so that provider prompt caches hit.
 
 use jiff::Zoned;
 use nanobot_base::format;
@@ -14,7 +13,7 @@ const SEPARATOR: &str = "\n\n---\n\n";
 
 /// The inputs of the system prompt.
 pub struct PromptInput<'a> {
-    /// The user's own text in place of identity and working rules.
+    /// The user's own text, which replaces identity and working rules.
     pub own_text: Option<&'a str>,
     /// Operating system and CPU architecture, such as `Linux x86_64`.
     pub platform: &'a str,
@@ -114,7 +113,7 @@ pub fn job_section(job_prompt: &str) -> PromptSection {
     }
 }
 
-/// Builds the section for messages of a chat or of a program. The same for every message, as [`job_section`].
+/// Builds the section for messages of a chat or of a program. It is the same for every message, like [`job_section`].
 pub fn chat_section(chat_prompt: &str) -> PromptSection {
     PromptSection {
         name: "chat".to_owned(),

@@ -84,7 +84,7 @@ impl Reporter {
         self.format
     }
 
-    /// True if the deltas of a reply are shown as they arrive, so that they cannot be taken back.
+    /// True if the deltas of a reply are shown as they arrive. They cannot be retracted then.
     pub fn shows_pieces(&self) -> bool {
         match self.format {
             ReportFormat::Text => self.terminal.stdout_is_tty && !self.is_buffered,
@@ -149,7 +149,7 @@ impl Reporter {
 
     /// Prints a notice, which is not an error.
     pub fn notice(&mut self, text: &str) {
-        // If the notice cannot be written, there is no other place to report that.
+        // If the notice cannot be written, that cannot be reported either.
         drop(self.emit(Event::Notice(text)));
     }
 
@@ -171,7 +171,7 @@ impl Reporter {
         Ok(())
     }
 
-    /// Sets the model's context window in tokens, of which the status line shows how much is used.
+    /// Sets the model's context window in tokens. The status line shows how much of it is used.
     pub fn set_context_window(&mut self, tokens: u32) {
         self.progress.set_context_window(tokens);
     }

@@ -36,7 +36,7 @@ pub fn run(
 ) -> Ending {
     let mut turn = Turn::new(agent, session, sink);
     let (stop_reason, reply, mut error) = match turn.run_loop(user_message) {
-        // The server ended the answer in a way that does not say that it is complete.
+        // The finish reason of the server does not say that the answer is complete.
         Ok((StopReason::Failed, Some(reply))) => {
             let error = incomplete_answer_error(&reply.finish_reason);
             (StopReason::Failed, Some(reply), Some(error))
@@ -90,7 +90,7 @@ struct Turn<'a, 'b, 's> {
     stats: TurnStats,
     /// Text of the current reply so far, or of the last one.
     streamed_text: String,
-    /// The parts of the answer that the output limit cut, and their number.
+    /// The parts of an answer that was cut by the output limit, and their number.
     cut_text: String,
     cut_count: u32,
     /// The id of the reply that is awaited.
@@ -110,8 +110,7 @@ struct Turn<'a, 'b, 's> {
 }
 
 impl Turn<'_, '_, '_> {
-    /// Calls the model and runs tools until there is a final reply, which is not yet on disk, or none is to be
-    /// expected.
+    /// Calls the model and runs tools until there is a final reply, or none is to be expected. The final reply is not yet on disk.
     fn run_loop(
         &mut self,
         user_message: Option<UserMessage>,
@@ -143,7 +142,7 @@ impl Turn<'_, '_, '_> {
                     return match answer.map(|answer| answer.check(&reply.text)) {
                         Some(Err(error)) => Err(schema_mismatch(&error)),
                         Some(Ok(text)) => Ok((stop_reason, Some(Reply { text, ..reply }))),
-                        // Some servers let the model call tools all the same; the reply may then be blank.
+                        // Some servers let the model call tools even so; the reply may then be blank.
                         _ => Ok((stop_reason, Some(reply).filter(|reply| !reply.is_blank()))),
                     };
                 }

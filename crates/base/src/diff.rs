@@ -1,4 +1,4 @@
-//! Line-by-line unified diffs of two texts. Pure.
+//! Line-by-line unified diffs of two texts. No I/O.
 
 use imara_diff::{Algorithm, InternedInput, Token};
 use std::ops::Range;

@@ -206,7 +206,7 @@ pub fn fail_with_hint(
     })
 }
 
-/// Creates an error like [`fail_with_hint`], whose hint is that step.
+/// Creates an error like [`fail_with_hint`]. Its hint is the text of `step`.
 pub fn fail_with_step(exit: Exit, cause: impl Into<String>, step: NextStep) -> anyhow::Error {
     anyhow::Error::new(HintedError {
         exit,
@@ -231,7 +231,7 @@ pub fn outside_turn(error: anyhow::Error, operation: &str) -> anyhow::Error {
     }
 }
 
-/// A stop requested from outside that needs no error message: a closed pipe, a signal, the end of `--timeout`.
+/// A stop that was requested from outside: a closed pipe, a signal, the end of `--timeout`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop(pub Exit);
 

@@ -13,7 +13,7 @@ pub enum Event<'a> {
     User(&'a UserMessage),
     /// A delta of the model's reasoning.
     Reasoning { message_id: &'a str, text: &'a str },
-    /// A delta of the model's text. Only the end of the reply shows if it is the answer or interim text.
+    /// A delta of the model's text. Only the end of the reply shows whether it is the answer or interim text.
     Text { message_id: &'a str, text: &'a str },
     /// A reply has ended and is on disk. `is_final` is true if it is the turn's answer.
     Assistant { reply: &'a Reply, is_final: bool },

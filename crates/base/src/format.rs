@@ -1,4 +1,4 @@
-//! Numbers, paths and time spans as text. Pure.
+//! Numbers, paths and time spans as text. No I/O.
 
 use std::path::Path;
 use std::time::Duration;

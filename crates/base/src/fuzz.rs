@@ -1,8 +1,8 @@
 //! Fuzzing of parsers within `cargo test`: real inputs, mutated at random.
 //!
 //! A target is a test in the module of its parser. It passes a few real inputs to [`check`], with assertions that must
-//! hold for any input. `NANOBOT_FUZZ` sets the number of inputs; if it is set, other tests with very many cases check more
-//! of them ([`by_depth`]). The random numbers are the same in every run, so failures are reproducible.
+//! hold for any input. `NANOBOT_FUZZ` sets the number of inputs; if it is set, other tests with very many cases run more of them too
+//! ([`by_depth`]). The random numbers are the same in every run, so failures are reproducible.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;

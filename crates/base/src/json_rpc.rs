@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 messages (<https://www.jsonrpc.org/specification>): parsed from untrusted bytes, and written. Pure.
+//! JSON-RPC 2.0 messages (<https://www.jsonrpc.org/specification>): parsed from untrusted bytes, and written. No I/O.
 
 use serde_json::{Map, Value, json};
 

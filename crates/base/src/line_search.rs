@@ -1,4 +1,4 @@
-//! Finds lines in a text although the white space at their ends may differ. Pure.
+//! Finds lines in a text although the white space at their ends may differ. No I/O.
 
 use crate::diff::Diff;
 
@@ -50,7 +50,7 @@ pub fn find_lines<T: AsRef<str>>(lines: &[T], wanted: &[T], ignored: IgnoredSpac
         .collect()
 }
 
-/// Carries the indentation of a file over to lines that a model wrote, from lines that match although theirs differs.
+/// Gives lines that a model wrote the indentation of the file. It is derived from pairs of lines that match but for their indentation.
 pub struct IndentationMap<'a> {
     /// The matched lines that are not blank.
     lines: Vec<MatchedLine<'a>>,
@@ -79,7 +79,7 @@ impl<'a> IndentationMap<'a> {
     /// Indents `line`, which the model wrote, as the file does.
     ///
     /// # Errors
-    /// Text for the model: the matched lines do not determine the indentation.
+    /// The matched lines do not determine the indentation. The error is a text for the model.
     pub fn reindent(&self, line: &str) -> Result<String, String> {
         self.try_reindent(line).ok_or_else(|| {
             format!(
@@ -229,7 +229,7 @@ pub fn describe_closest(text: &str, wanted: &str, name: &str) -> Option<String> 
     let pairs = || closest.iter().zip(&wanted_lines);
     let closest_text = closest.join("\n");
     let diff = Diff::new(wanted.trim_end(), &closest_text);
-    // Lines that are moved count in the diff, and lines that are changed a little in the pairs.
+    // The diff finds moved lines; the pairs find lines with small changes.
     let total: f64 = pairs().map(|(line, wanted)| likeness(line, wanted)).sum();
     let average = total / closest.len().max(wanted_lines.len()).max(1) as f64;
     let percent = (diff.similarity().max(average) * 100.0).floor();

@@ -334,12 +334,12 @@ pub struct ToolSpec {
     pub parameters: ParameterSchema,
 }
 
-/// A JSON schema of type object. Clones share it. Most runs send schemas without looking into them, so a schema that is
-/// given as text is parsed when it is needed.
+/// A JSON schema of type object. Clones share it. Most runs send schemas without reading them, so a schema that is given as text is parsed
+/// on demand.
 #[derive(Clone)]
 pub struct ParameterSchema(Arc<SchemaForms>);
 
-/// The forms of a schema: at least one is there from the start, and the other is computed when it is needed.
+/// The forms of a schema. At least one is set from the start; the other is computed on demand.
 #[derive(Default)]
 struct SchemaForms {
     value: OnceLock<Value>,

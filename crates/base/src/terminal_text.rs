@@ -1,8 +1,8 @@
-//! Text that a program drew for a terminal, reduced to what the terminal shows at the end: a progress bar that returns to the
-//! start of its line is one line, and escape sequences are gone. Pure.
+//! Text that a program drew for a terminal, reduced to what the terminal shows at the end: a progress bar that returns to the start of its
+//! line is one line, and escape sequences are gone. No I/O.
 //!
-//! It takes a stream. The last lines can still change, as on a screen, and are held back until newer ones push them off it,
-//! or until [`TerminalText::flush`]. The screen has no width, so nothing wraps.
+//! It takes a stream. The last lines can still change, as on a screen. They are buffered until newer ones push them off it, or until
+//! [`TerminalText::flush`]. The screen has no width, so nothing wraps.
 
 use std::collections::VecDeque;
 use unicode_width::UnicodeWidthChar;
@@ -31,7 +31,7 @@ pub struct TerminalText {
 #[derive(Debug, Default)]
 struct ScreenLine {
     text: String,
-    /// True if it was drawn over. Then blanks at its end are what erased something.
+    /// True if it was drawn over. Blanks at its end have then erased something.
     is_redrawn: bool,
 }
 

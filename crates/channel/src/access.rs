@@ -1,4 +1,4 @@
-//! The decision about a message by its sender and chat: answer it, offer a pairing, refuse it, or ignore it. Pure.
+//! The decision about a message by its sender and chat: answer it, offer a pairing, refuse it, or ignore it. No I/O.
 
 use super::{Chat, InboundMessage};
 use std::collections::BTreeSet;
@@ -23,24 +23,24 @@ pub struct AccessRules {
 /// The senders of direct messages that are answered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DirectRule {
-    /// Those of [`AccessRules::allow_from`].
+    /// The senders of [`AccessRules::allow_from`].
     #[default]
     AllowFrom,
-    /// Those of this list instead.
+    /// The senders of this list instead.
     Listed(Vec<String>),
-    /// None.
+    /// No sender.
     Disabled,
 }
 
-/// The messages in groups that are answered, of those by allowed senders.
+/// The messages of allowed senders in groups that are answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupPolicy {
-    /// Those that mention us or reply to us.
+    /// Messages that mention us or reply to us.
     #[default]
     Mention,
-    /// All.
+    /// All messages.
     Open,
-    /// All in the listed groups.
+    /// All messages in the listed groups.
     Allowlist,
 }
 

@@ -1,4 +1,4 @@
-//! Tokens that a service issues for the id and the secret of an app, and that are valid for some hours.
+//! Tokens that a service issues for the id and the secret of an app. They are valid for some hours.
 
 use super::{ChannelError, ChannelResult};
 use nanobot_os::secret::{self, Secret};

@@ -1,7 +1,7 @@
 //! Polls services whose conversations are read one after the other, such as Mattermost.
 //!
-//! Their messages have positions that grow with time over all conversations. The cursor has the position of the first
-//! poll, before which nothing is read, and one for each conversation with messages since then.
+//! Their messages have positions that grow with time over all conversations. The cursor has the position of the first poll, and one for
+//! each conversation with messages since then. Nothing from before the first poll is read.
 
 use super::{Batch, ChannelError, ChannelResult, Identity, InboundMessage, PollRequest};
 use anyhow::Result;
@@ -271,7 +271,7 @@ impl<S: ConversationService> ConversationReader<'_, S> {
         let start = position.last_read.saturating_sub(S::OVERLAP).max(position.started);
         let entries = match self.service.entries_after(self.identity, conversation, start) {
             Ok(entries) => entries,
-            // We may have been removed from it meanwhile. The other conversations go on.
+            // We may have been removed from it meanwhile. The other conversations are still read.
             Err(ChannelError::RecipientRefused(cause) | ChannelError::Undeliverable(cause)) => {
                 log::warn!(target: "channel", "conversation {}: {cause}", conversation.id);
                 return Ok(false);
@@ -319,9 +319,9 @@ impl<S: ConversationService> ConversationReader<'_, S> {
 
 /// The position in a conversation.
 struct Position {
-    /// That of the first poll.
+    /// The position of the first poll.
     started: u64,
-    /// That of the last entry that was read.
+    /// The position of the last entry that was read.
     last_read: u64,
     /// The ids of the entries that were read within `overlap` before it.
     recent_ids: Vec<Value>,

@@ -42,7 +42,7 @@ pub(super) fn to_id(key: &str, url: &str) -> Option<String> {
     Some(format!("{hex} {url}"))
 }
 
-/// Implements [`super::Channel::fetch`], for an id of [`to_id`].
+/// Implements [`super::Channel::fetch`] for an id that [`to_id`] made.
 pub(super) fn fetch(
     client: &ServiceClient,
     file: &RemoteFile,

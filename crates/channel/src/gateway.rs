@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Time that the gateway has for its first message.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
-/// Bounds of the interval that the gateway asks for; usual are 41 seconds.
+/// Bounds of the interval that the gateway asks for; usually it is 41 seconds.
 const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
 const MAX_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(600);
 /// New sessions in an hour, at most.

@@ -31,7 +31,8 @@ const MAX_REFUSED_SENDERS: usize = 100;
 pub enum InboxRecord {
     /// A message from an allowed sender was received.
     In { message: InboundMessage, session: String, at: i64 },
-    /// A turn begins that answers these messages. With `ended`, it has ended without an answer, and the messages are answered by another turn.
+    /// A turn begins that answers these messages. With `ended`, the turn has ended without an answer, and another turn answers the
+    /// messages.
     Turn {
         ids: Vec<String>,
         turn: String,
@@ -47,7 +48,7 @@ pub enum InboxRecord {
     Done { key: String, result: Settlement },
     /// Messages are settled without an answer.
     Dropped { ids: Vec<String>, result: Settlement },
-    /// A message that was dropped is to be answered after all.
+    /// A dropped message is answered after all.
     Reopened { id: String, at: i64 },
     /// A sender who is not allowed was refused.
     Refused { sender: Sender, chat: String, at: i64 },
@@ -169,7 +170,7 @@ pub struct RefusedSender {
     pub last_at: i64,
 }
 
-/// The state of a channel's messages, replayed from the journal. Pure.
+/// The state of a channel's messages, replayed from the journal. No I/O.
 #[derive(Clone, Debug, Default)]
 pub struct InboxState {
     /// By id, in the order of arrival.
@@ -191,7 +192,7 @@ impl InboxState {
         state
     }
 
-    /// The state after the `records`, which replace the journal. What is known of this process alone is taken over.
+    /// The state after the `records`, which replace the journal. The facts that only this process knows are kept.
     fn reduced_to(&self, records: Vec<InboxRecord>) -> Self {
         let mut state = Self::default();
         records.into_iter().for_each(|record| state.apply(record));
@@ -438,7 +439,7 @@ impl ChannelInbox {
     /// Appends a record, and returns when it is on disk.
     ///
     /// # Errors
-    /// Status 74; the record then does not count.
+    /// Status 74; the record then has no effect.
     pub fn append(&mut self, record: InboxRecord) -> Result<()> {
         self.append_all(vec![record])
     }
@@ -489,7 +490,7 @@ impl ChannelInbox {
         Ok(())
     }
 
-    /// The entry of an outbound message, which counts as tried from now on.
+    /// The entry of an outbound message. It is marked as tried.
     pub fn begin_delivery(&mut self, key: &str) -> Option<OutboundEntry> {
         let entry = self.state.outbound_mut(key)?;
         let begun = entry.clone();

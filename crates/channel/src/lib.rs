@@ -125,7 +125,7 @@ pub trait Channel: Send + Sync {
         self.identity()
     }
 
-    /// Does what a login needs: checks a token, exchanges it for another one, or gets one for a code that the user scans.
+    /// Logs in: checks a token, exchanges it for another one, or gets one for a code that the user scans.
     ///
     /// # Errors
     /// The errors of [`Channel::poll`].
@@ -305,7 +305,7 @@ pub struct QuotedText {
     /// A short name for the model, such as `quoted message` or `forwarded message`.
     pub label: String,
     pub text: String,
-    /// The message that this one replies to, if the text is of that. The text is empty where the service gives only the id.
+    /// The message that this one replies to, if the quote is of that message. The text is empty where the service gives only the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replied: Option<RepliedMessage>,
 }
@@ -409,7 +409,7 @@ pub struct Part {
     pub attached: Vec<PathBuf>,
 }
 
-/// The sender of a message that no turn of the chat's session has written.
+/// The sender of a message that was not written by a turn of the chat's session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageSource {
     /// A phrase, such as "job `digest`".
@@ -428,7 +428,7 @@ pub type ChannelResult<T> = Result<T, ChannelError>;
 
 /// The failure of an exchange with a service.
 ///
-/// It converts into the error of a run by `?`, with its status, and with the [`RateLimit`] if it is one. It does not
+/// It converts into the error of a run by `?`, with its status, and with the [`RateLimit`] of a rate limit. It does not
 /// implement [`std::error::Error`], since such errors convert without a status.
 #[derive(Debug)]
 pub enum ChannelError {
@@ -448,11 +448,11 @@ pub enum ChannelError {
     Other(anyhow::Error),
 }
 
-/// The wait after a rate limit for which a service names none.
+/// The wait after a rate limit if the service names none.
 const UNNAMED_RATE_LIMIT_DELAY: Duration = Duration::from_secs(60);
 
 impl ChannelError {
-    /// A rate limit for which the service names no wait.
+    /// A rate limit without a wait named by the service.
     fn rate_limited(cause: String) -> Self {
         Self::RateLimited(RateLimit(UNNAMED_RATE_LIMIT_DELAY), cause)
     }

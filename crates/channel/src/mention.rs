@@ -1,4 +1,4 @@
-//! Mentions in texts: those of our account, by which a message addresses us, and those that an answer must not make. Pure.
+//! Mentions in texts. A mention of our account addresses us; other mentions must not be in an answer. No I/O.
 
 use nanobot_base::message::user_text::UserText;
 
@@ -52,7 +52,7 @@ pub(super) fn written_mention(name: &str, id: &str) -> String {
     }
 }
 
-/// A text that a sender typed, with each mark in it replaced by the name of a user. The first of `names` that fits counts.
+/// A text that a sender typed, with each mark in it replaced by the name of a user. The first of `names` that fits is used.
 pub(super) fn with_names(text: &str, names: &[(String, String)]) -> UserText {
     let mut named = UserText::default();
     let mut rest = text;
@@ -84,7 +84,7 @@ pub(super) fn with_unmarked_names(text: &str) -> UserText {
     named
 }
 
-/// Changes the `marks` that would notify many people, such as `@all`, by an invisible character after their first one.
+/// Inserts an invisible character after the first one of each of `marks`, such as `@all`, so that they notify nobody.
 pub(super) fn without_pings(text: &str, marks: &[&str]) -> String {
     let mut text = text.to_owned();
     for mark in marks {

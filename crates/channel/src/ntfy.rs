@@ -1,6 +1,6 @@
 //! ntfy: a topic to read, and a topic for answers (<https://docs.ntfy.sh/subscribe/api>).
 //!
-//! A message has no sender. Everything in the topic counts as written by the user, so the config must have
+//! A message has no sender. Everything in the topic is treated as written by the user, so the config must have
 //! `allowFrom: ["*"]` and an access token. Answers in the same topic carry a tag by which we skip them.
 
 use super::service_client::{MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse};

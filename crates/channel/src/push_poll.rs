@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The silence after which a poll that does not wait ends: the service has sent what it had queued for us.
+/// The silence after which a poll that does not wait ends. By then the service has sent all messages that it had queued.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum time to the response to a request.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -51,7 +51,7 @@ impl FrameConnection for WebSocket {
 #[derive(Debug, Default)]
 pub(super) struct FrameContent {
     pub(super) messages: Vec<InboundMessage>,
-    /// The frame by which the service may forget this one.
+    /// The frame that acknowledges this one.
     pub(super) acknowledgement: Option<Value>,
 }
 
@@ -77,7 +77,7 @@ pub(super) trait PushService: Sync {
         cache: &mut Value,
     ) -> ChannelResult<FrameContent>;
 
-    /// The heartbeat by which the service knows that we are still connected, if it needs one.
+    /// The heartbeat that keeps the connection open, if the service needs one.
     fn heartbeat(&self, _cache: &Value) -> Option<Heartbeat> {
         None
     }
@@ -254,7 +254,7 @@ impl PushListener {
         }
     }
 
-    /// Waits until no other thread wants to send, and returns the token by which one ends the wait for messages.
+    /// Waits until no other thread wants to send. Returns the token by which a sender ends the wait for messages.
     fn wait_for_senders(&self) -> ChannelResult<Arc<CancelToken>> {
         let mut senders = self.senders.lock().ignore_poison();
         while senders.count > 0 {

@@ -255,7 +255,7 @@ impl Qq {
         })
     }
 
-    /// Uploads a file for a chat, and returns what its message refers to.
+    /// Uploads a file for a chat, and returns the reference for its message.
     fn upload(&self, base: &str, path: &Path) -> ChannelResult<Value> {
         let file = UploadFile::read(path, MAX_UPLOAD_BYTES)?;
         let is_image = matches!(file.media_type(), (AttachmentKind::Image, _));
@@ -323,7 +323,7 @@ fn to_message(kind: &str, data: &Value) -> Option<InboundMessage> {
     let text = data["content"].as_str().unwrap_or_default().trim().to_owned();
     // Faces and cards come without content.
     let is_unreadable = text.is_empty() && files.is_empty();
-    // The service gives the id of the message alone.
+    // The service gives only the id of the message.
     let replied = data["message_reference"]["message_id"].as_str();
     let replied = replied.map(|id| QuotedText::replied("", 0, Some(id), false));
     let sent_at = data["timestamp"].as_str().unwrap_or_default();

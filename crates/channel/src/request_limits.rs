@@ -13,9 +13,9 @@ const ROUTE_SEGMENTS: usize = 3;
 /// A limit in the headers of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestLimit {
-    /// No request of this route is left for this time.
+    /// This route accepts no request for this time.
     Route(Duration),
-    /// No request of any route is left, for the time that the response names.
+    /// No route accepts a request, for the time that the response names.
     Global,
 }
 
@@ -45,7 +45,7 @@ impl RequestLimits {
         end.unwrap_or_default().saturating_sub(now)
     }
 
-    /// Stores that `route` accepts no request until `end`. An empty name stands for all routes.
+    /// Stores that `route` accepts no request until `end`. An empty name means all routes.
     pub(super) fn store(&self, route: &str, now: Duration, end: Duration) {
         let mut ends = self.0.lock().ignore_poison();
         ends.retain(|_, end| *end > now);

@@ -27,7 +27,7 @@ pub(super) const TIMEOUTS: HttpTimeouts = HttpTimeouts {
 /// Maximum time for all attempts at a request, besides the time for which the service may wait. A service that sends a byte
 /// now and then does not extend it.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The size of a body above which the total timeout of the client holds instead: an upload may be slow.
+/// The size of a body above which the total timeout of the client applies instead: an upload may be slow.
 const MAX_SMALL_BODY_BYTES: usize = 64 << 10;
 /// The longest time for which a service may be asked to wait before it responds. Proxies close connections after a
 /// minute.
@@ -97,7 +97,7 @@ pub(super) enum Download {
 }
 
 impl Download {
-    /// False if the content is longer than the limit.
+    /// Returns false if the content is longer than the limit.
     ///
     /// # Errors
     /// Status 69 if the service does not have it.
@@ -196,7 +196,7 @@ impl ServiceClient {
         Self::at(setup, &base, base_key, token_key)
     }
 
-    /// Creates a client for the addresses below `base`, which `base_key` stands for.
+    /// Creates a client for the addresses below `base`. `base_key` is its config key, for messages.
     ///
     /// # Errors
     /// The errors of [`Self::new`].
@@ -283,7 +283,7 @@ impl ServiceClient {
         opened.map_err(to_channel_error)
     }
 
-    /// Lets these hosts and their subdomains count as the service's own.
+    /// Adds hosts that belong to the service, with their subdomains.
     pub(super) fn with_hosts(mut self, hosts: &'static [&'static str]) -> Self {
         self.hosts = hosts;
         self
@@ -502,7 +502,7 @@ impl ServiceClient {
     /// Like [`Self::download`] from an address of `service`, to which the token may be sent.
     ///
     /// # Errors
-    /// The errors of [`Self::download`]; status 77 for an address of others.
+    /// The errors of [`Self::download`]; status 77 for an address of another host.
     pub(super) fn download_own(
         &self,
         service: &str,

@@ -20,7 +20,7 @@ pub enum Settlement {
     OverBudget,
     /// The sender stopped its turn.
     Stopped,
-    /// It was given up, and its other parts were sent as a new message.
+    /// The message was given up, and its other parts were sent as a new message.
     Retried,
     /// The user does not want to see it any more.
     Dismissed,
@@ -42,7 +42,7 @@ impl Settlement {
         }
     }
 
-    /// True if an inbound message was left without an answer, which a retry can give.
+    /// True if an inbound message has no answer and a retry can give one.
     pub fn is_dropped(self) -> bool {
         matches!(self, Self::Stale | Self::RateLimited | Self::OverBudget)
     }

@@ -1,4 +1,4 @@
-//! Everything that a channel is created from.
+//! The parameters for the creation of a channel.
 
 use super::access::AccessRules;
 use nanobot_config::settings::channels::ChannelConfig;
@@ -6,7 +6,7 @@ use nanobot_net::http::Network;
 use nanobot_os::clock::Clock;
 use nanobot_os::paths::Paths;
 
-/// The config and the surroundings of a channel.
+/// The config of a channel, and the state that it depends on.
 pub struct ChannelSetup {
     pub config: ChannelConfig,
     /// The rules for senders, as of now.

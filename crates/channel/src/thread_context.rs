@@ -1,4 +1,4 @@
-//! The messages of others in a thread, for the model that answers in it. Pure.
+//! The messages of other users in a thread, for the model that answers in it. No I/O.
 
 use super::QuotedText;
 
@@ -12,8 +12,8 @@ pub(super) struct ThreadMessage {
     pub(super) text: String,
 }
 
-/// The last `max_messages` messages since our last one, of those before the message that is answered: the session has
-/// what is older. A thread that others have opened below our message begins with that one.
+/// The last `max_messages` messages between our last one and the message that is answered: the session has the older ones. A thread that
+/// another user has opened below our message begins with that message.
 pub(super) fn context_quotes(
     thread: impl Iterator<Item = ThreadMessage>,
     max_messages: usize,

@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// A file that is read for an upload.
 pub struct UploadFile {
-    /// Its name, without characters that would end a header.
+    /// The file's name, without characters that would end a header.
     pub name: String,
     pub bytes: Vec<u8>,
 }
@@ -38,7 +38,7 @@ impl UploadFile {
         Ok(Self { name, bytes })
     }
 
-    /// The kind as which services show the file, and its media type: both by the extension of its name.
+    /// The kind of attachment that services show, and the media type. Both follow from the extension of the file's name.
     pub fn media_type(&self) -> (AttachmentKind, &'static str) {
         let extension = self.name.rsplit('.').next().unwrap_or_default();
         match extension.to_lowercase().as_str() {

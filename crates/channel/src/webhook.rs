@@ -65,7 +65,7 @@ impl Channel for Webhook {
         Err(fail(Exit::Config, "a webhook receives no files"))
     }
 
-    /// The host. Nothing is sent there.
+    /// The host as the identity. Nothing is sent there.
     fn identity(&self) -> Result<Identity> {
         Ok(Identity { id: self.name.clone(), name: self.name.clone() })
     }

@@ -1,8 +1,8 @@
 //! WeChat as a personal account, through iLink: a bot that the owner links by scanning a QR code. The interface has no
 //! public documentation; it is as the Python program's channel uses it.
 //!
-//! The service accepts a message only with the context token of a message of the same user, which expires within minutes:
-//! the last one of each user is stored. It recognises a message that is sent again by the id that we give it.
+//! The service accepts a message only with the context token of a message of the same user, which expires within minutes. The last token of
+//! each user is stored. It recognises a message that is sent again by the id that we give it.
 
 use super::access::AccessRules;
 use super::encrypted_file;
@@ -33,7 +33,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The version of the vendor's client whose interface this is, as text and as a number.
+/// The version of the vendor's client that this program identifies as, as text and as a number.
 const PROTOCOL_VERSION: &str = "2.4.6";
 const PROTOCOL_NUMBER: &str = "132102";
 /// Hosts of files.
@@ -56,7 +56,7 @@ const CONTEXT_AGE_SECS: i64 = 60;
 const RATE_LIMIT_DELAY: Duration = Duration::from_secs(300);
 /// Time for the first byte of a poll that does not wait: the service responds at once if there is something.
 const SHORT_POLL_TIMEOUT: Duration = Duration::from_secs(2);
-/// The interval at which a login checks if the code was scanned, and the maximum number of codes that it shows.
+/// The interval at which a login checks whether the code was scanned, and the maximum number of codes that it shows.
 const LOGIN_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_LOGIN_CODES: usize = 4;
 const MAX_QUOTE_CHARS: usize = 500;
@@ -67,7 +67,7 @@ struct Weixin {
     file_client: ServiceClient,
     file_base: String,
     token: Option<Secret>,
-    /// The position of the Python program, for the first poll.
+    /// The position that the Python program has stored, for the first poll.
     first_position: String,
     access: AccessRules,
     clock: Clock,
@@ -422,7 +422,7 @@ fn check(response: Value) -> ChannelResult<Value> {
     })
 }
 
-/// The file of a part. Its id has its key, and its address or the parameter for the address.
+/// The file of a part. Its id contains the key, and the address or the parameter for the address.
 fn to_file(item: &Value) -> Option<RemoteFile> {
     let (member, kind, name) = match item["type"].as_u64()? {
         IMAGE_ITEM => ("image_item", AttachmentKind::Image, "image.jpg"),

@@ -1,8 +1,8 @@
 //! WhatsApp, through the Cloud API (<https://developers.facebook.com/docs/whatsapp/cloud-api>).
 //!
 //! Messages come by webhooks only, which `channel listen` takes: they are signed with the app's secret. Answers are free
-//! text, which a user gets within a day after the last message. A user may hide the phone number; then the service's own id
-//! of the user stands for it (Cloud API, "Business-scoped user IDs").
+//! text, which a user gets within a day after the last message. A user may hide the phone number; then the service's own id of the user
+//! replaces it (Cloud API, "Business-scoped user IDs").
 
 use super::service_client::{ServiceClient, ServiceRequest};
 use super::setup::ChannelSetup;
@@ -28,7 +28,7 @@ const FILE_HOSTS: &[&str] = &["fbsbx.com"];
 const MAX_UPLOAD_BYTES: u64 = 50_000_000;
 /// Longest challenge that the service sends when a webhook is set up.
 const MAX_CHALLENGE_CHARS: usize = 200;
-/// The wait after a rate limit, for which the service names none.
+/// The wait after a rate limit. The service names none.
 const RATE_LIMIT_DELAY: Duration = Duration::from_secs(120);
 
 struct WhatsApp {
@@ -38,7 +38,7 @@ struct WhatsApp {
     verify_token: Option<Secret>,
 }
 
-/// Creates the channel. Without a phone number of the Cloud API it is that of the bridge.
+/// Creates the channel. Without a phone number of the Cloud API, it is the channel of the bridge.
 ///
 /// # Errors
 /// Status 78 if a key is missing or unusable.
@@ -108,7 +108,7 @@ impl Channel for WhatsApp {
         self.client.download_own("WhatsApp", url, writer, limit_bytes)
     }
 
-    /// Shows the indicator, with which the message counts as read.
+    /// Shows the typing indicator, which also marks the message as read.
     fn show_typing(&self, destination: &Destination) {
         if let Some(id) = destination.reply_facts["message_id"].as_str() {
             let body = json!({ "messaging_product": "whatsapp", "status": "read", "message_id": id,
@@ -283,7 +283,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
     if is_empty && !is_unreadable {
         return None;
     }
-    // The service gives the id of the message alone.
+    // The service gives only the id of the message.
     let replied = message["context"]["id"].as_str();
     quotes.extend(replied.map(|id| QuotedText::replied("", 0, Some(id), false)));
     let sent_at = message["timestamp"].as_str().unwrap_or_default();

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Duration;
 
-/// The text that stands for a recording.
+/// The text that the bridge sends in place of a recording.
 const VOICE_TEXT: &str = "[Voice Message]";
 /// The ends of ids: of a chat with a phone number, and of a group.
 const NUMBER_DOMAIN: &str = "@s.whatsapp.net";

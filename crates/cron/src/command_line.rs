@@ -1,8 +1,8 @@
-//! The command of a crontab line: this program and a job's id, with the environment that cron lacks. Pure.
+//! The command of a crontab line: this program and a job's id, with the environment that cron lacks. No I/O.
 //!
 //! Arguments are escaped so that every cron and every shell reads them the same. A `%` would end the command. It is
-//! escaped with a backslash outside of quotes, so it makes no difference if cron removes the backslash or leaves it
-//! to the shell. Some crons also read two backslashes as one, so backslashes are always separated by a quote.
+//! escaped with a backslash outside of quotes, so it makes no difference whether cron removes the backslash or leaves it to the shell. Some
+//! crons also read two backslashes as one, so backslashes are always separated by a quote.
 
 use std::path::Path;
 

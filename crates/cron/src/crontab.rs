@@ -138,8 +138,8 @@ impl Crontab {
         Ok(self.list()?.bytes)
     }
 
-    /// True if the cron of this machine reads the times of lines in the zone of the variable `CRON_TZ`, as cronie and
-    /// systemd-cron do. Others only pass it on to the commands.
+    /// True if the cron of this machine reads the times of lines in the zone of the variable `CRON_TZ`, as cronie and systemd-cron do.
+    /// Other crons only pass the variable on to the commands.
     pub fn has_zone_variable(&self) -> bool {
         let version = match self.run(&["-V"]) {
             Ok(CallResult::Success(text)) => text,
@@ -153,8 +153,8 @@ impl Crontab {
 
     /// Replaces the table with the result of `update`. Returns true if anything was changed.
     ///
-    /// `update` is called again if another program changes the table meanwhile, and on its own result. It must leave
-    /// that result unchanged: this shows that the change was kept.
+    /// `update` is called again if another program changes the table meanwhile, and also with its own result. It must return that result
+    /// unchanged, which shows that the change was kept.
     pub fn change(&self, update: &mut dyn FnMut(&[u8]) -> Vec<u8>) -> Result<bool, CrontabError> {
         durable_file::create_dir(&self.data_dir)?;
         let path = self.data_dir.join("crontab.lock");

@@ -1,8 +1,8 @@
-//! Our block in a crontab: the lines of one job file between two comments that name its workspace. Pure, and on
-//! bytes: other content is preserved, and removing the block restores the original table.
+//! Our block in a crontab: the lines of one job file between two comments that name its workspace. There is no I/O here. Tables are bytes:
+//! other content is preserved, and removing the block restores the original table.
 //!
-//! People edit crontabs. A block may have lost its start or end, may appear twice, and may contain lines of the user. A line
-//! therefore only counts as generated if it has the form of those that we write; all others are preserved.
+//! People edit crontabs. A block may have lost its start or end, may appear twice, and may contain lines of the user. A line is therefore
+//! treated as generated only if it has the form of the lines that we write; all others are preserved.
 
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub(crate) const NOTE_PREFIX: &str = "# nanobot: ";
 /// block is removed.
 ///
 /// Lines are those of [`super::command_line`] preceded by time fields, or comments that begin with [`NOTE_PREFIX`].
-/// Others could not be told apart from the user's own lines.
+/// Other lines could not be distinguished from the user's own.
 pub fn with_block(table: &[u8], name: &str, lines: &[String]) -> Vec<u8> {
     if lines.is_empty() {
         return without_block(table, name);
@@ -136,7 +136,7 @@ impl<'a> TableParts<'a> {
         parts
     }
 
-    /// Returns the lines before the block, or those after it once it has begun.
+    /// Returns the lines before the block, or the lines after it once it has begun.
     fn outside_lines(&mut self) -> &mut Vec<&'a [u8]> {
         match self.block {
             None => &mut self.before,

@@ -79,7 +79,7 @@ pub struct JobOptions {
     pub model: Option<String>,
     /// The config file, if it is not the default one.
     pub config: Option<PathBuf>,
-    /// A command that decides if there is anything to do.
+    /// A command that decides whether there is anything to do.
     pub when: Option<String>,
     /// Seconds; 0 for no timeout.
     pub timeout: Option<u64>,
@@ -151,7 +151,7 @@ impl Job {
         }
     }
 
-    /// Returns the session of the job's runs, and true if only this job uses it; then only the last run is sent to the model
+    /// Returns the session of the job's runs, and true if only this job uses it. In that case, only the last run is sent to the model
     /// again.
     pub fn session_key(&self) -> (String, bool) {
         match &self.session {

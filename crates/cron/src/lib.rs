@@ -1,9 +1,8 @@
 //! Scheduled jobs: when they are due, their entries in the job file, and their lines in the crontab.
 //!
-//! [`expression`], [`schedule`], [`time_fields`] and [`crontab_block`] are pure: times are passed in as values, and
-//! text is returned. [`job_store`] reads and writes the job file, which is shared with the Python program.
-//! [`run_record`] holds what only this program stores of a job, in a separate directory: its options, the runs that
-//! were started, and their outcomes.
+//! [`expression`], [`schedule`], [`time_fields`] and [`crontab_block`] do no I/O: times are passed in as values, and text is returned.
+//! [`job_store`] reads and writes the job file, which is shared with the Python program. [`run_record`] has the records of runs that were
+//! started, with their outcomes, in a separate directory.
 //!
 //! Jobs are run and delivered by the program. Start with [`job`] and [`schedule`].
 

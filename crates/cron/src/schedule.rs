@@ -1,4 +1,4 @@
-//! The schedule of a job, and the decision if it is due.
+//! The schedule of a job, and the decision whether it is due.
 //!
 //! A schedule yields slots, which are whole minutes as in cron. Everything else follows from the slot that was
 //! handled last.
@@ -41,7 +41,7 @@ pub enum CatchUpPolicy {
     None,
 }
 
-/// The result of checking if a job is due.
+/// The result of checking whether a job is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DueState {
     /// No slot is due; `next` is the next one.
@@ -86,10 +86,10 @@ impl Timetable<'_> {
     /// Returns what is due at `now`. `last_slot` is the last slot that was run, skipped or recorded as missed.
     pub fn due_state(&self, last_slot: Option<Timestamp>, now: Timestamp) -> DueState {
         let Self { schedule, catch_up, created, earliest_slot, zone, delay, max_delay } = *self;
-        // Starts come `delay` after their slots: what is due is what was due without a delay at this earlier time.
+        // Starts come `delay` after their slots, so the slot that is due is the one that was due without a delay at this earlier time.
         let undelayed_now = now.checked_sub(delay).unwrap_or(now);
         let is_plausible = |time: &Timestamp| time.duration_since(now) <= MAX_CLOCK_AHEAD;
-        // The job may also have been created under a wrong clock; then only `last_slot` counts.
+        // The job may also have been created under a wrong clock; then only `last_slot` matters.
         let earliest_slot = Some(earliest_slot).filter(is_plausible);
         let baseline = last_slot.into_iter().chain(earliest_slot).max().filter(is_plausible);
         let Some(baseline) = baseline else {
@@ -111,8 +111,8 @@ impl Timetable<'_> {
         }
     }
 
-    /// Returns the first slot after the last run (or the creation) if its start is more than `grace` ago: then nothing
-    /// starts the job any more, whatever it does with missed slots. Times far ahead come from a wrong clock and do not count.
+    /// Returns the first slot after the last run (or the creation) if its start is more than `grace` ago: nothing starts the job any more
+    /// then, whatever its policy for missed slots. Times far ahead come from a wrong clock and are ignored.
     pub fn overdue_slot(
         &self,
         last_run: Option<Timestamp>,
@@ -300,7 +300,7 @@ fn describe_period(period: Duration) -> String {
 }
 
 // The slots of a period start at `created`, floored to its minute, and follow at whole periods, each rounded up to a
-// minute. Slots before `created` count too, so that a job created under a wrong clock has slots.
+// minute. Slots before `created` are included, so that a job created under a wrong clock has slots.
 
 fn first_period_slot(period: Duration, created: Timestamp, from: Timestamp) -> Option<Timestamp> {
     let (start, period) = period_grid(period, created)?;

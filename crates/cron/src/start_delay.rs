@@ -1,11 +1,11 @@
-//! The delay of a job's starts on a machine, so that many machines with the same job do not start it at once. Pure.
+//! The delay of a job's starts on a machine, so that many machines with the same job do not start it at once. No I/O.
 
 use nanobot_os::digest::digest;
 use std::time::Duration;
 
 const MINUTE_SECS: u64 = 60;
-/// Bounds of the seconds part of a delay. They keep a start away from the beginning of the minute, at which cron and other
-/// schedulers check if a job is due.
+/// Bounds of the seconds part of a delay. They keep a start away from the beginning of the minute, at which cron and other schedulers check
+/// whether a job is due.
 const SECONDS_RANGE: std::ops::Range<u64> = 5..25;
 
 /// Returns the delay of the job `id` on the machine `host`: less than `max`, and the same each time. Zero if `max` is

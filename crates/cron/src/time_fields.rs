@@ -1,6 +1,6 @@
 //! The time fields of a job's crontab lines, which precede the command.
 //!
-//! A run started by cron checks if it is due, so a line may match more minutes than the job has slots, but never
+//! A run started by cron checks whether it is due, so a line may match more minutes than the job has slots, but never
 //! fewer. Only syntax that every cron understands is used: numbers, names, lists, ranges, steps and `*`. Cron matches
 //! hours that begin with `*` against the clock as it is, so it fires twice in a repeated hour and not at all in a
 //! skipped one. For other hours it compensates for clock changes. The `*` of a line is therefore part of its meaning.

@@ -140,7 +140,7 @@ impl ToolCatalog {
         self.0.clients.changeable_paths(server)
     }
 
-    /// True if the config says that results of `server` do not count as content from outside.
+    /// True if the config says that results of `server` are trusted content.
     pub fn is_trusted(&self, server: &str) -> bool {
         self.server(server).is_ok_and(|server| server.is_trusted)
     }
@@ -294,7 +294,7 @@ impl ToolCatalog {
         Ok(self.checked().get(name).cloned().unwrap_or_default())
     }
 
-    /// Returns the result of the check of `features`, as `server` sent them, if they have been checked.
+    /// Returns the checked form of `features` of `server`; `None` if they have not been checked.
     pub(super) fn checked_result(
         &self,
         server: &str,
@@ -312,8 +312,8 @@ impl ToolCatalog {
 }
 
 /// Explains that the sandbox of `server` is the cause of a failed answer, if the answer or the server's standard error
-/// says so: the refused path, and what grants it. `logged_path` is the path in the standard error, and `unmakeable_files` are
-/// those of the entry that the server cannot make or replace.
+/// says so: the refused path, and what grants it. `logged_path` is the path in the standard error. `unmakeable_files` are the files of the
+/// entry that the server cannot make or replace.
 fn sandbox_explanation(
     server: &McpServer,
     answer: &ServerAnswer,

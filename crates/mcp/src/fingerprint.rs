@@ -24,9 +24,8 @@ pub(crate) fn short_hash(name: &str) -> String {
 }
 
 /// Fingerprint of everything that determines what a server offers: the program or address, all of its configuration,
-/// and the program file itself. Some programs, such as Python and Node.js, only start another one, so programs among
-/// the arguments count as well. Other files among the arguments do not count: a server's data files change with each
-/// call.
+/// and the program file itself. Some programs, such as Python and Node.js, only start another one, so programs among the arguments are
+/// included. Other files among the arguments are not: a server's data files change with each call.
 pub fn of_server(server: &McpServer, env: &Env) -> String {
     let mut hasher = FingerprintHasher::default();
     hasher.add(env!("CARGO_PKG_VERSION"));

@@ -1,5 +1,5 @@
-//! Size limits for the features of a server. Larger items are left out and reported; everything within the limits can be
-//! pinned, cached and shown in full. Pure.
+//! Size limits for the features of a server. Larger items are left out and reported; everything within the limits can be pinned, cached and
+//! shown in full. No I/O.
 
 use super::protocol::{ResourceInfo, ServerFeatures, ToolInfo};
 use super::sanitize;

@@ -44,7 +44,7 @@ pub struct PinCheck {
     pub changed: Vec<ToolChange>,
     /// The name was pinned for another program or address. All tools of this server were pinned as new.
     pub replaced_server: bool,
-    /// The tools of which no person has accepted the pinned version.
+    /// The tools whose pinned version no person has accepted.
     pub unaccepted: BTreeSet<String>,
     /// Unaccepted tools that appeared after the others. A server whose tools are pinned could use them to introduce new
     /// text.
@@ -82,7 +82,7 @@ impl PinFile {
     /// Compares `features` with the pins. Nothing is stored.
     ///
     /// # Errors
-    /// The file cannot be read. Nothing can be trusted then.
+    /// The file cannot be read. No tool can be trusted then.
     pub fn check(&self, features: &[(&McpServer, &ServerFeatures)]) -> Result<Vec<PinCheck>> {
         Ok(self.read()?.check_and_pin(features).0)
     }
@@ -185,7 +185,7 @@ impl PinFile {
 }
 
 impl PinData {
-    /// Compares `features` with the pins, and pins what is new. The second result is true if anything was pinned.
+    /// Compares `features` with the pins, and pins new tools. The second result is true if anything was pinned.
     fn check_and_pin(
         &mut self,
         features: &[(&McpServer, &ServerFeatures)],
@@ -207,7 +207,7 @@ impl ServerPins {
         let tools = features.tools.iter().rev();
         Self {
             endpoint: fingerprint::of_endpoint(server),
-            // If two tools have the same name, the first one counts.
+            // If two tools have the same name, the first one is used.
             tools: tools.map(|tool| (tool.name.clone(), tool.clone())).collect(),
             accepted: BTreeSet::new(),
             added_later: BTreeSet::new(),

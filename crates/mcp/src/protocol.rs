@@ -95,7 +95,7 @@ pub struct ServerAnswer {
     pub parts: Vec<ContentPart>,
     /// The structured form of the answer, if the server provides one.
     pub structured: Option<Value>,
-    /// True if the server reports a failure, which the parts describe.
+    /// True if the server reports a failure. The parts then describe it.
     pub is_error: bool,
 }
 

@@ -1,5 +1,4 @@
-//! Cleans the texts of servers for models and people: short, only visible characters, and attributed to the server.
-//! Pure.
+//! Cleans the texts of servers for models and people: short, only visible characters, and attributed to the server. No I/O.
 
 use nanobot_os::hidden_chars::strip;
 use std::borrow::Cow;

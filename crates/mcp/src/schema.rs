@@ -1,4 +1,4 @@
-//! Converts the argument schemas of servers into a form that every provider accepts. Pure.
+//! Converts the argument schemas of servers into a form that every provider accepts. No I/O.
 //!
 //! The common ground of providers is small: an object with properties, a handful of keywords, no references, and a
 //! modest size. Other keywords are moved into descriptions or left out. The result admits every argument object that
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 const MAX_DEPTH: usize = 10;
 /// Maximum number of schemas within a schema.
 const MAX_SCHEMAS: usize = 400;
-/// Bytes that count for each schema, however small.
+/// Bytes that are counted for each schema, however small.
 const MIN_SCHEMA_BYTES: usize = 24;
 /// Approximate maximum of bytes for one tool.
 const MAX_BYTES: usize = 16 << 10;
@@ -278,7 +278,7 @@ impl<'s> SchemaConverter<'s> {
         converted_schema
     }
 
-    /// Converts `alternatives`, of which one must hold.
+    /// Converts `alternatives`; at least one of them must hold.
     fn convert_alternatives(&mut self, alternatives: &'s [Value], depth: usize) -> ConvertedSchema {
         let mut is_nullable = false;
         let mut schemas: Vec<ConvertedSchema> = Vec::new();
@@ -471,7 +471,7 @@ fn intersect(mut converted_schema: ConvertedSchema, other: ConvertedSchema) -> C
     converted_schema
 }
 
-/// Combines constraints on objects of which one must hold.
+/// Combines constraints on objects; at least one of them must hold.
 fn unite(mut converted_schema: ConvertedSchema, mut other: ConvertedSchema) -> ConvertedSchema {
     let mut properties = take_properties(&mut converted_schema);
     for (name, other_property) in take_properties(&mut other) {
@@ -528,7 +528,7 @@ fn join_choices(
     converted_schema
 }
 
-/// Adds a constraint to the description that no keyword can express.
+/// Adds to the description a constraint that no keyword can express.
 fn add_to_description(converted_schema: &mut ConvertedSchema, constraint: &str) {
     let text = match converted_schema.get("description").and_then(Value::as_str) {
         Some(text) => format!("{text} ({constraint})"),

@@ -121,8 +121,7 @@ impl ToolCatalog {
         Ok(builder.list)
     }
 
-    /// Returns the features of `server` from the cache; `None` if it must be asked, which is never the case with
-    /// `cached_only`.
+    /// Returns the features of `server` from the cache; `None` if the server must be asked. With `cached_only`, it never is.
     fn cached_features(&self, server: &McpServer, cached_only: bool) -> Option<FeaturesResult> {
         let CatalogInner { clients, cache, .. } = &*self.0;
         if let Some(reason) = &server.unusable_reason {
@@ -134,7 +133,7 @@ impl ToolCatalog {
         }
         match cache.get(server) {
             Some(CachedResult::Features(features)) => Some(Ok(features)),
-            // The run cannot start without a required server, so a cached failure of it does not count.
+            // The run cannot start without a required server, so a cached failure of it is ignored.
             Some(CachedResult::Failed { message, age_secs }) if !server.is_required => {
                 Some(Err(MissingServer::from_cached_failure(&message, age_secs)))
             }
@@ -324,8 +323,7 @@ impl ListBuilder<'_> {
             Some(ToolChange { old: Some(old), .. }) => old,
             Some(ToolChange { old: None, .. }) => return,
         };
-        // The claims of tools that were added later do not count: a server that cannot change a pinned tool could add a
-        // new one instead.
+        // The claims of tools that were added later are ignored: a server that cannot change a pinned tool could add a new one instead.
         let reads_only = hints.reads_only == Some(true)
             && hints.destructive != Some(true)
             && !check.added_later.contains(name);
@@ -344,7 +342,7 @@ impl ListBuilder<'_> {
     }
 }
 
-/// A server that is not available to a run: the reason, and the notice or the error that it becomes.
+/// A server that is not available to a run, with the reason. It is reported as a notice or as an error.
 struct MissingServer {
     reason: String,
     exit: Exit,

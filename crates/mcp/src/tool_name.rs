@@ -1,5 +1,5 @@
 //! The names by which a model knows the tools of servers: `mcp_SERVER_TOOL`, in characters that every provider accepts,
-//! compatible with the Python program. No two tools get the same name, so one tool cannot impersonate another. Pure.
+//! compatible with the Python program. No two tools get the same name, so one tool cannot impersonate another. No I/O.
 
 use super::protocol::ToolInfo;
 use siphasher::sip::SipHasher13;
@@ -19,8 +19,8 @@ const MAX_NAME_CHARS: usize = 64;
 /// prefix.
 const TRUNCATED_NAME_CHARS: usize = 55;
 
-/// Returns the tools of `server`, each with its name. Where several become the same name, only a tool whose own name is
-/// unchanged in it gets that name. So the names do not depend on the order of the tools.
+/// Returns the tools of `server`, each with its name. If several tools would get the same name, only a tool whose own name is unchanged in
+/// it gets that name. So the names do not depend on the order of the tools.
 pub fn for_tools<'a>(server: &str, tools: &'a [ToolInfo]) -> Vec<(&'a ToolInfo, String)> {
     let mut count_by_name = BTreeMap::from([(READ_RESOURCE.to_owned(), 1), (GET_PROMPT.into(), 1)]);
     for tool in tools {
@@ -46,7 +46,7 @@ fn for_tool(server: &str, tool: &str) -> String {
     if name.len() <= MAX_NAME_CHARS { name } else { with_digest(server, tool) }
 }
 
-/// Returns the name for `tool` of `server` that no other tool has.
+/// Returns a name for `tool` of `server` that no other tool has.
 fn with_digest(server: &str, tool: &str) -> String {
     let mut name = replace_special_chars(&format!("{PREFIX}{server}_{tool}"));
     let mut hasher = SipHasher13::new();

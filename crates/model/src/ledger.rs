@@ -104,7 +104,7 @@ pub struct ChatCosts {
     pub sender: f64,
 }
 
-/// Permission for one call. Its cost counts as spent until the call is recorded or the reservation is dropped.
+/// Permission for one call. Its maximum cost is counted as spent until the call is recorded or the reservation is dropped.
 #[derive(Debug)]
 pub struct Reservation {
     path: PathBuf,
@@ -134,8 +134,7 @@ impl Ledger {
     /// session.
     ///
     /// # Errors
-    /// Status 4 if a limit is reached, not counting calls in flight; 75 if other runs keep their reservations for more
-    /// than 10 minutes.
+    /// Status 4 if a limit is reached, not counting calls in flight; 75 if other runs keep their reservations for longer than the timeout.
     pub fn reserve(
         &self,
         limits: &BudgetLimits,
@@ -183,7 +182,7 @@ impl Ledger {
         }
     }
 
-    /// Records a call. `reservation` is the one made for it, and counts until the line is written.
+    /// Records a call. `reservation` is the one made for it, and is counted until the line is written.
     pub fn record(&self, call: &ModelCall<'_>, reservation: Option<Reservation>) -> Result<()> {
         // False if the ledger was replaced before it could be locked; the call belongs in the new file.
         let append = |log: &File| {
@@ -259,7 +258,7 @@ impl Ledger {
         Ok(sum)
     }
 
-    /// The costs of today for messages of a channel, and for those of one of its senders.
+    /// Today's costs of the messages of a channel, and of the messages of one of its senders.
     pub fn chat_costs(&self, channel: &str, sender: &str) -> Result<ChatCosts> {
         let today = self.clock.now().date();
         let mut costs = ChatCosts::default();
@@ -299,7 +298,7 @@ impl Ledger {
         Ok(costs)
     }
 
-    /// The first day whose calls stay as they are: that of the last month.
+    /// The first day whose calls are kept one by one: the first of the last month.
     pub fn rotation_limit(&self) -> Date {
         let month = self.clock.now().date().first_of_month();
         month.saturating_sub(1.month())
@@ -389,9 +388,9 @@ impl Ledger {
         Ok(has_entries)
     }
 
-    /// Reads the end of the ledger, with the costs of this day and month from the last valid line. Lines that were
-    /// written while the clock was ahead count for their own day only, and are skipped. Returns `None` if the
-    /// file was replaced by another one while this process waited for its lock.
+    /// Reads the end of the ledger, with the costs of this day and month from the last valid line. Lines that were written while the clock
+    /// was ahead belong to their own day only, and are skipped. Returns `None` if the file was replaced by another one while this process
+    /// waited for its lock.
     fn read_end(&self, log: &File) -> Result<Option<LedgerEnd>> {
         let date = self.clock.now().date();
         let (today, last_day) = (date.to_string(), latest_day(date).to_string());

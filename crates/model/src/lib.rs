@@ -1,7 +1,7 @@
 //! Models: the trait of a provider, one folder for each wire format, wrappers, the table of providers, and the ledger of costs.
 //!
-//! Connections and logins are those of `nanobot-net`; the program decides which provider a run has, and with
-//! which wrappers. Start with [`provider::Provider`], then `provider/chat`; the table is [`provider::registry`].
+//! Connections and logins are in `nanobot-net`. The program decides which provider a run has, and with which wrappers. Start with
+//! [`provider::Provider`], then `provider/chat`; the table is [`provider::registry`].
 
 #![cfg_attr(
     test,

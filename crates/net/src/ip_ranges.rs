@@ -1,5 +1,5 @@
 //! IP addresses: which of them belong to the public internet, and address ranges. Untrusted content must not direct a
-//! request to this machine, to its local network, or to a cloud's internal services. Pure.
+//! request to this machine, to its local network, or to a cloud's internal services. No I/O.
 //!
 //! Host names are not checked here. They are resolved once, and the resolved address is checked.
 

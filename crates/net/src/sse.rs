@@ -1,5 +1,5 @@
-//! A parser for server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). Pure: the caller
-//! supplies the bytes as they arrive.
+//! A parser for server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). No I/O: the caller supplies the
+//! bytes as they arrive.
 //!
 //! It is more lenient than the standard: it passes on an event without data, and also an event that the end of the
 //! stream cut off, if the caller calls [`SseParser::finish`].
@@ -149,7 +149,7 @@ impl SseParser {
             self.spare_data = event.data.unwrap_or_default();
             return Ok(());
         }
-        // Text that is valid, as nearly all is, is checked much faster than text that is not.
+        // Nearly all text is valid, and valid text is checked much faster.
         let text = match str::from_utf8(text) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(text),

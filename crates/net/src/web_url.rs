@@ -1,4 +1,4 @@
-//! Web URLs as text: parsing, classification, redaction. Pure; the `http` module resolves names.
+//! Web URLs as text: parsing, classification, redaction. No I/O; the `http` module resolves names.
 //!
 //! Untrusted URLs must go through [`parse`]. Its result is both checked and connected to. A URL that two parsers could
 //! interpret differently is rejected.
@@ -101,7 +101,7 @@ pub fn is_loopback(host: &str) -> bool {
         || without_brackets(host).parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// True if `url` leads to this machine or to a private network. Names are not resolved: only their form counts.
+/// True if `url` leads to this machine or to a private network. Names are not resolved; only their form is checked.
 pub fn is_private_server(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else {
         return false;

@@ -148,7 +148,7 @@ struct RequestInput {
 }
 
 impl RequestInput {
-    /// Reads more. False at the end, or when the time is over.
+    /// Reads more bytes. Returns false at the end, or when the time is over.
     fn read_more(&mut self) -> Result<bool> {
         let stdin = rustix::stdio::stdin();
         if !signal::wait_readable(stdin, &mut self.deadline)? {

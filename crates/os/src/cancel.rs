@@ -29,7 +29,7 @@ impl CancelToken {
         Self::create(is_shielded())
     }
 
-    /// Creates a token for work that goes on after a signal. The thread that started it waits for it.
+    /// Creates a token for work that continues after a signal. The thread that started it waits for it.
     ///
     /// # Errors
     /// No file descriptors are left.

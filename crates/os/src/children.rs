@@ -1,4 +1,4 @@
-//! The child processes of this run: which of them it started, and which were left behind by those.
+//! The child processes of this run: the ones that it started, and the processes that these left behind.
 //!
 //! This process is a subreaper: any process that a child leaves behind, in whatever group or session, becomes its child
 //! and is ended.
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The time that a killed process may take to disappear.
 pub const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time that is spent at most to end processes that commands left behind.
+/// Maximum time that is spent to end processes that commands left behind.
 const LEFTOVERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time that a child may take to end after `SIGTERM`.
@@ -63,7 +63,7 @@ pub fn kill_leftovers() -> bool {
     let started = Instant::now();
     while started.elapsed() < LEFTOVERS_TIMEOUT {
         let mut leftovers: Vec<Pid> = {
-            // Locked while listing, so that a command that is being started does not count as a leftover.
+            // Locked while listing, so that a command that is being started is not mistaken for a leftover.
             let groups = groups();
             children().into_iter().filter(|pid| !is_in_group_or_detached(*pid, &groups)).collect()
         };
@@ -89,7 +89,7 @@ pub fn kill_leftovers() -> bool {
     had_leftovers
 }
 
-/// The supervisors of commands that have ended. They only take their namespaces down, which is not waited for.
+/// The supervisors of commands that have ended. They only tear down their namespaces. This is not waited for.
 static ENDING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 /// Leaves the supervisor of a command, in a group of its own, to end by itself.

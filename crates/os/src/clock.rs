@@ -70,7 +70,7 @@ const LOCALTIME_PATH: &str = "/etc/localtime";
 /// The name of the system's zone if `/etc/localtime` is not a link.
 const UNNAMED_ZONE: &str = "Local";
 
-/// Returns the zone that `TZ` stands for, read from its own file: a look-up in the library's index would first read the
+/// Returns the zone that `TZ` names, read from its own file: a look-up in the library's index would first read the
 /// names of all zones.
 fn zone_for_tz(name: Option<&str>) -> TimeZone {
     let zone = match name.map(|name| name.trim_start_matches(':')) {
@@ -110,7 +110,7 @@ pub fn system_zone(env: &Env) -> (TimeZone, Option<String>) {
     zone.map_or_else(utc, |zone| (zone, name))
 }
 
-/// Returns the name of the zone of `time` for people: that of the database, or else its offset then.
+/// Returns the name of the zone of `time` for people: its name in the database, or else its offset at that time.
 pub fn zone_name(time: &Zoned) -> String {
     let name = time.time_zone().iana_name().filter(|name| *name != UNNAMED_ZONE);
     name.map_or_else(|| time.strftime("UTC%:z").to_string(), str::to_owned)
@@ -204,7 +204,7 @@ impl Clock {
         }
     }
 
-    /// Converts local time without a zone, as files contain it, to RFC 3339 in UTC. Other text is returned as it is.
+    /// Converts local time without a zone, as files contain it, to RFC 3339 in UTC. Other text is returned unchanged.
     pub fn to_rfc3339(&self, local: &str) -> String {
         let zone = self.now().time_zone().clone();
         let time = local.parse::<jiff::civil::DateTime>();

@@ -1,7 +1,7 @@
 //! The permissions of new files and directories: for their owner only, unless their directory is shared with a group.
 //!
 //! A directory is shared if it is writable by its group and has the setgid bit, as `chmod g+ws` makes it: a user who sets
-//! both wants the members of the group to work on the same files. What is created in it follows the umask. Any other
+//! both wants the members of the group to work on the same files. New entries in it follow the umask. Any other
 //! directory can be open to a group by accident, through the umask of the program that made it.
 
 use std::os::unix::fs::MetadataExt;

@@ -21,7 +21,7 @@ pub const HOME_DIR: &str = "NANOBOT_HOME";
 pub const STDIN: &str = "NANOBOT_STDIN";
 /// Maximum silence of standard input, in seconds.
 pub const STDIN_TIMEOUT: &str = "NANOBOT_STDIN_TIMEOUT_S";
-/// The session of a run without `-s`, as `agents.defaults.session`.
+/// The session of a run without `-s`, like `agents.defaults.session`.
 pub const SESSION: &str = "NANOBOT_SESSION";
 /// If it contains a `/`: a file to which every event is appended; otherwise a log filter.
 pub const LOG: &str = "NANOBOT_LOG";
@@ -157,7 +157,7 @@ impl Env {
         Some(expand_home(path, self.home()).unwrap_or_else(|_| path.to_owned()))
     }
 
-    /// Returns the user's home directory: `HOME`, or else what the system's table of users says.
+    /// Returns the user's home directory: `HOME`, or else the entry in the system's table of users.
     pub fn home(&self) -> Option<PathBuf> {
         self.get("HOME").map(PathBuf::from).or_else(user_home)
     }

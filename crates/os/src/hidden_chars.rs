@@ -1,5 +1,5 @@
 //! Removes invisible characters from untrusted content. They can carry instructions to the model that a human reader of
-//! the page cannot see, and reverse the order of the text next to them. Pure. Joiners stay where a script needs them.
+//! the page cannot see, and reverse the order of the text next to them. No I/O. Joiners are kept where a script needs them.
 
 use std::borrow::Cow;
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Returns `path` with a leading `~` as the directory `home`. `~user` stays as it is: only a shell knows other users.
+/// Returns `path` with a leading `~` as the directory `home`. `~user` is unchanged: only a shell knows other users.
 ///
 /// # Errors
 /// The path needs the home directory, and the user has none.
@@ -20,7 +20,7 @@ pub(crate) fn expand_home(path: &Path, home: Option<PathBuf>) -> Result<PathBuf,
 #[error("this user has no home directory")]
 pub struct NoHomeError;
 
-/// Returns `path`, an argument that the shell may have left as it is, with a leading `~` as the user's home directory.
+/// Returns `path`, an argument that the shell may not have expanded, with a leading `~` as the user's home directory.
 ///
 /// # Errors
 /// The user has no home directory.

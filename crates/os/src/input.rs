@@ -38,7 +38,7 @@ pub enum DefaultHandling {
     Read,
     /// Read to its end if it has data or has ended within [`SOCKET_GRACE`].
     ReadUnlessSilent,
-    /// Left alone, because it is often inherited.
+    /// Not read, because it is often inherited.
     Ignore,
 }
 
@@ -90,11 +90,11 @@ pub const STDIN_KINDS: &[StdinKind] = &[
 /// The user's choice about reading standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StdinMode {
-    /// As its [`StdinKind`] says.
+    /// The default handling of its [`StdinKind`].
     Auto,
-    /// As with `--stdin`.
+    /// `--stdin`: it is read.
     Always,
-    /// As with `--no-stdin`.
+    /// `--no-stdin`: it is not read.
     Never,
 }
 
@@ -136,7 +136,7 @@ pub fn read_stdin(
     let mut has_notified = false;
     loop {
         wait_until_readable(stdin, idle_timeout, &mut has_notified, on_notice)?;
-        // Not by `Stdin`, because `poll` does not see bytes in its buffer.
+        // `Stdin` is not used, because `poll` does not see bytes in its buffer.
         let count = match rustix::io::read(stdin, &mut chunk) {
             // Another process read the bytes first, or the pipe is non-blocking.
             Err(Errno::INTR | Errno::AGAIN) => continue,

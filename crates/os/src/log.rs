@@ -27,7 +27,7 @@ static LOGGER: OnceLock<Logger> = OnceLock::new();
 /// Determines which lines are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TopicFilter {
-    /// The level of this program's topics that have none of their own.
+    /// The level of this program's topics without a level of their own.
     default_level: LevelFilter,
     topics: Vec<(&'static str, LevelFilter)>,
 }
@@ -58,7 +58,7 @@ pub fn start(terminal: Terminal, verbose: bool, value: Option<&str>) -> Result<(
     };
     let max_level = filter.max_level();
     let logger = LOGGER.get_or_init(|| Logger { terminal, filter });
-    // Time stamps in the log count from here.
+    // Time stamps in the log start here.
     signal::now();
     if log::set_logger(logger).is_ok() {
         log::set_max_level(max_level);

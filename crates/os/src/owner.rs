@@ -22,8 +22,8 @@ pub fn user_name(id: u32) -> Option<String> {
     })
 }
 
-/// Lists the files and directories below `root` that do not belong to the user `id`, with their owners, in order. What is
-/// below a listed directory, in a directory that is shared with a group, or cannot be read, is left out.
+/// Lists the files and directories below `root` that do not belong to the user `id`, with their owners, in order. Entries below a listed
+/// directory, entries of a directory that is shared with a group, and unreadable ones are left out.
 pub fn entries_of_others(root: &Path, id: u32) -> Vec<(PathBuf, u32)> {
     let mut entries = Vec::new();
     search(root, id, MAX_DEPTH, &mut entries);
@@ -31,7 +31,7 @@ pub fn entries_of_others(root: &Path, id: u32) -> Vec<(PathBuf, u32)> {
     entries
 }
 
-/// Adds to `entries` what is not of the user `id` at `path`, and at most `depth` levels below.
+/// Adds to `entries` the entries of other users than `id` at `path`, and at most `depth` levels below.
 fn search(path: &Path, id: u32, depth: usize, entries: &mut Vec<(PathBuf, u32)>) {
     let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return;

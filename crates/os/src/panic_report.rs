@@ -1,5 +1,5 @@
 //! Panic reports: a panic prints a two-line apology, writes a report file that the user can send in, and ends the process,
-//! in every build and on every thread. The stack is not unwound: what was acknowledged is on disk, as after a `kill -9`.
+//! in every build and on every thread. The stack is not unwound: acknowledged data is on disk, as after a `kill -9`.
 //!
 //! The report contains no conversation text: only the command and its flags without values, the location, the
 //! backtrace, and the message without quoted parts. Only its user can read it.
@@ -50,7 +50,7 @@ pub fn install_hook() {
 }
 
 /// Ends the process with the status of an internal error. Its children notice the end of their sockets, and the next run
-/// removes its temporary directories: this thread may hold the locks that doing it here would need.
+/// removes its temporary directories: a cleanup here could need locks that this thread holds.
 #[expect(clippy::exit, reason = "nothing of a process that panicked can be trusted to return")]
 fn end_process() -> ! {
     std::process::exit(Exit::Defect.code().into())

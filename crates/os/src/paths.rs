@@ -18,7 +18,7 @@ pub struct PathResolver {
 }
 
 impl PathResolver {
-    /// Creates a resolver that takes `real`, a path without links, as it is.
+    /// Creates a resolver that already knows `real`, a path without links.
     pub fn with_real_path(real: &Path) -> Self {
         let ancestors = real.ancestors();
         Self { resolved: ancestors.map(|path| (path.to_owned(), path.to_owned())).collect() }
@@ -75,8 +75,7 @@ pub struct DocumentedPath {
     pub meaning: &'static str,
 }
 
-/// All files. `KEY` stands for a session's key, `NAME` for a skill's name, `PROVIDER` for an argument of `provider
-/// login`.
+/// All files. `KEY` is a session's key, `NAME` a skill's name, `PROVIDER` an argument of `provider login`.
 pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     DocumentedPath {
         path: "~/.nanobot/config.json",
@@ -359,12 +358,12 @@ impl Paths {
         self.root.join("profiles")
     }
 
-    /// Returns the file with the names of the git objects that commands wrote after content from outside.
+    /// Returns the file with the names of the git objects that commands wrote after untrusted content.
     pub fn git_objects(&self) -> PathBuf {
         self.root.join("git-objects")
     }
 
-    /// Returns the record of the skills that runs wrote after content by others.
+    /// Returns the record of the skills that runs wrote after untrusted content.
     pub fn written_skills(&self) -> PathBuf {
         self.root.join("written-skills")
     }
@@ -445,7 +444,7 @@ impl Paths {
     }
 }
 
-/// Directories without files of the project itself: what they hold comes and goes with git, dependencies and builds.
+/// Directories without files of the project itself: git, dependencies and builds create and remove their content.
 const GENERATED_DIRS: [&str; 6] = [".git", "node_modules", "target", ".venv", "venv", "vendor"];
 
 /// True if a directory at `path` holds no files of the project itself, by its name.

@@ -1,4 +1,4 @@
-//! The repository of git that contains a directory, as `sandbox::find_repository` finds it. Plain data.
+//! The repository of git that contains a directory, as `sandbox::find_repository` finds it.
 
 use super::wire_paths;
 use serde::{Deserialize, Serialize};
@@ -11,14 +11,14 @@ pub struct Repository {
     /// The top of the working tree.
     #[serde(with = "wire_paths::path")]
     pub top: PathBuf,
-    /// The directories in which git keeps it; none if a pointer to them does not count. That of a linked worktree is in the
-    /// directory of its repository.
+    /// The directories in which git keeps the repository; empty if a pointer to them is not trusted. The directory of a linked worktree is
+    /// in the directory of its repository.
     #[serde(with = "wire_paths::list")]
     pub git_dirs: Vec<PathBuf>,
-    /// The directories of the objects that it borrows.
+    /// The object directories of other repositories that it uses (alternates).
     #[serde(with = "wire_paths::list")]
     pub objects: Vec<PathBuf>,
-    /// The pointers that count only once the user has pinned them.
+    /// The pointers that are trusted only once the user has pinned them.
     #[serde(skip)]
     pub unpinned: Vec<GitPointer>,
 }

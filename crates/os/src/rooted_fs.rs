@@ -114,8 +114,8 @@ impl RootDir {
     /// `mode`, if given, sets the file's mode. Returns true if the file existed.
     ///
     /// # Errors
-    /// A link, a directory or a device at `path`; a read-only file; a file with several hard links, which a replacement
-    /// would separate. [`is_race`] if the file was changed concurrently.
+    /// There is a link, a directory or a device at `path`, the file is read-only, or it has several hard links, which a replacement would
+    /// separate. [`is_race`] if the file was changed concurrently.
     pub fn write<E: From<io::Error>>(
         &self,
         path: &Path,
@@ -305,7 +305,7 @@ fn open_replaceable(parent: &OwnedFd, name: &OsStr) -> io::Result<Option<(File, 
         FileType::Directory => return Err(ErrorKind::IsADirectory.into()),
         _ => return Err(not_regular_file()),
     }
-    // Replacing a file requires no write permission on it, but a read-only mode is taken as the owner's intention.
+    // Replacing a file requires no write permission on it, but a read-only mode is respected as the owner's intention.
     let access = rustix::fs::accessat(parent, name, Access::WRITE_OK, AtFlags::EACCESS);
     if stat.st_mode & 0o222 == 0 || access.is_err() {
         let mode = stat.st_mode & 0o7777;

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The signals that end a run, with their exit statuses. If several arrived, the first in this list counts: only a
+/// The signals that end a run, with their exit statuses. If several arrived, the first in this list is reported: only a
 /// Ctrl-C can be cleared ([`clear_interrupt`]), so it must not hide the others.
 const ENDING_SIGNALS: [(i32, Exit); 3] =
     [(SIGHUP, Exit::HangUp), (SIGTERM, Exit::Terminated), (SIGINT, Exit::Interrupted)];
@@ -132,8 +132,8 @@ fn ignored_signals() -> u64 {
 /// Succeeds while the run may continue.
 ///
 /// # Errors
-/// A signal arrived, `--timeout` expired, or this thread was cancelled. If the run is already ending: its closing work
-/// exceeds its time limit.
+/// A signal arrived, `--timeout` expired, or this thread was cancelled. If the run is already ending, its closing work exceeds its time
+/// limit.
 pub fn check() -> Result<(), Stop> {
     update_stopped_time();
     // This does not end the run; the code that cancelled the thread knows the reason.
@@ -235,8 +235,8 @@ pub fn record_interrupt() {
     set_interrupted(true);
 }
 
-/// Kills the process with the signal that `exit` stands for. Returns if it stands for none, and in the first process of a
-/// container, which no default handling kills: the exit status then reports the signal.
+/// Kills the process with the signal of the status `exit`. Returns if there is no such signal, and in the first process of a container,
+/// which default handling never kills: the exit status then reports the signal.
 pub fn kill_self_for(exit: Exit) {
     let mut signals = ENDING_SIGNALS.into_iter();
     if let Some((signal, _)) = signals.find(|(_, status)| *status == exit)
@@ -255,8 +255,7 @@ pub fn now() -> Duration {
     start.elapsed().saturating_sub(stopped)
 }
 
-/// Updates the time accounting. Returns true if the process was stopped since the last call; that time does not count
-/// towards any limit.
+/// Updates the time accounting. Returns true if the process was stopped since the last call; that time is not part of any limit.
 fn update_stopped_time() -> bool {
     let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     let now = CLOCK_START.get().map_or(0, |start| millis(start.elapsed()));
@@ -273,7 +272,7 @@ fn timeout_left() -> Option<Duration> {
     Some(TIMEOUT_AT.get()?.saturating_sub(now()))
 }
 
-/// A remaining time limit, which counts only time that the process actually waited.
+/// A remaining time limit. Only the time that the process actually waited is subtracted.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Option<Duration>);
 
@@ -373,7 +372,7 @@ pub fn wait(
         let ready_count = poll(&mut poll_fds, timespec.as_ref());
         let waited = started.elapsed();
         let stopped = update_stopped_time();
-        // At most the requested time counts; the process did not wait for the rest. A wait that succeeds counts too: a
+        // At most the requested time is subtracted; the process did not wait for the rest. A wait that succeeds is subtracted too: a
         // peer that sends a byte now and then does not extend the deadline of a whole request.
         if !stopped {
             deadline.subtract(if ready_count == Ok(0) { timeout } else { waited.min(timeout) });

@@ -20,7 +20,7 @@ impl StdinLines {
     /// Returns the next line; the last one needs no line break. `None` at the end of the input.
     ///
     /// # Errors
-    /// Standard input fails; a signal arrived.
+    /// Standard input fails, or a signal arrived.
     pub fn next_line(&mut self) -> Result<Option<InputLine>> {
         loop {
             if let Some(line) = self.lines.take_line() {

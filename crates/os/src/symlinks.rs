@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-/// The most symbolic links that one path may lead through, as in the kernel.
+/// Maximum number of symbolic links that one path may lead through, as in the kernel.
 pub const MAX_LINKS: usize = 40;
 
 /// The symbolic links that a path leads through, and its end. A name that does not exist is followed as if it were a

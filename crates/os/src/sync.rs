@@ -1,7 +1,7 @@
 //! Locks that ignore poisoning, and values that are computed when they are needed.
 //!
-//! In the program, a panic ends the process before it poisons a lock. In unit tests it ends one test, and the others, which
-//! share the lock, go on.
+//! In the program, a panic ends the process before it poisons a lock. In unit tests it ends one test, and the others, which share the lock,
+//! continue.
 
 use std::fmt;
 use std::ops::Deref;

@@ -42,7 +42,7 @@ impl Terminal {
     /// reader is waited for.
     ///
     /// # Errors
-    /// A full disk; a [`nanobot_base::error::Stop`] if the reader is gone or the run is cancelled.
+    /// The disk is full; a [`nanobot_base::error::Stop`] if the reader is gone or the run is cancelled.
     pub fn print(self, text: &str) -> Result<()> {
         let text = secret::redact_known(text);
         if self.stdout_is_tty {
@@ -114,7 +114,7 @@ impl Terminal {
         }
     }
 
-    /// Sets the source of the text that the user types while other output goes on; it is shown below that output.
+    /// Sets the source of the text that the user types during other output; it is shown below that output.
     /// `None` clears it. No effect as for [`Self::set_status`].
     pub fn set_typed_text(self, painter: Option<Painter>) {
         if self.stderr_is_tty && self.stdout_is_rich {
@@ -165,7 +165,7 @@ impl Terminal {
         self.write_stderr_line(self.wrap_to_width(&redact_and_sanitize(line)));
     }
 
-    /// Like [`Self::eprint`], dimmed: for what the user need not read.
+    /// Like [`Self::eprint`], dimmed: for text that the user need not read.
     pub fn eprint_dim(self, line: &str) {
         let text = self.wrap_to_width(&redact_and_sanitize(line));
         let rows = text.split('\n').map(|row| console::style(row).for_stderr().dim().to_string());

@@ -53,7 +53,7 @@ struct CopyState {
     masked: MaskedConfig,
 }
 
-/// Decides if the config at a path may change from one content to another.
+/// Decides whether the config at a path may change from one content to another.
 pub(super) type PermitsChange<'a> = dyn Fn(&Path, &[u8], &[u8]) -> bool + 'a;
 
 /// The link to the copy of the config at `path`, in the directory `copies`. `None` if `path` is not a git config.
@@ -111,7 +111,7 @@ impl ConfigCopies {
         Ok(config_copies)
     }
 
-    /// Makes the changes of the copies in the configs, as far as `permits_change`. Returns the others.
+    /// Makes the changes of the copies in the configs, as far as `permits_change` allows. Returns the other changes.
     pub(super) fn apply(
         &self,
         roots: &WritableRoots,
@@ -203,8 +203,8 @@ impl<'s> ConfigChange<'s> {
 }
 
 impl SandboxSpec {
-    /// Shows commands the `configs` without their credentials: mounts cover them with masked copies in `directory`. Where the
-    /// system allows no mounts, commands see them as they are.
+    /// Shows commands the `configs` without their credentials: mounts cover them with masked copies in `directory`. Where the system allows
+    /// no mounts, commands see the credentials.
     ///
     /// # Errors
     /// A copy cannot be created.

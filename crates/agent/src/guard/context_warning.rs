@@ -15,7 +15,7 @@ pub struct ContextWarning {
 impl Guard for ContextWarning {
     fn check(&mut self, state: &TurnState<'_>) -> GuardAction {
         let is_warning = |message: &Message| matches!(message, Message::User(user) if user.injected && user.id.ends_with(ID_SUFFIX));
-        // Without a reply the context is one long message, of which the model is already aware.
+        // Without a reply the context is one long message. The model is already aware of its length.
         let is_reply = |message: &Message| matches!(message, Message::Assistant(_));
         let is_half = state.context_tokens.saturating_mul(2) >= self.threshold;
         if !is_half || state.messages.iter().any(is_warning) || !state.messages.iter().any(is_reply)

@@ -9,8 +9,8 @@ use nanobot_base::message::{Message, ToolCall};
 /// a timeout; a fifth attempt never is.
 const MAX_REPEATED_FAILURES: usize = 5;
 
-/// Number of consecutive identical calls with the same result that ends the turn. It is higher, because a model may wait
-/// for a change of something that is not its own.
+/// Number of consecutive identical calls with the same result that ends the turn. It is higher, because a model may poll for a change that
+/// it does not control.
 const MAX_REPEATED_CALLS: usize = 10;
 
 /// Number of identical denials that ends the turn. A denial says that it is final, so a third attempt is not a retry.
@@ -59,8 +59,8 @@ impl Guard for LoopDetection {
     }
 }
 
-/// The tool of the latest denial, if at least [`MAX_REPEATED_DENIALS`] replies asked for the same: for the same reason, the
-/// same file whatever was to be done to it, or else the same arguments. Parallel calls in one reply count once.
+/// The tool of the latest denial, if calls of at least [`MAX_REPEATED_DENIALS`] replies were denied for the same reason and are alike: they
+/// have the same file, whatever was to be done to it, or else the same arguments. Parallel calls in one reply count once.
 fn repeatedly_denied_tool<'a>(denials: &'a [Denial], turn: &[Message]) -> Option<&'a str> {
     let last = denials.last()?;
     let subject = |denial: &Denial| {

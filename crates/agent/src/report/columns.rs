@@ -1,4 +1,4 @@
-//! Aligns text in columns for people and for `awk`: two spaces apart, without trailing spaces. Pure.
+//! Aligns text in columns for people and for `awk`: two spaces apart, without trailing spaces. No I/O.
 
 use console::{Alignment, measure_text_width, pad_str, truncate_str};
 use nanobot_os::terminal::wrap_words;

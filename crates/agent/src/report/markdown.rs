@@ -1,9 +1,9 @@
 //! Markdown for a terminal while it streams: chunks of text in, finished rows out.
 //!
-//! Pure: the caller prints the rows and chooses the colours. A chunk may end anywhere. Only undecided text is held
-//! back: the start of a line that may be a list or a rule, an incomplete word, a mark that may be closed, a table
-//! that may get a wider cell. The cost is therefore linear in the text, and nothing flickers. The model's line breaks
-//! are kept, as chat programs do, since a row cannot wait for the text after it.
+//! No I/O: the caller prints the rows and chooses the colours. A chunk may end anywhere. Only undecided text is buffered: the start of a
+//! line that may be a list or a rule, an incomplete word, a mark that may be closed, a table that may get a wider cell. The cost is
+//! therefore linear in the text, and nothing flickers. The model's line breaks are kept, as chat programs do, since a row cannot wait for
+//! the text after it.
 //!
 //! The renderer is our own because existing ones take complete texts: termimad would have to render the text again
 //! with each chunk, and rows that are already printed could change. It also shows links as written, and drops columns
@@ -53,9 +53,9 @@ pub(super) struct Markdown {
     tokenizer: Option<CodeTokenizer>,
     /// A pending empty line, shown if text follows, and the number of containers that it is in.
     blank: Option<usize>,
-    /// True if something was shown.
+    /// True if any output was produced.
     has_output: bool,
-    /// Tells if indentation may make code of the next line.
+    /// Tells whether indentation may make the next line code.
     indented_code: IndentedCode,
 }
 
@@ -69,10 +69,10 @@ enum MarkdownLineState {
     Text(TextStyle),
     /// Verbatim code.
     Code,
-    /// A line of a table, which is needed in full.
+    /// A line of a table. It is shown only once it is complete.
     TableRow,
     CodeFence(CodeFence),
-    /// A line of which nothing is shown.
+    /// A line that is not shown.
     Hidden,
 }
 
@@ -382,7 +382,7 @@ impl Markdown {
     }
 
     /// Returns the prefix of the first row of a line that opens the containers from `continued` on, and that of the
-    /// others. Of containers that are nested too deeply for the width, the outer ones are left out.
+    /// others. If containers are nested too deeply for the width, the outer ones are left out.
     fn margins(&self, continued: usize) -> (Vec<Span>, Vec<Span>) {
         let (mut first, mut rest) = (Vec::new(), Vec::new());
         let mut free_columns = self.rows.width.saturating_sub(MIN_TEXT_COLUMNS);

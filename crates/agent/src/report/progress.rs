@@ -62,7 +62,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Sets if the answer is streamed to the same terminal.
+    /// Sets whether the answer is streamed to the same terminal.
     pub(super) fn set_streams_answer(&mut self, streams_answer: bool) {
         self.streams_answer = streams_answer;
     }
@@ -161,7 +161,7 @@ impl ProgressDisplay {
         self.display_live_view();
     }
 
-    /// Prints a line of progress without a terminal, at the level that asks for it.
+    /// Prints a line of progress without a terminal, if the level includes it.
     fn print_event(&self, event: &Event<'_>) {
         let line = match event {
             Event::Assistant { reply, is_final } => {

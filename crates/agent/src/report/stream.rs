@@ -24,8 +24,7 @@ pub(super) struct AnswerStream {
 /// The presentation of an answer.
 enum Presentation {
     Raw,
-    /// Escape sequences are neutralised before rendering; a character held back by that step later joins the
-    /// renderer's input.
+    /// Escape sequences are neutralised before rendering; a character that this step buffers later joins the renderer's input.
     Rendered(Box<Markdown>, Sanitizer),
 }
 
@@ -116,7 +115,7 @@ impl AnswerStream {
     }
 }
 
-/// Renders a Markdown text of ours for standard output: for the width of a terminal, else as it is.
+/// Renders a Markdown text of this program for standard output: for the width of a terminal, else unchanged.
 ///
 /// # Errors
 /// Standard output cannot be written.

@@ -17,7 +17,7 @@ pub struct Agent<'a> {
     pub guards: &'a mut [Box<dyn Guard>],
     pub model: &'a str,
     pub sampling: &'a Sampling,
-    /// The user's own instructions for the summary of a conversation that became too long.
+    /// The user's own instructions for the summary in a compaction.
     pub summary_instructions: Option<&'a str>,
     /// The format that the answer must satisfy.
     pub answer_format: Option<&'a dyn AnswerFormat>,
@@ -45,13 +45,13 @@ pub trait TurnHooks {
     /// Called with an answer. `rejections` is the number of answers of this turn that hooks have rejected.
     ///
     /// # Errors
-    /// A hook rejects the answer: the text of the message by which the model is asked again.
+    /// A hook rejects the answer. The error is the text of the message that asks the model again.
     fn check_answer(&self, text: &str, rejections: u32) -> Result<(), String>;
 
     /// Called before a compaction, with the user's instructions for it. Returns further instructions.
     ///
     /// # Errors
-    /// A hook forbids the compaction: a phrase for the user.
+    /// A hook forbids the compaction. The error is a phrase for the user.
     fn before_compaction(
         &self,
         is_automatic: bool,

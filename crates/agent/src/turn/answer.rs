@@ -14,7 +14,7 @@ const MAX_REPAIRS: u32 = 2;
 /// Maximum number of times that an answer is continued after the output limit has cut it.
 const MAX_CONTINUATIONS: u32 = 3;
 
-/// Maximum number of answers of a turn that hooks can reject. The next one is the answer.
+/// Maximum number of answers of a turn that hooks can reject. The next one is accepted.
 const MAX_REJECTIONS: u32 = 3;
 
 /// The message to the model when the output limit has cut its answer.
@@ -26,8 +26,7 @@ const REPEAT_PROMPT: &str =
     "[nanobot] Your answer was interrupted. Write the complete answer, from its beginning.";
 
 impl Turn<'_, '_, '_> {
-    /// Accepts `reply`, which has no tool calls, as the answer. `None` if the model is to be asked again, which
-    /// `repairs` counts.
+    /// Accepts `reply`, which has no tool calls, as the answer. `None` if the model is to be asked again; `repairs` counts how often.
     pub(super) fn accept_answer(
         &mut self,
         mut reply: Reply,
@@ -113,7 +112,7 @@ impl Turn<'_, '_, '_> {
         Reply { id: format!("{}-end", self.session.turn()), ..Reply::default() }
     }
 
-    /// Returns `reply` with the parts before it, which is the answer, and its message for the log.
+    /// Returns the answer, which is `reply` with the parts before it, and the message for the log.
     pub(super) fn complete_answer(&mut self, reply: Reply) -> (Reply, Message) {
         let mut stored = reply.clone();
         if stored.is_blank() {
@@ -141,8 +140,7 @@ impl Turn<'_, '_, '_> {
         }))
     }
 
-    /// Continues the answer of the turn that is resumed: an interrupted one is requested again, one that the output limit
-    /// cut is continued.
+    /// Continues the answer of the resumed turn. An interrupted answer is requested again; one that the output limit has cut is continued.
     pub(super) fn resume_answer(&mut self) -> Result<()> {
         let mut messages = self.session.messages();
         if let Some(Message::Assistant(reply)) = messages.last()

@@ -9,7 +9,7 @@ pub trait BackgroundTasks {
     /// `wait`, `None` means that there is none yet.
     ///
     /// # Errors
-    /// Like [`nanobot_os::signal::check`], and only with `wait`.
+    /// The errors of [`nanobot_os::signal::check`], only with `wait`.
     fn next_event(&self, wait: bool) -> Result<Option<BackgroundEvent>, Stop>;
 
     /// True if a report is pending.

@@ -17,7 +17,7 @@ use std::time::Instant;
 /// Maximum number of times that messages too long to summarize are halved.
 const MAX_HALVINGS: u32 = 6;
 
-/// Stands for the summary when none could be made.
+/// Replaces the summary when none could be made.
 const NO_SUMMARY: &str = "No summary of the earlier answers and tool results could be made. Look up again what is needed.";
 
 /// The measures taken so far to make one request fit.
@@ -171,8 +171,8 @@ impl Turn<'_, '_, '_> {
         Ok(true)
     }
 
-    /// Halves the user's messages that stand beside the summary of an earlier compaction, if they are a large part of
-    /// the request: it was made for a larger window. True if that was possible.
+    /// Halves the user's messages that an earlier compaction kept beside its summary, if they are a large part of the request. That
+    /// compaction was made for a larger window. True if that was possible.
     fn truncate_compacted_messages(&mut self) -> Result<bool> {
         let Some(previous) = self.session.summary() else {
             return Ok(false);
@@ -358,8 +358,8 @@ fn newest_exchange_start(messages: &[Message]) -> usize {
     messages.iter().rposition(begins).unwrap_or(0)
 }
 
-/// Index at which `messages` are cut. A message without a reply is always kept. Otherwise the cut is before the turn if
-/// it has at most `max_tail_tokens` tokens, else before the newest exchange if that has, else after all messages.
+/// Index at which `messages` are cut. A message without a reply is always kept. Otherwise the cut is before the turn if the turn has at
+/// most `max_tail_tokens` tokens, else before the newest exchange if that has no more, else after all messages.
 fn split_index(messages: &[Message], max_tail_tokens: u64) -> usize {
     let turn = messages.iter().rposition(Message::begins_turn);
     let is_reply = |message: &Message| matches!(message, Message::Assistant(_));

@@ -31,7 +31,7 @@ impl Turn<'_, '_, '_> {
         Ok(())
     }
 
-    /// Handles a `reply` without calls while reports are pending, which is therefore not the answer. Waits for all
+    /// Handles a `reply` without calls while reports are pending. It is therefore not the answer. Waits for all
     /// reports rather than the next one: the model has nothing else to do, and each request sends the whole
     /// conversation again.
     pub(super) fn wait_for_reports(&mut self, reply: &Reply) -> Result<()> {

@@ -37,10 +37,9 @@ impl<'a, 'b, 's> Turn<'a, 'b, 's> {
         }
     }
 
-    /// Sends one request, and shortens the conversation if the server rejects it as too long. If it is rejected all the
-    /// same, later runs leave the turn out. If the server fails, and has failed on an earlier message, the request is
-    /// repeated without that message. `closing_message` ends the turn: it is sent as the last message, and tool
-    /// calls are not allowed.
+    /// Sends one request, and shortens the conversation if the server rejects it as too long. If the shortened request is rejected too,
+    /// later runs leave the turn out. If the server fails, and has failed on an earlier message, the request is repeated without that
+    /// message. `closing_message` ends the turn: it is sent as the last message, and tool calls are not allowed.
     pub(super) fn send_request(&mut self, closing_message: Option<&str>) -> Result<Reply> {
         self.stats.iterations += 1;
         let mut stage = ShrinkStage::default();

@@ -18,7 +18,7 @@ pub enum IgnoredForms {
 /// A text as it is compared, and the positions of its parts in the original.
 struct FoldedText {
     text: String,
-    /// The characters that are compared as something of another length, in order.
+    /// The characters whose folded form has another length, in order.
     folds: Vec<Fold>,
 }
 
@@ -132,7 +132,7 @@ pub fn find_similar(text: &str, wanted: &str, ignored: IgnoredForms) -> Vec<Rang
     matches.filter_map(|(start, text)| folded.original(&(start..start + text.len()))).collect()
 }
 
-/// `new`, which a model wrote to replace `old`, with the characters of the file in all that it has in common with `old`;
+/// Returns `new`, which a model wrote to replace `old`. The parts that it has in common with `old` get the characters of the file;
 /// `file_text` is `old` as the file has it.
 pub fn respell(new: &str, old: &str, file_text: &str, ignored: IgnoredForms) -> String {
     let old_folded = FoldedText::new(old, ignored);
@@ -203,7 +203,7 @@ fn is_visible(character: char) -> bool {
     !plain.trim().is_empty() && !is_combining_mark(character)
 }
 
-/// `line` with its own white space at the ends, and the content of `file_line` between them.
+/// Returns the content of `file_line` between the leading and the trailing white space of `line`.
 pub fn with_content_of(line: &str, file_line: &str) -> String {
     let content = line.trim();
     if content.is_empty() {

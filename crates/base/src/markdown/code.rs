@@ -1,8 +1,8 @@
-//! Tokens of fenced code: comments, strings, numbers and keywords, for the languages of a table. Pure.
+//! Tokens of fenced code: comments, strings, numbers and keywords, for the languages of a table. No I/O.
 //!
 //! One tokenizer serves all languages. It knows their lexical rules only roughly, because a wrong token costs no more
 //! than a colour. Like the rest of the grammar it takes text in chunks, and the result does not depend on their
-//! boundaries: what a later character may change is held back, a word of [`MAX_WORD_BYTES`] at most.
+//! boundaries: text whose token a later character may change is buffered, at most a word of [`MAX_WORD_BYTES`].
 
 use languages::{Language, LanguageKind, find_language};
 
@@ -107,7 +107,7 @@ impl CodeTokenizer {
         self.resolve(false, sink);
     }
 
-    /// Passes on the text that is held back, within the line.
+    /// Passes on the buffered text, within the line.
     pub fn flush(&mut self, sink: &mut TokenSink<'_>) {
         self.resolve(true, sink);
     }
@@ -271,7 +271,7 @@ fn find_end(rest: &str, delimited: DelimitedToken, is_complete: bool) -> Option<
     (at > 0).then_some((at, delimited.token, State::Until(delimited)))
 }
 
-/// Finds a literal such as `'x'`. Other apostrophes, as those of lifetimes, stay alone.
+/// Finds a literal such as `'x'`. Other apostrophes, such as those of lifetimes, are tokens of their own.
 fn find_char_literal(rest: &str, is_complete: bool) -> Option<TokenMatch> {
     let head: Vec<char> = rest.chars().take(MAX_LITERAL_CHARS).collect();
     if head.len() < MAX_LITERAL_CHARS && !is_complete {

@@ -1,6 +1,6 @@
 //! Inline marks: emphasis, code, links, escapes, character references.
 //!
-//! An opening mark is held back with the text after it until it is closed or can no longer be closed: at the end of the
+//! An opening mark is buffered with the text after it until it is closed or can no longer be closed: at the end of the
 //! line, or after a limit, to avoid a visible delay. It is then plain text. The result is the same for any split of the
 //! text into chunks.
 
@@ -182,7 +182,7 @@ fn resolve(
     at
 }
 
-/// Passes on a link. One without a text of its own is its address, without `mailto:`.
+/// Passes on a link. If it has no text of its own, its text is the address without `mailto:`.
 fn show_link(text: &str, address: &str, style: TextStyle, sink: &mut InlineSink<'_>) {
     let (address, decoded_text) = (decode_address(address), decode_address(text));
     let without_scheme = address.strip_prefix("mailto:").unwrap_or(&address);
@@ -282,7 +282,7 @@ fn parse_escape(text: &str, is_complete: bool) -> InlineMark<'_> {
     }
 }
 
-/// Parses a character reference. One of a control character, which would reach a terminal, is plain text.
+/// Parses a character reference. A reference to a control character is plain text, since the character would reach a terminal.
 fn parse_reference(text: &str) -> InlineMark<'_> {
     let start = &text.as_bytes()[..text.len().min(MAX_REFERENCE_BYTES)];
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'#';
@@ -332,8 +332,8 @@ fn code_end(text: &str, marks: usize, is_whole: bool) -> Option<usize> {
     }
 }
 
-/// Parses emphasis such as `**bold**`. Marks of two kinds only close marks of their own kind. `may_close` tells if a
-/// closing mark may exist after a given number of marks.
+/// Parses emphasis such as `**bold**`. Marks of two kinds only close marks of their own kind. `may_close` tells whether a closing mark may
+/// exist after a given number of marks.
 fn parse_emphasis<'t>(
     text: &'t str,
     previous: Option<char>,

@@ -1,5 +1,4 @@
-//! Parses the start of a line: its containers and its kind. Pure, and repeated while the start is too short to
-//! decide.
+//! Parses the start of a line: its containers and its kind. Parsing is repeated while the start is too short to decide.
 //!
 //! Lists are parsed leniently: content indented by two columns more than a list's mark belongs to the item,
 //! regardless of the mark's width.

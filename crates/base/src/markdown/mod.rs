@@ -1,4 +1,4 @@
-//! The grammar of Markdown, for the terminal and for chat services. Pure.
+//! The grammar of Markdown, for the terminal and for chat services. No I/O.
 //!
 //! [`line`] parses the start of a line, [`inline`] the marks within it, [`table`] the cells of a table, [`code`] the
 //! tokens of fenced code. All of them take incomplete text, because the terminal shows an answer while it arrives.

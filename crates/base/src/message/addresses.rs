@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use url::Url;
 
-/// Top-level domains that are also common file extensions. Such a word counts as a host only within an address.
+/// Top-level domains that are also common file extensions. Such a word is a host only within an address.
 const FILE_EXTENSIONS: &[&str] =
     &["cc", "java", "md", "mov", "pl", "ps", "py", "rs", "sh", "so", "st", "zip"];
 
@@ -134,7 +134,7 @@ pub fn find_linked_hosts(text: &str) -> impl Iterator<Item = String> {
 
 /// The hosts that `text` names, within addresses or alone.
 pub fn find_hosts(text: &str) -> BTreeSet<String> {
-    // Others may have chosen the names of files: what follows a slash, and all of a path that may have blanks.
+    // Somebody other than the sender may have chosen the names of files: the text after a slash, and all of a path that may have blanks.
     let text = without_quoted_paths(text).replace("\\ ", "/");
     let mut hosts: BTreeSet<String> = find_linked_hosts(&text).collect();
     for word in find_host_words(&text) {

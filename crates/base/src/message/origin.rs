@@ -1,8 +1,8 @@
-//! The origin of content: who may have written it. Plain data.
+//! The origin of content: who may have written it.
 
 use serde::{Deserialize, Serialize};
 
-/// The origin of content, from the most to the least trusted. That of a conversation is the highest one of its content.
+/// The origin of content, from the most to the least trusted. The origin of a conversation is the least trusted one of its content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {

@@ -1,4 +1,4 @@
-//! The text of a user message, and the part of it that its sender typed. Pure.
+//! The text of a user message, and the part of it that its sender typed. No I/O.
 //!
 //! Only words that an allowed sender typed name hosts. They have a type of their own, from where a message arrives to the
 //! policy. Names of files and users, placeholders, quotes and texts of programs are in messages too; they never enter that
@@ -27,7 +27,7 @@ impl TypedText {
         Self(text.trim().split_inclusive('\n').filter(is_own).collect())
     }
 
-    /// Adds typed text after a text that was not typed, which ends a word.
+    /// Adds typed text after a text that was not typed. The word before it ends.
     fn push(&mut self, text: &str) {
         if !self.0.is_empty() && !text.is_empty() {
             self.0.push('\n');
@@ -35,8 +35,8 @@ impl TypedText {
         self.0 += text;
     }
 
-    /// The hosts that the text names. Other people choose the names of files, so words within the name of an existing file
-    /// do not count; `is_file` says if a path is one.
+    /// The hosts that the text names. Other people choose the names of files, so words within the name of an existing file are ignored;
+    /// `is_file` says whether a path is one.
     pub(crate) fn named_hosts(&self, is_file: &dyn Fn(&str) -> bool) -> NamedHosts {
         let text = self.0.as_str();
         let mut search = FileNameSearch { text, is_file, lookups: 0 };
@@ -142,7 +142,7 @@ impl NamedHosts {
     }
 }
 
-/// Content of others in a message.
+/// Content in a message that its sender did not write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OthersContent {
     pub origin: Origin,
@@ -163,10 +163,10 @@ pub struct MessageSources {
     /// The hosts that its sender has typed.
     #[serde(skip_serializing_if = "NamedHosts::is_empty")]
     pub hosts: NamedHosts,
-    /// The content of others with the highest origin.
+    /// The least trusted content that the sender did not write.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub others: Option<OthersContent>,
-    /// True if a model wrote a part of it: its addresses vouch for nothing.
+    /// True if a model wrote a part of it. An address in it then does not permit a connection.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub has_model_text: bool,
 }
@@ -188,12 +188,12 @@ impl UserText {
         Self { typed: TypedText::by_sender(&text), text, ..Self::default() }
     }
 
-    /// A text that no user typed and that is not content of others: a placeholder, or the name of a user or a file.
+    /// A text that no user typed and that is not content of other people: a placeholder, or the name of a user or a file.
     pub fn label(text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
 
-    /// A text that others wrote.
+    /// A text that somebody other than the sender wrote.
     pub fn of_others(text: impl Into<String>, content: OthersContent) -> Self {
         Self { others: Some(content), ..Self::label(text) }
     }
@@ -212,7 +212,7 @@ impl UserText {
         let last_line = &self.text[self.text.rfind('\n').map_or(0, |at| at + 1)..];
         let typed = other.typed.0.as_str();
         self.typed.push(if last_line.trim_start().starts_with('>') {
-            // The line that quotes others goes on.
+            // The text continues a line that quotes others.
             typed.split_once('\n').map_or("", |(_, rest)| rest)
         } else {
             typed
@@ -232,7 +232,7 @@ impl UserText {
         self.push(other);
     }
 
-    /// Records content of others that comes with the text, if it has a higher origin.
+    /// Records content of other people that comes with the text, if its origin is less trusted.
     pub fn raise(&mut self, content: OthersContent) {
         if self.others.as_ref().is_none_or(|others| others.origin < content.origin) {
             self.others = Some(content);
@@ -247,17 +247,17 @@ impl UserText {
         self
     }
 
-    /// The text as a program's: with the same words, none of which count as typed.
+    /// The same text as if a program had written it: none of it is typed.
     pub fn without_typed(self) -> Self {
         Self { typed: TypedText::default(), ..self }
     }
 
-    /// True if there is nothing of others in it.
+    /// True if all of it is the sender's own.
     pub fn is_own(&self) -> bool {
         self.others.is_none()
     }
 
-    /// The sources of the text; `is_file` says if a path is an existing file.
+    /// The sources of the text; `is_file` says whether a path is an existing file.
     pub fn sources(&self, is_file: &dyn Fn(&str) -> bool) -> MessageSources {
         MessageSources {
             hosts: self.typed.named_hosts(is_file),
@@ -275,7 +275,7 @@ impl Deref for UserText {
     }
 }
 
-/// The form in which a text of a chat is kept until it is answered. Content of others is not in it.
+/// The form in which a text of a chat is kept until it is answered. It has no content of other people.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default)]
 struct StoredText {
@@ -284,7 +284,7 @@ struct StoredText {
     typed: StoredTyped,
 }
 
-/// The typed part of a text: all of it, none, or this. A text that was stored without this counts as none.
+/// The typed part of a text: all of it, none, or this. A text that was stored without this value has no typed part.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum StoredTyped {

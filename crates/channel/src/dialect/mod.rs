@@ -1,4 +1,4 @@
-//! Converts a model's Markdown into the parts of a message, in the form that a service takes. Pure.
+//! Converts a model's Markdown into the parts of a message, in the form that a service takes. No I/O.
 //!
 //! [`nanobot_base::markdown::document`] parses the text into lines; [`split`] divides these among parts; one file for each
 //! form writes the lines of a part. A part is always well formed by itself: it opens and closes its own tags and code

@@ -1,4 +1,4 @@
-//! Messages in the responses of Discord's API. Pure.
+//! Messages in the responses of Discord's API. No I/O.
 
 use crate::conversation_poll::ConversationEntry;
 use crate::mention::{with_names, without_mention, written_mention};

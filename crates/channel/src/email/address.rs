@@ -1,4 +1,4 @@
-//! Mail addresses. Pure.
+//! Mail addresses. No I/O.
 
 /// An address, with the name of its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(super) struct MailAddress {
 }
 
 impl MailAddress {
-    /// Parses `ADDRESS` or `NAME <ADDRESS>`. `None` if it is not an address that can stand in a command.
+    /// Parses `ADDRESS` or `NAME <ADDRESS>`. `None` if it is not an address that a command can contain.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (name, address) = match text.trim().strip_suffix('>') {
             Some(text) => text.split_once('<')?,

@@ -1,7 +1,7 @@
-//! The header `Authentication-Results` (RFC 8601): what our own mail server has verified about the sender. Pure.
+//! The header `Authentication-Results` (RFC 8601): what our own mail server has verified about the sender. No I/O.
 //!
-//! A sender can write this header too, so only the topmost one of a server that the config trusts counts: that server
-//! puts its own above all that it received.
+//! A sender can write this header too, so only the topmost one of a server that the config trusts is used. That server puts its own above
+//! all that it received.
 
 use super::settings::SenderVerification;
 
@@ -129,7 +129,7 @@ fn without_comments(value: &str) -> String {
             }
             _ => {}
         }
-        // Separators within a quoted string are dropped: no value that counts has one.
+        // Separators within a quoted string are dropped: no value that is compared contains one.
         if depth == 0 && !(is_quoted && matches!(letter, ';' | ' ' | '=')) {
             text.push(letter);
         }

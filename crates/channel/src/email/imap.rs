@@ -258,7 +258,7 @@ impl ImapSession {
         Ok(mails)
     }
 
-    /// Marks a mail as answered, and as read if asked to.
+    /// Marks a mail as answered, and also as read if the settings say so.
     pub(super) fn mark_answered(
         &mut self,
         mailbox: SelectedMailbox,

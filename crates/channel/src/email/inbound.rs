@@ -1,4 +1,4 @@
-//! Reads mails: the checks of a header, and the message that a mail becomes. Pure.
+//! Reads mails: the checks of a header, and the message that a mail becomes. A whole mail is parsed in a process of its own.
 
 use super::address::is_address;
 use super::settings::{AttachmentLimits, MailSettings};
@@ -65,7 +65,7 @@ impl<'m> MailHeader<'m> {
     /// Checks that the address of the sender is not forged.
     ///
     /// # Errors
-    /// The reason why that is not known.
+    /// The address is not verified, for this reason.
     pub(super) fn verify(&self, address: &str, settings: &MailSettings) -> Result<(), String> {
         let results: Vec<String> = self.values("Authentication-Results").collect();
         authentication_results::verify(&results, address, &settings.verification)
@@ -180,7 +180,7 @@ pub enum MailAnswer {
     Content(MailContent),
     /// In base64.
     Attachment(String),
-    /// The content is not a mail, or has no such attachment.
+    /// The content is not a mail, or there is no such attachment.
     Nothing,
 }
 
@@ -213,7 +213,7 @@ impl IsolatedParser for MailParser {
 }
 
 /// Adds the text and the attachments of the whole mail to a message. The header and all text that the
-/// sender did not type in this mail become quotes, so that a mail always counts as content from outside.
+/// sender did not type in this mail become quotes, so that a mail is always untrusted content.
 ///
 /// # Errors
 /// The run ends.
@@ -244,7 +244,7 @@ pub(super) fn add_content(
 /// Reads the content of the attachment with this number. `None` if there is none.
 ///
 /// # Errors
-/// The parser did not come to an end, or the run ends.
+/// The parser did not finish, or the run ends.
 pub(super) fn read_attachment(raw: &[u8], number: usize) -> anyhow::Result<Option<Vec<u8>>> {
     match isolated_parser::parse::<MailParser>(MailQuery::Attachment(number), raw) {
         Ok(MailAnswer::Attachment(content)) => Ok(Some(STANDARD.decode(content)?)),

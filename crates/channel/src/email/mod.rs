@@ -1,8 +1,8 @@
 //! E-mail: IMAP for what comes, SMTP for what is sent (RFC 3501, RFC 5321, RFC 5322).
 //!
 //! The position is the mailbox's `UIDVALIDITY` and the next `UID`; flags do not matter, since other programs read the same
-//! mailbox. A mail is marked as read after its answer was sent. Addresses of senders can be forged, so an address counts
-//! only if our own mail server has verified its domain. Each mail is answered by itself, in its thread.
+//! mailbox. A mail is marked as read after its answer was sent. Addresses of senders can be forged, so an address is trusted only if our
+//! own mail server has verified its domain. Each mail is answered by itself, in its thread.
 
 mod address;
 mod authentication_results;
@@ -245,7 +245,7 @@ impl Email {
         }
     }
 
-    /// The position that a cursor holds. `None` for that of another mailbox.
+    /// The position in a cursor. `None` if the cursor is for another mailbox.
     fn position(&self, cursor: &Value) -> Option<MailPosition> {
         let number = |name: &str| u32::try_from(cursor[name].as_u64()?).ok();
         let is_ours = cursor["mailbox"] == self.settings.mailbox_name().as_str();
@@ -324,7 +324,7 @@ impl Email {
         Ok(messages)
     }
 
-    /// Reads a mail: the header first, and the rest of what is to be answered.
+    /// Reads a mail: the header first, and the rest if the mail is to be answered.
     fn read(
         &self,
         session: &mut ImapSession,
@@ -355,8 +355,7 @@ impl Email {
             if self.access.allow_from.iter().any(|entry| entry == "*") {
                 return ignore(&reason);
             }
-            // `channel show` lists it among the refused senders. A forged mail must not stand for the real one with the same
-            // `Message-ID`.
+            // `channel show` lists it among the refused senders. A forged mail must not replace the real one with the same `Message-ID`.
             message.from.is_unverified = true;
             message.id = format!("unverified/{sender}/{}", message.id);
             message.from.name = Some(reason);
@@ -374,7 +373,7 @@ impl Email {
         let result = inbound::add_content(&mut message, &raw, max_chars, limits);
         result.map_err(|stop| ChannelError::Other(stop.into()))?;
         if is_large {
-            // Attachments are cut, so each counts as too large to be fetched.
+            // Attachments are cut, so each is reported as too large to be fetched.
             for file in &mut message.files {
                 file.size_bytes = Some(u64::MAX);
             }

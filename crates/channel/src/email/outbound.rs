@@ -1,4 +1,4 @@
-//! Writes mails: an answer in its thread, or a mail that answers none. Pure, apart from the files that it attaches.
+//! Writes mails: an answer in its thread, or a mail that answers none. No I/O, except for the attached files.
 
 use super::settings::MailSettings;
 use crate::upload::UploadFile;

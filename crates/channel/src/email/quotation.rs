@@ -1,4 +1,4 @@
-//! Divides the text of a mail into what its sender typed and what the sender quotes. Pure.
+//! Divides the text of a mail into what its sender typed and what the sender quotes. No I/O.
 //!
 //! Programs mark quotations differently, and a sender can imitate the marks, so this only helps the reader: the whole mail
 //! is untrusted content.

@@ -1,4 +1,4 @@
-//! The config of the channel, checked, with the values that follow from others.
+//! The checked config of the channel, with derived values.
 
 use super::address::MailAddress;
 use crate::access::AccessRules;
@@ -154,7 +154,7 @@ impl MailSettings {
 }
 
 impl MailSettings {
-    /// The mailbox with its user and its server, in which positions count.
+    /// The mailbox with its user and its server. Positions are valid within it.
     pub(super) fn mailbox_name(&self) -> String {
         let MailServer { host, login, .. } = &self.imap;
         let user = login.as_ref().map_or("", |login| login.user.as_str());

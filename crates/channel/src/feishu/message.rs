@@ -1,4 +1,4 @@
-//! The messages of Feishu, as events and as requests have them. Pure.
+//! The messages of Feishu, as events and as requests have them. No I/O.
 
 use crate::mention::{with_names, without_mention};
 use crate::{AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender};
@@ -152,7 +152,7 @@ fn is_mentioned(mentions: &Value, identity: &Identity) -> bool {
     mentions.any(|mention| mention["id"]["open_id"] == identity.id.as_str())
 }
 
-/// Removes the mentions of our account, and puts names for the others. In the text, mentions are keys such as `@_user_1`.
+/// Removes the mentions of our account, and replaces the others by names. In the text, mentions are keys such as `@_user_1`.
 fn resolve_mentions(text: &str, mentions: &Value, identity: &Identity) -> UserText {
     let mut text = text.to_owned();
     let mentions = mentions.as_array().into_iter().flatten();

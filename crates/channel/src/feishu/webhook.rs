@@ -11,7 +11,7 @@ use nanobot_os::secret::Secret;
 use ring::digest::{Context, SHA256};
 use serde_json::{Value, json};
 
-/// The age after which a request counts as a repeated one. The service signs each attempt anew.
+/// The age after which a request is rejected as a repeated one. The service signs each attempt anew.
 const MAX_REQUEST_AGE_SECS: i64 = 600;
 /// Bytes of the initialization vector, with which the encrypted content begins.
 const INITIALIZATION_VECTOR_BYTES: usize = 16;

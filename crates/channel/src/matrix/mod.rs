@@ -353,8 +353,7 @@ impl Matrix {
         Ok((events, page["end"].as_str().map(str::to_owned)))
     }
 
-    /// Converts events of a room. `is_first` is true for the oldest page, of which the events before our entry are not for
-    /// us.
+    /// Converts events of a room. `is_first` is true for the oldest page. Its events before our entry are not for us.
     fn read_events(
         &self,
         update: &mut RoomUpdate,

@@ -1,4 +1,4 @@
-//! Rooms, invitations and messages in the responses of a Matrix server. Pure.
+//! Rooms, invitations and messages in the responses of a Matrix server. No I/O.
 
 use crate::mention::with_names;
 use crate::{AttachmentKind, Chat, InboundMessage, QuotedText, RemoteFile, Sender};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub(super) struct RoomUpdate {
     /// The room's id.
     pub(super) room_id: String,
-    /// In order.
+    /// The events, oldest first.
     pub(super) events: Vec<Value>,
     /// The position before the events, if the server has left out events there.
     pub(super) gap_end: Option<String>,
@@ -19,7 +19,7 @@ pub(super) struct RoomUpdate {
     pub(super) members: Option<u64>,
 }
 
-/// The facts about a room that its messages are read with.
+/// The facts about a room that are needed to read its messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoomReader<'r> {
     /// The room's id.
@@ -76,7 +76,7 @@ pub(super) fn invitations(rooms: &Value, user: &str) -> Vec<InboundMessage> {
 pub(super) enum RoomEntry {
     /// The index of our invitation.
     Invited(usize),
-    /// The index of our entry, whose invitation is not among the events.
+    /// The index of our entry. The invitation for it is not among the events.
     Joined(usize),
 }
 
@@ -99,7 +99,7 @@ impl RoomEntry {
     }
 }
 
-/// True if a membership was `join` before this event, which then only changes a name or a picture.
+/// True if the membership was `join` before this event. The event then only changes a name or a picture.
 fn was_joined(event: &Value) -> bool {
     // Older servers have the member outside of `unsigned`.
     let before = [&event["unsigned"]["prev_content"], &event["prev_content"]];
@@ -170,7 +170,7 @@ impl RoomReader<'_> {
         let replied = replied.filter(|_| relation["is_falling_back"] != true);
         // The quoted text is as the sender's client gives it; current clients give none.
         let quotes = replied.map(|id| QuotedText::replied(quote, quote.len(), Some(id), false));
-        // A file of an encrypted room, or none at all.
+        // The file is from an encrypted room, or there is no file.
         let is_unreadable = text.is_empty() && file.is_none();
         Some(InboundMessage {
             id: id.to_owned(),
@@ -190,7 +190,7 @@ impl RoomReader<'_> {
         })
     }
 
-    /// The text that the sender typed, in which the client has put the names of users that it mentions.
+    /// The text that the sender typed. The client has inserted the names of the users that it mentions.
     fn typed_text(self, content: &Value, text: &str) -> UserText {
         let mentioned = content["m.mentions"]["user_ids"].as_array().into_iter().flatten();
         let others = mentioned.filter(|user| **user != self.user).count();

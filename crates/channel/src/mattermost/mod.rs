@@ -1,8 +1,8 @@
 //! Mattermost, through its REST API (<https://developers.mattermost.com/api-documentation>).
 //!
-//! One request lists our channels with the times of their last posts; the newer posts of a channel are requested by
-//! themselves. A WebSocket tells a poll that waits which channel has one. The server recognises a post that is sent again
-//! within half a minute by its `pending_post_id`; later, it is searched for by a property.
+//! One request lists our channels with the times of their last posts; the newer posts of a channel are requested one channel at a time. A
+//! WebSocket tells a waiting poll which channel has one. The server recognises a post that is sent again within half a minute by its
+//! `pending_post_id`; later, it is searched for by a property.
 
 mod post;
 
@@ -30,7 +30,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Posts of one response to `since` (`GetPostsSince` of the server): with as many, older ones may be missing.
+/// Posts of one response to `since` (`GetPostsSince` of the server): a response with that many may lack older ones.
 const MAX_POSTS_SINCE: usize = 1000;
 /// Posts of a page of a channel's history; the server's maximum.
 const PAGE_POSTS: usize = 200;
@@ -213,7 +213,7 @@ impl Channel for Mattermost {
         let path = format!("/api/v4/channels/{channel}/posts?per_page={PAGE_POSTS}");
         let posts = match self.client.get(&path) {
             Ok(list) => post::in_order(&list),
-            // The attempt to send reports the cause. The recipient may be a user.
+            // The recipient may be a user. Otherwise, the attempt to send reports the cause.
             Err(ChannelError::RecipientRefused(_) | ChannelError::Undeliverable(_)) => {
                 return Ok(None);
             }
@@ -310,7 +310,7 @@ impl Mattermost {
         Ok(())
     }
 
-    /// Adds what others have written in the thread of a message since our last post in it.
+    /// Adds the posts of other users in the thread of a message since our last post in it.
     fn add_context(
         &self,
         reader: &PostReader<'_>,

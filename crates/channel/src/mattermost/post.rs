@@ -1,4 +1,4 @@
-//! Posts in the responses of a Mattermost server. Pure.
+//! Posts in the responses of a Mattermost server. No I/O.
 
 use crate::access::GroupPolicy;
 use crate::conversation_poll::{Conversation, ConversationEntry};
@@ -63,7 +63,7 @@ impl PostReader<'_> {
         }
     }
 
-    /// Converts a post of another user; `None` for our own, for those of the system, and for those without content.
+    /// Converts a post of another user; `None` for our own posts, for posts of the system, and for posts without content.
     fn to_message(&self, post: &Value) -> Option<InboundMessage> {
         let kind = post["type"].as_str().unwrap_or_default();
         let id = post["id"].as_str()?;
@@ -91,7 +91,7 @@ impl PostReader<'_> {
         let text = without_own.unwrap_or_else(|| written.to_owned());
         let is_empty = text.is_empty() && files.is_empty() && !is_mention;
         let has_items = |list: &Value| list.as_array().is_some_and(|items| !items.is_empty());
-        // The content of a plugin, or a file that the server does not describe.
+        // The post has content of a plugin, or a file that the server does not describe.
         let is_unreadable = is_empty
             && (kind.starts_with("custom_")
                 || has_items(&post["file_ids"])

@@ -1,4 +1,4 @@
-//! A message of a session or a panel of Mochat. Pure.
+//! A message of a session or a panel of Mochat. No I/O.
 
 use crate::mention::with_unmarked_names;
 use crate::{Chat, InboundMessage, QuotedText, Sender};
@@ -68,7 +68,7 @@ impl PanelEntry {
         }
     }
 
-    /// The inbound message, with texts of others.
+    /// The inbound message, with quotes of other users.
     pub(super) fn to_message(
         &self,
         chat: &str,

@@ -51,7 +51,7 @@ struct Mochat {
 /// Chats of the config.
 struct ChatList {
     ids: Vec<String>,
-    /// Read all that the service lists.
+    /// Read all chats that the service lists.
     is_all: bool,
 }
 
@@ -375,7 +375,7 @@ impl MochatReader<'_> {
     fn take_entry(&mut self, panel: &str, entry: PanelEntry) {
         let mochat = self.mochat;
         if !mochat.access.allows(&entry.author) {
-            // It is refused, and is not content of an answer.
+            // The message is refused, so it must not become part of another one.
             let message = entry.to_message(panel, false, Vec::new());
             self.messages.push(InboundMessage { mentions_us: true, ..message });
             return;
@@ -418,7 +418,7 @@ impl MochatReader<'_> {
         }
     }
 
-    /// Adds one message made of the last entry and the earlier ones: those of the same author are joined, those of others are
+    /// Adds one message made of the last entry and the earlier ones: entries of the same author are joined, entries of other users are
     /// quoted.
     fn add_message(&mut self, panel: &str, mut last: PanelEntry, earlier: Vec<PanelEntry>) {
         let (own, others): (Vec<PanelEntry>, Vec<PanelEntry>) =
@@ -440,7 +440,7 @@ impl MochatReader<'_> {
     }
 }
 
-/// Skips a chat that is gone, or that we may not read, so that the others are read.
+/// Skips a chat that is gone or that we may not read. The others are still read.
 fn skip_closed(chat: &str, result: ChannelResult<()>) -> ChannelResult<()> {
     match result {
         Err(ChannelError::Undeliverable(cause) | ChannelError::RecipientRefused(cause)) => {

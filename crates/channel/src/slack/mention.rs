@@ -1,4 +1,4 @@
-//! Mentions in the texts that we send to Slack. A model's text makes none (Slack, "Formatting message text"). Pure.
+//! Mentions in the texts that we send to Slack. They are disabled in a model's text (Slack, "Formatting message text"). No I/O.
 
 use crate::mention::{WORD_JOINER, without_pings};
 
@@ -7,7 +7,7 @@ const CHANNEL_WORDS: &[&str] = &["@channel", "@here", "@everyone"];
 /// Starts of references after `<!`.
 const SPECIAL_REFERENCES: [&str; 5] = ["channel", "here", "everyone", "group", "subteam^"];
 
-/// Changes the mentions of users, groups and channels in `markdown` by an invisible character, so that they notify no user.
+/// Inserts an invisible character into the mentions of users, groups and channels in `markdown`, so that they notify nobody.
 pub(super) fn without_mentions(markdown: &str) -> String {
     let markdown = without_pings(markdown, CHANNEL_WORDS);
     let mut out = String::with_capacity(markdown.len());

@@ -1,4 +1,4 @@
-//! Messages in the responses of Slack's Web API. Pure.
+//! Messages in the responses of Slack's Web API. No I/O.
 
 use crate::conversation_poll::{Conversation, ConversationEntry};
 use crate::mention::{without_mention, written_mention};
@@ -139,7 +139,7 @@ fn to_file(file: &Value) -> Option<RemoteFile> {
     })
 }
 
-/// The text of a message of others, as [`to_text`] has it.
+/// The text of another user's message, as [`to_text`] returns it.
 pub(super) fn to_plain(text: &str) -> String {
     to_text(text).as_str().to_owned()
 }

@@ -43,7 +43,7 @@ const LIST_LIFETIME_SECS: i64 = 60;
 /// The pause between two reads without Socket Mode: each asks for the history of every conversation, and an app may do so
 /// 50 times in a minute (Slack, "Rate limits", tier 3).
 const READ_INTERVAL: Duration = Duration::from_secs(15);
-/// The age of a webhook request after which it counts as a repeated one.
+/// The age after which a webhook request is rejected as a repeated one.
 const MAX_REQUEST_AGE_SECS: i64 = 300;
 /// Largest upload.
 const MAX_UPLOAD_BYTES: u64 = 50_000_000;
@@ -401,7 +401,7 @@ impl Slack {
         Ok(messages)
     }
 
-    /// Adds what others have written in the thread of a message since our last message in it.
+    /// Adds the messages of other users in the thread of a message since our last message in it.
     fn add_context(
         &self,
         identity: &Identity,

@@ -182,7 +182,7 @@ impl Api {
         writer: &mut dyn Write,
         limit_bytes: u64,
     ) -> Result<bool> {
-        // The path is the server's, and must not lead to another host or method.
+        // The server chose the path. It must not lead to another host or method.
         if path.is_empty() || path.contains("..") || path.contains(['?', '#', '\\']) {
             return Err(fail(Exit::Unavailable, "`getFile` names no file"));
         }
@@ -190,7 +190,7 @@ impl Api {
         self.client.download(&path, writer, limit_bytes)
     }
 
-    /// The error of a success whose result is not that of the method.
+    /// The error of a successful response whose result has the wrong form.
     pub(super) fn unexpected_response(&self) -> ChannelError {
         self.client.unexpected_response()
     }

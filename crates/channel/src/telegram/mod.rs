@@ -1,8 +1,8 @@
 //! Telegram, through the Bot API (<https://core.telegram.org/bots/api>).
 //!
 //! `getUpdates` is called with the position after the last update, which confirms all updates before it; an update that
-//! is not confirmed within a day is lost at the service. Two polls with one token end each other with 409. The token is
-//! a part of the address, so errors name the method only.
+//! is not confirmed within a day is lost at the service. If two polls use one token, the service ends one of them with status 409. The
+//! token is a part of the address, so errors name the method only.
 
 mod api;
 mod update;
@@ -57,7 +57,7 @@ impl Channel for Telegram {
         loop {
             let mut updates = self.api.updates(offset, wait, MAX_UPDATES)?;
             if updates.iter().any(|update| update::album_of(update).is_some()) {
-                // The rest of the album follows within a second. The same offset confirms nothing.
+                // The rest of the album follows within a second. A request with the same offset confirms no update.
                 self.api.pause(ALBUM_DELAY)?;
                 updates = self.api.updates(offset, Duration::ZERO, MAX_UPDATES)?;
             }

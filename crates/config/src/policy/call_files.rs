@@ -23,8 +23,8 @@ pub fn file_access(tool: &str) -> Option<FileAccess> {
     }
 }
 
-/// The files that a call is about. Empty if `tool` is not a file tool, or if the call holds a patch that cannot be
-/// parsed, which changes nothing.
+/// The files that a call is about. Empty if `tool` is not a file tool, or if the call has a patch that cannot be parsed: it changes
+/// nothing.
 pub fn files_of_call<'a>(tool: &'a str, arguments: &'a Value) -> Vec<CallFile<'a>> {
     let text = |key: &str| arguments[key].as_str();
     if tool == APPLY_PATCH {

@@ -1,4 +1,4 @@
-//! Patterns of the config that commands must, or must not, match.
+//! Patterns of the config that commands must match or must not match.
 
 use super::refusal::Refusal;
 use regex::Regex;

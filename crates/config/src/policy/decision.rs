@@ -80,8 +80,8 @@ impl Policy {
         decision
     }
 
-    /// The decision about changes that only a rule about their path allows. It must be a rule about this tool: one about
-    /// `write_file` does not let `delete_file` remove the file.
+    /// The decision about changes that only a rule about their path allows. The rule must be about this tool: one about `write_file` does
+    /// not let `delete_file` remove the file.
     fn decide_by_path_rule(&self, tool: &str, arguments: &Value) -> Option<PolicyDecision> {
         if self.file_scope.allowed.is_empty() || !WRITE_TOOLS.contains(&tool) {
             return None;

@@ -56,7 +56,7 @@ pub struct FileScope {
     /// Paths beneath the roots that instruct later runs. No tool changes them once the session holds untrusted content.
     #[serde(rename = "notes", with = "wire_paths::list")]
     pub instruction_files: Vec<PathBuf>,
-    /// Instruction files of the directory that are trusted as they are.
+    /// Instruction files of the directory that the user trusts with their current content.
     #[serde(with = "wire_paths::list")]
     pub trusted: Vec<PathBuf>,
     /// Paths denied by rules, anywhere.
@@ -67,7 +67,7 @@ pub struct FileScope {
     /// Allow rules for changes within read-only roots.
     pub allowed: Vec<Pattern>,
     /// The operands, if this is an intersection. Each of them also decides about every path, relative to its own
-    /// directory, because the grants and denials of both cannot be merged into one set of paths.
+    /// directory, because the grants and denials of the two cannot be merged into one set of paths.
     #[serde(rename = "of")]
     pub operands: Vec<Self>,
 }
@@ -335,7 +335,7 @@ impl FileScope {
             && startup_files::is_project_file(self.beneath_root(path))
     }
 
-    /// True if the file at `path` holds the user's own instructions, or ones that the user trusts. In an intersection
+    /// True if the file at `path` has the user's own instructions, or instructions that the user trusts. In an intersection
     /// all operands must agree: an instruction file of only one of them cannot be changed, but is not trusted either.
     pub(crate) fn is_user_instruction(&self, path: &Path) -> bool {
         let mut files = self.instruction_files.iter();
@@ -359,7 +359,7 @@ impl FileScope {
             .filter(|path| self.is_command_writable(path))
     }
 
-    /// The git directories outside of these roots that git may change in commands: those of the repository that contains the
+    /// The git directories outside of these roots that git may change in commands. They are the ones of the repository that contains the
     /// working directory, if commands may change that directory.
     pub fn command_writable_git_dirs(&self) -> impl Iterator<Item = &Path> {
         let is_writable = self.is_command_writable(&self.directory);
@@ -446,7 +446,7 @@ impl FileScope {
             read_only: joined(&self.read_only, &other.read_only).into(),
             instruction_files: joined(&self.instruction_files, &other.instruction_files),
             trusted: joined(&self.trusted, &other.trusted),
-            // The other's rules may be relative to another directory; they apply through `operands`.
+            // The rules of the other scope may be relative to another directory; they apply through `operands`.
             denied: self.denied.clone(),
             is_unrestricted: self.is_unrestricted && other.is_unrestricted,
             allowed: allowed.cloned().collect(),

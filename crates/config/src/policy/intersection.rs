@@ -39,7 +39,7 @@ impl Policy {
         }
     }
 
-    /// True if a rule of the other policy is one of the intersection too. `rules` are those of this policy. Denials of either
+    /// True if a rule of the other policy is one of the intersection too. `rules` are the rules of this policy. Denials of either
     /// policy apply; grants must be in both.
     fn upholds(&self, rule: &PolicyRule, rules: &[PolicyRule]) -> bool {
         let is_same = |own: &PolicyRule| {
@@ -60,8 +60,8 @@ impl Policy {
             || !rule.tool.has_wildcard() && tools_within(rule.tool.text()).iter().all(is_always)
     }
 
-    /// The rules, rewritten to apply from the directory of `file_scope`. Allow rules about paths are anchored to the
-    /// directory that they were written for.
+    /// The rules, rewritten to apply from the directory of `file_scope`. Allow rules about paths keep referring to the directory that they
+    /// were written for.
     fn rules_relative_to(&self, file_scope: &FileScope) -> impl Iterator<Item = PolicyRule> {
         let is_moved = self.file_scope.directory != file_scope.directory;
         let anchored = move |rule: &PolicyRule| {

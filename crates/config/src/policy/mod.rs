@@ -1,4 +1,4 @@
-//! Permissions: one pure value, [`Policy`], decides for every tool. It is built from flags, config and profile at the
+//! Permissions: one value, [`Policy`], decides for every tool. It is built from flags, config and profile at the
 //! start of a run; a sub-agent gets the intersection of its own and its parent's. Decisions here are by name only: the
 //! tools enforce them by opening through descriptors, and the sandbox in the kernel.
 

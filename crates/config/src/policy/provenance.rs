@@ -1,7 +1,7 @@
-//! Provenance: tracks the origin of a conversation's content, and what follows from it. Pure.
+//! Provenance: tracks the origin of a conversation's content, and decides what follows from it. No I/O.
 //!
-//! Content by others may hold injected instructions. The origin of a conversation is the highest one of its content, and
-//! never falls until `/new`:
+//! Content by others may contain injected instructions. The origin of a conversation is the least trusted one of its content, and is reset
+//! only by `/new`:
 //!
 //! | | user | project | external |
 //! |---|---|---|---|
@@ -11,9 +11,9 @@
 //! | jobs | added and removed | added and removed | with `--allow cron` |
 //! | MEMORY.md | written | written | written, and labelled |
 //!
-//! A request discloses everything in its address to the host. So addresses by others count only if the model cannot have
-//! written them: files that the run can write, command output, results of other programs, summaries and the model's own
-//! text do not count, because an injected model would write the address there and read it back.
+//! A request discloses everything in its address to the host. So an address in content by others may be requested only if the model cannot
+//! have written it. Addresses in files that the run can write, in command output, in results of other programs, in summaries and in the
+//! model's own text are not accepted, because an injected model would write the address there and read it back.
 
 use super::Refusal;
 use super::net::Net;
@@ -137,7 +137,7 @@ impl ProvenanceTracker {
         (state.origin, state.content.clone())
     }
 
-    /// The first content of the highest origin, as a phrase, if that is not the user's own.
+    /// The first content of the least trusted origin, as a phrase; `None` if all content is the user's own.
     pub fn untrusted_content(&self) -> Option<String> {
         let (origin, content) = self.origin();
         (origin > Origin::User).then_some(content)
@@ -149,7 +149,7 @@ impl ProvenanceTracker {
         (origin == Origin::External).then_some(content)
     }
 
-    /// Decides if `url` may be requested.
+    /// Decides whether `url` may be requested.
     ///
     /// # Errors
     /// A refusal with the flag that would grant it.
@@ -178,8 +178,8 @@ impl ProvenanceTracker {
         Ok(trust)
     }
 
-    /// Admits the request for `url`, to which an address redirects that was requested on the grounds of `trust`, and
-    /// counts it. If the model wrote no part of the address, the server's word suffices.
+    /// Permits the request for `url`, the target of a redirect, and counts it. The address that redirects was permitted because of `trust`.
+    /// If the model wrote no part of the address, the server's word suffices.
     ///
     /// # Errors
     /// A refusal with the flag that would grant it.

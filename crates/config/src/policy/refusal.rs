@@ -15,7 +15,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal that no flag lifts.
+    /// A refusal that no flag can lift.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), suggested_flag: None }
     }

@@ -1,4 +1,4 @@
-//! Well-known locations of secrets: keys, logins, browser profiles, shell histories. Pure.
+//! Well-known locations of secrets: keys, logins, browser profiles, shell histories. No I/O.
 //!
 //! They are closed to commands and file tools even beneath a granted directory; granting exactly such a location opens
 //! it. Secrets that a project keeps within itself (`.env`, `*.pem`) are not listed: the agent's work involves them.

@@ -1,6 +1,6 @@
 //! Stores a policy as text for a later run: a scheduled job is bounded by the permissions of its creator for its whole
-//! life. Every field is written and none has a default, because a truncated snapshot must not widen the policy. A checksum
-//! over all fields detects manual edits. Pure.
+//! life. Every field is written and none has a default, because a truncated snapshot must not widen the policy. A checksum over all fields
+//! detects manual edits. No I/O.
 
 use super::Policy;
 use serde::Deserialize;

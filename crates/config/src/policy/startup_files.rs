@@ -1,6 +1,6 @@
 //! Files that run, or decide what runs, the next time a shell, editor or repository is opened. Commands and file tools
-//! neither change nor create them, even in writable directories; granting exactly such a file lifts this. Those that are
-//! part of a project have rules of their own. Pure.
+//! neither change nor create them, even in writable directories; granting exactly such a file lifts this. Those that are part of a project
+//! have rules of their own. No I/O.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -146,8 +146,8 @@ const HOME_FILES: &[&str] = &[
 ];
 
 /// Names at any depth of a directory: files that tools and agents read when they enter or open the directory around
-/// them. They are part of the work as much as they are start-up files, so file tools and commands change them unless content from
-/// outside is in the conversation. A name may begin with that of its directory.
+/// them. They are part of the work as much as they are start-up files, so file tools and commands change them unless the conversation has
+/// untrusted content. A name may begin with that of its directory.
 const PROJECT_FILES: &[&str] = &[
     "AGENTS.md",
     "AGENT.md",
@@ -167,7 +167,7 @@ const PROJECT_FILES: &[&str] = &[
     ".ripgreprc",
     ".gitmodules",
 ];
-/// Those of them that run programs. MCP servers never change them at the top of a directory.
+/// The names among them whose files run programs. MCP servers never change them at the top of a directory.
 const RUNNING_PROJECT_FILES: &[&str] = &[
     ".envrc",
     ".mise.toml",
@@ -221,7 +221,7 @@ pub fn protected_from_servers() -> Vec<&'static str> {
     [STARTUP_FILES, RUNNING_PROJECT_FILES].concat()
 }
 
-/// The names that count at any depth of a directory.
+/// The names that are start-up files at any depth of a directory.
 pub fn project_files() -> Vec<&'static str> {
     [PROJECT_FILES, RUNNING_PROJECT_FILES].concat()
 }

@@ -8,21 +8,20 @@ pub struct BuiltInTool {
     /// Its kind in the words of the Agent Client Protocol, by which an editor chooses an icon.
     pub kind: &'static str,
     pub results: ToolResultContent,
-    /// The arguments that identify a call in a line about it, in groups. The first group is used of which the call has an
-    /// argument.
+    /// The arguments that identify a call in a line about it, in groups. The first group with an argument of the call is used.
     pub identified_by: &'static [&'static [&'static str]],
 }
 
 /// The content of a tool's results, by which the origin of a conversation rises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolResultContent {
-    /// Our own text only.
+    /// Only text of this program.
     Own,
     /// Content or names of files.
     Files,
     /// Content of files, verbatim.
     FileQuotes,
-    /// Content from outside, unless the call shows another origin.
+    /// Untrusted content, unless the call shows another origin.
     Outside,
 }
 

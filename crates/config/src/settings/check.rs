@@ -208,7 +208,7 @@ impl ConfigChecker<'_> {
             }
         }
         if let Some(message) = self.layers.name_error(path, &value, self.options.is_provider) {
-            // Blank text counts as absent.
+            // Blank text means that the value is absent.
             let severity = if value.as_str().is_some_and(|text| text.trim().is_empty()) {
                 ConfigSeverity::Warning
             } else {

@@ -46,7 +46,7 @@ impl Config {
         Self::new(ConfigFile::missing(path), ConfigFile::missing(&own_file_path(path)))
     }
 
-    /// Parses `text` as that of the config file at `path`, beside which ours does not exist.
+    /// Parses `text` as the config file at `path`. Our own file beside it does not exist.
     ///
     /// # Errors
     /// The errors of [`ConfigFile::parse`].
@@ -101,7 +101,7 @@ impl Config {
         self.layered.as_ref().unwrap_or_else(|| self.shared_file.value())
     }
 
-    /// Returns the value at a path, as [`parse_path`] takes it. `null` counts as absent.
+    /// Returns the value at a path, as [`parse_path`] takes it. `null` means that the value is absent.
     pub fn get_path(&self, path: &str) -> Option<&Value> {
         get_in(self.value(), &parse_path(path)?).filter(|value| !value.is_null())
     }
@@ -229,7 +229,7 @@ impl Config {
         let before = Self::load(path)?;
         let mut config = before.clone();
         let output = change(&mut config)?;
-        // Our file is first: a key that moves there is then in both files after a crash, and not in neither.
+        // Our file is written first: after a crash, a key that moves there is in both files instead of none.
         config.own_file.write(&before.own_file)?;
         config.shared_file.write(&before.shared_file)?;
         Ok(output)

@@ -124,7 +124,7 @@ pub struct HookCommand {
     /// A shell command.
     pub command: String,
     pub timeout: Duration,
-    /// True if a failure of the hook counts as a refusal.
+    /// True if a failure of the hook is treated as a refusal.
     pub is_strict: bool,
     pub location: HookLocation,
     /// True if the config names the location.
@@ -280,7 +280,7 @@ fn parse_hook(
         "timeout",
         "type",
     ];
-    // A misspelt limit would be lost. Other programs' blocks may have fields that are theirs alone.
+    // A misspelt limit would be ignored. Blocks for other programs may have fields that only they know.
     if dialect == HookDialect::Nanobot
         && let Some(name) = fields.keys().find(|name| !FIELD_NAMES.contains(&name.as_str()))
     {
@@ -384,8 +384,8 @@ const HOME_WORDS: &[&str] = &[
     "~",
 ];
 
-/// Advises another location for a hook, if its command seems to need that. This is a guess from the words of the command,
-/// which is good for advice only.
+/// Advises another location for a hook, if its command seems to need that. This is a guess from the words of the command, so it is only
+/// used for advice.
 fn advice(hook: &HookCommand) -> Option<String> {
     let is_in_word = |letter: char| letter.is_alphanumeric() || "_-~".contains(letter);
     // Programs of hooks can be run in both locations.
@@ -410,7 +410,7 @@ fn advice(hook: &HookCommand) -> Option<String> {
     })
 }
 
-/// The event that the key `name` of the object notation stands for.
+/// The event that the key `name` of the object notation denotes.
 fn find_key(name: &str) -> Result<NamedEvent, String> {
     let spelling = snake_case(name);
     let event = find_event(name, |_| true)

@@ -10,7 +10,7 @@ use super::keys::{ConfigKey, KEYS, RENAMED_KEYS};
 /// Maximum number of names in a path of the table.
 const MAX_DEPTH: usize = 4;
 
-/// For each row and depth, the end of the rows that have the same names down to that depth. A search for a name steps
+/// For each row and depth, the index after the last row with the same names down to that depth. A search for a name steps
 /// from object to object, not from row to row.
 static GROUP_ENDS: [[u16; MAX_DEPTH]; KEYS.len()] = group_ends();
 

@@ -1,7 +1,7 @@
 //! The table of config keys: path, type, default, description, and whether this program uses the key.
 //!
 //! Types, defaults, environment variables, the JSON Schema and `config check`, `get` and `set` are all derived from
-//! it. A `*` in a path stands for a name that the user chooses. Rows of one object are adjacent, since an object is a
+//! it. A `*` in a path is a name that the user chooses. Rows of one object are adjacent, since an object is a
 //! slice of the table. Paths and defaults are those of nanobot 0.1.4, then those of its newer releases, then our
 //! own. Every run reads some sixty keys, so the look-ups are prepared at compile time.
 
@@ -58,7 +58,7 @@ use KeySupport::{Ignored, Later, Used, UsedAndWritten};
 
 /// A count without a natural upper bound.
 const UNBOUNDED_COUNT: KeyType = Whole(0, i64::MAX);
-/// Tokens of one answer: at least 1, and more than any model can produce at most.
+/// Tokens of one answer: from 1 to more than any model can produce.
 const TOKEN_COUNT: KeyType = Whole(1, 10_000_000);
 const PORT_NUMBER: KeyType = Whole(1, 65_535);
 const POSITIVE_COUNT: KeyType = Whole(1, i64::MAX);

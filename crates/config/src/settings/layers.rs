@@ -102,7 +102,7 @@ pub struct UnknownKey {
     pub description: String,
     /// True if the table has a similar name, which the message then suggests.
     pub is_misspelt: bool,
-    /// True if the name may be a misspelling of a limit, which would be lost.
+    /// True if the name may be a misspelling of a limit. The limit would be ignored.
     pub(crate) may_be_limit: bool,
 }
 
@@ -293,7 +293,7 @@ impl<'a> LayeredConfig<'a> {
     }
 
     /// Checks the names of all keys, and the types of the values in the sections that select the provider, grant
-    /// permissions or set limits: a section that cannot be read must not count as absent. A reference to an unset
+    /// permissions or set limits: a section that cannot be read must not be treated as absent. A reference to an unset
     /// variable matters only where its value is used. Returns the unknown keys.
     ///
     /// # Errors

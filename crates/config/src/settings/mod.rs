@@ -52,7 +52,7 @@ pub struct Settings {
     pub budget: BudgetSettings,
     /// Keys of the config that no release knows.
     pub unknown_keys: Vec<String>,
-    /// A phrase about the file of the config that other users can change, if there is one.
+    /// A warning, as a phrase, about a file of the config that other users can change; `None` if there is no such file.
     pub config_exposure: Option<String>,
     /// Provider settings by name in snake_case.
     pub providers: BTreeMap<String, ProviderSettings>,
@@ -125,8 +125,8 @@ pub struct CompactionSettings {
 }
 
 impl Settings {
-    /// The default of `context_window`. The Python program writes its defaults into every config, so this value does
-    /// not count as configured.
+    /// The default of `context_window`. The Python program writes its defaults into every config, so this value is treated as not
+    /// configured.
     pub const DEFAULT_CONTEXT_WINDOW: u32 = 200_000;
 }
 
@@ -295,7 +295,7 @@ pub struct WebSettings {
     pub search_engine: Option<String>,
     pub search_api_key: Option<LazySecret>,
     pub search_base_url: Option<String>,
-    /// Results per search: 5 are enough to see if there is anything relevant.
+    /// Results per search: 5 are enough to see whether there is anything relevant.
     pub max_results: usize,
     /// Timeout of a search, 30 s.
     pub search_timeout: Duration,

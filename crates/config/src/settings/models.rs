@@ -20,7 +20,7 @@ pub struct ModelSettings {
     pub max_tokens: u32,
     pub temperature: f64,
     pub reasoning_effort: Option<String>,
-    /// Additional fields of the request body, which win over those of the provider.
+    /// Additional fields of the request body. They take precedence over the provider's fields.
     pub extra_body: Map<String, Value>,
     pub overrides: ModelOverrides,
 }
@@ -72,14 +72,14 @@ pub(super) struct ModelFlagValues<'a> {
 /// A preset of the config.
 struct ModelPreset {
     model_settings: ModelSettings,
-    /// The fallbacks that it names, if it does.
+    /// The fallbacks that it names, if any.
     fallbacks: Option<Value>,
 }
 
 /// Returns the primary model and its fallbacks, without duplicates.
 ///
-/// A model inherits what it does not set from `default_settings`, the configured one. So does its provider: text of the
-/// user reaches only a provider that the user named.
+/// A model inherits the settings that it lacks, including the provider, from `default_settings`, the settings of the configured model. So
+/// text of the user reaches only a provider that the user named.
 ///
 /// # Errors
 /// Status 78 for a preset that does not exist or is invalid.

@@ -1,5 +1,5 @@
-//! The file that each key belongs to: `config.json`, which the Python program of the same name reads and writes too, or
-//! `nanobot.json` beside it, for keys that it would refuse or drop.
+//! The file that each key belongs to: `config.json`, which the Python program of the same name reads and writes too, or `nanobot.json`
+//! beside it. The latter has the keys that the Python program would refuse or drop.
 
 use super::config_file::KeyPath;
 use super::key_node::KeyNode;
@@ -7,7 +7,7 @@ use super::key_spelling::format_path;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Keys, and objects of keys, that no release of the Python program knows. `*` stands for a name that the user chooses.
+/// Keys, and objects of keys, that no release of the Python program knows. `*` is a name that the user chooses.
 const OWN_KEYS: &[&str] = &[
     "agents.defaults.directory",
     "agents.defaults.profile",
@@ -123,8 +123,8 @@ pub(super) fn take_own_keys(value: &mut Value, path: &mut KeyPath) -> Option<Val
     (!own.is_empty()).then_some(Value::Object(own))
 }
 
-/// The values of `own`, layered over those of `shared`. Objects merge. Of two other values ours takes precedence, except that a
-/// denial in either applies, and of two budgets the smaller one.
+/// The values of `own`, layered over those of `shared`. Objects merge. If both files set another value, ours takes precedence, except that
+/// a denial in either file applies, and so does the smaller one of two budgets.
 pub(super) fn layer(shared: &Value, own: &Value, path: &mut KeyPath) -> Value {
     match (shared, own) {
         (shared, Value::Null) => shared.clone(),

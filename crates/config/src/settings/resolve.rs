@@ -170,7 +170,7 @@ impl TypedReader<'_> {
 
     fn enabled_channels(&self) -> Result<Vec<&'static str>> {
         let mut names = Vec::new();
-        // Most configs have no channels, and need not be searched for the key of each.
+        // Most configs have no channels, so the search for the key of each channel is skipped.
         if self.0.value()["channels"].is_null() {
             return Ok(names);
         }
@@ -331,7 +331,7 @@ impl TypedReader<'_> {
             })
         };
         let ranges = self.text_list(const { config_key("tools.ssrfWhitelist") })?;
-        // The default of this key does not count as configured.
+        // The default of this key is treated as not configured.
         let search_engine = self.0.read_key(const { config_key("tools.web.search.provider") })?;
         Ok(WebSettings {
             enabled: self.boolean(const { config_key("tools.web.enable") })?,

@@ -37,8 +37,8 @@ const SECRET_WORDS: [&str; 18] = [
 const SECRET_ENDS: [&str; 7] =
     ["accesskey", "apikey", "password", "privatekey", "secret", "secretkey", "token"];
 
-/// True if `name`, that of a variable, a header, a flag or a key of the config, is that of a secret: one of its whole words
-/// says so. `GIT_AUTHOR_NAME` and `PROJECT_PATH` have no such word.
+/// True if `name`, of a variable, a header, a flag or a key of the config, is the name of a secret: one of its whole words says so.
+/// `GIT_AUTHOR_NAME` and `PROJECT_PATH` have no such word.
 pub(crate) fn names_secret(name: &str) -> bool {
     split_name(name).iter().any(|word| {
         SECRET_WORDS.contains(&word.as_str()) || SECRET_ENDS.iter().any(|end| word.ends_with(end))
@@ -153,7 +153,7 @@ fn is_plain_proxy(path: &[&str], text: &str) -> bool {
     path.last() == Some(&"proxy") && !text.contains('@') && !has_reference(text)
 }
 
-/// True if `name` or `text` looks like that of a key.
+/// True if `name` or `text` looks like the name or the text of a key.
 pub fn looks_secret(name: &str, text: &str) -> bool {
     (names_secret(name) && !is_existing_path(text)) || secret::redact_all(text) != text
 }
@@ -219,7 +219,7 @@ pub fn secret_arguments(items: &[Value]) -> impl Iterator<Item = (usize, &str)> 
 /// The minimum length of a part of an address that is a secret of its own.
 const MIN_URL_TOKEN_BYTES: usize = 16;
 
-/// The long parts of the path and the query of an address: that of a webhook has its key there.
+/// The long parts of the path and the query of an address: the address of a webhook has its key there.
 fn url_tokens(address: &str) -> impl Iterator<Item = &str> {
     let path = address.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
     let parts = path.map_or("", |(_, path)| path).split(['/', '?', '&', '=', '#']);

@@ -47,7 +47,7 @@ impl TypedReader<'_> {
         Ok(self.get(key, None)?.as_str().unwrap_or_default().to_owned())
     }
 
-    /// Reads text; blank text counts as absent, because unfilled forms leave it blank.
+    /// Reads text; blank text means that it is absent, because unfilled forms leave it blank.
     pub(super) fn optional_text(
         &self,
         key: &'static ConfigKey,
@@ -56,7 +56,7 @@ impl TypedReader<'_> {
         Ok(self.get(key, flag)?.as_str().and_then(not_blank))
     }
 
-    /// Reads a secret; a blank one counts as absent.
+    /// Reads a secret; a blank one means that it is absent.
     pub(super) fn secret(&self, key: &'static ConfigKey) -> Result<Option<LazySecret>> {
         Ok(secret_from(self.0.env(), key.path, &self.get(key, None)?))
     }

@@ -1,7 +1,7 @@
-//! Exports jobs to other schedulers: builds the content of their files. Pure.
+//! Exports jobs to other schedulers: builds the content of their files. No I/O.
 //!
-//! Each scheduler starts `nanobot cron run ID --scheduled`, as the crontab does. The run itself checks if it is due,
-//! so extra starts are silent and harmless; a scheduler must only never start too seldom.
+//! Each scheduler starts `nanobot cron run ID --scheduled`, as the crontab does. The run itself checks whether it is due, so extra starts
+//! are silent and harmless. A scheduler must never start a job too seldom.
 
 pub mod kubernetes;
 pub mod systemd;

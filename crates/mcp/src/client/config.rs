@@ -22,8 +22,7 @@ pub struct ClientConfig {
     pub offline: bool,
     /// The handler of elicitation requests; `None` if no user can be asked.
     pub elicitation: Option<Arc<dyn ElicitationHandler>>,
-    /// The provider of sandboxes for local servers. Without one, only the servers run that the config exempts from
-    /// sandboxing.
+    /// The provider of sandboxes for local servers. Without one, only servers that the config exempts from sandboxing can run.
     pub sandboxes: Option<Arc<dyn SandboxFactory>>,
 }
 

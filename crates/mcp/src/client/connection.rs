@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// The newest version of the protocol that we know. Servers may choose another one: all of them have the features that we use.
 const PROTOCOL_VERSION: &str = "2025-11-25";
-/// Maximum wait for a cancellation notice to be sent. An answer that arrives meanwhile still counts.
+/// Maximum wait for a cancellation notice to be sent. An answer that arrives meanwhile is still used.
 const LATE_RESULT_GRACE: Duration = Duration::from_millis(300);
 
 /// Number and interval of the checks if a connection is about to end: 300 ms. A program that exits closes its standard input
@@ -31,8 +31,8 @@ pub(super) trait Transport: Send + Sync {
     /// Sends `message` without waiting.
     fn send(self: Arc<Self>, message: Outgoing);
 
-    /// Closes the connection, as the protocol requires. If that takes time, a thread does it, which drops the other end of the
-    /// returned channel at the end.
+    /// Closes the connection, as the protocol requires. If that takes time, a thread does it, and drops the other end of the returned
+    /// channel when it is done.
     fn close(&self) -> Option<Receiver<()>>;
 }
 
@@ -143,7 +143,7 @@ impl Drop for Connection {
 }
 
 impl Connection {
-    /// Performs the handshake with `server` over `transport`, in which we state our `capabilities`.
+    /// Performs the handshake with `server` over `transport`. It states our `capabilities`.
     ///
     /// # Errors
     /// The server does not complete it.

@@ -28,7 +28,7 @@ const MAX_LINE_CHARS: usize = 300;
 /// The state of a connection.
 #[derive(Default)]
 pub(super) struct ConnectionState {
-    /// The handshake is complete. Before that, the server may do little.
+    /// The handshake is complete. Before that, the server may only answer and ping.
     pub(super) is_ready: AtomicBool,
     /// The server announced a change since its lists were read.
     pub(super) is_stale: AtomicBool,
@@ -65,7 +65,7 @@ struct PendingRequest {
     is_sent: bool,
 }
 
-/// Counts an answer to the server as being worked on, which pauses the timeouts of our requests to it.
+/// Counts a request of the server that is being answered. This pauses the timeouts of our requests to it.
 pub(super) struct OpenAnswer(Arc<ConnectionState>);
 
 impl OpenAnswer {
@@ -181,7 +181,7 @@ impl ConnectionState {
         lock(&self.pending).by_id.contains_key(&id)
     }
 
-    /// Passes the result of the request `id` on to its caller, if that still waits.
+    /// Passes the result of the request `id` on to its caller, if the caller still waits.
     pub(super) fn complete(&self, id: u64, result: RequestResult) {
         if let Some(request) = self.remove_request(id) {
             request.reply.send(result);
@@ -206,7 +206,7 @@ impl ConnectionState {
     /// Passes a request of the server on to the sampler of the call in progress, of which there is at most one.
     ///
     /// # Errors
-    /// No call in progress takes it: the sender of the answer, and the error to send.
+    /// No call in progress accepts the request. The error has the sender of the answer, and the error to send.
     pub(super) fn queue_sampling(
         &self,
         job: SamplingJob,

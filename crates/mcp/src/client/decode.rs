@@ -1,5 +1,5 @@
-//! Parses server results leniently: an entry with a missing or malformed field is dropped, without affecting others.
-//! Pure. Content over the limits is cut, with a note that says so.
+//! Parses server results leniently: an entry with a missing or malformed field is dropped, without affecting others. No I/O. Content over
+//! the limits is cut, with a note that says so.
 
 use crate::protocol::{
     ContentPart, PromptArgument, PromptInfo, ResourceInfo, ServerAnswer, ToolHints, ToolInfo,
@@ -15,7 +15,7 @@ pub(super) const MAX_TEXT_BYTES: usize = 8 << 20;
 pub(super) const MAX_BINARY_BYTES: usize = 16 << 20;
 /// Maximum of parts of one answer.
 const MAX_PARTS: usize = 1000;
-/// The longest name or address, in bytes. Longer ones are attacks.
+/// The longest name or address, in bytes. No honest server needs longer ones.
 const MAX_NAME_BYTES: usize = 1024;
 
 /// The longest type of content, or role, that a message shows, in characters.

@@ -1,4 +1,4 @@
-//! The files of the user that a local server may access: those that its config entry names, and nothing else.
+//! The files of the user that a local server may access: only the files that its config entry names.
 
 use super::named_files::{
     MIN_COMPONENTS, PROGRAM_VARIABLES, named_paths, own_directory, state_dir,
@@ -100,7 +100,7 @@ pub(super) fn resolve_grant(
 
 /// The real paths that a server may change.
 pub struct ChangeablePaths {
-    /// Those that its entry names, outside of its own directory.
+    /// The paths that its entry names, outside of its own directory.
     pub shared: Vec<PathBuf>,
     /// Its own directory.
     pub own: PathBuf,

@@ -156,7 +156,7 @@ impl HttpTransport {
             Ok(Answer::Message(message)) => {
                 on_sent(Ok(()));
                 self.receive(message);
-                // Nothing is left to do if that was the answer.
+                // If that was the answer, the exchange is complete.
                 state.complete(id, Err(RequestError::Closed));
             }
             Ok(Answer::Refused(error)) => {
@@ -186,8 +186,8 @@ impl HttpTransport {
         let mut session = self.session().clone();
         let mut response = self.post(&session, body);
         if let OutgoingKind::Cancellation(_) = kind {
-            // Ctrl-C ends every exchange, but the cancellation notice must still be sent because of it. That becomes
-            // possible once the run begins its shutdown, or the conversation continues.
+            // Ctrl-C ends every exchange, but the cancellation notice that it causes must still be sent. That becomes possible once the run
+            // begins its shutdown, or the conversation continues.
             for _ in 0..CANCEL_RETRIES {
                 if response.is_ok() || signal::check().is_ok() {
                     break;
@@ -312,7 +312,7 @@ impl HttpTransport {
             }
         }
         if let Some(id) = id {
-            // Nothing is left to do if the answer has arrived.
+            // If the answer has arrived, the exchange is complete.
             state.complete(id, Err(RequestError::Closed));
         }
     }

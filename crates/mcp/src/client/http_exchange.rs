@@ -67,7 +67,7 @@ pub(super) enum ExchangeBody {
 pub(super) enum StreamEnd {
     /// The server or the network ended it, possibly within an event.
     Ended,
-    /// The receiver of the events wants no more.
+    /// The receiver of the events has ended the stream.
     Unwanted,
     /// An event is too large. Reading it again would not help.
     TooLarge(McpError),
@@ -83,7 +83,7 @@ impl From<EventTooLarge> for StreamEnd {
 }
 
 impl ExchangeResponse {
-    /// Checks that the status is one of success.
+    /// Checks that the status means success.
     ///
     /// # Errors
     /// [`status_error`] for another one.
@@ -215,7 +215,7 @@ pub(super) fn is_success(status: u16) -> bool {
     (200..300).contains(&status)
 }
 
-/// Converts the error of a login: most of them are for the user to solve.
+/// Converts the error of a login. Most of these errors must be solved by the user.
 fn to_login_error(error: &anyhow::Error) -> McpError {
     let hint = hint_for(error).map(|hint| format!(": `{hint}`"));
     match exit_for(error) {

@@ -1,6 +1,6 @@
 //! The files that a server's config entry names in its arguments and variables. The sandbox can grant a file that exists,
-//! but not one that does not, and a granted file can be written but not replaced. So the server gets the directory of its
-//! file if nothing else is in it; else the user receives a warning.
+//! but not one that does not, and a granted file can be written but not replaced. So the server gets the directory of its file if no other
+//! file is in it; otherwise the user receives a warning.
 
 use crate::fingerprint::is_program;
 use nanobot_base::shell_quote::quote;
@@ -64,8 +64,8 @@ pub(super) fn state_dir(paths: &Paths, server: &str) -> PathBuf {
     paths.mcp().join("state").join(server_file_name(server))
 }
 
-/// The directory of the file `path`, which need not exist, if it has only files that are among `named_paths`, those of the entry.
-/// Directories of ours, and those with files of the user in general, do not count.
+/// The directory of the file `path`, which need not exist, if it has only files that are among `named_paths`, the paths of the entry.
+/// `None` for directories of this program and for general directories of the user.
 pub(super) fn own_directory(
     named_paths: &[NamedPath<'_>],
     path: &Path,
@@ -103,7 +103,7 @@ pub(super) fn own_directory(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnmakeableFile {
     pub path: PathBuf,
-    /// True if the file exists: the server can read and write it, which may be all that it does.
+    /// True if the file exists. The server can then read and write it, which may be enough.
     pub exists: bool,
     /// The reason and what to do, for the user.
     pub explanation: String,
@@ -130,7 +130,7 @@ fn unmakeable_file(
     let NamedPath { path, variable } = *named_path;
     let directory = path.parent()?;
     let has_directory = directory.is_dir();
-    // Other texts that begin with a slash are probably not paths of files.
+    // Any other text that begins with a slash is probably not the path of a file.
     let is_file_path =
         directory.parent().is_some() && (has_directory || path.starts_with(&paths.home));
     let is_temporary = TEMPORARY_DIRS.iter().any(|temporary| path.starts_with(temporary))

@@ -138,7 +138,7 @@ impl ReplyReceiver {
                 },
                 Ok(false) => {}
             }
-            // The time spent on progress messages counts as well: they do not extend the deadline.
+            // The time spent on progress messages is included: they do not extend the deadline.
             let now = signal::now();
             let spent = now.saturating_sub(std::mem::replace(&mut last_check, now));
             if !is_paused() {

@@ -31,7 +31,7 @@ pub struct SamplingRequest {
     pub temperature: Option<f64>,
 }
 
-/// A message of such a request.
+/// A message of a sampling request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SamplingMessage {
     /// True for a message of the model, false for one of the user.

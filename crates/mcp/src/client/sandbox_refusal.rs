@@ -1,5 +1,5 @@
-//! Recognises in a server's text that its sandbox refused a path. Each program reports a refusal in its own words, so the text
-//! is searched for names of errors and for a path in the same line. Pure.
+//! Recognises in a server's text that its sandbox refused a path. Each program reports a refusal in its own words, so the text is searched
+//! for names of errors and for a path in the same line. No I/O.
 
 /// Names and messages of the errors with which the kernel refuses a path. The first letter of a message is in either case.
 const PERMISSION_ERRORS: &[&str] = &[

@@ -73,8 +73,7 @@ struct LeftoverFiles {
 }
 
 impl LeftoverFiles {
-    /// Reports paths that were created or changed while the server ran. Another process may have done it, so that is not
-    /// undone.
+    /// Reports paths that were created or changed while the server ran. Another process may have done it, so the change is not undone.
     fn report(&self) {
         let mut created: Vec<PathBuf> = Vec::new();
         let is_below = |path: &Path, created: &[PathBuf]| {
@@ -306,7 +305,7 @@ fn write_messages(
     }
 }
 
-/// Reads messages until the end of the stream or of the connection, or until too many lines are not messages.
+/// Reads messages until the end of the stream or of the connection, or until there were too many lines that are not messages.
 fn read_messages(output: PipeReader, transport: &Arc<StdioTransport>, inbox: &Arc<Inbox>) {
     let state = &inbox.state;
     let transport: Arc<dyn Transport> = Arc::<StdioTransport>::clone(transport);

@@ -17,7 +17,7 @@ const MAX_DOCUMENT_BYTES: u64 = 256 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorizationServer {
     pub issuer: String,
-    /// `None` if no person can log in there.
+    /// The endpoint where a person logs in; `None` if that is not supported.
     pub authorization_endpoint: Option<String>,
     /// True if it supports PKCE with S256.
     pub(crate) supports_pkce: bool,
@@ -29,7 +29,7 @@ pub struct AuthorizationServer {
     pub resource: String,
     /// The scopes to ask for, separated by blanks; `None` for the server's default.
     pub scope: Option<String>,
-    /// True if its answers name it (RFC 9207).
+    /// True if the server's answers name the server (RFC 9207).
     pub(crate) names_itself: bool,
 }
 
@@ -175,7 +175,8 @@ fn resource_metadata(http: &Http, server: &Url, named: Option<&str>) -> Result<O
     Ok(None)
 }
 
-/// The resource of `metadata`, which must be the address of the server or one above it: a part of its path that ends at a `/`.
+/// The resource of `metadata`. It must be the address of the server or one above it, whose path is a part of the server's path that ends at
+/// a `/`.
 fn checked_resource(server: &Url, metadata: &Value) -> Result<String> {
     let resource = metadata["resource"].as_str();
     let resource = resource.ok_or_else(|| unusable("its metadata names no resource"))?;

@@ -66,7 +66,7 @@ impl ServerTokens {
         self.file.login_command()
     }
 
-    /// A token never goes to another address than the one that it was made for.
+    /// A token is only sent to the address that it was issued for.
     fn check_address(&self, login: &ServerLogin) -> Result<()> {
         if login.url == self.url {
             Ok(())

@@ -12,7 +12,7 @@ use std::path::Path;
 /// A login to a server, as it is stored.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ServerLogin {
-    /// The address of the server. The tokens go to no other one.
+    /// The address of the server. The tokens are sent to no other address.
     pub url: String,
     pub token_endpoint: String,
     /// The resource that tokens are for.
@@ -65,7 +65,7 @@ impl ServerLogin {
         }
     }
 
-    /// The login with new tokens. Values that the server does not send stay as they are.
+    /// The login with new tokens. Values that the server does not send remain unchanged.
     pub(super) fn with_tokens(&self, tokens: TokenResponse, clock: &Clock) -> Self {
         let now = clock.timestamp().as_second();
         Self {
@@ -95,7 +95,7 @@ pub fn login_file(auth_dir: &Path, server: &str) -> TokenFile<ServerLogin> {
     TokenFile::new(auth_dir, &format!("mcp-{name}"), &format!("`{server}`"), login_command)
 }
 
-/// The authorization server of a login, which `login_command` makes anew.
+/// The authorization server of a login. `login_command` is the command that logs in anew.
 pub fn login_server<'a>(http: &'a Http, clock: &'a Clock, login_command: &str) -> LoginServer<'a> {
     let login_command = login_command.to_owned();
     LoginServer { http, clock, label: "the authorization server", login_command }

@@ -1,10 +1,10 @@
-//! One parsed line of the ledger: a model call, or the sum of those of a month, and the totals including it.
+//! One parsed line of the ledger: a model call, or the sum of the calls of a month, and the totals including it.
 
 use jiff::{Timestamp, civil::Date};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// The numbers of a line that stands for several calls.
+/// The numbers of a line that is the sum of several calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallSums {
     pub calls: u64,
@@ -17,7 +17,7 @@ pub struct CallSums {
 /// A recorded model call, or several calls of a month.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerEntry<'a> {
-    /// Of several calls, the numbers; the other fields are their sums, and those of the last one.
+    /// The numbers, if the line is the sum of several calls. The other fields are then sums, or the values of the last call.
     pub sums: Option<CallSums>,
     pub time: Timestamp,
     /// Local date.
@@ -43,7 +43,7 @@ pub struct LedgerEntry<'a> {
 }
 
 impl LedgerEntry<'_> {
-    /// The numbers of calls that the line stands for.
+    /// The numbers of calls in the line.
     pub fn call_sums(&self) -> CallSums {
         self.sums.unwrap_or(CallSums {
             calls: 1,
@@ -102,8 +102,8 @@ pub struct CostTotals {
 }
 
 impl CostTotals {
-    /// Updates the totals for the date `today`. Dates never move backwards: if time zones or clocks differ, costs count
-    /// for the later date.
+    /// Updates the totals for the date `today`. Dates never move backwards: if time zones or clocks differ, costs are added to the later
+    /// date.
     pub(super) fn roll_over(mut self, today: &str) -> Self {
         let month = |day: &str| day.get(..7).map(str::to_owned);
         if month(&self.day) < month(today) {

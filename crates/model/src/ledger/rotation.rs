@@ -1,7 +1,6 @@
-//! Rotation of the ledger: of past months, one line remains for each session, job, provider and model.
+//! Rotation of the ledger: the calls of a past month become one line for each session, job, provider and model.
 //!
-//! The totals of the last line stay as they are, so that budgets do not depend on the rotation, whatever the clock says
-//! later. Pure.
+//! The totals of the last line remain unchanged, so that budgets do not depend on the rotation, whatever the clock says later. No I/O.
 
 use super::cost_sum::round_usd;
 use super::entry::{CallSums, CostTotals, LedgerEntry, parse_line};

@@ -100,7 +100,7 @@ impl ToolUsageLog {
     /// Appends a line for a turn.
     ///
     /// # Errors
-    /// Fails if the file cannot be written.
+    /// The file cannot be written.
     pub fn append(&self, purpose: &CallPurpose, usage: ToolUsage) -> Result<()> {
         let now = self.clock.now();
         let line = ToolUsageLine {
@@ -124,7 +124,7 @@ impl ToolUsageLog {
     /// may be lost.
     ///
     /// # Errors
-    /// Fails if the file cannot be read or written.
+    /// The file cannot be read or written.
     pub fn remove_before(&self, limit: Date) -> Result<usize> {
         let bytes = durable_file::read(&self.path)?.unwrap_or_default();
         let is_recent = |line: &&[u8]| {
@@ -145,7 +145,7 @@ impl ToolUsageLog {
     /// recorded.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or if the run is being stopped.
+    /// The file cannot be read, or the run is being stopped.
     pub fn for_each_entry(&self, each: &mut dyn FnMut(ToolUsageEntry)) -> Result<bool> {
         let reading = || format!("read `{}`", self.path.display());
         let file = match File::open(&self.path) {

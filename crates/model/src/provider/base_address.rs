@@ -1,11 +1,11 @@
-//! The address of a model server. Users often give it without its `/v1`, as Ollama's own variable has it.
+//! The address of a model server. Users often give it without its `/v1`, as in Ollama's own variable.
 
 use nanobot_os::durable_file;
 use nanobot_os::sync::IgnorePoison;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-/// The base URL of a server, and the other ones that may be meant by it.
+/// The base URL of a server, and other URLs that the user may have meant.
 pub struct BaseAddress {
     configured: String,
     /// The file that holds the address that answers instead of the configured one. It usually does not exist.

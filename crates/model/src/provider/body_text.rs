@@ -59,7 +59,7 @@ impl Formatter for BodyFormatter {
 /// The number of bytes before the first one that is escaped: a control character, a quote or a backslash.
 fn plain_length(text: &[u8]) -> usize {
     const ONES: u64 = u64::MAX / 255;
-    // Sets the high bit of each byte below `limit`. A byte after such a byte may be marked too; only the first counts.
+    // Sets the high bit of each byte below `limit`. A byte after such a byte may be marked too, so only the first is used.
     let mark_below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word;
     let (chunks, tail) = text.as_chunks::<8>();
     for (index, chunk) in chunks.iter().enumerate() {

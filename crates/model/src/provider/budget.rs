@@ -63,7 +63,7 @@ struct BudgetState {
     in_flight: u32,
 }
 
-/// Permission for one request. Its maximum cost counts as spent until it is dropped.
+/// Permission for one request. Its maximum cost is counted as spent until the permission is dropped.
 #[derive(Debug)]
 struct BudgetReservation<'a> {
     run: &'a RunBudget,
@@ -120,11 +120,11 @@ impl RunBudget {
     }
 
     /// Waits until a request that uses at most `max_spending` fits: the sum of all requests in flight must stay below each
-    /// limit. A single request may exceed a limit by its own cost, so the last one never waits. `session_limit` is that
-    /// of the session, to which the cost before this run counts too.
+    /// limit. A single request may exceed a limit by its own cost, so the last one never waits. `session_limit` is the limit of the
+    /// session, which includes the cost before this run.
     ///
     /// # Errors
-    /// Status 4 as in [`Self::check_limits`], and those of [`signal::check`].
+    /// Status 4 as in [`Self::check_limits`], and the errors of [`signal::check`].
     fn reserve(
         &self,
         max_spending: Spending,
@@ -227,7 +227,7 @@ impl<P: Provider> Provider for BudgetedProvider<P> {
             return reply;
         };
         let received = on_delta(Delta::Charged { usage, cost: usd });
-        // A receiver that fails has usually ended the exchange itself, and the first error says why.
+        // A receiver that fails has usually ended the exchange itself, so the first error is the cause.
         Err(match (error, received) {
             (error @ ProviderError::Aborted(_), _) | (error, Ok(())) => error,
             (_, Err(error)) => ProviderError::Aborted(error),

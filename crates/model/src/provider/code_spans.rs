@@ -1,6 +1,6 @@
-//! Finds code in Markdown text that arrives in pieces: fenced and indented blocks, and spans in backticks. Pure.
+//! Finds code in Markdown text that arrives in pieces: fenced and indented blocks, and spans in backticks. No I/O.
 //!
-//! A span that is not closed ends with its paragraph, because what follows is not known yet.
+//! A span that is not closed ends with its paragraph, because the text after it is not known yet.
 
 /// The state of a scan, byte by byte.
 #[derive(Debug)]

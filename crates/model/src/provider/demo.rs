@@ -1,6 +1,5 @@
-//! `--replay demo`: a provider that needs no key, network or model, for a first try of the program. It is a pure
-//! function of the conversation: it calls the real `list_dir` and `read_file`, and its answers quote only their
-//! results.
+//! `--replay demo`: a provider that needs no key, network or model, for a first try of the program. Its replies depend only on the
+//! conversation: it calls the real `list_dir` and `read_file`, and its answers quote only their results.
 
 use super::{Delta, DeltaSink, Provider, ProviderError, Request, ToolChoice};
 use nanobot_base::message::{

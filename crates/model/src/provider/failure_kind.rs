@@ -1,5 +1,4 @@
-//! Classifies error responses of a model server: by the status, and by keywords of the message where a status has
-//! several meanings. Pure.
+//! Classifies error responses of a model server: by the status, and by keywords of the message where a status has several meanings. No I/O.
 
 use super::FailureKind;
 use super::error_response::{is_context_overflow, is_out_of_credit};

@@ -41,7 +41,7 @@ impl FallbackProvider {
         Self { models, current: AtomicUsize::new(0), blank_count: AtomicU32::new(0), shows_pieces }
     }
 
-    /// Counts `reply` if it is blank. True if another attempt would be in vain.
+    /// Counts `reply` if it is blank. True if another attempt would be useless.
     fn stays_blank(&self, reply: &Reply) -> bool {
         if !reply.is_blank() {
             self.blank_count.store(0, Ordering::Relaxed);
@@ -56,8 +56,8 @@ impl FallbackProvider {
         }
     }
 
-    /// The sampling of `current` for a request whose `sampling` is not that of the first model: it has a lower limit or
-    /// another temperature, which `current` gets too. `None` for any other request.
+    /// The sampling of `current` for a request whose `sampling` differs from the one of the first model by a lower limit or another
+    /// temperature. `current` gets the same changes. `None` for any other request.
     fn adjusted_sampling(&self, current: &FallbackModel, sampling: &Sampling) -> Option<Sampling> {
         let first = &self.models[0].sampling;
         let is_shorter = sampling.max_tokens < first.max_tokens;
@@ -125,7 +125,7 @@ fn can_fall_back(error: &ProviderError, current: &FallbackModel, next: &Fallback
         }
         // The server rejects the request, whichever model it is for.
         ProviderError::Failed { kind, .. } => *kind != FailureKind::Refused,
-        // No key or login was available, or the address is forbidden. Another model has its own.
+        // No key or login was available, or the address is forbidden. Another model has its own key and address.
         ProviderError::Aborted(error) => {
             let causes = [Exit::Unavailable, Exit::TryAgain, Exit::Refused, Exit::Config];
             !error.is::<Stop>() && causes.contains(&exit_for(error))

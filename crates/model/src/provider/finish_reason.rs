@@ -1,6 +1,6 @@
 //! The finish reasons of servers, and their meanings. One table serves all wire formats, because gateways pass on the
-//! reasons of other vendors. A reason that is not in it is reported as it is: a reply counts as complete only if its
-//! server says so with a known reason.
+//! reasons of other vendors. A reason that is not in the table is reported unchanged: a reply is complete only if its server says so with a
+//! known reason.
 
 use super::wire_format::ReplyError;
 use nanobot_base::message::{FinishReason, Reply};
@@ -37,7 +37,7 @@ const FINISH_REASONS: &[(&str, Meaning)] = &[
     ("in_progress", Meaning::Broken),
     ("queued", Meaning::Broken),
     ("failed", Meaning::Broken),
-    // Anthropic. A paused turn continues as a cut one does.
+    // Anthropic. A paused turn is continued like a cut one.
     ("end_turn", Meaning::Complete),
     ("stop_sequence", Meaning::Complete),
     ("tool_use", Meaning::ToolCalls),
@@ -63,7 +63,7 @@ const FINISH_REASONS: &[(&str, Meaning)] = &[
     // Together, TGI
     ("eos", Meaning::Complete),
     ("eos_token", Meaning::Complete),
-    // vLLM, SGLang, and proxies whose own client has left
+    // vLLM, SGLang, and proxies whose own client has disconnected
     ("abort", Meaning::Broken),
     ("aborted", Meaning::Broken),
     ("canceled", Meaning::Broken),
@@ -103,7 +103,7 @@ fn meaning_of(reason: &str) -> Option<Meaning> {
 /// `is_refusal` is true if the content itself says that the model declines.
 ///
 /// # Errors
-/// Fails if the server could not complete the reply, which is then as unusable as one whose connection broke.
+/// The server could not complete the reply. It is then as unusable as a reply whose connection broke.
 pub(super) fn end_reply(
     reply: &mut Reply,
     reason: Option<&str>,
@@ -125,7 +125,7 @@ pub(super) fn end_reply(
         _ => FinishReason::Stop,
     };
     if reply.finish_reason == FinishReason::Refusal && has_calls {
-        // Calls of a reply that was stopped are not run. The provider data lists them, so it goes too.
+        // Calls of a reply that was stopped are not run. The provider data lists them, so it is dropped too.
         reply.tool_calls.clear();
         reply.provider_data = None;
     }

@@ -33,7 +33,7 @@ const MAX_REDIRECTS: usize = 5;
 /// The time for the rest of a response after its reply is complete. Servers send it at once; some proxies never do.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Shortest wait for which the message says when it ends. A shorter one is counted down.
+/// From this wait on, the message says when it ends. A shorter wait is counted down.
 const MIN_REPORTED_DELAY: Duration = Duration::from_secs(60);
 
 /// Maximum number of pages read of a list of models.
@@ -57,7 +57,7 @@ pub struct HttpProvider {
     pub stream: bool,
     /// True if the server is known to support JSON schemas. Others get the schema only as text in the prompt.
     pub supports_schemas: bool,
-    /// True if a call that the model wrote as text is taken as one: the server is the user's own.
+    /// True if a call that the model wrote as text is accepted as a call: the server is the user's own.
     pub accepts_written_calls: bool,
     pub http: Http,
     pub clock: Clock,
@@ -425,7 +425,7 @@ impl HttpProvider {
         let shown_status = request_id
             .map_or(status.to_string(), |id| format!("{status}, request {}", shown_message(id)));
         let mut body = Vec::new();
-        // The part of the body that arrived is used even if the rest is missing.
+        // The received part of the body is used even if the rest is missing.
         drop(response.read_more(&mut body, MAX_ERROR_BYTES, None));
         let body = String::from_utf8_lossy(&body);
         let retry_after = retry_after.or_else(|| error_response::retry_after_in_body(&body));

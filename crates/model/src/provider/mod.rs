@@ -1,6 +1,6 @@
 //! Model requests: the [`Provider`] trait with its one method, and its request and reply types.
 //!
-//! Each wire format is a pair of pure translations around one HTTP exchange. Retries, recording and replay are wrappers
+//! Each wire format is a pair of translations without I/O around one HTTP exchange. Retries, recording and replay are wrappers
 //! around any provider. Sessions, tool implementations and terminals are left to other modules.
 
 use nanobot_base::error::{Exit, NextStep, fail, fail_with_hint, fail_with_step};
@@ -102,9 +102,9 @@ pub struct Request<'a> {
 pub enum ToolChoice<'a> {
     /// Tool calls are allowed.
     Auto,
-    /// Tool calls are forbidden. The tool specs are sent all the same, to keep the prompt prefix unchanged.
+    /// Tool calls are forbidden. The tool specs are still sent, to keep the prompt prefix unchanged.
     None,
-    /// The named tool must be called. Merely allowed if the server or the model cannot be forced.
+    /// The named tool must be called. If the server or the model does not support that, calls are merely allowed.
     Required(&'a str),
 }
 
@@ -215,10 +215,10 @@ pub enum FailureKind {
     NoSuchAddress,
 }
 
-/// The part that the last message of a conversation may have in a failure.
+/// The degree to which the last message of a conversation may be the cause of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageFault {
-    /// Another cause is known.
+    /// The message is not the cause: another cause is known.
     None,
     /// The server failed. The message is the cause if it fails again while others succeed.
     Possible,
@@ -227,7 +227,7 @@ pub enum MessageFault {
 }
 
 impl ProviderError {
-    /// A failure whose server has named no delay.
+    /// A failure without a delay named by the server.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Self {
         Self::Failed { kind, message: message.into(), retry_after: None }
     }
@@ -240,7 +240,7 @@ impl ProviderError {
         }
     }
 
-    /// The part that the last message may have in this failure.
+    /// The degree to which the last message may be the cause of this failure.
     pub fn message_fault(&self) -> MessageFault {
         match self.kind() {
             Some(

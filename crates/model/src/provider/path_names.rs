@@ -1,5 +1,4 @@
-//! Names for the paths of this machine in a recording, so that it can be replayed on another machine and in another
-//! place. Pure.
+//! Names for the paths of this machine in a recording, so that it can be replayed on another machine and in another directory. No I/O.
 
 use serde_json::Value;
 use std::path::Path;
@@ -9,7 +8,7 @@ use std::path::Path;
 pub struct PathNames(Vec<(String, &'static str)>);
 
 impl PathNames {
-    /// Creates the names. Paths that are empty, relative or the root are left out; the first of equal paths counts.
+    /// Creates the names. Paths that are empty, relative or the root are left out; the first of equal paths is used.
     pub fn new(paths: &[(&Path, &'static str)]) -> Self {
         let mut names: Vec<(String, &'static str)> = Vec::new();
         for (path, name) in paths {
@@ -52,7 +51,7 @@ impl PathNames {
     }
 }
 
-/// Replaces `path` by `name` where it stands as a whole, and not at the start of a longer file name.
+/// Replaces `path` by `name` where the whole path occurs, and not only the start of a longer file name.
 fn replace_path(text: &str, path: &str, name: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

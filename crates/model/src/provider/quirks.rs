@@ -7,7 +7,7 @@ pub struct Quirks {
     pub max_completion_tokens: bool,
     /// No output limit can be set.
     pub(crate) no_output_limit: bool,
-    /// The model has a temperature of its own and refuses others.
+    /// The model has a fixed temperature and refuses others.
     pub no_temperature: bool,
     pub thinking: ThinkingStyle,
     /// Each reply has its reasoning in `reasoning_content`, even if it is empty or from elsewhere: these servers refuse
@@ -47,7 +47,7 @@ pub enum ThinkingStyle {
     Split,
     /// `reasoning: {effort}`.
     Object,
-    /// Cannot be expressed: the model decides itself if it reasons.
+    /// It cannot be expressed: the model decides itself whether it reasons.
     Unsupported,
     /// Anthropic's older models: `thinking` with a budget in tokens.
     Budget,
@@ -134,7 +134,7 @@ const MODEL_QUIRKS: &[(&str, QuirkChange)] = &[
     ("o4", |quirks| quirks.no_temperature = true),
     ("deepseek", |quirks| quirks.requires_reasoning = true),
     ("mimo", |quirks| quirks.requires_reasoning = true),
-    // These models refuse any temperature except their own, which is another one while they do not think.
+    // These models refuse any temperature except their own, and it differs while they do not think.
     ("kimi-k2.", |quirks| {
         quirks.requires_reasoning = true;
         quirks.no_temperature = true;

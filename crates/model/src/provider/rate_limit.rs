@@ -1,5 +1,5 @@
-//! Rate limits, shared between runs: if a server names a delay, its end is stored in a file, and concurrent runs wait
-//! too instead of sending requests in vain.
+//! Rate limits, shared between runs: if a server names a delay, its end is stored in a file, and concurrent runs wait too instead of
+//! sending requests that would fail.
 
 use super::{DeltaSink, FailureKind, Provider, ProviderError, Request};
 use jiff::Timestamp;

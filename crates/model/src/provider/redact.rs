@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Forwards requests to `inner`, and masks keys in them and in the replies.
 pub struct RedactingProvider<P> {
     pub inner: P,
-    /// Keys are sent, as the user has asked.
+    /// Keys are sent unmasked, because the user has asked for it.
     pub sends_keys: bool,
 }
 
@@ -44,7 +44,7 @@ impl<P: Provider> Provider for RedactingProvider<P> {
             }
             other => {
                 if matches!(other, Delta::Retry { .. } | Delta::Fallback { .. }) {
-                    // The text held back belongs to the attempt that failed.
+                    // The buffered text belongs to the attempt that failed.
                     text_stream = StreamRedactor::for_known_keys();
                     reasoning_stream = StreamRedactor::for_known_keys();
                 }
@@ -54,7 +54,7 @@ impl<P: Provider> Provider for RedactingProvider<P> {
         if let Err(ProviderError::Aborted(_)) = reply {
             return reply;
         }
-        // If the reply broke off, the text held back so far is emitted too.
+        // If the reply broke off, the buffered text is emitted too.
         emit_text(&reasoning_stream.finish(), Delta::Reasoning, on_delta)
             .and_then(|()| emit_text(&text_stream.finish(), Delta::Text, on_delta))
             .map_err(ProviderError::Aborted)

@@ -104,7 +104,7 @@ impl Provider for ReplayProvider {
     }
 }
 
-/// The unified diff of what two requests have at a JSON pointer.
+/// The unified diff of the values of two requests at a JSON pointer.
 fn difference_at(pointer: &str, recorded: &Value, request: &Value) -> String {
     let text = |value: &Value| match value.pointer(pointer) {
         Some(Value::String(text)) => format!("{text}\n"),

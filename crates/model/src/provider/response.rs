@@ -1,5 +1,5 @@
-//! Reads responses in all forms that servers send, a stream of events or one object, regardless of which was requested.
-//! Pure: bytes are fed in as they arrive, and the reply is taken at the end.
+//! Reads responses in all forms that servers send, a stream of events or one object, regardless of which was requested. No I/O: bytes are
+//! fed in as they arrive, and the reply is taken at the end.
 
 use super::split_surrogates::SurrogateJoiner;
 use super::wire_format::{ReplyBuilder, ReplyError};
@@ -86,13 +86,12 @@ impl ResponseReader {
             process_event(event, builder, surrogates, &mut join)
         });
         self.has_progress |= self.parser.has_partial_line();
-        // The pieces before an error have arrived.
+        // The pieces before an error are still passed on.
         let emitted = pieces.emit(on_delta).map_err(ReplyError::Cancelled);
         parsed.and(emitted)
     }
 
-    /// True if data arrived since the last call. The comments and blanks that servers send while they have nothing to
-    /// say are none.
+    /// True if data arrived since the last call. Comments and blanks, which servers send to keep the connection open, are not data.
     pub(super) fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.has_progress)
     }
@@ -155,7 +154,7 @@ impl PieceJoiner {
         Ok(())
     }
 
-    /// Passes on what was joined.
+    /// Passes on the joined pieces.
     fn emit(&mut self, on_delta: &mut DeltaSink<'_>) -> anyhow::Result<()> {
         let text = std::mem::take(&mut self.text);
         if text.is_empty() {

@@ -1,5 +1,5 @@
 //! Retries with backoff: a wrapper around any provider. Where pieces of a reply are shown as they arrive, a request is
-//! retried only before the first one, because displayed text cannot be taken back.
+//! retried only before the first one, because displayed text cannot be retracted.
 
 use super::{Delta, DeltaSink, FailureKind, Provider, ProviderError, Request};
 use nanobot_base::message::Reply;

@@ -55,7 +55,7 @@ impl SurrogateJoiner {
                 }
             }
             Value::Object(fields) => {
-                // What the texts of an event belong to: a call, a content block, an item.
+                // The indices of an event that say what its texts belong to: a call, a content block, an item.
                 let is_event = path.is_empty();
                 for name in ["index", "output_index", "item_id", "type"] {
                     if let Some(id) = fields.get(name)
@@ -99,7 +99,7 @@ impl SurrogateJoiner {
     }
 }
 
-/// The half that `letter` stands for, if it is a mark.
+/// The half that `letter` encodes, if it is a mark.
 fn half_of(letter: char) -> Option<u16> {
     let unit = u32::from(letter).checked_sub(MARKS)?;
     u16::try_from(unit).ok().filter(|unit| (0xd800..=0xdfff).contains(unit))

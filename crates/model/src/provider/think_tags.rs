@@ -1,7 +1,7 @@
 //! Separates think blocks, which some models emit within their text as reasoning, from the text.
 //!
-//! A block at the beginning of the text counts even if it never ends; a later one only if it is closed. Tags in code are
-//! text, and so are tags that are only mentioned. Pure, and independent of how the stream is split.
+//! A block at the beginning of the text is reasoning even if it never ends, a later one only if it is closed. Tags in code are text, and so
+//! are tags that are only mentioned. No I/O, and the result does not depend on how the stream is split.
 
 use super::code_spans::CodeTracker;
 

@@ -1,5 +1,5 @@
-//! Repairs of tool calls: names with parts of the model's own notation, and arguments that are almost JSON. A repair is
-//! made only if there is one reading, and never to a call that the end of the reply may have cut.
+//! Repairs of tool calls: names with parts of the model's own notation, and arguments that are almost JSON. A repair is made only if the
+//! text is unambiguous, and never to a call that the end of the reply may have cut.
 
 use nanobot_base::message::{FinishReason, Reply, ToolSpec, lenient_json};
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub(super) fn repair_calls(reply: &mut Reply, tools: &[ToolSpec]) {
     }
 }
 
-/// The tool that `name` means without the model's notation; `None` if there is no such tool, or if nothing is to be done.
+/// The tool that `name` means without the model's notation; `None` if there is no such tool, or if the name needs no change.
 pub(super) fn repair_name<'a>(name: &str, tools: &'a [ToolSpec]) -> Option<&'a str> {
     let find = |name: &str| tools.iter().map(|tool| tool.name.as_str()).find(|tool| *tool == name);
     if find(name).is_some() {

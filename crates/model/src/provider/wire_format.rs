@@ -6,7 +6,7 @@ use nanobot_base::message::Reply;
 use nanobot_net::sse::EventTooLarge;
 use serde_json::Value;
 
-/// A wire format, configured for one server and model. Pure.
+/// A wire format, configured for one server and model. No I/O.
 pub trait WireFormat: Send + Sync {
     /// The path of the endpoint, appended to the base URL.
     fn path(&self) -> &'static str;
@@ -49,7 +49,7 @@ pub trait ReplyBuilder {
     fn close(&mut self) {}
     /// True once the response is complete, whatever follows.
     fn is_done(&self) -> bool;
-    /// Ends the response: passes on the text held back so far, and reports missing parts.
+    /// Ends the response: passes on the buffered text, and reports missing parts.
     fn finish(&mut self, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError>;
     /// Returns the finished reply.
     fn into_reply(self: Box<Self>) -> Result<Reply, ReplyError>;

@@ -1,5 +1,5 @@
-//! Tool calls that a model wrote as text in its own notation, because its server does not read it. Servers have an
-//! option for that; without it, the call would be printed as the answer. JSON in a code block is never a call.
+//! Tool calls that a model wrote as text in its own notation, because its server does not parse it. Servers have an option for that;
+//! without it, the call would be printed as the answer. JSON in a code block is never a call.
 
 use super::tool_call_repair::repair_name;
 use super::{Request, ToolChoice};
@@ -44,9 +44,8 @@ const INNER_MARKS: &[&str] = &[
     "```",
 ];
 
-/// Recognizes a call of an offered tool at the end of the text of `reply`. The call is taken if `is_accepted` and if its
-/// mark does not occur in anything that the model has read, which it could repeat. Otherwise the finish reason says that
-/// a call is missing.
+/// Recognizes a call of an offered tool at the end of the text of `reply`. The call is accepted if `is_accepted`, and if its mark does not
+/// occur in anything that the model has read: the model could be repeating that. Otherwise the finish reason says that a call is missing.
 pub(super) fn settle_written_call(reply: &mut Reply, request: &Request<'_>, is_accepted: bool) {
     if !reply.tool_calls.is_empty()
         || request.tool_choice == ToolChoice::None
@@ -85,11 +84,11 @@ fn has_read(messages: &[Message], mark: &str) -> bool {
 struct WrittenBlock<'a> {
     /// The mark with which it begins.
     mark: &'static str,
-    /// Where it begins.
+    /// Its start in the text, in bytes.
     start: usize,
-    /// With its marks.
+    /// The block with its marks.
     text: &'a str,
-    /// Without the marks around it.
+    /// The block without the marks around it.
     inner: &'a str,
 }
 

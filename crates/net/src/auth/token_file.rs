@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Timeout for another process that renews the login, which takes one exchange with a server.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A token, or another secret of a login. It is masked in all output from the time at which it was read or received.
+/// A token, or another secret of a login. It is masked in all output from the time it is read or received.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(from = "String", into = "String")]
 pub struct LoginSecret(Secret);
@@ -98,7 +98,7 @@ impl<T: DeserializeOwned + Serialize> TokenFile<T> {
     /// Reads the login.
     ///
     /// # Errors
-    /// Status 78 if there is none, or as [`Self::read`].
+    /// Status 78 if there is no login, and the errors of [`Self::read`].
     pub fn require(&self) -> Result<T> {
         let missing = || self.unusable(&format!("not logged in to {}", self.label));
         self.read()?.ok_or_else(missing)
@@ -112,8 +112,8 @@ impl<T: DeserializeOwned + Serialize> TokenFile<T> {
         self.with_lock(clock, || self.replace(login))
     }
 
-    /// Replaces the login by the one that `renew` returns, and returns that. `renew` gets the login as it is once the lock is
-    /// acquired, and returns `None` if another process has renewed it by then.
+    /// Replaces the login by the one that `renew` returns, and returns that. `renew` gets the login as it is after the lock is acquired,
+    /// and returns `None` if another process has renewed it by then.
     ///
     /// # Errors
     /// The errors of `renew`, of [`Self::require`] and of [`Self::write`].

@@ -46,7 +46,7 @@ pub struct Http {
     user_agent: Option<String>,
     hosts: TestHosts,
     network: Network,
-    /// The proxy of all requests; `None` for none.
+    /// The proxy of all requests, if any.
     proxy: Option<Proxy>,
     agent: Arc<OnceLock<Agent>>,
 }
@@ -257,7 +257,7 @@ impl Http {
         })
     }
 
-    /// Converts a failure to send a request to `uri`. If a retry cannot help, the error has a status and says what can.
+    /// Converts a failure to send a request to `uri`. If a retry cannot help, the error has a status and a hint.
     fn send_error(&self, error: &ureq::Error, uri: &Uri) -> anyhow::Error {
         let failure = PermanentFailure::find(error).filter(|_| signal::check().is_ok());
         let host = uri.host().unwrap_or_default();
@@ -322,8 +322,8 @@ impl Http {
             // Those of TLS, and of proxies.
             .input_buffer_size(MAX_INPUT_BYTES)
             .output_buffer_size(OUTPUT_BYTES)
-            // For what `ureq` does itself: proxies and handshakes. `SignalTransport` applies all other timeouts,
-            // since it does not count the time that the process was stopped.
+            // These timeouts are for the work that `ureq` does itself: proxies and handshakes. `SignalTransport` applies all other
+            // timeouts, since it does not count the time that the process was stopped.
             .timeout_connect(nonzero(self.timeouts.connect))
             .tls_config(TlsConfig::builder().root_certs(roots).build())
             .build()

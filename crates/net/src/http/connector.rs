@@ -97,7 +97,7 @@ fn dial_one(address: SocketAddr, deadline: &mut Deadline) -> Result<TcpStream, u
 /// Connects to `port` of `host`, at one of its addresses, all of which `filter` must allow.
 ///
 /// # Errors
-/// Status 77 if the filter refuses it; also an unknown host, and a failed connection.
+/// Status 77 if the filter refuses an address. The host is unknown, or the connection failed.
 pub fn connect_filtered(
     host: &str,
     port: u16,

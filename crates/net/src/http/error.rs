@@ -7,7 +7,7 @@ use nanobot_os::signal;
 use std::io::{Error, ErrorKind};
 use ureq::{Proxy, Timeout};
 
-/// The most redirects that are followed, by clients that follow any.
+/// Maximum number of redirects that a client follows, if it follows any.
 pub(super) const MAX_REDIRECTS: u32 = 5;
 
 /// No connection was made, so nothing was sent.
@@ -54,7 +54,7 @@ pub(super) enum PermanentFailure {
 }
 
 impl PermanentFailure {
-    /// Returns the permanent failure that `error` stands for, if any.
+    /// Returns the permanent failure in `error`, if any.
     pub(super) fn find(error: &ureq::Error) -> Option<Self> {
         match error {
             ureq::Error::BadUri(cause) => Some(Self::Url(cause.clone())),

@@ -1,4 +1,4 @@
-//! Responses that are read whole, JSON in them, and the reason that a server gives for an error status.
+//! Responses that are read whole, JSON in them, and the server's message for an error status.
 
 use super::client::{Http, HttpMethod, Response};
 use super::error::body_error_message;
@@ -70,7 +70,7 @@ impl Response {
     /// Continues to read the body, until `body` has `limit_bytes` or all of it; see [`Self::read_body`].
     ///
     /// # Errors
-    /// The errors of [`Self::read_body`]. What has arrived is in `body`.
+    /// The errors of [`Self::read_body`]. The received part is in `body`.
     pub fn read_more(
         &mut self,
         body: &mut Vec<u8>,

@@ -15,7 +15,7 @@ pub fn set_name_service(service: NameService) {
     NAME_SERVICE.get_or_init(|| service);
 }
 
-/// Resolves `host`, and may take as long as the services do.
+/// Resolves `host`. It has no timeout of its own.
 ///
 /// # Errors
 /// An unknown name, or the system's message about a resolver that does not respond.
@@ -30,7 +30,7 @@ pub(super) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>> {
     }
 }
 
-/// The error for a host without an address. `message` is that of the standard library.
+/// The error for a host without an address. `message` is the message of the standard library.
 fn no_address(host: &str, message: &str) -> Error {
     const PREFIX: &str = "failed to lookup address information: ";
     let reason = match message.strip_prefix(PREFIX).unwrap_or(message) {

@@ -18,7 +18,7 @@ const CERTIFICATE_PATHS: &[&str] = &[
     "/etc/ssl/certs",
 ];
 
-/// The values of the config, each of which applies where no variable is set.
+/// The values of the config. Each applies if its variable is not set.
 #[derive(Clone, Debug, Default)]
 pub struct NetworkDefaults {
     pub proxy: Option<LazySecret>,
@@ -40,7 +40,7 @@ pub struct Network {
 /// The source of the CA certificates.
 #[derive(Clone, Debug, Default)]
 enum CertificateSource {
-    /// Those of the system, or else those of this program.
+    /// The certificates of the system, or else the compiled-in ones.
     #[default]
     System,
     /// `SSL_CERT_FILE` or `SSL_CERT_DIR`, with the value for messages.
@@ -79,7 +79,7 @@ impl Network {
         Ok(Self { proxy, certificates, is_offline: false })
     }
 
-    /// The same network, of which only loopback addresses may be reached, as with `--offline`.
+    /// The same network, restricted to loopback addresses, as with `--offline`.
     pub fn offline(self) -> Self {
         Self { is_offline: true, ..self }
     }

@@ -25,7 +25,7 @@ impl RedirectListener {
     /// Listens on a port that the system chooses.
     ///
     /// # Errors
-    /// The system allows none.
+    /// The system allows no listener.
     pub fn open() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let port = listener.local_addr()?.port();

@@ -117,8 +117,8 @@ impl SsrfFilter {
         self.check(&uri, &addresses).map_err(AddressError::into_error)
     }
 
-    /// Like [`AddressPolicy::check`]. Before the host is resolved, `addresses` is empty; then an error means that no
-    /// address would be allowed.
+    /// Like [`AddressPolicy::check`]. Before the host is resolved, `addresses` is empty. An error then means that no address would be
+    /// allowed.
     pub(super) fn check(&self, uri: &Uri, addresses: &[SocketAddr]) -> Result<(), AddressError> {
         let Self { allowed_ranges, allowed_ports, offline } = self;
         let host = uri.host().unwrap_or_default();

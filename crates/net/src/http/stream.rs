@@ -13,7 +13,7 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver};
 use ureq::unversioned::transport::time::{Duration as UreqDuration, Instant};
 use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout, Transport};
 
-/// A connection that reads lines and blocks of bytes. What is written is sent at the next read.
+/// A connection that reads lines and blocks of bytes. Written bytes are sent at the next read.
 #[derive(Debug)]
 pub struct LineStream {
     transport: Box<dyn Transport>,
@@ -26,7 +26,7 @@ impl LineStream {
         Self { transport, received: Vec::new() }
     }
 
-    /// Returns the connection, from which nothing may be left to read.
+    /// Returns the connection. There must be no unread bytes.
     pub(super) fn into_transport(self) -> Result<Box<dyn Transport>> {
         if self.received.is_empty() {
             Ok(self.transport)
@@ -108,7 +108,7 @@ impl LineStream {
         }
     }
 
-    /// Reads what has arrived into `buffer`. Returns `None` if there is nothing at `end`, on the clock of [`signal::now`].
+    /// Reads the bytes that have arrived into `buffer`. Returns `None` if there is nothing at `end`, on the clock of [`signal::now`].
     ///
     /// # Errors
     /// The connection broke, or the run was cancelled.
@@ -130,7 +130,7 @@ impl LineStream {
         }
     }
 
-    /// Receives what has arrived; false at the end of the stream.
+    /// Receives the bytes that have arrived; false at the end of the stream.
     fn receive(&mut self) -> Result<bool, ureq::Error> {
         let has_more = self.transport.await_input(no_timeout())?;
         let buffers = self.transport.buffers();

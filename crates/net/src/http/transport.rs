@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
-/// The most bytes buffered before they are sent.
+/// Maximum number of bytes that are buffered before they are sent.
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
 
 /// The time that `ureq`'s own transports wait at once. Signals are checked between two waits.
@@ -56,7 +56,7 @@ pub(super) enum Route<In> {
 #[derive(Debug)]
 pub(super) struct Socket {
     stream: TcpStream,
-    /// Their output is sent when there is much of it, or before waiting for a response: `ureq` passes head and body
+    /// The output of these transports is sent when there is much of it, or before waiting for a response: `ureq` passes head and body
     /// separately, and a server should wake only once for both.
     buffers: SocketBuffers,
 }
@@ -92,7 +92,7 @@ impl<In> SignalTransport<In> {
         Self { route, limits, deadline, awaits_response: false, is_kept: false }
     }
 
-    /// The timeout for sending. A server that accepts no data counts as unresponsive, as one that sends none.
+    /// The timeout for sending. A server that accepts no data is treated as unresponsive, like one that sends no data.
     fn send_deadline(&self) -> Deadline {
         Deadline::after_or_never(self.limits.timeouts.first_byte).min(self.exchange_deadline())
     }

@@ -63,7 +63,7 @@ impl Http {
     /// Opens a WebSocket at a `ws`, `wss`, `http` or `https` URL. The client should have [`WEBSOCKET_TIMEOUTS`].
     ///
     /// # Errors
-    /// The errors of [`Http::request`]; the server does not agree to the protocol.
+    /// The errors of [`Http::request`], or the server does not agree to the protocol.
     pub fn open_websocket(&self, url: &str, headers: &[(String, String)]) -> Result<WebSocket> {
         let redacted_url = redact_url(url);
         let invalid = || fail(Exit::Config, format!("invalid URL `{redacted_url}`"));
@@ -181,7 +181,7 @@ struct FrameStream {
 }
 
 impl FrameStream {
-    /// Sends what was written: a connection does so when it waits for input.
+    /// Sends the written bytes: a connection does so when it waits for input.
     fn flush_now(&mut self) -> Result<()> {
         self.stream.wait_until(signal::now()).map(drop)
     }

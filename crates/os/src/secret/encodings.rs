@@ -1,5 +1,5 @@
 //! Finds known keys in the encodings in which they may appear: unchanged, JSON, hexadecimal, percent-encoded, base64,
-//! reversed, and split by line breaks, as encoding tools produce. Pure.
+//! reversed, and split by line breaks, as encoding tools produce. No I/O.
 //!
 //! The encodings are searched for one by one. For a few dozen, this is as fast as an automaton, and nothing has to be built.
 
@@ -177,7 +177,7 @@ fn alphanumerics(text: &[u8]) -> Vec<u8> {
     letters.map(u8::to_ascii_lowercase).collect()
 }
 
-/// True for letters and digits, and for the bytes of what is not ASCII.
+/// True for letters and digits, and for the bytes of characters that are not ASCII.
 fn is_alphanumeric(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || !byte.is_ascii()
 }

@@ -1,6 +1,6 @@
-//! Recognises keys by their format. Pure.
+//! Recognises keys by their format. No I/O.
 //!
-//! Only formats that nothing else has are included, because text that is mistaken for a key becomes unusable. For the
+//! Only formats that no other text has are included, because text that is mistaken for a key becomes unusable. For the
 //! same reason, entropy is not considered.
 
 use super::key::REDACTED;
@@ -84,7 +84,7 @@ const PEM_DASHES: &[u8] = b"-----";
 const MAX_PEM_TITLE_BYTES: usize = 64;
 /// The shortest line of a PEM block whose end is missing, in bytes: shorter ones may be words of a text.
 const MIN_PEM_LINE_BYTES: usize = 40;
-/// The most bytes between two lines of a PEM block: a line break, escaped or with the indentation of its context.
+/// Maximum number of bytes between two lines of a PEM block: a line break, escaped or with the indentation of its context.
 const MAX_PEM_GAP_BYTES: usize = 16;
 /// The longest private key, line breaks included, in bytes.
 const MAX_PEM_BYTES: usize = 16 << 10;
@@ -120,7 +120,7 @@ fn is_delimiter(byte: u8) -> bool {
     byte.is_ascii_whitespace() || b"\"'`<>".contains(&byte)
 }
 
-/// Adds what looks like a key in `text`, which follows the byte `previous`.
+/// Adds the parts of `text` that look like a key. `previous` is the byte before the text.
 pub(super) fn find_keys(text: &str, previous: Option<u8>, matches: &mut Vec<KeyMatch>) {
     let bytes = text.as_bytes();
     for pattern in &KEY_PATTERNS {
@@ -202,7 +202,7 @@ fn find_pem(text: &str, start: usize) -> Option<KeyMatch> {
 
 /// The end of the long lines that `body` begins with.
 fn base64_lines_end(body: &[u8]) -> Option<usize> {
-    // The letters of an escaped line break can also begin a line; at worst they count as part of the gap.
+    // The letters of an escaped line break can also begin a line; at worst they become part of the gap.
     let is_gap = |byte: u8| byte.is_ascii_whitespace() || b"\\nr\"'+,|>".contains(&byte);
     let mut end = 0;
     loop {
@@ -257,7 +257,7 @@ pub(super) fn pending_start(text: &str) -> usize {
             from = from.min(bytes.len() - count);
         }
     }
-    // The beginning of the URL, and anything directly before a key, is held back with it.
+    // The beginning of the URL, and anything directly before a key, is buffered with it.
     if from < text.len() {
         from = from.min(word.max(tail));
     }

@@ -24,7 +24,7 @@ static KNOWN_KEYS: RwLock<KnownKeys> = RwLock::new(KnownKeys {
 /// The minimum length of a key that is masked in a request, in characters: a shorter one could be a word that the user
 /// means.
 const MIN_MASKED_CHARS: usize = 16;
-/// Words of values that stand in a config because a program demands one.
+/// Words of placeholder values, which are in a config because a program requires a value.
 const PLACEHOLDER_WORDS: [&str; 9] =
     ["your", "placeholder", "changeme", "change", "example", "dummy", "needed", "required", "none"];
 /// Maximum length of a file of a key, in bytes.
@@ -133,7 +133,7 @@ pub fn mask_for_request(text: &str) -> Cow<'_, str> {
     masked
 }
 
-/// True if a key was masked in a request of this process: `***` in what the model writes may then stand for it.
+/// True if a key was masked in a request of this process: `***` in the model's text may then mean that key.
 pub fn has_masked_request() -> bool {
     HAS_MASKED_REQUEST.load(Ordering::Relaxed)
 }
@@ -160,14 +160,14 @@ pub fn redact_known(text: &str) -> Cow<'_, str> {
     replace_matches(text, encodings::find_encodings(text, &known_encodings()))
 }
 
-/// Redacts as [`redact_known`] does, and also what has the format of any key. The prefix of such a key stays:
+/// Redacts as [`redact_known`] does, and also text with the format of any key. The prefix of such a key stays:
 /// `sk-ant-***`.
 pub fn redact_all(text: &str) -> Cow<'_, str> {
     replace_matches(text, find_all(text, &known_encodings(), None))
 }
 
 /// Redacts as [`redact_all`] does, and known keys however they are spelled. For complete texts: at the end of a
-/// chunk, a stream cannot know if such a key has begun.
+/// chunk, a stream cannot know whether such a key has begun.
 pub fn redact_all_spellings(text: &str) -> Cow<'_, str> {
     let encodings = known_encodings();
     let mut matches = find_all(text, &encodings, None);

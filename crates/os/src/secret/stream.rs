@@ -1,6 +1,6 @@
 //! Redacts keys in streamed text, even if a key is split between chunks.
 //!
-//! Text that may be the beginning of a key is held back until that is decided. Most chunks do not end in such text and
+//! Text that may be the beginning of a key is buffered until that is decided. Most chunks do not end in such text and
 //! pass at once.
 
 use super::redact::{find_all, known_encodings};
@@ -8,9 +8,9 @@ use super::replacement::{KeyMatch, merge_overlapping, replace_matches};
 use super::{encodings, key_patterns};
 use std::borrow::Cow;
 
-/// The most bytes held back. No key is longer; anything beyond this passes unchanged.
+/// Maximum number of buffered bytes. No key is longer; anything beyond this passes unchanged.
 const MAX_PENDING_BYTES: usize = 32 << 10;
-/// Below this number of bytes held back, every chunk triggers a new search.
+/// Below this number of buffered bytes, every chunk triggers a new search.
 const SMALL_PENDING_BYTES: usize = 512;
 
 /// A redactor for a stream of text.
@@ -19,9 +19,9 @@ pub struct StreamRedactor {
     /// Redact text that looks like a key too.
     redacts_all: bool,
     pending: String,
-    /// The byte before the text held back.
+    /// The byte before the buffered text.
     previous_byte: Option<u8>,
-    /// The number of bytes held back that triggers the next search: long text is not searched again for every chunk.
+    /// The number of buffered bytes that triggers the next search: long text is not searched again for every chunk.
     next_search_bytes: usize,
 }
 
@@ -51,7 +51,7 @@ impl StreamRedactor {
             return Cow::Borrowed("");
         }
         let mut end = self.pending_start(&self.pending, &encodings);
-        // A key that may be part of a longer one is held back too.
+        // A key that may be part of a longer one is buffered too.
         let mut matches = merge_overlapping(self.find_keys(&self.pending, &encodings));
         if let Some(incomplete) = matches.iter().find(|key_match| key_match.range.end > end) {
             end = end.min(incomplete.range.start);
@@ -68,7 +68,7 @@ impl StreamRedactor {
         Cow::Owned(out)
     }
 
-    /// Ends the text and returns what was held back, redacted.
+    /// Ends the text and returns the buffered rest, redacted.
     pub fn finish(&mut self) -> String {
         let matches = self.find_keys(&self.pending, &known_encodings());
         let out = self.release(self.pending.len(), matches);
@@ -90,7 +90,7 @@ impl StreamRedactor {
         }
     }
 
-    /// Removes the first `end` bytes held back, and returns them with the `matches` in them replaced.
+    /// Removes the first `end` buffered bytes, and returns them with the `matches` in them replaced.
     fn release(&mut self, end: usize, matches: Vec<KeyMatch>) -> String {
         let out = replace_matches(&self.pending[..end], matches).into_owned();
         self.previous_byte = self.pending[..end].bytes().next_back().or(self.previous_byte);

@@ -35,7 +35,7 @@ pub struct Sanitizer {
     escape_style: EscapeStyle,
     /// The class of the last character shown, which decides about joiners and variation selectors.
     previous: CharClass,
-    /// A character that is held back until the next one decides about it.
+    /// A character that is buffered until the next one decides about it.
     pending: Option<PendingChar>,
 }
 
@@ -49,7 +49,7 @@ enum EscapeStyle {
     Json,
 }
 
-/// A character that was received last, and is output together with the next one.
+/// The character that was received last. It is output together with the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PendingChar {
     /// A carriage return, which is dropped before a newline. Alone it would overwrite the line.
@@ -95,7 +95,7 @@ impl Sanitizer {
         Cow::Owned(out)
     }
 
-    /// Returns the held-back character at the end of the text.
+    /// Returns the buffered character at the end of the text.
     pub fn finish(&mut self) -> String {
         let mut out = String::new();
         if let Some(pending) = self.pending.take() {

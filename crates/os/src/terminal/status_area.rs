@@ -1,5 +1,4 @@
-//! The status lines: lines below all output that change in place, such as a spinner, and below them what the user types
-//! meanwhile.
+//! The status lines: lines below all output that change in place, such as a spinner, and below them the text that the user types meanwhile.
 //!
 //! Other output need not consider them: each output function of the terminal clears them first and redraws them after.
 //! The cursor stays at their start, so they can be cleared in one operation even after the window was resized, and the
@@ -267,7 +266,7 @@ pub(super) fn eprint(line: &str, is_shared: bool) {
     }
 }
 
-/// Like [`eprint`], but waits for the end of an incomplete line of standard output: for what can wait.
+/// Like [`eprint`], but waits for the end of an incomplete line of standard output.
 pub(super) fn eprint_between_lines(line: &str, is_shared: bool) {
     if !(is_shared && IS_LINE_OPEN.load(Ordering::Relaxed)) {
         return eprint(line, is_shared);

@@ -43,7 +43,7 @@ impl StdoutWriter {
         Self { sanitizes: true, ..Self::new(terminal) }
     }
 
-    /// Returns what would be written next, instead of writing it.
+    /// Returns the buffered text instead of writing it.
     pub fn into_text(mut self) -> String {
         self.end_text();
         std::mem::take(&mut self.buffer)
@@ -120,7 +120,7 @@ impl StdoutWriter {
         self.flush_if_full()
     }
 
-    /// Writes the buffer, for interactive output. A character whose escaping depends on the next one is held back.
+    /// Writes the buffer, for interactive output. A character whose escaping depends on the next one stays in the buffer.
     ///
     /// # Errors
     /// The errors of [`Terminal::print`].
@@ -139,7 +139,7 @@ impl StdoutWriter {
         Ok(())
     }
 
-    /// Ends the current text: what follows does not belong to it.
+    /// Ends the current text: the text that follows does not belong to it.
     pub fn end_text(&mut self) {
         if self.sanitizes {
             self.buffer.push_str(&self.sanitizer.finish());

@@ -32,7 +32,7 @@ fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8], name: &'static str) -> Result
 /// Writes all of `bytes` to standard output.
 ///
 /// # Errors
-/// System errors; a [`Stop`] if the reader is gone or the run is cancelled.
+/// A system error; a [`Stop`] if the reader is gone or the run is cancelled.
 pub(super) fn write_stdout(bytes: &[u8]) -> Result<()> {
     let stdout = std::io::stdout();
     let lock = stdout.lock();

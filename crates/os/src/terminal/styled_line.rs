@@ -26,7 +26,7 @@ enum SpanRole {
     Fixed,
     /// It is shortened.
     Shrinkable,
-    /// It is left out, the last one first, where the part to shorten would otherwise get less than half of the line.
+    /// It is left out if the part to shorten would otherwise get less than half of the line. The last such part is left out first.
     Optional,
 }
 
@@ -126,7 +126,7 @@ impl StyledLine {
         let mut line = String::new();
         let mut columns_left = columns;
         for (text, span) in texts.iter().zip(&self.spans) {
-            // Truncated before styling, since escape sequences must not count as width.
+            // Truncated before styling, since escape sequences have no width.
             let text = truncate_str(text, columns_left, "…");
             line.push_str(&span.style.apply_to(&text).to_string());
             columns_left = columns_left.saturating_sub(measure_text_width(&text));

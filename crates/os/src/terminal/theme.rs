@@ -33,7 +33,7 @@ static BACKGROUND: OnceLock<Option<Background>> = OnceLock::new();
 
 /// Sets the function that determines the background, once per process.
 pub fn set_source(source: impl Fn() -> Option<Background> + Send + Sync + 'static) {
-    // A later source of the same process returns the same.
+    // A later source of the same process returns the same value.
     drop(SOURCE.set(Box::new(source)));
 }
 
@@ -51,7 +51,7 @@ pub fn link() -> Color {
     if has_background(Background::Dark) { Color::Cyan } else { Color::Blue }
 }
 
-/// The style of what needs the user's attention. Yellow is hard to read on white.
+/// The style of text that needs the user's attention. Yellow is hard to read on white.
 pub fn attention() -> Style {
     if has_background(Background::Light) { Style::new().magenta() } else { Style::new().yellow() }
 }

@@ -1,4 +1,4 @@
-//! Word wrapping for lines that are longer than the window; the terminal itself would break inside words. Pure.
+//! Word wrapping for lines that are longer than the window; the terminal itself would break inside words. No I/O.
 
 use console::measure_text_width;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub(in crate::report) struct Span {
     pub style: TextStyle,
     pub text: String,
-    /// The complete address, of which `text` is all or a part.
+    /// The complete address. `text` is all of it or a part.
     pub link: Option<Arc<str>>,
 }
 

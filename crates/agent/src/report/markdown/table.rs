@@ -1,4 +1,4 @@
-//! Tables, held back until they are complete, since the last row may widen a column.
+//! Tables. They are buffered until they are complete, since the last row may widen a column.
 
 use super::char_width;
 use super::style::{Span, SpanBuffer, show_inline};

@@ -1,6 +1,6 @@
 //! Wraps words into rows of limited width.
 //!
-//! Only the current word is held back until it ends: a row grows with every word, and finished output never changes.
+//! Only the current word is buffered until it ends: a row grows with every word, and finished output never changes.
 
 use super::char_width;
 use super::style::{Span, SpanBuffer, StyledRun};

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// The frames of the spinner, and the duration of each.
 const SPINNER_FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 const FRAME_INTERVAL: Duration = Duration::from_millis(100);
-/// An answer without new text for this long no longer counts as being printed.
+/// An answer is no longer shown as being printed after this time without new text.
 const ANSWER_PAUSE: Duration = Duration::from_millis(1500);
 /// Lines that `-v` shows of a result, or of a command's output while it runs.
 const MAX_OUTPUT_LINES: usize = 10;
@@ -86,7 +86,7 @@ struct RunningCall {
     last_line: String,
     /// The number of lines of its output that were shown.
     shown_lines: usize,
-    /// Reduces what it draws to lines.
+    /// Reduces its terminal output to lines.
     screen: TerminalText,
     output: LineFolder,
 }
@@ -494,7 +494,7 @@ impl CallStatus {
     }
 }
 
-/// Formats the line of a call. Of the notes, only the first one stays in a narrow window.
+/// Formats the line of a call. A narrow window shows only the first one of the notes.
 fn call_row(status: CallStatus, name: &str, short_arguments: &str, notes: &[String]) -> StyledLine {
     let (mark, style) = status.mark();
     let mut row = StyledLine::new("  ").styled(mark, style).plain(format!(" {name}"));

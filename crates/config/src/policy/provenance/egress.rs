@@ -7,8 +7,7 @@ use serde_json::Value;
 use url::Url;
 
 impl ProvenanceTracker {
-    /// Decides if `arguments` may be sent now: every address in them must be one that could be requested, and counts as
-    /// requested.
+    /// Decides whether `arguments` may be sent now. Every address in them must be one that may be requested, and is counted as a request.
     ///
     /// # Errors
     /// The refusal of the first address that may not be requested, with the flag that would grant it.

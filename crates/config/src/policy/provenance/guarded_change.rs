@@ -1,10 +1,9 @@
-//! Changes that take effect in later runs or outside the machine. After content from outside they need the user's
-//! permission.
+//! Changes that take effect in later runs or outside the machine. In a conversation with untrusted content they need the user's permission.
 
 use crate::policy::refusal::Refusal;
 
-/// A change that takes effect in later runs or outside the machine. Content from outside may cause it only with the
-/// user's permission.
+/// A change that takes effect in later runs or outside the machine. A conversation with untrusted content may make it only with the user's
+/// permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardedChange {
     /// Jobs, which the `cron` tool adds and removes.
@@ -49,7 +48,7 @@ pub struct ChangeGrants {
 }
 
 impl ChangeGrants {
-    /// Decides if a conversation may make a change. `external` names its content from outside, if it has any, and `denial` is
+    /// Decides whether a conversation may make a change. `external` names its untrusted content, if it has any, and `denial` is
     /// the start of the refusal, such as "jobs cannot be added".
     ///
     /// # Errors

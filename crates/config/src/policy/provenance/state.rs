@@ -1,5 +1,5 @@
-//! Content that a conversation has read so far, message by message: its origin, the hosts that the user named, and the addresses
-//! that the model cannot have written. Pure.
+//! Content that a conversation has read so far, message by message: its origin, the hosts that the user named, and the addresses that the
+//! model cannot have written. No I/O.
 
 use super::trust_context::TrustContext;
 use crate::policy::call_files::files_of_call;
@@ -147,7 +147,7 @@ impl ProvenanceState {
         if *source == ResultSource::Program {
             return;
         }
-        // The arguments are the model's own text, and a copy of them in the result vouches for nothing.
+        // The arguments are the model's own text, so a copy of them in the result permits no address.
         let arguments = pending_call.as_ref().map(|call| normalize(&call.arguments.to_string()));
         let arguments = arguments.unwrap_or_default();
         let content = find_built_in(name).map(|tool| tool.results);
@@ -228,7 +228,7 @@ impl ProvenanceState {
     }
 }
 
-/// Keeps of search results only the lines that are an address and nothing else, and the marks of cuts. A page or the query can
+/// Reduces search results to the lines that are an address and nothing else, and the marks of cuts. A page or the query can
 /// influence the other text.
 fn keep_address_lines(text: &str) -> String {
     let keep = |line| match line {
@@ -240,7 +240,7 @@ fn keep_address_lines(text: &str) -> String {
 }
 
 /// Beginnings of lines that mark content of others, in user messages that were stored without their sources: by another
-/// program, or by an older version. Nothing in such a message counts as typed.
+/// program, or by an older version. No word in such a message is treated as typed by the user.
 const LINE_PREFIXES_OF_OTHERS: [(&str, Origin); 4] = [
     ("<page", Origin::External),
     ("<quote", Origin::External),

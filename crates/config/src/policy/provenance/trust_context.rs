@@ -1,4 +1,4 @@
-//! The facts about a run that determine the origin of file content. Pure.
+//! The facts about a run that determine the origin of file content.
 
 use crate::policy::file_scope::{FileAccess, FileScope};
 use nanobot_base::message::Origin;
@@ -32,9 +32,9 @@ impl TrustContext {
         (self.resolve_real_path)(&self.file_scope.absolute(path))
     }
 
-    /// The origin of the content of the file at `path`. It is the user for instruction files, which no run changes after
-    /// content from outside without permission, and for the memory, whose label counted when the run began. An earlier run
-    /// may have written any other file in the workspace on behalf of such content.
+    /// The origin of the content of the file at `path`. It is the user for instruction files, because no run with untrusted content changes
+    /// them without permission, and for the memory, because its label was applied when the run began. An earlier run may have written any
+    /// other file in the workspace because of untrusted content.
     pub(super) fn origin_of_file(&self, path: &Path) -> Origin {
         let is_own = self.file_scope.is_user_instruction(path)
             || path == self.workspace.join("memory/MEMORY.md");

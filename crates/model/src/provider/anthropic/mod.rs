@@ -1,5 +1,5 @@
-//! The Anthropic messages format: [`request`] builds requests, [`reply_builder`] reads responses. Both are pure.
-//! Source: <https://docs.anthropic.com/en/api/messages>, version 2023-06-01.
+//! The Anthropic messages format: [`request`] builds requests, [`reply_builder`] reads responses. Neither does I/O. Source:
+//! <https://docs.anthropic.com/en/api/messages>, version 2023-06-01.
 
 use super::quirks::Quirks;
 use super::reply_source::ReplySource;

@@ -99,7 +99,7 @@ impl AnthropicReplyBuilder {
         }
     }
 
-    /// Updates the usage. Numbers are totals and may be repeated; the last ones count.
+    /// Updates the usage. Numbers are totals and may be repeated; the last ones are used.
     fn update_usage(&mut self, usage: &Value) {
         let number = |key: &str| parse_tokens(&usage[key]);
         if let Some(input) = number("input_tokens") {
@@ -293,7 +293,7 @@ impl ReplyBuilder for AnthropicReplyBuilder {
             Reply { id: self.id, usage: self.usage, model: self.model, ..Reply::default() };
         let is_claude = self.source.model.to_lowercase().contains("claude");
         let mut opaque_blocks = Vec::new();
-        // Placeholders of texts and calls alone need not be sent back.
+        // If all blocks are placeholders of texts and calls, they need not be sent back.
         let mut has_opaque = false;
         let mut blocks = self.blocks;
         blocks.sort_by_key(|(index, _)| *index);

@@ -50,7 +50,7 @@ pub(super) fn write_body(
         }
         _ => {}
     }
-    // While a model thinks, it takes no other temperature than its own.
+    // A model that thinks accepts only its default temperature.
     let takes_temperature = !is_thinking && !format.quirks.no_temperature;
     if let Some(temperature) = request.sampling.temperature.filter(|_| takes_temperature) {
         body.put("temperature", temperature.min(MAX_TEMPERATURE));
@@ -252,8 +252,8 @@ fn adaptive_effort<'a>(effort: &'a str, model: &str) -> &'a str {
     }
 }
 
-/// True if thinking can be requested. With a budget, it cannot be enabled in the middle of tool calls that began
-/// without it, as after a change of model; the later calls of a turn do without.
+/// True if thinking can be requested. With a budget, it cannot be enabled in the middle of tool calls that began without it, such as after
+/// a change of model. The later calls of such a turn have no thinking.
 fn can_think(request: &Request<'_>, format: &AnthropicFormat) -> bool {
     let is_user = |message: &Message| matches!(message, Message::User(_));
     let turn_start = request.messages.iter().rposition(is_user).unwrap_or(0);
@@ -354,7 +354,7 @@ fn user_blocks<'a>(user: &'a UserMessage, writer: &mut PartWriter) -> Vec<Block<
 /// Writes the parts of messages in their order.
 struct PartWriter {
     accepts_images: bool,
-    /// The number of images above the limit. Of the oldest ones, only the names are sent.
+    /// The number of images above the limit. The oldest ones are replaced by their names.
     surplus_images: usize,
 }
 

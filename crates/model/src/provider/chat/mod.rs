@@ -1,5 +1,5 @@
 //! The OpenAI chat completions format, used by all compatible servers: [`request`] builds requests, [`reply_builder`]
-//! reads responses, [`reasoning`] says where reasoning belongs. All are pure.
+//! reads responses, [`reasoning`] says where reasoning belongs. None of them does I/O.
 
 use super::quirks::Quirks;
 use super::reply_source::ReplySource;

@@ -86,7 +86,7 @@ struct ChatTextDelta<'a> {
 }
 
 impl TextChunk<'_> {
-    /// True if there is more to the chunk than its text.
+    /// True if the chunk has other content than its text.
     fn has_more(&self) -> bool {
         let Self { object, r#type, error, usage, model: _, choices: [Object(choice)] } = self;
         let Object(ChatTextDelta { refusal, reasoning_details, tool_calls, function_call, .. }) =
@@ -240,7 +240,7 @@ impl ChatReplyBuilder {
         }
     }
 
-    /// Adds a piece of reasoning, appending it to the last one if it continues that.
+    /// Adds a piece of reasoning, appending it to the last piece if it continues that piece.
     fn add_reasoning_detail(&mut self, detail: &Value) {
         let continues = |last: &&mut Value| {
             last["type"] == detail["type"]
@@ -435,7 +435,7 @@ impl ReplyBuilder for ChatReplyBuilder {
     }
 }
 
-/// The data that the server wants back, if there is any.
+/// The data that the server requires back, if any.
 fn opaque_data(
     reasoning_location: Option<&str>,
     signature: Value,

@@ -97,7 +97,7 @@ impl Default for LoginEndpoints {
 }
 
 impl LoginEndpoints {
-    /// The vendors' own servers, or those set for a test.
+    /// The vendors' own servers, or the servers set for a test.
     ///
     /// # Errors
     /// Status 78 if a test's servers are not on this machine, because tokens would be sent to them.

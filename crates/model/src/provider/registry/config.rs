@@ -30,12 +30,12 @@ pub enum KeySource {
     Login(&'static str),
 }
 
-/// The name of the place that a key is in.
+/// The location of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyLabel {
     /// An environment variable.
     Variable(&'static str),
-    /// Any other place, as a phrase.
+    /// Any other location, as a phrase.
     Phrase(String),
 }
 

@@ -30,7 +30,7 @@ pub struct ProviderInfo {
     /// Alternative names of the provider in model prefixes.
     pub(crate) model_prefixes: &'static [&'static str],
     pub strip: PrefixStripping,
-    /// True if a vendor also serves models of others, whose names have prefixes. Gateways all do.
+    /// True if a vendor also serves models of other vendors. Their names have prefixes. All gateways do so.
     pub(crate) serves_others: bool,
     pub quirks: Quirks,
 }
@@ -46,7 +46,7 @@ impl ProviderInfo {
         self.is_local() || self.name == "custom"
     }
 
-    /// True if it takes names of other vendors' models. `is_prefixed` tells if the name has the form `vendor/model`.
+    /// True if it takes names of other vendors' models. `is_prefixed` is true if the name has the form `vendor/model`.
     pub(crate) fn takes_foreign_models(&self, is_prefixed: bool) -> bool {
         match self.kind {
             ProviderKind::Standard => self.serves_others && is_prefixed,

@@ -32,7 +32,7 @@ pub struct SelectInput<'a> {
 #[derive(Debug)]
 pub struct SelectedProvider {
     pub provider: String,
-    /// The table entry whose rules apply: that of a gateway, if the config of another vendor leads to one.
+    /// The table entry whose rules apply. It is the entry of a gateway if the config of another vendor leads to one.
     pub entry: Option<&'static ProviderInfo>,
     /// The model's name as sent to the server.
     pub model: String,
@@ -170,7 +170,7 @@ fn is_usable(input: &SelectInput<'_>, provider: &ProviderInfo) -> bool {
     }
 }
 
-/// A key for `provider` from outside the config: a service manager credential or an environment variable.
+/// A key for `provider` that is not in the config: a service manager credential or an environment variable.
 fn external_key(env: &Env, provider: &ProviderInfo) -> Option<ResolvedKey> {
     provider.key_variables.iter().find_map(|variable| {
         let credential = env.path(CREDENTIALS_DIRECTORY).map(|folder| folder.join(variable));
@@ -238,8 +238,7 @@ pub struct ProviderStatus {
     pub base_url: String,
     /// The source of its key: the kind in one word, and a phrase.
     pub key: Option<(&'static str, String)>,
-    /// True if nothing is missing, as far as is known without a request. A local server counts as usable if its address
-    /// or a key is configured.
+    /// True if nothing is missing, as far as is known without a request. A local server is usable if its address or a key is configured.
     pub is_usable: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The models that transcribe speech, and their prices: as the vendors have published them, not looked up for this release.
+//! The models that transcribe speech, and their prices. The prices are as the vendors have published them, and not updated for this
+//! release.
 
 /// The default models, by provider.
 const DEFAULT_MODELS: [(&str, &str); 2] = [("groq", "whisper-large-v3"), ("openai", "whisper-1")];

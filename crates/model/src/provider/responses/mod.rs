@@ -1,5 +1,5 @@
-//! The OpenAI responses format: [`request`] builds requests, [`reply_builder`] reads responses. Both are pure. The
-//! server stores nothing: reasoning is returned encrypted, stored with the reply, and sent back. Source:
+//! The OpenAI responses format: [`request`] builds requests, [`reply_builder`] reads responses. Neither does I/O. The server stores
+//! nothing: reasoning is returned encrypted, stored with the reply, and sent back. Source:
 //! <https://platform.openai.com/docs/api-reference/responses>.
 
 use super::quirks::Quirks;
