@@ -216,12 +216,12 @@ fn call_tool(
             })
         }
         ToolOutcome::Denied => {
-            let Some(refusal) = &executed.refusal else {
+            let Some(denial) = &executed.denial else {
                 return Err(Stop(Exit::Refused).into());
             };
-            let (output, cause) = split_output(&refusal.message, &live_output);
+            let (output, cause) = split_output(&denial.message, &live_output);
             ctx.terminal.print(&output)?;
-            Err(match &refusal.suggested_flag {
+            Err(match &denial.suggested_flag {
                 Some(flag) => fail_with_hint(Exit::Refused, cause, format!("`{flag}`")),
                 None => fail(Exit::Refused, cause),
             })

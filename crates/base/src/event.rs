@@ -23,10 +23,10 @@ pub enum Event<'a> {
     ToolOutput { call_id: &'a str, text: &'a str },
     /// A tool call has ended or was skipped.
     ToolResult {
-        /// With [`ToolOutcome::Denied`]: the denied action and the flag that would have granted it.
-        denied: Option<(&'a str, Option<&'a str>)>,
         result: &'a ToolResult,
         outcome: ToolOutcome,
+        /// Present with [`ToolOutcome::Denied`], unless the user declined.
+        denial: Option<&'a Denial>,
         /// With [`ToolOutcome::Ok`]: the command failed, which the model receives as an ordinary result.
         command_failed: bool,
         /// The change to a file as a unified diff, for display only.

@@ -1,6 +1,6 @@
 //! The result of a call: the output of the tool, or the reason why the call failed or was refused.
 
-use nanobot_base::event::{Event, ToolOutcome};
+use nanobot_base::event::{Denial, Event, ToolOutcome};
 use nanobot_base::message::{MessagePart, ResultSource, ToolResult, Usage};
 use nanobot_config::policy::Refusal;
 use nanobot_os::secret::redact_all_spellings;
@@ -125,7 +125,7 @@ pub struct CompletedCall {
     pub result: ToolResult,
     pub outcome: ToolOutcome,
     /// Present with [`ToolOutcome::Denied`], unless the user declined.
-    pub refusal: Option<Refusal>,
+    pub denial: Option<Denial>,
     pub duration: Duration,
     /// Like [`ToolOutput::command_failed`].
     pub command_failed: bool,
@@ -140,12 +140,10 @@ pub struct CompletedCall {
 impl CompletedCall {
     /// The event that reports the call.
     pub fn event(&self) -> Event<'_> {
-        let refusal = self.refusal.as_ref();
         Event::ToolResult {
-            denied: refusal
-                .map(|refusal| (refusal.message.as_str(), refusal.suggested_flag.as_deref())),
             result: &self.result,
             outcome: self.outcome,
+            denial: self.denial.as_ref(),
             command_failed: self.command_failed,
             diff: self.diff.as_deref(),
             was_asked: self.was_asked,

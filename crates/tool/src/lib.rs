@@ -16,7 +16,7 @@ pub mod attach;
 pub mod undo;
 
 use nanobot_base::diff::Diff;
-use nanobot_base::event::ToolOutcome;
+use nanobot_base::event::{Denial, ToolOutcome};
 use nanobot_base::message::{
     Message, MessagePart, Origin, ResultSource, ToolCall, ToolResult, ToolSpec, Usage, plain_text,
 };
@@ -333,7 +333,7 @@ impl Toolbox {
             was_carried_out: false,
             charges: Vec::new(),
         };
-        let mut refusal = None;
+        let mut denial = None;
         let mut command_failed = false;
         let mut diff = None;
         let mut source = ResultSource::Program;
@@ -345,12 +345,18 @@ impl Toolbox {
             }
         };
         let emit_redacted = &mut |text: &str| emit(&redactor.feed(text));
-        let mut deny = |denial, suffix: &str| {
-            let (denial, text) = redact_refusal(denial, &call.name, suffix);
-            refusal = Some(denial);
+        let mut deny = |refusal, suffix: &str| {
+            let (Refusal { message, suggested_flag }, text) =
+                redact_refusal(refusal, &call.name, suffix);
+            denial = Some(Denial {
+                call_id: call.id.clone(),
+                tool_name: call.name.clone(),
+                message,
+                suggested_flag,
+            });
             (ToolOutcome::Denied, vec![MessagePart::Text(text)])
         };
-        let (outcome, parts) = match self.prepare(call, is_truncated) {
+        let (outcome, parts) = match self.resolve_call(call, is_truncated) {
             Err(message) => (ToolOutcome::Skipped, vec![MessagePart::Text(message)]),
             Ok((tool, arguments)) => {
                 match self.execute(call, &mut attempt, tool, &arguments, emit_redacted) {
@@ -394,7 +400,7 @@ impl Toolbox {
         CompletedCall {
             result,
             outcome,
-            refusal,
+            denial,
             duration,
             command_failed,
             diff,
@@ -575,7 +581,11 @@ impl Toolbox {
     }
 
     /// Finds the tool that `call` names, and casts and checks its arguments. The error is text for the model.
-    fn prepare(&self, call: &ToolCall, is_truncated: bool) -> Result<(&dyn Tool, Value), String> {
+    fn resolve_call(
+        &self,
+        call: &ToolCall,
+        is_truncated: bool,
+    ) -> Result<(&dyn Tool, Value), String> {
         let Some(tool) = self.find(&call.name) else {
             let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
             return Err(if names.is_empty() {

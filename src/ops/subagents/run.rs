@@ -125,8 +125,8 @@ fn run_turn(
         if let Event::ToolCall(call) = event {
             call_hints.insert(call.id.clone(), call_hint(&call.name, &call.arguments));
         }
-        if let Event::ToolResult { denied: Some((message, suggested_flag)), result, .. } = event {
-            on_denial(format_denial(&result.name, message, suggested_flag));
+        if let Event::ToolResult { denial: Some(denial), .. } = event {
+            on_denial(format_denial(denial));
         }
         if let Some(line) = progress_line(&event, &call_hints) {
             on_event(BackgroundEvent::Progress {

@@ -48,7 +48,7 @@ pub(crate) fn event_json(event: &Event<'_>, envelope: &EventEnvelope) -> Value {
             result,
             outcome,
             duration,
-            denied: _,
+            denial: _,
             command_failed: _,
             diff: _,
             was_asked: _,

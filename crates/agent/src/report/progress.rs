@@ -96,9 +96,9 @@ impl ProgressDisplay {
             Some(_) => self.update_live_view(event),
             None => self.print_event(event),
         }
-        if let Event::ToolResult { result, denied: Some((reason, flag)), .. } = event {
-            let line = format_denial(&result.name, reason, *flag).replace('\n', "\\n");
-            // Each refusal is reported once, even if it is repeated.
+        if let Event::ToolResult { denial: Some(denial), .. } = event {
+            let line = format_denial(denial).replace('\n', "\\n");
+            // Each denial is reported once, even if it is repeated.
             if !self.reported_denials.contains(&line) {
                 self.notice(&line);
                 self.reported_denials.push(line);

@@ -1,6 +1,7 @@
 //! Formats calls, refusals, times and sizes as short one-line texts.
 
 use jiff::Timestamp;
+use nanobot_base::event::Denial;
 use nanobot_base::message::{MessagePart, plain_text};
 use nanobot_base::patch::{self, FilePatch};
 use nanobot_config::policy::tool_names::{APPLY_PATCH, find_built_in};
@@ -13,11 +14,13 @@ const MAX_JOINED_CHARS: usize = 400;
 
 /// Formats a denial on one line, with the flag that would have allowed the call. The first paragraph of its message is the
 /// reason; the output of a command may follow.
-pub fn format_denial(tool: &str, message: &str, flag: Option<&str>) -> String {
-    let reason = message.split("\n\n").next().unwrap_or_default();
-    let mut line = format!("denied: {tool}: {}", truncate_line(reason, 300));
+pub fn format_denial(denial: &Denial) -> String {
+    let reason = denial.message.split("\n\n").next().unwrap_or_default();
+    let mut line = format!("denied: {}: {}", denial.tool_name, truncate_line(reason, 300));
     // Most denials already name the flag in their reason.
-    if let Some(flag) = flag.filter(|flag| !line.contains(*flag)) {
+    if let Some(flag) = &denial.suggested_flag
+        && !line.contains(flag)
+    {
         line.push_str(&format!("; `{flag}` would allow it"));
     }
     // A name may contain a line break, which could forge a line of output.

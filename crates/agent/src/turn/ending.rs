@@ -137,14 +137,9 @@ impl TurnStats {
         counts.count += 1;
         counts.failed += u32::from(call.outcome != ToolOutcome::Ok);
         counts.skipped += u32::from(call.outcome == ToolOutcome::Skipped);
-        if let Some(refusal) = &call.refusal {
+        if let Some(denial) = &call.denial {
             counts.denied += 1;
-            self.denials.push(Denial {
-                call_id: call.result.call_id.clone(),
-                tool_name: call.result.name.clone(),
-                message: refusal.message.clone(),
-                suggested_flag: refusal.suggested_flag.clone(),
-            });
+            self.denials.push(denial.clone());
         }
         for (usage, cost) in &call.charges {
             self.add_charge(*usage, *cost);

@@ -163,7 +163,7 @@ impl LiveView {
                 diff,
                 was_asked,
                 duration,
-                denied: _,
+                denial: _,
             } => {
                 let status = CallStatus::new(*outcome, *command_failed);
                 rows.extend(self.end_call(result, status, *diff, *was_asked, *duration, settings));
@@ -620,7 +620,7 @@ mod tests {
                 source: ResultSource::Unspecified,
             };
             self.emit(Event::ToolResult {
-                denied: None,
+                denial: None,
                 result: &result,
                 outcome,
                 command_failed: false,
