@@ -1,5 +1,10 @@
 //! The `exec` tool: runs a shell command in its own process group, with a deadline and without our keys in its
 //! environment. Unless the user has turned it off, the kernel sandbox limits the command to what the policy allows.
+//!
+//! Here are the specification of a command and its run. The modules beside it: other callers of the same run (`hook_call` for
+//! hooks, `program_call` for programs with arguments), commands in the background and the tool `process` that reads them
+//! (`background_commands`, `process_tool`), git (`git_environment`, `git_guard`, `stash`; `signing`, `signer` and
+//! `signed_object` for signatures), and the result for the model (`output`, `failures`, `withheld`).
 
 pub mod background_commands;
 mod failures;
@@ -25,7 +30,9 @@ use nanobot_config::policy::{Refusal, startup_files};
 use nanobot_os::clock;
 use nanobot_os::env::{Env, INSIDE_SANDBOX};
 use nanobot_os::secret::random_hex;
-use nanobot_sandbox::process::{self, CapturedText, CommandResult, CommandShell, CommandSpec};
+use nanobot_sandbox::process::{
+    self, CapturedText, CommandResult, CommandShell, CommandSpec, SigningListener, TextOutput,
+};
 use nanobot_sandbox::project_file_rules::{Callback, ProjectFileAccess};
 use nanobot_sandbox::{
     self as sandbox, NetworkAccess, SandboxError, SandboxSpec, namespaces, private_tmp,
@@ -377,6 +384,27 @@ impl Tool for ExecTool {
 }
 
 impl ExecTool {
+    /// Runs a command to its end. `command` is its text for explanations. Until the end `signing` signs for it.
+    fn run_to_end(
+        &self,
+        command: &str,
+        mut spec: CommandSpec,
+        signing: Option<SigningListener>,
+        on_output: &mut dyn FnMut(&str),
+    ) -> Result<ToolOutput, ToolError> {
+        let timeout = spec.timeout;
+        let mut output = TextOutput::new(spec.capture_bytes, &self.temp_parents);
+        // The output is captured as text.
+        spec.capture_bytes = 0;
+        let mut run = || process::run(&spec, &mut |bytes| on_output(&output.feed(bytes)));
+        let result = self.files.record_command(&mut run);
+        // From here on nothing is signed for it.
+        drop(signing);
+        let result = result.map_err(|error| start_error(&error, timeout))?;
+        on_output(&output.end());
+        self.to_output(command, result, &output.take(), timeout)
+    }
+
     /// Refuses probable accidents, and every command while a required sandbox is unavailable.
     fn check(&self, command: &str) -> Result<(), Refusal> {
         dangerous_command::check(command, "not run")?;

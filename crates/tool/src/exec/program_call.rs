@@ -1,9 +1,9 @@
 //! Runs a program with arguments on standard input, in the sandbox of commands.
 
-use super::{ExecTool, start_error};
+use super::ExecTool;
 use crate::{ToolError, ToolOutput};
 use nanobot_sandbox::SandboxSpec;
-use nanobot_sandbox::process::{self, CommandSpec, SigningListener, TextOutput};
+use nanobot_sandbox::process::CommandSpec;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -51,26 +51,5 @@ impl ExecTool {
             input: Some(input.as_bytes().to_vec()),
         };
         self.run_to_end(&command, spec, None, on_output)
-    }
-
-    /// Runs a command to its end. `command` is its text for explanations. Until the end `signing` signs for it.
-    pub(super) fn run_to_end(
-        &self,
-        command: &str,
-        mut spec: CommandSpec,
-        signing: Option<SigningListener>,
-        on_output: &mut dyn FnMut(&str),
-    ) -> Result<ToolOutput, ToolError> {
-        let timeout = spec.timeout;
-        let mut output = TextOutput::new(spec.capture_bytes, &self.temp_parents);
-        // The output is captured as text.
-        spec.capture_bytes = 0;
-        let mut run = || process::run(&spec, &mut |bytes| on_output(&output.feed(bytes)));
-        let result = self.files.record_command(&mut run);
-        // From here on nothing is signed for it.
-        drop(signing);
-        let result = result.map_err(|error| start_error(&error, timeout))?;
-        on_output(&output.end());
-        self.to_output(command, result, &output.take(), timeout)
     }
 }
