@@ -1,11 +1,11 @@
-//! The supervisor of a server or of a sandboxed command, which is called a server here too: this program, started again.
-//! It starts the server in its sandbox and waits. It ends the server's whole process tree when the server ends, when
-//! ordered to, or when the parent is gone, even after `kill -9`.
+//! The supervisor of a child, which is an MCP server or a sandboxed command: this program, started again. It starts the child
+//! in its sandbox and waits. It ends the child's whole process tree when the child ends, when ordered to, or when the
+//! parent is gone, even after `kill -9`.
 //!
-//! It receives its launch description, together with the server's streams, over a socket whose other end only the
+//! It receives its launch description, together with the child's streams, over a socket whose other end only the
 //! parent holds. Nothing therefore appears on a command line or in an environment. The end of that socket is the order
-//! to end the server. Where the system allows it, the supervisor is the first process of new namespaces, whose other
-//! processes end with it, however many they are. Elsewhere, processes that the server leaves behind in other groups and
+//! to end the child. Where the system allows it, the supervisor is the first process of new namespaces, whose other
+//! processes end with it, however many they are. Elsewhere, processes that the child leaves behind in other groups and
 //! sessions become children of the supervisor, and are ended one by one.
 
 use super::resource_limits::{describe_start_error, set_own_limits, test_limits};
@@ -38,10 +38,10 @@ pub(super) const IN_NAMESPACES: &str = "namespaces";
 /// The bytes of the length that precedes a launch description.
 const LENGTH_BYTES: usize = 8;
 
-/// The time that a server may take to end after its input has ended, and again after `SIGTERM`.
+/// The time that a child may take to end after its input has ended, and again after `SIGTERM`.
 pub const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
-/// The launch description of a server, sent as JSON. Its length precedes it, in eight bytes (little-endian); the three
+/// The launch description of a child, sent as JSON. Its length precedes it, in eight bytes (little-endian); the three
 /// streams are attached to these.
 #[derive(Serialize, Deserialize)]
 pub(super) struct LaunchSpec {
@@ -67,7 +67,7 @@ pub(super) enum LaunchDirectory {
     Inside(#[serde(with = "nanobot_os::wire_paths::path")] PathBuf),
 }
 
-/// The kind of program that is supervised.
+/// The kind of child that is supervised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum LaunchKind {
     /// It ends when its input ends, and gets time to do so.
@@ -113,7 +113,7 @@ impl SupervisorReport {
 }
 
 /// Runs as a supervisor if this program was started as one, and returns `None` otherwise. Returns true if no process of
-/// the server was left.
+/// the child was left.
 pub(super) fn become_supervisor() -> Option<bool> {
     let mut arguments = std::env::args_os();
     if arguments.next().is_none_or(|name| name != SUPERVISOR_ARG0) {
@@ -125,7 +125,7 @@ pub(super) fn become_supervisor() -> Option<bool> {
     Some(supervise(in_namespaces).unwrap_or(false))
 }
 
-/// Receives the launch description from standard input, and supervises the server until it has ended. Returns true if
+/// Receives the launch description from standard input, and supervises the child until it has ended. Returns true if
 /// none of its processes is left.
 ///
 /// # Errors
@@ -145,17 +145,17 @@ pub(super) fn supervise(in_namespaces: bool) -> io::Result<bool> {
     let started = match kind {
         LaunchKind::Trial => try_sandbox(launch, root),
         LaunchKind::Server | LaunchKind::Command | LaunchKind::BackgroundCommand => {
-            start_server(launch, streams, root)
+            start_child(launch, streams, root)
         }
     };
     let report = started
         .unwrap_or_else(|error| SupervisorReport::Failed(error.raw_os_error(), error.to_string()));
     send_report(&mut control, &report);
-    let SupervisorReport::Started(server) = report else {
+    let SupervisorReport::Started(child) = report else {
         return Ok(true);
     };
     let mut supervisor = Supervisor {
-        server: Pid::from_raw(server).ok_or(io::ErrorKind::InvalidData)?,
+        child: Pid::from_raw(child).ok_or(io::ErrorKind::InvalidData)?,
         kind,
         has_ended: false,
         control,
@@ -198,8 +198,8 @@ fn receive_launch(control: &mut UnixStream) -> io::Result<(LaunchSpec, [OwnedFd;
     Ok((launch, streams))
 }
 
-/// Starts the server. It then holds the only copies of its ends of the streams, so what it closes is closed.
-fn start_server(
+/// Starts the child. It then holds the only copies of its ends of the streams, so what it closes is closed.
+fn start_child(
     launch: LaunchSpec,
     [input, output, errors]: [OwnedFd; 3],
     root: Option<io::Result<EmptyRoot>>,
@@ -216,15 +216,15 @@ fn start_server(
     };
     let in_namespaces = root.is_some();
     let mut start = || {
-        // Done only now, since creating namespaces needs access to our own entry in `/proc`. It prevents the server from
+        // Done only now, since creating namespaces needs access to our own entry in `/proc`. It prevents the child from
         // tracing us, and from reading the launch description in our memory.
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-        // The server inherits them. A sandboxed thread can set no limits of other processes.
+        // The child inherits them. A sandboxed thread can set no limits of other processes.
         if let Some(sandbox) = &launch.sandbox {
             set_own_limits(sandbox, in_namespaces)?;
         }
-        let server = Pid::from_child(&command.spawn()?);
-        Ok(SupervisorReport::Started(server.as_raw_pid()))
+        let child = Pid::from_child(&command.spawn()?);
+        Ok(SupervisorReport::Started(child.as_raw_pid()))
     };
     if let Some((sandbox, root)) = launch.sandbox.as_ref().zip(root) {
         let is_long_lived = launch.kind == LaunchKind::Server;
@@ -326,8 +326,8 @@ impl SignalPipe {
 }
 
 struct Supervisor {
-    /// The server's process id, which is also that of its group.
-    server: Pid,
+    /// The child's process id, which is also that of its group.
+    child: Pid,
     kind: LaunchKind,
     /// True if it was reaped; its id may then belong to another process.
     has_ended: bool,
@@ -336,7 +336,7 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    /// Waits for the server's end and ends its process tree. Returns true if no process is left.
+    /// Waits for the child's end and ends its process tree. Returns true if no process is left.
     fn run(&mut self) -> bool {
         let mut is_ordered = false;
         loop {
@@ -352,7 +352,7 @@ impl Supervisor {
             }
             return true;
         }
-        // On an order, as opposed to a signal, the server's input has ended too.
+        // On an order, as opposed to a signal, the child's input has ended too.
         if is_ordered {
             self.wait_until(SHUTDOWN_GRACE, |supervisor| {
                 supervisor.reap();
@@ -414,7 +414,7 @@ impl Supervisor {
             match rustix::process::wait(WaitOptions::NOHANG) {
                 // A process that its parent traces is also reported when it stops.
                 Ok(Some((_, status))) if status.stopped() || status.continued() => {}
-                Ok(Some((pid, status))) if pid == self.server && !self.has_ended => {
+                Ok(Some((pid, status))) if pid == self.child && !self.has_ended => {
                     self.has_ended = true;
                     let ended =
                         SupervisorReport::Ended(status.exit_status(), status.terminating_signal());
@@ -427,16 +427,16 @@ impl Supervisor {
         }
     }
 
-    /// Signals the server's group, and all children outside of it.
+    /// Signals the child's group, and all children outside of it.
     fn signal(&self, signal: Signal) {
-        let group = (!self.has_ended).then_some(self.server);
+        let group = (!self.has_ended).then_some(self.child);
         // Errors mean that no process is left to signal, or that we lack permission.
         if let Some(group) = group {
             let _: Result<_, _> = rustix::process::kill_process_group(group, signal);
         }
-        for child in children() {
-            if group.is_none() || process_group(Some(child)) != group {
-                let _: Result<_, _> = rustix::process::kill_process(child, signal);
+        for pid in children() {
+            if group.is_none() || process_group(Some(pid)) != group {
+                let _: Result<_, _> = rustix::process::kill_process(pid, signal);
             }
         }
     }
