@@ -60,7 +60,7 @@ pub(crate) fn answer_all(run: &PollRun<'_>) {
 
 /// Does the work, and reports its failure.
 fn handle(run: &PollRun<'_>, work: &SessionWork) {
-    let channel = run.channel(work.channel);
+    let channel = run.channel(work.channel_index);
     let result = match work.items.first() {
         Some(WorkItem::Deliver(key)) => deliver(run, channel, key),
         _ => answer_messages(run, channel, work),

@@ -32,14 +32,14 @@ pub(crate) type QueuedItem = (String, WorkItem);
 /// Status 74, or 78 for a damaged `pairing.json`; then nothing of the batch is stored.
 pub(crate) fn store(
     run: &PollRun<'_>,
-    index: usize,
+    channel_index: usize,
     identity: &Identity,
     batch: &Batch,
 ) -> Result<Vec<QueuedItem>> {
-    let channel = run.channel(index);
+    let channel = run.channel(channel_index);
     let rules = channel.open.files.access_rules(run.ctx)?;
     let mut inbox = channel.inbox.lock().ignore_poison();
-    let mut intake = Intake::new(run, index);
+    let mut intake = Intake::new(run, channel_index);
     for message in &batch.messages {
         intake.add(message, &rules, &inbox)?;
     }
@@ -55,11 +55,11 @@ pub(crate) fn store(
 /// Status 74.
 pub(crate) fn answer_stops(
     run: &PollRun<'_>,
-    index: usize,
+    channel_index: usize,
     work: Vec<QueuedItem>,
 ) -> Result<Vec<QueuedItem>> {
-    let mut inbox = run.channel(index).inbox.lock().ignore_poison();
-    let mut intake = Intake::new(run, index);
+    let mut inbox = run.channel(channel_index).inbox.lock().ignore_poison();
+    let mut intake = Intake::new(run, channel_index);
     for (session, item) in work {
         let entry = inbox.state().inbound(item.id());
         match entry.map(|entry| &entry.message) {
@@ -74,7 +74,7 @@ pub(crate) fn answer_stops(
 
 struct Intake<'a> {
     run: &'a PollRun<'a>,
-    index: usize,
+    channel_index: usize,
     channel: &'a PolledChannel,
     now: i64,
     /// The ids of the messages of this batch, and the keys of its codes.
@@ -86,11 +86,11 @@ struct Intake<'a> {
 }
 
 impl<'a> Intake<'a> {
-    fn new(run: &'a PollRun<'a>, index: usize) -> Self {
+    fn new(run: &'a PollRun<'a>, channel_index: usize) -> Self {
         Self {
             run,
-            index,
-            channel: run.channel(index),
+            channel_index,
+            channel: run.channel(channel_index),
             now: run.ctx.clock.timestamp().as_millisecond(),
             ids: HashSet::new(),
             records: Vec::new(),
@@ -184,7 +184,7 @@ impl<'a> Intake<'a> {
 
     /// Settles the messages that a session answers now. Returns false if there are none.
     fn stop(&mut self, session: &str, inbox: &ChannelInbox) -> bool {
-        let Some(work) = self.run.queue.running(self.index, session) else {
+        let Some(work) = self.run.queue.running(self.channel_index, session) else {
             return false;
         };
         let mut entries = work.unanswered(inbox);

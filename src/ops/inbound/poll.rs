@@ -88,7 +88,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
     let (done_rx, done_tx) = std::io::pipe().context("poll")?;
     let worker_token = CancelToken::shielded().context("poll")?;
     std::thread::scope(|scope| -> Result<()> {
-        for (index, kind) in kinds.into_iter().enumerate() {
+        for (channel_index, kind) in kinds.into_iter().enumerate() {
             let files = match ChannelFiles::from_config(ctx, kind, &config) {
                 Ok(files) => files,
                 Err(error) => {
@@ -99,7 +99,7 @@ pub(crate) fn poll(ctx: &Context, options: &PollOptions) -> Result<Exit> {
             let listener = Listener {
                 run: &run,
                 scope,
-                index,
+                channel_index,
                 name: kind.name,
                 options,
                 worker_token: Arc::clone(&worker_token),
@@ -139,7 +139,7 @@ fn wait_for_end(
 struct Listener<'scope, 'env> {
     run: &'scope PollRun<'scope>,
     scope: &'scope Scope<'scope, 'env>,
-    index: usize,
+    channel_index: usize,
     name: &'static str,
     options: &'scope PollOptions,
     /// The token of the workers: a signal does not end them.
@@ -193,8 +193,8 @@ impl<'scope> Listener<'scope, '_> {
         };
         let inbox = files.open_inbox()?;
         let open = files.open(ctx, self.run.settings.network.clone())?;
-        let channel =
-            self.run.channels[self.index].get_or_init(|| PolledChannel::new(lock, open, inbox));
+        let channel = self.run.channels[self.channel_index]
+            .get_or_init(|| PolledChannel::new(lock, open, inbox));
         self.compact(channel)?;
         let mut delay = MIN_RETRY_DELAY;
         loop {
@@ -272,7 +272,7 @@ impl<'scope> Listener<'scope, '_> {
             let window = self.time_left().min(MAX_LISTEN_WINDOW);
             let old_cursor = cursor.clone();
             let mut deliver = |batch: Batch| {
-                let work = intake::store(self.run, self.index, identity, &batch)?;
+                let work = intake::store(self.run, self.channel_index, identity, &batch)?;
                 cursor = Some(batch.cursor);
                 self.enqueue(work);
                 self.run.queue.wait_below(MAX_PENDING_MESSAGES);
@@ -341,7 +341,7 @@ impl<'scope> Listener<'scope, '_> {
                 let is_new = is_idle || matches!(item, WorkItem::Message { .. });
                 is_new && started_ids.insert(item.id().to_owned())
             });
-            self.enqueue(intake::answer_stops(self.run, self.index, work)?);
+            self.enqueue(intake::answer_stops(self.run, self.channel_index, work)?);
             let is_done = self.time_left().is_zero() && self.run.queue.is_idle();
             if is_done || self.run.queue.is_closed() || channel.is_rejected() {
                 return Ok(());
@@ -396,7 +396,7 @@ impl<'scope> Listener<'scope, '_> {
     }
 
     fn enqueue(&self, work: Vec<QueuedItem>) {
-        for _ in 0..self.run.queue.push_all(self.index, work) {
+        for _ in 0..self.run.queue.push_all(self.channel_index, work) {
             let run = self.run;
             // Without a descriptor, `wait_for_end` does not wait for this worker; the scope still joins it.
             let is_done = self.is_done.try_clone().ok();

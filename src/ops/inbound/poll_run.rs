@@ -65,8 +65,8 @@ impl<'a> PollRun<'a> {
     }
 
     /// The channel with this index, for which work was queued.
-    pub(crate) fn channel(&self, index: usize) -> &PolledChannel {
-        let channel = self.channels[index].get();
+    pub(crate) fn channel(&self, channel_index: usize) -> &PolledChannel {
+        let channel = self.channels[channel_index].get();
         channel.expect("work is queued for channels that are open")
     }
 

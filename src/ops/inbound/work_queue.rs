@@ -32,8 +32,8 @@ impl WorkItem {
 /// Work in a session, taken by a worker.
 #[derive(Debug)]
 pub(crate) struct SessionWork {
-    /// The index of the channel.
-    pub(crate) channel: usize,
+    /// The index of the channel, see [`PollRun::channel`](super::poll_run::PollRun::channel).
+    pub(crate) channel_index: usize,
     pub(crate) session: String,
     /// One item, or several messages that one turn answers.
     pub(crate) items: Vec<WorkItem>,
@@ -86,11 +86,11 @@ impl WorkQueue {
     /// Adds work of sessions; no worker takes an item before all are added. Returns the number of workers that the caller
     /// must start. Each of them calls [`Self::take`] until that returns `None`.
     #[must_use]
-    pub(crate) fn push_all(&self, channel: usize, work: Vec<(String, WorkItem)>) -> usize {
+    pub(crate) fn push_all(&self, channel_index: usize, work: Vec<(String, WorkItem)>) -> usize {
         let mut state = self.lock();
         let mut new_sessions = 0;
         for (session, item) in work {
-            let key = (channel, session);
+            let key = (channel_index, session);
             let is_idle = !state.pending.contains_key(&key) && !state.running.contains_key(&key);
             if is_idle {
                 state.ready.push_back(key.clone());
@@ -107,7 +107,7 @@ impl WorkQueue {
     pub(crate) fn take(&self, last_work: Option<&SessionWork>) -> Option<Arc<SessionWork>> {
         let mut state = self.lock();
         if let Some(work) = last_work {
-            let key = (work.channel, work.session.clone());
+            let key = (work.channel_index, work.session.clone());
             state.running.remove(&key);
             if state.pending.contains_key(&key) {
                 state.ready.push_back(key);
@@ -126,15 +126,16 @@ impl WorkQueue {
         if !pending.is_empty() {
             state.pending.insert(key.clone(), pending);
         }
-        let work = Arc::new(SessionWork { channel: key.0, session: key.1.clone(), items, token });
+        let work =
+            Arc::new(SessionWork { channel_index: key.0, session: key.1.clone(), items, token });
         state.running.insert(key, Arc::clone(&work));
         Some(work)
     }
 
     /// The work in progress of a session.
-    pub(crate) fn running(&self, channel: usize, session: &str) -> Option<Arc<SessionWork>> {
+    pub(crate) fn running(&self, channel_index: usize, session: &str) -> Option<Arc<SessionWork>> {
         let state = self.lock();
-        state.running.get(&(channel, session.to_owned())).cloned()
+        state.running.get(&(channel_index, session.to_owned())).cloned()
     }
 
     /// Cancels all running turns.
