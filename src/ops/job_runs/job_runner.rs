@@ -1,26 +1,65 @@
-//! The runner of jobs: the inputs of a run, and its outputs other than the answer: the record, the job file, the errors
-//! that cron mails, and the commands of `--on-failure` and `--on-success`.
+//! A job's run: its `--when` condition, its turn, the delivery of the answer, and the record. What the user is told of its end
+//! is in `notification`, and what it changes in the job file and the crontab in `job_update`.
+//!
+//! The order of writes makes crashes detectable. The run state says that a run has started before anything is paid for,
+//! the record is written before the run state says that the run has ended, and the job file is updated last. The next
+//! start detects a crash at any point in between.
 
-use crate::ops::context::{Context, report_error};
-use crate::ops::jobs::crontab_sync::{self, JobFilter};
-use crate::ops::jobs::delivery::{run_command, shell_spec};
-use crate::ops::jobs::lifecycle;
+use crate::ops::agent_turn::{self, TurnOutcome, source::JobTurn};
+use crate::ops::context::Context;
+use crate::ops::hooks::{HookContainment, HookedRun, Hooks};
+use crate::ops::job_runs::notification::redact_and_shorten;
+use crate::ops::jobs::delivery::{self, DeliveryResult};
+use crate::ops::jobs::heartbeat::{self, HeartbeatDecision};
+use crate::ops::jobs::job_grants::stored_grants;
+use crate::ops::jobs::job_status::JOB_TAMPERED;
+use crate::ops::jobs::retry;
 use crate::ops::jobs::time_format;
 use crate::ops::jobs::time_zone;
 use crate::ops::jobs::timing;
+use crate::ops::jobs::unseen_answers;
+use crate::ops::jobs::workspace_jobs;
+use crate::ops::turn_setup::containment_of_job;
+use crate::options::model::ModelOptions;
+use crate::options::turn::{RecordingOptions, TurnInput, TurnLimits, TurnOptions};
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use nanobot_base::error::{Exit, NextStep, exit_for, fail, fail_with_hint, hint_for, next_step};
-use nanobot_config::settings::{JobStarter, Settings};
-use nanobot_cron::job::{Job, JobOptions, NotifyPolicy};
+use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
+use nanobot_base::message::Origin;
+use nanobot_base::message::user_text::{OthersContent, UserText};
+use nanobot_channel::MessageSource;
+use nanobot_config::policy::Policy;
+use nanobot_config::settings::Settings;
+use nanobot_config::settings::hooks::HookEvent;
+use nanobot_cron::job::{AnswerSink, Job, JobKind, JobOptions};
 use nanobot_cron::job_store::JobStore;
-use nanobot_cron::run_record::{JobDir, RunOutcome, RunRecord, RunUsage, Trigger};
+use nanobot_cron::run_record::{
+    JobDir, PendingRetry, RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger,
+};
 use nanobot_os::host;
-use nanobot_os::secret;
+use nanobot_os::signal;
+use nanobot_sandbox::process::{self, CommandSpec};
+use nanobot_store::session as sessions;
+use nanobot_tool::message::ChatTarget;
+use serde_json::json;
 use std::path::Path;
+use std::time::Duration;
 
-/// Maximum length of an error text in a record and in the job file, in characters.
-const MAX_ERROR_CHARS: usize = 500;
+/// The last line of an answer that has nothing to report.
+pub(crate) const NOTHING_TO_REPORT: &str = "NOTHING_TO_REPORT";
+/// The last line of a heartbeat's answer that says the same. The Python program asks models for it.
+const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
+/// A whole answer of a heartbeat that says the same.
+const ALL_CLEAR: &str = "all clear";
+/// Size of a job's own session above which its next run begins a new one: some thousand short runs.
+const MAX_SESSION_BYTES: u64 = 2 << 20;
+/// Maximum length of a job's name in the prompt, in characters.
+const MAX_NAME_CHARS: usize = 80;
+/// Bytes of the output of `--when` that are kept, from its beginning and from its end.
+const CONDITION_OUTPUT_LIMIT_BYTES: usize = 256 << 10;
+/// Exit statuses of a shell for a program that it cannot execute, or cannot find (POSIX, `sh`).
+const NOT_EXECUTABLE_STATUS: i32 = 126;
+const NOT_FOUND_STATUS: i32 = 127;
 
 /// Runs jobs of one store.
 pub(crate) struct JobRunner<'a> {
@@ -37,25 +76,439 @@ pub(crate) struct JobRunner<'a> {
     pub(crate) replay: Option<&'a Path>,
 }
 
-/// The result of a run that the user is notified of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NotifiedResult {
-    Success,
-    Failure,
+/// The result of a `--when` condition.
+enum ConditionResult {
+    /// Run the job, with this output as its input.
+    Met(Vec<u8>),
+    NotMet,
 }
 
-impl NotifiedResult {
-    /// The result of a run with this outcome; `None` if nothing ran.
-    fn new(outcome: RunOutcome) -> Option<Self> {
-        match outcome {
-            RunOutcome::Ok | RunOutcome::Nothing => Some(Self::Success),
-            outcome if outcome.is_failure() => Some(Self::Failure),
-            _ => None,
+/// The result of a run's work.
+#[derive(Default)]
+struct RunResult {
+    /// The outcome, if it does not follow from the text and the error.
+    outcome: Option<RunOutcome>,
+    text: String,
+    error: Option<anyhow::Error>,
+    exit: Option<Exit>,
+    usage: RunUsage,
+    turn: Option<TurnOutcome>,
+    kind: JobKind,
+    /// The origin of what the turn has read.
+    origin: Option<Origin>,
+}
+
+impl RunResult {
+    fn from_turn(session: String, mut turn: TurnOutcome) -> Self {
+        let stats = &turn.ending.stats;
+        let usage = RunUsage {
+            session,
+            turn: turn.turn_id.clone(),
+            model: stats.model.clone(),
+            iterations: stats.iterations,
+            input_tokens: stats.usage.input,
+            output_tokens: stats.usage.output,
+            cost_usd: stats.cost,
+            denied: stats.denials.iter().map(|denial| denial.tool_name.clone()).collect(),
+        };
+        Self {
+            outcome: None,
+            kind: JobKind::default(),
+            text: turn.ending.text.clone(),
+            error: turn.ending.error.take(),
+            exit: Some(turn.exit),
+            usage,
+            origin: turn.run_metadata.origin,
+            turn: Some(turn),
         }
+    }
+
+    fn exit(&self) -> Exit {
+        self.exit.unwrap_or_else(|| self.error.as_ref().map_or(Exit::Answered, exit_for))
+    }
+
+    fn outcome(&self) -> RunOutcome {
+        let is_silent = || has_nothing_to_report(&self.text, self.kind);
+        self.outcome.unwrap_or_else(|| match self.error {
+            Some(_) => RunOutcome::Failed,
+            None if is_silent() => RunOutcome::Nothing,
+            None => RunOutcome::Ok,
+        })
     }
 }
 
 impl JobRunner<'_> {
+    /// Runs the job, whose lock is held, and writes a record.
+    pub(crate) fn run(
+        &self,
+        job: &Job,
+        trigger: Trigger,
+        slot: Option<Timestamp>,
+        mut state: RunState,
+    ) -> Result<Exit> {
+        let ctx = self.ctx;
+        let start = ctx.clock.timestamp();
+        let options = job.options.clone().unwrap_or_default();
+        let deadline_secs = job.deadline_secs();
+        signal::install((deadline_secs > 0).then(|| Duration::from_secs(deadline_secs)))
+            .context("wait for signals")?;
+        state.started = Some(StartedRun {
+            at_ms: start.as_millisecond(),
+            slot_ms: slot.map(Timestamp::as_millisecond),
+            pid: std::process::id(),
+        });
+        let earlier_retry = state.retry;
+        if trigger == Trigger::Schedule {
+            state.retry = None;
+        }
+        self.job_dir.write_state(&state)?;
+        let mut result = self
+            .execute(job, &options, slot)
+            .unwrap_or_else(|error| RunResult { error: Some(error), ..RunResult::default() });
+        if result.error.is_some() {
+            signal::begin_shutdown();
+        }
+        let mut record = self.new_record(job, trigger, slot, result.outcome(), start);
+        let is_retry_of = |retry: &PendingRetry| Some(retry.slot()) == slot;
+        record.retry = earlier_retry.filter(is_retry_of).map_or(0, |retry| retry.number);
+        record.usage = std::mem::take(&mut result.usage);
+        let turn_exit = result.exit();
+        let mut errors = self.deliver(job, &options, start, &mut result, &mut record);
+        let exit = combined_exit(turn_exit, &errors);
+        if exit == Exit::Timeout || !errors.is_empty() {
+            signal::begin_shutdown();
+        }
+        set_end(&mut record, exit, &errors);
+        record.end = ctx.clock.timestamp().to_string();
+        state.started = None;
+        state.retry = match trigger {
+            Trigger::Schedule => retry::plan(ctx, job, &record),
+            Trigger::Manual => state.retry.filter(|_| record.outcome.is_failure()),
+        };
+        let is_retried = trigger == Trigger::Schedule && state.retry.is_some();
+        if record.outcome == RunOutcome::Ok && self.is_stored {
+            errors.extend(unseen_answers::remember(ctx, self.settings, job, &record).err());
+        }
+        // If the record cannot be written, the run state is not updated, so the next start detects that there was a run.
+        let record_result =
+            self.job_dir.append_record(&record).and_then(|()| self.job_dir.write_state(&state));
+        errors.extend(record_result.err());
+        errors.extend(self.update_job_file(job, &record, start, is_retried).err());
+        if earlier_retry != state.retry {
+            errors.extend(self.update_retry_line(job).err());
+        }
+        // A failure that is retried is only recorded.
+        if !is_retried || ctx.terminal.stderr_is_tty {
+            self.report_end(job, &options, &record, &errors, result.text.trim_end());
+        }
+        if let Some(turn) = &result.turn {
+            turn.finish(ctx);
+        }
+        if let Err(error) = self.run_end_hooks(job, &record, result.text.trim_end()) {
+            self.report_error(job, &error);
+            errors.push(error);
+        }
+        self.explain_silence(trigger, record.outcome);
+        Ok(combined_exit(exit, &errors))
+    }
+
+    /// Runs the hooks for the end of a job. A hook that fails is reported; it does not change how the job ended.
+    fn run_end_hooks(&self, job: &Job, record: &RunRecord, answer: &str) -> Result<()> {
+        let options = job.options.clone().unwrap_or_default();
+        let containment = || {
+            self.hook_containment(job, &options).unwrap_or_else(|error| {
+                log::warn!(target: "hook", "the permissions of {}: {error:#}", job.id);
+                let mut writable = stored_grants(&options).unwrap_or_default().write;
+                writable.push(self.settings.workspace.clone());
+                HookContainment::of_unknown_run(writable)
+            })
+        };
+        let run = || HookedRun {
+            session_key: record.usage.session.clone(),
+            directory: workspace_jobs::job_directory(self.settings, &options),
+            ..HookedRun::default()
+        };
+        let Some(hooks) = Hooks::for_run(self.ctx, self.settings, containment, run)? else {
+            return Ok(());
+        };
+        if hooks.has(HookEvent::JobEnd) && record.status == Exit::Timeout.code() {
+            signal::grant_extra_time(delivery::COMMAND_TIMEOUT);
+        }
+        hooks.after_job(&json!({
+            "job_id": job.id, "job_name": job.name, "job_outcome": record.outcome, "status": record.status,
+            "cause": record.cause, "error": record.error, "answer": answer, "slot": record.slot,
+            "started_at": record.start, "ended_at": record.end, "model": record.usage.model,
+            "cost_usd": record.usage.cost_usd,
+        }));
+        for notice in hooks.take_notices() {
+            self.ctx.notice(&notice);
+        }
+        Ok(())
+    }
+
+    /// Builds the containment of the hooks at the end of the job.
+    fn hook_containment(&self, job: &Job, options: &JobOptions) -> Result<HookContainment> {
+        let mut grants = stored_grants(options)?;
+        grants.directory = Some(workspace_jobs::job_directory(self.settings, options));
+        let limit = policy_limit(job, options)?;
+        containment_of_job(self.ctx, self.settings, &grants, limit.as_ref())
+    }
+
+    /// Notifies the user of the end of a run: prints its errors on standard error, and runs the user's commands.
+    fn report_end(
+        &self,
+        job: &Job,
+        options: &JobOptions,
+        record: &RunRecord,
+        errors: &[anyhow::Error],
+        answer: &str,
+    ) {
+        let is_notified = self.is_notified(options, record).unwrap_or_else(|error| {
+            self.report_error(job, &error);
+            true
+        });
+        // The errors of a run by hand are reported in any case.
+        if is_notified || record.trigger == Trigger::Manual {
+            for error in errors {
+                self.report_error(job, error);
+            }
+        }
+        if is_notified {
+            if record.status == Exit::Timeout.code() {
+                signal::grant_extra_time(delivery::COMMAND_TIMEOUT);
+            }
+            self.notify(job, options, record, answer);
+        }
+    }
+
+    /// Delivers the answer and stores a copy. Returns the errors, including that of the run.
+    fn deliver(
+        &self,
+        job: &Job,
+        options: &JobOptions,
+        start: Timestamp,
+        result: &mut RunResult,
+        record: &mut RunRecord,
+    ) -> Vec<anyhow::Error> {
+        let text = result.text.trim_end();
+        let is_delivered = result.turn.as_ref().is_some_and(|turn| turn.ending.is_delivered);
+        let is_answer = !text.is_empty()
+            && !is_delivered
+            && matches!(result.exit(), Exit::Answered | Exit::Denied | Exit::Limit | Exit::Budget);
+        let mut errors: Vec<anyhow::Error> = Vec::new();
+        if is_answer
+            && !has_nothing_to_report(text, options.kind)
+            && (self.prints_answer || options.sink.is_some())
+        {
+            let source = MessageSource {
+                name: match options.kind {
+                    JobKind::Heartbeat => "the heartbeat".to_owned(),
+                    JobKind::Turn => format!("job `{}`", sanitized_name(&job.name)),
+                },
+                // If the run failed before its answer, it is unknown what it has read.
+                origin: result.origin.unwrap_or(Origin::External),
+            };
+            let DeliveryResult { destination, error } =
+                delivery::deliver(self.ctx, self.settings, job, options, text, source);
+            record.delivered = destination;
+            // A closed pipe is not a failure.
+            errors.extend(error.filter(|error| exit_for(error) != Exit::Answered));
+        }
+        errors.extend(result.error.take());
+        if !text.is_empty() {
+            // The answer is delivered already: a full disk is reported, but does not stop the run.
+            match self.job_dir.store_output(start, "", text) {
+                Ok(path) => record.output = Some(path),
+                Err(error) => errors.push(error.context("the answer was not stored")),
+            }
+        }
+        errors
+    }
+
+    /// Notifies a user who started the run by hand of the reason why there is no answer. Under cron nothing is printed,
+    /// because cron would mail it.
+    fn explain_silence(&self, trigger: Trigger, outcome: RunOutcome) {
+        let reason = match outcome {
+            RunOutcome::Nothing => "nothing to report",
+            RunOutcome::NotNeeded => "the `--when` condition is not met",
+            _ => return,
+        };
+        if trigger == Trigger::Manual && self.ctx.terminal.stderr_is_tty {
+            self.ctx.notice(reason);
+        }
+    }
+
+    /// Checks the condition, checks HEARTBEAT.md, and runs the turn.
+    fn execute(
+        &self,
+        job: &Job,
+        options: &JobOptions,
+        slot: Option<Timestamp>,
+    ) -> Result<RunResult> {
+        check_runnable(job, options)?;
+        let mut ctx = self.ctx.clone();
+        // Without a terminal, cron would mail every notice, so only failures are printed.
+        ctx.quiet |= !ctx.terminal.stderr_is_tty;
+        let input = match &options.when {
+            None => None,
+            Some(command) => match self.check_condition(job, command, slot)? {
+                ConditionResult::Met(output) => (!output.trim_ascii().is_empty()).then_some(output),
+                ConditionResult::NotMet => {
+                    return Ok(RunResult {
+                        outcome: Some(RunOutcome::NotNeeded),
+                        ..RunResult::default()
+                    });
+                }
+            },
+        };
+        let mut turn_options = self.turn_options(job, options)?;
+        let mut check_usage = None;
+        if options.kind == JobKind::Heartbeat {
+            let check = heartbeat::check(&ctx, self.settings, job, &turn_options)?;
+            match check.decision {
+                HeartbeatDecision::Run { tasks, max_cost } => {
+                    turn_options.input.set_typed_message(&tasks);
+                    turn_options.model.max_cost = max_cost;
+                    check_usage = Some(check.usage);
+                }
+                HeartbeatDecision::Skip => {
+                    return Ok(RunResult {
+                        outcome: Some(RunOutcome::Nothing),
+                        usage: check.usage,
+                        ..RunResult::default()
+                    });
+                }
+                HeartbeatDecision::OverBudget(error) => {
+                    return Ok(RunResult {
+                        error: Some(error),
+                        usage: check.usage,
+                        ..RunResult::default()
+                    });
+                }
+            }
+        }
+        let policy_limit = policy_limit(job, options)?;
+        let (session, is_own) = job.session_key();
+        if is_own && let Err(error) = self.begin_session_anew_if_large(&session) {
+            // A large session costs more, but the run can still use it.
+            ctx.notice(&format!("the session `{session}` stays large: {error:#}"));
+        }
+        turn_options.session.key = Some(session.clone());
+        let turn = agent_turn::run_job_turn(
+            &ctx,
+            &turn_options,
+            JobTurn {
+                id: &job.id,
+                job_prompt: &self.job_prompt(job, options),
+                policy_limit: policy_limit.as_ref(),
+                input,
+                last_turn_only: is_own,
+                answer_chat: match delivery::find_sink(&ctx, job) {
+                    Some(AnswerSink::Chat { channel, to }) => {
+                        Some(ChatTarget { channel, recipient: to })
+                    }
+                    _ => None,
+                },
+            },
+        );
+        let mut result = RunResult { kind: options.kind, ..RunResult::from_turn(session, turn) };
+        if let Some(check_usage) = check_usage {
+            result.usage.add(&check_usage);
+        }
+        Ok(result)
+    }
+
+    /// Runs the command of the condition.
+    fn check_condition(
+        &self,
+        job: &Job,
+        command: &str,
+        slot: Option<Timestamp>,
+    ) -> Result<ConditionResult> {
+        let spec = CommandSpec {
+            capture_bytes: CONDITION_OUTPUT_LIMIT_BYTES,
+            ..delivery::shell_spec(self.ctx, self.settings, job, slot, command, None)
+        };
+        let finished = process::run(&spec, &mut |_| {}).context("run `--when`")?;
+        if let Some(stop) = finished.stop {
+            return Err(stop.into());
+        }
+        let failure = match finished.status.and_then(|status| status.code()) {
+            Some(0) => {
+                let mut output = finished.head;
+                if finished.omitted_bytes > 0 {
+                    let gap = format!("\n[… {} bytes left out …]\n", finished.omitted_bytes);
+                    output.extend(gap.as_bytes());
+                }
+                output.extend(finished.tail);
+                return Ok(ConditionResult::Met(output));
+            }
+            Some(code @ (NOT_EXECUTABLE_STATUS | NOT_FOUND_STATUS)) => {
+                format!("cannot be run (exit status {code})")
+            }
+            Some(_) => return Ok(ConditionResult::NotMet),
+            None => match finished.signal() {
+                Some(number) => format!("was killed by signal {number}"),
+                None => "timed out".into(),
+            },
+        };
+        let output = redact_and_shorten(String::from_utf8_lossy(&finished.head).trim());
+        let colon = if output.is_empty() { "" } else { ": " };
+        Err(fail(Exit::Failed, format!("`--when` {failure}{colon}{output}")))
+    }
+
+    /// Moves a large session of the job to the trash, which keeps it for a while: only the last run is sent again.
+    fn begin_session_anew_if_large(&self, key: &str) -> Result<()> {
+        let store = self.ctx.session_store(self.settings)?;
+        if sessions::move_to_trash_if_larger(&store, key, MAX_SESSION_BYTES)? {
+            sessions::empty_trash(&store)?;
+        }
+        Ok(())
+    }
+
+    /// The options of the turn.
+    fn turn_options(&self, job: &Job, options: &JobOptions) -> Result<TurnOptions> {
+        let mut grants = stored_grants(options)?;
+        grants.directory = Some(workspace_jobs::job_directory(self.settings, options));
+        let text = job.message.as_str();
+        let message = match job.options {
+            Some(_) => UserText::typed(text),
+            None => {
+                let content = OthersContent::new(Origin::Project, "a job of another program");
+                UserText::of_others(text, content)
+            }
+        };
+        Ok(TurnOptions {
+            input: TurnInput { message: Some(message), ..TurnInput::default() },
+            model: ModelOptions {
+                name: options.model.clone(),
+                max_cost: options.max_cost,
+                ..ModelOptions::default()
+            },
+            grants,
+            limits: TurnLimits { strict: true, ..TurnLimits::default() },
+            recording: RecordingOptions {
+                replay: self.replay.map(Path::to_owned),
+                ..RecordingOptions::default()
+            },
+            ..TurnOptions::default()
+        })
+    }
+
+    /// The section of the system prompt about the job. It is the same in each run.
+    fn job_prompt(&self, job: &Job, options: &JobOptions) -> String {
+        let local = time_zone::local_zone(self.ctx, self.settings);
+        let schedule = timing::describe_schedule(self.ctx, job, &local);
+        let destination = delivery::describe_destination(options);
+        format!(
+            "This run is the scheduled job `{}` (id {}): {schedule}. It is unattended, and you cannot ask questions. Your answer \
+             {destination}. You see at most the last of its earlier runs. If there is nothing worth reporting, answer with \
+             {NOTHING_TO_REPORT} only; no answer is then delivered.",
+            sanitized_name(&job.name),
+            job.id
+        )
+    }
+
     /// A new record of a run that is not over yet.
     pub(super) fn new_record(
         &self,
@@ -85,225 +538,110 @@ impl JobRunner<'_> {
             delivered: None,
         }
     }
+}
 
-    /// Updates the job file with the result, as the Python program does. Retires a one-time job that is not retried.
-    pub(super) fn update_job_file(
-        &self,
-        job: &Job,
-        record: &RunRecord,
-        start: Timestamp,
-        is_retried: bool,
-    ) -> Result<()> {
-        let now = self.ctx.clock.timestamp();
-        if !self.is_stored {
-            return Ok(());
-        }
-        // The schedule may have been edited during the run.
-        let mut is_same_schedule = false;
-        let is_stored = self.store.update(&job.id, now, |stored| {
-            is_same_schedule = stored.schedule == job.schedule;
-            stored.state.last_run = Timestamp::from_millisecond(start.as_millisecond()).ok();
-            stored.state.last_status = Some(match record.outcome {
-                RunOutcome::Failed => "error".into(),
-                _ => "ok".into(),
-            });
-            stored.state.last_error.clone_from(&record.error);
-            timing::update_next_run(self.ctx, stored, now);
-            false
-        })?;
-        if !is_stored {
-            // A job that our own command removed has no options any more; then its remaining data is removed. The data of
-            // a job with options stays: another program may have written an older copy of the job file.
-            if job.options.is_none() || self.store.has_options(&job.id)? {
-                return Ok(());
-            }
-            self.store.remove_job_dir(&job.id)?;
-            return lifecycle::discard_session(self.ctx, self.settings, job);
-        }
-        let is_scheduled = record.trigger == Trigger::Schedule;
-        if is_same_schedule && job.is_once() && is_scheduled && !is_retried {
-            self.retire(job, Some(record.outcome))
-        } else {
-            Ok(())
-        }
+/// Checks that the job may run at all.
+///
+/// # Errors
+/// Status 78.
+fn check_runnable(job: &Job, options: &JobOptions) -> Result<()> {
+    if job.is_altered() {
+        return Err(fail_with_hint(
+            Exit::Config,
+            JOB_TAMPERED,
+            format!("`nanobot cron edit {}` accepts it as it is now", job.id),
+        ));
     }
-
-    /// Updates the crontab after a retry was planned or is over. A job without a line is started by another scheduler, and
-    /// stays without one.
-    pub(super) fn update_retry_line(&self, job: &Job) -> Result<()> {
-        let is_line = |line: &String| crontab_sync::job_id(line) == Some(job.id.as_str());
-        let has_line = || {
-            let lines = crontab_sync::read_lines(self.ctx, self.settings);
-            lines.is_ok_and(|lines| lines.iter().any(is_line))
-        };
-        if self.settings.job_starter == JobStarter::Other || !self.is_stored || !has_line() {
-            return Ok(());
-        }
-        crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Managed)
-            .map(drop)
-            .context("the crontab was not updated for the retry")
+    if job.options.is_some() && options.kind == JobKind::Turn && options.policy.is_none() {
+        return Err(fail_with_hint(
+            Exit::Config,
+            "the job has no stored permissions",
+            format!("`nanobot cron edit {}`, which stores them", job.id),
+        ));
     }
+    Ok(())
+}
 
-    /// Retires a one-time job: removes it but keeps its record, or disables it.
-    pub(crate) fn retire(&self, job: &Job, outcome: Option<RunOutcome>) -> Result<()> {
-        let is_done =
-            matches!(outcome, Some(RunOutcome::Ok | RunOutcome::Nothing | RunOutcome::NotNeeded));
-        if is_done && job.delete_after_run {
-            self.store.remove(&job.id)?;
-        } else {
-            let now = self.ctx.clock.timestamp();
-            self.store.update(&job.id, now, |job| {
-                job.enabled = false;
-                job.state.next_run = None;
-                false
-            })?;
-        }
-        crontab_sync::write_crontab(self.ctx, self.settings, self.store, JobFilter::Managed)
-            .map(drop)
-            .context("the job's line was not removed from the crontab")
-    }
+/// The permissions of the job's creator, which are the upper bound for the job.
+fn policy_limit(job: &Job, options: &JobOptions) -> Result<Option<Policy>> {
+    let limit = options.policy.as_ref().map(Policy::from_snapshot).transpose();
+    limit.map_err(|error| {
+        fail_with_hint(
+            Exit::Config,
+            format!("cannot parse the job's permissions: {error}"),
+            format!("`nanobot cron edit {}`, which stores them again", job.id),
+        )
+    })
+}
 
-    /// Prints an error on standard error, which cron mails.
-    pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
-        let repetition = self.describe_repetition();
-        let cause = format!("job `{}` ({}){repetition}: {error:#}", job.name, job.id);
-        // Cron mails this text, and the output of a command may contain keys.
-        let cause = secret::redact_all(&cause).into_owned();
-        let exit = exit_for(error);
-        let job_error = match adapt_hint(error, exit, &job.id) {
-            Some(hint) => fail_with_hint(exit, cause, hint),
-            None => fail(exit, cause),
-        };
-        report_error(&job_error, self.ctx.terminal);
-    }
-
-    /// The number of failures in a row and the time of the first, as text; empty before the second failure.
-    fn describe_repetition(&self) -> String {
-        // Unreadable records do not hide the error.
-        let history = self.job_dir.history().unwrap_or_default();
-        match (history.failures, history.failing_since) {
-            (failures @ 2.., Some(since)) => {
-                let since =
-                    time_format::format_time(since, &time_zone::now(self.ctx, self.settings));
-                format!(", failed {failures} times since {since}")
-            }
-            _ => String::new(),
-        }
-    }
-
-    /// True if the user is notified of the run in `record`, which need not be stored yet. With `--notify change`, its
-    /// result differs from that of the slot before.
-    pub(super) fn is_notified(&self, options: &JobOptions, record: &RunRecord) -> Result<bool> {
-        let Some(result) = NotifiedResult::new(record.outcome) else {
-            return Ok(false);
-        };
-        if options.notify == NotifyPolicy::Always {
-            return Ok(true);
-        }
-        let records = self.job_dir.last_records(usize::MAX)?;
-        let is_same_slot = |other: &RunRecord| {
-            other.start == record.start || record.slot.is_some() && other.slot == record.slot
-        };
-        let mut earlier = records.iter().rev().filter(|other| !is_same_slot(other));
-        let previous = earlier.find_map(|other| NotifiedResult::new(other.outcome));
-        Ok(previous.unwrap_or(NotifiedResult::Success) != result)
-    }
-
-    /// Runs the user's command for the result in `record`, if there is one: with the error or `answer` on standard input.
-    /// Its output is printed and stored.
-    pub(super) fn notify(&self, job: &Job, options: &JobOptions, record: &RunRecord, answer: &str) {
-        let (flag, command, input) = match NotifiedResult::new(record.outcome) {
-            Some(NotifiedResult::Failure) => {
-                let error = record.error.as_deref().unwrap_or_default();
-                ("on-failure", &options.on_failure, error)
-            }
-            Some(NotifiedResult::Success) => ("on-success", &options.on_success, answer),
-            None => return,
-        };
-        let Some(command) = command else {
-            return;
-        };
-        if let Err(error) = self.run_notification(job, record, flag, command, input) {
-            let error = error.context(format!("`--{flag}` of job `{}` ({})", job.name, job.id));
-            report_error(&error, self.ctx.terminal);
-        }
-    }
-
-    fn run_notification(
-        &self,
-        job: &Job,
-        record: &RunRecord,
-        flag: &str,
-        command: &str,
-        input: &str,
-    ) -> Result<()> {
-        let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
-        let input = Some(format!("{input}\n").into_bytes());
-        let mut spec = shell_spec(self.ctx, self.settings, job, slot, command, input);
-        spec.env.extend([
-            ("NANOBOT_STATUS".to_owned(), record.status.to_string()),
-            ("NANOBOT_CAUSE".to_owned(), record.cause.clone()),
-        ]);
-        let output = run_command(&spec)?;
-        if output.is_empty() {
-            return Ok(());
-        }
-        self.ctx.terminal.eprint(&output);
-        let start = record.start.parse().context("read the start of the run")?;
-        self.job_dir.store_output(start, &format!("-{flag}"), &format!("{output}\n")).map(drop)
+/// The exit status of a run. Errors around the run matter only if the run itself succeeded.
+fn combined_exit(exit: Exit, errors: &[anyhow::Error]) -> Exit {
+    match (exit, errors.first()) {
+        (Exit::Answered, Some(error)) => exit_for(error),
+        (exit, _) => exit,
     }
 }
 
-/// The hint of `error` for a job, which has its limits from its own settings and cannot be resumed.
-fn adapt_hint(error: &anyhow::Error, exit: Exit, id: &str) -> Option<String> {
-    const STARTS_ANEW: &str = "nothing: the next run starts from the beginning";
-    match (exit, next_step(error), hint_for(error)) {
-        (Exit::Timeout, ..) => {
-            Some(format!("`nanobot cron edit {id} --timeout …` with a higher limit"))
-        }
-        (_, Some(NextStep::RaiseBudget(_)), _) => {
-            Some(format!("`nanobot cron edit {id} --max-cost …` with a higher limit"))
-        }
-        (_, Some(NextStep::ShortenInput), _) | (Exit::Unavailable, _, None) => {
-            Some(STARTS_ANEW.into())
-        }
-        (_, _, hint) => hint.map(str::to_owned),
+/// Stores in `record` how the run ended.
+fn set_end(record: &mut RunRecord, exit: Exit, errors: &[anyhow::Error]) {
+    if !errors.is_empty() {
+        record.outcome = RunOutcome::Failed;
+        let messages: Vec<String> = errors.iter().map(|error| format!("{error:#}")).collect();
+        record.error = Some(redact_and_shorten(&messages.join("; ")));
     }
+    record.status = exit.code();
+    record.cause = exit.name().to_owned();
 }
 
-/// Shortens `text` and hides keys in it, because other programs can read the files in which it is stored.
-pub(super) fn redact_and_shorten(text: &str) -> String {
-    let text = &*secret::redact_all(text);
-    match text.char_indices().nth(MAX_ERROR_CHARS) {
-        Some((end, _)) => format!("{} …", &text[..end]),
-        None => text.to_owned(),
-    }
+/// The job's name as it appears in the prompt: other programs write the job file too, so control characters are
+/// removed.
+fn sanitized_name(name: &str) -> String {
+    let name = name.replace(char::is_control, " ");
+    time_format::to_one_line(&name).chars().take(MAX_NAME_CHARS).collect()
+}
+
+/// True if the last line of an answer says that there is nothing to report. The answer of a heartbeat may also use the
+/// phrases that models know from other programs.
+fn has_nothing_to_report(text: &str, kind: JobKind) -> bool {
+    let last = without_markup(text.trim_end().lines().next_back().unwrap_or_default());
+    last == NOTHING_TO_REPORT
+        || kind == JobKind::Heartbeat
+            && (last == HEARTBEAT_OK || without_markup(text).eq_ignore_ascii_case(ALL_CLEAR))
+}
+
+/// `text` without the Markdown and punctuation around it.
+fn without_markup(text: &str) -> &str {
+    text.trim_matches(|letter: char| letter.is_whitespace() || "`*_.!\"'".contains(letter))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::adapt_hint;
-    use nanobot_base::error::{
-        Exit, NextStep, Stop, exit_for, fail, fail_with_hint, fail_with_step,
-    };
+    use super::has_nothing_to_report;
+    use nanobot_cron::job::JobKind;
 
     #[test]
-    fn adapts_turn_hints_to_jobs() {
-        let check = |error: anyhow::Error, expect: Option<&str>| {
-            let exit = exit_for(&error);
-            assert_eq!(adapt_hint(&error, exit, "x").as_deref(), expect, "{error:?}");
+    fn recognizes_nothing_to_report() {
+        let check = |text: &str, expect: bool| {
+            assert_eq!(has_nothing_to_report(text, JobKind::Turn), expect, "{text:?}");
         };
-        let cost = Some("`nanobot cron edit x --max-cost …` with a higher limit");
-        check(fail_with_step(Exit::Budget, "", NextStep::RaiseBudget("--max-cost")), cost);
-        let usage = Some("`nanobot usage` to see the costs");
-        check(fail_with_hint(Exit::Budget, "", "`nanobot usage` to see the costs"), usage);
-        let time = Some("`nanobot cron edit x --timeout …` with a higher limit");
-        check(Stop(Exit::Timeout).into(), time);
-        let nothing = Some("nothing: the next run starts from the beginning");
-        check(fail(Exit::Unavailable, ""), nothing);
-        check(fail_with_step(Exit::BadInput, "", NextStep::ShortenInput), nothing);
-        let login = fail_with_hint(Exit::Refused, "", "nanobot login");
-        check(login, Some("nanobot login"));
-        check(fail(Exit::Failed, ""), None);
+        let check_heartbeat = |text: &str, expect: bool| {
+            assert_eq!(has_nothing_to_report(text, JobKind::Heartbeat), expect, "{text:?}");
+        };
+        check_heartbeat("HEARTBEAT_OK", true);
+        check_heartbeat("I looked.\n\n**HEARTBEAT_OK**", true);
+        check_heartbeat("All clear.", true);
+        check_heartbeat("The disk is full. All clear otherwise.", false);
+        check_heartbeat("NOTHING_TO_REPORT", true);
+        check("All clear.", false);
+        check("HEARTBEAT_OK", false);
+        check("NOTHING_TO_REPORT", true);
+        check("  NOTHING_TO_REPORT.\n", true);
+        check("`NOTHING_TO_REPORT`", true);
+        check("**NOTHING_TO_REPORT**", true);
+        check("I looked: all is well.\n\nNOTHING_TO_REPORT", true);
+        check("NOTHING_TO_REPORT\nbut the disk is full", false);
+        check("say NOTHING_TO_REPORT", false);
+        check("nothing to report", false);
+        check("", false);
     }
 }

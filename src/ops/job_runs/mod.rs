@@ -1,7 +1,8 @@
-//! The runs of jobs: which slot is due, the condition, the turn with its record, and the notifications.
+//! The runs of jobs. `trigger` starts them, `scheduled_run` decides which slot is due, and `job_runner` runs the job.
 
-pub(crate) mod job_run;
 pub(crate) mod job_runner;
+mod job_update;
+mod notification;
 pub(crate) mod probe;
 pub(crate) mod scheduled_run;
 pub(crate) mod trigger;

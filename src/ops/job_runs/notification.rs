@@ -1,0 +1,179 @@
+//! What the user is told of a run's end: the errors, which cron mails, and the commands of `--on-failure` and `--on-success`.
+
+use super::job_runner::JobRunner;
+use crate::ops::context::report_error;
+use crate::ops::jobs::delivery::{run_command, shell_spec};
+use crate::ops::jobs::time_format;
+use crate::ops::jobs::time_zone;
+use anyhow::{Context as _, Result};
+use nanobot_base::error::{Exit, NextStep, exit_for, fail, fail_with_hint, hint_for, next_step};
+use nanobot_cron::job::{Job, JobOptions, NotifyPolicy};
+use nanobot_cron::run_record::{RunOutcome, RunRecord};
+use nanobot_os::secret;
+
+/// Maximum length of an error text in a record and in the job file, in characters.
+const MAX_ERROR_CHARS: usize = 500;
+
+/// The result of a run that the user is notified of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NotifiedResult {
+    Success,
+    Failure,
+}
+
+impl NotifiedResult {
+    /// The result of a run with this outcome; `None` if nothing ran.
+    fn new(outcome: RunOutcome) -> Option<Self> {
+        match outcome {
+            RunOutcome::Ok | RunOutcome::Nothing => Some(Self::Success),
+            outcome if outcome.is_failure() => Some(Self::Failure),
+            _ => None,
+        }
+    }
+}
+
+impl JobRunner<'_> {
+    /// Prints an error on standard error, which cron mails.
+    pub(super) fn report_error(&self, job: &Job, error: &anyhow::Error) {
+        let repetition = self.describe_repetition();
+        let cause = format!("job `{}` ({}){repetition}: {error:#}", job.name, job.id);
+        // Cron mails this text, and the output of a command may contain keys.
+        let cause = secret::redact_all(&cause).into_owned();
+        let exit = exit_for(error);
+        let job_error = match adapt_hint(error, exit, &job.id) {
+            Some(hint) => fail_with_hint(exit, cause, hint),
+            None => fail(exit, cause),
+        };
+        report_error(&job_error, self.ctx.terminal);
+    }
+
+    /// The number of failures in a row and the time of the first, as text; empty before the second failure.
+    fn describe_repetition(&self) -> String {
+        // Unreadable records do not hide the error.
+        let history = self.job_dir.history().unwrap_or_default();
+        match (history.failures, history.failing_since) {
+            (failures @ 2.., Some(since)) => {
+                let since =
+                    time_format::format_time(since, &time_zone::now(self.ctx, self.settings));
+                format!(", failed {failures} times since {since}")
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// True if the user is notified of the run in `record`, which need not be stored yet. With `--notify change`, its
+    /// result differs from that of the slot before.
+    pub(super) fn is_notified(&self, options: &JobOptions, record: &RunRecord) -> Result<bool> {
+        let Some(result) = NotifiedResult::new(record.outcome) else {
+            return Ok(false);
+        };
+        if options.notify == NotifyPolicy::Always {
+            return Ok(true);
+        }
+        let records = self.job_dir.last_records(usize::MAX)?;
+        let is_same_slot = |other: &RunRecord| {
+            other.start == record.start || record.slot.is_some() && other.slot == record.slot
+        };
+        let mut earlier = records.iter().rev().filter(|other| !is_same_slot(other));
+        let previous = earlier.find_map(|other| NotifiedResult::new(other.outcome));
+        Ok(previous.unwrap_or(NotifiedResult::Success) != result)
+    }
+
+    /// Runs the user's command for the result in `record`, if there is one: with the error or `answer` on standard input.
+    /// Its output is printed and stored.
+    pub(super) fn notify(&self, job: &Job, options: &JobOptions, record: &RunRecord, answer: &str) {
+        let (flag, command, input) = match NotifiedResult::new(record.outcome) {
+            Some(NotifiedResult::Failure) => {
+                let error = record.error.as_deref().unwrap_or_default();
+                ("on-failure", &options.on_failure, error)
+            }
+            Some(NotifiedResult::Success) => ("on-success", &options.on_success, answer),
+            None => return,
+        };
+        let Some(command) = command else {
+            return;
+        };
+        if let Err(error) = self.run_notification(job, record, flag, command, input) {
+            let error = error.context(format!("`--{flag}` of job `{}` ({})", job.name, job.id));
+            report_error(&error, self.ctx.terminal);
+        }
+    }
+
+    fn run_notification(
+        &self,
+        job: &Job,
+        record: &RunRecord,
+        flag: &str,
+        command: &str,
+        input: &str,
+    ) -> Result<()> {
+        let slot = record.slot.as_deref().and_then(|slot| slot.parse().ok());
+        let input = Some(format!("{input}\n").into_bytes());
+        let mut spec = shell_spec(self.ctx, self.settings, job, slot, command, input);
+        spec.env.extend([
+            ("NANOBOT_STATUS".to_owned(), record.status.to_string()),
+            ("NANOBOT_CAUSE".to_owned(), record.cause.clone()),
+        ]);
+        let output = run_command(&spec)?;
+        if output.is_empty() {
+            return Ok(());
+        }
+        self.ctx.terminal.eprint(&output);
+        let start = record.start.parse().context("read the start of the run")?;
+        self.job_dir.store_output(start, &format!("-{flag}"), &format!("{output}\n")).map(drop)
+    }
+}
+
+/// The hint of `error` for a job, which has its limits from its own settings and cannot be resumed.
+fn adapt_hint(error: &anyhow::Error, exit: Exit, id: &str) -> Option<String> {
+    const STARTS_ANEW: &str = "nothing: the next run starts from the beginning";
+    match (exit, next_step(error), hint_for(error)) {
+        (Exit::Timeout, ..) => {
+            Some(format!("`nanobot cron edit {id} --timeout …` with a higher limit"))
+        }
+        (_, Some(NextStep::RaiseBudget(_)), _) => {
+            Some(format!("`nanobot cron edit {id} --max-cost …` with a higher limit"))
+        }
+        (_, Some(NextStep::ShortenInput), _) | (Exit::Unavailable, _, None) => {
+            Some(STARTS_ANEW.into())
+        }
+        (_, _, hint) => hint.map(str::to_owned),
+    }
+}
+
+/// Shortens `text` and hides keys in it, because other programs can read the files in which it is stored.
+pub(super) fn redact_and_shorten(text: &str) -> String {
+    let text = &*secret::redact_all(text);
+    match text.char_indices().nth(MAX_ERROR_CHARS) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::adapt_hint;
+    use nanobot_base::error::{
+        Exit, NextStep, Stop, exit_for, fail, fail_with_hint, fail_with_step,
+    };
+
+    #[test]
+    fn adapts_turn_hints_to_jobs() {
+        let check = |error: anyhow::Error, expect: Option<&str>| {
+            let exit = exit_for(&error);
+            assert_eq!(adapt_hint(&error, exit, "x").as_deref(), expect, "{error:?}");
+        };
+        let cost = Some("`nanobot cron edit x --max-cost …` with a higher limit");
+        check(fail_with_step(Exit::Budget, "", NextStep::RaiseBudget("--max-cost")), cost);
+        let usage = Some("`nanobot usage` to see the costs");
+        check(fail_with_hint(Exit::Budget, "", "`nanobot usage` to see the costs"), usage);
+        let time = Some("`nanobot cron edit x --timeout …` with a higher limit");
+        check(Stop(Exit::Timeout).into(), time);
+        let nothing = Some("nothing: the next run starts from the beginning");
+        check(fail(Exit::Unavailable, ""), nothing);
+        check(fail_with_step(Exit::BadInput, "", NextStep::ShortenInput), nothing);
+        let login = fail_with_hint(Exit::Refused, "", "nanobot login");
+        check(login, Some("nanobot login"));
+        check(fail(Exit::Failed, ""), None);
+    }
+}
