@@ -100,8 +100,9 @@ pub struct JobOptions {
     pub notify: NotifyPolicy,
     /// True if the answer is not printed.
     pub quiet: bool,
-    /// The local destination of the answer.
-    pub sink: Option<AnswerSink>,
+    /// The destination of the answer that the user chose; the options on disk call it a sink.
+    #[serde(rename = "sink")]
+    pub destination: Option<AnswerDestination>,
     /// The kind of run.
     pub kind: JobKind,
     /// The message and the session that these options apply to, recorded when a person or a run last set them: other
@@ -272,7 +273,7 @@ pub enum CrashPolicy {
 /// The destination of an answer, as the user chose it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum AnswerSink {
+pub enum AnswerDestination {
     /// Appends the answer to this file.
     File(PathBuf),
     /// Runs this shell command with the answer as its standard input.

@@ -241,7 +241,7 @@ pub(super) fn job_json(ctx: &Context, status: &JobStatus, local: &TimeZone) -> V
             "timeout_s": options.timeout, "max_cost_usd": options.max_cost, "catch_up": job.catch_up(),
             "after_crash": options.after_crash, "on_failure": options.on_failure, "on_success": options.on_success,
             "notify": options.notify, "retry": job.retry_policy().limit, "retry_delay_s": job.retry_policy().delay.as_secs(),
-            "jitter_s": job.jitter().as_secs(), "quiet": options.quiet, "sink": options.sink,
+            "jitter_s": job.jitter().as_secs(), "quiet": options.quiet, "sink": options.destination,
             "config": options.config, "kind": options.kind,
         }),
         None => Value::Null,

@@ -14,7 +14,7 @@ use anyhow::Result;
 use jiff::{SignedDuration, Timestamp, Zoned};
 use nanobot_base::error::Exit;
 use nanobot_base::format::format_dollars;
-use nanobot_cron::job::{AnswerSink, Job, JobOptions, NotifyPolicy};
+use nanobot_cron::job::{AnswerDestination, Job, JobOptions, NotifyPolicy};
 use nanobot_cron::run_record::RunRecord;
 use nanobot_cron::schedule::CatchUpPolicy;
 use nanobot_os::secret;
@@ -185,10 +185,12 @@ fn describe_state(status: &JobStatus) -> String {
 
 /// The destination of the job's answer.
 pub(super) fn describe_delivery(ctx: &Context, job: &Job) -> String {
-    match delivery::find_sink(ctx, job) {
-        Some(AnswerSink::Chat { channel, to }) => format!("sent to {channel} {to}"),
-        Some(AnswerSink::File(path)) => format!("appended to `{}`", ctx.paths.display(&path)),
-        Some(AnswerSink::Command(command)) => {
+    match delivery::find_destination(ctx, job) {
+        Some(AnswerDestination::Chat { channel, to }) => format!("sent to {channel} {to}"),
+        Some(AnswerDestination::File(path)) => {
+            format!("appended to `{}`", ctx.paths.display(&path))
+        }
+        Some(AnswerDestination::Command(command)) => {
             format!("piped into `{}`", secret::redact_all(&command))
         }
         None if job.options.as_ref().is_some_and(|options| options.quiet) => {

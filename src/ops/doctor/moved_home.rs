@@ -15,7 +15,7 @@ use nanobot_config::policy::Policy;
 use nanobot_config::settings::{Config, Settings};
 use nanobot_cron::crontab::Crontab;
 use nanobot_cron::crontab_block;
-use nanobot_cron::job::{AnswerSink, Job, JobOptions};
+use nanobot_cron::job::{AnswerDestination, Job, JobOptions};
 use nanobot_cron::job_store::JobStore;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -92,8 +92,8 @@ fn paths(options: &JobOptions) -> Vec<PathBuf> {
 /// Passes the texts that are or may be paths to `visit`, apart from those of the policy.
 fn for_each_path(options: &mut JobOptions, visit: &mut dyn FnMut(&mut String)) {
     for_each_text(&mut options.grants, visit);
-    let file = match &mut options.sink {
-        Some(AnswerSink::File(path)) => Some(path),
+    let file = match &mut options.destination {
+        Some(AnswerDestination::File(path)) => Some(path),
         _ => None,
     };
     for path in [options.config.as_mut(), file].into_iter().flatten() {

@@ -31,7 +31,7 @@ use nanobot_channel::MessageSource;
 use nanobot_config::policy::Policy;
 use nanobot_config::settings::Settings;
 use nanobot_config::settings::hooks::HookEvent;
-use nanobot_cron::job::{AnswerSink, Job, JobKind, JobOptions};
+use nanobot_cron::job::{AnswerDestination, Job, JobKind, JobOptions};
 use nanobot_cron::job_store::JobStore;
 use nanobot_cron::run_record::{
     JobDir, PendingRetry, RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger,
@@ -298,7 +298,7 @@ impl JobRunner<'_> {
         let mut errors: Vec<anyhow::Error> = Vec::new();
         if is_answer
             && !has_nothing_to_report(text, options.kind)
-            && (self.prints_answer || options.sink.is_some())
+            && (self.prints_answer || options.destination.is_some())
         {
             let source = MessageSource {
                 name: match options.kind {
@@ -403,8 +403,8 @@ impl JobRunner<'_> {
                 policy_limit: policy_limit.as_ref(),
                 input,
                 last_turn_only: is_own,
-                answer_chat: match delivery::find_sink(&ctx, job) {
-                    Some(AnswerSink::Chat { channel, to }) => {
+                answer_chat: match delivery::find_destination(&ctx, job) {
+                    Some(AnswerDestination::Chat { channel, to }) => {
                         Some(ChatTarget { channel, recipient: to })
                     }
                     _ => None,

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use nanobot_base::error::{Exit, fail};
 use nanobot_channel::{MessageSource, table};
 use nanobot_config::settings::Settings;
-use nanobot_cron::job::{AnswerSink, Delivery, Job, JobOptions};
+use nanobot_cron::job::{AnswerDestination, Delivery, Job, JobOptions};
 use nanobot_os::durable_file;
 use nanobot_os::secret;
 use nanobot_os::signal;
@@ -44,23 +44,23 @@ pub(crate) fn deliver(
     source: MessageSource,
 ) -> DeliveryResult {
     let print = || ctx.terminal.print(&format!("{text}\n")).err();
-    let Some(sink) = find_sink(ctx, job) else {
+    let Some(destination) = find_destination(ctx, job) else {
         return if options.quiet {
             DeliveryResult::default()
         } else {
             DeliveryResult { destination: None, error: print() }
         };
     };
-    let destination = describe_sink(&sink);
-    let delivered = match &sink {
-        AnswerSink::File(path) => append_to_file(path, text).map(|()| destination),
-        AnswerSink::Command(command) => {
-            pipe_to_command(ctx, settings, job, command, text).map(|()| destination)
+    let formatted = format_destination(&destination);
+    let delivered = match &destination {
+        AnswerDestination::File(path) => append_to_file(path, text).map(|()| formatted),
+        AnswerDestination::Command(command) => {
+            pipe_to_command(ctx, settings, job, command, text).map(|()| formatted)
         }
-        AnswerSink::Chat { channel, to } => {
+        AnswerDestination::Chat { channel, to } => {
             send_to_chat(ctx, job, channel, to, text, source).map(|is_sent| {
                 let state = if is_sent { "" } else { " (waits)" };
-                format!("{destination}{state}")
+                format!("{formatted}{state}")
             })
         }
     };
@@ -86,14 +86,15 @@ pub(crate) fn deliver(
 /// True if the answers of `job` are printed.
 pub(crate) fn is_printed(ctx: &Context, job: &Job) -> bool {
     let is_quiet = job.options.as_ref().is_some_and(|options| options.quiet);
-    !is_quiet && find_sink(ctx, job).is_none()
+    !is_quiet && find_destination(ctx, job).is_none()
 }
 
 /// The destination of the answers of a job: the one that the user chose, or a chat in the job file with which the user has
 /// a conversation already. Other programs also write the job file.
-pub(crate) fn find_sink(ctx: &Context, job: &Job) -> Option<AnswerSink> {
-    if let Some(sink) = job.options.as_ref().and_then(|options| options.sink.clone()) {
-        return Some(sink);
+pub(crate) fn find_destination(ctx: &Context, job: &Job) -> Option<AnswerDestination> {
+    if let Some(destination) = job.options.as_ref().and_then(|options| options.destination.clone())
+    {
+        return Some(destination);
     }
     let Delivery { deliver, channel, to } = &job.delivery;
     let (channel, to) = (channel.as_ref()?, to.as_ref()?);
@@ -101,7 +102,7 @@ pub(crate) fn find_sink(ctx: &Context, job: &Job) -> Option<AnswerSink> {
         return None;
     }
     match recipients::is_known(ctx, channel, to) {
-        Ok(true) => Some(AnswerSink::Chat { channel: channel.clone(), to: to.clone() }),
+        Ok(true) => Some(AnswerDestination::Chat { channel: channel.clone(), to: to.clone() }),
         Ok(false) => None,
         Err(error) => {
             log::warn!(target: "cron", "{}: {error:#}", job.id);
@@ -142,10 +143,12 @@ fn send_to_chat(
 
 /// The destination of answers, phrased to follow `Your answer`.
 pub(crate) fn describe_destination(options: &JobOptions) -> String {
-    match (&options.sink, options.quiet) {
-        (Some(AnswerSink::File(path)), _) => format!("is appended to the file {}", path.display()),
-        (Some(AnswerSink::Command(_)), _) => "is passed to a command of the user".into(),
-        (Some(AnswerSink::Chat { channel, .. }), _) => {
+    match (&options.destination, options.quiet) {
+        (Some(AnswerDestination::File(path)), _) => {
+            format!("is appended to the file {}", path.display())
+        }
+        (Some(AnswerDestination::Command(_)), _) => "is passed to a command of the user".into(),
+        (Some(AnswerDestination::Chat { channel, .. }), _) => {
             format!("is sent to the user's chat on {channel}")
         }
         (None, true) => "is stored, but not shown".into(),
@@ -153,12 +156,12 @@ pub(crate) fn describe_destination(options: &JobOptions) -> String {
     }
 }
 
-/// A short description of a sink. The text of a command is omitted, because it may contain keys.
-fn describe_sink(sink: &AnswerSink) -> String {
-    match sink {
-        AnswerSink::File(path) => format!("file:{}", path.display()),
-        AnswerSink::Command(command) => format!("command:{}", secret::redact_all(command)),
-        AnswerSink::Chat { channel, to } => format!("{channel}:{to}"),
+/// The destination as the record of a run names it. The text of a command is omitted, because it may contain keys.
+fn format_destination(destination: &AnswerDestination) -> String {
+    match destination {
+        AnswerDestination::File(path) => format!("file:{}", path.display()),
+        AnswerDestination::Command(command) => format!("command:{}", secret::redact_all(command)),
+        AnswerDestination::Chat { channel, to } => format!("{channel}:{to}"),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::ops::model;
 use crate::options::grants::Grants;
 use anyhow::Result;
 use nanobot_channel::table;
-use nanobot_cron::job::{AnswerSink, Delivery, Job};
+use nanobot_cron::job::{AnswerDestination, Delivery, Job};
 use nanobot_model::provider::registry::model_info::find_family_bound;
 use std::path::Path;
 
@@ -67,8 +67,8 @@ fn relative_program_notices(ctx: &Context, job: &Job) -> Vec<String> {
     let Some(options) = &job.options else {
         return Vec::new();
     };
-    let to = match &options.sink {
-        Some(AnswerSink::Command(command)) => Some(command),
+    let to = match &options.destination {
+        Some(AnswerDestination::Command(command)) => Some(command),
         _ => None,
     };
     let commands = [
@@ -90,7 +90,7 @@ fn relative_program_notices(ctx: &Context, job: &Job) -> Vec<String> {
 /// True if the job's answers can be delivered, or its delivery is off.
 pub(crate) fn can_deliver(ctx: &Context, job: &Job) -> bool {
     let Delivery { deliver, channel, .. } = &job.delivery;
-    !deliver || channel.is_none() || delivery::find_sink(ctx, job).is_some()
+    !deliver || channel.is_none() || delivery::find_destination(ctx, job).is_some()
 }
 
 /// The notice about a job whose answers cannot be delivered.

@@ -11,7 +11,7 @@ use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_base::shell_quote::quote;
 use nanobot_channel::table;
-use nanobot_cron::job::{AnswerSink, Job, JobKind, JobOptions};
+use nanobot_cron::job::{AnswerDestination, Job, JobKind, JobOptions};
 use nanobot_cron::schedule::CatchUpPolicy;
 use nanobot_os::paths::PathResolver;
 use std::time::Duration;
@@ -177,17 +177,17 @@ fn apply_delivery(
     // Other programs also write the job file, so a file or command in it is not trusted, unlike one that the user
     // typed.
     let is_typed = channel.is_some() && (to.is_some() || channel.as_deref() == Some(""));
-    let is_trusted = is_typed || options.sink.is_some();
-    match &options.sink {
-        Some(AnswerSink::Chat { channel, to }) => {
+    let is_trusted = is_typed || options.destination.is_some();
+    match &options.destination {
+        Some(AnswerDestination::Chat { channel, to }) => {
             job.delivery.channel = Some(channel.clone());
             job.delivery.to = Some(to.clone());
         }
-        Some(AnswerSink::File(path)) => {
+        Some(AnswerDestination::File(path)) => {
             job.delivery.channel = Some("file".into());
             job.delivery.to = Some(path.display().to_string());
         }
-        Some(AnswerSink::Command(command)) => {
+        Some(AnswerDestination::Command(command)) => {
             job.delivery.channel = Some("command".into());
             job.delivery.to = Some(command.clone());
         }
@@ -211,8 +211,8 @@ fn apply_delivery(
     }
     // A destination alone turns on the delivery.
     delivery.deliver = !no_deliver && delivery.channel.is_some();
-    options.sink = resolve_sink(ctx, job, is_trusted)?;
-    if let Some(AnswerSink::Command(_)) = &options.sink {
+    options.destination = resolve_destination(ctx, job, is_trusted)?;
+    if let Some(AnswerDestination::Command(_)) = &options.destination {
         // The command may contain keys, and others can read the job file.
         job.delivery.to = None;
     }
@@ -220,7 +220,7 @@ fn apply_delivery(
         return Err(missing_destination_error());
     }
     if let (JobKind::Heartbeat, None, Some(channel), true) =
-        (options.kind, &options.sink, &job.delivery.channel, job.delivery.deliver)
+        (options.kind, &options.destination, &job.delivery.channel, job.delivery.deliver)
     {
         return Err(fail_with_hint(
             Exit::Usage,
@@ -303,7 +303,11 @@ fn missing_destination_error() -> anyhow::Error {
 }
 
 /// The destination of the answers of `job`, from its delivery settings; a chat only if the user chose it.
-fn resolve_sink(ctx: &Context, job: &mut Job, is_trusted: bool) -> Result<Option<AnswerSink>> {
+fn resolve_destination(
+    ctx: &Context,
+    job: &mut Job,
+    is_trusted: bool,
+) -> Result<Option<AnswerDestination>> {
     let delivery = &mut job.delivery;
     let (Some(channel), true) = (delivery.channel.as_deref(), delivery.deliver) else {
         return Ok(None);
@@ -312,7 +316,7 @@ fn resolve_sink(ctx: &Context, job: &mut Job, is_trusted: bool) -> Result<Option
         let is_chat = table::find(channel).is_some();
         return match &delivery.to {
             Some(to) => Ok((is_chat && is_trusted)
-                .then(|| AnswerSink::Chat { channel: channel.to_owned(), to: to.clone() })),
+                .then(|| AnswerDestination::Chat { channel: channel.to_owned(), to: to.clone() })),
             None => Err(fail_with_hint(
                 Exit::Usage,
                 format!("the delivery on `{channel}` needs a recipient"),
@@ -331,7 +335,7 @@ fn resolve_sink(ctx: &Context, job: &mut Job, is_trusted: bool) -> Result<Option
         ));
     };
     if channel == "command" {
-        return Ok(Some(AnswerSink::Command(to.clone())));
+        return Ok(Some(AnswerDestination::Command(to.clone())));
     }
     let path = permissions::absolute(&ctx.paths.expand(to));
     if path.is_dir() {
@@ -351,5 +355,5 @@ fn resolve_sink(ctx: &Context, job: &mut Job, is_trusted: bool) -> Result<Option
     // Links are resolved now and not at each run, because a run may change links in its working directory.
     let path = PathResolver::default().resolve(&path);
     delivery.to = Some(path.display().to_string());
-    Ok(Some(AnswerSink::File(path)))
+    Ok(Some(AnswerDestination::File(path)))
 }

@@ -9,7 +9,7 @@ mod yaml;
 
 use super::crontab_block;
 use super::expression::{Expression, has_bit, set_bits};
-use super::job::{AnswerSink, Job};
+use super::job::{AnswerDestination, Job};
 use super::schedule::{CatchUpPolicy, Schedule, ceil_minute, floor_minute};
 use super::time_fields::{MAX_CLOCK_CHANGES, gcd};
 use jiff::tz::TimeZone;
@@ -103,7 +103,7 @@ impl<'a> ScheduledJob<'a> {
             options.when.is_some()
                 || options.on_failure.is_some()
                 || options.on_success.is_some()
-                || matches!(options.sink, Some(AnswerSink::Command(_)))
+                || matches!(options.destination, Some(AnswerDestination::Command(_)))
         })
     }
 
@@ -126,7 +126,7 @@ impl<'a> ScheduledJob<'a> {
                 add(path, is_writable);
             }
         }
-        if let Some(AnswerSink::File(path)) = &options.sink {
+        if let Some(AnswerDestination::File(path)) = &options.destination {
             add(path.parent().unwrap_or(path), true);
         }
         granted_paths
