@@ -1,5 +1,5 @@
 //! Hides credentials in a git config that commands see: the user part of addresses, and headers and keys whose values are
-//! secret. A masked line that a command left as it was gets its secret back.
+//! secret. A masked line that a command did not change gets its secret back.
 
 /// The word in place of a secret.
 const MASK: &str = "***";
@@ -18,13 +18,13 @@ pub(super) struct MaskedConfig {
 /// A line with a secret.
 #[derive(Debug)]
 struct MaskedLine {
-    /// Without the secret, and without blanks at both ends.
+    /// The line without the secret, and without blanks at both ends.
     masked: String,
     original: String,
 }
 
 impl MaskedConfig {
-    /// Masks what is secret in `config`.
+    /// Masks the credentials in `config`.
     pub(super) fn new(config: &[u8]) -> Self {
         let mut masked = Self { text: config.to_vec(), lines: Vec::new() };
         let text = to_text(config);
@@ -35,12 +35,12 @@ impl MaskedConfig {
         masked
     }
 
-    /// True if something was masked.
+    /// True if a credential was masked.
     pub(super) fn has_secrets(&self) -> bool {
         !self.lines.is_empty()
     }
 
-    /// Puts the secrets back into those lines of `text` that a command has left as they were.
+    /// Puts the secrets back into the lines of `text` that a command did not change.
     pub(super) fn restore(&self, text: &[u8]) -> Vec<u8> {
         let text = to_text(text);
         let lines = text.split('\n').map(|line| {
@@ -74,7 +74,7 @@ impl MaskedConfig {
     }
 }
 
-/// Decodes the bytes as Latin-1, which keeps each of them, whatever their encoding: git does not interpret it either.
+/// Decodes the bytes as Latin-1. This preserves every byte, whatever the encoding, which git does not interpret either.
 fn to_text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
@@ -96,7 +96,7 @@ fn logical_lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The line with its value masked, if its key says that this is secret. The name of a header stays.
+/// The line with its value masked, if its key says that the value is secret. The name of a header stays.
 fn mask_secret_key(line: &str) -> Option<String> {
     let (start, value) = line.split_once('=')?;
     let key = start.rsplit([']', ' ', '\t']).find(|word| !word.is_empty())?;
@@ -114,7 +114,7 @@ fn is_secret_key(key: &str) -> bool {
     SECRET_KEYS.iter().any(|end| key.ends_with(end))
 }
 
-/// The line with the values masked that it assigns to secret keys, as the query of an address or a helper does. The name of a
+/// The line with the values masked that it assigns to secret keys, such as in the query of an address or in a helper. The name of a
 /// variable is not a secret.
 fn mask_assignments(line: &str) -> String {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_-".contains(letter);

@@ -16,7 +16,7 @@ pub(super) struct CachedDirectory {
     pub(super) contents: DirectoryContents,
 }
 
-/// Device, inode number and the time of the last change: a directory with the same ones has the same entries.
+/// Device, inode number and the time of the last change: a directory for which they are unchanged has the same entries.
 pub(super) type DirectoryVersion = (u64, u64, FileTime);
 
 #[derive(Clone, Debug, Default)]

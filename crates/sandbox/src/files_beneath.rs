@@ -88,7 +88,7 @@ pub(super) fn make_accessible(directory: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::fs::chmodat(CWD, path, mode, AtFlags::empty())?)
 }
 
-/// Removes `name` and everything beneath it, or sets it aside if that fails, as with very many levels of directories.
+/// Removes `name` and everything beneath it, or renames it if that fails, as with very many levels of directories.
 pub(super) fn remove(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     remove_at(dir, name, 0).or_else(|_| set_aside(dir, name).map(drop))
 }

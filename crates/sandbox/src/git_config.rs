@@ -14,7 +14,7 @@ pub(super) struct ConfigEntry {
     pub(super) section: String,
     pub(super) subsection: Option<String>,
     pub(super) key: String,
-    /// A key alone stands for true.
+    /// A key without a value is true.
     pub(super) value: String,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn read(path: &Path) -> Option<Vec<ConfigEntry>> {
     parse(&String::from_utf8_lossy(&config))
 }
 
-/// The entries of a config that is as git writes it: without control characters, at which it may stop reading, and without
+/// The entries of a config in the form that git itself writes: without control characters, at which git may stop reading, and without
 /// values that continue on the next line.
 pub(super) fn parse_plain(config: &[u8]) -> Option<Vec<ConfigEntry>> {
     let text = std::str::from_utf8(config).ok()?;
@@ -54,7 +54,7 @@ pub(super) fn parse_plain(config: &[u8]) -> Option<Vec<ConfigEntry>> {
     if text.contains(is_control) || text.contains("\\\n") { None } else { parse(text) }
 }
 
-/// The entries of a config. `None` for what git does not accept.
+/// The entries of a config. `None` if git does not accept it.
 fn parse(text: &str) -> Option<Vec<ConfigEntry>> {
     let text = text.replace("\r\n", "\n");
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);

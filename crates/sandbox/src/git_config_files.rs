@@ -32,7 +32,7 @@ pub(super) struct NamedPaths {
 }
 
 impl NamedPaths {
-    /// Collects the paths that `configs` name, and those that the further configs among these name. The home of the user is
+    /// Collects the paths that `configs` and the configs included by them name. The home of the user is
     /// `home`; a relative path of hooks starts from `top`, where they run.
     pub(super) fn find(
         configs: impl IntoIterator<Item = PathBuf>,

@@ -1,7 +1,7 @@
 //! Decides what the config of a repository that commands created may contain, and which keys of an older config they may
 //! change. They may always change what branches track, the user's name, which files are checked out, and habits such as
-//! whether a pull rebases. Unless content from outside is in the conversation, they may also change remotes, submodules and
-//! the other keys that a new repository may have. All else stays as it was, above all what makes git run a program.
+//! whether a pull rebases. Unless the conversation has untrusted content, they may also change remotes, submodules and the other keys that
+//! a new repository may have. All other keys must stay unchanged, above all those that make git run a program.
 
 use super::git_config::{ConfigEntry, format, parse_plain, without_dots};
 use super::new_repository::enclosing_git_dir;
@@ -24,7 +24,7 @@ enum ValueKind {
     Worktree,
 }
 
-/// Keys of a section that run nothing, with blanks between them.
+/// Keys of a section that run no program, with blanks between them.
 struct KeyRule {
     section: &'static str,
     /// True if the keys belong to a subsection.
@@ -32,8 +32,8 @@ struct KeyRule {
     kind: ValueKind,
     /// The keys that commands may always change. They weaken no check.
     always: &'static str,
-    /// The keys that a new repository may have, and that commands may change in others while no content from outside is in the
-    /// conversation. `*` stands for every key.
+    /// The keys that a new repository may have, and that commands may change in others while the conversation has no untrusted content. `*`
+    /// means every key.
     of_new: &'static str,
 }
 
@@ -54,7 +54,7 @@ const fn keys_of(kind: ValueKind, section: &'static str, of_new: &'static str) -
     KeyRule { section, has_subsection: false, kind, always: "", of_new }
 }
 
-/// The keys that run nothing, from git-config(1).
+/// The keys that run no program, from git-config(1).
 const KEY_RULES: &[KeyRule] = &[
     keys(
         "core",
@@ -169,7 +169,7 @@ const KEY_RULES: &[KeyRule] = &[
 ];
 
 impl KeyRule {
-    /// The rule for the key of `entry`, if that runs nothing.
+    /// The rule for the key of `entry`, if the key runs no program.
     fn find(entry: &ConfigEntry) -> Option<&'static Self> {
         // Git itself refuses such names of submodules: they are parts of paths.
         let is_plain = |name: &String| !name.contains(['"', '\\', '\n']) && !name.contains("..");
@@ -188,7 +188,7 @@ fn has_name(names: &str, key: &str) -> bool {
     names.split(' ').any(|name| name == key || name == "*")
 }
 
-/// A config without what could make git run a program.
+/// A config without entries that could make git run a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HarmlessConfig {
     pub(super) text: String,
@@ -246,7 +246,7 @@ impl ConfigPolicy<'_> {
     }
 }
 
-/// Removes from `config` what could make git run a program: all of it, if it is not as git writes it.
+/// Removes from `config` the entries that could make git run a program: all of them, if the config is not in the form that git writes.
 pub(super) fn without_programs(config: &[u8], policy: &ConfigPolicy<'_>) -> HarmlessConfig {
     let Some(entries) = parse_plain(config) else {
         let text = String::from_utf8_lossy(config);
@@ -281,13 +281,13 @@ pub(super) fn may_change(before: &[u8], after: &[u8], policy: Option<&ConfigPoli
             _ => true,
         }),
     };
-    // The order of the others counts: of several values, git may take the last one.
+    // The order of the others matters: git may take the last one of several values.
     let others_before = before.iter().filter(|entry| !may_remove(entry));
     others_before.eq(after.iter().filter(|entry| !may_remove(entry)))
         && after.iter().filter(may_remove).all(|entry| before.contains(entry) || may_add(entry))
 }
 
-/// True if `name` can only be that of a remote: no URL, path or option has this form. A dot is the repository itself.
+/// True if `name` can only be the name of a remote: no URL, path or option has this form. A dot is the repository itself.
 fn is_remote_name(name: &str) -> bool {
     let is_safe = |letter: char| letter.is_alphanumeric() || "._+@-".contains(letter);
     let is_first = |letter: char| is_safe(letter) && !"-.".contains(letter);

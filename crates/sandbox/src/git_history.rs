@@ -1,14 +1,14 @@
-//! Lists of the objects that git repositories had before the commands of a run, and of those that commands wrote while
-//! content from outside was in their conversation.
+//! Lists of the objects that git repositories had before the commands of a run, and of the objects that commands wrote while their
+//! conversation had untrusted content.
 //!
 //! The name of an object is a digest of its content, so a list of names says what git had, however the repository is packed
-//! later. The names of what commands write outlast the run: a later run must not accept an instruction file from git that an
-//! earlier run put there. What the user commits, fetches or packs between two runs counts as git's own.
+//! later. The names of the objects that commands write are kept after the run: a later run must not accept an instruction file from git
+//! that an earlier run put there. Objects that the user commits, fetches or packs between two runs are trusted.
 //!
 //! The file has one record on each line: `begin TIME ID` before a command; `in DIRECTORY`, a digest of the path of the
 //! objects, and the name of each object that the command wrote there; `end ID` after it. `granted NAME` is for the content of
-//! an instruction file that the user allowed. If a run is killed, the next one adds `killed ID TIME`: objects that appeared
-//! between these times count as written.
+//! an instruction file that the user allowed. If a run is killed, the next one adds `killed ID TIME`: objects that appeared between these
+//! times are treated as written by commands.
 
 use super::git_object_list::{ObjectList, ObjectName, blob_name, format_name, parse_name};
 use nanobot_os::clock::{FileTime, current_file_time};
@@ -21,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// The size of the file from which on no more names are added. What is written later then counts by its time.
+/// The size of the file from which on no more names are added. Objects that are written later are recognised by their time.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 /// The identifier of the record that is added then. It has no end.
 const FULL: &str = "full";
@@ -31,9 +31,9 @@ const NEVER: FileTime = (i64::MAX, 0);
 /// The objects of the repositories that the commands of a run may write to.
 #[derive(Debug)]
 pub struct GitHistory {
-    /// The start of the run: what is newer was written in it.
+    /// The start of the run: newer objects were written in it.
     started: FileTime,
-    /// The file with the names of written objects. Without one, they count for this run only.
+    /// The file with the names of written objects. Without it, they are known in this run only.
     file: Option<PathBuf>,
     state: Mutex<HistoryState>,
 }
@@ -46,18 +46,18 @@ struct HistoryState {
     /// The names of the contents that the instruction files had before the first command. Commands such as `git stash` give
     /// them to git.
     on_disk: HashMap<PathBuf, ObjectName>,
-    /// The names of what commands wrote, by the digest of the directory.
+    /// The names of the objects that commands wrote, by the digest of the directory.
     written: HashMap<String, HashSet<ObjectName>>,
     /// The names of contents of instruction files that were granted in this run.
     granted: HashSet<ObjectName>,
-    /// The times at which runs wrote that did not record what.
+    /// The times in which runs wrote objects without a record of them.
     unrecorded: Vec<(FileTime, FileTime)>,
     /// True after the start of the first command.
     has_begun: bool,
     /// The number of commands under way.
     running: usize,
-    /// True if what a command wrote could not be recorded. Its record then gets no end, so that later runs recognise what it
-    /// wrote by the time.
+    /// True if the objects that a command wrote could not be recorded. Its record then gets no end, so that later runs recognise the
+    /// objects by their time.
     has_failed: bool,
 }
 
@@ -77,8 +77,8 @@ impl GitHistory {
         Self { started: current_file_time(), file, state: Mutex::default() }
     }
 
-    /// Records what the object `directories` have before a command, and the `contents` of instruction files. File tools write
-    /// nothing in a `.git` and in the `git_dirs`, so these show what git had.
+    /// Records the objects that the object `directories` have before a command, and the `contents` of instruction files. File tools never
+    /// write in a `.git` or in the `git_dirs`, so these show what git had.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -105,8 +105,8 @@ impl GitHistory {
                 let mut unrecorded = state.unrecorded.iter();
                 time <= self.started && !unrecorded.any(|(from, to)| *from <= time && time <= *to)
             };
-            // A repository that appears later, one that is not where file tools write nothing, and one that cannot be read
-            // prove nothing.
+            // Three kinds of repositories prove nothing: one that appears later, one that file tools can write to, and one that cannot be
+            // read.
             let is_git = directory.iter().any(|part| part == ".git")
                 || git_dirs.iter().any(|git_dir| directory.starts_with(git_dir));
             let list = if is_first && is_git {
@@ -124,7 +124,7 @@ impl GitHistory {
         Ok(CommandRecord(Arc::clone(self)))
     }
 
-    /// Adds the names of what is new in the object `directories` to the file.
+    /// Adds the names of the new objects in the object `directories` to the file.
     fn add_new(&self, state: &mut HistoryState, directories: &[PathBuf]) -> io::Result<()> {
         let mut new_names: BTreeMap<String, BTreeSet<ObjectName>> = BTreeMap::new();
         let mut result = Ok(());
@@ -223,7 +223,7 @@ impl GitHistory {
             let fields: Vec<&str> = line.split(' ').collect();
             match fields[..] {
                 ["begin", time, id] => {
-                    // The earliest record counts, if there are several without an end.
+                    // If there are several records without an end, the earliest one is used.
                     open.entry(id).or_insert_with(|| parse_time(time));
                 }
                 ["end", id] => {
@@ -297,7 +297,7 @@ impl HistoryState {
 }
 
 impl CommandRecord {
-    /// Records what the command has written into the object `directories`.
+    /// Records the objects that the command has written into the object `directories`.
     pub(super) fn add_new(&self, directories: &[PathBuf]) {
         let mut state = self.0.state.lock().ignore_poison();
         if let Err(error) = self.0.add_new(&mut state, directories) {
@@ -312,7 +312,7 @@ impl Drop for CommandRecord {
         let mut state = self.0.state.lock().ignore_poison();
         state.running -= 1;
         if state.running == 0 && !state.has_failed {
-            // If this fails, what the command wrote is recognised by its time.
+            // If this fails, the objects that the command wrote are recognised by their time.
             drop(self.0.append(&format!("end {}\n", self.0.id())));
         }
     }

@@ -36,11 +36,11 @@ pub(super) struct ObjectList {
 }
 
 impl ObjectList {
-    /// Lists the objects in `directory` whose files have a time that counts. The indexes that are in the `earlier` list are
+    /// Lists the objects in `directory` whose files have a time that is accepted. The indexes that are in the `earlier` list are
     /// not read again.
     ///
     /// # Errors
-    /// A part of it cannot be read, or is not as git writes it: a command may have made it so.
+    /// A part of the directory cannot be read, or does not have the form that git writes: a command may have changed it.
     pub(super) fn read(
         directory: &Path,
         earlier: Option<&Self>,

@@ -1,4 +1,4 @@
-//! Decides if git has a file with a given content, in the objects of a repository and of those that it borrows from. A command
+//! Decides whether git has a file with a given content, in the objects of a repository and of its alternates. A command
 //! may have put anything into a repository: files are opened without blocking.
 
 use super::git_config;
@@ -28,7 +28,7 @@ pub(super) fn object_directories(root: &Path, repositories: &[RepositoryPath]) -
 pub(super) type ObjectCache = RefCell<BTreeMap<PathBuf, ObjectList>>;
 
 /// True if the repository that contains `relative`, a path in `root`, or the one that it was cloned from on this machine, has a
-/// file with this content. With a `history`, only what these had before counts.
+/// file with this content. With a `history`, only the objects that these had before are accepted.
 pub(super) fn has_blob(
     root: &Path,
     relative: &Path,

@@ -1,6 +1,6 @@
 //! Paths within a writable directory that commands must not change: git's hooks and config in its own repository, in
-//! submodules and linked worktrees, and in nested and bare repositories as far as a short search finds them; also the
-//! names given by the policy, and what git's config names within the directory.
+//! submodules and linked worktrees, and in nested and bare repositories as far as a short search finds them; also the names given by the
+//! policy, and the paths within the directory that git's config names.
 
 use super::files_beneath;
 use super::git_config::without_dots;
@@ -43,9 +43,9 @@ pub fn protected_paths(root: &Path, names: &[&str]) -> Vec<PathBuf> {
     paths
 }
 
-/// Lists the `.git` files of the linked worktrees of the git directory that is `root` or in it. Git takes a worktree whose
-/// file it does not find for removed, and deletes its directory in `worktrees`. A file is only listed if it names the
-/// directory that names it: an earlier command may have written that directory.
+/// Lists the `.git` files of the linked worktrees of the git directory that is `root` or in it. Git treats a worktree whose file it does
+/// not find as removed, and deletes its directory in `worktrees`. A file is only listed if it names the directory that names it: an earlier
+/// command may have written that directory.
 pub fn worktree_links(root: &Path) -> Vec<PathBuf> {
     let git_dirs = [root.join(".git"), root.to_owned()];
     let listings = git_dirs.map(|git_dir| std::fs::read_dir(git_dir.join("worktrees")));

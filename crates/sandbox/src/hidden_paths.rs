@@ -1,5 +1,5 @@
-//! The file system that a program outside of the sandbox sees: all of the system's, but for the paths that a run may change.
-//! An empty file system covers these, so that the program executes nothing that the run wrote there.
+//! The file system that a program outside of the sandbox sees: all of the system's, except for the paths that a run may change. An empty
+//! file system covers these, so that the program executes no file that the run wrote there.
 
 use super::mounts::{MountTree, clone_mounts, mount_cover, open_path, remount_read_only, unescape};
 use super::namespaces;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub struct HiddenPaths {
     /// Files and directories that are covered.
     pub covered: Vec<PathBuf>,
-    /// Paths within the covered ones that the program sees all the same.
+    /// Paths within the covered ones that the program can still see.
     pub visible: Vec<PathBuf>,
 }
 
@@ -32,7 +32,7 @@ impl HiddenPaths {
         mount_change("/", propagation)?;
         let mounts = std::fs::read_to_string("/proc/self/mountinfo")?;
         let mounts: Vec<Mount> = mounts.lines().filter_map(Mount::parse).collect();
-        // Parents come first. What is visible is copied before a cover hides it.
+        // Parents come first. Visible paths are copied before a cover hides them.
         let mut steps: BTreeMap<PathBuf, HidingStep> = BTreeMap::new();
         for path in &self.covered {
             let other_paths = other_paths(path, &mounts).into_iter();
@@ -128,7 +128,7 @@ impl OtherPath {
     }
 }
 
-/// The other paths by which mounts show `path`, and what is mounted within it.
+/// The other paths by which mounts show `path`, and the mounts within it.
 fn other_paths(path: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
     let is_within = |mount: &&Mount| mount.point.starts_with(path) && mount.point != path;
     let inner_mounts = mounts.iter().filter(|mount| !mount.is_of_kernel).filter(is_within);
@@ -142,7 +142,7 @@ fn other_paths(path: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
 /// The other paths by which mounts of the same file system show `path`.
 fn paths_of_same_files(path: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
     let outer_mounts = mounts.iter().filter(|mount| path.starts_with(&mount.point));
-    // Of mounts at one point, the last one counts.
+    // If several mounts are at one point, the last one is visible.
     let Some(own) = outer_mounts.max_by_key(|mount| mount.point.components().count()) else {
         return Vec::new();
     };

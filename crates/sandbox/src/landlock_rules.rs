@@ -1,5 +1,5 @@
-//! Translates a [`SandboxSpec`] into Landlock rules. Landlock can only grant access, so of a directory that contains a denied
-//! path, all other entries are granted one by one.
+//! Translates a [`SandboxSpec`] into Landlock rules. Landlock can only grant access. So if a directory contains a denied path, all its
+//! other entries are granted one by one.
 
 use super::spec::SandboxSpec;
 use super::system_paths;
@@ -63,8 +63,8 @@ pub(super) fn build_rules(sandbox: &SandboxSpec) -> io::Result<Vec<LandlockRule>
     Ok(rules)
 }
 
-/// The existing protected paths in the writable `path` to which write access is withheld. A protected path that does
-/// not exist cannot be told apart from any other new file.
+/// The existing protected paths in the writable `path` to which write access is withheld. A protected path that does not exist cannot be
+/// distinguished from any other new file.
 fn write_protected(path: &Path, sandbox: &SandboxSpec) -> Vec<PathBuf> {
     if !sandbox.split_parents {
         return Vec::new();

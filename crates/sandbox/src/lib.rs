@@ -2,9 +2,9 @@
 //! (`namespaces`, `mounts`), Landlock for files, and seccomp for everything else that leads outside; no capabilities.
 //!
 //! The namespaces are entered by a supervisor, a process of its own. The other two layers are applied to a thread, which
-//! then starts the command. The child inherits them, the rest of the program stays unrestricted, and no unsafe code is
-//! needed. Where a system allows no namespaces, the two stand alone, and commands may change nothing. A requested
-//! restriction is either enforced or reported as an error; it is never silently weakened.
+//! then starts the command. The child inherits them, the rest of the program stays unrestricted, and no unsafe code is needed. Where a
+//! system allows no namespaces, only these two apply, and commands may not change any file. A requested restriction is either enforced or
+//! reported as an error; it is never silently weakened.
 //!
 //! The caller decides what a command may do, and says all of it in a [`SandboxSpec`]. Start there and with [`process`], which
 //! runs commands, servers and helpers; `namespaces`, `mounts`, `landlock_rules` and `seccomp` are the layers, and the files
@@ -119,11 +119,11 @@ pub fn check_available() -> Result<(), SandboxError> {
 }
 
 impl SandboxSpec {
-    /// Runs `work` on a sandboxed thread that ends with it. The thread cannot signal the processes in `protected`, which
-    /// in namespaces of its own it does not see.
+    /// Runs `work` on a sandboxed thread that ends with it. The thread cannot signal the processes in `protected`. In namespaces of its
+    /// own, it does not see them.
     ///
     /// # Errors
-    /// Errors of `work`; also if any part of the sandbox cannot be applied, in which case `work` is not run.
+    /// The errors of `work`. If any part of the sandbox cannot be applied, `work` is not run.
     pub(crate) fn run_inside<T: Send>(
         &self,
         protected: &ProtectedPids,
@@ -174,7 +174,7 @@ impl SandboxSpec {
     /// restrictions that its child still needs.
     ///
     /// # Errors
-    /// The system refuses any part of it. The process must then not continue.
+    /// The system refuses a part of this. The process must then not continue.
     pub(crate) fn fill_root(
         mut self,
         root: EmptyRoot,
@@ -230,7 +230,7 @@ impl SandboxSpec {
         self
     }
 
-    /// Removes the protection by mounts from what git may remove whole: the git directories of linked worktrees, and
+    /// Removes the protection by mounts from the directories that git may remove as a whole: the git directories of linked worktrees, and
     /// repositories that earlier commands of the run created. Their files are checked after the command.
     pub fn without_mounts_in_removable_git_dirs(mut self) -> Self {
         let project_files = &self.project_files;
@@ -240,7 +240,7 @@ impl SandboxSpec {
         self
     }
 
-    /// The same access without any change, but for the private directory.
+    /// The same access without write access, except to the private directory.
     pub fn read_only(mut self) -> Self {
         self.readable.extend(self.shared_writable().map(Path::to_owned).collect::<Vec<_>>());
         self.writable = self.private.iter().cloned().collect();

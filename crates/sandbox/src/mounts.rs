@@ -137,8 +137,8 @@ impl EmptyRoot {
         protect(sandbox, &mount_points)?;
         sandbox.writable.push(SHARED_MEMORY.into());
         sandbox.writable.extend(has_tmp.then(|| PathBuf::from(TEMPORARY)));
-        // The root, and a directory of which only some entries are visible, are created for the command: what identifies the
-        // system's own directory does not apply to them.
+        // The root, and a directory of which only some entries are visible, are created for the command: they have another identity than
+        // the system's own directories.
         let is_mounted = |path: &Path| {
             !directories.iter().any(|directory| path == directory)
                 && (mounts.iter().any(|mount| path.starts_with(&mount.path))
@@ -236,7 +236,7 @@ fn in_old_root(path: &Path) -> PathBuf {
     Path::new(OLD_ROOT).join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// Creates symbolic links, which granted paths are also reached by.
+/// Creates the symbolic links by which granted paths are also reached.
 fn create_links(links: &BTreeMap<PathBuf, PathBuf>) -> io::Result<()> {
     for (link, target) in links {
         let (Some(parent), Some(name)) = (link.parent(), link.file_name()) else {
@@ -260,7 +260,7 @@ fn copy_mounts(path: &Path) -> io::Result<Option<MountTree>> {
     clone_mounts(&in_old_root(path))
 }
 
-/// Copies the mount of `path` as this process sees it, with those beneath it. Returns `None` as [`copy_mounts`].
+/// Copies the mount of `path` as this process sees it, with those beneath it. Returns `None` like [`copy_mounts`].
 pub(super) fn clone_mounts(path: &Path) -> io::Result<Option<MountTree>> {
     let Ok((opened, kind)) = open_path(path) else {
         return Ok(None);
@@ -421,7 +421,7 @@ fn protect(sandbox: &SandboxSpec, mount_points: &BTreeSet<PathBuf>) -> io::Resul
             _ => Ok(()),
         })?;
     }
-    // The system's mounts within a protected path, but for those in a writable path within that.
+    // The system's mounts within a protected path, except for those in a writable path within it.
     let innermost_depth = |outer: &mut dyn Iterator<Item = &PathBuf>, path: &Path| {
         let outer = outer.filter(|outer| path.starts_with(outer));
         outer.map(|outer| outer.components().count()).max()
@@ -438,7 +438,7 @@ fn protect(sandbox: &SandboxSpec, mount_points: &BTreeSet<PathBuf>) -> io::Resul
     Ok(())
 }
 
-/// Covers a protected directory that contains closed paths by one that shows only what is in it now and is not closed.
+/// Covers a protected directory that contains closed paths by one that shows only the current entries that are not closed.
 fn seal(sandbox: &SandboxSpec, directory: &Path) -> io::Result<()> {
     let mut visible = VisibleEntries::new(sandbox, Path::new("/"));
     visible.add_entries(directory);
@@ -489,7 +489,7 @@ fn writable_mount_point(line: &str) -> Option<PathBuf> {
     unescape(field)
 }
 
-/// The path that a field of proc_pid_mountinfo(5) stands for. Blanks and backslashes are written as octal numbers.
+/// Decodes the path in a field of proc_pid_mountinfo(5). Blanks and backslashes are written as octal numbers.
 pub(super) fn unescape(field: &str) -> Option<PathBuf> {
     let (mut text, mut rest) = (String::new(), field);
     while let Some((before, after)) = rest.split_once('\\') {

@@ -9,7 +9,7 @@ use std::path::Path;
 /// The network of new namespaces.
 #[derive(Debug)]
 pub enum NewNetwork {
-    /// That of the machine.
+    /// The network of the machine.
     Machine,
     /// A network namespace in which every interface is down.
     Nothing,
@@ -23,7 +23,7 @@ pub enum NewNetwork {
 /// namespace is that of its children: the first one becomes its init.
 ///
 /// # Errors
-/// The system refuses any of it.
+/// The system refuses a part of this.
 pub fn enter(network: &NewNetwork) -> io::Result<()> {
     let mut flags = UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC;
     if matches!(network, NewNetwork::Nothing | NewNetwork::Loopback) {

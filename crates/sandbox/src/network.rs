@@ -19,8 +19,8 @@ pub enum NetworkAccess {
     /// No internet sockets.
     #[default]
     Nothing,
-    /// Loopback in a network namespace of its own, which it shares with all that have a copy of this value. Nothing where
-    /// the system allows no namespaces.
+    /// Loopback in a network namespace of its own, which it shares with all that have a copy of this value. No network where the system
+    /// allows no namespaces.
     Loopback {
         #[serde(skip)]
         shared: Arc<SharedNetwork>,
@@ -90,7 +90,7 @@ impl SharedNetwork {
     }
 }
 
-/// A network namespace, with the user namespace that it belongs to. It exists as long as this does.
+/// A network namespace, with the user namespace that it belongs to. It exists as long as this value does.
 #[derive(Debug)]
 pub struct NetworkNamespace {
     pub network: OwnedFd,

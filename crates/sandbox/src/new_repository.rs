@@ -1,5 +1,5 @@
-//! Recognises harmless new repositories. `git init` writes the files that commands otherwise must not change; they are
-//! accepted as long as they contain nothing that git would ever run.
+//! Recognises harmless new repositories. `git init` writes the files that commands otherwise must not change; they are accepted if nothing
+//! in them makes git run a program.
 
 use super::git_repository::RepositoryNames;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-/// The inode number and the birth time of a file or directory, in seconds and nanoseconds. The number alone does not identify it:
-/// a file system uses it again.
+/// The inode number and the birth time of a file or directory, in seconds and nanoseconds. The inode number alone does not identify it,
+/// because file systems reuse these numbers.
 pub(super) type FileId = (u64, i64, u32);
 
 /// Identifies `name` in the directory `dir`; a symbolic link is not followed.
@@ -90,7 +90,7 @@ pub(super) fn exec_steps(todo: &[u8]) -> BTreeSet<String> {
     steps.filter(runs).map(str::to_owned).collect()
 }
 
-/// True if `path` is the file that says where a linked worktree is, which git writes again when it moves that.
+/// True if `path` is the file that says where a linked worktree is, which git rewrites when it moves the worktree.
 pub(super) fn is_worktree_location(path: &Path) -> bool {
     path.ends_with("gitdir") && is_in_linked_git_dir(path)
 }

@@ -1,4 +1,4 @@
-//! The file of the run with the whole of an output that is too long for the model.
+//! The file with the complete text of an output that is too long for the model.
 //!
 //! The files are in a private directory that commands of the run cannot change, and are removed when the run ends. Keys
 //! are redacted.
@@ -81,7 +81,7 @@ impl OutputFileWriter {
 
     /// Adds a part of the output.
     pub fn feed(&mut self, text: &str) {
-        // What is not written need not be searched for keys.
+        // Bytes that are not written need not be searched for keys.
         match &self.state {
             WriterState::Short => {}
             WriterState::Long(_, output_file) if output_file.is_whole => {}

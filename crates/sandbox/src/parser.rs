@@ -1,4 +1,4 @@
-//! The sandbox of a process that parses an untrusted document: system calls for memory and for its answer, and no others.
+//! The sandbox of a process that parses an untrusted document: only system calls for memory and for its answer are allowed.
 //! Landlock and namespaces of its own are further layers, where the system has them.
 
 use super::seccomp_program::ARCHITECTURE;
@@ -38,7 +38,7 @@ const MAPPING_CALLS: &[i64] = &[libc::SYS_mmap, libc::SYS_mprotect];
 const PROTECTION_ARGUMENT: u8 = 2;
 
 /// Limits the memory of this process to `memory_bytes`, and keeps it from writing files. Called while it has one thread.
-/// Layers that the system does not have are left out: [`restrict_parser_calls`] is the one that counts.
+/// Layers that the system does not have are left out. The essential layer is [`restrict_parser_calls`].
 ///
 /// # Errors
 /// A limit cannot be set.

@@ -2,8 +2,8 @@
 //! the outputs that the run stores, and two for each MCP server, so that commands cannot change the files of a server. Only the
 //! owner can access them. They are removed when the run ends.
 //!
-//! A run holds a lock (`flock`) on each of its directories. A directory that is not locked and older than 60 s was left
-//! by a killed run; the next run removes it.
+//! A run holds a lock (`flock`) on each of its directories. A directory that is not locked and older than [`MIN_STALE_AGE`] was left by a killed
+//! run; the next run removes it.
 
 use nanobot_os::secret::random_hex;
 use nanobot_os::sync::IgnorePoison;

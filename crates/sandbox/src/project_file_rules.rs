@@ -21,13 +21,13 @@ pub struct ProjectFiles {
     /// The git directories among the writable paths, whose contents are not searched.
     pub git_dirs: Vec<PathBuf>,
     pub access: ProjectFileAccess,
-    /// Returns the access at this moment, if content from outside may arrive during the command.
+    /// Returns the current access, if untrusted content may arrive during the command.
     pub access_now: Option<AccessNow>,
-    /// Reads the newest stash of git, which may take away what git did not know.
+    /// Reads the newest stash of git, which may have untracked files.
     pub stash: Option<StashReader>,
     /// The files that commands changed, and were permitted to.
     pub changed: ChangedPaths,
-    /// The objects that git had before the commands of the run, as far as only these count.
+    /// The objects that git had before the commands of the run, if only these are accepted.
     pub git: Arc<GitHistory>,
     /// The git directories that commands of the run created.
     pub(super) created: Arc<Mutex<CreatedRepositories>>,
@@ -39,7 +39,7 @@ pub struct ProjectFiles {
 #[derive(Debug, Default)]
 pub(super) struct CreatedRepositories {
     created: BTreeMap<PathBuf, FileId>,
-    /// Those that existed before the first command, wherever they are now.
+    /// The directories that existed before the first command, wherever they are now.
     earlier: Option<BTreeSet<FileId>>,
 }
 
@@ -49,7 +49,7 @@ pub type ChangedPaths = Arc<Mutex<BTreeMap<PathBuf, Option<Vec<u8>>>>>;
 /// Returns the changes that a command may make at this moment.
 pub type AccessNow = Callback<dyn Fn() -> ProjectFileAccess + Send + Sync>;
 
-/// Reads the version of a file that the newest stash has of what git did not know.
+/// Reads the version of an untracked file in the newest stash.
 pub type StashReader = Callback<dyn Fn(&Path) -> Option<Vec<u8>> + Send + Sync>;
 
 /// A function that the caller passes in.
@@ -73,11 +73,11 @@ pub enum ProjectFileAccess {
     /// All changes.
     #[default]
     Free,
-    /// Those by which a file becomes what git had before the turn.
+    /// Changes that give a file the content that git had before the turn.
     FromHistory,
-    /// Those by which a file becomes what git has: commands can fetch any.
+    /// Changes that give a file a content that git has: commands can fetch any.
     FromGit,
-    /// None.
+    /// No changes.
     Closed,
 }
 
@@ -86,7 +86,7 @@ impl ProjectFiles {
         self.names.iter().any(|other| name.eq_ignore_ascii_case(other))
     }
 
-    /// True if a path that ends with `directory` and `name` is that of a file which counts because of both.
+    /// True if a path that ends with `directory` and `name` is a project file because of both.
     pub(super) fn is_name_in(&self, directory: Option<&OsStr>, name: &OsStr) -> bool {
         let Some(directory) = directory else {
             return false;
@@ -111,7 +111,7 @@ impl ProjectFiles {
             .is_some_and(|part| !self.is_name(part))
     }
 
-    /// True if no content from outside is in the conversation, or the user allows its changes.
+    /// True if the conversation has no untrusted content, or the user allows changes after such content.
     pub(super) fn are_free(&self) -> bool {
         !self.names.is_empty() && self.current_access() == ProjectFileAccess::Free
     }

@@ -1,7 +1,7 @@
 //! Files anywhere beneath a writable path that programs and agents read on their own when they enter the directory that contains
-//! them. They are work as much as they are start-up files, so no mount protects them: git replaces them when it checks out a
-//! branch, and a mount point could not be replaced. What a command did to them is found by comparison with a search before
-//! it, and undone unless it is permitted. Directories of dependencies are not searched, but for what is new in them.
+//! them. They are both part of the work and start-up files, so no mount protects them: git replaces them when it checks out a
+//! branch, and a mount point could not be replaced. A command's changes are found by comparison with a search before it, and undone unless
+//! they are permitted. In directories of dependencies, only new entries are searched.
 
 use super::git_history::CommandRecord;
 use super::git_objects::{self, ObjectCache};
@@ -30,13 +30,13 @@ pub(super) struct ProjectFileSnapshot {
     start_time: FileTime,
     /// Empty if all changes are permitted.
     before: BTreeMap<TreePath, SnapshotState>,
-    /// Ends with the command. `None` unless only what git had before counts.
+    /// It ends with the command. `None` unless only objects that git had before are accepted.
     record: Option<CommandRecord>,
 }
 
 impl ProjectFileSnapshot {
-    /// Records the files among `found_paths`, those of a search of the `roots`. A root within another one is searched with that,
-    /// and one that has such a name itself was granted by name.
+    /// Records the files among `found_paths`, the result of a search of the `roots`. A root within another one is searched with it, and a
+    /// root that has such a name itself was granted by name.
     ///
     /// # Errors
     /// The objects of git cannot be recorded.
@@ -69,7 +69,7 @@ impl ProjectFileSnapshot {
         let object_dirs = object_directories(roots, &found_paths);
         let mut bytes_left = SNAPSHOT_LIMIT_BYTES;
         for tree_path in snapshot.files(found_paths) {
-            // What this user cannot read, no program of this user reads.
+            // A file that this user cannot read is not read by any program of this user.
             let state =
                 read_tree_path(roots, &tree_path, &mut bytes_left).unwrap_or(SnapshotState::Other);
             snapshot.before.insert(tree_path, state);
@@ -88,7 +88,7 @@ impl ProjectFileSnapshot {
         Ok(snapshot)
     }
 
-    /// Undoes the changes that are not permitted, and records the others. `found_paths` are those of a search after the command.
+    /// Undoes the changes that are not permitted, and records the others. `found_paths` is the result of a search after the command.
     pub(super) fn restore(
         &self,
         roots: &WritableRoots,
@@ -135,7 +135,7 @@ impl ProjectFileSnapshot {
         undone
     }
 
-    /// The files that differ from what was recorded. `found_paths` are those of a search now.
+    /// The files that differ from the record. `found_paths` is the result of a current search.
     pub(super) fn changed(
         &self,
         roots: &WritableRoots,
@@ -193,7 +193,7 @@ impl ProjectFileSnapshot {
         object_cache: &ObjectCache,
     ) -> bool {
         let path = roots.path(tree_path);
-        // A command in the background finds what others were permitted to change meanwhile.
+        // Other commands may have made permitted changes while this one ran in the background.
         let is_comparable = content(after).is_some() || matches!(after, SnapshotState::Missing);
         if self.project_files.is_in_dependencies(&tree_path.relative)
             || is_comparable && self.project_files.was_changed_to(&path, content(after))
@@ -272,7 +272,7 @@ impl ProjectFileSnapshot {
         tree_paths
     }
 
-    /// The files to look for, and what commands may do with them.
+    /// The names of the files to search for, and the changes that commands may make.
     pub(super) fn project_files(&self) -> &ProjectFiles {
         &self.project_files
     }

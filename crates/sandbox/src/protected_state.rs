@@ -1,4 +1,4 @@
-//! The state of a protected path: what is recorded before a command, and how it is put back.
+//! The state of a protected path: how it is recorded before a command, and restored after it.
 
 use super::files_beneath::{MAX_TREE_DEPTH, entry_names, remove};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -32,7 +32,7 @@ pub(super) enum SnapshotState {
     Repository,
     /// A symbolic link or a file is in the place of one of its parent directories, or this user may not enter one.
     Unreachable,
-    /// A device, pipe or socket, which is left alone, or something beneath too many directories.
+    /// A device, pipe or socket, or an entry beneath too many directories. It is not changed.
     Other,
 }
 

@@ -5,8 +5,8 @@ use rustix::io::Errno;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Resolves symbolic links as [`std::fs::canonicalize`] does. Most paths are missing or lead through no link, which one
-/// system call decides; otherwise each component is read.
+/// Resolves symbolic links as [`std::fs::canonicalize`] does. Most paths are missing or lead through no link: one system call finds that
+/// out. For other paths, each component is read.
 ///
 /// # Errors
 /// The errors of [`std::fs::canonicalize`].
@@ -17,7 +17,7 @@ pub(super) fn real_path(path: &Path) -> io::Result<PathBuf> {
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     match rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // Drops what the kernel ignores: `.` and repeated slashes.
+        // Drops the components that the kernel ignores: `.` and repeated slashes.
         Ok(_) => Ok(path.components().collect()),
         Err(error @ (Errno::NOENT | Errno::NOTDIR | Errno::ACCESS)) => Err(error.into()),
         Err(_) => std::fs::canonicalize(path),

@@ -1,9 +1,9 @@
-//! Finds the repository that contains a directory, as git does: the top of its working tree, its git directories and the
-//! objects that it borrows. Everything that commands and file tools may use of it is derived from this one value.
+//! Finds the repository that contains a directory, as git does: the top of its working tree, its git directories and its alternates.
+//! Everything that commands and file tools may use of it is derived from this one value.
 //!
-//! A downloaded tree can name any path in `.git`, `commondir` or `alternates`. The target of such a pointer outside of the
-//! directory counts only if the target names this working tree too, which only git or its user can have written there, or if
-//! the user has pinned the pointer; and only if the target has the right form, belongs to the same owner and is not closed.
+//! A downloaded tree can name any path in `.git`, `commondir` or `alternates`. The target of such a pointer outside of the directory is
+//! accepted only if the target names this working tree too, which only git or its user can have written there, or if the user has pinned
+//! the pointer. The target must also have the right form, belong to the same owner, and not be closed.
 
 use super::git_config;
 use super::git_repository::{RepositoryNames, read_small};
@@ -11,7 +11,7 @@ use nanobot_os::repository::{GitPointer, Repository};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Maximum length of a chain of repositories that borrow from each other. Git's limit is the same.
+/// Maximum length of a chain of alternates. Git has the same limit.
 const MAX_ALTERNATES: usize = 5;
 
 /// The limits of a search.
@@ -92,7 +92,7 @@ impl RepositorySearch<'_> {
         }
     }
 
-    /// The directory that the worktrees of the repository share. That of a linked worktree contains its git directory.
+    /// The directory that the worktrees of the repository share. It contains the git directory of a linked worktree.
     fn common_dir(&mut self, git_dir: &Path) -> Option<PathBuf> {
         let file = git_dir.join("commondir");
         let Some(text) = read_small(&file) else {
@@ -104,7 +104,7 @@ impl RepositorySearch<'_> {
         RepositoryNames::in_directory(&common).has_own_objects().then_some(common)
     }
 
-    /// Adds the directories that `objects` borrows from, and those that these borrow from.
+    /// Adds the alternates of `objects`, and their alternates.
     fn add_alternates(&mut self, objects: &Path, depth: usize) {
         let file = objects.join("info/alternates");
         let Some(text) = read_small(&file) else {
@@ -126,7 +126,7 @@ impl RepositorySearch<'_> {
         }
     }
 
-    /// The target of `pointer`, if it counts. The run may use a target within its directory anyway. `is_mutual` if the target
+    /// The target of `pointer`, if it is accepted. The run may use a target within its directory anyway. `is_mutual` if the target
     /// names this working tree too.
     fn follow(&mut self, pointer: GitPointer, is_mutual: bool) -> Option<PathBuf> {
         let target = &pointer.target;
@@ -146,8 +146,7 @@ impl RepositorySearch<'_> {
     }
 }
 
-/// True if the git directory that `pointer` names is that of a linked worktree or a submodule which names this working
-/// tree too.
+/// True if `pointer` names the git directory of a linked worktree or a submodule, and that directory names this working tree too.
 fn is_mutual(pointer: &GitPointer) -> bool {
     let GitPointer { file, target } = pointer;
     let Some(top) = file.parent().filter(|_| !file.is_symlink()) else {

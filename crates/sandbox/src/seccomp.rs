@@ -166,7 +166,7 @@ const MAX_THREADS: usize = 64;
 /// from Linux 6.12 on.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ProtectedPids {
-    /// All threads: a thread id can stand for the process id in these calls.
+    /// All threads: these calls accept a thread id in place of the process id.
     threads: Vec<i32>,
     groups: Vec<i32>,
 }
@@ -226,7 +226,7 @@ impl ProtectedPids {
         for group in &self.groups {
             kill.push(argument_equals(0, to_argument(-group))?);
         }
-        // The id -1 stands for all processes.
+        // The id -1 means all processes.
         kill.push(argument_equals(0, to_argument(-1))?);
         Some(rules)
     }

@@ -31,8 +31,8 @@ const ARCHITECTURE_OFFSET: u32 = 4;
 const X32_BIT: u32 = 0x4000_0000;
 
 /// The filter that refuses these calls. The kernel evaluates a filter for each system call number when it is loaded, and
-/// again when such a call is made. Most calls are allowed after a short search for their numbers; what follows it
-/// decides about those with rules.
+/// again when such a call is made. Most calls are allowed after a short search for their numbers; the steps after the search decide about
+/// those with rules.
 pub(super) fn build(refusals: Refusals) -> Option<BpfProgram> {
     let with_rules: Option<BTreeSet<u32>> = refusals
         .iter()
@@ -73,8 +73,8 @@ fn allow_calls_without_rules(with_rules: &BTreeSet<u32>) -> Option<BpfProgram> {
     Some(program)
 }
 
-/// Searches for the loaded number among `bounds`, of which those with an even index, counted from `first`, begin a range
-/// with rules. Allows a number without rules; a jump without a distance stands for the others.
+/// Searches for the loaded number among `bounds`. A bound with an even index, counted from `first`, begins a range with rules. Allows a
+/// number without rules; for other numbers there is a jump whose distance is not set yet.
 fn search(bounds: &[u32], first: usize) -> Option<BpfProgram> {
     let middle = bounds.len() / 2;
     let Some(bound) = bounds.get(middle) else {
@@ -102,7 +102,7 @@ fn audit_architecture() -> Option<u32> {
     Some(0xc000_0000 | u32::from(machine))
 }
 
-/// Joins filters into one, in which a call that a filter allows goes on to the next. Separate filters would cost more: the kernel
+/// Joins filters into one, in which a call that one filter allows is passed to the next. Separate filters would cost more: the kernel
 /// prepares each filter of a process for all system calls, and evaluates all of them for each call.
 fn join(filters: Vec<BpfProgram>) -> BpfProgram {
     let mut filters_left = filters.len();

@@ -19,7 +19,7 @@ pub(super) struct SnapshotEntry {
     pub(super) before: SnapshotState,
     /// Identifies the file, if a mount protects it as long as it exists.
     mounted: Option<FileId>,
-    /// It belongs to a nested repository, and may disappear together with that.
+    /// It belongs to a nested repository, and may disappear together with it.
     pub(super) is_nested: bool,
     /// It belongs to a repository that was found only after the command.
     pub(super) is_found_later: bool,
@@ -47,8 +47,8 @@ impl SnapshotEntry {
         Some(TreePath { root: self.tree_path.root, relative })
     }
 
-    /// True if nothing is left of the repository, and nothing has replaced it: neither the directory that contains it, nor its
-    /// git directory, nor, within another git directory, that of a submodule or a linked worktree.
+    /// True if nothing is left of the repository, and nothing has replaced it: neither the directory that contains it, nor its git
+    /// directory, nor, within another git directory, the git directory of a submodule or a linked worktree.
     pub(super) fn is_repository_gone(&self, roots: &WritableRoots) -> bool {
         let git_dir = self.repository().map(|repository| repository.relative);
         let top = git_dir.as_deref().and_then(Path::parent);
@@ -90,7 +90,7 @@ pub(super) struct ProtectedPath<'p> {
     pub(super) is_nested: bool,
 }
 
-/// Records the state of those of `protected_paths` that are beneath the `roots`, except for directories that a mount protects.
+/// Records the state of the `protected_paths` beneath the `roots`, except for directories that a mount protects.
 ///
 /// # Errors
 /// A path exists and cannot be read.
@@ -112,7 +112,7 @@ pub(super) fn record_states<'p>(
         let mut mounted = None;
         let before = match roots.open_parent(&tree_path, false) {
             Ok((dir, name)) if !is_nested && is_mountable(dir.as_fd(), &name) => {
-                // A directory is hardly ever replaced. What this process cannot read, the command cannot change either.
+                // A directory is hardly ever replaced. The command cannot change a directory that this process cannot read.
                 let state = read_state(dir.as_fd(), &name, &mut SNAPSHOT_LIMIT_BYTES.clone());
                 let Ok(state @ SnapshotState::File { .. }) = state else {
                     continue;

@@ -21,12 +21,12 @@ pub struct SandboxSpec {
     /// The one of `writable` that belongs to the run alone, if there is one: no other program reads what is in it.
     #[serde(with = "nanobot_os::wire_paths::optional")]
     pub(super) private: Option<PathBuf>,
-    /// The directory that a command in namespaces of its own sees at `/tmp`, unless that is granted.
+    /// The directory that a command in namespaces of its own sees at `/tmp`, unless `/tmp` is granted.
     #[serde(with = "nanobot_os::wire_paths::optional")]
     pub tmp: Option<PathBuf>,
-    /// Paths within the granted ones that it cannot see, existing or not. A directory that contains one is granted entry by
-    /// entry, as it is when the command starts, unless the command may write there: then only those that exist are covered.
-    /// Without a root of its own, it cannot list that directory, and new entries directly in it stay inaccessible.
+    /// Paths within the granted ones that it cannot see, existing or not. A directory that contains one is granted entry by entry, as it is
+    /// when the command starts. If the command may write there, only the denied paths that exist are covered instead. Without a root of its
+    /// own, it cannot list that directory, and new entries directly in it stay inaccessible.
     #[serde(with = "nanobot_os::wire_paths::list")]
     pub denied: Vec<PathBuf>,
     /// Further paths that it cannot see if they exist.
@@ -46,7 +46,7 @@ pub struct SandboxSpec {
     /// other runs do not wait.
     #[serde(skip)]
     pub lock_directory: Option<PathBuf>,
-    /// The git configs that have credentials, each with the copy without them that mounts cover it with.
+    /// The git configs that have credentials, each with the copy without credentials that covers it.
     pub(super) masked_configs: Vec<(PathBuf, PathBuf)>,
     /// The files at any depth of `writable` whose changes are checked after the command.
     #[serde(skip)]
@@ -76,7 +76,7 @@ pub struct SandboxSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryLimit {
     pub bytes: u64,
-    /// The cgroup whose processes together have this limit. Without one, each process has so much address space.
+    /// The cgroup whose processes together have this limit. Without a cgroup, the limit applies to the address space of each process.
     pub cgroup: Option<PathBuf>,
 }
 

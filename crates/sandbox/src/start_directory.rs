@@ -17,7 +17,7 @@ pub struct StartDirectory {
 }
 
 impl StartDirectory {
-    /// Finds the directory at `path`, which may be that of an open descriptor in `/proc`.
+    /// Finds the directory at `path`, which may be the path of an open descriptor in `/proc`.
     ///
     /// # Errors
     /// The directory cannot be opened, or its path cannot be read.

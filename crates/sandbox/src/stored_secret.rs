@@ -29,11 +29,11 @@ pub enum SecretSource {
 /// The secrets that were read. A lock is held while a command runs, so that none runs twice at a time.
 static READ_SECRETS: Mutex<BTreeMap<SecretSource, Secret>> = Mutex::new(BTreeMap::new());
 
-/// Reads the secret of `source`, which is masked from then on. A command gets the variables `env`; `label` names the secret if
+/// Reads the secret of `source`. It is masked from then on. A command gets the variables `env`; `label` names the secret if
 /// it takes long.
 ///
 /// # Errors
-/// Status 78 if the file cannot be read or is empty, or the command fails, takes longer than a minute or prints nothing.
+/// Status 78 if the file cannot be read or is empty, or the command fails, exceeds its timeout or prints nothing.
 pub fn read(source: &SecretSource, env: &[(String, String)], label: &str) -> Result<Secret> {
     let mut secrets = READ_SECRETS.lock().ignore_poison();
     if let Some(secret) = secrets.get(source) {

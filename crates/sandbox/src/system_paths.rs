@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub(super) const DEVICES: &[&str] =
     &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// The directory of pseudo-terminals, which commands in namespaces of their own get an instance of.
+/// The directory of pseudo-terminals. Commands in namespaces of their own get an instance of their own.
 pub(super) const TERMINALS: &str = "/dev/pts";
 
 /// Directories of the system.
@@ -151,16 +151,16 @@ pub fn relocated_tools<'a>(
     (readable, denied)
 }
 
-/// Lists what every command may read: the existing directories of the system, those of `path` (in the format of `PATH`), the
-/// tools in `home`, what the user's git config there names, and `relocated`. Also returns the paths among them that lead
-/// through symbolic links.
+/// Lists the paths that every command may read: the existing directories of the system and of `path` (in the format of `PATH`), the tools
+/// in `home`, the files that the user's git config there names, and `relocated`. Also returns the paths among them that lead through
+/// symbolic links.
 pub fn readable_paths(
     path: &str,
     relocated: &[PathBuf],
     home: &Path,
 ) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let system = SYSTEM_PATHS.iter().map(PathBuf::from);
-    // Only absolute entries count, and neither the root nor a directory that contains the home is accepted.
+    // Only absolute entries are accepted, and neither the root nor a directory that contains the home.
     let programs = path.split(':').map(PathBuf::from);
     let programs = programs.filter(|path| path.is_absolute() && !home.starts_with(path));
     let programs = programs.flat_map(|path| {
@@ -199,7 +199,7 @@ const SIBLING_DIRECTORIES: &[(&str, &[&str])] = &[
     ("shims", &["bin", "lib", "libexec", "plugins", "installs", "versions", "version"]),
 ];
 
-/// A directory of programs with its [`SIBLING_DIRECTORIES`]; nothing for any other directory.
+/// A directory of programs with its [`SIBLING_DIRECTORIES`]; no path for any other directory.
 pub fn with_sibling_directories(programs: &Path) -> Vec<PathBuf> {
     let siblings = SIBLING_DIRECTORIES.iter().find(|(name, _)| programs.ends_with(name));
     let (Some((_, names)), Some(parent)) = (siblings, programs.parent()) else {
@@ -212,11 +212,11 @@ pub fn with_sibling_directories(programs: &Path) -> Vec<PathBuf> {
 /// Maximum number of home directories within granted paths: each has many secrets to deny.
 const MAX_HOMES: usize = 1000;
 
-/// Lists the home directories that contain, or are contained in, a `granted` path: those of `single`, and every
-/// directory in `parents`. Symbolic links are resolved and duplicates removed.
+/// Lists the home directories that contain, or are contained in, a `granted` path. The candidates are `single`, and every directory in
+/// `parents`. Symbolic links are resolved and duplicates removed.
 ///
 /// # Errors
-/// There are more than 1000.
+/// There are more than [`MAX_HOMES`].
 pub fn find_homes(
     single: &[&Path],
     parents: &[&str],
@@ -251,8 +251,8 @@ pub fn resolve_secrets(secrets: impl Iterator<Item = PathBuf>) -> impl Iterator<
     secrets.map(|path| real_path(&path).unwrap_or(path))
 }
 
-/// True if the current user can read this secret of the system. Those that file modes already protect are left out, so that
-/// `/etc` need not be granted entry by entry around them.
+/// True if the current user can read this secret of the system. Secrets that file modes already protect are left out, so that `/etc` need
+/// not be granted entry by entry around them.
 pub fn is_readable_secret(path: &Path) -> bool {
     // The kernel itself protects `/proc` from processes without capabilities. If it were granted entry by entry,
     // processes started later would be invisible.

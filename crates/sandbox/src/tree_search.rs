@@ -62,18 +62,18 @@ struct TreeSearch<'a> {
     entries_left: usize,
     cache: &'a mut DirectoryCache,
     found: FoundPaths,
-    /// The first bytes of the names that count, in lower case. Most other names begin with another one.
+    /// The first bytes of the names that are searched for, in lower case. Most other names begin with another byte.
     first_bytes: [bool; 256],
 }
 
 /// A directory that is searched.
 struct SearchedDirectory {
     path: PathBuf,
-    /// It has one of the names, or is in such a directory: all files in it count.
+    /// The directory has one of the names, or is in such a directory: all files in it are project files.
     is_named: bool,
-    /// It is a directory of dependencies, or in one: only what is new in it counts.
+    /// It is a directory of dependencies, or in one: only new files in it are project files.
     is_generated: bool,
-    /// Repositories in it count.
+    /// True if repositories in it are searched for.
     has_repositories: bool,
     depth: usize,
 }
@@ -125,8 +125,8 @@ impl<'a> TreeSearch<'a> {
         self.found
     }
 
-    /// Searches the directory `name` in `parent`. What cannot be opened cannot be changed by a command either, unless the
-    /// command itself made it so.
+    /// Searches the directory `name` in `parent`. A directory that cannot be opened cannot be changed by a command either, unless the
+    /// command itself closed it.
     fn walk(&mut self, parent: BorrowedFd<'_>, name: &OsStr, directory: &SearchedDirectory) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(parent, name, flags, Mode::empty());
@@ -184,8 +184,8 @@ impl<'a> TreeSearch<'a> {
         }
     }
 
-    /// True if the link `name` leads into a directory of dependencies or of build results, which is not searched: the target
-    /// counts as a repository at the path of the link.
+    /// True if the link `name` leads into a directory of dependencies or of build results, which is not searched: the target is treated as
+    /// a repository at the path of the link.
     fn leads_to_skipped(&self, dir: &OwnedFd, name: &OsStr) -> bool {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let Ok(target) = rustix::fs::openat(dir, name, flags, Mode::empty()) else {
@@ -291,7 +291,7 @@ impl<'a> TreeSearch<'a> {
     /// Lets the user enter an open directory that the command has changed.
     fn make_searchable(&self, fd: &OwnedFd) {
         if self.is_changed(fd) {
-            // If that fails, what is in it cannot be opened by programs of this user either.
+            // If that fails, other programs of this user cannot open its entries either.
             drop(files_beneath::make_accessible(fd.as_fd()));
         }
     }

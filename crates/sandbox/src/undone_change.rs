@@ -63,12 +63,12 @@ pub(super) fn put_back(
 /// The treatment of a change of a protected path.
 #[derive(Debug)]
 pub enum Remedy {
-    /// It is as it was before. What was there instead now has this name, if it was a file or a new directory with files: the
-    /// user may have saved it while the command ran.
+    /// The path is as it was before. A file, or a new directory with files, that was in its place now has this name: the user may have
+    /// saved it while the command ran.
     Restored(Option<PathBuf>),
-    /// It was new and now has this name.
+    /// The file was new and now has this name.
     SetAside(PathBuf),
-    /// It is the config of a new repository, without the lines that could make git run a program.
+    /// The file is the config of a new repository. The lines that could make git run a program were removed.
     LinesRemoved {
         /// The lines, as `section.key = value`.
         lines: Vec<String>,
@@ -92,10 +92,10 @@ impl UndoneChange {
         }
     }
 
-    /// Makes the change after all, if it was withheld.
+    /// Makes the change after all, if it was undone.
     ///
     /// # Errors
-    /// The path cannot be written, or something new is there.
+    /// The path cannot be written, or it has been changed since.
     pub fn make(&self) -> io::Result<()> {
         let (Some(withheld), Ok(remedy)) = (&self.withheld, &self.remedy) else {
             return Ok(());

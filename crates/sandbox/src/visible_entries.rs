@@ -13,7 +13,7 @@ pub(super) struct VisibleEntries<'a> {
     root: &'a Path,
     /// The paths that get a mount.
     pub(super) mounts: BTreeSet<PathBuf>,
-    /// The directories of which only some entries are visible.
+    /// The directories with only some visible entries.
     pub(super) directories: Vec<PathBuf>,
     /// The symbolic links in these directories, with their targets.
     pub(super) links: BTreeMap<PathBuf, PathBuf>,
@@ -50,7 +50,7 @@ impl<'a> VisibleEntries<'a> {
                 continue;
             };
             if kind.is_symlink() {
-                // It reveals nothing unless its target is visible.
+                // The link reveals nothing unless its target is visible.
                 let target = std::fs::read_link(entry.path());
                 self.links.extend(target.map(|target| (path, target)));
             } else if (kind.is_dir() || kind.is_file()) && !self.sandbox.is_closed(&path) {
@@ -67,7 +67,7 @@ impl SandboxSpec {
             || self.denied.iter().any(|path| path.starts_with(directory) && path != directory)
     }
 
-    /// True if `path` is closed, or a hidden entry of a home. What is granted in it by name has a mount of its own.
+    /// True if `path` is closed, or a hidden entry of a home. Paths in it that are granted by name have mounts of their own.
     fn is_closed(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default();
         let is_hidden = name.as_encoded_bytes().starts_with(b".");

@@ -1,5 +1,5 @@
-//! The writable paths of a command, opened before it starts: what it did beneath them is read and put back relative to these
-//! descriptors, without following symbolic links.
+//! The writable paths of a command, opened before it starts: its changes beneath them are read and undone relative to these descriptors,
+//! without following symbolic links.
 
 use super::files_beneath::{self, OpenDir};
 use super::landlock_rules::open_nofollow;

@@ -1,7 +1,7 @@
-//! Files that outlast a run: sessions, memory, skills, trust, and the workspace. There is one module for each format.
+//! Files that remain after a run: sessions, memory, skills, trust, and the workspace. There is one module for each format.
 //!
-//! The turn and the program decide when they are read and written. [`history`] is pure: it selects which messages of a
-//! session are sent. Start with [`session`].
+//! The turn and the program decide when they are read and written. [`history`] does no I/O: it selects the messages of a session that are
+//! sent. Start with [`session`].
 
 #![cfg_attr(
     test,

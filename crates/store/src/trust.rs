@@ -1,5 +1,5 @@
-//! The list of trusted directories: those whose AGENTS.md and skills may instruct the agent, as they were when the user
-//! trusted them.
+//! The list of trusted directories. Their AGENTS.md and skills may instruct the agent, with the content that they had when the user trusted
+//! them.
 //!
 //! The list is stored outside of these directories and identifies each by real path and inode, and each instruction file
 //! in it by a digest. A directory that was moved or replaced is therefore not trusted, a file that changed or came later
@@ -104,8 +104,7 @@ pub struct DirectoryInstructions {
     pub programs: Vec<PathBuf>,
     /// The trusted directories themselves, the outermost first.
     pub trusted: Vec<PathBuf>,
-    /// Instruction files that exist but were not read: those that are in `stale`, and those of directories that are not
-    /// trusted.
+    /// Instruction files that exist but were not read: the files in `stale`, and the files of directories that are not trusted.
     pub ignored: Vec<PathBuf>,
     /// Instruction files of trusted directories that changed or came later.
     pub stale: Vec<PathBuf>,
@@ -139,7 +138,7 @@ impl DirectoryInstructions {
         Some(stale_notice(&self.stale, reason, root))
     }
 
-    /// The files beneath that were not read in the run, and the notice about them.
+    /// The files of directories beneath that were not read in the run, and the notice about them.
     pub fn nested_stale(&self) -> Option<(Vec<PathBuf>, String)> {
         let stale = self.nested.as_ref()?.stale();
         let root = stale.first()?.parent()?;
@@ -173,10 +172,10 @@ impl TrustList {
 
     /// Loads the list at `path`; it is empty if the file does not exist.
     ///
-    /// A damaged list is set aside: nothing is trusted then.
+    /// A damaged list is renamed, and no directory is trusted then.
     ///
     /// # Errors
-    /// A list that cannot be read or moved.
+    /// The list cannot be read or renamed.
     pub fn load(path: &Path) -> Result<Self> {
         let mut set_aside = None;
         let file: TrustFile = match durable_file::read(path)? {
@@ -321,8 +320,8 @@ impl TrustList {
         directories.find(|trusted| trusted.path == directory && trusted.is_unchanged())
     }
 
-    /// Reads the instructions of `directory` and of its parents up to the root of its repository. Directories below a
-    /// trusted one count as trusted; if none is trusted, nothing is read.
+    /// Reads the instructions of `directory` and of its parents up to the root of its repository. Directories below a trusted one are
+    /// trusted too; if none is trusted, no file is read.
     pub fn read_instructions(&self, directory: &Path) -> Result<DirectoryInstructions> {
         let chain = directory_chain(directory);
         let start = chain.iter().position(|directory| self.is_trusted(directory));

@@ -133,7 +133,7 @@ impl<'a> PlannedPatch<'a> {
         Ok(Self { path, old, new })
     }
 
-    /// The file that is written.
+    /// The written file.
     fn write(&self) -> Option<RevertibleChange<'_>> {
         let NewFile { path, bytes, .. } = self.new.as_ref()?;
         let old = self.old.as_ref();
@@ -167,7 +167,7 @@ impl<'a> PlannedPatch<'a> {
         })
     }
 
-    /// Describes what was done; `written_paths` are the remaining paths of files that were written.
+    /// Describes the changes; `written_paths` are the remaining paths of files that were written.
     fn describe<'p>(
         &self,
         file_scope: &FileScope,

@@ -1,4 +1,4 @@
-//! Casts tool arguments, as models send them, to the types of a schema and checks them against it. Pure.
+//! Casts tool arguments, as models send them, to the types of a schema and checks them against it. No I/O.
 //!
 //! Small slips are corrected in the same way as in the Python program: numbers sent as text, JSON within a string, a
 //! wrapper object. Everything else is returned as one error that names every problem.
@@ -14,7 +14,7 @@ pub(crate) fn usize_argument(arguments: &Value, key: &str) -> Option<usize> {
 /// Casts `arguments` to the object that `schema` describes, and checks them.
 ///
 /// # Errors
-/// Text for the model: every problem, and the parameters that exist.
+/// The arguments do not fit. The error is a text for the model, with every problem and the parameters that exist.
 pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String> {
     let object = match unwrap_arguments(arguments) {
         Value::Object(object) => object,
@@ -50,7 +50,7 @@ pub fn cast_and_check(schema: &Value, arguments: &Value) -> Result<Value, String
 /// the one that the arguments will be checked against.
 ///
 /// # Errors
-/// Text for the model: the arguments are not an object.
+/// The arguments are not an object. The error is a text for the model.
 pub fn repair(schema: &Value, arguments: &Value) -> Result<Value, String> {
     let is_property = schema["properties"].get("arguments").is_some();
     let arguments = if is_property && arguments.is_object() {
@@ -206,7 +206,7 @@ fn cast(kind: &str, value: Value) -> Value {
     }
 }
 
-/// The parameters of a schema, as in `path (string), limit (integer, optional)`.
+/// The parameters of a schema, such as `path (string), limit (integer, optional)`.
 fn describe_parameters(schema: &Value) -> String {
     let required: Vec<&str> =
         schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();

@@ -56,7 +56,7 @@ impl Tool for AskUser {
         &self.spec
     }
 
-    /// Counts as a write, so that two questions are asked one after the other.
+    /// The tool is treated as a write, so that two questions are asked one after the other.
     fn effect(&self, _: &Value) -> CallEffect {
         CallEffect::Writes
     }

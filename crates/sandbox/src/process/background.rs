@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The quiet time after which an output counts as complete for now.
+/// The quiet time after which an output is treated as complete for now.
 const QUIET_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum wait for a pause of the output.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -32,7 +32,7 @@ pub struct BackgroundProcess {
     exit: Option<ServerExit>,
 }
 
-/// Starts the command in the background, without a timeout: that of `spec` limits only the wait for other commands. Long
+/// Starts the command in the background, without a timeout: the timeout of `spec` limits only the wait for other commands. Long
 /// outputs are kept in a directory in one of `output_parents`.
 ///
 /// # Errors
@@ -83,7 +83,7 @@ pub fn start(spec: &CommandSpec, output_parents: &[PathBuf]) -> io::Result<Backg
 }
 
 impl BackgroundProcess {
-    /// The way it ended, or `None` while any of its processes runs.
+    /// The exit of the command, or `None` while any of its processes runs.
     pub fn exit(&mut self) -> Option<ServerExit> {
         if self.exit.is_none() && self.server.exit().is_some() {
             self.finish();
@@ -94,7 +94,7 @@ impl BackgroundProcess {
     /// Writes `bytes` to its standard input, while `deadline` lasts. Returns the number of bytes written.
     ///
     /// # Errors
-    /// [`io::ErrorKind::BrokenPipe`] if it reads no more; [`io::ErrorKind::Interrupted`] if the run is cancelled.
+    /// [`io::ErrorKind::BrokenPipe`] if the command does not read any more; [`io::ErrorKind::Interrupted`] if the run is cancelled.
     pub fn write(&mut self, bytes: &[u8], mut deadline: Deadline) -> io::Result<usize> {
         self.output.clear_wake();
         let input = self.server.input.as_mut();
@@ -117,8 +117,8 @@ impl BackgroundProcess {
         Ok(bytes.len() - rest.len())
     }
 
-    /// Waits until there is output and it pauses, until the command ends, or until `limit` is over. Output that arrived
-    /// before the last [`Self::write`] counts only if `counts_earlier`.
+    /// Waits until there is output and it pauses, until the command ends, or until `limit` is over. Output that arrived before the last
+    /// [`Self::write`] ends the wait only if `counts_earlier`.
     ///
     /// # Errors
     /// [`io::ErrorKind::Interrupted`] if the run is cancelled.
@@ -156,13 +156,13 @@ impl BackgroundProcess {
         self.output.take()
     }
 
-    /// Ends it: first its input, then itself, then by force. Takes up to [`SHUTDOWN_TIMEOUT`].
+    /// Ends the command: closes its input, then signals it, then kills it. Takes up to [`SHUTDOWN_TIMEOUT`].
     pub fn end(&mut self) {
         self.server.request_shutdown();
         self.finish();
     }
 
-    /// Undoes what background commands have changed of protected paths. Final after the end of the command.
+    /// Undoes what background commands have changed of protected paths. After the end of the command, no further call is needed.
     pub fn restore_protected(&mut self) -> Vec<UndoneChange> {
         match (&self.exit, self.lock.take()) {
             (_, None) => Vec::new(),

@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// The most descriptors that a helper can receive.
+/// Maximum number of descriptors that a helper can receive.
 pub(crate) const MAX_DESCRIPTORS: usize = 64;
 
 /// A running helper. Dropping this ends it.
@@ -60,7 +60,7 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // An error means that it has ended.
+        // An error means that the helper has ended.
         drop(self.process.kill());
         drop(self.process.wait());
         let pid = Pid::from_child(&self.process);

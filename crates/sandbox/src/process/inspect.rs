@@ -17,8 +17,8 @@ pub fn is_alive(pid: u32) -> bool {
     pid.is_some_and(|pid| !matches!(rustix::process::test_kill_process(pid), Err(Errno::SRCH)))
 }
 
-/// Sends SIGINT to the process `pid`, as Ctrl-C does. `is_it` is called once the process can no longer be confused with a later
-/// one of the same id. Returns false if `pid` is not that process any more.
+/// Sends SIGINT to the process `pid`, as Ctrl-C does. `is_it` is called once the process can no longer be confused with a later process of
+/// the same id. Returns false if `pid` is not that process any more.
 ///
 /// # Errors
 /// The process belongs to another user.

@@ -72,7 +72,7 @@ impl fmt::Display for ParserError {
     }
 }
 
-/// A parser as the process finds it by its name.
+/// The entry of a parser in the list that the process searches by name.
 #[derive(Debug)]
 pub struct NamedParser {
     name: &'static str,
@@ -104,7 +104,7 @@ struct ParserTask {
 /// Parses `document` in a process of its own.
 ///
 /// # Errors
-/// The parser did not come to an end, or the run ends.
+/// The parser did not finish, or the run ends.
 pub fn parse<P: IsolatedParser>(
     parameters: P::Parameters,
     document: &[u8],

@@ -1,5 +1,5 @@
-//! A program that exchanges lines with this process over its standard streams. It has a supervisor as every server has: it ends
-//! when this process ends, or when the value is dropped.
+//! A program that exchanges lines with this process over its standard streams. It has a supervisor like every server: it ends when this
+//! process ends, or when the value is dropped.
 
 use super::server::{self, ServerProcess, ServerSpec};
 use anyhow::{Context as _, Result};
@@ -21,7 +21,7 @@ const END_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 /// Bytes that a pipe takes at once when it is writable (POSIX, `PIPE_BUF`).
 const ATOMIC_WRITE_BYTES: usize = 4096;
-/// Maximum length of a line of standard error. A longer one counts as several.
+/// Maximum length of a line of standard error. A longer line is split into several.
 const MAX_ERROR_LINE_BYTES: u64 = 8 << 10;
 
 /// A running program.
@@ -33,7 +33,7 @@ pub struct LineProgram {
     lines: LineBuffer,
     /// The last line of its standard error.
     last_error: Arc<Mutex<String>>,
-    /// Reads its standard error to the end.
+    /// The thread that reads its standard error to the end.
     log: JoinHandle<()>,
     /// Dropped last: while we hold the input, the program does not see its end.
     process: ServerProcess,

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 /// The directory in which the system mounts its cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// The file of a cgroup that holds the limit of its memory. There is none if its parent does not limit memory.
+/// The file of a cgroup that holds the limit of its memory. The file is missing if the parent does not limit memory.
 const LIMIT_FILE: &str = "memory.max";
 
 /// The cgroup of this run, once [`memory_limit`] was called; `None` if none can be created.
@@ -56,7 +56,7 @@ fn create(parent: &Path, bytes: u64) -> Option<PathBuf> {
 /// # Errors
 /// The system refuses it.
 pub(super) fn join(directory: &Path) -> io::Result<()> {
-    // 0 stands for the process that writes.
+    // 0 means the process that writes.
     let written = std::fs::write(directory.join("cgroup.procs"), "0");
     written.map_err(|error| io::Error::other(format!("cannot limit its memory: {error}")))
 }

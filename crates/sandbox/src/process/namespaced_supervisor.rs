@@ -30,9 +30,9 @@ use std::sync::{Arc, MutexGuard, OnceLock};
 
 /// The name (`argv[0]`) that makes this program enter namespaces.
 const NAMESPACES_ARG0: &str = "nanobot-sandbox";
-/// The arguments that name its network: that of the machine, a new one with loopback (the addresses to listen at follow), or an
-/// existing one, whose descriptor is standard output, with that of its user namespace as standard error. Without such an argument
-/// it has no network. An absolute path among the arguments is that of the cgroup that limits memory.
+/// The arguments that name its network: the network of the machine, a new one with loopback (the addresses to listen at follow), or an
+/// existing one. The descriptor of an existing one is standard output, and the descriptor of its user namespace is standard error. Without
+/// such an argument it has no network. An absolute path among the arguments is the cgroup that limits memory.
 const MACHINE_NETWORK: &str = "machine";
 const NEW_LOOPBACK: &str = "loopback";
 const EXISTING_NETWORK: &str = "existing";
@@ -161,8 +161,8 @@ pub(super) fn are_namespaces_available() -> Option<bool> {
     if becomes_helpers() { NAMESPACES.get().map(Result::is_ok) } else { Some(false) }
 }
 
-/// Remembers if a first command got namespaces of its own, or the reason that it did not. Returns what another thread has
-/// remembered before, if one has.
+/// Stores whether a first command got namespaces of its own, or the reason that it did not. If another thread has stored a result before,
+/// returns that one.
 pub(super) fn remember_namespaces(result: Result<(), String>) -> Result<(), String> {
     if let Err(reason) = &result {
         log::info!(target: "sandbox", "commands get no namespaces of their own: {reason}");
@@ -174,7 +174,7 @@ pub(super) fn remember_namespaces(result: Result<(), String>) -> Result<(), Stri
 /// allows them and only this sandbox cannot be set up: its commands then fail with the reason.
 ///
 /// # Errors
-/// The reason that they get none.
+/// The commands get no namespaces, for this reason.
 pub fn require_namespaces(sandbox: &SandboxSpec) -> Result<(), String> {
     NAMESPACES.get().cloned().unwrap_or_else(|| match check_namespaces(sandbox) {
         Ok(()) => remember_namespaces(Ok(())),
@@ -188,7 +188,7 @@ pub fn require_namespaces(sandbox: &SandboxSpec) -> Result<(), String> {
 /// Checks that commands with `sandbox` get namespaces of their own.
 ///
 /// # Errors
-/// The system refuses them, or a part of what is done in them.
+/// The system refuses the namespaces, or a part of the setup in them.
 pub fn check_namespaces(sandbox: &SandboxSpec) -> io::Result<()> {
     enter_namespaces(sandbox, None).map(drop)
 }
@@ -197,7 +197,7 @@ pub fn check_namespaces(sandbox: &SandboxSpec) -> io::Result<()> {
 /// `outside`, to read each of `denied`, and to open sockets.
 ///
 /// # Errors
-/// The sandbox cannot be applied, or what the test needs cannot be created.
+/// The sandbox cannot be applied, or the files for the test cannot be created.
 pub fn test_sandbox(
     sandbox: &SandboxSpec,
     outside: &[PathBuf],

@@ -71,7 +71,7 @@ pub(super) fn becomes_helpers() -> bool {
 /// The running executable, to be started as a helper.
 ///
 /// # Errors
-/// `Unsupported` if it does not become one.
+/// `Unsupported` if this program does not become a helper.
 pub(super) fn helper_executable() -> io::Result<PathBuf> {
     if becomes_helpers() {
         own_executable()

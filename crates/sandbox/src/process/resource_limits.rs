@@ -1,4 +1,4 @@
-//! The resource limits of sandboxed commands and servers, and the error at the limit of processes that the user has.
+//! The resource limits of sandboxed commands and servers, and the error at the user's limit of processes.
 
 use super::memory_cgroup;
 use crate::self_test::SelfTestResult;
@@ -37,7 +37,7 @@ struct ResourceLimit {
     ulimit_unit: u64,
 }
 
-/// The resource limits of processes in `sandbox`. A lower limit of this process counts.
+/// The resource limits of processes in `sandbox`. A lower limit of this process takes precedence.
 fn resource_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> Vec<ResourceLimit> {
     let mut limits = vec![ResourceLimit {
         resource: Resource::Fsize,
@@ -61,7 +61,7 @@ fn resource_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> Vec<ResourceLi
         ulimit_unit: 1,
     }));
     let memory = sandbox.memory.as_ref().filter(|memory| {
-        // What has namespaces of its own is in the cgroup.
+        // A process with namespaces of its own is in the cgroup.
         !in_namespaces || memory.cgroup.is_none()
     });
     limits.extend(memory.map(|memory| ResourceLimit {
@@ -81,8 +81,8 @@ fn resource_limits(sandbox: &SandboxSpec, in_namespaces: bool) -> Vec<ResourceLi
     limits
 }
 
-/// Sets the resource limits of this process, a supervisor. What it starts inherits them: the system call filter lets a
-/// sandboxed thread set no others.
+/// Sets the resource limits of this process, a supervisor. Its children inherit them: the system call filter does not let a sandboxed
+/// thread set others.
 ///
 /// # Errors
 /// The system refuses it.
@@ -160,7 +160,7 @@ pub(super) fn test_limits(
 /// Like [`test_limits`], for a process of a sandbox without namespaces, which is started for it.
 ///
 /// # Errors
-/// The process cannot be started, or as [`test_limits`].
+/// The process cannot be started, and the errors of [`test_limits`].
 pub(super) fn test_limits_of_child(sandbox: &SandboxSpec) -> io::Result<Vec<SelfTestResult>> {
     prepare();
     let mut command = limited_command(sandbox, Path::new("/bin/sh"));

@@ -7,7 +7,7 @@ use nanobot_os::secret::Secret;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Generous, because a person may have to touch a hardware token.
+/// The timeout is generous, because a person may have to touch a hardware token.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum length of the output in bytes.
 const MAX_OUTPUT_BYTES: usize = 16 << 10;
@@ -15,7 +15,7 @@ const MAX_OUTPUT_BYTES: usize = 16 << 10;
 /// Runs a command of the shell, and returns the first line that it prints.
 ///
 /// # Errors
-/// Status 78 if it fails, takes longer than a minute, or prints nothing.
+/// Status 78 if the command fails, exceeds the timeout, or prints nothing.
 pub fn run_secret_command(command: &str, env: &[(String, String)]) -> Result<Secret> {
     run_within(command, env, COMMAND_TIMEOUT)
 }

@@ -50,8 +50,8 @@ pub struct ServerProcess {
     pub input: Option<PipeWriter>,
     /// Its standard output.
     pub output: Option<PipeReader>,
-    /// Its standard error. It must be read too, or the server blocks when the pipe is full. `None` if it goes to standard
-    /// output, as that of a command.
+    /// Its standard error. It must be read too, or the server blocks when the pipe is full. `None` if it goes to standard output, as for
+    /// commands.
     pub errors: Option<PipeReader>,
     /// Protected paths of its sandbox that did not exist at the start. The sandbox does not prevent the server from creating
     /// them, so the caller has to check for them at the end and report them to the user.
@@ -225,7 +225,7 @@ fn launch(
     match server.connection.wait_for_start()? {
         SupervisorReport::NoNamespaces(reason) => {
             match remember_namespaces(Err(reason.clone())) {
-                // Others have namespaces, so the sandbox of this server is the cause.
+                // Other servers have namespaces, so the sandbox of this server is the cause.
                 Ok(()) => Err(io::Error::other(format!("its sandbox: {reason}"))),
                 Err(_) => Ok(None),
             }
@@ -288,7 +288,7 @@ impl ServerProcess {
         self.exit().is_none()
     }
 
-    /// The way it ended, or `None` while it runs.
+    /// The exit of the server, or `None` while it runs.
     pub fn exit(&mut self) -> Option<ServerExit> {
         let has_more = self.connection.read_reports();
         while let Some(report) = self.connection.next_report() {
@@ -332,7 +332,7 @@ impl ServerProcess {
                 break false;
             }
             let mut fds = [PollFd::new(&self.connection.control, PollFlags::IN)];
-            // Signals do not end this wait, which is short. If it fails, the next iteration checks again.
+            // Signals do not end this wait, which is short. If the wait fails, the next iteration checks again.
             let _: Result<_, _> = poll(&mut fds, Some(&timeout));
         };
         if !is_done {
@@ -341,7 +341,7 @@ impl ServerProcess {
         let has_succeeded = self.supervisor.wait().is_ok_and(|status| status.success());
         let pid = Pid::from_child(&self.supervisor);
         detached().retain(|other| *other != pid);
-        // While commands run, these end leftovers themselves.
+        // While commands run, they end leftovers themselves.
         if !has_succeeded && has_no_commands() {
             kill_leftovers();
         }

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The shell that runs the commands of models: bash where it exists, since that is what they write, else sh.
+/// The shell that runs the commands of models: bash where it exists, since models write for bash, else sh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandShell {
     path: &'static str,
@@ -72,7 +72,7 @@ const NOT_FOUND_STATUS: i32 = 127;
 /// There is no such program, or the shell cannot be started.
 pub fn run_pager(program: &str, text: &str) -> io::Result<()> {
     let mut command = Command::new("/bin/sh");
-    // As for git, `less` quits if the text fits the screen, shows colours, and leaves the text there.
+    // With the same options that git sets, `less` quits if the text fits the screen, shows colours, and leaves the text there.
     let script = format!("trap : INT QUIT; export LESS=\"${{LESS-FRX}}\"; {program}");
     command.args(["-c", &script]).stdin(Stdio::piped());
     let mut child = command.spawn()?;

@@ -1,5 +1,5 @@
-//! This program as git in the sandbox calls it instead of gpg or ssh-keygen: sends the object to be signed to the run, which
-//! decides. Other calls, which verify, run the program itself.
+//! This program as git in the sandbox calls it instead of gpg or ssh-keygen: sends the object to be signed to the run, which decides. Calls
+//! that verify a signature run the program itself.
 
 use nanobot_os::env::{SIGNING_SOCKET, path_variable};
 use std::ffi::OsString;

@@ -43,7 +43,7 @@ impl Drop for SigningListener {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic would have ended the process.
+            // A join fails only after a panic, which would have ended the process.
             drop(thread.join());
         }
         // The directory is removed with the run.

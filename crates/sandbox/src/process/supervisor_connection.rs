@@ -23,7 +23,7 @@ use std::time::Duration;
 /// The time that a supervisor may take to start its server. It normally takes milliseconds.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The connection to a supervisor, which ends what it has started when this is closed.
+/// The connection to a supervisor. When it is closed, the supervisor ends the processes that it has started.
 #[derive(Debug)]
 pub(super) struct SupervisorConnection {
     pub(super) control: UnixStream,
@@ -39,7 +39,7 @@ pub(super) struct CreatedNetwork {
 
 impl SupervisorConnection {
     /// Starts a supervisor, whose output streams are those of the command. Its id is added to `pids`, which stays locked
-    /// until then, so that the supervisor never counts as a leftover.
+    /// until then, so that the supervisor is never mistaken for a leftover.
     pub(super) fn start(
         mut supervisor: Command,
         mut pids: MutexGuard<'_, Vec<Pid>>,
@@ -53,8 +53,8 @@ impl SupervisorConnection {
         Ok((child, connection))
     }
 
-    /// Waits for the network that a supervisor has created, which arrives before every other report. Returns `None` if it has
-    /// created none, which a report then explains.
+    /// Waits for the network that a supervisor has created, which arrives before every other report. Returns `None` if it has created none.
+    /// A report then says why.
     pub(super) fn receive_network(&mut self) -> io::Result<Option<CreatedNetwork>> {
         let mut deadline = Deadline::after(START_TIMEOUT);
         if !matches!(signal::wait_readable(&self.control, &mut deadline), Ok(true)) {
@@ -85,7 +85,7 @@ impl SupervisorConnection {
     /// Sends the supervisor the description of what to launch, with the streams.
     pub(super) fn launch(&mut self, launch: &LaunchSpec, streams: [OwnedFd; 3]) -> io::Result<()> {
         match self.send(launch, &streams) {
-            // It ended before it read everything. Its report says why.
+            // The supervisor ended before it read everything. Its report says why.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             other => other?,
         }
@@ -110,7 +110,7 @@ impl SupervisorConnection {
     /// Waits for the report that the server has started or failed.
     ///
     /// # Errors
-    /// There is none: [`io::ErrorKind::Interrupted`] if the run is cancelled.
+    /// There is no report; [`io::ErrorKind::Interrupted`] if the run is cancelled.
     pub(super) fn wait_for_start(&mut self) -> io::Result<SupervisorReport> {
         let mut deadline = Deadline::after(START_TIMEOUT);
         loop {

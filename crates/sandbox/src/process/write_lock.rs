@@ -3,8 +3,8 @@
 //!
 //! A background command takes it to start, and then leaves its snapshot and its locks of directories to the run: other runs
 //! wait until all background commands have ended, and other commands of this run do not. While background commands run, the
-//! snapshots of all of them are kept and restored from the newest to the oldest. A newer one may record what an older command
-//! had changed, and would bring that back; the oldest one was taken when none ran.
+//! snapshots of all of them are kept and restored from the newest to the oldest. A newer snapshot may contain changes of an older command,
+//! and would restore them; the oldest one was taken when no command ran.
 
 use crate::{PathSnapshot, SandboxSpec, UndoneChange};
 use nanobot_base::error::Stop;
@@ -46,7 +46,7 @@ struct BackgroundWriter {
 struct DirectoryLock {
     id: LockedDirectoryId,
     is_exclusive: bool,
-    /// The file whose lock stands for the directory's. `None` if there can be none; then other processes are not excluded.
+    /// The file whose lock is used for the directory. `None` if no such file can be created; other processes are not excluded then.
     file: Option<File>,
     path: PathBuf,
 }
@@ -135,8 +135,7 @@ pub(super) struct BackgroundLock {
 }
 
 impl BackgroundLock {
-    /// Undoes what background commands have changed of protected paths, unless another command is running that does it at
-    /// its end.
+    /// Undoes the changes of background commands to protected paths, unless another command is running that does so at its end.
     pub(super) fn restore(&self) -> Vec<UndoneChange> {
         restore_if_free()
     }
@@ -201,7 +200,7 @@ impl From<LockError> for io::Error {
 /// not permit. Waits for the commands that may change the same files first.
 ///
 /// # Errors
-/// `work` was not run: the state before it cannot be recorded, [`io::ErrorKind::ResourceBusy`] if other commands do not
+/// `work` was not run: the state before it cannot be recorded; [`io::ErrorKind::ResourceBusy`] if other commands do not
 /// finish within `timeout`, [`io::ErrorKind::Interrupted`] if the run is cancelled.
 pub fn guard_changes<T>(
     sandbox: &SandboxSpec,

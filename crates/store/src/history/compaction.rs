@@ -26,7 +26,7 @@ pub struct CompactedHistory {
 }
 
 impl CompactedHistory {
-    /// Creates a compaction of `messages`, and of those that `previous` stands for, with at most `budget` tokens of
+    /// Creates a compaction of `messages`, and of the messages that `previous` replaces, with at most `budget` tokens of
     /// user messages. `first_sent` is 0; the session sets it when it logs the compaction.
     pub fn new(summary: &str, previous: Option<&Self>, messages: &[Message], budget: u64) -> Self {
         let new_texts = messages.iter().filter_map(|message| match message {

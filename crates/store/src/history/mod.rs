@@ -1,5 +1,5 @@
-//! The messages that are sent to a provider: which stored messages are valid, their size, and the replacement for those
-//! that no longer fit. Pure.
+//! The messages that are sent to a provider: which stored messages are valid, their size, and the replacement for those that no longer fit.
+//! No I/O.
 //!
 //! Providers reject a conversation that does not begin with a user message, or in which calls and results do not pair
 //! up. Logs contain such conversations after a killed run, a cut by another program's window, or an edit by hand. The
@@ -46,8 +46,7 @@ pub const INTERRUPTION_MARK: &str = "\n\n[interrupted]";
 /// The stored reply where the rest of an answer is empty: providers reject empty replies.
 pub const NO_MORE_TEXT: &str = "[no more text]";
 
-/// The reply that is sent for a turn without an answer, before the next turn begins: the model must not take both
-/// messages for one.
+/// The reply that is sent for a turn without an answer, before the next turn begins: the model must not mistake both messages for one.
 const NO_ANSWER: &str = "[interrupted before an answer]";
 
 /// Spare capacity for the messages of a turn: most turns add no more, so the earlier messages are not copied when new
@@ -112,7 +111,7 @@ pub(crate) fn no_answer(messages: &[Message]) -> Option<Message> {
     })
 }
 
-/// True if `message` is that of [`no_answer`].
+/// True if `message` is the one that [`no_answer`] returns.
 pub(crate) fn is_no_answer(message: &Message) -> bool {
     matches!(message, Message::Assistant(reply) if reply.finish_reason == FinishReason::Interrupted && reply.text == NO_ANSWER)
 }

@@ -1,4 +1,4 @@
-//! Turns that the provider rejected. They stay in the log, and are left out of what is sent: a note stands for them.
+//! Turns that the provider rejected. They stay in the log, and are not sent: a note replaces them.
 
 use super::is_no_answer;
 use nanobot_base::message::{Message, MessagePart, UserMessage};

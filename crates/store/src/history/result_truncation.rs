@@ -1,4 +1,4 @@
-//! Shortens tool results: new ones to a limit, and old ones in requests further. This costs nothing, and is the first
+//! Shortens tool results: new ones to a limit, and old ones in requests to less. This costs nothing, and is the first
 //! measure when a conversation grows too long. The log keeps old results whole.
 
 use super::head_and_tail::head_and_tail;
@@ -32,7 +32,7 @@ fn truncated_text(result: &ToolResult) -> Option<String> {
     }
     let text = plain_text(&result.parts);
     let gap = |count: usize| format!("[… {count} characters omitted; request the part you need …]");
-    // A result that was already shortened is longer than the limit by the line in its gap, and must stay as it is.
+    // A result that was already shortened is longer than the limit by the line in its gap, and must stay unchanged.
     let omitted = text.chars().count().saturating_sub(HEAD_CHARS + TAIL_CHARS);
     head_and_tail(&text, HEAD_CHARS, TAIL_CHARS, gap).filter(|_| omitted > gap(omitted).len())
 }

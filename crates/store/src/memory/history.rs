@@ -44,7 +44,7 @@ impl MemoryHistory {
         }
     }
 
-    /// Appends those of `entries` that are missing. `size` is the file's size in bytes before the first attempt, so
+    /// Appends the `entries` that are missing. `size` is the file's size in bytes before the first attempt, so
     /// that a killed run can be resumed.
     pub(super) fn append(
         &self,

@@ -84,7 +84,7 @@ pub struct MessageRange<'a> {
 pub enum UpdateResult {
     /// Fully applied.
     Applied,
-    /// The memory was changed from outside meanwhile; the new text is stored aside.
+    /// Another program has changed the memory meanwhile; the new text is stored aside.
     StoredAside,
 }
 
@@ -156,7 +156,7 @@ impl Memory {
         Ok(version::current(&self.versions()?).cloned())
     }
 
-    /// True if `text` is that of the version in force, or there is neither a version nor a text.
+    /// True if `text` is the text of the version in force, or there is neither a version nor a text.
     pub fn is_recorded(&self, text: &[u8]) -> Result<bool> {
         Ok(match self.current_version()? {
             Some(version) => self.read_version(version.id)?.as_deref() == Some(text),
@@ -470,7 +470,7 @@ impl LockedMemory {
                 None => {}
             }
             self.memory.record_run(session, outcome)?;
-            // Last: until then the range stays due, and the process that retries it finds the plan.
+            // This is the last step: until then the range stays due, and the process that retries it finds the plan.
             advance(session, *from, *to)?;
         }
         std::fs::remove_file(&path).with_context(|| format!("remove `{}`", path.display()))?;
@@ -530,8 +530,7 @@ impl LockedMemory {
     }
 }
 
-/// Number of meaningful characters in a memory: headings, rules, and placeholders in parentheses or italics do not
-/// count.
+/// Number of meaningful characters in a memory: headings, rules, and placeholders in parentheses or italics are not counted.
 fn count_meaningful_chars(text: &str) -> usize {
     let is_enclosed = |line: &str, open: char, close: char| {
         line.len() > 1 && line.starts_with(open) && line.ends_with(close)

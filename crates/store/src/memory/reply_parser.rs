@@ -1,4 +1,4 @@
-//! Parses the model's reply to a request to save memory. Pure.
+//! Parses the model's reply to a request to save memory. No I/O.
 //!
 //! The request asks for one tool call with two texts. Models send the arguments as an object, as a string with JSON, in
 //! a list, in a code fence, or as JSON within prose, under other names, and sometimes without a call. A reply without a
@@ -39,7 +39,7 @@ const CALL_TAGS: [&str; 2] = ["<tool_call>", "</tool_call>"];
 /// Extracts the update from `reply`.
 ///
 /// # Errors
-/// Describes why the reply cannot be used.
+/// The reply cannot be used, for this reason.
 pub fn parse_update(reply: &Reply) -> Result<ParsedUpdate, String> {
     match &reply.finish_reason {
         FinishReason::Length => return Err("the reply was cut off by the output limit".into()),
@@ -72,8 +72,8 @@ pub fn parse_update(reply: &Reply) -> Result<ParsedUpdate, String> {
     })
 }
 
-/// True if a text of `update` occurs as JSON in `sent`, the conversation: it may have been planted there to be copied.
-/// A memory text equal to the current `memory` does not count.
+/// True if a text of `update` occurs as JSON in `sent`, the conversation: it may have been planted there to be copied. A memory text equal
+/// to the current `memory` is ignored.
 pub fn is_quoted(update: &ParsedUpdate, sent: &str, memory: &str) -> bool {
     let is_same = |one: &str, other: &str| one.trim() == other.trim();
     let update_memory = update.memory.as_deref();
@@ -158,7 +158,7 @@ fn find_object(value: &Value, depth: usize) -> Option<Map<String, Value>> {
             }
             let inner = WRAPPER_KEYS.iter().filter_map(|name| map.get(*name));
             let wrapped = inner.filter_map(|value| find_object(value, depth)).next();
-            // Under one of these names, an object that wraps nothing is a text in an unusual form.
+            // Under one of these names, an object without the two texts is itself a text in an unusual form.
             wrapped.or_else(|| names().any(|name| map.contains_key(*name)).then(|| map.clone()))
         }
         Value::Array(list) => list.iter().find_map(|value| find_object(value, depth)),

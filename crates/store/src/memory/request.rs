@@ -1,5 +1,4 @@
-//! The request to update memory from a conversation, and verbatim history entries for the case that no model answers.
-//! Pure.
+//! The request to update memory from a conversation, and verbatim history entries for the case that no model answers. No I/O.
 
 use super::reply_parser::TOOL_NAME;
 use nanobot_base::message::{Message, ToolCall, ToolSpec, plain_text, tagged_block};

@@ -18,7 +18,7 @@ pub enum VersionCause {
     Consolidation,
     Edit,
     Undo,
-    /// The user has accepted content from outside. The text is unchanged.
+    /// The user has accepted untrusted content. The text is unchanged.
     Accept,
     /// A change outside of this module: by a person with an editor, the agent's file tools, or another program.
     Outside,

@@ -19,14 +19,14 @@ pub struct DeliveredMessage {
     pub text: String,
 }
 
-/// Converts the `delivered` messages to replies that a session adds to `messages`, those it has to send. `is_interrupted`
+/// Converts the `delivered` messages to replies. A session adds them to `messages`, the messages that it sends. `is_interrupted`
 /// is true if its last turn was interrupted.
 pub(super) fn to_messages(
     delivered: &[DeliveredMessage],
     messages: &[Message],
     is_interrupted: bool,
 ) -> Vec<Message> {
-    // After them, it must still be visible that the turn was interrupted.
+    // After these replies, it must still be visible that the turn was interrupted.
     let finish_reason = if is_interrupted { FinishReason::Interrupted } else { FinishReason::Stop };
     let mut prefix = match history::no_answer(messages) {
         Some(Message::Assistant(reply)) => format!("{}\n\n", reply.text),

@@ -52,7 +52,7 @@ impl SessionStore {
     /// Locates the session directories of `workspace`.
     ///
     /// # Errors
-    /// Fails if the record of a newer store exists but cannot be read.
+    /// The record of a newer store exists but cannot be read.
     pub fn new(
         workspace: &Path,
         paths: &Paths,
@@ -274,7 +274,7 @@ fn read_first_line(path: &Path) -> Result<Option<Vec<u8>>> {
     Ok(Some(first))
 }
 
-/// The key of a file that names none, derived from its name as the Python program does.
+/// The key of a file that names no key, derived from the file's name as the Python program does.
 pub(super) fn key_from_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     stem.replacen('_', ":", 1)
@@ -290,7 +290,7 @@ pub(super) fn already_exists_error(key: &str) -> anyhow::Error {
 /// must name this workspace.
 ///
 /// # Errors
-/// Fails if an existing record cannot be read: using another store instead would split the session in two.
+/// An existing record cannot be read: using another store instead would split the session in two.
 fn find_newer_store(workspace: &Path, paths: &Paths) -> Result<Option<PathBuf>> {
     let read_text = |path: &Path| -> Result<Option<String>> {
         let bytes = durable_file::read(path)?;

@@ -45,7 +45,7 @@ pub(super) struct MetadataLine {
     /// Byte offset of the line with the summary of the compacted messages. A program that rewrites the file drops it,
     /// together with the summary.
     pub(super) summary_offset: Option<u64>,
-    /// True for a line that ends no turn. Not carried over.
+    /// True for a line that ends no turn. It is not carried over.
     pub(super) is_mid_turn: bool,
     /// Keys of other releases, carried over.
     pub(super) extra: Map<String, Value>,
@@ -65,7 +65,7 @@ impl MetadataLine {
 /// Value of `ending` in the line of a compaction: the turn continues after it.
 pub(super) const COMPACTED: &str = "compacted";
 
-/// Value of `ending` in a line after messages that others have sent to the chat.
+/// Value of `ending` in a line after messages that the chat got from elsewhere (jobs, commands, other runs).
 pub(super) const DELIVERED: &str = "delivered";
 
 /// Value of `ending` in a line after a turn that was interrupted.
@@ -251,7 +251,7 @@ fn read_metadata(mut object: Map<String, Value>) -> MetadataLine {
     metadata
 }
 
-/// Reads a message. A field of an unexpected type counts as missing, because other programs write these files too.
+/// Reads a message. A field of an unexpected type is treated as missing, because other programs write these files too.
 fn read_message(mut fields: Map<String, Value>) -> Option<Message> {
     let is_true = |name: &str| fields.get(name) == Some(&Value::Bool(true));
     if is_true("_command") {
@@ -289,7 +289,7 @@ fn read_message(mut fields: Map<String, Value>) -> Option<Message> {
                 _ => FinishReason::Stop,
             },
             usage: read_usage(&take("usage").unwrap_or_default()),
-            // Stored in the ledger.
+            // These values are stored in the ledger.
             cost: None,
             model: into_text(take("model")),
             provider_data: take("opaque"),

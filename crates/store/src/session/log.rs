@@ -1,5 +1,5 @@
-//! The log file of a session: open and repair, append, close. Writes of other programs in between are detected, and
-//! their lines count.
+//! The log file of a session: open and repair, append, close. Writes of other programs in between are detected, and their lines are part of
+//! the log.
 
 use super::integrity::{MAX_ATTEMPTS, is_newer, refuse_newer, repair_end, stat};
 use super::layout::{SessionStore, SyncMode};

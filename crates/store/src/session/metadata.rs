@@ -36,7 +36,7 @@ pub(super) struct SessionMetadata {
     /// The origin of the conversation since `/new`; `None` in logs of other programs and earlier releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) origin: Option<RecordedOrigin>,
-    /// The highest origin of the conversations in `ranges_left_by_new`.
+    /// The least trusted origin of the conversations in `ranges_left_by_new`.
     #[serde(rename = "left_origin", skip_serializing_if = "Option::is_none")]
     pub(super) origin_left_by_new: Option<RecordedOrigin>,
     /// Ids of turns that the provider rejected, oldest first.
@@ -45,13 +45,13 @@ pub(super) struct SessionMetadata {
     /// Lines about what the user has undone since the last message. The next message includes them.
     #[serde(rename = "undone", skip_serializing_if = "is_default")]
     pub(super) undo_notes: Vec<String>,
-    /// Ids of the turns without an answer on which the server has failed.
+    /// Ids of the unanswered turns on which the server has failed.
     #[serde(rename = "failing", skip_serializing_if = "is_default")]
     pub(super) failing_turns: Vec<String>,
     /// The title that the user has given.
     #[serde(skip_serializing_if = "is_default")]
     pub(super) title: String,
-    /// The messages of others to the chat that the log has.
+    /// The messages from elsewhere to the chat that the log has.
     #[serde(rename = "sent", skip_serializing_if = "is_default")]
     pub(super) known_deliveries: KnownDeliveries,
     /// The key of the session that this one is a copy of.
@@ -74,8 +74,8 @@ pub struct RecordedOrigin {
     pub since: usize,
 }
 
-/// The messages that others have sent to the chat of a session and that its log has, by their keys. A message is
-/// appended in one write with this, so it is in the log once.
+/// The messages from elsewhere (jobs, commands, other runs) to the chat of a session that its log has, by their keys. A message and this
+/// record are appended in one write, so the message is in the log once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct KnownDeliveries {
@@ -98,7 +98,7 @@ pub struct SessionStats {
     pub input: u64,
     #[serde(rename = "out", skip_serializing_if = "is_default")]
     pub output: u64,
-    /// Tool calls that were allowed to run; of these, the successful and the failed ones.
+    /// Tool calls that were allowed to run; then the successful and the failed ones among them.
     #[serde(rename = "agreed", skip_serializing_if = "is_default")]
     pub allowed: u64,
     #[serde(skip_serializing_if = "is_default")]
@@ -157,7 +157,7 @@ impl SessionStats {
 }
 
 impl SessionMetadata {
-    /// Ends the conversation, of which the messages in `from..to` are still to be consolidated.
+    /// Ends the conversation. Its messages in `from..to` are still to be consolidated.
     pub(super) fn begin_conversation(&mut self, from: usize, to: usize) {
         self.undo_notes.clear();
         let ended = self.origin.replace(RecordedOrigin::default());

@@ -73,7 +73,7 @@ pub(super) fn update_metadata(
         (metadata.message_count, metadata.offset) = (Some(tail.count), Some(state.size));
         let closing = ClosingLine {
             turn: "",
-            // A turn that was interrupted stays so.
+            // The mark of an interrupted turn is kept.
             ending: if metadata.is_mid_turn || !tail.is_closed {
                 line::OPEN
             } else {

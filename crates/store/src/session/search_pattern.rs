@@ -1,4 +1,4 @@
-//! Search patterns: a regular expression for message text, and a filter for the raw bytes of a session file. Pure.
+//! Search patterns: a regular expression for message text, and a filter for the raw bytes of a session file. No I/O.
 
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};

@@ -58,14 +58,14 @@ pub(super) struct LogTail {
 /// The number of messages of a session that are sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MessageWindow {
-    /// Number of messages that are sent of a session with more than `limit`; 0 to read none.
+    /// Number of messages that are sent if the session has more than `limit`; 0 to read none.
     size: usize,
     /// Up to this number, every message that is not consolidated is sent.
     limit: usize,
 }
 
 impl MessageWindow {
-    /// Up to `size` messages, of a session that is consolidated by hand only.
+    /// A window of up to `size` messages, for a session that is consolidated only on request.
     pub fn of_size(size: usize) -> Self {
         Self { size, limit: size }
     }
@@ -98,7 +98,7 @@ pub(super) fn read(file: &File, path: &Path, size: u64, window: MessageWindow) -
     read_lines(ReverseLines::from_end(file, path, size), window)
 }
 
-/// Like [`read`], from the `lines` of a file of which none was taken yet.
+/// Like [`read`], from an unread iterator over the `lines` of a file.
 pub(super) fn read_lines(lines: ReverseLines<'_>, window: MessageWindow) -> Result<LogTail> {
     let tail = read_backwards(lines, window, u64::MAX)?;
     tail.context("a search without a limit ended at its limit")
@@ -285,7 +285,7 @@ struct TailState {
     /// The messages of the window, newest first, and those before it back to a user message. `None` for messages that
     /// are not sent.
     messages: Vec<Option<Message>>,
-    /// Number of messages after which those without a user message behind them are not parsed.
+    /// Number of messages after which messages are parsed only if a user message comes after them.
     window: usize,
     has_user_message: bool,
     /// Number of messages read.
@@ -457,7 +457,7 @@ impl<'a> ReverseLines<'a> {
         Ok(Some((offset, text)))
     }
 
-    /// The place of the next line in `buffer`, with its newline; empty if the line is longer than [`MAX_LINE_BYTES`].
+    /// The range of the next line in `buffer`, with its newline; empty if the line is longer than [`MAX_LINE_BYTES`].
     fn find_next(&mut self) -> Result<Option<Range<usize>>> {
         let mut searched = 0;
         loop {

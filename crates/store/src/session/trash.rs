@@ -234,7 +234,7 @@ pub fn empty_trash(store: &SessionStore) -> Result<usize> {
 }
 
 impl TrashedSession {
-    /// Its file and side files, each with the suffix that its name adds to the session's file name.
+    /// The session's file and side files, each with the suffix that its name adds to the session's file name.
     fn files(&self) -> Result<Vec<(PathBuf, String)>> {
         let dir = self.path.parent().unwrap_or(Path::new("."));
         let mut files = vec![(self.path.clone(), String::new())];

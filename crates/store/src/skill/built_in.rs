@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// A built-in skill.
 #[derive(Debug)]
 pub struct BuiltInSkill {
-    /// The name of the skill, which is also that of its folder.
+    /// The name of the skill and of its folder.
     pub name: &'static str,
     /// The files by their paths in the skill's folder, SKILL.md first.
     pub files: &'static [(&'static str, &'static str)],

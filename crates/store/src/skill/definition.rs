@@ -22,7 +22,7 @@ pub struct Skill {
     pub is_offered: bool,
     /// All requirements, whether met or not.
     pub requirements: SkillRequirements,
-    /// The requirements that are not met, as `CLI: gh`.
+    /// The requirements that are not met, such as `CLI: gh`.
     pub unmet_requirements: Vec<String>,
     /// The other fields of the front matter.
     pub inert_fields: InertFields,

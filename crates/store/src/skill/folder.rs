@@ -7,7 +7,7 @@ use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-/// Maximum number of entries, and maximum depth. A larger folder is not a skill, and too large to review.
+/// Maximum number of entries, and maximum depth. A larger folder is probably not a skill, and too large to review.
 const MAX_ENTRIES: usize = 1_000;
 const MAX_DEPTH: usize = 12;
 /// Maximum of bytes of all files.
@@ -59,7 +59,7 @@ impl SkillFolder {
         let real =
             std::fs::canonicalize(root).with_context(|| format!("open `{}`", root.display()))?;
         let mut folder = Self { root: root.to_owned(), entries: Vec::new(), skipped: Vec::new() };
-        // Checked first, so that a folder which is not a skill is not walked.
+        // This is checked first, so that a folder which is not a skill is not walked.
         if real.join("SKILL.md").symlink_metadata().is_err() {
             let cause = format!("no SKILL.md in `{}`", root.display());
             return Err(fail(Exit::BadInput, cause));

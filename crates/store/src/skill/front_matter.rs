@@ -1,8 +1,8 @@
 //! Front matter: `key: value` lines between two `---` lines, followed by the body. Skills and profiles have the same
 //! format.
 //!
-//! The front matter of a profile is parsed strictly, because it decides what a run may do. That of a skill is parsed
-//! leniently, because many published skills are not quite valid YAML.
+//! The front matter of a profile is parsed strictly, because it decides what a run may do. The front matter of a skill is parsed leniently,
+//! because many published skills are not quite valid YAML.
 
 use serde_json::{Map, Value};
 

@@ -21,7 +21,7 @@ pub type PackageEntry = (FolderEntry, Vec<u8>);
 /// executable.
 ///
 /// # Errors
-/// The skill exists and `replace`, which allows replacing it, is false; or an I/O error.
+/// The skill exists and `replace` is false, or the files cannot be written.
 pub fn install(dir: &Path, name: &str, entries: &[PackageEntry], replace: bool) -> Result<PathBuf> {
     durable_file::create_dir(dir)?;
     let destination = dir.join(name);

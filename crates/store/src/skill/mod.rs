@@ -84,8 +84,7 @@ impl FoundSkills {
     }
 }
 
-/// Finds all skills: in the workspace, in trusted directories, and built-in. Of those with the same name, the first takes
-/// precedence.
+/// Finds all skills: in the workspace, in trusted directories, and built-in. If several have the same name, the first one takes precedence.
 pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
     let SearchPaths { workspace, trusted_dirs, ignored_files, disabled, env } = search_paths;
     let dir = workspace.join("skills");
@@ -125,8 +124,8 @@ pub fn find_skills(search_paths: SearchPaths<'_>) -> FoundSkills {
     found_skills
 }
 
-/// Returns the name of the skill whose SKILL.md is at `path`, given the location of each skill. Pure: the statistics of
-/// a session are the same whenever they are computed.
+/// Returns the name of the skill whose SKILL.md is at `path`, given the location of each skill. No I/O: the statistics of a session are the
+/// same whenever they are computed.
 pub fn skill_at<'a>(path: &str, locations: &'a [(String, PathBuf)]) -> Option<&'a str> {
     let path = normalized(Path::new(path));
     if path.file_name()? != "SKILL.md" {

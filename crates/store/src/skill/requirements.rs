@@ -13,13 +13,13 @@ use std::path::Path;
 /// The requirements of a skill.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SkillRequirements {
-    /// Programs, all of which are required.
+    /// Programs that are all required.
     pub programs: Vec<String>,
-    /// Programs, one of which is required.
+    /// Programs; one of them is required.
     pub(crate) any_program: Vec<String>,
-    /// Environment variables, all of which are required.
+    /// Environment variables that are all required.
     pub variables: Vec<String>,
-    /// Operating systems, one of which is required, as `linux` or `darwin`.
+    /// Operating systems, such as `linux` or `darwin`; one of them is required.
     pub systems: Vec<String>,
     /// The author's instructions for installing the programs.
     pub install: Vec<String>,
@@ -51,7 +51,7 @@ impl SkillRequirements {
             .collect()
     }
 
-    /// Lists the requirements that are not met, as `CLI: gh`.
+    /// Lists the requirements that are not met, such as `CLI: gh`.
     pub(super) fn unmet(&self, checker: &RequirementChecker<'_>) -> Vec<String> {
         let unmet = self.check(checker).into_iter().filter(|requirement| !requirement.is_met);
         unmet.map(|requirement| requirement.name).collect()
@@ -80,7 +80,7 @@ impl SkillRequirements {
 
 /// A requirement, with its state on this machine.
 struct CheckedRequirement {
-    /// As `CLI: gh`.
+    /// The requirement in words, such as `CLI: gh`.
     name: String,
     is_met: bool,
 }
@@ -137,7 +137,7 @@ fn text_list(value: &Value) -> Vec<String> {
     }
 }
 
-/// Describes an installation step, as `brew install gh`.
+/// Describes an installation step, such as `brew install gh`.
 fn install_command(step: &Value) -> Option<String> {
     let text = |key: &str| step[key].as_str().filter(|text| !text.is_empty());
     let package = ["formula", "package", "module", "tap"].iter().find_map(|key| text(key));

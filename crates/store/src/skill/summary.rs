@@ -1,5 +1,4 @@
-//! The part of the system prompt about skills: the list, within its budget, and the bodies of the skills that are
-//! always on. Pure.
+//! The part of the system prompt about skills: the list, within its budget, and the bodies of the skills that are always on. No I/O.
 //!
 //! If the list fits the budget, it has the format of the Python program. Otherwise descriptions are cut at word
 //! boundaries, then the elements become lines, then descriptions are dropped, and finally names. The result depends
@@ -148,7 +147,7 @@ fn push_line(xml: &mut String, skill: &Skill, max_chars: Option<usize>) {
     xml.push_str(&escape_xml(&skill.name));
     if !skill.is_available() {
         xml.push_str(" (unavailable");
-        // The user did not choose a built-in skill, so what it lacks says enough.
+        // The user did not choose a built-in skill, so its missing requirements say enough.
         if skill.source == SkillSource::BuiltIn {
             let missing = skill.unmet_requirements.join(", ");
             xml.push_str(&format!(": {})\n", escape_xml(&missing)));

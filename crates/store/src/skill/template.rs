@@ -1,4 +1,4 @@
-//! The template for the SKILL.md of a new skill. Pure.
+//! The template for the SKILL.md of a new skill. No I/O.
 
 /// Returns a SKILL.md that the author completes.
 pub fn skill_template(name: &str, description: Option<&str>) -> String {

@@ -1,5 +1,5 @@
-//! The record of the skills that runs wrote while content by others was in their conversation: digests of the SKILL.md
-//! files. The hosts in such a skill are not the user's choice. One that the user changes has another digest.
+//! The record of the skills that runs wrote while their conversation had untrusted content: digests of the SKILL.md files. The hosts in
+//! such a skill are not the user's choice. A skill that the user changes has another digest.
 
 use anyhow::Result;
 use nanobot_os::digest::digest;
@@ -27,8 +27,8 @@ impl WrittenSkills {
         Ok(lines.any(|line| line == digest.as_bytes()))
     }
 
-    /// Records that a run replaces the text `old` of a SKILL.md, if there is one, by `new`, before it does so. Content by
-    /// others is in its conversation if `is_untrusted`, or was when `old` was written.
+    /// Records that a run is about to replace the text `old` of a SKILL.md, if there is one, by `new`. The text is recorded if the
+    /// conversation has untrusted content (`is_untrusted`), or had it when `old` was written.
     ///
     /// # Errors
     /// The record cannot be read or written.

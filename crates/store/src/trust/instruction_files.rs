@@ -1,5 +1,4 @@
-//! The instruction files of a directory: which there are, how they are read, and the digests by which they are
-//! recognized.
+//! The instruction files of a directory: their names, how they are read, and the digests by which they are recognized.
 
 use anyhow::{Context, Result};
 use nanobot_os::digest::{MAX_PROGRAM_BYTES, keyed_digest};
@@ -85,7 +84,7 @@ pub(super) fn read_agents_file(directory: &Path) -> Result<Option<Vec<u8>>> {
     };
     let file = match root.open_for_reading(Path::new("AGENTS.md")) {
         Ok(file) => file,
-        // A link may lead outside of what was trusted.
+        // A link may lead out of the trusted directory.
         Err(error)
             if error.kind() == std::io::ErrorKind::NotFound || rooted_fs::is_link(&error) =>
         {
@@ -123,7 +122,7 @@ pub(super) fn tool_files(directory: &Path) -> impl Iterator<Item = PathBuf> {
     paths.into_iter()
 }
 
-/// True if there is an executable file at `path`, which is no link: its target could be outside of what was trusted.
+/// True if there is an executable file at `path`, which is no link: its target could be outside of the trusted directory.
 fn is_program(path: &Path) -> bool {
     let metadata = path.symlink_metadata();
     metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)

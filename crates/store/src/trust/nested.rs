@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// The user's word about an instruction file.
+/// The user's decision about an instruction file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstructionTrust {
     Trusted,
@@ -38,8 +38,8 @@ impl NestedInstructions {
         Self { judge, directory: directory.to_owned(), state: Mutex::default() }
     }
 
-    /// Path and text of each AGENTS.md between the working directory and the file at `path`, which a tool has touched. A
-    /// file that was read before, or that is not trusted as it is, is left out.
+    /// Path and text of each AGENTS.md between the working directory and the file at `path`, which a tool has touched. A file that was read
+    /// before, or whose current content is not trusted, is left out.
     pub fn read(&self, path: &Path) -> Vec<(PathBuf, String)> {
         let mut state = self.state.lock().ignore_poison();
         let is_beneath = |dir: &&Path| dir.starts_with(&self.directory) && *dir != self.directory;
@@ -53,7 +53,7 @@ impl NestedInstructions {
                 continue;
             };
             match (self.judge)(&agents_file, &bytes) {
-                // The tool has returned or written it.
+                // The tool has returned or written this file.
                 _ if agents_file == path => {}
                 InstructionTrust::Trusted => {
                     texts.push((agents_file, String::from_utf8_lossy(&bytes).into_owned()));

@@ -45,7 +45,7 @@ pub struct WorkspaceNotes {
     pub bootstrap: Vec<(String, String)>,
     /// The long-term memory, if there is one.
     pub memory: Option<String>,
-    /// The file of the memory as it is, empty if there is none.
+    /// The unchanged text of the memory file; empty if there is none.
     pub memory_file: Vec<u8>,
 }
 
@@ -90,7 +90,7 @@ impl Workspace {
         }
         let mut created = Vec::new();
         for (name, text) in TEMPLATES {
-            // A memory file at the root counts as well.
+            // A memory file at the root is accepted as well.
             if name == "memory/MEMORY.md" && self.root.join("MEMORY.md").exists() {
                 continue;
             }

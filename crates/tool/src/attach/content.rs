@@ -65,7 +65,7 @@ pub fn media_part(
 /// program that reads PDFs.
 ///
 /// # Errors
-/// The document has no text that can be read, or the program is missing; with the hint, since the caller is a tool.
+/// The document has no text that can be read, or the program is missing. The error contains the hint, since the caller is a tool.
 pub fn document_text(
     bytes: &[u8],
     origin: AttachmentOrigin<'_>,

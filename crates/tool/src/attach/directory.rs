@@ -18,7 +18,7 @@ use std::path::Path;
 const MAX_TEXT_BYTES: usize = 256 << 10;
 /// Maximum number of listed files.
 const MAX_FILES: usize = 2_000;
-/// Bytes read of a file that does not fit, to detect if it is text.
+/// Bytes read of a file that does not fit, to detect whether it is text.
 const PROBE_BYTES: u64 = 8 << 10;
 
 /// Reads the directory at `path`, which the user calls `name`.
@@ -127,7 +127,7 @@ impl OmittedFiles {
 
 /// Walks the entries below `path`, in the order of their names.
 fn walk(path: &Path) -> Walk {
-    // As in git, ignore files of parent directories apply up to the root of the repository, and only inside one.
+    // As in git, ignore files of parent directories apply up to the root of the repository, and only inside a repository.
     let in_repository = path.ancestors().any(|ancestor| ancestor.join(".git").exists());
     let mut walk = WalkBuilder::new(path);
     walk.standard_filters(false)

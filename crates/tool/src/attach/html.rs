@@ -1,6 +1,5 @@
 //! Extracts the text of an HTML page: the content between tags, without scripts and styles. Lines, paragraphs and
-//! lists are preserved; links, images and table layout are lost. Any input gives some text, in time linear in its
-//! length.
+//! lists are preserved; links, images and table layout are lost. Any input is accepted, and the time is linear in its length.
 
 /// Elements whose content is not displayed.
 const HIDDEN_ELEMENTS: &[&str] = &["script", "style", "template", "svg", "noscript"];

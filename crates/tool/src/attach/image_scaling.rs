@@ -61,7 +61,7 @@ impl IsolatedParser for ImageParser {
 /// An image that is within the limits.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FittedImage {
-    /// The image as it was.
+    /// The image is unchanged.
     Unchanged,
     ScaledDown {
         /// The file in base64.
@@ -114,7 +114,7 @@ fn damaged(error: &dyn Display) -> String {
 /// Fits an image to `limits`. It is only decoded if it does not fit already.
 ///
 /// # Errors
-/// The image cannot be used; the rest of a sentence that begins with "is an image".
+/// The image cannot be used. The error is the rest of a sentence that begins with "is an image".
 fn fit(bytes: &[u8], limits: ImageLimits) -> Result<FittedImage, String> {
     let size = imagesize::blob_size(bytes).map_err(|error| damaged(&error))?;
     let (width, height) = (size.width as u64, size.height as u64);
@@ -161,7 +161,7 @@ fn decode(bytes: &[u8]) -> ImageResult<DynamicImage> {
 /// JPEG, unless the image has transparency.
 fn shrink(image: &DynamicImage, side: u32) -> ImageResult<(Vec<u8>, String)> {
     let (width, height) = (image.width(), image.height());
-    // If only the byte size is too large, `thumbnail` would blur the image without need.
+    // If only the byte size is too large, `thumbnail` would blur the image needlessly.
     let scaled = if width.max(height) > side {
         image.thumbnail(side, side).to_rgba8()
     } else {
