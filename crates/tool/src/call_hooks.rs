@@ -1,5 +1,5 @@
 //! The interface of hooks around tool calls. A hook can forbid a call, change its arguments, ask for approval, and add
-//! comments to the result. It cannot allow what the policy forbids: the policy decides after it, on the changed arguments.
+//! comments to the result. It cannot allow what the policy forbids: the policy decides after the hooks, on the changed arguments.
 
 use super::call_result::{ToolError, ToolOutput};
 use nanobot_base::message::{MessagePart, ToolCall};
@@ -12,7 +12,7 @@ pub trait CallHooks: Send + Sync {
     /// Called before the policy decides. `check` casts arguments to the tool's schema and checks them.
     ///
     /// # Errors
-    /// A hook forbids the call, or the arguments that it gave do not satisfy the schema.
+    /// A hook forbids the call, or the arguments from a hook do not satisfy the schema.
     fn before_call(
         &self,
         call: &ToolCall,
@@ -29,7 +29,7 @@ pub trait CallHooks: Send + Sync {
     ) -> ResultAmendment;
 }
 
-/// The changes of a call by its hooks.
+/// The changes that hooks made to a call.
 #[derive(Debug, Default)]
 pub struct CallAmendment {
     /// The arguments that replace the model's.
@@ -40,7 +40,7 @@ pub struct CallAmendment {
     pub approval: Option<Refusal>,
 }
 
-/// A call that was executed, as its hooks receive it.
+/// An executed call, in the form that hooks receive.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutedCall<'a> {
     pub text: &'a str,

@@ -12,14 +12,14 @@ use std::time::Duration;
 /// The reason why a call failed or was refused.
 #[derive(Debug)]
 pub enum ToolError {
-    /// It failed; text for the model.
+    /// The call failed; text for the model.
     Failed(String),
-    /// The policy refused it, so that nothing was done or read.
+    /// The policy refused the call, so that nothing was done or read.
     Denied(Refusal),
-    /// The policy refused it after it had begun. The reason may quote what it had read by then.
+    /// The policy refused the call after it had begun. The reason may quote content that the call had read by then.
     DeniedDuringCall {
         refusal: Refusal,
-        /// The changes that it took back, if the user may allow them.
+        /// The undone changes of the call, if the user may allow them.
         withheld: Option<Box<dyn WithheldChanges>>,
     },
     /// The user was asked and declined; text for the model.
@@ -69,8 +69,8 @@ pub enum CallEffect {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutput {
     pub parts: Vec<MessagePart>,
-    /// True if the command that was run failed, as `parts` describe. For the model that is a result like any other; a
-    /// call by hand shows it in the exit status.
+    /// True if the command that was run failed, as `parts` describe. For the model it is an ordinary result; a call on the command line
+    /// shows it in the exit status.
     pub command_failed: bool,
     /// The permission that was probably missing, if the user can grant it.
     pub(crate) missing_grant: Option<Refusal>,
@@ -91,9 +91,9 @@ impl From<String> for ToolOutput {
     }
 }
 
-/// Changes of files by a call that were taken back.
+/// Undone changes of files by a call.
 pub trait WithheldChanges: Send {
-    /// The changes that `flag` would have allowed.
+    /// The undone changes that `flag` would have allowed.
     fn allowed_by(&self, flag: &str) -> Vec<WithheldFile>;
 
     /// Makes these changes after all, with the user's consent, and returns the result of the call.
@@ -109,7 +109,7 @@ impl fmt::Debug for dyn WithheldChanges {
     }
 }
 
-/// A change of a file, which was taken back and waits for the user's consent.
+/// An undone change of a file that waits for the user's consent.
 #[derive(Clone, Debug)]
 pub struct WithheldFile {
     pub path: PathBuf,

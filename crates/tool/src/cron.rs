@@ -2,9 +2,8 @@
 //! contains only a message and a schedule: no command, file, flag, profile or model. The jobs are stored behind
 //! [`JobScheduler`].
 //!
-//! A job outlives its conversation, so untrusted content must not become one: no job is added or removed while the
-//! context holds untrusted content. A job may do no more than the run that made it, and runs may make at most [`MAX_MODEL_JOBS`]
-//! jobs.
+//! A job outlives its conversation, so untrusted content must not cause one: no job is added or removed while the context has untrusted
+//! content. A job may do no more than the run that made it, and runs may make at most [`MAX_MODEL_JOBS`] jobs.
 
 use super::message::ChatTarget;
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
@@ -30,8 +29,7 @@ pub trait JobScheduler: Send + Sync {
     /// [`job_limit_error`].
     ///
     /// # Errors
-    /// Text for the model, never text from another program: what is wrong with the schedule, and how to write it
-    /// correctly.
+    /// The schedule is wrong. The error is a text for the model that shows the correct form; it never quotes another program.
     fn add(&self, request: &JobRequest<'_>) -> Result<CreatedJob, ToolError>;
 
     /// Lists all jobs, by next run.
@@ -65,7 +63,7 @@ pub struct JobRequest<'a> {
 /// The schedule, as the model wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestedSchedule<'a> {
-    /// Period in seconds, at least 60.
+    /// Period in seconds, at least [`MIN_PERIOD_SECS`].
     Every(u64),
     Cron {
         expression: &'a str,
@@ -118,8 +116,8 @@ pub struct CronTool {
 }
 
 impl CronTool {
-    /// Creates the tool for the session `key`. Its jobs run under `policy` at most. `provenance` and `grants` decide if it
-    /// may change jobs.
+    /// Creates the tool for the session `key`. Its jobs run under `policy` at most. `provenance` and `grants` decide whether it may change
+    /// jobs.
     pub fn new(
         scheduler: Arc<dyn JobScheduler>,
         policy: Arc<Policy>,

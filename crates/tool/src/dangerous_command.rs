@@ -1,5 +1,5 @@
-//! Shell commands that would wreck the machine by accident, such as `rm -rf /`. They are refused before they run. This is a
-//! tripwire, not a security measure, since it is easy to bypass; the sandbox protects.
+//! Shell commands that would wreck the machine by accident, such as `rm -rf /`. They are refused before they run. This catches mistakes. It
+//! is not a security measure, since it is easy to bypass; the sandbox protects.
 
 use nanobot_config::policy::Refusal;
 
@@ -8,7 +8,7 @@ const MAX_QUOTED_CHARS: usize = 100;
 /// Devices that are not disks, or the beginnings of their names.
 const HARMLESS_DEVICES: &[&str] = &[
     "null", "zero", "full", "random", "urandom", "std", "tty", "fd/", "shm/", "pts/", "mqueue/",
-    // Names that bash itself knows, and devices that take text.
+    // Names that bash itself interprets, and devices that take text.
     "tcp/", "udp/", "kmsg", "console", "log", "lp", "usb/", "serial/", "snd/",
 ];
 
@@ -139,7 +139,7 @@ struct OuterCommand {
     is_quoted: bool,
 }
 
-/// Splits the text of a shell into simple commands, as far as the tripwire needs it: with quotes, comments, here-documents and
+/// Splits the text of a shell into simple commands, as far as this check needs it: with quotes, comments, here-documents and
 /// substitutions. Any text is accepted.
 struct CommandSplitter<'a> {
     text: &'a str,

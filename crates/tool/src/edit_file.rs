@@ -64,7 +64,7 @@ pub struct TextEdit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
     Exact,
-    /// Any part of the text, apart from what is ignored.
+    /// Any part of the text, apart from ignored differences.
     Part(IgnoredForms),
     /// Whole lines, without the white space around them.
     Lines,
@@ -231,7 +231,7 @@ fn match_line_endings(new: &str, text: &str, position: usize) -> String {
     if is_windows { new.replace("\r\n", "\n").replace('\n', "\r\n") } else { new.to_owned() }
 }
 
-/// Finds `old` in `text` line by line, apart from white space around each line and from what is `ignored`. The matches do not
+/// Finds `old` in `text` line by line, apart from white space around each line and `ignored` differences. The matches do not
 /// overlap.
 fn find_loosely(text: &str, old: &str, ignored: IgnoredForms) -> Vec<Range<usize>> {
     let old = fold(old, ignored);

@@ -3,8 +3,8 @@
 //!
 //! A digest of each file's content is stored when it is read or written. A file that a person or a command has changed
 //! since then cannot be changed without reading it again. A file that was never read may be replaced, since its old
-//! content is kept, as before every change. Requiring a read first would cost a step for each report that is written
-//! anew, and would protect only content that `nanobot undo` restores anyway.
+//! content is kept, as before every change. A read that is always required would cost a step for each report that is written anew, and
+//! would protect only content that `nanobot undo` restores anyway.
 
 use super::ToolError;
 use super::hidden_files::HiddenFiles;
@@ -56,7 +56,7 @@ pub type FindInstructions = Arc<dyn Fn(&Path) -> Vec<(PathBuf, String)> + Send +
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartupGrant {
     Allowed,
-    /// The conversation has content from outside.
+    /// The conversation has untrusted content.
     NeedsPermission,
     /// A rule of the user denies them.
     Denied,
@@ -134,8 +134,8 @@ impl Files {
         })
     }
 
-    /// Adds the provenance of the conversation's content, which limits what may be written under `policy`, and the record of
-    /// the skills that are written after content by others.
+    /// Adds the provenance of the conversation's content, which limits what may be written under `policy`, and the record of the skills
+    /// that are written after untrusted content.
     #[must_use]
     pub fn with_provenance(
         self,
@@ -201,8 +201,8 @@ impl Files {
         self.lock_changes().with_recorder(ChangeRecorder::end_command);
     }
 
-    /// Records the changes of commands in the background, which have ended. Returns what commands changed that cannot be
-    /// taken back, each path with its reason.
+    /// Records the changes of commands in the background, which have ended. Returns the changes of commands that cannot be undone: each
+    /// path with its reason.
     pub fn end_commands(&self) -> Vec<String> {
         let mut changes = self.lock_changes();
         changes.with_recorder(ChangeRecorder::end_command);
@@ -446,8 +446,7 @@ impl Files {
         }
     }
 
-    /// The changes of project files that a command or server may make, depending on whether it has a network or returns content
-    /// from outside.
+    /// The changes of project files that a command or server may make, depending on whether it has a network or returns untrusted content.
     pub(super) fn project_file_access(
         &self,
         is_external: bool,
@@ -465,7 +464,7 @@ impl Files {
         }
     }
 
-    /// Records in `file` the git objects that commands write and that may come from outside.
+    /// Records in `file` the git objects that commands write and that may be untrusted content.
     pub fn keep_git_history(&self, file: PathBuf) {
         self.lock_changes().git = Arc::new(GitHistory::new(Some(file)));
     }
@@ -479,12 +478,12 @@ impl Files {
         Arc::clone(&self.lock_changes().startup_files)
     }
 
-    /// Records what a command had signed.
+    /// Records the objects that a command had signed.
     pub(super) fn record_signature(&self, line: &str) {
         self.lock_changes().signatures.push(line.to_owned());
     }
 
-    /// Takes the list of what commands had signed in this turn.
+    /// Takes the list of the objects that commands had signed in this turn.
     pub fn take_signatures(&self) -> Vec<String> {
         std::mem::take(&mut self.lock_changes().signatures)
     }
@@ -661,7 +660,7 @@ pub(super) mod tests {
         edit(&files).unwrap();
         edit(&files).unwrap();
         theirs("two");
-        // The error repeats on every attempt: the tool having read the file does not mean that the model has.
+        // The error repeats on every attempt: the model has not seen the file only because the tool has read it.
         assert_stale(edit(&files));
         assert_stale(edit(&files));
         assert_stale(files.write("a", b"x").map(drop));

@@ -110,10 +110,10 @@ impl Tool for Glob {
     }
 }
 
-/// Returns at most `head_limit` lines from `offset` on, with a note on those not shown, in which `noun` denotes them.
+/// Returns at most `head_limit` lines from `offset` on, with a note on those not shown. `noun` denotes the lines in the note.
 ///
 /// # Errors
-/// Text for the model: the offset is beyond the end.
+/// The offset is beyond the end. The error is a text for the model.
 pub(super) fn page(
     lines: &[String],
     arguments: &Value,
@@ -158,7 +158,7 @@ pub(super) fn names_hidden_files(pattern: &str) -> bool {
 /// Builds the matcher for paths relative to a directory. A pattern without a slash matches names at any depth.
 ///
 /// # Errors
-/// Text for the model: the pattern is invalid.
+/// The pattern is invalid. The error is a text for the model.
 pub(super) fn build_matcher(pattern: &str) -> Result<GlobMatcher, String> {
     let full_pattern = match pattern.trim_end_matches('/') {
         "" => "**".to_owned(),

@@ -219,7 +219,7 @@ fn build_searcher(arguments: &Value, mode: &str) -> Searcher {
         .build()
 }
 
-/// A note on what was not searched; empty if everything was.
+/// A note on the files that were not searched; empty if all were searched.
 fn search_notes(results: &SearchResults, paths: &[PathBuf], is_truncated: bool) -> String {
     let mut notes = Vec::new();
     // In a directory tree, binary files are expected and not worth a note.
@@ -244,7 +244,7 @@ fn search_notes(results: &SearchResults, paths: &[PathBuf], is_truncated: bool) 
 fn describe_read_error(name: &str, error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(_) => format!("{name} could not be read: {error}"),
-        // The searcher's own limit, since the system has reported nothing.
+        // The searcher's own limit was reached, since the system has reported no error.
         None => format!(
             "{name} was not searched to its end: it has a line of more than {} MiB; use exec",
             MAX_LINE_BYTES >> 20
@@ -255,7 +255,7 @@ fn describe_read_error(name: &str, error: &io::Error) -> String {
 /// Builds the regular expression of a call.
 ///
 /// # Errors
-/// Text for the model: the expression is invalid.
+/// The expression is invalid. The error is a text for the model.
 fn build_matcher(arguments: &Value) -> Result<RegexMatcher, String> {
     let pattern = arguments["pattern"].as_str().unwrap_or_default();
     let matcher = RegexMatcherBuilder::new()

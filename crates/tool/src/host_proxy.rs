@@ -2,7 +2,7 @@
 //! their network namespace, listens inside the namespace, and connects to these hosts only.
 //!
 //! Its listening sockets are created in the namespace and passed to it. It checks the host of each connection before it sends
-//! anything: the host of the address, that of a TLS client's first message, and that of each plain request. Bytes are counted
+//! anything: the host in the address, in a TLS client's first message, and in each plain request. Bytes are counted
 //! before they reach a command, so that the origin of the command's output is known in time.
 
 mod client_hello;
@@ -57,13 +57,13 @@ impl HostTraffic {
         usage.filter(|(_, usage)| usage.connections > 0).collect()
     }
 
-    /// True if the output of commands may contain data that another machine has sent, or if that cannot be known.
+    /// True if the output of commands may contain data that another machine has sent, or if that is unknown.
     pub fn may_have_carried(&self) -> bool {
         let has_bytes = |usage: &HostUsage| usage.sent_bytes + usage.received_bytes > 0;
         self.usage().is_none_or(|usage| usage.values().any(has_bytes))
     }
 
-    /// The hosts that were refused since this was called last.
+    /// The hosts that were refused since the last call.
     pub(crate) fn take_refused(&self) -> Vec<String> {
         let mut reported = self.reported.lock().ignore_poison();
         let usage = self.usage().unwrap_or_default().into_iter();

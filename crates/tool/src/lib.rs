@@ -87,7 +87,7 @@ pub trait Tool: Send + Sync {
     /// Converts the arguments that a model sent to those that the tool takes.
     ///
     /// # Errors
-    /// Text for the model: what is wrong with them.
+    /// The arguments are wrong. The error is a text for the model.
     fn parse_arguments(&self, arguments: &Value) -> Result<Value, String> {
         arguments::cast_and_check(&self.spec().parameters, arguments)
     }
@@ -105,7 +105,7 @@ pub trait Tool: Send + Sync {
 
 /// A call that a tool is to make.
 pub struct Call<'a> {
-    /// The id of the model's tool call, for later messages about work that outlasts the call.
+    /// The id of the model's tool call, for later messages about work that continues after the call.
     pub id: &'a str,
     /// An object already cast to and checked against the schema.
     pub arguments: &'a Value,
@@ -162,12 +162,12 @@ pub struct ApprovalRequest<'a> {
     pub file_scope: &'a FileScope,
 }
 
-/// The facts about an attempt at a call that its report needs.
+/// The facts about an attempt at a call, for its report.
 struct CallAttempt {
     /// The start of the attempt. The time for which the user is asked does not count.
     started: Instant,
     was_asked: bool,
-    /// True if it was carried out although it counts as denied. The text about it may then quote the result.
+    /// True if the call was carried out although it is reported as denied. The text about it may then quote the result.
     was_carried_out: bool,
     /// Like [`Call::charges`].
     charges: Vec<(Usage, Option<f64>)>,
@@ -217,7 +217,7 @@ impl Toolbox {
         Self { approval_handler, ..self }
     }
 
-    /// Adds the provenance of the conversation's content, on which the decisions of some tools depend.
+    /// Adds the provenance of the conversation's content. The decisions of some tools depend on it.
     pub fn with_provenance(self, provenance: Arc<ProvenanceTracker>) -> Self {
         Self { provenance: Some((provenance, Mutex::default())), ..self }
     }
@@ -376,7 +376,7 @@ impl Toolbox {
                         deny(refusal, &format!(". {DENIAL_SUFFIX}"))
                     }
                     Err(ToolError::Rejected(refusal)) => deny(refusal, ""),
-                    // The user who declined does not need a report of it.
+                    // A user who declined does not need a report about it.
                     Err(ToolError::Declined(message)) => {
                         (ToolOutcome::Denied, vec![MessagePart::Text(message)])
                     }
@@ -494,7 +494,7 @@ impl Toolbox {
                 let (toolbox, approval) = match grant {
                     Ok(grant) => grant,
                     Err(error) if withheld.is_empty() => return Err(error),
-                    // The call was made, and its result says which changes were taken back.
+                    // The call was made, and its result says which changes were undone.
                     Err(ToolError::Declined(answer)) => {
                         attempt.started += question_start.elapsed();
                         attempt.was_carried_out = true;

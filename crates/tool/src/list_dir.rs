@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Entries shown by default.
 const DEFAULT_ENTRIES: u64 = 200;
-/// Maximum number of entries examined. The result says if a tree is larger.
+/// Maximum number of entries examined. The result says whether a tree is larger.
 const MAX_ENTRIES: usize = 100_000;
 
 /// The `list_dir` tool.
@@ -90,7 +90,7 @@ impl ListDir {
             .build()
             .flatten()
             .filter(|entry| entry.depth() > 0 && self.files.file_scope.is_visible(entry.path()));
-        // A walk works with names, which can be made to lead elsewhere in the meantime, so each entry is examined again
+        // A walk works with names, which can lead elsewhere by then, so each entry is examined again
         // by descriptor.
         let line = |entry: ignore::DirEntry| {
             let metadata = self.files.metadata(entry.path())?;

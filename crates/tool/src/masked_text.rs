@@ -1,21 +1,21 @@
-//! Text that a model writes over a file whose keys it has seen as `***`. A key is put back where it is clear which one the mask
-//! stands for; otherwise the call is refused.
+//! Text that a model writes over a file whose keys it has seen as `***`. A key is put back where it is clear which key the mask replaces;
+//! otherwise the call is refused.
 
 use nanobot_os::secret::{self, REDACTED, redact_all_spellings};
 use std::borrow::Cow;
 
-/// The refusal of a text in which a mask stands for a key of the file.
+/// The refusal of a text in which a mask replaces a key of the file.
 const UNCLEAR: &str = "nothing was written: `***` stands for a hidden key, and it is not clear which one belongs there; keep the \
      lines with `***` as they are, and change those around them with edit_file";
-/// The refusal of a text in which a mask stands for a key of the conversation.
+/// The refusal of a text in which a mask replaces a key of the conversation.
 const NOT_IN_FILE: &str = "nothing was written: `***` stands for a key that is hidden from you, and the file does not contain it; \
      write a reference such as `${VARIABLE}`, or ask the user to enter the key or to repeat the request with --send-keys";
 
-/// Edits `old` with `edit`, which gets the text as it is first, and if that fails with its keys masked, as the model has seen
-/// it. Masks in the result are replaced by the keys of `old`.
+/// Edits `old` with `edit`. It is called with the unchanged text first, and if that fails, with the masked text that the model has seen.
+/// Masks in the result are replaced by the keys of `old`.
 ///
 /// # Errors
-/// Text for the model: that of `edit`, or why a mask cannot be replaced.
+/// The error of `edit`, or a text for the model that says why a mask cannot be replaced.
 pub(crate) fn edit_masked(
     old: &str,
     edit: impl Fn(&str) -> Result<String, String>,
@@ -30,7 +30,7 @@ pub(crate) fn edit_masked(
 /// `new`, written over `old`, with the keys of `old` in place of the masks. `old` is empty for a new file.
 ///
 /// # Errors
-/// Text for the model: it is not clear which key a mask stands for.
+/// It is not clear which key a mask replaces. The error is a text for the model.
 pub fn restore_keys<'t>(old: &str, new: &'t str) -> Result<Cow<'t, str>, String> {
     if !new.contains(REDACTED) {
         return Ok(Cow::Borrowed(new));
@@ -133,7 +133,7 @@ impl OldText<'_> {
             None if !indexes.is_empty() => return Original::Ambiguous,
             None => {}
         }
-        // The line was changed around its key. It counts as the same line if the letters before the key are the same.
+        // The line was changed around its key. It is treated as the same line if the letters before the key are the same.
         let Some(new_parts) = LineAroundMask::new(trimmed) else {
             return Original::Unknown;
         };

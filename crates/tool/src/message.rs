@@ -1,7 +1,7 @@
 //! The `message` tool: writes to the user's chats, with files. Messages go through [`MessageOutlet`].
 //!
-//! A message leaves the machine, so untrusted content must not choose its recipient: after content from outside, only the
-//! chat of the conversation itself can be written to, unless the user permits more.
+//! A message leaves the machine, so untrusted content must not choose its recipient: after such content, only the chat of the conversation
+//! itself can be written to, unless the user permits more.
 
 use super::files::Files;
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
@@ -57,7 +57,7 @@ pub trait MessageOutlet: Send + Sync {
     /// There is no such channel.
     fn is_known(&self, chat: &ChatTarget) -> anyhow::Result<bool>;
 
-    /// Sends a message, whose text is of this origin. Returns false if it waits until the service can take it.
+    /// Sends a message. `origin` is the origin of its text. Returns false if it waits until the service can take it.
     ///
     /// # Errors
     /// The message cannot be delivered.
@@ -127,7 +127,7 @@ impl MessageTool {
         }
     }
 
-    /// Refuses to write to a chat that the user has not named, or that content from outside may have chosen.
+    /// Refuses to write to a chat that the user has not named, or that untrusted content may have chosen.
     fn check_chat(&self, chat: &ChatTarget) -> Result<(), ToolError> {
         if self.own_chat.as_ref() == Some(chat) {
             return Ok(());

@@ -39,7 +39,7 @@ impl ProgramSpec {
     /// `timeout`; also within `function`.
     ///
     /// # Errors
-    /// The mistake, as a phrase such as `printed no JSON object`.
+    /// The description is wrong. The error is a phrase such as `printed no JSON object`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_SPEC_BYTES {
             return Err("printed more than 32 KiB".into());
@@ -101,7 +101,7 @@ pub fn tool_name(name: &str) -> String {
     format!("{PROGRAM_PREFIX}{name}")
 }
 
-/// The name of the program at `path`; `None` if its file name cannot be that of a tool.
+/// The name of the program at `path`; `None` if its file name cannot be the name of a tool.
 pub fn program_name(path: &Path) -> Option<String> {
     let name = path.file_stem()?.to_str()?;
     let is_plain =
@@ -140,7 +140,7 @@ impl Tool for ProgramTool {
     }
 
     fn effect(&self, _: &Value) -> CallEffect {
-        // As a command: it shares the private directories of the run.
+        // The program runs as a command: it shares the private directories of the run.
         CallEffect::Writes
     }
 

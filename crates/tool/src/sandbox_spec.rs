@@ -114,7 +114,7 @@ pub(crate) fn for_scope(
     let read_only_roots = read_only_roots.map(|root| root.path.clone());
     protected.extend(read_only_roots.filter(|path| !writable.contains(path)));
     protected.extend(file_scope.read_only.iter().cloned());
-    // Always protect notes that instruct later runs: the output of a command counts as untrusted content.
+    // Always protect notes that instruct later runs: the output of a command may be untrusted content.
     protected.extend(file_scope.instruction_files.iter().cloned());
     protected.retain(|path| writable.iter().any(|root| path.starts_with(root)));
     let protected = protected.into_iter().collect();
@@ -188,15 +188,15 @@ pub fn denied_files(file_scope: &FileScope, sandbox: &SandboxSpec) -> io::Result
     Ok(denied)
 }
 
-/// The links of git worktrees whose repositories commands may change, and which they do not see.
+/// The links of git worktrees that commands do not see, of repositories that commands may change.
 fn unseen_worktree_links(writable: &[PathBuf], readable: &[PathBuf]) -> Vec<PathBuf> {
     let links = writable.iter().flat_map(|root| git_paths::worktree_links(root));
     let is_seen = |link: &PathBuf| readable.iter().any(|root| link.starts_with(root));
     links.filter(|link| !is_seen(link)).collect()
 }
 
-/// Collects the `protected_paths` of each of the `writable` paths. Of nested directories the innermost decides, as for the
-/// file tools: granting a start-up file by name makes that file writable.
+/// Collects the `protected_paths` of each of the `writable` paths. For nested directories, the innermost one decides, as for the file
+/// tools: granting a start-up file by name makes that file writable.
 fn collect_protected(
     writable: &[PathBuf],
     protected_paths: &dyn Fn(&Path) -> Vec<PathBuf>,
@@ -220,7 +220,7 @@ pub struct ServerScope {
     pub home: PathBuf,
     /// nanobot's own directory. Everything in it that is not granted by name stays closed, even if a parent is granted.
     pub nanobot_home: PathBuf,
-    /// The agent's workspace: closed as `nanobot_home` is, and never writable for a server, wherever it is.
+    /// The agent's workspace: closed like `nanobot_home`, and never writable for a server, wherever it is.
     pub workspace: PathBuf,
     /// Further closed paths of nanobot: config, keys, sessions.
     pub hidden: Vec<PathBuf>,
@@ -294,7 +294,7 @@ pub fn for_server(scope: &ServerScope, tools: &InstalledTools) -> io::Result<San
     Ok(sandbox)
 }
 
-/// The rules by which changes during a call of a server are undone: those for commands.
+/// The rules by which changes during a call of a server are undone. They are those for commands.
 pub(crate) fn for_changes_of_server(paths: ChangeablePaths) -> SandboxSpec {
     let ChangeablePaths { shared, own } = paths;
     let protected = collect_protected(&shared, &|root| {

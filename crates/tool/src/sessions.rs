@@ -1,8 +1,8 @@
 //! The `sessions` tool: lists, searches and reads the conversations of the workspace. It is the only way into their
 //! files, which no other tool reads.
 //!
-//! A conversation may hold content from outside, and reading it brings that content here. So the first line of each
-//! result states its origin, and the provenance of this conversation rises to it.
+//! A conversation may have untrusted content, and reading it brings that content here. So the first line of each result states its origin,
+//! and this conversation gets at least that origin.
 
 use super::arguments::usize_argument;
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
@@ -39,7 +39,7 @@ pub trait SessionLibrary: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionText {
     pub text: String,
-    /// The highest origin of the conversations it is from.
+    /// The least trusted origin of the conversations that the text is from.
     pub origin: Origin,
 }
 

@@ -21,7 +21,7 @@ pub struct SubagentRequest<'a> {
     pub call: &'a str,
     pub task: &'a str,
     pub label: Option<&'a str>,
-    /// The name of the profile with its permissions; `None` for those of its parent.
+    /// The name of the profile with its permissions; `None` for the permissions of its parent.
     pub profile: Option<&'a str>,
 }
 
@@ -60,8 +60,7 @@ impl<S: SubagentStarter> Tool for Spawn<S> {
         &self.spec
     }
 
-    /// The call does not wait for the sub-agent. It counts as a write so that names are given in the order of the
-    /// calls.
+    /// The call does not wait for the sub-agent. It is treated as a write so that names are given in the order of the calls.
     fn effect(&self, _: &Value) -> CallEffect {
         CallEffect::Writes
     }

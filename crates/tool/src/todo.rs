@@ -1,5 +1,5 @@
-//! The `todo` tool: a task list that the model keeps during a long task. It lives as long as the run, and is shown as
-//! the result of each call.
+//! The `todo` tool: a task list that the model keeps during a long task. It is kept until the end of the run, and is shown as the result of
+//! each call.
 
 use super::{Call, CallEffect, Tool, ToolError, ToolOutput};
 use nanobot_base::message::{ToolSpec, without_blanks};
@@ -81,7 +81,7 @@ impl Tool for Todo {
         &self.spec
     }
 
-    /// Replacing the list counts as a write, so that two lists in one reply are applied in order.
+    /// Replacing the list is treated as a write, so that two lists in one reply are applied in order.
     fn effect(&self, arguments: &Value) -> CallEffect {
         if arguments["todos"].is_null() { CallEffect::Reads } else { CallEffect::Writes }
     }
@@ -99,7 +99,7 @@ impl Tool for Todo {
 /// Checks the entries of a list as the model wrote it.
 ///
 /// # Errors
-/// Text for the model: which entry is invalid.
+/// An entry is invalid. The error is a text for the model that names it.
 fn parse_entries(todos: &[Value]) -> Result<Vec<TodoEntry>, String> {
     if todos.len() > MAX_ENTRIES {
         return Err(format!(

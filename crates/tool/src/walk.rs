@@ -1,7 +1,7 @@
-//! Walks a directory tree for the search tools: skips what `.gitignore` names, hidden files unless they are asked for,
-//! and everything closed to tools. It follows no links.
+//! Walks a directory tree for the search tools. It skips ignored files (`.gitignore`), hidden files unless they are requested, and paths
+//! closed to tools. It follows no links.
 //!
-//! A walk works with names, which can be made to lead elsewhere in the meantime. So the callers examine and open the
+//! A walk works with names, which can lead elsewhere by the time of an access. So the callers examine and open the
 //! entries through [`super::files::Files`], which checks again by descriptor.
 
 use ignore::types::{Types, TypesBuilder};
@@ -10,7 +10,7 @@ use nanobot_config::policy::file_scope::FileScope;
 use nanobot_os::signal;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of entries examined. The result says if a tree is larger.
+/// Maximum number of entries examined. The result says whether a tree is larger.
 pub(super) const MAX_ENTRIES: usize = 100_000;
 /// Maximum depth of nested directories.
 const MAX_DEPTH: usize = 64;
@@ -28,8 +28,8 @@ pub(super) struct WalkOptions {
 /// Maximum number of hidden files that a note names.
 const MAX_NAMED_FILES: usize = 3;
 
-/// A note on hidden `files`, which were left out of a search without a result; empty if there are none. `statement` says what
-/// is true of them.
+/// A note on hidden `files`, which were left out of a search without a result; empty if there are none. `statement` is the predicate of the
+/// note.
 pub(super) fn hidden_files_note(
     file_scope: &FileScope,
     files: &[PathBuf],
@@ -61,7 +61,7 @@ pub(super) fn entries<'r>(
     options: WalkOptions,
 ) -> impl Iterator<Item = DirEntry> + use<'r> {
     let WalkOptions { hidden, ignored, types } = options;
-    // As in git, ignore files of parent directories count up to the root of the repository, and not outside one.
+    // As in git, ignore files of parent directories apply up to the root of the repository, and not outside a repository.
     let in_repository = dir.ancestors().any(|ancestor| ancestor.join(".git").exists());
     let mut walk = WalkBuilder::new(dir);
     walk.standard_filters(false)
@@ -88,7 +88,7 @@ pub(super) fn entries<'r>(
 /// The file type called `name`, such as `rust` or `py`.
 ///
 /// # Errors
-/// Text for the model: there is no such type.
+/// There is no such type. The error is a text for the model.
 pub(super) fn file_types(name: &str) -> Result<Types, String> {
     let mut types = TypesBuilder::new();
     types.add_defaults();

@@ -182,7 +182,7 @@ fn is_html(content_type: &str, text: &str) -> bool {
     charset::is_html(content_type) || begins_as_html
 }
 
-/// At most `max_chars` characters of `text` from `offset` on, and the offset of what follows them. A cut is moved back to
+/// At most `max_chars` characters of `text` from `offset` on, and the offset of the text after them. A cut is moved back to
 /// the end of a word if one is near, and marked within a word, since half an address is a different address.
 fn excerpt(text: &str, offset: usize, max_chars: usize) -> (String, usize) {
     let byte_offset =

@@ -51,7 +51,7 @@ impl ExecTool {
             );
             return Some(Explanation::with_flag(message, flag));
         }
-        // A command that succeeded may have printed text that is not about itself. Error messages of programs have a colon.
+        // A command that succeeded may have printed text that is not about its own failure. Error messages of programs have a colon.
         let find_line = |signs: &[&str]| {
             let mut lines = text.lines();
             lines.find(|line| {
@@ -205,8 +205,8 @@ impl ExecTool {
         ))
     }
 
-    /// The path that a line of output names, or its nearest existing parent, if commands see it and cannot change it. Only paths
-    /// in the home directory or in a granted one count: no run changes the rest of the system.
+    /// The path that a line of output names, or its nearest existing parent, if commands see it and cannot change it. Only paths in the
+    /// home directory or in a granted one are returned: no run changes the rest of the system.
     fn unwritable_path(&self, line: &str) -> Option<PathBuf> {
         let sandbox = self.sandbox_spec().ok()?;
         let scope = &self.files.file_scope;
@@ -306,7 +306,7 @@ const RIGHTS_SIGNS: &[&str] = &["Operation not permitted", "operation not permit
 /// Messages that programs print if a path does not exist.
 const ABSENT_SIGNS: &[&str] = &["No such file or directory", "ENOENT", "not a git repository: "];
 
-/// The messages of git outside of a repository, and without objects that it borrows.
+/// The messages of git outside of a repository, and without the objects of an alternate.
 const REPOSITORY_SIGNS: &[&str] = &["not a git repository", "objects/info/alternates"];
 
 /// The names of this machine on its own network.

@@ -1,6 +1,6 @@
-//! Stops git before it changes files that commands may not change. A run in a subdirectory may change that one alone, while git
-//! changes the whole working tree, file by file, and would fail in the middle. So a script named `git` comes before git in
-//! PATH. It keeps the working tree consistent; the sandbox protects the files.
+//! Stops git before it changes files that commands may not change. A run in a subdirectory may change only that directory. Git changes the
+//! whole working tree, file by file, and would fail in the middle. So a script named `git` comes before git in PATH. It keeps the working
+//! tree consistent; the sandbox protects the files.
 
 use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::file_scope::FileScope;
@@ -15,7 +15,7 @@ const DIRECTORY: &str = "git-guard";
 /// The file that the script creates when it stops git.
 const MARKER: &str = "git-stopped";
 
-/// The working tree of which commands may change only the part in the working directory.
+/// The working tree, if commands may change only the part of it in the working directory.
 pub(super) fn partial_tree(scope: &FileScope) -> Option<&Path> {
     let top = scope.repository.as_ref()?.top.as_path();
     let mut roots = scope.command_writable_roots();
@@ -50,7 +50,7 @@ pub(super) fn extend_path(scope: &FileScope, private: &Path, path: &str) -> Opti
     Some(format!("{}:{path}", private.join(DIRECTORY).display()))
 }
 
-/// The working tree, if the last command of git in `private` was stopped for it.
+/// The working tree, if the script in `private` has stopped the last command of git.
 pub(super) fn take_stopped<'s>(scope: &'s FileScope, private: &Path) -> Option<&'s Path> {
     let top = partial_tree(scope)?;
     std::fs::remove_file(private.join(MARKER)).is_ok().then_some(top)

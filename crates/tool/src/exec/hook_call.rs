@@ -31,7 +31,7 @@ pub struct FinishedHook {
 }
 
 impl ExecTool {
-    /// Runs a hook as a command is run: same directory, sandbox, environment and record of changes.
+    /// Runs a hook like a command: in the same directory and sandbox, with the same environment and record of changes.
     ///
     /// # Errors
     /// The hook cannot be started, for this reason.

@@ -46,7 +46,7 @@ impl ExecTool {
         .into())
     }
 
-    /// The text about the end of a background command, as after other commands, and true if it failed.
+    /// The text about the end of a background command, in the form of other commands, and true if it failed.
     fn describe_end(&self, command: &str, output: &str, exit: ServerExit) -> (String, bool) {
         let (mut text, end) = match exit {
             ServerExit::Status(0) => ("Exited with status 0".to_owned(), CommandEnd::Success),

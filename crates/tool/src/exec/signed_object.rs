@@ -1,4 +1,4 @@
-//! The objects that git lets a program sign: commits and tags. Pure.
+//! The objects that git lets a program sign: commits and tags. No I/O.
 
 /// A commit or a tag to be signed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(super) struct SignedObject {
     pub(super) title: String,
 }
 
-/// Headers that a commit may have after those that it must have.
+/// Headers that a commit may have after the required ones.
 const FURTHER_HEADERS: [&str; 2] = ["encoding", "mergetag"];
 
 impl SignedObject {

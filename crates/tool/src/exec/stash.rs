@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Prints the file `$NAME` of the newest stash, from its third parent, which holds the untracked files.
+/// Prints the file `$NAME` of the newest stash, from its third parent, which has the untracked files.
 const COMMAND: &str = "exec git cat-file blob \"refs/stash^3:./$NAME\"";
 /// The time that git may take. Without an answer by then, the stash does not have the file.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! Changes of a command that were undone: their description for the model, and making them after all if the user consents.
+//! Changes of a command that were undone: describes them to the model, and makes them after all if the user consents.
 
 use crate::files::Files;
 use crate::{ToolError, ToolOutput, WithheldChanges, WithheldFile};
@@ -9,18 +9,18 @@ use nanobot_sandbox::{Remedy, UndoneChange};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The flag that permits changes of what programs and agents read on their own.
+/// The flag that permits changes of files that programs and agents read on their own.
 const STARTUP_FLAG: &str = "--allow startup";
 /// Maximum characters of a line of a config in a message.
 const MAX_LINE_CHARS: usize = 80;
 
-/// The result of a command whose changes were taken back.
+/// The result of a command whose changes were undone.
 pub(super) struct UndoneResult {
     pub(super) files: Arc<Files>,
     /// The output of the command.
     pub(super) text: String,
     pub(super) command_failed: bool,
-    /// The changes that were taken back, also those that no consent permits.
+    /// The undone changes, including those that no consent permits.
     pub(super) undone: Vec<UndoneChange>,
 }
 

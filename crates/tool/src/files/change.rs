@@ -44,7 +44,7 @@ pub(crate) struct RevertibleChange<'a> {
 
 /// The state that a file must have before it is changed.
 pub(crate) enum ExpectedState {
-    /// That of the last read or write in this run; any if there was none.
+    /// The state of the last read or write in this run; any state if there was none.
     Unchanged,
     Missing,
     Digest(String),
@@ -165,8 +165,8 @@ impl Files {
         Ok(LoadedFile { bytes, digest, mode })
     }
 
-    /// Makes all of `changes`, or none: each is checked first, and if one fails nevertheless, those made before it are
-    /// taken back. Returns the paths.
+    /// Makes all of `changes`, or none: each is checked first, and if one fails nevertheless, the earlier ones are undone. Returns the
+    /// paths.
     ///
     /// # Errors
     /// A change is refused or fails, or two of them have the same path.
@@ -199,7 +199,7 @@ impl Files {
         Ok(paths)
     }
 
-    /// Takes back `changes`, the last one first. The error has the path of the file that could not be restored.
+    /// Undoes `changes`, the last one first. The error has the path of the file that could not be restored.
     fn revert<'a>(&self, changes: &[RevertibleChange<'a>]) -> Result<(), (&'a str, ToolError)> {
         for RevertibleChange { change, old } in changes.iter().rev() {
             let raw_path = change.path;
@@ -212,7 +212,7 @@ impl Files {
         Ok(())
     }
 
-    /// Makes a change, or only checks if it can be made.
+    /// Makes a change, or only checks whether it can be made.
     fn change(&self, change: &FileChange<'_>, step: ChangeStep) -> Result<WrittenFile, ToolError> {
         let FileChange { new, mode, .. } = *change;
         let raw_path = change.path;
@@ -280,7 +280,7 @@ impl Files {
         })
     }
 
-    /// Records a skill of the workspace that is about to be changed, if it is not the user's own from then on. `old` is its
+    /// Records a skill of the workspace that is about to be changed, if the change makes it untrusted. `old` is its
     /// content.
     fn record_skill(
         &self,

@@ -1,5 +1,5 @@
 //! Text files in any encoding: decoded for a model, and encoded again so that a change keeps the encoding, the byte order
-//! mark, the line endings, and every byte outside of it.
+//! mark, the line endings, and every byte that is not changed.
 
 use crate::ToolError;
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
@@ -42,10 +42,10 @@ impl TextFile {
         (self.encoding != UTF_8).then(|| name.to_owned())
     }
 
-    /// Encodes `new`, the text after a change, as the file `old` that this text is of.
+    /// Encodes `new`, the text after a change, like the file `old` that this text was read from.
     ///
     /// # Errors
-    /// Text for the model: the encoding lacks a character, or bytes that are not text would be lost.
+    /// The encoding lacks a character, or bytes that are not text would be lost. The error is a text for the model.
     pub fn encode(&self, new: &str, old: &[u8]) -> Result<Vec<u8>, String> {
         let (byte_order_mark, content) = old.split_at(self.mark_bytes);
         let mut bytes = byte_order_mark.to_vec();
@@ -161,7 +161,7 @@ impl TextFile {
         (content.to_owned(), notes)
     }
 
-    /// `content` with the endings that the file's lines have; a new line has that of the line before it.
+    /// `content` with the endings that the file's lines have; a new line has the ending of the line before it.
     fn keep_line_ends(&self, content: &str) -> String {
         let split_ending =
             |line| match (str::strip_suffix(line, "\r\n"), str::strip_suffix(line, "\n")) {
@@ -244,7 +244,7 @@ fn detect_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     if bytes.contains(&0) {
         return None;
     }
-    // A few wrong bytes do not make another encoding of a text that has many valid characters.
+    // A text with many valid characters and a few wrong bytes is still in this encoding.
     let (mut valid, mut invalid) = (0, 0);
     for chunk in sample.utf8_chunks() {
         valid += chunk.valid().chars().filter(|character| !character.is_ascii()).count();

@@ -1,4 +1,4 @@
-//! The host that a TLS client asks for, from the beginning of its stream (RFC 8446 §4.1.2, RFC 6066 §3). Pure.
+//! The host that a TLS client asks for, from the beginning of its stream (RFC 8446 §4.1.2, RFC 6066 §3). No I/O.
 
 /// The longest first message of a client, in bytes.
 const MAX_HELLO_BYTES: usize = 64 << 10;
@@ -43,7 +43,7 @@ pub(super) fn parse(bytes: &[u8]) -> ClientHello {
     }
 }
 
-/// The contents of the records that have arrived, the last of which may be incomplete. `None` if one holds no handshake.
+/// The contents of the records that have arrived. The last one may be incomplete. `None` if one holds no handshake.
 fn join_records(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut reader = Reader(bytes);
     let mut message = Vec::new();

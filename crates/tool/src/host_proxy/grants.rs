@@ -1,4 +1,4 @@
-//! The hosts that commands may reach, and at which ports. Pure.
+//! The hosts that commands may reach, and at which ports. No I/O.
 
 use super::request::Target;
 use nanobot_config::policy::net::literal_address;
@@ -40,7 +40,7 @@ impl CommandHosts {
         self.hosts.is_empty()
     }
 
-    /// Decides if commands may reach `target`.
+    /// Decides whether commands may reach `target`.
     pub(super) fn find_grant(&self, target: &Target) -> Option<HostGrant> {
         let grant_of = |text: &String| {
             let (name, port) = split_port(text);
@@ -55,7 +55,7 @@ impl CommandHosts {
                 }
             }
         };
-        // The grant of a named port permits any protocol, so it takes precedence over that of the web.
+        // The grant of a named port permits any protocol, so it takes precedence over the grant of a web port.
         let mut grants: Vec<HostGrant> = self.hosts.iter().filter_map(grant_of).collect();
         grants.sort_by_key(|grant| *grant != HostGrant::Port);
         grants.first().copied()
@@ -116,7 +116,7 @@ impl CommandHosts {
             ("HTTPS_PROXY", &proxy),
             ("no_proxy", loopback),
             ("NO_PROXY", loopback),
-            // Node heeds the others only with this one.
+            // Node uses the other variables only with this one.
             ("NODE_USE_ENV_PROXY", "1"),
         ]
         .map(|(name, value)| (name.to_owned(), value.to_owned()))

@@ -1,4 +1,4 @@
-//! The request of a client to the proxy: its target, and the head that is sent on. Pure.
+//! The request of a client to the proxy: its target, and the head that is sent on. No I/O.
 //!
 //! Nothing of the client's own text is sent on: a request is parsed and written anew, so that no server reads another
 //! host, or a second request, out of it.
@@ -8,7 +8,7 @@ use url::Url;
 /// Maximum number of headers of a request.
 const MAX_HEADERS: usize = 100;
 
-/// Headers that concern one connection only, and those that are written anew.
+/// Headers that concern one connection only, and headers that are written anew.
 const DROPPED_HEADERS: &[&str] = &[
     "connection",
     "content-length",

@@ -57,7 +57,7 @@ pub struct HostUsage {
 pub fn become_proxy() -> Option<bool> {
     let task = receive_task(PROXY_ARG0)?;
     nanobot_sandbox::process::harden();
-    // Only the run could receive an error, and it sees the end of the socket.
+    // An error could only be reported to the run, which sees the end of the socket anyway.
     Some(
         task.and_then(|HelperTask { connection, message, descriptors }| {
             let task = serde_json::from_slice(&message).map_err(io::Error::other)?;
@@ -216,7 +216,7 @@ impl Proxy {
         let mut carry = || -> io::Result<()> {
             client.set_read_timeout(None)?;
             host.write_all(head)?;
-            // No more than this one request.
+            // Only this one request is sent.
             let body = first.chain(client.try_clone()?).take(body_bytes);
             self.copy(body, &mut host, |usage, count| usage.sent_bytes += count, &name)?;
             self.copy(&host, client, |usage, count| usage.received_bytes += count, &name)?;
@@ -247,7 +247,7 @@ impl Proxy {
             });
         };
         let mut allowed_ranges = self.hosts.allowed_ranges.clone();
-        // The exception is for this literal address only; it does not extend to names that resolve to it.
+        // The exception is only for this literal address, not for names that resolve to it.
         let address = target.host.trim_matches(['[', ']']);
         let is_named =
             address.parse().is_ok_and(|address: IpAddr| self.hosts.names_address(address));

@@ -32,9 +32,9 @@ pub struct McpToolContext {
     pub files: Arc<Files>,
 }
 
-/// A sampler whose replies cost something.
+/// A sampler that counts the cost of its replies.
 pub trait ChargedSampler: Sampler {
-    /// Returns the usage of the replies since this was last called, each with its cost in US dollars if that is known.
+    /// Returns the usage of the replies since the last call, each with its cost in US dollars if that is known.
     fn take_charges(&self) -> Vec<(Usage, Option<f64>)>;
 }
 

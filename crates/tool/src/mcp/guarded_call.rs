@@ -1,5 +1,5 @@
-//! Calls of servers that may change files of the user. For start-up and instruction files the same rules hold as for commands:
-//! what a server returns is content from outside, so such a change needs permission unless the server is trusted.
+//! Calls of servers that may change files of the user. The rules for start-up and instruction files are those of commands: a server's
+//! results are untrusted content, so such a change needs permission unless the server is trusted.
 
 use super::call::McpToolContext;
 use super::result::MAX_NAME_CHARS;

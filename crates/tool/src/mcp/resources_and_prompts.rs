@@ -113,7 +113,7 @@ fn find_server<'a>(servers: &[String], arguments: &'a Value) -> Result<&'a str, 
 }
 
 /// Checks that `uri` of `server` may be read. Once the context holds untrusted content, the URI must be one that the
-/// server lists, or match one of its templates and contain nothing that must not be sent out.
+/// server lists, or match one of its templates and contain no data that must not be sent out.
 fn check_uri(context: &McpToolContext, server: &str, uri: &str) -> Result<(), Refusal> {
     let Some(untrusted) = context.provenance.untrusted_content() else {
         return Ok(());

@@ -41,7 +41,7 @@ pub struct ResultLimits {
 /// Converts the answer of `server`.
 ///
 /// # Errors
-/// The server reports a failure; the text for the model quotes it.
+/// The server reports a failure. The error is a text for the model that quotes it.
 pub(crate) fn convert_answer(
     server: &str,
     answer: ServerAnswer,

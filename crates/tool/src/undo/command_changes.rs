@@ -1,10 +1,9 @@
 //! The changes that commands make, found by comparison.
 //!
 //! A command does not announce its changes. So the files of its writable directories are copied before it starts, and
-//! those that differ when it has ended are recorded in the turn's journal. Within the limits below that costs
-//! milliseconds; what exceeds them is reported as a gap. Not covered are `.git`, which has its own history, and the
-//! folders of dependencies and build results. Changes of a command that runs while nanobot itself is killed are lost to
-//! undo, unlike those of the file tools.
+//! those that differ when it has ended are recorded in the turn's journal. Within the limits below that costs milliseconds; files beyond
+//! them are reported as a gap. `.git`, which has its own history, and the folders of dependencies and build results are not covered.
+//! Changes of a command that runs while nanobot itself is killed are lost to undo, unlike those of the file tools.
 
 use super::journal::PreviousState;
 use nanobot_os::digest::digest;
@@ -55,7 +54,7 @@ pub(super) struct DirectorySnapshot {
     copied_bytes: u64,
     /// Number of commands that run.
     pub(super) running: usize,
-    /// Paths with changes that cannot be taken back, each with its reason.
+    /// Paths with changes that cannot be undone, each with its reason.
     pub(super) gaps: BTreeSet<String>,
 }
 
@@ -91,7 +90,7 @@ enum EntryKind {
 }
 
 impl DirectorySnapshot {
-    /// Creates an empty snapshot, with its copies on the file system of `dir`. What is in `excluded` is left out.
+    /// Creates an empty snapshot, with its copies on the file system of `dir`. The paths in `excluded` are left out.
     pub(super) fn new(dir: &Path, excluded: Vec<PathBuf>) -> io::Result<Self> {
         Ok(Self {
             root: RootDir::open(Path::new("/"))?,
@@ -105,8 +104,8 @@ impl DirectorySnapshot {
         })
     }
 
-    /// Adds the `writable` paths of a command that is about to start, and copies what changed since the last scan. While another
-    /// command runs, changes in the paths that were writable before are its own, and are left for [`Self::take_changes`].
+    /// Adds the `writable` paths of a command that is about to start, and copies the files that changed since the last scan. While another
+    /// command runs, changes in paths that were already writable belong to that command, and are left for [`Self::take_changes`].
     pub(super) fn refresh(&mut self, writable: &[PathBuf]) -> io::Result<()> {
         let old_writable = self.writable.clone();
         let was_writable = |path: &Path| old_writable.iter().any(|root| path.starts_with(root));
@@ -129,8 +128,7 @@ impl DirectorySnapshot {
         Ok(())
     }
 
-    /// The changes since the last scan: what was created or changed from the top down, then what was removed, contents
-    /// before their directory.
+    /// The changes since the last scan: created and changed entries from the top down, then removed ones, contents before their directory.
     pub(super) fn take_changes(&mut self) -> Vec<(PathBuf, CommandChange)> {
         let mut entries = self.scan();
         let mut changes = Vec::new();
@@ -287,8 +285,8 @@ impl DirectorySnapshot {
         Some(entries.collect())
     }
 
-    /// The paths beneath `root`, or `root` itself if it is not a directory; `None` if there are too many. Listing names before any
-    /// metadata is read makes it cheap to find out that there are too many.
+    /// The paths beneath `root`, or `root` itself if it is not a directory; `None` if there are too many. Names are listed before any
+    /// metadata is read, so it is cheap to find out that there are too many.
     fn list_paths(&self, root: &Path) -> Option<Vec<PathBuf>> {
         if !std::fs::symlink_metadata(root).is_ok_and(|metadata| metadata.is_dir()) {
             return Some(vec![root.to_owned()]);
@@ -296,7 +294,7 @@ impl DirectorySnapshot {
         let mut paths = Vec::new();
         let mut pending = vec![root.to_owned()];
         while let Some(directory) = pending.pop() {
-            // A command cannot change a directory that cannot be read, and one that was removed has nothing to record.
+            // A command cannot change a directory that cannot be read, and a removed directory needs no record.
             let entries = std::fs::read_dir(&directory).into_iter().flatten();
             for entry in entries.flatten() {
                 let path = entry.path();

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The file name of a journal in the folder of its turn.
 pub(super) const JOURNAL_FILE: &str = "journal.jsonl";
 
-/// Identifies the turn that a journal belongs to.
+/// The turn that a journal belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnInfo {
     /// The turn's id, as in sessions and events.
@@ -101,7 +101,7 @@ pub(super) enum JournalLine {
     },
     /// The turn is about to be undone. Holds the current state of each entry that will change.
     Undoing(Vec<(usize, RestorableState)>),
-    /// The turn is about to be undone. Holds those directories of the turn, by number, that are there, with their modes.
+    /// The turn is about to be undone. Holds the existing directories of the turn, by number, with their modes.
     #[serde(rename = "removing")]
     RemovingDirectories(Vec<(usize, u32)>),
     /// The turn was undone, at this time.

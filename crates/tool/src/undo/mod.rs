@@ -29,7 +29,7 @@ const MAX_TURN_BYTES: u64 = 256 << 20;
 const MAX_TOTAL_BYTES: u64 = 1 << 30;
 /// Maximum number of turns kept.
 const MAX_TURNS: usize = 100;
-/// Turns older than this are removed. Users who want something back mostly notice within a day.
+/// Turns older than this are removed. Users mostly notice within a day that they want to undo a turn.
 const MAX_AGE: Duration = Duration::from_secs(7 * 86_400);
 
 /// The folder that holds the undo data of all turns.
@@ -143,7 +143,7 @@ fn is_running(folder: &Path) -> bool {
 pub struct ChangeRecorder {
     undo: UndoStore,
     turn_info: Deferred<TurnInfo>,
-    /// The paths of nanobot's own state. It changes during a run, but not by commands.
+    /// The paths of nanobot's own state. The run itself changes it, not its commands.
     own_state: Deferred<Vec<PathBuf>>,
     /// Present from the first change on.
     journal: Option<OpenJournal>,
@@ -165,8 +165,8 @@ struct OpenJournal {
 }
 
 impl ChangeRecorder {
-    /// Creates a recorder. No folder is created before the first change. Changes of commands in `own_state` are not
-    /// recorded: these paths contain the sessions, the ledger and the like.
+    /// Creates a recorder. No folder is created before the first change. Changes of commands in `own_state` are not recorded: these paths
+    /// contain sessions, the ledger and other state.
     pub fn new(
         undo: UndoStore,
         turn_info: Deferred<TurnInfo>,
@@ -175,10 +175,10 @@ impl ChangeRecorder {
         Self { undo, turn_info, own_state, journal: None, snapshot: None }
     }
 
-    /// Prepares for a command that may change what is in `writable`, absolute paths that are free of links.
+    /// Prepares for a command that may change the content of `writable`, absolute paths that are free of links.
     ///
     /// # Errors
-    /// The files cannot be copied, so that the command's changes cannot be taken back.
+    /// The files cannot be copied, so the command's changes cannot be undone.
     pub(crate) fn begin_command(&mut self, writable: &[PathBuf]) -> Result<()> {
         if self.snapshot.as_ref().is_some_and(|snapshot| snapshot.running > 0) {
             self.record_command_changes()?;
@@ -207,7 +207,7 @@ impl ChangeRecorder {
         result
     }
 
-    /// The changes of commands that cannot be taken back: paths, each with its reason.
+    /// The changes of commands that cannot be undone: paths, each with its reason.
     pub(crate) fn take_gaps(&mut self) -> Vec<String> {
         let snapshot = self.snapshot.as_mut();
         let gaps = snapshot.map(|snapshot| std::mem::take(&mut snapshot.gaps));
@@ -259,14 +259,14 @@ impl ChangeRecorder {
             && **bytes == *new
             && self.journal.as_ref().is_none_or(is_first_change)
         {
-            // The file stays as it is, so there is nothing to take back.
+            // The file stays unchanged, so there is nothing to undo.
             return Ok(());
         }
         let is_first = self.append_change(path, before, new.map(digest), Some(temp))?;
         if is_first {
             self.open_journal()?.sync()
         } else {
-            // Later lines about a path only show whose change was the last, so they need not be on disk at once.
+            // Later lines about a path only show who made the last change, so they need not be on disk at once.
             Ok(())
         }
     }

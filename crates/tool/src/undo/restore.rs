@@ -1,6 +1,6 @@
 //! Undoes a turn, and redoes it.
 //!
-//! All paths are checked first: if any file was changed by others since, nothing is done. Then the current contents are
+//! All paths are checked first: if another program has changed any file since, the turn is not undone. Then the current contents are
 //! saved, to allow the opposite operation later, and the changes are made. An interruption leaves a journal from which
 //! the operation can be repeated. File times are not restored: programs that rely on them, such as `make`, must notice
 //! the change.
@@ -62,7 +62,7 @@ pub struct RestorePlan<'a> {
     /// The journal, locked.
     journal: File,
     changes: Vec<PlannedRestore>,
-    /// Paths that were changed by others since the turn, and their current state.
+    /// Paths that another program has changed since the turn, and their current state.
     pub conflicts: Vec<(PathBuf, &'static str)>,
     /// Paths that cannot be changed because of their current state, and the obstacle.
     pub blocked: Vec<(PathBuf, &'static str)>,
@@ -72,7 +72,7 @@ impl<'a> RestorePlan<'a> {
     /// Checks the current state of everything that `turn` changed.
     ///
     /// # Errors
-    /// Status 75 while the turn is running; a file that cannot be read.
+    /// Status 75 while the turn is running. A file cannot be read.
     pub fn new(turn: &'a UndoTurn, direction: RestoreDirection) -> Result<Self> {
         let path = turn.dir.join(journal::JOURNAL_FILE);
         let journal = durable_file::open_append(&path)?;
@@ -151,7 +151,7 @@ impl<'a> RestorePlan<'a> {
         self.turn.changed_paths.iter().filter(is_parent).any(is_own_link)
     }
 
-    /// True if the current state is a recorded one: from before the turn, from the turn itself, or from its undo.
+    /// True if the current state is recorded: from before the turn, from the turn itself, or from its undo.
     fn is_recorded_state(&self, changed_path: &ChangedPath, state: &RestorableState) -> bool {
         if changed_path.before.has_same_content(state)
             || changed_path.at_undo.as_ref().is_some_and(|after| after.has_same_content(state))
@@ -186,7 +186,7 @@ impl<'a> RestorePlan<'a> {
     /// Carries out the plan. `time` is recorded in the journal.
     ///
     /// # Errors
-    /// A change that failed. The operation can be repeated and continues from there.
+    /// A change failed. The operation can be repeated, and continues from there.
     pub fn execute(self, time: &str) -> Result<()> {
         let path = self.turn.dir.join(journal::JOURNAL_FILE);
         if self.direction == RestoreDirection::Undo {

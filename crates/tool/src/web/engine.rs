@@ -1,4 +1,4 @@
-//! Search engines: the request for each, and the parsing of its answer. Pure.
+//! Search engines: the request for each, and the parsing of its answer. No I/O.
 
 use crate::attach::html;
 use dom_query::Document;
@@ -71,7 +71,7 @@ impl SearchEngine {
     /// Parses an answer; the results stay in the engine's order.
     ///
     /// # Errors
-    /// The answer has another format; text for the model.
+    /// The answer has another format. The error is a text for the model.
     pub(crate) fn parse_answer(self, answer: &str) -> Result<Vec<SearchResult>, String> {
         let format_error = || format!("{} did not return a list of results", self.name());
         if self == Self::DuckDuckGo {
@@ -100,7 +100,7 @@ impl SearchEngine {
     }
 }
 
-/// A result as a page has it.
+/// A result in the form of a page.
 #[derive(Serialize, Deserialize)]
 pub struct ResultLink {
     title: String,
@@ -108,7 +108,7 @@ pub struct ResultLink {
     snippet: String,
 }
 
-/// The parser of DuckDuckGo's page without scripts, in a process of its own. `None` stands for any other page, such as the one
+/// The parser of DuckDuckGo's page without scripts, in a process of its own. `None` for any other page, such as the one
 /// for suspected robots.
 pub struct ResultPageParser;
 

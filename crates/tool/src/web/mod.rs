@@ -2,11 +2,10 @@
 //!
 //! Each address on the way is checked in the same way: by the policy's rules, by the provenance of its text, and by the
 //! location of the host. The target of a redirect is chosen by the server. If the model wrote no part of the original
-//! address, the redirect is followed, since it can send out no more than the request did. If the model may have
-//! composed the address, and only its host is allowed, the target must pass the check itself: many hosts redirect to
-//! any address that a parameter names, which would be a way to send data out. The number of requests to hosts that only
-//! untrusted content names is limited, redirects and repetition included, because their sequence can spell out data; so
-//! a repeated address is answered from the run's cache.
+//! address, the redirect is followed, since it can disclose no more than the original request. If the model may have
+//! composed the address, and only its host is allowed, the target must pass the check itself: many hosts redirect to any address in a
+//! parameter, which could be used to disclose data. The number of requests to hosts that only untrusted content names is limited, redirects
+//! and repetition included, because their sequence can spell out data; so a repeated address is answered from the run's cache.
 
 use super::ToolError;
 use crate::attach::pdf;
@@ -35,7 +34,7 @@ pub mod page_cache;
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
-/// Maximum bytes taken of a text, counted after decompression: more than is ever read of a page.
+/// Maximum bytes of a text, after decompression: more than is ever read of a page.
 const MAX_TEXT_BYTES: usize = 2 << 20;
 /// Maximum bytes of an image or a PDF, which are useless if cut.
 const MAX_BINARY_BYTES: usize = 16 << 20;
@@ -177,7 +176,7 @@ impl WebAccess {
         });
         let port = port.filter(|port| self.policy.net.grants_port(host, *port));
         let mut allowed_ranges = self.allowed_ranges.clone();
-        // The exception is for this literal address only; it does not extend to names that resolve to it.
+        // The exception is only for this literal address, not for names that resolve to it.
         allowed_ranges.extend(literal.parse::<IpRange>().ok().filter(|_| is_explicit));
         SsrfFilter {
             allowed_ranges,
@@ -217,7 +216,7 @@ fn redirect_target(url: &Url, response: &Response) -> Result<Option<Url>, ToolEr
     if ![301, 302, 303, 307, 308].contains(&response.status) {
         return Ok(None);
     }
-    // A `location` header that is not ASCII counts as missing.
+    // A `location` header that is not ASCII is treated as missing.
     let location = response.header("location");
     let Some(target) = location.and_then(|location| url.join(location).ok()) else {
         return Err(format!("`{url}` redirects without a valid address").into());

@@ -132,7 +132,7 @@ impl TextWriter {
         } else if name == "s" && vocabulary.cell == ODF.cell {
             self.text.push_str(&" ".repeat(repeats("c")));
         } else if name == vocabulary.cell {
-            // All but the last of repeated cells; they are empty, or have the same content.
+            // All repeated cells except the last one; they are empty, or have the same content.
             let empty = repeats("number-columns-repeated").saturating_sub(1);
             self.text.push_str(&"\t".repeat(empty));
         } else if name == "table"

@@ -32,10 +32,10 @@ impl IsolatedParser for OfficeParser {
     }
 }
 
-/// Reads the text of an office document. `None` if `bytes` are not one.
+/// Reads the text of an office document. `None` if `bytes` are not an office document.
 ///
 /// # Errors
-/// Status 65: the document is damaged, encrypted, or too large, or its parser failed.
+/// Status 65 if the document is damaged, encrypted or too large, or its parser failed.
 pub(super) fn read_text(bytes: &[u8], origin: AttachmentOrigin<'_>) -> Result<Option<String>> {
     if !bytes.starts_with(archive::START) {
         return Ok(None);

@@ -47,7 +47,7 @@ fn read_optional(archive: &Archive<'_>, name: &str) -> Result<String, String> {
     if archive.contains(name) { archive.read(name) } else { Ok(String::new()) }
 }
 
-/// These attributes of all elements `element`.
+/// The values of these attributes of all elements `element`.
 fn attributes_of(xml: &str, element: &str, names: [&str; 2]) -> Result<Vec<[String; 2]>, String> {
     let mut reader = Reader::from_str(xml);
     let mut values = Vec::new();
