@@ -3,6 +3,7 @@
 use crate::{AttachmentKind, Chat, Identity, InboundMessage, QuotedText, RemoteFile, Sender};
 use nanobot_base::message::user_text::UserText;
 use serde_json::{Value, json};
+use std::ops::Range;
 
 /// Characters of a quoted text that the model receives.
 const MAX_QUOTE_CHARS: usize = 4000;
@@ -23,12 +24,11 @@ pub(super) fn to_messages(updates: &[Value], identity: &Identity) -> Vec<Inbound
                 && messages[*index].chat == message.chat
                 && messages[*index].from == message.from
         });
-        match (first, album) {
-            (Some(&(_, index)), _) => merge(&mut messages[index], message),
-            (None, album) => {
-                albums.extend(album.map(|id| (id, messages.len())));
-                messages.push(message);
-            }
+        if let Some(&(_, index)) = first {
+            merge(&mut messages[index], message);
+        } else {
+            albums.extend(album.map(|id| (id, messages.len())));
+            messages.push(message);
         }
     }
     messages
@@ -57,34 +57,26 @@ fn merge(message: &mut InboundMessage, other: InboundMessage) {
 /// Kinds of content that cannot be represented.
 const UNREADABLE_KINDS: [&str; 5] = ["sticker", "game", "story", "paid_media", "checklist"];
 
-/// Converts a message. `None` for an update without one, for messages without a sender, such as those of channels, and
-/// for those without content: pins, joins.
+/// Converts a message. `None` if the update has no message, if the message has no sender, as a post of a channel, or if it
+/// has no content, as the notice of a new member.
 fn to_inbound(message: &Value, identity: &Identity) -> Option<InboundMessage> {
     let from = &message["from"];
     let id = from["id"].as_i64()?;
     let chat = to_chat(message)?;
     let message_id = message["message_id"].as_i64()?;
-    let is_forward = message.get("forward_origin").is_some();
-    let written = written_text(message, identity);
-    let mut quotes = quotes(message, identity);
-    let quote_label = match message.get("via_bot") {
-        _ if is_forward => Some("forwarded message"),
-        // The sender has chosen what a bot composed.
-        Some(_) => Some("text of a bot"),
-        None => None,
-    };
-    let text = if let Some(label) = quote_label.filter(|_| !written.is_empty()) {
-        quotes.push(quote(label, &written));
-        UserText::default()
-    } else {
-        written
-    };
-    let files = files(message);
-    let has_reply_only = quotes.iter().all(|quote| quote.replied.is_some());
+    let mut text = written_text(message, identity);
+    let mut quotes = to_quotes(message, identity);
+    if let Some(label) = others_label(message)
+        && !text.is_empty()
+    {
+        quotes.push(to_quote(label, &std::mem::take(&mut text)));
+    }
+    let files = to_files(message);
+    let has_quoted_content = quotes.iter().any(|quote| quote.replied.is_none());
     let is_unreadable = UNREADABLE_KINDS.iter().any(|kind| message.get(*kind).is_some())
         && text.is_empty()
         && files.is_empty();
-    if text.is_empty() && has_reply_only && files.is_empty() && !is_unreadable {
+    if text.is_empty() && !has_quoted_content && files.is_empty() && !is_unreadable {
         return None;
     }
     Some(InboundMessage {
@@ -106,6 +98,18 @@ fn to_inbound(message: &Value, identity: &Identity) -> Option<InboundMessage> {
     })
 }
 
+/// The label of a message whose content the sender passes on and did not write.
+fn others_label(message: &Value) -> Option<&'static str> {
+    if message.get("forward_origin").is_some() {
+        Some("forwarded message")
+    } else if message.get("via_bot").is_some() {
+        // The bot composed the text, and the sender picked it from the bot's suggestions.
+        Some("text of a bot")
+    } else {
+        None
+    }
+}
+
 /// The text of a message, or the description of other content.
 fn written_text(message: &Value, identity: &Identity) -> UserText {
     let forms = [("text", "entities"), ("caption", "caption_entities")];
@@ -118,21 +122,26 @@ fn written_text(message: &Value, identity: &Identity) -> UserText {
     UserText::label(emoji.or_else(|| describe(message)).unwrap_or_default())
 }
 
-/// A text that the sender typed. In it, the service has put the names of users who have no user name.
+/// The text of a message, in which the names that the service inserted are told from what the sender typed. It inserts the
+/// name of a mentioned user who has no user name.
 fn typed_text(text: &str, entities: &Value, identity: &Identity) -> UserText {
     let without_name = without_own_name(text, &identity.name);
     let units: Vec<u16> = without_name.encode_utf16().collect();
+    // Our name is removed from the command at the start, so every name that the service inserted is after it.
     let removed_units = text.encode_utf16().count() - units.len();
     let units_text = |start: usize, end: usize| String::from_utf16_lossy(&units[start..end]);
     let mut typed = UserText::default();
     let mut end_of_last = 0;
     for entity in entities.as_array().into_iter().flatten() {
-        let Some((start, end)) = entity_range(entity).filter(|_| entity["type"] == "text_mention")
-        else {
+        if entity["type"] != "text_mention" {
+            continue;
+        }
+        let Some(range) = entity_range(entity) else {
             continue;
         };
-        let clamp = |at: usize| at.saturating_sub(removed_units).min(units.len());
-        let (start, end) = (clamp(start).max(end_of_last), clamp(end).max(end_of_last));
+        let clamp = |at: usize| at.saturating_sub(removed_units).min(units.len()).max(end_of_last);
+        let start = clamp(range.start);
+        let end = clamp(range.end);
         typed.push(&UserText::typed(units_text(end_of_last, start)));
         typed.push(&UserText::label(units_text(start, end)));
         end_of_last = end;
@@ -142,25 +151,29 @@ fn typed_text(text: &str, entities: &Value, identity: &Identity) -> UserText {
 }
 
 /// The range of an entity, which counts UTF-16 code units.
-fn entity_range(entity: &Value) -> Option<(usize, usize)> {
+fn entity_range(entity: &Value) -> Option<Range<usize>> {
     let number = |name: &str| usize::try_from(entity[name].as_u64()?).ok();
     let start = number("offset")?;
-    Some((start, start.checked_add(number("length")?)?))
+    Some(start..start.checked_add(number("length")?)?)
 }
 
 fn to_chat(message: &Value) -> Option<Chat> {
     let chat = &message["chat"];
-    let is_topic = message["is_topic_message"] == true;
-    let thread = message["message_thread_id"].as_i64();
+    // Replies outside of topics have a thread id too.
+    let thread = if message["is_topic_message"] == true {
+        message["message_thread_id"].as_i64()
+    } else {
+        None
+    };
     Some(Chat {
         id: chat["id"].as_i64()?.to_string(),
-        thread: thread.filter(|_| is_topic).map(|id| id.to_string()),
+        thread: thread.map(|id| id.to_string()),
         is_direct: chat["type"] == "private",
     })
 }
 
 /// The text of others in a message: what it replies to, and the part that it quotes.
-fn quotes(message: &Value, identity: &Identity) -> Vec<QuotedText> {
+fn to_quotes(message: &Value, identity: &Identity) -> Vec<QuotedText> {
     let replied = &message["reply_to_message"];
     let text = message["quote"]["text"]
         .as_str()
@@ -172,16 +185,18 @@ fn quotes(message: &Value, identity: &Identity) -> Vec<QuotedText> {
         // A quote can be of another message than the one that is replied to.
         let is_part = whole.contains(text);
         let is_ours = is_part && is_own_user(&replied["from"], identity);
-        let id = replied["message_id"].as_i64().filter(|_| is_part).map(|id| id.to_string());
+        let id = if is_part { replied["message_id"].as_i64() } else { None };
+        let id = id.map(|id| id.to_string());
         quotes.push(QuotedText::replied(text, MAX_QUOTE_CHARS, id.as_deref(), is_ours));
     }
-    let [venue, contact] = [&message["venue"], &message["contact"]];
+    let venue = &message["venue"];
     if venue.is_object() {
-        quotes.push(quote("venue", &join_texts(venue, &["title", "address"])));
+        quotes.push(to_quote("venue", &join_texts(venue, &["title", "address"])));
     }
+    let contact = &message["contact"];
     if contact.is_object() {
         let names = ["first_name", "last_name", "phone_number"];
-        quotes.push(quote("contact", &join_texts(contact, &names)));
+        quotes.push(to_quote("contact", &join_texts(contact, &names)));
     }
     quotes
 }
@@ -194,18 +209,20 @@ fn join_texts(value: &Value, names: &[&str]) -> String {
 
 /// The description of content that the sender has chosen instead of typing: a location, a poll, a throw of dice.
 fn describe(message: &Value) -> Option<String> {
-    let [location, poll, dice] = ["location", "poll", "dice"].map(|name| &message[name]);
+    let location = &message["location"];
     if let (Some(latitude), Some(longitude)) =
         (location["latitude"].as_f64(), location["longitude"].as_f64())
     {
         return Some(format!("[location: latitude {latitude}, longitude {longitude}]"));
     }
+    let poll = &message["poll"];
     if let Some(question) = poll["question"].as_str() {
         let options = poll["options"].as_array().into_iter().flatten();
         let options = options.filter_map(|option| option["text"].as_str());
         let options: Vec<String> = options.map(|text| format!("\n- {text}")).collect();
         return Some(format!("[poll]\n{question}{}", options.concat()));
     }
+    let dice = &message["dice"];
     let value = dice["value"].as_i64()?;
     Some(format!("[{}: {value}]", dice["emoji"].as_str().unwrap_or("dice")))
 }
@@ -215,7 +232,7 @@ fn is_own_user(user: &Value, identity: &Identity) -> bool {
     user["id"].is_number() && user["id"].as_i64() == identity.id.parse().ok()
 }
 
-fn quote(label: &str, text: &str) -> QuotedText {
+fn to_quote(label: &str, text: &str) -> QuotedText {
     QuotedText::cut(label, text, MAX_QUOTE_CHARS)
 }
 
@@ -230,7 +247,7 @@ fn mentions(message: &Value, identity: &Identity) -> bool {
         let entities = entities.as_array().into_iter().flatten();
         entities.into_iter().any(|entity| {
             let text = entity_range(entity)
-                .and_then(|(start, end)| units.get(start..end))
+                .and_then(|range| units.get(range))
                 .map(|units| String::from_utf16_lossy(units).to_lowercase())
                 .unwrap_or_default();
             match entity["type"].as_str() {
@@ -247,22 +264,20 @@ fn mentions(message: &Value, identity: &Identity) -> bool {
 
 /// The text of a command without our name: `/new@name` is `/new`.
 fn without_own_name(text: &str, name: &str) -> String {
-    let Some((command, rest)) = text
-        .strip_prefix('/')
-        .and_then(|_| text.split_once('@'))
-        .filter(|(command, _)| !command.contains(char::is_whitespace))
-    else {
-        return text.to_owned();
-    };
-    match rest.get(..name.len()) {
-        Some(named) if named.eq_ignore_ascii_case(name) && !name.is_empty() => {
-            format!("{command}{}", &rest[name.len()..])
+    let (command, arguments) = text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()));
+    match command.split_once('@') {
+        Some((command, addressee))
+            if command.starts_with('/')
+                && !name.is_empty()
+                && addressee.eq_ignore_ascii_case(name) =>
+        {
+            format!("{command}{arguments}")
         }
         _ => text.to_owned(),
     }
 }
 
-fn files(message: &Value) -> Vec<RemoteFile> {
+fn to_files(message: &Value) -> Vec<RemoteFile> {
     let mut files = Vec::new();
     let mut add = |value: &Value, kind, default: &str| {
         if let Some(id) = value["file_id"].as_str() {
@@ -276,11 +291,12 @@ fn files(message: &Value) -> Vec<RemoteFile> {
         }
     };
     // The last size is the largest.
-    let photos = message["photo"].as_array().and_then(|all| all.last());
-    add(photos.unwrap_or(&Value::Null), AttachmentKind::Image, "photo.jpg");
-    // A voice message that is forwarded is speech of others.
-    let is_of_others = ["forward_origin", "via_bot"].iter().any(|key| message.get(key).is_some());
-    let voice = if is_of_others { AttachmentKind::Audio } else { AttachmentKind::Voice };
+    if let Some(largest) = message["photo"].as_array().and_then(|sizes| sizes.last()) {
+        add(largest, AttachmentKind::Image, "photo.jpg");
+    }
+    // The voice is the sender's only if the sender wrote the message.
+    let voice =
+        if others_label(message).is_some() { AttachmentKind::Audio } else { AttachmentKind::Voice };
     add(&message["voice"], voice, "voice.ogg");
     add(&message["audio"], AttachmentKind::Audio, "audio.mp3");
     add(&message["video"], AttachmentKind::Video, "video.mp4");
@@ -409,6 +425,7 @@ mod tests {
             ("/new@the_bot", "/new"),
             ("/compact@the_bot keep names", "/compact keep names"),
             ("/new@other", "/new@other"),
+            ("/new@the_bot2", "/new@the_bot2"),
             ("mail a@the_bot", "mail a@the_bot"),
             ("/", "/"),
         ] {
