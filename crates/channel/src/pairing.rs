@@ -4,21 +4,30 @@
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_os::durable_file;
-use nanobot_os::secret::random_hex;
+use nanobot_os::secret::random_bytes;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Seconds for which a code is valid.
+/// Seconds for which a code is pending.
 pub(crate) const CODE_LIFETIME_SECS: i64 = 600;
-/// Maximum number of valid codes of one channel: more would let unknown senders fill the file.
-pub(crate) const MAX_OPEN_CODES: usize = 3;
+/// Maximum number of pending codes of one channel: more would let unknown senders fill the file.
+pub(crate) const MAX_PENDING_CODES: usize = 3;
 /// Length of a code without its hyphen.
 const CODE_CHARS: usize = 8;
 
 /// The content of `pairing.json`.
-#[derive(Clone, Debug)]
-pub struct PairingFile(Map<String, Value>);
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PairingFile {
+    /// The ids of the approved senders, by channel.
+    approved: BTreeMap<String, Vec<Value>>,
+    /// The pairings that wait for approval, and expired ones, by code.
+    pending: Map<String, Value>,
+    #[serde(flatten)]
+    unknown_members: Map<String, Value>,
+}
 
 /// A code that waits for approval.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,16 +46,15 @@ impl PairingFile {
     /// Status 78 if it is damaged: an empty one would shut out every paired sender.
     pub fn load(path: &Path) -> Result<Self> {
         let Some(text) = durable_file::read(path)? else {
-            return Ok(Self(Map::new()));
+            return Ok(Self::default());
         };
-        match serde_json::from_slice(&text) {
-            Ok(Value::Object(members)) => Ok(Self(members)),
-            _ => Err(fail_with_hint(
+        serde_json::from_slice(&text).map_err(|error| {
+            fail_with_hint(
                 Exit::Config,
-                format!("`{}` is damaged: it is not a JSON object", path.display()),
-                "a repaired file, or none: then every sender has to pair again",
-            )),
-        }
+                format!("`{}` is damaged: {error}", path.display()),
+                "repair the file, or remove it: every sender must then pair again",
+            )
+        })
     }
 
     /// Reads, changes and replaces the file, while no other process changes it.
@@ -56,27 +64,25 @@ impl PairingFile {
     pub fn change<T>(path: &Path, change: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let lock = durable_file::lock_for_change(path, "the pairing file")?;
         let mut file = Self::load(path)?;
-        let original = file.0.clone();
-        let result = change(&mut file)?;
-        if file.0 != original {
-            let text = serde_json::to_string_pretty(&file.0)? + "\n";
+        let original = file.clone();
+        let output = change(&mut file)?;
+        if file != original {
+            let text = serde_json::to_string_pretty(&file)? + "\n";
             durable_file::replace(path, text.as_bytes())?;
         }
         drop(lock);
-        Ok(result)
+        Ok(output)
     }
 
     /// The ids that are approved for `channel`.
     pub fn approved(&self, channel: &str) -> BTreeSet<String> {
-        let ids = self.0.get("approved").and_then(|all| all.get(channel));
-        let ids = ids.and_then(Value::as_array).into_iter().flatten();
-        let ids = ids.filter_map(id_text);
+        let ids = self.approved.get(channel).into_iter().flatten().filter_map(id_text);
+        // The Python program adds the user name to some ids: `7|ann`.
         ids.map(|id| id.split('|').next().unwrap_or_default().to_owned()).collect()
     }
 
-    /// The codes that are valid at `now`, in seconds since 1970.
+    /// The codes that are pending at `now`, in seconds since 1970.
     pub fn pending(&self, now: i64) -> Vec<PendingPairing> {
-        let pending = self.0.get("pending").and_then(Value::as_object);
         let parse = |(code, entry): (&String, &Value)| {
             Some(PendingPairing {
                 code: code.clone(),
@@ -85,56 +91,46 @@ impl PairingFile {
                 expires_at: whole_seconds(&entry["expires_at"])?,
             })
         };
-        let pairings = pending.into_iter().flatten().filter_map(parse);
+        let pairings = self.pending.iter().filter_map(parse);
         pairings.filter(|entry| entry.expires_at > now).collect()
     }
 
-    /// The valid code of a sender, which is created if there is none. `None` if the channel has too many.
+    /// The pending code of a sender, which is created if there is none. `None` if the channel has too many.
     pub fn code_for(&mut self, channel: &str, sender_id: &str, now: i64) -> Option<String> {
         let pending = self.pending(now);
         let of_channel = || pending.iter().filter(|entry| entry.channel == channel);
         if let Some(entry) = of_channel().find(|entry| entry.sender_id == sender_id) {
             return Some(entry.code.clone());
         }
-        if of_channel().count() >= MAX_OPEN_CODES {
+        if of_channel().count() >= MAX_PENDING_CODES {
             return None;
         }
-        let valid: BTreeSet<&str> = pending.iter().map(|entry| entry.code.as_str()).collect();
-        let code = std::iter::repeat_with(random_code).find(|code| !valid.contains(&**code))?;
+        let codes: BTreeSet<&str> = pending.iter().map(|entry| entry.code.as_str()).collect();
+        let mut code = random_code();
+        while codes.contains(code.as_str()) {
+            code = random_code();
+        }
         let entry = json!({
             "channel": channel,
             "sender_id": sender_id,
             "created_at": now,
             "expires_at": now + CODE_LIFETIME_SECS,
         });
-        let members = self.section("pending");
-        members.retain(|code, _| valid.contains(code.as_str()));
-        members.insert(code.clone(), entry);
+        self.pending.retain(|code, _| codes.contains(code.as_str()));
+        self.pending.insert(code.clone(), entry);
         Some(code)
     }
 
-    /// Approves the sender of a valid code. `None` if there is no such code.
+    /// Approves the sender of a pending code. `None` if there is no such code.
     pub fn approve(&mut self, code: &str, now: i64) -> Option<PendingPairing> {
         let code = code.trim().to_uppercase();
         let pairing = self.pending(now).into_iter().find(|pairing| pairing.code == code)?;
-        self.section("pending").remove(&code);
-        let approved = self.section("approved");
-        let ids = approved.entry(&pairing.channel).or_insert_with(|| json!([]));
-        if let Value::Array(ids) = ids
-            && !ids.iter().any(|id| id_text(id).as_ref() == Some(&pairing.sender_id))
-        {
+        self.pending.remove(&code);
+        let ids = self.approved.entry(pairing.channel.clone()).or_default();
+        if !ids.iter().any(|id| id_text(id).as_ref() == Some(&pairing.sender_id)) {
             ids.push(pairing.sender_id.clone().into());
         }
         Some(pairing)
-    }
-
-    /// An object in the file, created if it is missing.
-    fn section(&mut self, name: &str) -> &mut Map<String, Value> {
-        let section = self.0.entry(name).or_insert_with(|| json!({}));
-        if !section.is_object() {
-            *section = json!({});
-        }
-        section.as_object_mut().expect("it was just made an object")
     }
 }
 
@@ -156,29 +152,27 @@ fn whole_seconds(time: &Value) -> Option<i64> {
 /// A random code: eight letters and digits, as `ABCD-EFGH`.
 fn random_code() -> String {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    // The other values of a byte would make the first letters more frequent.
+    const FAIR_VALUES: usize = 256 - 256 % ALPHABET.len();
     let mut code = String::new();
     while code.len() < CODE_CHARS {
-        let bytes = random_hex(CODE_CHARS);
-        let pairs = bytes.as_bytes().chunks_exact(2);
-        let bytes = pairs.filter_map(|pair| {
-            let text = std::str::from_utf8(pair).ok()?;
-            u8::from_str_radix(text, 16).ok()
-        });
-        // Bytes above the last multiple of 36 would make some letters more frequent.
-        let fair = bytes.filter(|byte| *byte < 252);
-        code.extend(fair.map(|byte| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()])));
+        let bytes = random_bytes(CODE_CHARS).into_iter().map(usize::from);
+        let fair = bytes.filter(|byte| *byte < FAIR_VALUES);
+        code.extend(fair.map(|byte| char::from(ALPHABET[byte % ALPHABET.len()])));
     }
-    format!("{}-{}", &code[..4], &code[4..CODE_CHARS])
+    let (left, right) = code[..CODE_CHARS].split_at(CODE_CHARS / 2);
+    format!("{left}-{right}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::{PairingFile, random_code};
-    use serde_json::{Map, json};
+    use nanobot_base::error::{Exit, exit_for};
+    use serde_json::json;
 
     #[test]
     fn a_code_approves_its_sender_once_and_for_ten_minutes() {
-        let mut file = PairingFile(Map::new());
+        let mut file = PairingFile::default();
         let code = file.code_for("telegram", "7", 1000).unwrap();
         assert_eq!(file.code_for("telegram", "7", 1500).as_ref(), Some(&code), "one at a time");
         assert!(file.approve("AAAA-AAA", 1001).is_none());
@@ -204,12 +198,27 @@ mod tests {
                 "created_at": 1000.5, "expires_at": 1600.5 } },
             "other": 1,
         });
-        let mut file = PairingFile(value.as_object().unwrap().clone());
+        let mut file = serde_json::from_value::<PairingFile>(value).unwrap();
         let ids: Vec<String> = file.approved("telegram").into_iter().collect();
         assert_eq!(ids, ["7", "8"]);
         assert!(file.approve("abcd-efgh", 1100).is_some());
-        assert_eq!(file.0["other"], 1);
-        assert_eq!(file.0["approved"]["telegram"], json!(["7|ann", 8, "9"]));
+        let value = serde_json::to_value(&file).unwrap();
+        assert_eq!(value["other"], 1);
+        assert_eq!(value["approved"]["telegram"], json!(["7|ann", 8, "9"]));
+    }
+
+    #[test]
+    fn a_damaged_file_is_refused_and_keeps_its_codes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pairing.json");
+        let pending = r#"{ "A-B": { "channel": "telegram", "sender_id": "9", "expires_at": 9 } }"#;
+        for (approved, pending) in [("{\"telegram\":1}", pending), ("1", pending), ("{}", "1")] {
+            let text = format!("{{\"approved\":{approved},\"pending\":{pending}}}");
+            std::fs::write(&path, &text).unwrap();
+            let error = PairingFile::change(&path, |file| Ok(file.approve("A-B", 1))).unwrap_err();
+            assert_eq!(exit_for(&error), Exit::Config);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
     }
 
     #[test]

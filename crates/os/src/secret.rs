@@ -23,6 +23,11 @@ pub use stream::StreamRedactor;
 
 /// Returns `byte_count` random bytes of the kernel's generator, each as two hexadecimal digits.
 pub fn random_hex(byte_count: usize) -> String {
+    random_bytes(byte_count).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns `byte_count` random bytes of the kernel's generator.
+pub fn random_bytes(byte_count: usize) -> Vec<u8> {
     let mut bytes = vec![0_u8; byte_count];
     let mut filled = 0;
     while filled < byte_count {
@@ -34,7 +39,7 @@ pub fn random_hex(byte_count: usize) -> String {
             ),
         }
     }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! says so, unless `homeserver` is a proxy that decrypts them.
 
 use super::access::{AccessDecision, AccessRules};
-use super::pairing::{CODE_LIFETIME_SECS, MAX_OPEN_CODES};
+use super::pairing::{CODE_LIFETIME_SECS, MAX_PENDING_CODES};
 use super::service_client::{
     Download, MAX_SERVICE_TIMEOUT, ServiceClient, ServiceRequest, ServiceResponse,
 };
@@ -255,7 +255,7 @@ impl Matrix {
     }
 
     /// True if we may join a room on the invitation of an unknown user, who can be paired there. One room is joined for each
-    /// user, and at most [`MAX_OPEN_CODES`] rooms within the lifetime of a pairing code, since more users would get no
+    /// user, and at most [`MAX_PENDING_CODES`] rooms within the lifetime of a pairing code, since more users would get no
     /// code. The cursor lists the users.
     fn may_join_unknown_user(&self, user: &str, cursor: &mut Value) -> bool {
         let now = self.clock.timestamp().as_second();
@@ -263,7 +263,7 @@ impl Matrix {
         let mut unknown_users = cursor["unknown_users"].as_array().cloned().unwrap_or_default();
         unknown_users.retain(|joined| joined["at"].as_i64().is_some_and(|at| recent.contains(&at)));
         let is_new = unknown_users.iter().all(|joined| joined["user"] != user);
-        let may_join = is_new && unknown_users.len() < MAX_OPEN_CODES;
+        let may_join = is_new && unknown_users.len() < MAX_PENDING_CODES;
         if may_join {
             unknown_users.push(json!({ "user": user, "at": now }));
         }
