@@ -76,7 +76,7 @@ fn only_one_of_a_hundred_concurrent_starts_runs() {
                 assert_eq!(words, "");
                 continue;
             }
-            let starts = ["is already running in process ", "is already running\n"]
+            let starts = ["is already running since ", "is already running\n"]
                 .map(|end| format!("nanobot: the job `digest` {end}"));
             let is_told = starts.iter().any(|start| words.starts_with(start));
             assert!(is_told, "{words}");
@@ -103,7 +103,7 @@ fn only_one_of_a_hundred_concurrent_starts_runs() {
     drop(story.wait(at("2026-01-02T03:05:59Z")));
     // The next slot is independent.
     let ran = story.wait(at("2026-01-02T03:06:00Z")).status(75);
-    assert!(ran.error_text().contains("is already running in process"));
+    assert!(ran.error_text().contains("is already running since "));
     // Said once for each run.
     drop(story.wait(at("2026-01-02T03:07:00Z")));
     release.send(()).unwrap();

@@ -432,7 +432,7 @@ fn concurrent_renewals_send_one_request() {
     )]);
     write_login(&story, "openai-codex", TIME);
     let lock = auth_dir(&story).join("openai-codex.json.lock");
-    let held = FileLock::acquire(&lock, "the test", "now", Duration::ZERO, &mut |_| {}).unwrap();
+    let held = FileLock::acquire(&lock, "the test", None, Duration::ZERO, &mut |_| {}).unwrap();
     let start = || {
         let program = std::env::current_exe().unwrap();
         let one = ["--exact", "login::a_process_that_asks_for_access", "--ignored"];

@@ -1173,7 +1173,7 @@ fn a_concurrent_consolidation_is_waited_for_or_named() {
     story
         .run(["memory", "consolidate", "--wait", "0"])
         .status(75)
-        .stderr_has("the memory is in use by process");
+        .stderr_has("the memory is in use since ");
     // After an answer the interruption is harmless: the session is due again.
     story.server().script([says("Here.")]);
     let mut command = story.command(["agent", "-m", "x"]);

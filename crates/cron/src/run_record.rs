@@ -3,14 +3,18 @@
 //!
 //! The run state is synced to disk before a run starts and after it ends. A state that says started but not ended,
 //! while the job's lock is free, means a run with an unknown outcome.
+//!
+//! Some keys and values of the files are shorter than the names here, which can be changed without a new format.
 
 use anyhow::{Context, Result};
 use jiff::Timestamp;
-use nanobot_base::error::{Exit, exit_for, fail, fail_with_hint};
+use nanobot_base::error::{Exit, fail, fail_with_hint};
 use nanobot_os::durable_file;
-use nanobot_os::file_lock::{self, FileLock};
+use nanobot_os::file_lock::{self, FileLock, LockAttempt};
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -31,7 +35,8 @@ pub struct JobDir {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RunState {
-    pub v: u32,
+    #[serde(rename = "v")]
+    pub version: u32,
     /// The last slot that was run or skipped, in milliseconds since 1970.
     #[serde(rename = "handledMs")]
     pub last_slot_ms: Option<i64>,
@@ -55,12 +60,12 @@ pub struct PendingRetry {
 }
 
 impl PendingRetry {
-    /// Returns the slot; the epoch if the number is out of range.
+    /// Returns the slot; the epoch, which no job can be waiting for, if the number is out of range.
     pub fn slot(&self) -> Timestamp {
         Timestamp::from_millisecond(self.slot_ms).unwrap_or_default()
     }
 
-    /// Returns the earliest time of the retry; the epoch if the number is out of range.
+    /// Returns the earliest time of the retry; the epoch, so that the retry is due, if the number is out of range.
     pub fn at(&self) -> Timestamp {
         Timestamp::from_millisecond(self.at_ms).unwrap_or_default()
     }
@@ -144,8 +149,9 @@ impl RunOutcome {
         matches!(self, Self::Failed | Self::Unknown)
     }
 
-    /// True if the job ran, or should have run.
-    pub fn is_run(self) -> bool {
+    /// True if the job was started for this outcome, even if only its `--when` command ran. A start that was skipped
+    /// says nothing about the job.
+    pub fn was_attempted(self) -> bool {
         matches!(self, Self::Ok | Self::Nothing | Self::NotNeeded | Self::Failed | Self::Unknown)
     }
 }
@@ -156,7 +162,8 @@ impl RunOutcome {
 pub struct RunRecord {
     /// The version of this format.
     pub version: u32,
-    pub job: String,
+    #[serde(rename = "job")]
+    pub job_id: String,
     /// The job's name at the time of the run.
     pub name: String,
     /// The machine and the release of the program, for records of many machines in one place.
@@ -189,7 +196,7 @@ pub struct RunRecord {
     pub delivered: Option<String>,
 }
 
-/// The usage of a run, and the tool calls it was denied.
+/// The session and the turn of a run, its usage, and the tool calls it was denied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RunUsage {
@@ -224,7 +231,7 @@ pub struct RunHistory {
 impl RunHistory {
     fn new(records: &[RunRecord]) -> Self {
         let mut history = Self { last: records.last().cloned(), ..Self::default() };
-        for record in records.iter().rev().filter(|record| record.outcome.is_run()) {
+        for record in records.iter().rev().filter(|record| record.outcome.was_attempted()) {
             let start = record.start.parse().ok();
             if !record.outcome.is_failure() {
                 history.last_success = start;
@@ -254,7 +261,7 @@ impl RunUsage {
     }
 
     /// Adds the usage of an earlier part of the run. If this value has no tokens yet, the earlier cost is used
-    /// unchanged.
+    /// unchanged. The session, the turn and the denials remain those of the last part.
     pub fn add(&mut self, before: &Self) {
         if self.model.is_empty() {
             self.model.clone_from(&before.model);
@@ -281,19 +288,17 @@ impl JobDir {
     /// Status 75 if the lock is held; the message names its holder.
     pub fn lock(&self, name: &str, now: &str) -> Result<FileLock> {
         durable_file::create_dir(&self.path)?;
-        let path = self.path.join("lock");
-        let what = format!("the job `{name}`");
-        let lock = FileLock::acquire(&path, &what, now, Duration::ZERO, &mut |_| {});
-        lock.map_err(|error| {
-            if exit_for(&error) != Exit::TryAgain {
-                return error;
+        match FileLock::try_acquire(&self.path.join("lock"), Some(now))? {
+            LockAttempt::Acquired(lock) => Ok(lock),
+            LockAttempt::Busy(holder) => {
+                let mut cause = format!("the job `{name}` is already running");
+                if let Some(holder) = holder {
+                    cause += &format!(" since {} in {holder}", holder.since);
+                }
+                let hint = "`nanobot cron logs`, to see its progress";
+                Err(fail_with_hint(Exit::TryAgain, cause, hint))
             }
-            // The holder may not have written its identity yet.
-            let cause = format!("{error:#}")
-                .replace("is in use by", "is already running in")
-                .replace("is in use", "is already running");
-            fail_with_hint(Exit::TryAgain, cause, "`nanobot cron logs`, to see its progress")
-        })
+        }
     }
 
     /// Acquires the lock of a start that waits for its delay to end.
@@ -304,7 +309,7 @@ impl JobDir {
         durable_file::create_dir(&self.path)?;
         let path = self.path.join("delay.lock");
         let what = format!("the delayed start of `{name}`");
-        FileLock::acquire(&path, &what, now, Duration::ZERO, &mut |_| {})
+        FileLock::acquire(&path, &what, Some(now), Duration::ZERO, &mut |_| {})
     }
 
     /// True if the job is running.
@@ -328,7 +333,7 @@ impl JobDir {
                 "remove the file if the job may run again immediately",
             )
         })?;
-        if state.v > RunState::FORMAT_VERSION {
+        if state.version > RunState::FORMAT_VERSION {
             Err(fail(Exit::Config, format!("`{}` was written by a newer release", path.display())))
         } else {
             Ok(state)
@@ -338,7 +343,7 @@ impl JobDir {
     /// Writes the run state and syncs it to disk.
     pub fn write_state(&self, state: &RunState) -> Result<()> {
         durable_file::create_dir(&self.path)?;
-        let current = RunState { v: RunState::FORMAT_VERSION, ..*state };
+        let current = RunState { version: RunState::FORMAT_VERSION, ..*state };
         let text = serde_json::to_vec(&current).context("encode the run state")?;
         durable_file::replace(&self.path.join("state.json"), &text)
     }
@@ -354,17 +359,26 @@ impl JobDir {
         let path = self.record_path();
         let mut line = serde_json::to_vec(record).context("encode the run record")?;
         line.push(b'\n');
-        let file = durable_file::open_line_log(&path)?;
-        file_lock::with_lock(&file, &path, || {
-            let before = durable_file::size(&file, &path)?;
-            durable_file::append_to(&file, &path, before, &line)?;
-            durable_file::sync(&file, &path)?;
-            // A process that has the file open continues with the renamed one.
-            if before > ROTATE_AT_BYTES {
-                std::fs::rename(&path, self.rotated_path()).context("rotate the run records")
-            } else {
-                Ok(())
+        while !self.append_line(&durable_file::open_line_log(&path)?, &line)? {}
+        Ok(())
+    }
+
+    /// Appends a line to `file`, which was opened as the record file, and rotates it if it is too large. Returns false, and
+    /// writes nothing, if another process has rotated it since: to rename the new record file would replace the rotated
+    /// one.
+    fn append_line(&self, file: &File, line: &[u8]) -> Result<bool> {
+        let path = self.record_path();
+        file_lock::with_lock(file, &path, || {
+            if !is_at(file, &path)? {
+                return Ok(false);
             }
+            let size = durable_file::size(file, &path)?;
+            durable_file::append_to(file, &path, size, line)?;
+            durable_file::sync(file, &path)?;
+            if size > ROTATE_AT_BYTES {
+                std::fs::rename(&path, self.rotated_path()).context("rotate the run records")?;
+            }
+            Ok(true)
         })
     }
 
@@ -420,4 +434,37 @@ fn read_records(path: &Path) -> Result<Vec<RunRecord>> {
         records.extend(serde_json::from_slice::<RunRecord>(&line));
     }
     Ok(records)
+}
+
+/// True if `path` still leads to the open `file`.
+fn is_at(file: &File, path: &Path) -> Result<bool> {
+    let context = || format!("stat `{}`", path.display());
+    let open = file.metadata().with_context(context)?;
+    match std::fs::metadata(path) {
+        Ok(metadata) => Ok((metadata.dev(), metadata.ino()) == (open.dev(), open.ino())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).with_context(context),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{JobDir, ROTATE_AT_BYTES};
+    use nanobot_os::durable_file;
+
+    #[test]
+    fn a_file_that_another_process_has_rotated_is_not_rotated_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let job_dir = JobDir::new(dir.path().to_owned());
+        let path = job_dir.record_path();
+        std::fs::write(&path, vec![b'\n'; usize::try_from(ROTATE_AT_BYTES).unwrap() + 1]).unwrap();
+        let opened_before = durable_file::open_line_log(&path).unwrap();
+        let open = || durable_file::open_line_log(&path).unwrap();
+        assert!(job_dir.append_line(&open(), b"first\n").unwrap());
+        assert!(!job_dir.append_line(&opened_before, b"no\n").unwrap(), "there is no new file");
+        assert!(job_dir.append_line(&open(), b"second\n").unwrap());
+        assert!(!job_dir.append_line(&opened_before, b"no\n").unwrap(), "there is a new file");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "second\n");
+        assert!(std::fs::read_to_string(job_dir.rotated_path()).unwrap().ends_with("\nfirst\n"));
+    }
 }

@@ -232,7 +232,7 @@ pub fn lock_for_change(path: &Path, subject: &str) -> Result<FileLock> {
     }
     let mut lock = target.into_os_string();
     lock.push(".lock");
-    FileLock::acquire(Path::new(&lock), subject, "", CHANGE_LOCK_TIMEOUT, &mut |_| {})
+    FileLock::acquire(Path::new(&lock), subject, None, CHANGE_LOCK_TIMEOUT, &mut |_| {})
 }
 
 /// Atomically creates the file `path`, with the content written by `fill`. It must not exist.

@@ -5,6 +5,7 @@ use crate::entry_mode::EntryMode;
 use crate::signal::{self, Deadline};
 use anyhow::{Context, Result};
 use nanobot_base::error::{Exit, fail, fail_with_hint};
+use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -20,11 +21,27 @@ pub struct LockHolder {
     pub since: String,
 }
 
+/// The outcome of an attempt to take a lock.
+#[derive(Debug)]
+pub enum LockAttempt {
+    Acquired(FileLock),
+    /// Another process holds the lock; `None` if it has left no note.
+    Busy(Option<LockHolder>),
+}
+
 impl LockHolder {
     /// True if the process is stopped, by Ctrl-Z for example, and will not release the lock until it is continued.
     pub fn is_stopped(&self) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
         stat.is_ok_and(|stat| has_stopped_state(&stat))
+    }
+}
+
+impl fmt::Display for LockHolder {
+    /// Writes `process 12`, or `process 12, which is stopped`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}", self.pid)?;
+        if self.is_stopped() { f.write_str(", which is stopped") } else { Ok(()) }
     }
 }
 
@@ -42,59 +59,35 @@ pub struct FileLock {
     path: PathBuf,
 }
 
-/// Interval between attempts to take a busy lock: short enough for short turns, long enough to cost nothing. A blocking
-/// wait could not be cancelled.
+/// Interval between attempts to take a busy lock: short enough for short turns, long enough to cost nothing. It need not
+/// grow, since few processes wait for such a lock. A blocking wait could not be cancelled.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 impl FileLock {
     /// Takes the lock at `path`, and waits up to `timeout` if it is busy; `on_busy` is then called once. `now` is
-    /// recorded as the time of locking, for others that find it busy; `subject` names the locked object in errors.
+    /// recorded as the time of locking, for others that find it busy; `None` records nothing. `subject` names the locked
+    /// object in errors.
     ///
     /// # Errors
     /// Status 75, with the holder, if it stays busy; 74 if the file system does not support locks.
     pub fn acquire(
         path: &Path,
         subject: &str,
-        now: &str,
+        now: Option<&str>,
         timeout: Duration,
         on_busy: &mut dyn FnMut(Option<&LockHolder>),
     ) -> Result<Self> {
         let mut deadline = Deadline::after(timeout);
         let mut has_notified = false;
         loop {
-            let nofollow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-            let mut options = OpenOptions::new();
-            options.read(true).write(true).custom_flags(nofollow);
-            let mut file = match options.open(path) {
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    let mode = EntryMode::of_new(path).file;
-                    options.create(true).mode(mode).open(path)
-                }
-                other => other,
-            }
-            .with_context(|| format!("open `{}`", path.display()))?;
-            match file.try_lock() {
-                Ok(()) => {
-                    let context = || format!("stat `{}`", path.display());
-                    let metadata = file.metadata().with_context(context)?;
-                    if metadata.nlink() == 0 {
-                        // The last holder removed the file, so this lock protects nothing.
-                        continue;
-                    }
-                    // The note is only informative: a full disk must not prevent work.
-                    drop(write_note(&mut file, metadata.len(), now));
-                    return Ok(Self { file, path: path.to_owned() });
-                }
-                Err(TryLockError::WouldBlock) => {}
-                Err(TryLockError::Error(error)) => return Err(lock_error(path, &error)),
-            }
-            let holder = read_holder(&mut file);
+            let holder = match Self::try_acquire(path, now)? {
+                LockAttempt::Acquired(lock) => return Ok(lock),
+                LockAttempt::Busy(holder) => holder,
+            };
             if deadline.is_expired() {
                 let mut cause = format!("{subject} is in use");
                 if let Some(holder) = holder {
-                    let stopped = if holder.is_stopped() { ", which is stopped" } else { "" };
-                    let LockHolder { pid, since } = holder;
-                    cause += &format!(" by process {pid}{stopped} since {since}");
+                    cause += &format!(" since {} by {holder}", holder.since);
                 }
                 return Err(fail_with_hint(
                     Exit::TryAgain,
@@ -102,11 +95,38 @@ impl FileLock {
                     "again later, when it has ended",
                 ));
             }
-            if !std::mem::replace(&mut has_notified, true) {
+            if !has_notified {
+                has_notified = true;
                 on_busy(holder.as_ref());
             }
             signal::sleep(LOCK_POLL_INTERVAL)?;
             deadline.subtract(LOCK_POLL_INTERVAL);
+        }
+    }
+
+    /// Takes the lock at `path` if it is free. `now` is as in [`Self::acquire`].
+    ///
+    /// # Errors
+    /// Status 74 if the file system does not support locks.
+    pub fn try_acquire(path: &Path, now: Option<&str>) -> Result<LockAttempt> {
+        loop {
+            let mut file = open_or_create(path)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Ok(LockAttempt::Busy(read_holder(&mut file)));
+                }
+                Err(TryLockError::Error(error)) => return Err(lock_error(path, &error)),
+            }
+            let metadata = file.metadata().with_context(|| format!("stat `{}`", path.display()))?;
+            // If the last holder removed the file, this lock protects nothing.
+            if metadata.nlink() > 0 {
+                if let Some(now) = now {
+                    // The note is only informative: a full disk must not prevent work.
+                    drop(write_note(&mut file, metadata.len(), now));
+                }
+                return Ok(LockAttempt::Acquired(Self { file, path: path.to_owned() }));
+            }
         }
     }
 
@@ -143,15 +163,10 @@ impl FileLock {
         let inode = file.metadata().with_context(|| format!("stat `{}`", path.display()))?.ino();
         let note = read_holder(&mut file);
         let locks = std::fs::read_to_string("/proc/locks").context("read `/proc/locks`")?;
-        // `1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF`
-        let is_this_lock = |line: &&str| {
-            let mut fields = line.split_whitespace().skip(4);
-            let pid = fields.next().and_then(|pid| pid.parse().ok());
-            let file = fields.next().and_then(|file| file.rsplit(':').next()?.parse().ok());
-            file == Some(inode) && note.as_ref().is_some_and(|note| pid == Some(note.pid))
-        };
-        match (locks.lines().find(is_this_lock), note) {
-            (Some(_), Some(note)) => Ok(Some(note.pid)),
+        match note {
+            Some(note) if locks.lines().any(|line| is_lock_of(line, inode, note.pid)) => {
+                Ok(Some(note.pid))
+            }
             _ => Err(fail(
                 Exit::TryAgain,
                 format!("the process that holds `{}` is not known", path.display()),
@@ -174,6 +189,15 @@ impl Drop for FileLock {
     }
 }
 
+/// True if a line of proc_locks(5), such as `1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF`, is of a lock that this
+/// process has on this inode.
+fn is_lock_of(line: &str, inode: u64, pid: u32) -> bool {
+    let mut fields = line.split_whitespace().skip(4);
+    let line_pid = fields.next().and_then(|pid| pid.parse().ok());
+    let line_inode = fields.next().and_then(|id| id.rsplit(':').next()?.parse().ok());
+    line_pid == Some(pid) && line_inode == Some(inode)
+}
+
 fn lock_error(path: &Path, error: &std::io::Error) -> anyhow::Error {
     let cause = format!("this file system cannot lock `{}`: {error}", path.display());
     fail_with_hint(Exit::Io, cause, "a workspace on a local disk")
@@ -181,6 +205,22 @@ fn lock_error(path: &Path, error: &std::io::Error) -> anyhow::Error {
 
 /// The longest note of a holder that is read: a process id and a time.
 const MAX_NOTE_BYTES: u64 = 200;
+
+/// Opens the lock file at `path`, and creates it if it does not exist.
+fn open_or_create(path: &Path) -> Result<File> {
+    // A symbolic link could make this program create a file elsewhere, or write its note into one.
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(flags);
+    let file = match options.open(path) {
+        // The mode of a new file depends on its directory, which is read only if it is needed.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            options.create(true).mode(EntryMode::of_new(path).file).open(path)
+        }
+        other => other,
+    };
+    file.with_context(|| format!("open `{}`", path.display()))
+}
 
 /// Opens the lock file at `path`; `None` if it does not exist.
 fn open_lock(path: &Path) -> Result<Option<File>> {
@@ -234,10 +274,7 @@ pub fn with_lock_timeout<T>(
     timeout: Duration,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    acquire_lock(file, path, timeout, |interval| Ok(signal::sleep(interval)?))?;
-    let output = work();
-    drop(file.unlock());
-    output
+    run_locked(file, path, timeout, |interval| Ok(signal::sleep(interval)?), work)
 }
 
 /// Like [`with_lock`], but waits for the lock even while the run is being cancelled, since the data must not be lost.
@@ -250,29 +287,30 @@ pub fn with_lock_ignoring_signals<T>(
     timeout: Duration,
     work: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    acquire_lock(file, path, timeout, |interval| {
+    let pause = |interval| {
         std::thread::sleep(interval);
         Ok(())
-    })?;
-    let output = work();
-    drop(file.unlock());
-    output
+    };
+    run_locked(file, path, timeout, pause, work)
 }
 
-/// Polls for the lock, at growing intervals, so that many waiting processes leave the CPU to the one that holds it.
-fn acquire_lock(
+/// Polls for the lock, at growing intervals, so that many waiting processes leave the CPU to the one that holds it, and
+/// runs `work` while holding it.
+fn run_locked<T>(
     file: &File,
     path: &Path,
     timeout: Duration,
     pause: impl Fn(Duration) -> Result<()>,
-) -> Result<()> {
-    let end = signal::now().saturating_add(timeout);
+    work: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let mut deadline = Deadline::after(timeout);
     let mut interval = MIN_POLL_INTERVAL;
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if signal::now() < end => {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if !deadline.is_expired() => {
                 pause(interval)?;
+                deadline.subtract(interval);
                 interval = (interval * 2).min(MAX_POLL_INTERVAL);
             }
             Err(TryLockError::WouldBlock) => {
@@ -282,6 +320,9 @@ fn acquire_lock(
             Err(TryLockError::Error(error)) => return Err(lock_error(path, &error)),
         }
     }
+    let output = work();
+    drop(file.unlock());
+    output
 }
 
 #[cfg(test)]
@@ -294,13 +335,13 @@ mod tests {
     fn a_lock_is_exclusive_and_names_its_holder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.lock");
-        let take = || FileLock::acquire(&path, "`x`", "noon", Duration::ZERO, &mut |_| {});
+        let take = || FileLock::acquire(&path, "`x`", Some("noon"), Duration::ZERO, &mut |_| {});
         let lock = take().unwrap();
         let error = take().unwrap_err();
         assert_eq!(exit_for(&error), Exit::TryAgain);
         assert_eq!(
             error.to_string(),
-            format!("`x` is in use by process {} since noon", std::process::id())
+            format!("`x` is in use since noon by process {}", std::process::id())
         );
         let holder = |pid: u32| super::LockHolder { pid, since: "noon".into() };
         assert!(!holder(std::process::id()).is_stopped());

@@ -178,7 +178,7 @@ pub(super) fn describe_unfinished(is_running: bool) -> &'static str {
 pub(super) fn run_json(record: &RunRecord) -> Value {
     let usage = &record.usage;
     json!({
-        "job": record.job, "name": record.name, "host": record.host, "release": record.release, "trigger": record.trigger,
+        "job": record.job_id, "name": record.name, "host": record.host, "release": record.release, "trigger": record.trigger,
         "slot": record.slot.as_deref().map(truncate_to_seconds), "retry": record.retry,
         "start": truncate_to_seconds(&record.start), "end": truncate_to_seconds(&record.end), "outcome": record.outcome,
         "status": record.status, "cause": record.cause, "error": record.error, "session": usage.session, "turn": usage.turn,

@@ -134,11 +134,11 @@ fn name_and_id(name: &str, id: &str) -> String {
 
 /// A run as a row.
 fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
-    let RunRecord { usage, name, job, .. } = record;
+    let RunRecord { usage, name, job_id, .. } = record;
     let tokens = usage.input_tokens + usage.output_tokens;
     let duration = match (parse_time(&record.start), parse_time(&record.end)) {
         (Some(start), Some(end))
-            if record.outcome.is_run() && record.outcome != RunOutcome::Unknown =>
+            if record.outcome.was_attempted() && record.outcome != RunOutcome::Unknown =>
         {
             format_duration(end.duration_since(start).unsigned_abs())
         }
@@ -148,7 +148,7 @@ fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
     vec![
         parse_time(&record.start)
             .map_or_else(|| single_line(&record.start), |time| time_format::format_time(time, now)),
-        name_and_id(name, job),
+        name_and_id(name, job_id),
         describe_outcome(record),
         duration,
         match tokens {
@@ -193,7 +193,7 @@ pub(in crate::command) fn print_last_run(ctx: &Context, id: &str) -> Result<()> 
 /// Prints the output of the last run.
 fn print_last_output(ctx: &Context, store: &JobStore, id: &str, now: &Zoned) -> Result<Exit> {
     let records = JobDir::new(store.job_dir(id)?).last_records(usize::MAX)?;
-    let last = records.iter().rfind(|record| record.outcome.is_run());
+    let last = records.iter().rfind(|record| record.outcome.was_attempted());
     let no_output = last.filter(|record| record.output.is_none()).map(|record| {
         let start = parse_time(&record.start)
             .map_or_else(|| record.start.clone(), |time| time_format::format_time(time, now));

@@ -275,7 +275,7 @@ fn run_rows(
     if let Some(path) = &record.output {
         rows.push(("output", ctx.paths.display(path)));
     }
-    let run_count = records.iter().filter(|record| record.outcome.is_run()).count();
+    let run_count = records.iter().filter(|record| record.outcome.was_attempted()).count();
     let cost =
         records.iter().filter_map(|record| record.usage.cost_usd).reduce(|sum, cost| sum + cost);
     let is_partial = records.iter().any(|record| record.usage.has_unknown_cost());

@@ -180,7 +180,7 @@ impl ChannelFiles {
     pub(crate) fn lock(&self, ctx: &Context, timeout: Duration) -> Result<FileLock> {
         let now = ctx.clock.local_timestamp();
         let path = self.directory.join("lock");
-        FileLock::acquire(&path, "the channel", &now, timeout, &mut |_| {})
+        FileLock::acquire(&path, "the channel", Some(&now), timeout, &mut |_| {})
     }
 
     /// The position after the last message that was stored for this account.

@@ -314,7 +314,7 @@ pub(crate) fn lock(channel: &OpenChannel, timeout: Duration) -> Result<FileLock>
 fn lock_files(files: &ChannelFiles, timeout: Duration) -> Result<FileLock> {
     durable_file::create_dir(&files.directory)?;
     let path = files.directory.join("outbox.lock");
-    FileLock::acquire(&path, "the outbox", "", timeout, &mut |_| {})
+    FileLock::acquire(&path, "the outbox", None, timeout, &mut |_| {})
 }
 
 /// True for the key of a message that any process may send, under the lock of the outbox. Only the poll sends the other

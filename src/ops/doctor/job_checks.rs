@@ -183,7 +183,7 @@ fn last_run_problem(input: &CheckInput, job: &Job) -> Result<Option<String>> {
         )));
     }
     let mut records = job_dir.last_records(RECORDS_CHECKED)?;
-    records.retain(|record| record.outcome.is_run() || record.outcome == RunOutcome::Missed);
+    records.retain(|record| record.outcome.was_attempted() || record.outcome == RunOutcome::Missed);
     let Some(last) = records.pop() else {
         let JobState { last_run, last_status, last_error, .. } = &job.state;
         let has_failed = last_status.as_deref() == Some("error");

@@ -520,7 +520,7 @@ impl JobRunner<'_> {
     ) -> RunRecord {
         RunRecord {
             version: RunRecord::FORMAT_VERSION,
-            job: job.id.clone(),
+            job_id: job.id.clone(),
             name: job.name.clone(),
             host: host::name(),
             release: env!("CARGO_PKG_VERSION").into(),

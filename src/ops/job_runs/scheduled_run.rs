@@ -191,7 +191,7 @@ fn run_slot(runner: &JobRunner, job: &Job, condition: StartCondition) -> Result<
         (DueState::NotYet { .. } | DueState::ClockWasWrong { .. }, None) => {
             if is_handled_but_not_retired(job, &state) {
                 let records = job_dir.last_records(usize::MAX)?;
-                let last_run = records.iter().rev().find(|record| record.outcome.is_run());
+                let last_run = records.iter().rev().find(|record| record.outcome.was_attempted());
                 runner.retire(job, last_run.map(|record| record.outcome))?;
             }
             Ok(Exit::Answered)
@@ -230,7 +230,7 @@ impl JobRunner<'_> {
         let records = self.job_dir.last_records(usize::MAX)?;
         let recorded_slot = Some(slot.to_string());
         let is_run_of_slot =
-            |record: &RunRecord| record.outcome.is_run() && record.slot == recorded_slot;
+            |record: &RunRecord| record.outcome.was_attempted() && record.slot == recorded_slot;
         if records.iter().any(is_run_of_slot) {
             return Ok(SlotState::AlreadyRun);
         }

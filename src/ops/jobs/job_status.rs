@@ -79,7 +79,8 @@ impl JobStatus {
                 }
                 // A job of another program has a last slot here if it was taken over.
                 if job.options.is_some() || run_state.last_slot().is_some() {
-                    let last_run = history.last.as_ref().filter(|last| last.outcome.is_run());
+                    let last_run =
+                        history.last.as_ref().filter(|last| last.outcome.was_attempted());
                     let last_run = last_run.and_then(|last| last.start.parse().ok());
                     let last_run = last_run.max(job.state.last_run).max(run_state.last_slot());
                     overdue_slot = timetable.overdue_slot(last_run, now, OVERDUE_GRACE);

@@ -49,7 +49,7 @@ impl<'a> PipeJournal<'a> {
         let lock = FileLock::acquire(
             &directory.join("lock"),
             &format!("the pipe `{name}`"),
-            &ctx.clock.local_timestamp(),
+            Some(&ctx.clock.local_timestamp()),
             Duration::ZERO,
             &mut |_| {},
         )?;

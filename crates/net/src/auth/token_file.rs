@@ -164,7 +164,7 @@ impl<T: DeserializeOwned + Serialize> TokenFile<T> {
         let path = self.path.with_extension("json.lock");
         let subject = format!("the login to {}", self.label);
         let now = clock.local_timestamp();
-        let lock = FileLock::acquire(&path, &subject, &now, LOCK_TIMEOUT, &mut |_| {});
+        let lock = FileLock::acquire(&path, &subject, Some(&now), LOCK_TIMEOUT, &mut |_| {});
         let lock = lock.map_err(|error| match exit_for(&error) {
             // The lock's own hint names a flag that these commands do not have.
             Exit::TryAgain => {

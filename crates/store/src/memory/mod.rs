@@ -250,7 +250,7 @@ impl Memory {
         let lock = FileLock::acquire(
             &self.dir.join(".lock"),
             "the memory",
-            &self.clock.local_timestamp(),
+            Some(&self.clock.local_timestamp()),
             wait,
             &mut |_| busy(),
         )?;

@@ -21,7 +21,8 @@ pub(super) fn lock_path(path: &Path) -> PathBuf {
 pub(super) fn try_lock(store: &SessionStore, key: &str, path: &Path) -> Result<FileLock> {
     let what = format!("session `{key}`");
     let lock = lock_path(path);
-    FileLock::acquire(&lock, &what, &store.clock.local_timestamp(), Duration::ZERO, &mut |_| {})
+    let now = store.clock.local_timestamp();
+    FileLock::acquire(&lock, &what, Some(&now), Duration::ZERO, &mut |_| {})
         .map_err(with_retry_hint)
 }
 

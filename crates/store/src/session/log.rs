@@ -89,7 +89,7 @@ impl SessionLog {
         let lock = FileLock::acquire(
             &lock_path(&path),
             &format!("session `{key}`"),
-            &store.clock.local_timestamp(),
+            Some(&store.clock.local_timestamp()),
             wait,
             &mut busy,
         )
