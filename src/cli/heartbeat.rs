@@ -20,13 +20,13 @@ pub struct HeartbeatArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum HeartbeatCommand {
-    /// Check periodically with cron; repeat to change options
+    /// Check periodically with cron; run it again to change its options
     Enable(Box<HeartbeatEnableArgs>),
     /// Stop checking with cron
     Disable,
 }
 
-/// Check periodically with cron; repeat to change options
+/// Check periodically with cron; run it again to change its options
 #[derive(Args, Clone, Debug, Default)]
 pub struct HeartbeatEnableArgs {
     /// Interval: `30m`, `2h`
@@ -34,7 +34,7 @@ pub struct HeartbeatEnableArgs {
     /// A bare number is seconds. Default: `30m`.
     #[arg(short, long, value_name = "TIME")]
     pub every: Option<String>,
-    /// One JSON object
+    /// Print the job as one JSON object
     #[arg(long, hide_short_help = true)]
     pub json: bool,
     #[command(flatten)]
