@@ -112,7 +112,7 @@ fn consolidate(ctx: &Context, arguments: &ConsolidateArgs) -> Result<Exit> {
 }
 
 fn due_line(session: &DueSession) -> String {
-    let messages = session.range.limit - session.range.from;
+    let messages = session.range.end - session.range.from;
     let attempts = match session.range.attempts {
         0 => String::new(),
         MAX_ATTEMPTS.. => "; to be archived unchanged".into(),

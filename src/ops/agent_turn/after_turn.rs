@@ -40,7 +40,7 @@ pub(crate) fn plan(
         return None;
     }
     let context_tokens = model.map(|model| model.context_tokens);
-    let limits = consolidator::consolidation_limits(
+    let thresholds = consolidator::consolidation_thresholds(
         settings,
         context_tokens.unwrap_or(settings.context_window),
     );
@@ -48,7 +48,7 @@ pub(crate) fn plan(
         Some(model) => model.budget.remaining()?,
         None => (options.model.max_cost, options.limits.max_total_tokens),
     };
-    session.is_due(&limits).then(|| PostTurnWork {
+    session.is_due(&thresholds).then(|| PostTurnWork {
         memory: Memory::new(&settings.workspace, &ctx.clock),
         consolidation: DeferredConsolidation {
             key: session.key().to_owned(),

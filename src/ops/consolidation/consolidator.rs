@@ -24,7 +24,7 @@ use nanobot_store::memory::{
     rejection_reason, reply_parser,
 };
 use nanobot_store::session::consolidation::{
-    self, ConsolidationLimits, ConsolidationRange, SessionSnapshot,
+    self, ConsolidationRange, ConsolidationThresholds, SessionSnapshot,
 };
 use nanobot_store::session::{LoggedMessage, SessionStore};
 use std::path::Path;
@@ -45,7 +45,7 @@ pub(crate) struct Consolidator<'a> {
     /// The options of the requests to the model, such as `--offline`.
     pub(crate) options: TurnOptions,
     /// The thresholds that decide if a session is due.
-    pub(crate) limits: ConsolidationLimits,
+    pub(crate) thresholds: ConsolidationThresholds,
     context_tokens: usize,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Consolidator<'a> {
         let mut settings = ctx.settings()?;
         let turn_context_tokens =
             turn_context_tokens.unwrap_or_else(|| context_window::context_window(ctx, &settings));
-        let limits = consolidation_limits(&settings, turn_context_tokens);
+        let thresholds = consolidation_thresholds(&settings, turn_context_tokens);
         if let Some(model) = model.or(settings.memory.model.as_deref()) {
             settings = ctx.settings_with(FlagOverrides {
                 model: Some(model.to_owned()),
@@ -114,7 +114,7 @@ impl<'a> Consolidator<'a> {
         Ok(Self {
             sessions: ctx.session_store(&settings)?,
             memory: Memory::new(&settings.workspace, &ctx.clock),
-            limits,
+            thresholds,
             context_tokens,
             ctx,
             settings,
@@ -142,7 +142,7 @@ impl<'a> Consolidator<'a> {
         reporter: &mut Reporter,
     ) -> Result<StepResult> {
         let Some(range) =
-            consolidation::next_range(&self.sessions, key, &self.limits, include_not_due)?
+            consolidation::next_range(&self.sessions, key, &self.thresholds, include_not_due)?
         else {
             return Ok(StepResult::Idle);
         };
@@ -403,8 +403,11 @@ impl<'a> Consolidator<'a> {
 }
 
 /// The thresholds of consolidation: the message window, or half of the model's context, whichever comes first.
-pub(crate) fn consolidation_limits(settings: &Settings, context: u32) -> ConsolidationLimits {
-    ConsolidationLimits { window: settings.memory_window, tokens: u64::from(context / 2) }
+pub(crate) fn consolidation_thresholds(
+    settings: &Settings,
+    context: u32,
+) -> ConsolidationThresholds {
+    ConsolidationThresholds { window: settings.memory_window, tokens: u64::from(context / 2) }
 }
 
 impl ConsolidationCost {

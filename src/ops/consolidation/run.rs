@@ -80,8 +80,8 @@ impl<'a> ConsolidationRun<'a> {
         };
         let mut due = Vec::new();
         for key in keys {
-            let Consolidator { sessions, limits, .. } = &self.consolidator;
-            match consolidation::next_range(sessions, &key, limits, self.include_not_due) {
+            let Consolidator { sessions, thresholds, .. } = &self.consolidator;
+            match consolidation::next_range(sessions, &key, thresholds, self.include_not_due) {
                 Ok(range) => due.extend(range.map(|range| DueSession { key, range })),
                 Err(error) => drop(self.record_failure(error)?),
             }
@@ -119,7 +119,7 @@ impl<'a> ConsolidationRun<'a> {
         let ctx = self.consolidator.ctx;
         let level = if ctx.quiet { ProgressLevel::Quiet } else { ProgressLevel::Notices };
         let mut reporter = progress_reporter(ctx, level);
-        progress.begin(due.iter().map(|due| due.range.limit - due.range.from).sum());
+        progress.begin(due.iter().map(|due| due.range.end - due.range.from).sum());
         let mut outages = 0;
         for (index, DueSession { key, .. }) in due.iter().enumerate() {
             let Err(error) = self.consolidate_session(&locked_memory, key, &mut reporter, progress)

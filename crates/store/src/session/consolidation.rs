@@ -22,13 +22,24 @@ use std::fs::File;
 use std::io::{BufReader, Seek, SeekFrom};
 use std::path::Path;
 
-/// Thresholds for consolidating a session.
+/// Thresholds for consolidating a session. It is due as soon as one of them is reached; messages up to half of each
+/// threshold stay in the window.
 #[derive(Clone, Copy, Debug)]
-pub struct ConsolidationLimits {
-    /// Size of the window in messages; half of them remain when the rest is consolidated.
+pub struct ConsolidationThresholds {
+    /// Number of messages.
     pub window: usize,
-    /// Limit in tokens, whichever is reached first; half of them remain.
+    /// Estimated number of tokens.
     pub tokens: u64,
+}
+
+impl ConsolidationThresholds {
+    fn kept_messages(&self) -> usize {
+        self.window / 2
+    }
+
+    fn kept_tokens(&self) -> u64 {
+        self.tokens / 2
+    }
 }
 
 /// The next range of messages to consolidate.
@@ -36,10 +47,8 @@ pub struct ConsolidationLimits {
 pub struct ConsolidationRange {
     /// Index of its first message.
     pub from: usize,
-    /// Upper limit of its end (exclusive): the start of a turn, or the end of a range left by `/new`.
-    pub limit: usize,
-    /// True for a range left by `/new`, of which no message is held back.
-    pub(crate) is_left_by_new: bool,
+    /// Index of the first message after it: the start of a turn, or the end of a range left by `/new`.
+    pub end: usize,
     /// Number of attempts so far.
     pub attempts: u32,
 }
@@ -57,15 +66,15 @@ pub struct SessionSnapshot {
 
 impl Session {
     /// True if part of the session is due for consolidation. Reads no file.
-    pub fn is_due(&self, limits: &ConsolidationLimits) -> bool {
+    pub fn is_due(&self, thresholds: &ConsolidationThresholds) -> bool {
         let Some(log) = &self.log else {
             return false;
         };
         let unconsolidated = log.count.saturating_sub(log.metadata.last_consolidated);
         let ranges = log.metadata.session_metadata().ranges_left_by_new;
         ranges.iter().any(|(from, to)| is_in_log(*from, *to, log.count))
-            || unconsolidated >= limits.window
-            || self.estimated_tokens >= limits.tokens
+            || unconsolidated >= thresholds.window
+            || self.estimated_tokens >= thresholds.tokens
     }
 }
 
@@ -82,7 +91,7 @@ fn is_in_log(from: usize, to: usize, count: usize) -> bool {
 pub fn next_range(
     store: &SessionStore,
     key: &str,
-    limits: &ConsolidationLimits,
+    thresholds: &ConsolidationThresholds,
     include_not_due: bool,
 ) -> Result<Option<ConsolidationRange>> {
     let path = store.find_path(key)?;
@@ -94,41 +103,46 @@ pub fn next_range(
     refuse_newer(tail.metadata.is_newer(), &path)?;
     let SessionMetadata { ranges_left_by_new, attempts, .. } = tail.metadata.session_metadata();
     let mut ranges = ranges_left_by_new.into_iter();
-    if let Some((from, limit)) = ranges.find(|(from, to)| is_in_log(*from, *to, tail.count)) {
-        return Ok(Some(ConsolidationRange { from, limit, is_left_by_new: true, attempts }));
+    if let Some((from, end)) = ranges.find(|(from, to)| is_in_log(*from, *to, tail.count)) {
+        return Ok(Some(ConsolidationRange { from, end, attempts }));
     }
     let from = tail.metadata.last_consolidated;
-    let boundary = find_boundary(&file, &path, size, from, tail.count, limits)?;
-    if boundary.limit <= from || !(include_not_due || boundary.is_due) {
+    let boundary = find_boundary(&file, &path, size, from, tail.count, thresholds)?;
+    if boundary.first_kept <= from || !(include_not_due || boundary.is_due) {
         return Ok(None);
     }
-    Ok(Some(ConsolidationRange { from, limit: boundary.limit, is_left_by_new: false, attempts }))
+    Ok(Some(ConsolidationRange { from, end: boundary.first_kept, attempts }))
 }
 
 /// The boundary of a consolidation.
 struct ConsolidationBoundary {
     /// The index of the first message that stays in the window.
-    limit: usize,
+    first_kept: usize,
     /// True if a threshold is reached.
     is_due: bool,
 }
 
-/// Walks back from the end over the messages that stay, then to the start of their first turn, and on until it is clear
-/// if a threshold is reached. If no turn starts between `from` and there, the limit is the start of the next turn. The
-/// messages that stay always begin with a user message, because nothing before the first one would be sent again.
+/// Finds the boundary for the messages from `from` on, and reads no more of the log than that takes:
+///
+/// - The natural boundary is where the messages that stay reach half of a threshold.
+/// - The boundary is the last start of a turn at or before it: nothing before the first user message would be sent again.
+/// - If no turn starts there, it is the next start of a turn, but only if a threshold is reached. Otherwise each call would
+///   find one more turn.
+/// - If there is none either, or the natural boundary is not after `from`, nothing is consolidated.
 fn find_boundary(
     file: &File,
     path: &Path,
     size: u64,
     from: usize,
     count: usize,
-    limits: &ConsolidationLimits,
+    thresholds: &ConsolidationThresholds,
 ) -> Result<ConsolidationBoundary> {
-    let mut is_due = count - from >= limits.window;
-    let (mut index, mut tokens) = (count, 0);
-    // The limit regardless of turns; then the last start of a turn at or before it, and the first one after it.
-    let mut limit = (limits.window < 2).then_some(count);
-    let (mut turn_before, mut turn_after) = (None, None);
+    let mut is_due = count - from >= thresholds.window;
+    let mut index = count;
+    let mut tokens = 0;
+    let mut natural_boundary = (thresholds.kept_messages() == 0).then_some(count);
+    let mut turn_before = None;
+    let mut turn_after = None;
     let mut lines = ReverseLines::from_end(file, path, size);
     while index > from && !(is_due && turn_before.is_some()) {
         let Some((_, text)) = lines.next()? else {
@@ -138,39 +152,39 @@ fn find_boundary(
             continue;
         };
         tokens += message.as_ref().map_or(0, token_estimate::for_message);
-        if tokens > limits.tokens / 2 {
-            limit.get_or_insert(index);
+        if natural_boundary.is_none() && tokens > thresholds.kept_tokens() {
+            natural_boundary = Some(index);
         }
         index -= 1;
-        if count - index == limits.window / 2 {
-            limit.get_or_insert(index);
+        if natural_boundary.is_none() && count - index == thresholds.kept_messages() {
+            natural_boundary = Some(index);
         }
-        is_due |= tokens >= limits.tokens;
+        is_due |= tokens >= thresholds.tokens;
         let begins_turn = index > from && message.as_ref().is_some_and(Message::begins_turn);
         if begins_turn && turn_before.is_none() {
-            if limit.is_some_and(|limit| index <= limit) {
+            if natural_boundary.is_some_and(|boundary| index <= boundary) {
                 turn_before = Some(index);
             } else {
                 turn_after = Some(index);
             }
         }
     }
-    // If nothing is due, do not take more than the limit allows: otherwise each call would find one more turn.
-    let limit = match limit {
-        Some(limit) if limit > from => turn_before.or(turn_after.filter(|_| is_due)),
-        _ => None,
+    let turn_start = if is_due { turn_before.or(turn_after) } else { turn_before };
+    let first_kept = match natural_boundary {
+        Some(boundary) if boundary > from => turn_start.unwrap_or(from),
+        _ => from,
     };
-    Ok(ConsolidationBoundary { limit: limit.unwrap_or(from), is_due })
+    Ok(ConsolidationBoundary { first_kept, is_due })
 }
 
-/// Reads `range` of the session `key`, turn by turn, until `has_room` returns false for a message; the first
+/// Reads `range` of the session `key`, turn by turn, until `accept` returns false for a message; the first
 /// turn is always read in full. What a provider rejected is left out: it would be rejected here too. `None` if the
 /// session has changed.
 pub fn read_range(
     store: &SessionStore,
     key: &str,
     range: &ConsolidationRange,
-    has_room: &mut dyn FnMut(&LoggedMessage) -> bool,
+    accept: &mut dyn FnMut(&LoggedMessage) -> bool,
 ) -> Result<Option<SessionSnapshot>> {
     let path = store.find_path(key)?;
     let Some(file) = durable_file::open_existing(&path)? else {
@@ -181,6 +195,7 @@ pub fn read_range(
     let tail = tail_reader::read(&file, &path, size, MessageWindow::default())?;
     let SessionMetadata { rejected_turns, ranges_left_by_new, origin, origin_left_by_new, .. } =
         tail.metadata.session_metadata();
+    // Decided now, since `/new` may have left the range after it was determined.
     let is_left_by_new = ranges_left_by_new.iter().any(|(_, to)| range.from < *to);
     let origin = if is_left_by_new { origin_left_by_new } else { origin };
     let Some(start) = find_message_offset(&file, &path, size, tail.count, range.from)? else {
@@ -189,10 +204,11 @@ pub fn read_range(
     let mut reader = BufReader::with_capacity(tail_reader::READ_BUFFER_BYTES, &file);
     reader.seek(SeekFrom::Start(start)).with_context(what)?;
     let mut messages: Vec<LoggedMessage> = Vec::new();
-    let (mut index, mut to) = (range.from, None);
+    let mut index = range.from;
+    let mut to = None;
     let mut text = Vec::new();
     let mut is_full = false;
-    while index < range.limit
+    while index < range.end
         && tail_reader::next_line(&mut reader, &mut text).with_context(what)? > 0
     {
         let SessionLine::Message(message) = line::parse(&text) else {
@@ -205,7 +221,7 @@ pub fn read_range(
             let (time, turn) = line::timestamp_and_turn(&text);
             let logged = LoggedMessage { index, time, turn, message };
             if !rejected_turns.contains(&logged.turn) {
-                is_full |= !has_room(&logged);
+                is_full |= !accept(&logged);
                 messages.push(logged);
             }
         }
@@ -214,7 +230,7 @@ pub fn read_range(
         }
         index += 1;
     }
-    if index == range.limit {
+    if index == range.end {
         to = Some(index);
     }
     Ok(to.map(|to| {
@@ -236,20 +252,37 @@ fn find_message_offset(
         return Ok(None);
     }
     if count - index < index {
-        let mut lines = ReverseLines::from_end(file, path, size);
-        let mut number = count;
-        while let Some((offset, text)) = lines.next()? {
-            number -= usize::from(line::is_counted(text));
-            if number == index {
-                return Ok(Some(offset));
-            }
-        }
-        return Ok(None);
+        find_offset_from_end(file, path, size, count, index)
+    } else {
+        find_offset_from_start(file, path, index)
     }
+}
+
+fn find_offset_from_end(
+    file: &File,
+    path: &Path,
+    size: u64,
+    count: usize,
+    index: usize,
+) -> Result<Option<u64>> {
+    let mut lines = ReverseLines::from_end(file, path, size);
+    let mut number = count;
+    while let Some((offset, text)) = lines.next()? {
+        number -= usize::from(line::is_counted(text));
+        if number == index {
+            return Ok(Some(offset));
+        }
+    }
+    Ok(None)
+}
+
+fn find_offset_from_start(file: &File, path: &Path, index: usize) -> Result<Option<u64>> {
     let mut reader = BufReader::with_capacity(tail_reader::READ_BUFFER_BYTES, file);
     let what = || format!("read `{}`", path.display());
     reader.seek(SeekFrom::Start(0)).with_context(what)?;
-    let (mut offset, mut number, mut text) = (0, 0, Vec::new());
+    let mut offset = 0;
+    let mut number = 0;
+    let mut text = Vec::new();
     loop {
         let length = tail_reader::next_line(&mut reader, &mut text).with_context(what)?;
         if length == 0 {
@@ -294,31 +327,32 @@ pub fn withdraw_attempt(
 /// Moves the pointer past the consolidated messages `from` to `to`. Returns false if the session has changed since it
 /// was read.
 pub fn advance_pointer(store: &SessionStore, key: &str, from: usize, to: usize) -> Result<bool> {
-    let is_moved = update_metadata(store, key, &mut |metadata, count| {
-        if to > count || from >= to {
-            return false;
-        }
-        let mut session_metadata = metadata.session_metadata();
-        if let Some(range) =
-            session_metadata.ranges_left_by_new.iter_mut().find(|range| range.0 == from)
-        {
-            range.0 = to;
-            session_metadata.ranges_left_by_new.retain(|range| range.0 < range.1);
-        } else if metadata.last_consolidated == from {
-            metadata.set_consolidated(to);
-        } else {
-            return false;
-        }
-        session_metadata.attempts = 0;
-        metadata.set_session_metadata(&session_metadata);
-        true
+    let result = update_metadata(store, key, &mut |metadata, count| {
+        to <= count && from < to && move_pointer(metadata, from, to)
     });
-    match is_moved {
+    match result {
         // A newer release has continued the session. Its messages are in memory already; this must not block further
         // work.
         Err(error) if exit_for(&error) == Exit::Config => Ok(false),
-        is_moved => is_moved,
+        result => result,
     }
+}
+
+/// Moves the pointer, or the start of a range left by `/new`, from `from` to `to`. Returns false if neither is at `from`.
+fn move_pointer(metadata: &mut MetadataLine, from: usize, to: usize) -> bool {
+    let mut session_metadata = metadata.session_metadata();
+    let ranges = &mut session_metadata.ranges_left_by_new;
+    if let Some(range) = ranges.iter_mut().find(|range| range.0 == from) {
+        range.0 = to;
+        ranges.retain(|range| range.0 < range.1);
+    } else if metadata.last_consolidated == from {
+        metadata.set_consolidated(to);
+    } else {
+        return false;
+    }
+    session_metadata.attempts = 0;
+    metadata.set_session_metadata(&session_metadata);
+    true
 }
 
 /// True if message `from` begins the next range, or a range that `/new` has left since.
