@@ -58,18 +58,18 @@ enum ReplInput {
 }
 
 /// Reads lines and runs each until the user ends the conversation.
-fn run_loop(mut session: ReplSession<'_>) -> Result<Exit> {
+fn run_loop(mut repl: ReplSession<'_>) -> Result<Exit> {
     let mut interrupted: Option<Instant> = None;
     let mut initial = String::new();
     loop {
-        let prompt = session.prompt();
-        let prompt = Prompt { text: &prompt, is_warning: session.is_unrestricted };
-        let line = session.editor().read(prompt, &initial)?;
+        let prompt = repl.prompt();
+        let prompt = Prompt { text: &prompt, is_warning: repl.is_unrestricted };
+        let line = repl.editor().read(prompt, &initial)?;
         initial.clear();
         let text = match line {
             EditorLine::Text(text) => text,
             EditorLine::NextProfile(text) => {
-                session.cycle_profile();
+                repl.cycle_profile();
                 initial = text;
                 continue;
             }
@@ -81,16 +81,16 @@ fn run_loop(mut session: ReplSession<'_>) -> Result<Exit> {
             }
             EditorLine::Interrupted => {
                 interrupted = Some(Instant::now());
-                session.print_line("(press Ctrl-C again, Ctrl-D or /exit to end)");
+                repl.print_line("(press Ctrl-C again, Ctrl-D or /exit to end)");
                 continue;
             }
         };
         interrupted = None;
         let input = parse(&text);
         if !matches!(input, ReplInput::Empty | ReplInput::Exit) {
-            let result = session.editor().add_to_history(&text);
+            let result = repl.editor().add_to_history(&text);
             if let Err(error) = result {
-                session.print_line(&format!(
+                repl.print_line(&format!(
                     "nanobot: cannot save the line in the history: {error:#}"
                 ));
             }
@@ -98,15 +98,15 @@ fn run_loop(mut session: ReplSession<'_>) -> Result<Exit> {
         match input {
             ReplInput::Empty => {}
             ReplInput::Exit => return Ok(Exit::Answered),
-            ReplInput::Shell(command) => run_command(&mut session, "shell", &command),
+            ReplInput::Shell(command) => run_command(&mut repl, "shell", &command),
             ReplInput::Command(name, rest) => {
                 // Both commands may start the user's own editor, which needs the terminal.
                 if matches!(name.as_str(), "edit" | "memory") {
-                    session.editor().restore_terminal()?;
+                    repl.editor().restore_terminal()?;
                 }
-                run_command(&mut session, &name, &rest);
+                run_command(&mut repl, &name, &rest);
             }
-            ReplInput::Message(text) => session.send_message(&text),
+            ReplInput::Message(text) => repl.send_message(&text),
         }
         // The signal that ended a turn must not end later ones, except for a hang-up.
         signal::clear_interrupt()?;
@@ -114,12 +114,12 @@ fn run_loop(mut session: ReplSession<'_>) -> Result<Exit> {
 }
 
 /// Runs the command `name`, and reports its failure.
-fn run_command(session: &mut ReplSession<'_>, name: &str, rest: &str) {
-    if let Err(error) = session.dispatch(name, rest) {
+fn run_command(repl: &mut ReplSession<'_>, name: &str, rest: &str) {
+    if let Err(error) = repl.dispatch(name, rest) {
         signal::begin_shutdown();
-        hints::report_error(&error, session.ctx.terminal);
+        hints::report_error(&error, repl.ctx.terminal);
         if name == "shell" && exit_for(&error) == Exit::Interrupted {
-            session.print_line("[ended by a signal]");
+            repl.print_line("[ended by a signal]");
         }
     }
 }

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// The session of a REPL if the config cannot be read.
 pub(super) const DEFAULT_SESSION: &str = "cli:direct";
 
-/// Characters of the last message that are shown when its conversation goes on.
+/// Maximum number of characters of the last message that are shown when a session is continued.
 const MAX_QUOTED_CHARS: usize = 60;
 
 /// The profiles that Shift-Tab switches through.
@@ -47,7 +47,7 @@ pub(super) struct ReplSession<'w> {
     /// The last answer.
     pub(super) last_answer: Option<String>,
     /// True if the last turn did not finish.
-    pub(super) is_interrupted: bool,
+    pub(super) is_unfinished: bool,
     /// True under a profile without any limits.
     pub(super) is_unrestricted: bool,
     /// The paths of `--write`, which a profile that only reads sets aside.
@@ -63,27 +63,28 @@ impl<'w> ReplSession<'w> {
     ) -> Result<Self> {
         // Load the settings now: the first line typed goes into the history, and by then the keys to redact must be
         // known. A turn reports the error of an invalid config.
-        let settings = settings(ctx, &options);
-        let source = options.session.fork.take();
+        let (settings, profile) = settings_with_profile(ctx, &options).ok().unzip();
+        let fork_source = options.session.fork.take();
         // A replay stores nothing unless a session is named.
-        if options.session.key.is_none() && (options.recording.replay.is_none() || source.is_some())
+        if options.session.key.is_none()
+            && (options.recording.replay.is_none() || fork_source.is_some())
         {
-            let directory = options.grants.directory.as_deref();
-            options.session.key = Some(match (&source, &settings) {
-                (Some(_), _) => format!("fork:{}", random_hex(4)),
-                (None, Ok(settings)) if options.session.last => {
+            options.session.key = Some(if fork_source.is_some() {
+                format!("fork:{}", random_hex(4))
+            } else if let Some(settings) = &settings {
+                if options.session.last {
                     last_session_key(&ctx.session_store(settings)?)?
+                } else {
+                    default_session_key(ctx, settings, options.grants.directory.as_deref())
                 }
-                (None, Ok(settings)) => default_session_key(ctx, settings, directory),
-                (None, Err(_)) => DEFAULT_SESSION.into(),
+            } else {
+                DEFAULT_SESSION.into()
             });
         }
-        let profile = settings
-            .and_then(|settings| permissions::resolve_profile(ctx, &options.grants, &settings));
         let editor = Arc::new(Mutex::new(completion::editor(ctx, &options)?));
         let bell = ctx.terminal_settings().ok().and_then(|settings| settings.bell);
         let bell = Arc::new(Bell::new(ctx.terminal, bell));
-        let mut session = Self {
+        let mut repl = Self {
             ctx,
             program,
             prompter: Arc::new(TerminalPrompter::new(ctx, &options, &editor, &bell)),
@@ -94,30 +95,35 @@ impl<'w> ReplSession<'w> {
             extra_input: String::new(),
             last_message: None,
             last_answer: None,
-            is_interrupted: false,
-            is_unrestricted: profile.is_ok_and(|profile| profile.is_unrestricted),
+            is_unfinished: false,
+            is_unrestricted: profile.is_some_and(|profile| profile.is_unrestricted),
         };
-        if let (Some(source), Some(new)) = (source, &session.options.session.key) {
-            session::fork(&session.session_store()?, &source, new, None)?;
+        if let Some(fork_source) = fork_source
+            && let Some(fork_key) = &repl.options.session.key
+        {
+            session::fork(&repl.session_store()?, &fork_source, fork_key, None)?;
         }
-        session.recall_last_exchange();
-        session.greet();
-        Ok(session)
+        repl.recall_last_exchange();
+        repl.greet();
+        Ok(repl)
     }
 
     /// Reads the last exchange of the session, so that it can be repeated, copied and saved. A session that cannot be read
     /// is reported by the next turn.
     pub(super) fn recall_last_exchange(&mut self) {
-        let key = self.options.session.key.as_deref().filter(|_| !self.options.session.new);
+        if self.options.session.new {
+            return;
+        }
+        let key = self.options.session.key.as_deref();
         let Some(Ok(session)) = key.map(|key| self.read_session(key)) else {
             return;
         };
         self.last_message = session.last_user_text();
         self.last_answer = session.last_answer().map(str::to_owned);
-        self.is_interrupted = session.is_interrupted();
+        self.is_unfinished = session.is_interrupted();
     }
 
-    /// Reads a stored session, as it would be sent.
+    /// Reads the messages of a stored session that its next turn would send.
     pub(super) fn read_session(&self, key: &str) -> Result<Session> {
         Session::read(&self.session_store()?, key, &mut |_| {})
     }
@@ -127,7 +133,7 @@ impl<'w> ReplSession<'w> {
         let Some(text) = &self.last_message else {
             return;
         };
-        let label = if self.is_interrupted { "interrupted" } else { "last message" };
+        let label = if self.is_unfinished { "unfinished" } else { "last message" };
         let text = truncate_line(text, MAX_QUOTED_CHARS);
         self.ctx.terminal.eprint_dim(&format!("{label}: {text}"));
     }
@@ -151,7 +157,8 @@ impl<'w> ReplSession<'w> {
         self.run_message_turn(&options);
     }
 
-    /// Runs a turn that `/retry` can repeat or continue, and points to that command if it fails. Returns its exit status.
+    /// Runs a turn that `/retry` can repeat or continue, and names that command if the turn fails. Returns the exit status
+    /// of the turn.
     pub(super) fn run_message_turn(&mut self, options: &TurnOptions) -> Exit {
         let exit = self.run_turn(options);
         match exit {
@@ -168,7 +175,7 @@ impl<'w> ReplSession<'w> {
         let extra_input = std::mem::take(&mut self.extra_input);
         let typing = self.editor().guard_typing();
         self.bell.begin_turn();
-        let repl = InteractiveContext {
+        let interactive = InteractiveContext {
             resume_command: Some("`/retry`"),
             steering: Box::new(typing.steering()),
             user_prompt: Arc::clone(&self.prompter) as _,
@@ -176,17 +183,18 @@ impl<'w> ReplSession<'w> {
             attached: Vec::new(),
             extra_input: RefCell::new((!extra_input.is_empty()).then(|| extra_input.into_bytes())),
         };
-        let outcome = agent_turn::run_repl_turn(self.ctx, options, &repl, hints::report_error);
+        let outcome =
+            agent_turn::run_repl_turn(self.ctx, options, &interactive, hints::report_error);
         drop(typing);
         self.bell.ring_if_long();
         // Output that was not sent with the failed turn is sent with the next message.
-        self.extra_input = repl
+        self.extra_input = interactive
             .extra_input
             .into_inner()
             .map_or_else(String::new, |bytes| String::from_utf8_lossy(&bytes).into_owned());
         self.options.session.new = false;
-        self.is_interrupted = outcome.exit != Exit::Answered;
-        if self.is_interrupted {
+        self.is_unfinished = outcome.exit != Exit::Answered;
+        if self.is_unfinished {
             // Lines typed ahead were meant for the turn that failed.
             self.editor().hold_type_ahead();
         }
@@ -197,7 +205,7 @@ impl<'w> ReplSession<'w> {
     }
 
     /// The name of the profile in force.
-    pub(super) fn profile(&self) -> String {
+    pub(super) fn profile_name(&self) -> String {
         if let Some(profile) = &self.options.grants.profile {
             return profile.clone();
         }
@@ -207,18 +215,15 @@ impl<'w> ReplSession<'w> {
         }
     }
 
-    /// Switches to the next of the profiles that need no question.
+    /// Switches to the next profile. The user need not confirm any of those that Shift-Tab reaches.
     pub(super) fn cycle_profile(&mut self) {
-        let current = self.profile();
+        let current = self.profile_name();
         let index = CYCLED_PROFILES.iter().position(|name| *name == current);
         let next = CYCLED_PROFILES[index.map_or(0, |index| (index + 1) % CYCLED_PROFILES.len())];
         let mut options = self.options.clone();
         options.grants.profile = Some(next.to_owned());
-        let profile = settings(self.ctx, &options).and_then(|settings| {
-            permissions::resolve_profile(self.ctx, &options.grants, &settings)
-        });
-        match profile {
-            Ok(profile) => self.set_profile(options, &profile),
+        match settings_with_profile(self.ctx, &options) {
+            Ok((_, profile)) => self.set_profile(options, &profile),
             Err(error) => hints::report_error(&error, self.ctx.terminal),
         }
     }
@@ -235,7 +240,7 @@ impl<'w> ReplSession<'w> {
 
     /// The text before a line of input: the profile, unless it is the default one.
     pub(super) fn prompt(&self) -> String {
-        match self.profile().as_str() {
+        match self.profile_name().as_str() {
             DEFAULT_NAME => "> ".into(),
             profile => format!("{profile}> "),
         }
@@ -253,7 +258,7 @@ impl<'w> ReplSession<'w> {
 
     /// The settings of the next turn.
     pub(super) fn settings(&self) -> Result<Settings> {
-        settings(self.ctx, &self.options)
+        Ok(settings_with_profile(self.ctx, &self.options)?.0)
     }
 
     /// The location of the stored sessions.
@@ -262,8 +267,10 @@ impl<'w> ReplSession<'w> {
     }
 }
 
-/// The settings of a turn with these options.
-pub(super) fn settings(ctx: &Context, options: &TurnOptions) -> Result<Settings> {
+/// The settings of a turn with these options, and its profile.
+pub(super) fn settings_with_profile(
+    ctx: &Context,
+    options: &TurnOptions,
+) -> Result<(Settings, Profile)> {
     permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())
-        .map(|(settings, _)| settings)
 }

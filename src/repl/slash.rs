@@ -2,8 +2,8 @@
 
 use super::commands::{ArgKind, COMMANDS, EXITS, SlashCommand, no_arguments_error};
 use super::completion::{all_profiles, turn_directory};
-use super::repl_session::{DEFAULT_SESSION, ReplSession, settings};
-use crate::ops::{agent_turn, model, permissions, skills, user_commands};
+use super::repl_session::{DEFAULT_SESSION, ReplSession, settings_with_profile};
+use crate::ops::{agent_turn, model, skills, user_commands};
 use crate::options::turn::DryRunForm;
 use crate::repl::editor::{Candidate, edit_text};
 use anyhow::{Context as _, Error, Result};
@@ -122,10 +122,10 @@ impl ReplSession<'_> {
     fn run_control_turn(&mut self, name: &str, rest: &str) {
         let mut options = self.options.clone();
         options.input.set_typed_message(format!("/{name} {rest}").trim());
-        let was_interrupted = self.is_interrupted;
+        let was_unfinished = self.is_unfinished;
         let exit = self.run_turn(&options);
         // `/retry` is about the last message, which this is not.
-        self.is_interrupted = was_interrupted;
+        self.is_unfinished = was_unfinished;
         if exit == Exit::Interrupted {
             self.print_line("(interrupted)");
         }
@@ -216,7 +216,7 @@ impl ReplSession<'_> {
     }
 
     fn list_profiles(&self) -> Result<()> {
-        let current = self.profile();
+        let current = self.profile_name();
         let profiles = all_profiles(self.ctx);
         let line = |profile: &Candidate| {
             let mark = if profile.text == current { '*' } else { ' ' };
@@ -328,17 +328,19 @@ impl ReplSession<'_> {
 
     /// Drops the state that belongs to the previous session.
     fn reset(&mut self) {
-        (self.last_message, self.last_answer, self.is_interrupted) = (None, None, false);
+        self.last_message = None;
+        self.last_answer = None;
+        self.is_unfinished = false;
         self.prompter.clear_grants();
     }
 
     fn retry(&mut self) -> Result<()> {
-        if self.is_interrupted {
+        if self.is_unfinished {
             let mut options = self.options.clone();
             options.session.resume = true;
             if let Exit::NoInput = self.run_message_turn(&options) {
                 // The turn had finished after all, or never started.
-                self.is_interrupted = false;
+                self.is_unfinished = false;
             } else {
                 return Ok(());
             }
@@ -355,10 +357,9 @@ impl ReplSession<'_> {
     fn change_profile(&mut self, name: &str) -> Result<()> {
         let mut options = self.options.clone();
         options.grants.profile = Some(name.to_owned());
-        let settings = settings(self.ctx, &options)?;
-        let profile = permissions::resolve_profile(self.ctx, &options.grants, &settings)?;
+        let (_, profile) = settings_with_profile(self.ctx, &options)?;
         let is_wide = profile.is_unrestricted || profile.auto_approve;
-        if is_wide && self.profile() != name {
+        if is_wide && self.profile_name() != name {
             let question = format!("`{name}`: {}. Switch? [y/N] ", profile.description);
             if !self.prompter.confirm(&question) {
                 self.print_line("the profile is unchanged");
