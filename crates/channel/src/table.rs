@@ -23,7 +23,7 @@ pub struct ChannelKind {
     /// True for mail: each message is answered by itself, by one message with all text and files; addresses are compared
     /// without case, and a sender starts few turns.
     pub is_mail: bool,
-    /// True for a program of the user, which `onboard` does not offer.
+    /// True for a program of the user.
     pub is_program: bool,
     /// The form of its texts.
     pub dialect: Dialect,
@@ -46,6 +46,11 @@ impl ChannelKind {
             (Some(thread), Some(mark)) => format!("{key}{mark}{thread}"),
             _ => key,
         }
+    }
+
+    /// True for the chats that `onboard` offers: the ones that need nothing but a login, and answer by polling.
+    pub fn is_offered_by_onboard(&self) -> bool {
+        self.receives && !self.is_mail && !self.is_pushed && !self.is_program
     }
 
     /// The chat that a recipient names: an id, or the rest of a session's key after the channel's name.

@@ -1,5 +1,6 @@
 //! The optional steps that are offered once the setup works: shell completions, a regular check of HEARTBEAT.md by cron, the
-//! default session, a chat channel, and a command to try. A failure here never ends the command.
+//! default session, a chat channel, and a command to try. The command goes on after an error of an offer, by
+//! [`warn_on_error`].
 
 use crate::command::channel::login;
 use crate::command::completions::script_of;
@@ -11,10 +12,12 @@ use crate::ops::jobs::heartbeat_job;
 use crate::ops::jobs::workspace_jobs;
 use crate::options::job::JobSettings;
 use anyhow::Result;
+use jiff::tz::TimeZone;
 use nanobot_base::error::{Exit, Stop, fail_with_hint};
-use nanobot_channel::table::{CHANNELS, ChannelKind};
+use nanobot_channel::table::CHANNELS;
 use nanobot_config::settings::{Config, Settings};
-use nanobot_cron::job::HEARTBEAT_ID;
+use nanobot_cron::job::{HEARTBEAT_ID, HEARTBEAT_INTERVAL};
+use nanobot_cron::schedule::Schedule;
 use nanobot_os::durable_file;
 use nanobot_os::env;
 use nanobot_os::shell::UserShell;
@@ -30,7 +33,7 @@ const MARK_LINES: usize = 3;
 /// The key of the conversation that a message continues.
 const SESSION_KEY: [&str; 3] = ["agents", "defaults", "session"];
 
-/// Reports an error of a step, so that the command can go on. A signal remains an error. The end of input counts as a no.
+/// Reports an error of a step, so that the command can go on. A signal remains an error. If the input ends, the step is skipped.
 pub(super) fn warn_on_error(ctx: &Context, result: Result<()>) -> Result<()> {
     match result {
         Err(error) if error.is::<Cancelled>() => Ok(()),
@@ -48,7 +51,7 @@ pub(super) fn offer_completions(ctx: &Context) -> Result<()> {
         return Ok(());
     };
     let path = shell.completion_path(&ctx.env, &ctx.paths);
-    if is_installed(ctx, shell, &path)? {
+    if check_script(ctx, shell, &path)? == ScriptState::Current {
         return Ok(());
     }
     let question =
@@ -73,31 +76,44 @@ pub(super) fn write_completions(ctx: &Context) -> Result<()> {
         )
     })?;
     let path = shell.completion_path(&ctx.env, &ctx.paths);
-    if is_installed(ctx, shell, &path)? { Ok(()) } else { write_script(ctx, shell, &path) }
+    match check_script(ctx, shell, &path)? {
+        ScriptState::Current => Ok(()),
+        ScriptState::Writable => write_script(ctx, shell, &path),
+    }
 }
 
-/// True if the script for `shell` is installed at `path` already, and false if it may be written there.
+/// The state of the file for a completion script.
+#[derive(PartialEq, Eq)]
+enum ScriptState {
+    /// It has the script of this release.
+    Current,
+    /// It does not exist, or it has the script of another release.
+    Writable,
+}
+
+/// Checks the script for `shell` at `path`.
 ///
 /// # Errors
 /// The file is not nanobot's, or it is a link: neither is replaced.
-fn is_installed(ctx: &Context, shell: UserShell, path: &Path) -> Result<bool> {
+fn check_script(ctx: &Context, shell: UserShell, path: &Path) -> Result<ScriptState> {
     let Ok(metadata) = path.symlink_metadata() else {
-        return Ok(false);
+        return Ok(ScriptState::Writable);
     };
     let installed =
         if path.is_file() { durable_file::read(path)?.unwrap_or_default() } else { Vec::new() };
     if installed == script_of(shell).as_bytes() {
-        return Ok(true);
+        return Ok(ScriptState::Current);
     }
     let text = String::from_utf8_lossy(&installed);
     let cause = if metadata.is_symlink() {
         "it is a symbolic link"
     } else if text.lines().take(MARK_LINES).any(|line| line.contains(SCRIPT_MARK)) {
-        return Ok(false);
+        return Ok(ScriptState::Writable);
     } else {
         "it exists and is not nanobot's"
     };
-    let (name, path) = (shell.name(), ctx.paths.display(path));
+    let name = shell.name();
+    let path = ctx.paths.display(path);
     Err(fail_with_hint(
         Exit::Io,
         format!("completions are not written to {path}: {cause}"),
@@ -125,8 +141,11 @@ pub(super) fn offer_heartbeat(ctx: &Context, settings: &Settings) -> Result<()> 
     if is_enabled || crontab_sync::read_lines(ctx, settings).is_err() {
         return Ok(());
     }
-    let question = "HEARTBEAT.md is your list of tasks for the agent. Check it every 30 minutes with cron, and do its tasks? While it has none, no request is sent.";
-    if confirm(ctx, question, false)? {
+    let interval = Schedule::Every(HEARTBEAT_INTERVAL).describe(&TimeZone::UTC);
+    let question = format!(
+        "HEARTBEAT.md is your list of tasks for the agent. Check it {interval} with cron, and do its tasks? While it has none, no request is sent."
+    );
+    if confirm(ctx, &question, false)? {
         enable_heartbeat(ctx)?;
     }
     Ok(())
@@ -161,9 +180,7 @@ pub(super) fn offer_channel(ctx: &Context, settings: &Settings) -> Result<()> {
     if !settings.channels.is_empty() {
         return Ok(());
     }
-    let is_chat =
-        |kind: &&ChannelKind| kind.receives && !kind.is_mail && !kind.is_pushed && !kind.is_program;
-    let kinds = CHANNELS.iter().filter(is_chat);
+    let kinds = CHANNELS.iter().filter(|kind| kind.is_offered_by_onboard());
     let names: Vec<&str> = kinds.map(|kind| kind.name).collect();
     let text = format!("Chats can be answered too: {}.", names.join(", "));
     ctx.terminal.eprint(&wrap_words(&text, ctx.terminal.stderr_width(), 0));
