@@ -122,8 +122,8 @@ fn written_text(message: &Value, identity: &Identity) -> UserText {
     UserText::label(emoji.or_else(|| describe(message)).unwrap_or_default())
 }
 
-/// The text of a message, in which the names that the service inserted are told from what the sender typed. It inserts the
-/// name of a mentioned user who has no user name.
+/// The text of a message. The service inserts the name of a mentioned user who has no user name; such a name does not count
+/// as typed by the sender.
 fn typed_text(text: &str, entities: &Value, identity: &Identity) -> UserText {
     let without_name = without_own_name(text, &identity.name);
     let units: Vec<u16> = without_name.encode_utf16().collect();
