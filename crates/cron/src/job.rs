@@ -152,13 +152,26 @@ impl Job {
         }
     }
 
-    /// Returns the session of the job's runs, and true if only this job uses it. In that case, only the last run is sent to the model
-    /// again.
-    pub fn session_key(&self) -> (String, bool) {
-        match &self.session {
-            Some(key) => (key.clone(), key == HEARTBEAT_ID),
-            None => (format!("cron:{}", self.id), true),
+    /// Creates the stand-in for a job that is no longer in the job file and has left data.
+    pub fn removed(id: &str, now: Timestamp) -> Self {
+        Self {
+            id: id.to_owned(),
+            name: id.to_owned(),
+            enabled: false,
+            session: None,
+            options: None,
+            ..Self::heartbeat(now)
         }
+    }
+
+    /// Returns the session of the job's runs.
+    pub fn session_key(&self) -> String {
+        self.session.clone().unwrap_or_else(|| format!("cron:{}", self.id))
+    }
+
+    /// True if only this job uses its session. Then only the last run is sent to the model again.
+    pub fn has_own_session(&self) -> bool {
+        self.session.as_ref().is_none_or(|key| key == HEARTBEAT_ID)
     }
 
     /// Binds the options to the job's current message and session.

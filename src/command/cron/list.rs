@@ -202,7 +202,7 @@ pub(super) fn format_utc(time: Timestamp) -> String {
 pub(super) fn job_json(ctx: &Context, status: &JobStatus, local: &TimeZone) -> Value {
     let JobStatus { job, history, .. } = status;
     let last = &history.last;
-    let (session, is_own) = job.session_key();
+    let session = job.session_key();
     let schedule = match &job.schedule {
         Ok(Schedule::Cron { expression, zone }) => {
             json!({ "kind": "cron", "expr": expression.text(), "tz": zone })
@@ -217,7 +217,7 @@ pub(super) fn job_json(ctx: &Context, status: &JobStatus, local: &TimeZone) -> V
         "id": job.id, "name": job.name, "enabled": job.enabled, "schedule": schedule,
         "words": timing::describe_schedule(ctx, job, local), "due": status.due_slot.map(format_utc), "overdue": status.overdue_slot.map(format_utc),
         "next": times.first(), "coming": times, "message": job.message,
-        "session": session, "own_session": is_own, "created": format_utc(job.created),
+        "session": session, "own_session": job.has_own_session(), "created": format_utc(job.created),
         "delete_after_run": job.delete_after_run,
         "delivery": {
             "deliver": job.delivery.deliver, "channel": job.delivery.channel, "to": job.delivery.to,

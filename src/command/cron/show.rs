@@ -96,10 +96,14 @@ fn job_rows(ctx: &Context, status: &JobStatus, now: &Zoned) -> Vec<(&'static str
     if !job.message.is_empty() {
         rows.push(("message", job.message.clone()));
     }
-    let (session, is_own) = job.session_key();
+    let session = job.session_key();
     rows.push((
         "session",
-        if is_own { format!("{session}, its own; only the last run is sent") } else { session },
+        if job.has_own_session() {
+            format!("{session}, its own; only the last run is sent")
+        } else {
+            session
+        },
     ));
     rows.push(("answer", describe_delivery(ctx, job)));
     let default_options = JobOptions::default();

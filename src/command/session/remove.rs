@@ -40,7 +40,7 @@ pub(super) fn remove_sessions(
             session::remove(store, key).map_err(to_error)?;
             continue;
         }
-        session::move_to_trash(store, key, &|_| true).map_err(to_error)?;
+        session::move_to_trash(store, key).map_err(to_error)?;
         ctx.notice(&format!(
             "moved `{key}` to the trash; `nanobot session restore {key}` restores it"
         ));
@@ -140,7 +140,7 @@ pub(super) fn prune(ctx: &Context, store: &SessionStore, arguments: &PruneArgs) 
             "moved to the trash: {count}; `nanobot session restore KEY` restores one"
         ));
     }
-    let removed = session::empty_trash(store)?;
+    let removed = session::remove_expired_trash(store)?;
     if removed > 0 {
         ctx.notice(&format!("removed from the trash after {TRASH_DAYS} days: {removed}"));
     }

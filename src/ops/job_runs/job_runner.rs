@@ -388,8 +388,10 @@ impl JobRunner<'_> {
             }
         }
         let policy_limit = policy_limit(job, options)?;
-        let (session, is_own) = job.session_key();
-        if is_own && let Err(error) = self.begin_session_anew_if_large(&session) {
+        let session = job.session_key();
+        if job.has_own_session()
+            && let Err(error) = self.begin_session_anew_if_large(&session)
+        {
             // A large session costs more, but the run can still use it.
             ctx.notice(&format!("the session `{session}` stays large: {error:#}"));
         }
@@ -402,7 +404,7 @@ impl JobRunner<'_> {
                 job_prompt: &self.job_prompt(job, options),
                 policy_limit: policy_limit.as_ref(),
                 input,
-                last_turn_only: is_own,
+                last_turn_only: job.has_own_session(),
                 answer_chat: match delivery::find_destination(&ctx, job) {
                     Some(AnswerDestination::Chat { channel, to }) => {
                         Some(ChatTarget { channel, recipient: to })
@@ -461,7 +463,7 @@ impl JobRunner<'_> {
     fn begin_session_anew_if_large(&self, key: &str) -> Result<()> {
         let store = self.ctx.session_store(self.settings)?;
         if sessions::move_to_trash_if_larger(&store, key, MAX_SESSION_BYTES)? {
-            sessions::empty_trash(&store)?;
+            sessions::remove_expired_trash(&store)?;
         }
         Ok(())
     }

@@ -90,7 +90,7 @@ pub(crate) fn check(
     };
     Ok(HeartbeatCheck {
         usage: RunUsage {
-            session: job.session_key().0,
+            session: job.session_key(),
             model: reply.model,
             iterations: 1,
             input_tokens: reply.usage.input,
@@ -198,7 +198,7 @@ fn ask_model(
             ..FlagOverrides::default()
         })?;
     }
-    let (session, _) = job.session_key();
+    let session = job.session_key();
     let turn = random_hex(5);
     let purpose = CallPurpose {
         session: session.clone(),

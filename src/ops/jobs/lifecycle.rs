@@ -41,7 +41,7 @@ pub(crate) fn set_enabled(
     let saved_message = if enabled {
         "the jobs are enabled, but cron does not start them"
     } else {
-        "the jobs are disabled: crontab lines that are left start nothing"
+        "the jobs are disabled: remaining crontab lines do nothing"
     };
     for_each_job(ctx, names, saved_message, &mut |_, store, job| {
         if is_heartbeat(job) {
@@ -55,18 +55,21 @@ pub(crate) fn set_enabled(
         let now = ctx.clock.timestamp();
         let is_stored = store.update(&job.id, now, |job| {
             job.enabled = enabled;
-            // Slots missed while disabled are not caught up.
-            if let (true, Some(options)) = (enabled, &mut job.options) {
+            let mut must_write_options = false;
+            if enabled && let Some(options) = &mut job.options {
+                // Slots missed while disabled are not caught up.
                 options.since_ms = now.as_millisecond();
+                must_write_options = true;
             }
             timing::update_next_run(ctx, job, now);
-            enabled && job.options.is_some()
+            must_write_options
         })?;
         if !is_stored {
             return Err(workspace_jobs::unknown_job_error(&[], &job.id));
         }
-        if let (true, Ok(Schedule::At(time))) = (enabled, &job.schedule)
-            && *time <= now
+        if enabled
+            && let Ok(Schedule::At(time)) = job.schedule
+            && time <= now
         {
             ctx.notice(&format!(
                 "the time of `{}` has passed; set another with `nanobot cron edit {} --at …`",
@@ -86,9 +89,10 @@ pub(crate) fn remove(
     for_each_job(
         ctx,
         names,
-        "the jobs are removed: crontab lines that are left start nothing",
+        "the jobs are removed: remaining crontab lines do nothing",
         &mut |settings, store, job| {
-            if !store.remove(&job.id)? && !store.job_dir(&job.id)?.is_dir() {
+            let was_stored = store.remove(&job.id)?;
+            if !was_stored && !store.job_dir(&job.id)?.is_dir() {
                 return Err(workspace_jobs::unknown_job_error(&[], &job.id));
             }
             remove_data(ctx, settings, store, job)?;
@@ -104,6 +108,7 @@ pub(crate) fn remove_data(
     store: &JobStore,
     job: &Job,
 ) -> Result<()> {
+    // Another program has chosen the id. Without a valid directory name, the job has never run here and has no data.
     if !nanobot_cron::job_store::is_valid_id(&job.id) {
         return Ok(());
     }
@@ -130,40 +135,36 @@ pub(crate) fn remove_data(
 
 /// Moves the session of a removed job to the trash, if the session belongs to the job alone.
 pub(crate) fn discard_session(ctx: &Context, settings: &Settings, job: &Job) -> Result<()> {
-    let (key, is_own) = job.session_key();
     // The Python program uses the heartbeat's session under the same name.
-    if !is_own || is_heartbeat(job) {
+    if !job.has_own_session() || is_heartbeat(job) {
         return Ok(());
     }
+    let key = job.session_key();
+    let name = time_format::to_one_line(&job.name);
     let session_store = ctx.session_store(settings)?;
-    match sessions::move_to_trash(&session_store, &key, &|_| true) {
-        Ok(true) => {
+    match sessions::move_to_trash(&session_store, &key) {
+        Ok(()) => {
             ctx.notice(&format!(
-                "moved the session of `{}` to the trash; restore it with `nanobot session restore {key}`",
-                time_format::to_one_line(&job.name)
+                "moved the session of `{name}` to the trash; restore it with `nanobot session restore {key}`"
             ));
-            sessions::empty_trash(&session_store)?;
+            sessions::remove_expired_trash(&session_store)?;
         }
-        Ok(false) => {}
+        // The job never ran, so it has no session.
         Err(error) if exit_for(&error) == Exit::NoInput => {}
         Err(error) if exit_for(&error) == Exit::TryAgain => {
-            ctx.notice(&format!("its session `{key}` was not removed: {error:#}"));
+            ctx.notice(&format!("the session `{key}` of `{name}` was not removed: {error:#}"));
         }
         Err(error) => return Err(error),
     }
     Ok(())
 }
 
-/// A removed job that has left data: the records of a one-time job, or the rest of an interrupted `cron remove`.
-fn removed_job(ctx: &Context, store: &JobStore, id: &str) -> Option<Job> {
-    let has_data = store.job_dir(id).is_ok_and(|path| path.is_dir());
-    has_data.then(|| Job {
-        id: id.to_owned(),
-        name: id.to_owned(),
-        enabled: false,
-        session: None,
-        options: None,
-        ..Job::heartbeat(ctx.clock.timestamp())
+/// The job that `name` selects in the job file, or else a removed one that has left data: the records of a one-time job,
+/// or the rest of an interrupted `cron remove`.
+fn find_job(ctx: &Context, store: &JobStore, name: &str) -> Result<Job> {
+    workspace_jobs::find(store, name).or_else(|error| {
+        let has_data = store.job_dir(name).is_ok_and(|path| path.is_dir());
+        if has_data { Ok(Job::removed(name, ctx.clock.timestamp())) } else { Err(error) }
     })
 }
 
@@ -180,14 +181,15 @@ fn for_each_job(
     let mut exit = Exit::Answered;
     let mut has_changed = false;
     for name in names {
-        let action_result = workspace_jobs::find(&store, name)
-            .or_else(|error| removed_job(ctx, &store, name).ok_or(error))
-            .and_then(|job| {
+        let result = match find_job(ctx, &store, name) {
+            Ok(job) => {
                 // Set even if `action` fails: it may have changed something before it failed.
                 has_changed = true;
                 action(&settings, &store, &job)
-            });
-        if let Err(error) = action_result {
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = result {
             let error_exit = report_error(&error, ctx.terminal);
             if exit == Exit::Answered {
                 exit = error_exit;

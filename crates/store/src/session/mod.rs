@@ -53,8 +53,8 @@ pub use search::{MessageMatch, search};
 pub use search_pattern::{MatchLine, SearchPattern};
 pub use tail_reader::MessageWindow;
 pub use trash::{
-    TRASH_DAYS, TrashBatch, TrashedSession, empty_trash, list_trash, move_to_trash,
-    move_to_trash_if_larger, prune_pipe_sessions, remove, restore,
+    TRASH_DAYS, TrashBatch, TrashedSession, list_trash, move_to_trash, move_to_trash_if_larger,
+    prune_pipe_sessions, remove, remove_expired_trash, restore,
 };
 
 /// Maximum number of rejected turns that a session remembers: more than most windows have turns.

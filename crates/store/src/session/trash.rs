@@ -32,20 +32,14 @@ pub struct TrashedSession {
     original_name: String,
 }
 
-/// Moves a session and its side files to the trash, if `confirm` agrees once the lock is held. Returns true if it
-/// was moved.
+/// Moves a session and its side files to the trash.
 ///
 /// # Errors
 /// Status 66 if there is no such session, 75 if it is in use.
-pub fn move_to_trash(
-    store: &SessionStore,
-    key: &str,
-    confirm: &dyn Fn(&SessionSummary) -> bool,
-) -> Result<bool> {
+pub fn move_to_trash(store: &SessionStore, key: &str) -> Result<()> {
     let mut batch = TrashBatch::new(store);
-    let is_moved = batch.add(key, confirm)?;
-    batch.sync()?;
-    Ok(is_moved)
+    batch.add(key, &|_| true)?;
+    batch.sync()
 }
 
 /// Moves a session whose file has more than `max_bytes` bytes to the trash. Returns true if it was moved.
@@ -55,7 +49,11 @@ pub fn move_to_trash(
 pub fn move_to_trash_if_larger(store: &SessionStore, key: &str, max_bytes: u64) -> Result<bool> {
     let path = store.find_path(key)?;
     let size = path.symlink_metadata().map_or(0, |metadata| metadata.len());
-    Ok(size > max_bytes && move_to_trash(store, key, &|_| true)?)
+    if size <= max_bytes {
+        return Ok(false);
+    }
+    move_to_trash(store, key)?;
+    Ok(true)
 }
 
 /// Moves many sessions to the trash: each directory is listed once, and synced once at the end.
@@ -70,7 +68,7 @@ impl<'s> TrashBatch<'s> {
         Self { store, side_files: BTreeMap::new() }
     }
 
-    /// Moves a session; see [`move_to_trash`].
+    /// Moves a session, if `confirm` agrees once the lock is held. Returns true if it was moved.
     ///
     /// # Errors
     /// The errors of [`move_to_trash`].
@@ -217,7 +215,7 @@ pub fn restore(store: &SessionStore, key: &str) -> Result<()> {
 }
 
 /// Removes files that have been in the trash for more than [`TRASH_DAYS`]. Returns their number.
-pub fn empty_trash(store: &SessionStore) -> Result<usize> {
+pub fn remove_expired_trash(store: &SessionStore) -> Result<usize> {
     let limit = store.clock.now().saturating_sub(TRASH_DAYS.days());
     let limit = limit.strftime("%Y%m%d%H%M%S%6f").to_string();
     let mut count = 0;
