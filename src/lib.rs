@@ -8,18 +8,22 @@
 //! One run of `nanobot agent -m TEXT` goes through these files, and its answer comes back through them. Read them in this order:
 //!
 //! ```text
-//! src/main.rs                      arguments and environment in, exit status out
-//!  └ lib.rs                        run: parse, dispatch, report
-//!     └ command/agent.rs           flags → options::turn, the output form
-//!        └ ops/agent_turn.rs       request → conversation → prepare → execute → finish
-//!           ├ ops/agent_turn/request.rs       settings, standard input, attachments
-//!           ├ ops/agent_turn/conversation.rs  session: lock, repair
-//!           ├ ops/turn_setup.rs               policy, tools, system prompt
-//!           ├ ops/model.rs                    provider with retries, budget, fallbacks
-//!           └ crates/agent/src/turn.rs        push message → ask → push reply → run tool calls → push results → ask …
-//!              ├ turn/request.rs → crates/model: provider/chat, anthropic or responses → crates/net: http
-//!              ├ crates/tool/src/lib.rs (Toolbox) → one file per tool → crates/sandbox, for commands
-//!              └ crates/base/src/event.rs → report.rs → crates/os: terminal
+//! src/main.rs                           arguments and environment in, exit status out
+//!  └ lib.rs                             run: parse, dispatch, report
+//!     └ command/agent.rs                flags → options::turn, the output form
+//!        └ ops/agent_turn.rs            run_steps: request → conversation → prepare → model → execute → after_turn
+//!           ├ agent_turn/source.rs          what starts the turn: a command line, a job, a chat, a person
+//!           ├ agent_turn/request.rs         settings, standard input, attachments, the message
+//!           ├ agent_turn/conversation.rs    crates/store: session/mod.rs (Session::open) → session/log.rs (lock, repair)
+//!           ├ agent_turn/prepare.rs         ops/turn_setup.rs (policy, tools, sections of the system prompt); the message
+//!           ├ ops/model.rs                  the provider with its wrappers
+//!           ├ agent_turn/execute.rs         guards; then what the turn changed and undid is reported
+//!           │  └ crates/agent/src/turn.rs   push message → ask → push reply → run tool calls → push results → ask …
+//!           │     ├ turn/request.rs → crates/model/src/provider: fallback → retry → budget → rate_limit
+//!           │     │    → http_provider (the exchange, over crates/net: http) → chat, anthropic or responses (pure translation)
+//!           │     ├ crates/tool/src/lib.rs (Toolbox) → one file per tool → crates/sandbox, for commands
+//!           │     └ crates/base/src/event.rs → crates/agent/src/report.rs → crates/os: terminal
+//!           └ agent_turn/after_turn.rs      after the answer: ops/consolidation, from messages to the memory
 //! ```
 //!
 //! # Modules
