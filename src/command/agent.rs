@@ -75,7 +75,9 @@ pub(super) fn run_turn(ctx: &Context, arguments: &TurnArgs, mut options: TurnOpt
     if format == ReportFormat::Text {
         unseen_answers::report(ctx);
     }
-    if let Some(worktree) = worktree.filter(|_| arguments.remove_worktree) {
+    if arguments.remove_worktree
+        && let Some(worktree) = worktree
+    {
         worktree.remove(ctx);
     }
     exit

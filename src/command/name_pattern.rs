@@ -27,7 +27,8 @@ pub(super) fn has_wildcard(text: &str) -> bool {
 fn matches_glob(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
-    let (mut pattern_index, mut name_index) = (0, 0);
+    let mut pattern_index = 0;
+    let mut name_index = 0;
     // The index of the last star, and the end of what it matches.
     let mut star = None;
     while name_index < name.len() {

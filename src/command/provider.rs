@@ -146,15 +146,18 @@ fn provider_row(
 ) -> ProviderRow {
     let ProviderStatus { entry, base_url, mut key, mut is_usable } =
         registry::provider_status(name, configs, &ctx.env);
-    let (mut expires, mut problem) = (None, settings.provider(name).err());
+    let mut expires = None;
+    let mut problem = settings.provider(name).err();
     if entry.is_some_and(|entry| entry.kind == ProviderKind::Login) {
         let vendor = Vendor::from_name(name);
         match vendor.and_then(|vendor| login::expiry(vendor, &ctx.paths.auth())) {
             Ok(expiry) => expires = expiry,
             Err(error) => problem = problem.or(Some(error)),
         }
-        is_usable &= expires.is_some();
-        key = key.filter(|_| expires.is_some());
+        if expires.is_none() {
+            is_usable = false;
+            key = None;
+        }
     }
     ProviderRow {
         name: name.to_owned(),

@@ -423,19 +423,20 @@ fn create_workspace(ctx: &Context, options: &TurnOptions, request: &TurnRequest)
 /// Adds to the hint of `error` that `command` continues the turn.
 fn with_next_step(error: anyhow::Error, command: &str, is_left_out: bool) -> anyhow::Error {
     let exit = exit_for(&error);
-    let step = match exit {
-        _ if is_left_out => {
-            format!(
-                "{command} sends this message again, to another model perhaps; until then it is left out"
-            )
+    let step = if is_left_out {
+        format!(
+            "{command} sends this message again, to another model perhaps; until then it is left out"
+        )
+    } else {
+        match exit {
+            Exit::Timeout | Exit::Budget => format!("{command} continues where this run stopped"),
+            // Until the user has followed the hint, another attempt would fail the same way.
+            Exit::Unavailable if hint_for(&error).is_some() => return error,
+            Exit::Unavailable => format!("{command} continues this turn"),
+            // The hint repeats the command, which would send the message twice.
+            Exit::TryAgain => format!("{command} continues this turn, later"),
+            _ => return error,
         }
-        Exit::Timeout | Exit::Budget => format!("{command} continues where this run stopped"),
-        // Until the user has followed the hint, another attempt would fail the same way.
-        Exit::Unavailable if hint_for(&error).is_some() => return error,
-        Exit::Unavailable => format!("{command} continues this turn"),
-        // The hint repeats the command, which would send the message twice.
-        Exit::TryAgain => format!("{command} continues this turn, later"),
-        _ => return error,
     };
     let hint = match hint_for(&error) {
         Some(hint) if exit != Exit::TryAgain => format!("{hint}; {step}"),

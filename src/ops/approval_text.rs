@@ -83,7 +83,10 @@ fn server<'a>(request: &ApprovalRequest<'a>) -> &'a str {
 /// Returns the path of a call, if it is short and plain enough for the headline.
 pub(crate) fn headline_path<'a>(request: &ApprovalRequest<'a>) -> Option<&'a str> {
     let has_path = ["write_file", "edit_file", "delete_file", "read_file"].contains(&request.tool);
-    let path = request.arguments["path"].as_str().filter(|_| has_path)?;
+    if !has_path {
+        return None;
+    }
+    let path = request.arguments["path"].as_str()?;
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-/~+@".contains(letter);
     let is_short = path.len() <= MAX_HEADLINE_PATH_CHARS && !path.is_empty();
     (is_short && path.chars().all(is_plain)).then_some(path)
@@ -102,8 +105,10 @@ pub(crate) fn reason<'a>(request: &ApprovalRequest<'a>) -> Option<&'a str> {
 pub(crate) fn permission(request: &ApprovalRequest<'_>) -> String {
     let tool = request.tool;
     let directory_name = request.file_scope.directory.display();
+    if tool == SAMPLING {
+        return format!("the server {} may use the model", server(request));
+    }
     match Flag::suggested_by(request).parts() {
-        _ if tool == SAMPLING => format!("the server {} may use the model", server(request)),
         ("--write", None) => format!("{tool} may change files in {directory_name}"),
         ("--write", Some(path)) => format!("{tool} may change {path}"),
         ("--read", Some(path)) => format!("{tool} may read {path}"),

@@ -43,7 +43,8 @@ impl ChangePreview {
             let after = restore_keys(&before, &after).map(Cow::into_owned).unwrap_or(after);
             return Self { before, after, is_complete };
         }
-        let (mut before, mut after) = (text("old_text"), text("new_text"));
+        let mut before = text("old_text");
+        let mut after = text("new_text");
         // The content may not be readable: reading needs its own permission.
         if let CurrentContent::Text(old) = old {
             let replace_all = request.arguments["replace_all"] == true;

@@ -29,11 +29,12 @@ pub(crate) fn check_edit(ctx: &Context, path: &Path, original: &[u8], edited: &[
     // An original that is not a config counts as missing, so that the edited text is checked fully.
     let original = parse(original).unwrap_or_else(|_| ConfigFile::missing(path));
     // The other file is as it is; it is edited on its own.
-    let [shared_path, own_path] = [ctx.paths.config.clone(), own_file_path(&ctx.paths.config)];
-    let other_path = if path == shared_path { own_path } else { shared_path };
+    let shared_path = &ctx.paths.config;
+    let own_path = own_file_path(shared_path);
+    let other_path = if path == shared_path { &own_path } else { shared_path };
     let other_file =
-        ConfigFile::load(&other_path).unwrap_or_else(|_| ConfigFile::missing(&other_path));
-    let config = Config::missing(&ctx.paths.config).with_file(other_file);
+        ConfigFile::load(other_path).unwrap_or_else(|_| ConfigFile::missing(other_path));
+    let config = Config::missing(shared_path).with_file(other_file);
     usable_config::check_change(ctx, &config.with_file(original), &config.with_file(edited))
 }
 

@@ -173,9 +173,9 @@ fn quoting_hint(key: &str) -> Option<String> {
 
 /// The error `cause` about `key`, which contains an unknown name.
 fn unknown_key_error(key: &str, unknown: &UnknownKey, cause: &str) -> anyhow::Error {
-    match quoting_hint(key).filter(|_| !unknown.is_misspelt) {
-        Some(hint) => fail_with_hint(Exit::Config, cause, hint),
-        None => fail(Exit::Config, cause),
+    match quoting_hint(key) {
+        Some(hint) if !unknown.is_misspelt => fail_with_hint(Exit::Config, cause, hint),
+        _ => fail(Exit::Config, cause),
     }
 }
 

@@ -254,7 +254,10 @@ pub(crate) fn require_price(
     is_limited_by_flag: Option<bool>,
     notice: &mut dyn FnMut(&str),
 ) -> Result<Endpoint> {
-    let Some(by_flag) = is_limited_by_flag.filter(|_| endpoint.choice.prices.is_none()) else {
+    if endpoint.choice.prices.is_some() {
+        return Ok(endpoint);
+    }
+    let Some(by_flag) = is_limited_by_flag else {
         return Ok(endpoint);
     };
     let (model, flag) = (&endpoint.choice.model, if by_flag { "`--max-cost`" } else { "`budget`" });

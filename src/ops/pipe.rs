@@ -398,8 +398,10 @@ fn read_file(files: &Files, name: &str) -> Result<AttachedContent> {
 
 /// The line without the byte order mark with which a file of Windows may begin.
 fn without_byte_order_mark(line: &[u8], number: u64) -> &[u8] {
-    let rest = line.strip_prefix(b"\xef\xbb\xbf").filter(|_| number == 1);
-    rest.unwrap_or(line)
+    match line.strip_prefix(b"\xef\xbb\xbf") {
+        Some(rest) if number == 1 => rest,
+        _ => line,
+    }
 }
 
 /// True if the sender repeats a message whose turn ended so: the failure is temporary, or a budget stopped the turn before

@@ -144,7 +144,9 @@ fn decide(policy: &Policy, tool: &dyn Tool, call: &Value) -> PolicyDecision {
 /// There is no such tool at all.
 fn decide_absent_tool(policy: &Policy, grants: &Grants, tool: &str) -> Result<PolicyDecision> {
     if tool_names::find_built_in(tool).is_none() {
-        if let Some(refusal) = policy.withheld_reason(tool).filter(|_| tool.starts_with("mcp_")) {
+        if tool.starts_with("mcp_")
+            && let Some(refusal) = policy.withheld_reason(tool)
+        {
             return Ok(PolicyDecision::Deny(refusal));
         }
         let problem =
@@ -158,25 +160,29 @@ fn decide_absent_tool(policy: &Policy, grants: &Grants, tool: &str) -> Result<Po
     if let Some(refusal) = policy.withheld_reason(tool) {
         return Ok(PolicyDecision::Deny(refusal));
     }
-    let reason = match &grants.tools {
-        _ if grants.no_tools => "`--no-tools` offers none",
-        Some(_) if !grants.lists_tool(tool) => "`--tools` leaves it out",
-        _ if tool == "spawn" => {
-            return Ok(PolicyDecision::Allow(
-                "in a turn of `agent`; a sub-agent may do at most what the turn may".into(),
-            ));
+    let reason = if grants.no_tools {
+        "`--no-tools` offers none"
+    } else if grants.tools.is_some() && !grants.lists_tool(tool) {
+        "`--tools` leaves it out"
+    } else {
+        match tool {
+            "spawn" => {
+                return Ok(PolicyDecision::Allow(
+                    "in a turn of `agent`; a sub-agent may do at most what the turn may".into(),
+                ));
+            }
+            "cron" => {
+                return Ok(PolicyDecision::Allow(
+                    "in a turn of `agent`, not of a job; after content from outside with `--allow cron`; no job may do more than the \
+                     turn"
+                        .into(),
+                ));
+            }
+            APPLY_PATCH => {
+                "only models that were trained on its format get it, unless `--tools` or the profile names it"
+            }
+            _ => "the config turns it off (`enable` in `tools.file`, `tools.exec` or `tools.web`)",
         }
-        _ if tool == "cron" => {
-            return Ok(PolicyDecision::Allow(
-                "in a turn of `agent`, not of a job; after content from outside with `--allow cron`; no job may do more than the \
-                 turn"
-                    .into(),
-            ));
-        }
-        _ if tool == APPLY_PATCH => {
-            "only models that were trained on its format get it, unless `--tools` or the profile names it"
-        }
-        _ => "the config turns it off (`enable` in `tools.file`, `tools.exec` or `tools.web`)",
     };
     Ok(PolicyDecision::Deny(Refusal::new(format!("`{tool}` is not offered: {reason}"))))
 }

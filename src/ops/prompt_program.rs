@@ -132,7 +132,7 @@ impl PromptProgram {
         while let Some(argument) = arguments.next() {
             if takes_options && argument == "--" {
                 takes_options = false;
-            } else if let Some(option) = argument.strip_prefix("--").filter(|_| takes_options) {
+            } else if takes_options && let Some(option) = argument.strip_prefix("--") {
                 let (name, value) = match option.split_once('=') {
                     Some((name, value)) => (name, Some(value)),
                     None => (option, None),

@@ -61,7 +61,8 @@ impl StoredSessions {
         let pattern = SearchPattern::new(text, true, true)?;
         let mut sessions = session::list(&self.store)?.sessions;
         sessions.retain(|summary| summary.key != self.current_key);
-        let (mut text, mut count) = (String::new(), 0);
+        let mut text = String::new();
+        let mut count = 0;
         let mut origins: HashMap<String, Origin> = HashMap::new();
         let failures = session::search(&sessions, &pattern, 0, &mut |summary, message_match| {
             let MessageMatch { index, time, role, lines } = message_match;
@@ -118,8 +119,10 @@ impl StoredSessions {
     /// The session cannot be read.
     pub(crate) fn origin_of(&self, key: &str) -> Result<Origin> {
         let session = Session::read(&self.store, key, &mut |_| {})?;
-        let recorded = session.origin().filter(|_| session.is_origin_complete());
-        Ok(recorded.map_or(Origin::External, |recorded| recorded.level))
+        match session.origin() {
+            Some(origin) if session.is_origin_complete() => Ok(origin.level),
+            _ => Ok(Origin::External),
+        }
     }
 }
 

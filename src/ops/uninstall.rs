@@ -157,7 +157,8 @@ impl Installation {
     /// Adds the file or directory `path` to the group of `location`.
     fn add(&mut self, location: String, path: PathBuf) -> Result<()> {
         let mut files = vec![path.clone()];
-        let (mut count, mut bytes) = (0, 0);
+        let mut count = 0;
+        let mut bytes = 0;
         while let Some(path) = files.pop() {
             let metadata = match path.symlink_metadata() {
                 // Other processes may remove their temporary files at any time.

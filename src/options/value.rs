@@ -76,14 +76,13 @@ pub(crate) fn time_or_zero(text: &str) -> Result<Duration, String> {
 /// A duration whose units are written out.
 pub(crate) fn age(text: &str) -> Result<Duration, String> {
     let has_unit = text.ends_with(|character: char| character.is_ascii_alphabetic());
-    parse_time_span(text)
-        .filter(|_| has_unit)
-        .ok_or_else(|| "expected a number and a unit, such as `30m`, `12h`, `30d`, `8w`".into())
+    let span = if has_unit { parse_time_span(text) } else { None };
+    span.ok_or_else(|| "expected a number and a unit, such as `30m`, `12h`, `30d`, `8w`".into())
 }
 
 /// The start of a period. Days and weeks are whole days; other spans end now.
 pub(crate) fn since(text: &str) -> Result<Since, String> {
-    let date = || text.parse().ok().filter(|_| text.len() == 10);
+    let date = || if text.len() == 10 { text.parse().ok() } else { None };
     let span = || {
         let span = age(text).ok().filter(|span| !span.is_zero())?;
         let days = u16::try_from(span.as_secs() / 86_400).ok();

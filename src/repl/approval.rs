@@ -216,7 +216,7 @@ impl TerminalPrompter {
         choices.extend(is_cut.then_some(VIEW));
         // A hook's question is about one call.
         let is_lasting = request.refusal.suggested_flag.is_some();
-        let rule = rule.filter(|_| is_lasting);
+        let rule = if is_lasting { rule } else { None };
         choices.extend(is_lasting.then_some(SESSION));
         choices.extend(rule.map(|_| ALWAYS));
         let view = if is_cut { " · [v]iew all" } else { "" };
@@ -382,7 +382,9 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
         }
     }
     line.pop();
-    let (mut rows, mut row, mut columns) = (Vec::new(), String::new(), 0);
+    let mut rows = Vec::new();
+    let mut row = String::new();
+    let mut columns = 0;
     for word in line.split_inclusive(' ') {
         let word_columns = word.trim_end_matches(' ').width();
         // A word that fits into a row is not broken.

@@ -41,8 +41,10 @@ impl SlashCommand {
             self.argument,
             ArgKind::Session | ArgKind::Model | ArgKind::Profile | ArgKind::Skill
         );
+        if rest.is_empty() || rest.starts_with('-') {
+            return Ok(());
+        }
         match self.argument {
-            _ if rest.is_empty() || rest.starts_with('-') => Ok(()),
             ArgKind::Session if is_session_verb(rest) => Ok(()),
             ArgKind::OneOf(choices) if !choices.contains(&first_word(rest)) => Err(fail_with_hint(
                 Exit::Usage,

@@ -251,7 +251,10 @@ fn command_hint(line: &str) -> Option<String> {
     let exact = COMMANDS.iter().find(|command| command.name == typed);
     let mut matches =
         COMMANDS.iter().filter(|command| after.is_none() && command.name.starts_with(typed));
-    let only = matches.next().filter(|_| matches.next().is_none());
+    let only = match (matches.next(), matches.next()) {
+        (Some(command), None) => Some(command),
+        _ => None,
+    };
     let command = exact.or(only)?;
     let (rest, label) = (&command.name[typed.len()..], command.argument.placeholder());
     let gap = if label.is_empty() || after.is_some() { "" } else { " " };

@@ -83,7 +83,8 @@ struct SplitLine<'a> {
 
 fn split_line(line: &str) -> SplitLine<'_> {
     let mut arguments = vec![String::new()];
-    let (mut start, mut quote) = (0, Quote::None);
+    let mut start = 0;
+    let mut quote = Quote::None;
     let mut characters = line.char_indices().peekable();
     while let Some((index, character)) = characters.next() {
         let argument = arguments.last_mut().expect("there is always a word");

@@ -162,7 +162,8 @@ fn to_flags(command: &clap::Command, keys: &Map<String, Value>) -> Result<Vec<St
             value => std::slice::from_ref(value),
         };
         for value in values {
-            match (to_boolean(value).filter(|_| !needs_value), value) {
+            let boolean = if needs_value { None } else { to_boolean(value) };
+            match (boolean, value) {
                 (Some(false), _) | (None, Value::Null) => {}
                 (Some(true), _) => flags.push(format!("--{key}")),
                 (None, Value::String(text)) => flags.push(format!("--{key}={text}")),

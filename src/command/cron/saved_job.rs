@@ -31,7 +31,7 @@ pub(super) fn describe_change(job: &Job, change: JobChange) -> String {
 /// The change made to a job as one JSON object. `now` is in the user's zone.
 pub(super) fn saved_json(ctx: &Context, job: &Job, change: JobChange, now: &Zoned) -> Value {
     let next = timing::upcoming_runs(ctx, job, now.timestamp(), 1);
-    let next = next.first().copied().filter(|_| job.enabled);
+    let next = if job.enabled { next.first().copied() } else { None };
     let change = match change {
         JobChange::Added => "added",
         JobChange::Changed => "changed",

@@ -337,7 +337,7 @@ impl Wizard<'_> {
             .configured("agents.defaults.provider")
             .is_some_and(|name| normalize_name(name) == normalize_name(self.entry.name));
         let configured =
-            self.configured("agents.defaults.model").filter(|_| is_configured_provider);
+            if is_configured_provider { self.configured("agents.defaults.model") } else { None };
         let default_model = self.entry.default_model;
         let default = match (&self.model, configured) {
             (Some(model), _) => model.clone(),
@@ -463,7 +463,10 @@ impl Wizard<'_> {
     /// Asks if the tools of MCP servers are allowed, as in the Python program.
     fn choose_server_rules(&self) -> Result<Option<ConfigEdit>> {
         let settings = self.settings()?;
-        let Some(edit) = allow_servers_edit(&settings).filter(|_| self.is_python_config()) else {
+        if !self.is_python_config() {
+            return Ok(None);
+        }
+        let Some(edit) = allow_servers_edit(&settings) else {
             return Ok(None);
         };
         let rules = mcp_servers::missing_allow_rules(&settings).join("`, `");

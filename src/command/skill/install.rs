@@ -18,7 +18,7 @@ use std::path::Path;
 pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
     let SkillInstallArgs { path, yes, force, dry_run } = arguments;
     let settings = ctx.settings()?;
-    let built_in = path.to_str().filter(|_| !path.exists()).and_then(BuiltInSkill::by_name);
+    let built_in = if path.exists() { None } else { path.to_str().and_then(BuiltInSkill::by_name) };
     let package = match built_in {
         Some(built_in) => SkillPackage::from_built_in(ctx, built_in)?,
         None => SkillPackage::read(ctx, path)?,
@@ -28,12 +28,12 @@ pub(super) fn run(ctx: &Context, arguments: &SkillInstallArgs) -> Result<Exit> {
     let destination = dir.join(name);
     let skills = skills::find(ctx, &settings, Path::new("."))?;
     let is_installed = destination.symlink_metadata().is_ok();
-    let hidden_skill = match skills.by_name(name) {
-        _ if is_installed => Some("the installed one, which it replaces".to_owned()),
-        Some(other) => {
-            Some(format!("the skill of that name from: {}", describe_origin(ctx, &other.source)))
-        }
-        None => None,
+    let hidden_skill = if is_installed {
+        Some("the installed one, which it replaces".to_owned())
+    } else {
+        skills.by_name(name).map(|other| {
+            format!("the skill of that name from: {}", describe_origin(ctx, &other.source))
+        })
     };
     let destination = ctx.paths.display(&destination);
     let description = describe(ctx, &package, &destination, hidden_skill);

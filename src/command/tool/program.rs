@@ -67,7 +67,8 @@ pub(super) fn create(
     let dir = ctx.paths.tools();
     let path = dir.join(name);
     let is_file_name = path.file_name().is_some_and(|file| file == name);
-    let Some(own_name) = program_name(&path).filter(|_| is_file_name) else {
+    let own_name = if is_file_name { program_name(&path) } else { None };
+    let Some(own_name) = own_name else {
         return Err(fail_with_hint(
             Exit::Usage,
             format!("`{}` cannot be the name of a tool", sanitize(name)),

@@ -28,8 +28,10 @@ impl EditorPrompter {
         let params = json!({ "sessionId": self.session.key, "toolCall": call, "options": options });
         let answer = self.client.ask(&self.session.key, "session/request_permission", &params)?;
         let outcome = &answer["outcome"];
-        let is_selected = outcome["outcome"] == "selected";
-        outcome["optionId"].as_str().filter(|_| is_selected).map(str::to_owned)
+        if outcome["outcome"] != "selected" {
+            return None;
+        }
+        outcome["optionId"].as_str().map(str::to_owned)
     }
 
     /// The call as the question shows it.
@@ -92,9 +94,12 @@ impl UserPrompt for EditorPrompter {
             return Ok(Approval::Earlier);
         }
         let profile = self.session.state().profile.clone();
-        let rule = permanent_rule::rule_for(&self.ctx, Some(&profile), request);
         // A hook asks about one call, so no rule can answer it.
-        let rule = rule.filter(|_| flag.is_some());
+        let rule = if flag.is_some() {
+            permanent_rule::rule_for(&self.ctx, Some(&profile), request)
+        } else {
+            None
+        };
         let mut options = vec![option("once", "Allow once", "allow_once")];
         if flag.is_some() {
             let name = format!("In this session: {}", approval_text::permission(request));

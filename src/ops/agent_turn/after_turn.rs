@@ -85,7 +85,7 @@ impl PostTurnWork {
         } else {
             self.run_inline(ctx, verbose)
         };
-        if let (Err(error), true) = (result, verbose) {
+        if verbose && let Err(error) = result {
             ctx.terminal.eprint(&format!("nanobot: consolidation failed: {error:#}"));
         }
     }

@@ -26,10 +26,12 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
     let model_settings = &settings.models[0];
     let endpoint =
         model::resolve_endpoint(ctx, settings, model_settings, true, !options.model.no_stream);
-    let message = turn.message.take().filter(|_| turn.compaction.is_none());
-    let new_count = usize::from(message.is_some());
-    if let Some(message) = message {
+    let mut new_count = 0;
+    if turn.compaction.is_none()
+        && let Some(message) = turn.message.take()
+    {
         turn.session.push(Message::User(message))?;
+        new_count = 1;
     }
     // The request can be shown even if its provider is unknown.
     let context_window = endpoint.as_ref().map_or(settings.context_window, |endpoint| {

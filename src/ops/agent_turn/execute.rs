@@ -231,7 +231,7 @@ fn record_memory(
     if is_unchanged && is_recorded {
         return Ok(());
     }
-    let untrusted = untrusted.filter(|_| !is_unchanged);
+    let untrusted = if is_unchanged { None } else { untrusted };
     // A memory that cannot be written is reported when it is to be written.
     if untrusted.is_none() && memory.check_writable().is_err() {
         return Ok(());

@@ -24,7 +24,8 @@ pub(super) fn check(
         MessagePart::Text(text) => Some(text.as_str()),
         _ => None,
     });
-    let (mut bytes, mut tokens) = (0, 0);
+    let mut bytes = 0;
+    let mut tokens = 0;
     for text in texts {
         bytes += text.len() as u64;
         tokens += token_estimate::for_text(text);

@@ -231,10 +231,12 @@ fn report_ignored_files(
     reporter: &mut Reporter,
     run_metadata: &mut json::RunMetadata,
 ) {
-    let repository = setup.policy.file_scope.repository.as_ref();
-    let repository = repository.filter(|_| setup.toolbox.names().contains(&"exec"));
-    let notice = repository.and_then(|repository| repository::unpinned_notice(ctx, repository));
-    notice.iter().for_each(|notice| reporter.notice(notice));
+    if setup.toolbox.names().contains(&"exec")
+        && let Some(repository) = &setup.policy.file_scope.repository
+        && let Some(notice) = repository::unpinned_notice(ctx, repository)
+    {
+        reporter.notice(&notice);
+    }
     let ignored = &setup.instructions.ignored;
     run_metadata.ignored_files.clone_from(ignored);
     if let Some(notice) = setup.instructions.stale_notice() {

@@ -187,11 +187,13 @@ fn read_piped(
 ) -> Result<Option<Vec<u8>>> {
     let is_disabled = options.stdin.no_stdin
         || (ctx.env.get(nanobot_os::env::STDIN) == Some("never") && !options.stdin.stdin);
-    let mode = match (options.input.message.as_deref(), options.stdin.stdin, is_disabled) {
-        _ if attaches_stdin(options)? => StdinMode::Always,
-        (Some("-"), ..) | (_, true, _) => StdinMode::Always,
-        (_, _, true) => StdinMode::Never,
-        _ => StdinMode::Auto,
+    let is_stdin_message = options.input.message.as_deref() == Some("-");
+    let mode = if attaches_stdin(options)? || options.stdin.stdin || is_stdin_message {
+        StdinMode::Always
+    } else if is_disabled {
+        StdinMode::Never
+    } else {
+        StdinMode::Auto
     };
     let idle_timeout = ctx.env.duration(
         nanobot_os::env::STDIN_TIMEOUT,
@@ -342,7 +344,8 @@ fn message_text(message: Option<&UserText>, piped: Option<&str>) -> Result<UserT
 
 /// Joins all texts of `parts` into one, placed after the other parts.
 fn with_text_last(parts: Vec<MessagePart>) -> Vec<MessagePart> {
-    let (mut reordered, mut texts) = (Vec::new(), Vec::new());
+    let mut reordered = Vec::new();
+    let mut texts = Vec::new();
     for part in parts {
         match part {
             MessagePart::Text(text) => texts.push(text),

@@ -154,8 +154,10 @@ impl ChannelFiles {
     fn direct_rule(&self) -> DirectRule {
         let is_disabled = self.config.flag("disablePrivateChat")
             || self.config.is_flag("dm.enabled") && !self.config.flag("dm.enabled");
+        if is_disabled {
+            return DirectRule::Disabled;
+        }
         match self.config.text("dm.policy").as_deref() {
-            _ if is_disabled => DirectRule::Disabled,
             Some("allowlist") => DirectRule::Listed(self.config.list("dm.allowFrom")),
             _ => DirectRule::AllowFrom,
         }
@@ -165,10 +167,14 @@ impl ChannelFiles {
     /// but no service treats it so. Phone numbers are compared without their `+`.
     fn allow_from(&self) -> Vec<String> {
         let entries = self.config.list("allowFrom");
-        let normalize = |entry: String| match self.kind.name {
-            _ if self.kind.is_mail => entry.trim().to_lowercase(),
-            "whatsapp" => entry.trim().trim_start_matches('+').to_owned(),
-            _ => entry,
+        let normalize = |entry: String| {
+            if self.kind.is_mail {
+                entry.trim().to_lowercase()
+            } else if self.kind.name == "whatsapp" {
+                entry.trim().trim_start_matches('+').to_owned()
+            } else {
+                entry
+            }
         };
         entries.into_iter().map(normalize).collect()
     }

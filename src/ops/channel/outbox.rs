@@ -60,7 +60,7 @@ impl OutboxFile {
     /// # Errors
     /// Status 66 if there is no such file, 74 if it cannot be read.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let name = path.file_name().filter(|_| path.is_file());
+        let name = if path.is_file() { path.file_name() } else { None };
         let file = durable_file::open_existing(path)?;
         let (Some(name), Some(file)) = (name, file) else {
             let cause = format!("`{}` is not a file", path.display());
@@ -107,9 +107,12 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
         parts.retain(|part| !part.plain.trim().is_empty());
         for OutboxFile { name, mut content } in message.files {
             let copy = attachments::store_copy(&channel.files.media, &name, &mut content)?;
-            match parts.first_mut().filter(|_| channel.files.kind.is_mail) {
-                Some(mail) => mail.attached.push(copy),
-                None => parts.push(Part { file: Some(copy), ..Part::default() }),
+            if channel.files.kind.is_mail
+                && let Some(mail) = parts.first_mut()
+            {
+                mail.attached.push(copy);
+            } else {
+                parts.push(Part { file: Some(copy), ..Part::default() });
             }
         }
         if parts.is_empty() {

@@ -227,7 +227,8 @@ impl<'a> Consolidator<'a> {
         }
         let own_prompt = self.settings.prompt_files.consolidation.as_deref();
         let own_prompt = prompt_files::read(self.ctx, "consolidation", own_prompt)?;
-        let (mut may_retry, mut has_output) = (true, false);
+        let mut may_retry = true;
+        let mut has_output = false;
         loop {
             let memory = String::from_utf8_lossy(&base_text);
             let budget = self.settings.memory.budget_tokens;
@@ -353,7 +354,8 @@ impl<'a> Consolidator<'a> {
     ) -> Result<Option<(SessionSnapshot, Vec<String>)>> {
         let format =
             |logged: &LoggedMessage| request::format_message(&logged.time, &logged.message, detail);
-        let (mut size, max_bytes) = (0, max_tokens * CHARS_PER_TOKEN);
+        let mut size = 0;
+        let max_bytes = max_tokens * CHARS_PER_TOKEN;
         let snapshot = consolidation::read_range(&self.sessions, key, range, &mut |logged| {
             size += format(logged).map_or(0, |line| line.len() + 1);
             size <= max_bytes

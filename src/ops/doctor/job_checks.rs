@@ -186,8 +186,10 @@ fn last_run_problem(input: &CheckInput, job: &Job) -> Result<Option<String>> {
     records.retain(|record| record.outcome.was_attempted() || record.outcome == RunOutcome::Missed);
     let Some(last) = records.pop() else {
         let JobState { last_run, last_status, last_error, .. } = &job.state;
-        let has_failed = last_status.as_deref() == Some("error");
-        return Ok(last_run.filter(|_| has_failed).map(|time| {
+        if last_status.as_deref() != Some("error") {
+            return Ok(None);
+        }
+        return Ok(last_run.map(|time| {
             let reason = last_error.as_deref().unwrap_or("no error recorded");
             format!(
                 "failed in another program, {}: {}",

@@ -158,7 +158,9 @@ fn inspect_sessions(input: &CheckInput) -> Result<Vec<CheckResult>> {
     // File permissions have a check of their own.
     let is_repairable =
         |finding: &session::RepairFinding| finding.repair.is_some() && !finding.is_file_mode();
-    let (mut repairable, mut results, mut checked) = (Vec::new(), Vec::new(), 0);
+    let mut repairable = Vec::new();
+    let mut results = Vec::new();
+    let mut checked = 0;
     for (key, path) in &files {
         if signal::now() > end {
             break;

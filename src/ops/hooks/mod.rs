@@ -353,11 +353,13 @@ fn comment(hook: &HookCommand, text: &str) -> String {
 
 fn is_for_tool(hook: &HookCommand, tool: &str) -> bool {
     let names = dialect::tool_names(hook.dialect, tool);
-    // Claude Code separates the parts of a server's tool by two underscores.
-    let doubled =
-        tool.strip_prefix("mcp_").map(|rest| format!("mcp__{}", rest.replacen('_', "__", 1)));
-    let doubled = doubled.as_deref().filter(|_| hook.dialect == HookDialect::ClaudeCode);
-    let names: Vec<&str> = names.into_iter().chain(doubled).collect();
+    let doubled = if hook.dialect == HookDialect::ClaudeCode {
+        // Claude Code separates the parts of a server's tool by two underscores.
+        tool.strip_prefix("mcp_").map(|rest| format!("mcp__{}", rest.replacen('_', "__", 1)))
+    } else {
+        None
+    };
+    let names: Vec<&str> = names.into_iter().chain(doubled.as_deref()).collect();
     hook.matcher.matches(&names)
 }
 
@@ -492,7 +494,8 @@ impl TurnHooks for Hooks {
         is_automatic: bool,
         instructions: Option<&str>,
     ) -> Result<Option<String>, String> {
-        let (mut comments, mut denial) = (Vec::new(), None);
+        let mut comments = Vec::new();
+        let mut denial = None;
         let mut consume = |hook: &HookCommand, reply: HookReply| {
             if let HookDecision::Deny(reason) | HookDecision::Ask(reason) = reply.decision {
                 denial = Some(format!("hook `{}`: {reason}", hook.name));

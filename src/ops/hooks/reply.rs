@@ -108,12 +108,15 @@ impl HookReply {
         let reason = reason.unwrap_or_else(|| NO_REASON.into());
         let name = first(&[&specific["permissionDecision"], &answer["decision"]]);
         let ends_turn = answer["continue"] == Value::Bool(false);
-        let decision = match name.as_deref() {
-            _ if ends_turn => HookDecision::Deny(reason.clone()),
-            None | Some("allow" | "approve") => HookDecision::Allow,
-            Some("ask") => HookDecision::Ask(reason.clone()),
-            Some("deny" | "block") => HookDecision::Deny(reason.clone()),
-            Some(other) => return Err(format!("answered with the unknown decision `{other}`")),
+        let decision = if ends_turn {
+            HookDecision::Deny(reason.clone())
+        } else {
+            match name.as_deref() {
+                None | Some("allow" | "approve") => HookDecision::Allow,
+                Some("ask") => HookDecision::Ask(reason.clone()),
+                Some("deny" | "block") => HookDecision::Deny(reason.clone()),
+                Some(other) => return Err(format!("answered with the unknown decision `{other}`")),
+            }
         };
         let arguments = [&answer["arguments"], &specific["updatedInput"], &specific["tool_input"]];
         let arguments = arguments.into_iter().find(|value| !value.is_null()).cloned();

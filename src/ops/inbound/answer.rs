@@ -124,7 +124,10 @@ pub(crate) fn try_lock_outbox(channel: &PolledChannel) -> Result<Option<FileLock
 
 fn answer_messages(run: &PollRun<'_>, channel: &PolledChannel, work: &SessionWork) -> Result<()> {
     let entries = work.unanswered(&channel.inbox.lock().ignore_poison());
-    let Some(first) = entries.first().filter(|_| !channel.is_rejected()) else {
+    if channel.is_rejected() {
+        return Ok(());
+    }
+    let Some(first) = entries.first() else {
         return Ok(());
     };
     let (message, session) = (&first.message, &work.session);
@@ -380,7 +383,8 @@ impl ChatTurnRun<'_> {
             },
         };
         let mut attachments = Attachments::default();
-        for entry in self.entries.iter().filter(|_| !resumes) {
+        let new_entries = if resumes { &[] } else { self.entries };
+        for entry in new_entries {
             let Attachments { paths, notes, has_others_text } =
                 attachments::download(&self.channel.open, &entry.message, &transcriber)?;
             attachments.paths.extend(paths);

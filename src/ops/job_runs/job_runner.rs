@@ -183,7 +183,8 @@ impl JobRunner<'_> {
         state.started = None;
         state.retry = match trigger {
             Trigger::Schedule => retry::plan(ctx, job, &record),
-            Trigger::Manual => state.retry.filter(|_| record.outcome.is_failure()),
+            Trigger::Manual if record.outcome.is_failure() => state.retry,
+            Trigger::Manual => None,
         };
         let is_retried = trigger == Trigger::Schedule && state.retry.is_some();
         if record.outcome == RunOutcome::Ok && self.is_stored {

@@ -166,7 +166,8 @@ fn remove_stale_line(ctx: &Context, settings: &Settings, store: &JobStore, id: &
 /// enough to run a job.
 pub(crate) fn run_due(ctx: &Context) -> Result<Exit> {
     let store = &workspace_jobs::open(ctx, &ctx.settings()?);
-    let (mut exits, mut starts) = (BTreeMap::new(), Vec::new());
+    let mut exits = BTreeMap::new();
+    let mut starts = Vec::new();
     for (index, job) in store.jobs()?.into_iter().enumerate() {
         let is_managed = store.has_options(&job.id)? || store.is_taken_over(&job.id);
         if !job.enabled || !is_managed || !is_valid_id(&job.id) {

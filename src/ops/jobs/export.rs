@@ -62,7 +62,9 @@ pub(crate) fn export(
         system_zone_name: system_name.as_deref(),
         now: ctx.clock.timestamp(),
     };
-    let (mut output_files, mut lines, mut omitted_dirs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut output_files = Vec::new();
+    let mut lines = Vec::new();
+    let mut omitted_dirs = Vec::new();
     for job in &jobs {
         let exported = with_planned_job(ctx, &line_context, job, |planned| {
             match format {

@@ -144,7 +144,8 @@ fn has_tasks(text: &str) -> bool {
     let lines = || text.lines().map(str::trim);
     let only_active = lines().filter_map(parse_heading).any(|(_, title)| is_active(&title));
     // If the lines of the current section count, and the depth of its heading. Deeper headings belong to the section.
-    let (mut counts, mut section_depth) = (!only_active, 0);
+    let mut counts = !only_active;
+    let mut section_depth = 0;
     for line in lines() {
         if let Some((depth, title)) = parse_heading(line) {
             if is_active(&title) || is_completed(&title) {
@@ -272,7 +273,7 @@ fn build_prompt(now: &str, list: &str, last_runs: &str) -> String {
 /// derived from it would pass as the user's own.
 fn describe_last_runs(session: &Session) -> String {
     let runs = session.messages().iter().rev().filter_map(|message| match message {
-        Message::User(user) => {
+        Message::User(user) if !user.injected => {
             // Older versions marked a message without content of others by its id.
             let is_own = match &user.sources {
                 Some(sources) => sources.others.is_none(),
@@ -281,7 +282,6 @@ fn describe_last_runs(session: &Session) -> String {
             let text = plain_text(&user.parts);
             // The output of the job's condition follows the task.
             let task = match text.split_once("\n\n<stdin") {
-                _ if user.injected => "",
                 Some((task, _)) => task.trim(),
                 None if is_own => text.trim(),
                 None => "",

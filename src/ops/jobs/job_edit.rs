@@ -173,7 +173,8 @@ pub(super) fn require_known_file(
     settings: &Settings,
     store: &JobStore,
 ) -> Result<()> {
-    if let (false, Ok(lines)) = (store.job_file().exists(), crontab_sync::read_lines(ctx, settings))
+    if !store.job_file().exists()
+        && let Ok(lines) = crontab_sync::read_lines(ctx, settings)
     {
         crontab_sync::require_job_file(store, &lines)?;
     }

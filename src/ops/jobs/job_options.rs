@@ -219,8 +219,10 @@ fn apply_delivery(
     if *deliver && job.delivery.channel.is_none() {
         return Err(missing_destination_error());
     }
-    if let (JobKind::Heartbeat, None, Some(channel), true) =
-        (options.kind, &options.destination, &job.delivery.channel, job.delivery.deliver)
+    if options.kind == JobKind::Heartbeat
+        && options.destination.is_none()
+        && job.delivery.deliver
+        && let Some(channel) = &job.delivery.channel
     {
         return Err(fail_with_hint(
             Exit::Usage,
@@ -309,7 +311,10 @@ fn resolve_destination(
     is_trusted: bool,
 ) -> Result<Option<AnswerDestination>> {
     let delivery = &mut job.delivery;
-    let (Some(channel), true) = (delivery.channel.as_deref(), delivery.deliver) else {
+    if !delivery.deliver {
+        return Ok(None);
+    }
+    let Some(channel) = delivery.channel.as_deref() else {
         return Ok(None);
     };
     if !is_local(channel) {

@@ -55,7 +55,8 @@ impl JobStatus {
         job: Job,
     ) -> Result<Self> {
         let mut history = RunHistory::default();
-        let (mut run_state, mut is_running) = (RunState::default(), false);
+        let mut run_state = RunState::default();
+        let mut is_running = false;
         if let Ok(job_dir) = store.job_dir(&job.id).map(JobDir::new) {
             // If this job's records or state cannot be read, the other jobs are still listed.
             let state_result = job_dir.history().and_then(|job_history| {
@@ -68,13 +69,17 @@ impl JobStatus {
             }
         }
         let now = ctx.clock.timestamp();
-        let (mut due_slot, mut overdue_slot, mut next_runs) = (None, None, Vec::new());
+        let mut due_slot = None;
+        let mut overdue_slot = None;
+        let mut next_runs = Vec::new();
         let mut schedule_error = None;
         match effective_schedule(ctx, &job) {
             Ok((schedule, zone)) if job.enabled => {
                 let timetable = job.timetable(schedule, &zone, timing::start_delay(&job));
                 let due_state = timetable.due_state(run_state.last_slot(), now);
-                if let (DueState::Due { slot }, true) = (due_state, job.options.is_some()) {
+                if job.options.is_some()
+                    && let DueState::Due { slot } = due_state
+                {
                     due_slot = Some(slot);
                 }
                 // A job of another program has a last slot here if it was taken over.
@@ -90,7 +95,7 @@ impl JobStatus {
             Ok(_) => {}
             Err(reason) => schedule_error = Some(reason),
         }
-        let retry = retry::pending(&job, &run_state).filter(|_| job.enabled);
+        let retry = if job.enabled { retry::pending(&job, &run_state) } else { None };
         if let Some(retry) = retry {
             next_runs.insert(0, retry.at());
             next_runs.truncate(UPCOMING_RUNS);
@@ -130,7 +135,10 @@ impl JobStatus {
         if self.history.failures > 0 {
             return Some(JobProblem::Failing);
         }
-        self.overdue_slot.filter(|_| !self.is_running).map(JobProblem::Overdue)
+        if self.is_running {
+            return None;
+        }
+        self.overdue_slot.map(JobProblem::Overdue)
     }
 }
 

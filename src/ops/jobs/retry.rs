@@ -18,7 +18,10 @@ pub(crate) fn plan(ctx: &Context, job: &Job, record: &RunRecord) -> Option<Pendi
         && record.outcome == RunOutcome::Failed
         && Exit::from_code(record.status.into()).is_temporary()
         && record.retry < policy.limit;
-    let slot: Timestamp = record.slot.as_deref().filter(|_| is_retryable)?.parse().ok()?;
+    if !is_retryable {
+        return None;
+    }
+    let slot: Timestamp = record.slot.as_deref()?.parse().ok()?;
     let now = ctx.clock.timestamp();
     let at = now.checked_add(policy.delay).ok()?;
     let next_runs = timing::upcoming_runs(ctx, job, now, 1);

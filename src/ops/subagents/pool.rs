@@ -94,7 +94,9 @@ impl PoolState {
     /// Adds events, and wakes the thread that waits for one.
     fn push_events(&mut self, events: impl IntoIterator<Item = BackgroundEvent>) {
         self.events.extend(events);
-        if let Some(wake) = self.wake.as_ref().filter(|_| !self.is_signalled) {
+        if !self.is_signalled
+            && let Some(wake) = &self.wake
+        {
             self.is_signalled = (&wake.wake_tx).write(b"!").is_ok();
         }
     }
@@ -142,9 +144,12 @@ impl SubagentPool {
     /// The model of a sub-agent under `profile`: the turn's own, unless the profile names another.
     fn resolve_model(&self, turn: &TurnContext, profile: Option<&Profile>) -> Result<ModelBinding> {
         let PoolInner { ctx, options, settings, models, .. } = &*self.0;
-        let profile_model = profile.and_then(|profile| profile.model.as_deref());
-        // A recording has no other models, and neither does the demo.
-        let Some(model) = profile_model.filter(|_| options.recording.replay.is_none()) else {
+        let model = match profile {
+            // A recording has no other models, and neither does the demo.
+            Some(profile) if options.recording.replay.is_none() => profile.model.as_deref(),
+            _ => None,
+        };
+        let Some(model) = model else {
             return Ok(ModelBinding { handle: turn.model.clone(), settings: Arc::clone(settings) });
         };
         let mut models = models.lock().ignore_poison();
@@ -329,9 +334,9 @@ impl BackgroundTasks for SubagentPool {
                     }
                     return Ok(Some(event));
                 }
-                match state.wake.as_ref().filter(|_| wait && state.pending_reports > 0) {
-                    Some(wake) => Arc::clone(wake),
-                    None => return Ok(None),
+                match &state.wake {
+                    Some(wake) if wait && state.pending_reports > 0 => Arc::clone(wake),
+                    _ => return Ok(None),
                 }
             };
             if signal::wait_readable(&wake.wake_rx, &mut Deadline::never())? {

@@ -95,7 +95,8 @@ pub(crate) fn load(
     paths.extend(trusted_programs.iter().cloned());
     let cache_path = ctx.paths.tool_specs();
     let mut cache = SpecCache::load(&cache_path);
-    let (mut programs, mut names) = (Vec::new(), BTreeSet::new());
+    let mut programs = Vec::new();
+    let mut names = BTreeSet::new();
     for (index, path) in paths.iter().enumerate() {
         // Programs of a trusted directory are pinned by their content, so a run may write where they are.
         let is_pinned = index >= own_count;

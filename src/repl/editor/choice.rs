@@ -136,9 +136,12 @@ impl<'c> ChoiceInput<'c> {
     pub(super) fn pause(&mut self) -> Option<ChoiceOutcome> {
         if self.pending.first() == Some(&ESCAPE) {
             let is_alone = std::mem::take(&mut self.pending) == [ESCAPE];
+            if !is_alone {
+                return None;
+            }
             let mut choices = self.choices.iter();
             let declining = choices.position(|choice| choice.word == DECLINING_WORD);
-            return declining.filter(|_| is_alone).map(ChoiceOutcome::Chosen);
+            return declining.map(ChoiceOutcome::Chosen);
         }
         match self.word.chars().count() {
             1 => self.take_word(false),
@@ -153,8 +156,10 @@ impl<'c> ChoiceInput<'c> {
 
     /// Returns the text after the question, and a note.
     pub(super) fn display_text(&self) -> (&str, String) {
+        if !self.word.is_empty() {
+            return (&self.word, String::new());
+        }
         match (self.selected, &self.refused) {
-            _ if !self.word.is_empty() => (&self.word, String::new()),
             (Some(selected), _) => (self.choices[selected].word, "  Enter confirms".into()),
             (None, Some(key)) => ("", format!("`{key}` is none of the keys in brackets")),
             (None, None) => ("", String::new()),

@@ -113,8 +113,11 @@ impl Hinter for EditorHelper {
     fn hint(&self, line: &str, cursor: usize, _: &Context<'_>) -> Option<DimHint> {
         // Called before each time that the line is drawn.
         self.width.follow(&line[..cursor]);
-        let source = self.completions.as_ref().filter(|_| self.color)?;
-        source.hint(line, cursor).map(|hint| DimHint(sanitize(&hint).replace('\n', " ")))
+        if !self.color {
+            return None;
+        }
+        let hint = self.completions.as_ref()?.hint(line, cursor)?;
+        Some(DimHint(sanitize(&hint).replace('\n', " ")))
     }
 }
 

@@ -61,8 +61,10 @@ impl FoldedPastes {
         let pastes = self.0.iter();
         let folded =
             pastes.fold(entry.to_owned(), |line, paste| line.replace(&paste.text, &paste.mark));
+        if !is_long(&folded) {
+            return folded;
+        }
         match entry.split_once('\n') {
-            _ if !is_long(&folded) => folded,
             Some((first, rest)) if first.chars().count() <= MAX_FIRST_LINE_CHARS => {
                 format!("{first}\n{}", self.fold(rest.to_owned()))
             }

@@ -64,7 +64,8 @@ pub(super) fn is_reflowing(env: &Env) -> bool {
 /// Returns the row of the cursor after `text`, counted from 0, in a window of `columns`, and true if the row before it is
 /// full.
 pub(super) fn cursor_row(text: &str, columns: usize) -> (usize, bool) {
-    let (mut row, mut is_full) = (0, false);
+    let mut row = 0;
+    let mut is_full = false;
     for (number, line) in text.split('\n').enumerate() {
         row += usize::from(number > 0);
         let mut column = 0;

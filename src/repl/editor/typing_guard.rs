@@ -205,9 +205,9 @@ impl KeyCollector {
         ];
         let count = if wants_keys { 3 } else { 2 };
         let is_escape_open = self.type_ahead.lock().ignore_poison().has_open_escape();
-        let timeout = Timespec::try_from(ESCAPE_TIMEOUT).ok();
+        let timeout = if is_escape_open { Timespec::try_from(ESCAPE_TIMEOUT).ok() } else { None };
         // If interrupted, `poll` reports nothing, and the caller repeats it.
-        let result = poll(&mut fds[..count], timeout.as_ref().filter(|_| is_escape_open));
+        let result = poll(&mut fds[..count], timeout.as_ref());
         if result == Ok(0) {
             self.type_ahead.lock().ignore_poison().end_escape();
             self.terminal.refresh_status();
