@@ -3,7 +3,8 @@
 use crate::options::grants::Grants;
 use crate::options::model::ModelOptions;
 use crate::options::turn::{
-    OutputOptions, RecordingOptions, SessionChoice, StdinOptions, TurnInput, TurnLimits,
+    OutputOptions, PromptOptions, RecordingOptions, SessionChoice, StdinOptions, TurnInput,
+    TurnLimits,
 };
 use crate::options::value::typed_text;
 use clap::Args;
@@ -37,11 +38,13 @@ pub struct TurnArgs {
     #[command(flatten)]
     pub output: OutputOptions,
     #[command(flatten)]
+    pub prompt: PromptOptions,
+    #[command(flatten)]
     pub model: ModelOptions,
     /// Answer as JSON that matches this schema
     ///
     /// A file, a JSON schema, or a list of fields such as `name, age int, tags str[]`.
-    #[arg(long, aliases = ["json-schema", "output-schema"], value_name = "SCHEMA", help_heading = "Output")]
+    #[arg(long, aliases = ["json-schema", "output-schema"], value_name = "SCHEMA", help_heading = "Output", conflicts_with = "extract")]
     pub schema: Option<String>,
     #[command(flatten)]
     pub grants: Grants,

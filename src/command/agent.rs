@@ -29,22 +29,28 @@ pub fn run(ctx: &Context, arguments: &AgentArgs) -> Result<Exit> {
 pub(super) fn turn_options(arguments: &TurnArgs) -> TurnOptions {
     let TurnArgs {
         input,
-        session,
+        mut session,
         output,
+        prompt,
         model,
         schema,
-        grants,
+        mut grants,
         worktree: _,
         remove_worktree: _,
         limits,
         stdin,
         recording,
     } = arguments.clone();
+    if prompt.bare {
+        session.ephemeral = true;
+        grants.no_tools = grants.tools.is_none();
+    }
     TurnOptions {
         input,
         stdin,
         session,
         output,
+        prompt,
         model,
         grants,
         limits,
@@ -92,6 +98,8 @@ fn is_conversation(arguments: &TurnArgs, options: &TurnOptions) -> bool {
         && arguments.recording.record.is_none()
         && arguments.limits.timeout.is_none()
         && arguments.worktree.is_none()
+        && arguments.output.extract.is_none()
+        && !arguments.prompt.bare
         && !arguments.session.resume
         && !arguments.session.ephemeral;
     let has_no_message = options.input.message.is_none()

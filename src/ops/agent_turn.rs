@@ -230,6 +230,14 @@ impl TurnOutcome {
     }
 }
 
+fn no_code_error(language: Option<&str>) -> anyhow::Error {
+    let cause = match language {
+        Some(language) => format!("the answer has no code block of `{language}`"),
+        None => "the answer has no code block".to_owned(),
+    };
+    fail_with_hint(Exit::BadInput, cause, "a message that requests code in a fenced block")
+}
+
 fn progress_level(ctx: &Context, output: &OutputOptions) -> ProgressLevel {
     if ctx.quiet {
         ProgressLevel::Quiet
@@ -250,6 +258,9 @@ fn new_reporter(ctx: &Context, options: &TurnOptions, format: ReportFormat) -> R
     let mut reporter = Reporter::new(ctx.terminal, format, progress, envelope);
     if options.schema.is_some() {
         reporter.buffer_answer();
+    }
+    if let Some(selection) = options.output.code_selection() {
+        reporter.extract_code(selection);
     }
     if options.output.no_markdown {
         reporter.disable_markdown();
@@ -281,6 +292,14 @@ fn run_to_outcome(
     if ending.error.is_none() {
         ending.error =
             incomplete_answer_error(&ending, &options.limits, run_metadata.max_iterations);
+    }
+    if let Some(selection) = options.output.code_selection()
+        && ending.error.is_none()
+    {
+        run_metadata.code = selection.find(&ending.text);
+        if run_metadata.code.is_none() {
+            ending.error = Some(no_code_error(selection.language.as_deref()));
+        }
     }
     // The answer as text is printed by now; the result object is not.
     if ending.error.is_none() && format != ReportFormat::Text {

@@ -45,7 +45,7 @@ use nanobot_tool::sessions::SessionsTool;
 use nanobot_tool::undo::journal::TurnInfo;
 use nanobot_tool::undo::{ChangeRecorder, UndoStore};
 use nanobot_tool::{ApprovalHandler, Tool, Toolbox};
-use setup_input::SetupInput;
+use setup_input::{PromptRequest, SetupInput};
 use shared_state::SharedState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,7 +93,12 @@ pub(crate) fn build(
     let workspace = WorkspacePlace::find(&input.workspace.root);
     let mut policy =
         permissions::build_policy(ctx, input.grants, settings, input.profile, &workspace)?;
-    let instructions = project_instructions(ctx, &workspace.path, &mut policy)?;
+    let is_bare = input.prompt.is_bare;
+    let mut instructions = project_instructions(ctx, &workspace.path, &mut policy)?;
+    if is_bare {
+        // The policy protects these files all the same.
+        instructions = DirectoryInstructions::default();
+    }
     let programs = programs_of_run(ctx, input, &policy, &instructions, notice);
     if !settings.servers.is_empty() {
         // A server may change files before the first call, so the scope is fixed before it starts.
@@ -121,18 +126,14 @@ pub(crate) fn build(
     }
     let files = Arc::new(open_files(ctx, input, &policy, &provenance, &instructions)?);
     let mut notes = input.workspace.read_notes()?;
+    if is_bare {
+        notes.bootstrap.clear();
+        notes.memory = None;
+    }
     let memory_version = raise_by_memory(ctx, input.workspace, &notes, &provenance)?;
     shorten_memory(settings, &mut notes, notice);
     notes.bootstrap.extend(instructions.texts());
-    let found_skills = skill::find_skills(SearchPaths {
-        workspace: &input.workspace.root,
-        trusted_dirs: &instructions.skills,
-        ignored_files: &instructions.ignored,
-        disabled: &settings.skills.disabled,
-        env: &ctx.env,
-    });
-    found_skills.notices().iter().for_each(|text| notice(text));
-    let skills = found_skills.skills;
+    let skills = if is_bare { Vec::new() } else { find_skills(ctx, input, &instructions, notice) };
     let hosts = settings.web.config_hosts.iter().cloned();
     let hooks = hooks_of_run(ctx, input, &policy, &files, &provenance)?;
     let shared = SharedState {
@@ -153,17 +154,16 @@ pub(crate) fn build(
     } else {
         skill::render_list(&skills, settings.skills.budget_tokens).text
     };
-    let own_text = settings.prompt_files.system.as_deref();
-    let own_text = prompt_files::read(ctx, "system", own_text)?;
-    let sections = prompt_sections(
-        input,
-        &policy,
-        &toolbox,
-        &notes,
-        &skills,
-        &skill_list,
-        own_text.as_deref(),
-    );
+    let sections = if is_bare {
+        let own_text = input.prompt.own_text.as_deref();
+        prompt::bare_sections(own_text, !toolbox.specs().is_empty())
+    } else {
+        let own_text = match &input.prompt.own_text {
+            Some(text) => Some(text.clone()),
+            None => prompt_files::read(ctx, "system", settings.prompt_files.system.as_deref())?,
+        };
+        prompt_sections(input, &policy, &toolbox, &notes, &skills, &skill_list, own_text.as_deref())
+    };
     Ok(TurnSetup {
         toolbox,
         policy,
@@ -175,6 +175,24 @@ pub(crate) fn build(
         memory_file: notes.memory_file,
         memory_version,
     })
+}
+
+/// The skills of the run.
+fn find_skills(
+    ctx: &Context,
+    input: &SetupInput<'_>,
+    instructions: &DirectoryInstructions,
+    notice: &mut dyn FnMut(&str),
+) -> Vec<Skill> {
+    let found_skills = skill::find_skills(SearchPaths {
+        workspace: &input.workspace.root,
+        trusted_dirs: &instructions.skills,
+        ignored_files: &instructions.ignored,
+        disabled: &input.settings.skills.disabled,
+        env: &ctx.env,
+    });
+    found_skills.notices().iter().for_each(|text| notice(text));
+    found_skills.skills
 }
 
 /// The programs that are tools of this run.
@@ -443,6 +461,7 @@ pub(crate) fn build_without_turn(
         settings: &settings,
         workspace: &Workspace::new(&settings.workspace),
         profile: &profile,
+        prompt: &PromptRequest::default(),
         turn_id: &secret::random_hex(5),
         session_key: "tool",
         transcript: None,

@@ -5,6 +5,7 @@ use super::model::ModelOptions;
 use super::value::{path, path_or_other, prompt_file, time, typed_text};
 use clap::builder::TypedValueParser;
 use clap::{ArgAction, Args, ValueEnum};
+use nanobot_agent::report::CodeSelection;
 use nanobot_base::message::user_text::UserText;
 use nanobot_config::settings::servers::McpServer;
 use std::ffi::OsString;
@@ -24,6 +25,7 @@ pub struct TurnOptions {
     pub stdin: StdinOptions,
     pub session: SessionChoice,
     pub output: OutputOptions,
+    pub prompt: PromptOptions,
     pub model: ModelOptions,
     pub grants: Grants,
     pub limits: TurnLimits,
@@ -121,6 +123,40 @@ pub struct SessionChoice {
     pub lock_timeout: Duration,
 }
 
+/// System prompt of a turn
+#[derive(Args, Clone, Debug, Default)]
+pub struct PromptOptions {
+    /// Send nothing private: a clean filter
+    ///
+    /// No memory, notes, skills, project files, MCP servers of the config, nor hooks that are not strict; no time, user, host or path;
+    /// a fresh session that is not stored; no tools but those of `--tools`. Rules, limits and budgets hold as without it.
+    #[arg(long, help_heading = "Prompt", hide_short_help = true,
+          conflicts_with_all = ["session", "continue", "new", "resume", "fork"])]
+    pub bare: bool,
+    /// Use this text in place of the system prompt's identity and working rules
+    ///
+    /// `@FILE` reads it from a file. The permissions of the run follow it.
+    #[arg(
+        long,
+        alias = "system-prompt",
+        value_name = "TEXT|@FILE",
+        help_heading = "Prompt",
+        hide_short_help = true
+    )]
+    pub system: Option<String>,
+    /// Add this text at the end of the system prompt
+    ///
+    /// `@FILE` reads it from a file.
+    #[arg(
+        long,
+        alias = "append-system-prompt",
+        value_name = "TEXT|@FILE",
+        help_heading = "Prompt",
+        hide_short_help = true
+    )]
+    pub append_system: Option<String>,
+}
+
 /// Output of a turn
 #[derive(Args, Clone, Debug, Default)]
 pub struct OutputOptions {
@@ -136,6 +172,12 @@ pub struct OutputOptions {
     /// Print one JSON object: `--output-format json`
     #[arg(long, help_heading = "Output", conflicts_with = "output_format")]
     pub json: bool,
+    /// Print only the first code block of the answer, or the first one of LANG
+    ///
+    /// Byte for byte. If there is none, the answer is printed on standard error, and the exit status is 65.
+    #[arg(short = 'x', long, value_name = "LANG", num_args = 0..=1, require_equals = true, default_missing_value = "",
+          help_heading = "Output", hide_short_help = true)]
+    pub extract: Option<String>,
     /// Print progress on standard error
     ///
     /// Even if it is not a terminal.
@@ -156,6 +198,12 @@ pub struct OutputOptions {
 }
 
 impl OutputOptions {
+    /// The code that is printed in place of the answer.
+    pub(crate) fn code_selection(&self) -> Option<CodeSelection> {
+        let language = self.extract.clone()?;
+        Some(CodeSelection { language: Some(language).filter(|language| !language.is_empty()) })
+    }
+
     /// True if progress is printed even if standard error is not a terminal.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose || self.logs

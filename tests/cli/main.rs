@@ -70,6 +70,7 @@ mod fake_crontab;
 mod fallback_models;
 mod fault_injection;
 mod files;
+mod filters;
 mod finish_reasons;
 mod formats;
 mod gallery;

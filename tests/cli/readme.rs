@@ -61,6 +61,7 @@ fn commands_of_the_readme_do_what_it_says() {
         types("nanobot repl", leave),
         answers("which of these lines matter?", [says("The second.")], ""),
         prints("cron add", "✓"),
+        answers("--bare -x", [says("```awk\n{ sum += $3 }\n```")], ""),
         answers("| jq .amount", [bill], "3\n"),
         answers("xargs", reviews, ""),
         answers("--record talk.jsonl", [says("Nearly.")], "Nearly.\n"),

@@ -28,8 +28,15 @@ fn every_topic_with_commands_has_a_story() {
 fn commands_of_the_topic_scripting() {
     let story = Story::new().file("bill.txt", "Tea, 3 euros\n");
     let bill = r#"{"name": "Tea", "amount": 3, "tags": []}"#;
-    let rows = vec![answers("--schema", [says(bill)], "\"amount\": 3")];
+    let rows = vec![
+        answers("--schema", [says(bill)], "\"amount\": 3"),
+        answers("--bare -x", [says("```awk\n{ sum += $3 } END { print sum }\n```")], ""),
+        answers("--bare --system", [says("Bonjour.")], ""),
+    ];
     run_page(&story, topic("scripting"), &[], rows);
+    let read = |name: &str| std::fs::read_to_string(story.dir().join(name)).unwrap();
+    assert_eq!(read("sum.awk"), "{ sum += $3 } END { print sum }\n");
+    assert_eq!(read("bonjour"), "Bonjour.\n");
 }
 
 #[test]

@@ -103,6 +103,41 @@ pub fn sections(input: &PromptInput<'_>) -> Vec<PromptSection> {
     sections
 }
 
+/// Builds the sections of a bare run, which has nothing of the user's but `own_text`, and no path of the machine.
+pub fn bare_sections(own_text: Option<&str>, has_tools: bool) -> Vec<PromptSection> {
+    let mut text = own_text.map_or_else(
+        || {
+            "You are a filter on a command line, run for one turn. Your final message is printed to standard output for a person \
+             or a program, so it must be the answer itself, without preamble, in the requested format. You cannot ask questions: \
+             decide yourself."
+                .to_owned()
+        },
+        |text| text.trim_end().to_owned(),
+    );
+    if has_tools {
+        text.push_str(
+            "\n\nRelative paths start in the working directory. A denied call is final: continue without it, and say which flag \
+             would have allowed it.",
+        );
+    }
+    vec![PromptSection {
+        name: "identity".to_owned(),
+        reason: "a bare run",
+        text,
+        continues_previous: false,
+    }]
+}
+
+/// Builds the section of a text that the user adds to the system prompt.
+pub fn added_section(text: &str) -> PromptSection {
+    PromptSection {
+        name: "added".to_owned(),
+        reason: "the text of `--append-system`",
+        text: text.trim_end().to_owned(),
+        continues_previous: false,
+    }
+}
+
 /// Builds the section for runs of cron jobs. Identical for every run, so that provider prompt caches hit.
 pub fn job_section(job_prompt: &str) -> PromptSection {
     PromptSection {

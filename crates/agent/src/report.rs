@@ -6,6 +6,7 @@
 
 use anyhow::Result;
 use nanobot_base::event::Event;
+use nanobot_base::markdown::code_block::first_code_block;
 use nanobot_os::terminal::Terminal;
 use nanobot_os::{durable_file, file_lock, secret};
 use serde_json::Value;
@@ -57,6 +58,22 @@ pub struct Reporter {
     is_observer_live: bool,
     /// True if the answer is only printed once it is complete, even on a terminal.
     is_buffered: bool,
+    /// Prints only code of the answer.
+    extract: Option<CodeSelection>,
+}
+
+/// The code of an answer that is printed in place of the answer: its first fenced block, or the first one of a language.
+#[derive(Clone, Debug)]
+pub struct CodeSelection {
+    /// The first word behind the fence, in any case.
+    pub language: Option<String>,
+}
+
+impl CodeSelection {
+    /// Returns the code in `answer`, byte for byte.
+    pub fn find(&self, answer: &str) -> Option<String> {
+        first_code_block(answer, self.language.as_deref())
+    }
 }
 
 impl Reporter {
@@ -77,6 +94,7 @@ impl Reporter {
             observer: None,
             is_observer_live: false,
             is_buffered: false,
+            extract: None,
         }
     }
 
@@ -128,12 +146,29 @@ impl Reporter {
             ReportFormat::StreamJson => self.print_json(&json::event_json(&event, &self.envelope)),
             ReportFormat::Text if self.shows_pieces() => self.stream.handle(&event),
             ReportFormat::Text => match event {
-                Event::Assistant { reply, is_final: true } => {
-                    self.terminal.print(&format!("{}\n", reply.text.trim_end_matches('\n')))
-                }
+                Event::Assistant { reply, is_final: true } => self.print_answer(&reply.text),
                 _ => Ok(()),
             },
         }
+    }
+
+    /// Prints the whole answer, or the code in it. If it has none, it is printed to standard error.
+    fn print_answer(&self, answer: &str) -> Result<()> {
+        let answer = answer.trim_end_matches('\n');
+        match self.extract.as_ref().map(|selection| selection.find(answer)) {
+            None => self.terminal.print(&format!("{answer}\n")),
+            Some(Some(code)) => self.terminal.print(&code),
+            Some(None) => {
+                self.terminal.eprint(answer);
+                Ok(())
+            }
+        }
+    }
+
+    /// Prints only the code of the answer.
+    pub fn extract_code(&mut self, selection: CodeSelection) {
+        self.extract = Some(selection);
+        self.buffer_answer();
     }
 
     /// Prints the answer only when it is complete, even on a terminal, because it has to be checked first.

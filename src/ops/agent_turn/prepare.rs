@@ -65,7 +65,16 @@ pub(crate) fn prepare(
     reporter: &mut Reporter,
     run_metadata: &mut json::RunMetadata,
 ) -> Result<PreparedTurn> {
-    let TurnRequest { settings, profile, schema, parts, text, command, key: _ } = request;
+    let TurnRequest {
+        settings,
+        profile,
+        prompt: prompt_request,
+        schema,
+        parts,
+        text,
+        command,
+        key: _,
+    } = request;
     let (job, person) = (source.job(), source.interactive());
     let subagents = SubagentPool::new(ctx, options, &settings);
     let mut setup = {
@@ -74,6 +83,7 @@ pub(crate) fn prepare(
             settings: &settings,
             workspace: &Workspace::new(&settings.workspace),
             profile: &profile,
+            prompt: &prompt_request,
             turn_id: &reporter.envelope.turn.clone(),
             session_key: session.key(),
             transcript: session.path(),
@@ -101,14 +111,20 @@ pub(crate) fn prepare(
     log_policy(&profile.name, &setup);
     report_ignored_files(ctx, &setup, reporter, run_metadata);
     setup.sections.extend(source.prompt_section());
-    let now = ctx.clock.now_in(settings.timezone.as_deref());
-    let facts = [prompt::runtime_facts(&now, session.key())].into_iter();
-    let facts = facts.chain(git_facts(ctx, &settings, &setup, session.messages()));
-    let facts = facts.chain(session.undo_notes().iter().cloned());
+    setup.sections.extend(prompt_request.added_text.as_deref().map(prompt::added_section));
+    let runtime_facts = if prompt_request.is_bare {
+        String::new()
+    } else {
+        let now = ctx.clock.now_in(settings.timezone.as_deref());
+        let facts = std::iter::once(prompt::runtime_facts(&now, session.key()))
+            .chain(git_facts(ctx, &settings, &setup, session.messages()))
+            .chain(session.undo_notes().iter().cloned());
+        facts.collect::<Vec<_>>().join("\n\n")
+    };
     let message = (!parts.is_empty()).then(|| UserMessage {
         id: format!("{}-0", reporter.envelope.turn),
         parts,
-        runtime_facts: facts.collect::<Vec<_>>().join("\n\n"),
+        runtime_facts,
         sources: Some(text.sources(&is_existing_file(ctx, &setup.policy))),
         ..UserMessage::default()
     });

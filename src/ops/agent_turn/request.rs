@@ -5,7 +5,8 @@ use crate::ops::context::Context;
 use crate::ops::default_session::{default_session_key, fresh_session_key, last_session_key};
 use crate::ops::model;
 use crate::ops::permissions;
-use crate::options::turn::TurnOptions;
+use crate::ops::turn_setup::setup_input::PromptRequest;
+use crate::options::turn::{PromptOptions, TurnOptions};
 use anyhow::Result;
 use nanobot_agent::answer_schema::AnswerSchema;
 use nanobot_agent::prompt;
@@ -15,6 +16,7 @@ use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_base::message::{MessagePart, Origin};
 use nanobot_config::policy::profile::Profile;
 use nanobot_config::settings::Settings;
+use nanobot_os::durable_file;
 use nanobot_os::input::{self, StdinMode};
 use nanobot_os::secret::random_hex;
 use nanobot_tool::attach::{self, AcceptedInputs, AttachOptions, AttachmentOrigin, ImageLimits};
@@ -28,6 +30,7 @@ const MAX_IDLE_SECS: u64 = 86_400;
 pub(crate) struct TurnRequest {
     pub(crate) settings: Arc<Settings>,
     pub(crate) profile: Profile,
+    pub(crate) prompt: PromptRequest,
     /// The schema that the answer must satisfy.
     pub(crate) schema: Option<AnswerSchema>,
     /// The message; empty if there is none.
@@ -91,6 +94,13 @@ pub(crate) fn read(
     let job = source.job();
     let (mut settings, profile) =
         permissions::settings_with_profile(ctx, &options.grants, options.model.overrides())?;
+    let prompt = read_prompt_options(ctx, &options.prompt)?;
+    if prompt.is_bare {
+        settings.servers.clear();
+        if let Ok(hooks) = &mut settings.hooks {
+            hooks.commands.retain(|hook| hook.is_strict);
+        }
+    }
     for server in &options.servers {
         if !settings.servers.iter().any(|configured| configured.name == server.name) {
             settings.servers.push(server.clone());
@@ -122,8 +132,39 @@ pub(crate) fn read(
         }
         _ => None,
     };
-    Ok(TurnRequest { settings: Arc::new(settings), profile, schema, parts, text, command, key })
+    Ok(TurnRequest {
+        settings: Arc::new(settings),
+        profile,
+        prompt,
+        schema,
+        parts,
+        text,
+        command,
+        key,
+    })
 }
+
+/// Reads the texts of the system prompt that the flags give.
+fn read_prompt_options(ctx: &Context, options: &PromptOptions) -> Result<PromptRequest> {
+    let read = |text: &String| match text.strip_prefix('@') {
+        None => Ok(text.clone()),
+        Some(path) => {
+            let bytes = durable_file::read(&ctx.paths.expand(path))?;
+            let bytes =
+                bytes.ok_or_else(|| fail(Exit::NoInput, format!("there is no file `{path}`")))?;
+            String::from_utf8(bytes)
+                .map_err(|_| fail(Exit::BadInput, format!("`{path}` is not UTF-8")))
+        }
+    };
+    Ok(PromptRequest {
+        is_bare: options.bare,
+        own_text: options.system.as_ref().map(read).transpose()?,
+        added_text: options.append_system.as_ref().map(read).transpose()?,
+    })
+}
+
+/// The key of the session of a bare run, which stores nothing.
+const BARE_SESSION: &str = "bare";
 
 /// The key of the turn's session. Piped input gets a fresh one, so filters neither share nor grow a history.
 fn session_key(
@@ -134,6 +175,7 @@ fn session_key(
 ) -> Result<String> {
     Ok(match (&options.session.key, &options.session.fork) {
         (Some(key), _) => key.clone(),
+        _ if options.prompt.bare => BARE_SESSION.to_owned(),
         (None, Some(_)) => format!("fork:{}", random_hex(4)),
         (None, None) if options.session.last => last_session_key(&ctx.session_store(settings)?)?,
         (None, None) if is_piped && !options.session.resume => fresh_session_key(),

@@ -13,12 +13,24 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The system prompt that flags request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PromptRequest {
+    /// Send nothing of the user's notes, skills, directories and machine.
+    pub(crate) is_bare: bool,
+    /// Takes the place of identity and working rules.
+    pub(crate) own_text: Option<String>,
+    /// Follows all else.
+    pub(crate) added_text: Option<String>,
+}
+
 /// The input for building the tools and the prompt of a turn.
 pub(crate) struct SetupInput<'a> {
     pub(crate) grants: &'a Grants,
     pub(crate) settings: &'a Settings,
     pub(crate) workspace: &'a Workspace,
     pub(crate) profile: &'a Profile,
+    pub(crate) prompt: &'a PromptRequest,
     /// The turn's id, which the undo journal records.
     pub(crate) turn_id: &'a str,
     /// The session's key, which the undo journal also records.

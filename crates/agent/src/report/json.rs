@@ -100,6 +100,8 @@ pub struct RunMetadata {
     pub max_iterations: u32,
     /// True if the answer was requested with a JSON schema. The field `data` of the result is then the parsed answer.
     pub has_schema: bool,
+    /// The code of the answer, if it was requested and there is any.
+    pub code: Option<String>,
     /// The connections of commands to the hosts that the user has named.
     pub hosts: Vec<HostConnections>,
     /// Instruction files that were found but not read, because their directory is not trusted.
@@ -153,6 +155,7 @@ pub fn result_json(
         "text": text,
         "partial": is_partial,
         "data": data,
+        "code": run.code,
         "status": { "name": exit.name(), "number": exit.code() },
         "error": error,
         "model": model,

@@ -70,7 +70,7 @@ pub struct CodeFence {
 }
 
 /// Columns of indentation that make a line code.
-const CODE_INDENT_COLUMNS: usize = 4;
+pub(super) const CODE_INDENT_COLUMNS: usize = 4;
 /// Maximum digits of a list number.
 const MAX_NUMBER_DIGITS: usize = 9;
 

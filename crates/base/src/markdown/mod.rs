@@ -4,6 +4,7 @@
 //! tokens of fenced code. All of them take incomplete text, because the terminal shows an answer while it arrives.
 
 pub mod code;
+pub mod code_block;
 pub mod document;
 pub mod inline;
 pub mod line;
