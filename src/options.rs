@@ -1,4 +1,4 @@
-//! The options that commands share. Each is declared once: clap reads it, and `ops` uses it as it was read. Jobs, channels and
+//! The options that commands share. Each is declared once: clap parses it, and `ops` uses the parsed value. Jobs, channels and
 //! the REPL set them without a command line.
 
 pub mod grants;

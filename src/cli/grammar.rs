@@ -1,5 +1,5 @@
 //! The grammar that all commands share: what a verb means, and what each command does with its output. The man page
-//! prints it, and a test holds the command tree to it.
+//! prints it, and a test checks the command tree against it.
 
 #[rustfmt::skip]
 /// The verbs of commands, with their meanings, in the order of the man page.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// Length of the help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HelpLength {
-    /// `-h`: what fits a screen.
+    /// `-h`: as much as fits on a screen.
     Short,
     /// `--help`: everything.
     Long,

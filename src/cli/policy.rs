@@ -1,4 +1,4 @@
-//! `nanobot policy`, `tool` and `trust`: what a run may do, seen from outside.
+//! `nanobot policy`, `tool` and `trust`: the permissions of a run.
 
 use crate::options::grants::Grants;
 use crate::options::value::path;

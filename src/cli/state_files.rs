@@ -1,19 +1,19 @@
 //! The behaviour of nanobot when one of its own files is damaged, for the man page about files. A story tries each cell.
 
-/// A file, and what happens when it is not as nanobot wrote it.
+/// A file, and the behaviour of nanobot for each kind of damage.
 #[derive(Clone, Copy, Debug)]
 pub struct StateFile {
-    /// The path, with a placeholder for what varies.
+    /// The path, with a placeholder for the variable part.
     pub path: &'static str,
-    /// It has no bytes.
+    /// The file is empty.
     pub empty: &'static str,
-    /// It ends in the middle.
+    /// The file is truncated.
     pub torn: &'static str,
-    /// It cannot be opened as a file, or may not be read.
+    /// The file cannot be opened as a file, or may not be read.
     pub unreadable: &'static str,
-    /// A newer release wrote it.
+    /// A newer release wrote the file.
     pub newer: &'static str,
-    /// Two processes change it at once.
+    /// Two processes change the file at once.
     pub concurrent: &'static str,
 }
 

@@ -34,7 +34,7 @@ const fn topic(name: &'static str, summary: &'static str, text: &'static str) ->
 /// The topic named `name`.
 ///
 /// # Errors
-/// There is none; the message lists the names.
+/// There is no such topic. The message lists the names.
 pub fn find_topic(name: &str) -> Result<&'static HelpTopic, String> {
     let names = TOPICS.iter().map(|topic| topic.name);
     let topic = TOPICS.iter().find(|topic| topic.name == name);

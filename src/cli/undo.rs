@@ -1,4 +1,4 @@
-//! `nanobot undo`: a turn's changes, taken back.
+//! `nanobot undo`: undoes the changes of a turn.
 
 use clap::Args;
 

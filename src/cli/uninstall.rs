@@ -1,4 +1,4 @@
-//! `nanobot uninstall`: takes this program's traces off the machine.
+//! `nanobot uninstall`: removes this program's files and crontab lines.
 
 use clap::Args;
 

@@ -15,7 +15,7 @@ use nanobot_os::terminal::Terminal;
 /// Runs `nanobot agent`.
 pub fn run(ctx: &Context, arguments: &AgentArgs) -> Result<Exit> {
     let mut options = turn_options(&arguments.turn);
-    // `-p` alone says only that this is no conversation.
+    // `-p` alone only says that this is not a conversation.
     let printed = arguments.print.clone().filter(|text| !text.as_str().is_empty());
     options.input.message = options.input.message.or(arguments.text.clone()).or(printed);
     if arguments.print.is_none() && is_conversation(&arguments.turn, &options) {

@@ -87,7 +87,7 @@ fn consolidate(ctx: &Context, arguments: &ConsolidateArgs) -> Result<Exit> {
         let mut cleared_error = None;
         if !*dry_run {
             run.finish_interrupted(lock_timeout)?;
-            // The messages of a failed run were archived, or their session is gone. No later success would clear the error.
+            // The messages of a failed run were archived, or their session is gone. So no later run would clear the error.
             if session.is_none() {
                 cleared_error = run.forget_error()?;
             }

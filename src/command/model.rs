@@ -97,7 +97,7 @@ fn capabilities(model: &ModelInfo) -> Vec<&'static str> {
     names
 }
 
-/// A model as JSON, with what the built-in table has about it.
+/// A model as JSON, with the facts of the built-in table.
 fn model_json(provider: &str, name: &str, model: Option<&ModelInfo>) -> Value {
     let prices = model.and_then(ModelInfo::prices);
     json!({
@@ -131,7 +131,7 @@ fn list_remote(
 
 /// Sets the model, or the preset, of runs that name none.
 fn use_by_default(ctx: &Context, name: &str) -> Result<()> {
-    // Only if a run could use it.
+    // It is stored only if a run could use it.
     let details = ModelDetails::find(ctx, name)?;
     let config = ctx.load_config()?;
     let presets = config.get_path("modelPresets").and_then(Value::as_object);

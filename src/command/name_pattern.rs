@@ -22,8 +22,8 @@ pub(super) fn has_wildcard(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
-/// True if `name` matches `pattern`. The time is at most proportional to the product of their lengths, because only the last star
-/// is tried again: what an earlier star could match in addition, the last one can match too.
+/// True if `name` matches `pattern`. The time is at most proportional to the product of their lengths, because only the last star is tried
+/// again: any text that an earlier star could match in addition can also be matched by the last one.
 fn matches_glob(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();

@@ -1,5 +1,5 @@
-//! `nanobot onboard`: creates a config and a workspace. Existing content is kept, and missing parts are added. A person
-//! answers questions ([`wizard`]), and a script uses flags.
+//! `nanobot onboard`: creates a config and a workspace. Existing content is kept, and missing parts are added. The user answers questions
+//! ([`wizard`]), and a script uses flags.
 
 use crate::cli::onboard::{DirectoryArg, OnboardArgs};
 use crate::ops::connection_test;
@@ -55,7 +55,7 @@ pub fn run(ctx: &Context, arguments: &OnboardArgs) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Asks for what a conversation needs, and offers no further steps.
+/// Asks the questions that a conversation requires, and offers no further steps.
 pub fn run_before_conversation(ctx: &Context) -> Result<Exit> {
     ask_and_write(ctx).map(|(exit, _)| exit)
 }

@@ -67,7 +67,7 @@ pub(crate) fn expand_shortcut(mut arguments: Vec<OsString>) -> Vec<OsString> {
         "-v" | "--verbose" => {
             let flag = arguments.remove(1);
             let mut arguments = expand_shortcut(arguments);
-            // Turns take the flag. In front of any other command it stays where it is, and is rejected.
+            // Turns take the flag. In front of any other command it is left in place, and is rejected.
             let is_turn = ["agent", "a", "repl"].iter().any(|name| arguments[1] == *name);
             arguments.insert(1 + usize::from(is_turn), flag);
             return arguments;
@@ -97,7 +97,7 @@ fn begins_message(word: &str) -> bool {
         || ["--message", "--print", "--prompt"].contains(&flag)
 }
 
-/// True for a command after which `help` is no name: one with subcommands, and a turn.
+/// True for a command after which `help` is not a name: a command with subcommands, and a turn.
 fn has_help(word: &str) -> bool {
     if ["agent", "a"].contains(&word) {
         return true;
@@ -112,7 +112,7 @@ fn is_topic(word: Option<&OsString>) -> bool {
     word.and_then(|word| word.to_str()).is_some_and(|word| find_topic(word).is_ok())
 }
 
-/// True for a word that is neither a command nor a flag. After `help` it is taken for a topic, so that the error lists the topics.
+/// True for a word that is neither a command nor a flag. After `help` it is treated as a topic, so that the error lists the topics.
 fn is_unknown(word: Option<&OsString>) -> bool {
     let Some(word) = word.and_then(|word| word.to_str()) else {
         return false;

@@ -75,7 +75,7 @@ pub(crate) fn confirm(ctx: &Context, prompt: &str, default: bool) -> Result<bool
     Ok(ask_choice(ctx.terminal, &prompt, default, &["yes", "no"])? == "yes")
 }
 
-/// Asks for yes, before something that only `--yes` does without asking. Anything else is no.
+/// Asks for yes, before an action that only `--yes` permits without a question. Any other answer is no.
 ///
 /// # Errors
 /// Status 2, with `hint`, if there is no terminal to ask at.
@@ -90,7 +90,7 @@ pub(crate) fn confirm_at_terminal(ctx: &Context, question: &str, hint: &str) -> 
     ask_yes(ctx, question)
 }
 
-/// Asks for yes. Anything else is no.
+/// Asks for yes. Any other answer is no.
 ///
 /// # Errors
 /// A signal.

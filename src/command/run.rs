@@ -33,7 +33,7 @@ pub fn run(ctx: &Context, arguments: &RunArgs) -> Exit {
     }
 }
 
-/// The options of the turn: those of the flags, narrowed by the front matter of the file.
+/// The options of the turn: the flags, narrowed by the front matter of the file.
 fn turn_options(
     ctx: &Context,
     program: &PromptProgram,

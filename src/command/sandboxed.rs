@@ -34,7 +34,7 @@ pub(crate) fn run(command: &CliCommand, terminal: Terminal) -> Result<Exit> {
     ))
 }
 
-/// The arguments of the tool `cron` that do what `command` does, as far as the tool can.
+/// The arguments of the tool `cron` with the same effect as `command`, as far as the tool supports it.
 fn cron_tool_arguments(command: &CronCommand) -> Value {
     match command {
         CronCommand::Add(arguments) => {

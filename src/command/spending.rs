@@ -6,13 +6,13 @@ use nanobot_model::ledger::CostSum;
 /// Columns of the meter.
 pub(super) const METER_COLUMNS: usize = 10;
 
-/// Formats the cost of a period, with its budget, and with a meter of that if `has_meter`.
+/// Formats the cost of a period, with its budget, and with a meter of the budget if `has_meter`.
 pub(super) fn format_spending(cost: &CostSum, limit: Option<f64>, has_meter: bool) -> String {
     let Some(limit) = limit else {
         return cost.to_string();
     };
     let text = format!("{cost} of ${limit:.2}");
-    // A budget of nothing has no percentage.
+    // A budget of zero has no percentage.
     if !has_meter || limit <= 0.0 {
         return text;
     }

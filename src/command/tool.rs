@@ -41,7 +41,7 @@ pub fn run(ctx: &Context, command: &ToolCommand) -> Result<Exit> {
 /// Bytes kept of a tool's live output, to separate it from the message about it.
 const LIVE_OUTPUT_LIMIT_BYTES: usize = 1 << 20;
 
-/// The setup of a turn with these permissions, with all tools that `nanobot agent` has. A dry run creates nothing.
+/// The setup of a turn with these permissions and all tools of `nanobot agent`. A dry run creates nothing.
 fn build_setup(
     ctx: &Context,
     grants: &Grants,

@@ -20,7 +20,7 @@ pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
     let argument = directory.as_deref().unwrap_or(Path::new("."));
     let display = |path: &Path| ctx.paths.display(path);
     if *revoke {
-        // A directory that no longer exists is found by the name under which it was trusted.
+        // A directory that no longer exists is found by the path under which it was trusted.
         let path = std::fs::canonicalize(argument).or_else(|_| std::path::absolute(argument));
         let path = path.with_context(|| format!("resolve `{}`", argument.display()))?;
         if !TrustList::change(&ctx.paths.trust(), |trust| trust.revoke(&path))? {

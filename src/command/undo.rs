@@ -1,4 +1,4 @@
-//! `nanobot undo`: reverts the changes that a turn made with its file tools, and redoes them.
+//! `nanobot undo`: undoes the changes of a turn, and redoes them.
 
 use crate::cli::undo::UndoArgs;
 use crate::ops::context::Context;
@@ -16,7 +16,7 @@ pub fn run(ctx: &Context, arguments: &UndoArgs) -> Result<Exit> {
     undo_or_redo(ctx, arguments, &|_| Ok(()))
 }
 
-/// Like [`run`], but within the session of the REPL: a turn of another session is reverted only if its number is given.
+/// Like [`run`], but within the session of the REPL: a turn of another session is undone only if its number is given.
 pub(super) fn run_in_session(
     ctx: &Context,
     arguments: &UndoArgs,

@@ -74,9 +74,9 @@ fn render_help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Erro
     command_tree_with_help(length).try_get_matches_from(arguments).err()
 }
 
-/// Commands and flags of the Python program and of other agents that do not exist here, with what to use instead. Where a flag
-/// means the same as one of ours, it is an alias of that instead. No row names a flag that permits more: a person who looks for one
-/// reads what a run may do first.
+/// Commands and flags of the Python program and of other agents that do not exist here, with what to use instead. A flag with the same
+/// meaning as one of ours is an alias of it instead. No row names a flag that permits more: a user who looks for one should first read what
+/// a run may do.
 const REPLACEMENTS: &[(&str, &str)] = &[
     ("--add-dir", PERMISSIONS_TOPIC),
     ("--allowed-tools", PERMISSIONS_TOPIC),
@@ -262,7 +262,7 @@ fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String
     let message = quote(&rest.join(" "));
     let message = if message.contains('\'') { message } else { format!("'{message}'") };
     let command = format!("nanobot agent -m {message}");
-    // A single word is rather a command that does not exist.
+    // A single word is more likely a command that does not exist.
     Some(if is_agent || message.contains(' ') {
         command
     } else {
@@ -273,7 +273,7 @@ fn suggest_message(error: &clap::Error, arguments: &[OsString]) -> Option<String
 /// Flags whose value must be joined with `=`.
 const JOINED_FLAGS: &[&str] = &["--write", "--net", "--dry-run"];
 
-/// Suggests the joined form for a flag whose value was given as a separate argument, which is taken for a message.
+/// Suggests the joined form for a flag whose value was given as a separate argument, which would become a message.
 fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<String> {
     if ![ErrorKind::UnknownArgument, ErrorKind::ArgumentConflict].contains(&error.kind()) {
         return None;
@@ -285,7 +285,7 @@ fn suggest_joined_flag(error: &clap::Error, arguments: &[OsString]) -> Option<St
     })
 }
 
-/// Converts an error about a line of the REPL, which has no room for the usage.
+/// Converts an error about a line of the REPL. The usage does not fit there.
 pub(super) fn to_error(error: &clap::Error) -> anyhow::Error {
     fail(Exit::Usage, cause(error))
 }

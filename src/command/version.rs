@@ -1,4 +1,4 @@
-//! `nanobot --version`. With `--verbose` it prints what a bug report needs to know about the build and the system.
+//! `nanobot --version`. With `--verbose` it prints the facts about the build and the system that a bug report needs.
 
 use super::parse::VersionDetail;
 use crate::ops::context::report_error;

@@ -1,4 +1,4 @@
-//! The wording of a request for approval. Pure.
+//! The wording of a request for approval. No I/O.
 
 use nanobot_base::shell_quote::unquote;
 use nanobot_tool::ApprovalRequest;

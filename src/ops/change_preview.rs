@@ -21,7 +21,7 @@ pub(crate) struct ChangePreview {
 enum CurrentContent {
     None,
     Text(TextFile),
-    /// Cannot be shown: too large, not a regular file, or not text.
+    /// The content cannot be shown: it is too large, not a regular file, or not text.
     Other,
 }
 

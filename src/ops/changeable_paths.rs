@@ -29,11 +29,11 @@ pub(crate) fn changeable_paths(
 }
 
 /// Adds the paths that the tools of a run with this scope may change. Existing paths that the scope hides or makes
-/// read-only stay visible. A missing one does not, because the run may create it.
+/// read-only stay visible. A missing path is hidden, because the run may create it.
 pub(crate) fn add_scope(hidden_paths: &mut HiddenPaths, scope: &FileScope) {
     // A rule that allows changes within read-only roots is a pattern, which may match in any root.
     let has_rules = !scope.allowed.is_empty();
-    // The run may have created what exists in these roots now.
+    // The run may have created the current entries of these roots.
     let earlier_roots = hidden_paths.covered.clone();
     let roots = scope.roots.iter().filter(|root| root.may_write || has_rules);
     hidden_paths.covered.extend(roots.map(|root| root.path.clone()));

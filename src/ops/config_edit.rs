@@ -11,7 +11,7 @@ use nanobot_config::settings::own_keys::own_file_path;
 use nanobot_os::durable_file;
 use std::path::Path;
 
-/// Checks that a run can use the edited text of the file at `path`, as far as it could use the original.
+/// Checks that a run can use the edited text of the file at `path`. Errors that the original also has are ignored.
 ///
 /// # Errors
 /// Status 78 if it cannot.
@@ -26,7 +26,7 @@ pub(crate) fn check_edit(ctx: &Context, path: &Path, original: &[u8], edited: &[
         }
     };
     let edited = parse(edited)?;
-    // An original that is not a config counts as missing, so that the edited text is checked fully.
+    // An original that is not a config is treated as missing, so that the edited text is checked fully.
     let original = parse(original).unwrap_or_else(|_| ConfigFile::missing(path));
     // The other file is as it is; it is edited on its own.
     let shared_path = &ctx.paths.config;

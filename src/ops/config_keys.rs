@@ -1,4 +1,4 @@
-//! The keys of the config as people type them: their values and where these come from, and changes of them.
+//! The keys of the config as people type them: their values, the sources of the values, and changes.
 
 use crate::ops::context::Context;
 use crate::ops::usable_config;
@@ -309,8 +309,7 @@ fn refuse_unusable(ctx: &Context, key: &str, path: &[String], value: &Value) -> 
     Err(fail_with_hint(Exit::Config, error, hint))
 }
 
-/// Parses `text` as the value of a key of type `key_type`. A reference to a variable is stored as it is, and checked when
-/// it is used.
+/// Parses `text` as the value of a key of type `key_type`. A reference to a variable is stored unchanged, and checked when it is used.
 fn parse_value(key: &str, key_type: KeyType, text: &str) -> Result<Value> {
     let value = key_type.parse(text);
     if has_reference(text) {

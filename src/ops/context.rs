@@ -1,5 +1,5 @@
-//! State that exists once per process: environment, paths, clock, terminal, the global options, and connections that
-//! outlive a turn.
+//! State that exists once per process: environment, paths, clock, terminal, the global options, and connections that are kept between
+//! turns.
 
 use anyhow::Result;
 use nanobot_base::error::{Exit, Stop, exit_for, fail_with_hint, hint_for};
@@ -49,12 +49,12 @@ pub struct Context {
     pub(crate) single_notices: SingleNotices,
 }
 
-/// The texts of notices that were shown and are shown once.
+/// The texts of the notices that were already shown.
 #[derive(Clone, Default)]
 pub(crate) struct SingleNotices(Arc<Mutex<BTreeSet<String>>>);
 
 impl SingleNotices {
-    /// True if `text` was not shown yet. From then on it counts as shown.
+    /// True if `text` was not shown yet. It is then recorded as shown.
     pub(crate) fn is_new(&self, text: &str) -> bool {
         self.0.lock().ignore_poison().insert(text.to_owned())
     }
@@ -84,7 +84,7 @@ impl Context {
     /// Reads the config file. A missing one is an empty config, unless `--config` names it.
     ///
     /// # Errors
-    /// The named file does not exist: status 66. It cannot be read or is not a valid config: status 74 or 78.
+    /// Status 66 if the named file does not exist, 74 if it cannot be read, 78 if it is not a valid config.
     pub(crate) fn load_config(&self) -> Result<Config> {
         let config = Config::load(&self.paths.config)?;
         if self.config.is_some() && !config.exists() {
@@ -101,7 +101,7 @@ impl Context {
     /// Resolves the settings from global flags, environment variables and the config file.
     ///
     /// # Errors
-    /// The errors of [`Context::load_config`]; a value in the file is invalid: status 78.
+    /// The errors of [`Context::load_config`]; status 78 if a value in the file is invalid.
     pub fn settings(&self) -> Result<Settings> {
         self.settings_with(FlagOverrides::default())
     }
@@ -117,7 +117,7 @@ impl Context {
     /// Like [`Context::settings_with`], from a config that is loaded.
     ///
     /// # Errors
-    /// A value in the file is invalid: status 78.
+    /// Status 78 if a value in the file is invalid.
     pub(crate) fn resolve(&self, config: &Config, overrides: FlagOverrides) -> Result<Settings> {
         let overrides = FlagOverrides {
             workspace: overrides.workspace.or_else(|| self.workspace.clone()),

@@ -37,7 +37,7 @@ pub(crate) fn default_session_key(
     }
 }
 
-/// Returns the key of a session that only this run uses. Old ones are removed.
+/// Returns the key of a session that only this run uses. Old sessions of this kind are removed.
 pub(crate) fn fresh_session_key() -> String {
     format!("{FILTER_PREFIX}{}", random_hex(6))
 }
@@ -45,7 +45,7 @@ pub(crate) fn fresh_session_key() -> String {
 /// Begins the keys of sessions that only one run with piped input uses.
 pub(crate) const FILTER_PREFIX: &str = "pipe:";
 
-/// Returns the key of the session that was used last, of those that a person began.
+/// Returns the key of the session that was used last. Only sessions that a person began are considered.
 ///
 /// # Errors
 /// Status 66 if there is none. The sessions cannot be listed.

@@ -43,7 +43,7 @@ fn count_tokens(tools: &[ToolView]) -> u64 {
     tools.iter().map(tool_tokens).sum()
 }
 
-/// Shortens all descriptions in a JSON Schema. A property that is called `description` is an object, and stays.
+/// Shortens all descriptions in a JSON Schema. A property that is called `description` is an object, and is kept.
 fn shorten_descriptions(schema: &mut Value, limit: usize) {
     match schema {
         Value::Object(members) => {

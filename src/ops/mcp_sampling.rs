@@ -1,6 +1,5 @@
-//! Sampling: answers requests of MCP servers with the model of the turn whose call is in progress, within its budget. Such
-//! a request is external content: the model gets it without our tools, our prompt and the conversation, and only the server
-//! gets the reply.
+//! Sampling: answers requests of MCP servers with the model of the turn whose call is in progress, within its budget. Such a request is
+//! untrusted content: the model gets it without our tools, our prompt and the conversation, and only the server gets the reply.
 
 use crate::ops::approval_text::SAMPLING;
 use crate::ops::context::Context;
@@ -62,12 +61,12 @@ impl TurnSampler {
         }))
     }
 
-    /// Sets the model of the turn, which begins.
+    /// Sets the model when the turn begins.
     pub(crate) fn set_model(&self, model: &ModelHandle) {
         self.model.get_or_init(|| model.clone());
     }
 
-    /// The sampler of a sub-agent, which has a model of its own and cannot ask.
+    /// The sampler of a sub-agent. It has a model of its own, and cannot ask the user.
     pub(crate) fn for_subagent(&self, model: &ModelHandle, settings: &Settings) -> Self {
         Self {
             ctx: self.ctx.clone(),

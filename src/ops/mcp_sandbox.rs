@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Builds the sandboxes.
 struct McpSandboxFactory {
-    /// The part that is the same for all servers.
+    /// The rules that are the same for all servers.
     shared_scope: ServerScope,
     tools: InstalledTools,
     /// The rules of the run about files.

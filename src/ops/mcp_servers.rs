@@ -201,7 +201,7 @@ fn describe_under_cron(ctx: &Context, error: &McpError) -> String {
 /// The result of asking all servers.
 pub(crate) struct AllServers {
     pub(crate) results: Vec<(McpServer, Result<ServerView>)>,
-    /// The failures in the environment of cron, of servers that work here.
+    /// The failures in the environment of cron of servers that work here.
     pub(crate) cron_failures: Vec<(String, String)>,
 }
 
@@ -221,7 +221,7 @@ pub(crate) fn query_all(ctx: &Context, settings: &Settings, offline: bool) -> Re
     Ok(AllServers { results, cron_failures })
 }
 
-/// The rules that `tools.allow` needs to allow all tools of the servers for which it has no rule yet. Without a rule,
+/// The rules that `tools.allow` needs to allow all tools of the servers without a rule. Without a rule,
 /// each tool that may make changes is refused in a run that cannot ask.
 pub(crate) fn missing_allow_rules(settings: &Settings) -> Vec<String> {
     let names: Vec<&str> = settings.servers.iter().map(|server| server.name.as_str()).collect();

@@ -52,7 +52,7 @@ pub(crate) struct ModelHandle {
     pub(crate) model: String,
     /// The context window in tokens, input and output together.
     pub(crate) context_tokens: u32,
-    /// The largest context window of it and its fallbacks, if all of them are known.
+    /// The largest context window of the model and its fallbacks, if all of them are known.
     pub(crate) known_max_tokens: Option<u32>,
     /// The provider with its retries, budget and fallbacks.
     pub(crate) provider: Arc<dyn Provider>,

@@ -1,4 +1,4 @@
-//! Models: those in our table, those that a provider lists, and the details of one.
+//! Models: the built-in table, the list of a provider, and the details of one model.
 
 use crate::ops::connection_test;
 use crate::ops::context::Context;
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Timeout for a provider's list of models.
 pub(crate) const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The models in the table, or those of `provider` among them.
+/// The models in the table; only those of `provider`, if it is given.
 ///
 /// # Errors
 /// There is no such provider.
@@ -41,7 +41,7 @@ pub(crate) struct ListedModels {
     pub(crate) names: Vec<String>,
 }
 
-/// Asks `provider`, or that of the config, for its models.
+/// Asks `provider`, or the provider of the config, for its models.
 ///
 /// # Errors
 /// There is no such provider, or it does not list its models.

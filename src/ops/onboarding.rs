@@ -142,7 +142,7 @@ impl ProviderSection {
         Ok(section)
     }
 
-    /// The path of one of its keys.
+    /// The path of a key in the section.
     pub(crate) fn key(&self, key: &str) -> String {
         format_path(&["providers", &camel_case(&self.name), key])
     }

@@ -74,7 +74,7 @@ pub(crate) fn resolve_profile(
     Ok(profile)
 }
 
-/// The workspace as a run finds it.
+/// The workspace at the start of a run.
 pub(crate) struct WorkspacePlace {
     /// Its path, without links.
     pub(crate) path: PathBuf,
@@ -245,8 +245,8 @@ fn explicit_addresses(hosts: &[String]) -> Vec<(IpAddr, Option<u16>)> {
     hosts.iter().filter_map(parse).collect()
 }
 
-/// The hosts of the config, and those of `--net=HOSTS`, else those of the profile. The hosts of the config and of the rules
-/// are for the web tools alone.
+/// The hosts of the config and of `--net=HOSTS`, or else of the profile. The hosts of the config and of the rules are only for the web
+/// tools.
 fn allowed_hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Result<Net> {
     let mut configured: Vec<Pattern> = Vec::new();
     for text in &settings.tools.net {
@@ -312,7 +312,7 @@ fn file_scope(
         let path = if path == Path::new(".") {
             directory.clone()
         } else {
-            // A missing path may be meant as a file or as a directory.
+            // A missing path may become a file or a directory.
             resolve_existing(path, Some("`mkdir` it first, or `touch` it for a file"))?
         };
         roots.add(path, true);
@@ -501,7 +501,7 @@ pub(crate) fn is_replaced_by_workspace(
 }
 
 /// A notice that the workspace replaces the current directory, which is the home directory, one of its parents, or deleted.
-/// There is one if `--write` was meant for the current directory, and if `is_requested`.
+/// The notice is given if `--write` was meant for the current directory, or if `is_requested`.
 pub(crate) fn replaced_directory_notice(
     ctx: &Context,
     grants: &Grants,

@@ -123,7 +123,7 @@ struct BusState {
     waiting: VecDeque<PipeMessage>,
     /// Keys of the sessions that answer a message.
     busy: HashSet<String>,
-    /// Ids of messages that an earlier run left and this run answers. Their lines, which the sender repeats, are skipped.
+    /// Ids of messages that an earlier run left and this run answers. The sender repeats their lines, which are skipped.
     continued_ids: Vec<Value>,
     /// True if no more messages are read.
     is_closed: bool,
@@ -396,7 +396,7 @@ fn read_file(files: &Files, name: &str) -> Result<AttachedContent> {
     }
 }
 
-/// The line without the byte order mark with which a file of Windows may begin.
+/// The line without a byte order mark, with which a file of Windows may begin.
 fn without_byte_order_mark(line: &[u8], number: u64) -> &[u8] {
     match line.strip_prefix(b"\xef\xbb\xbf") {
         Some(rest) if number == 1 => rest,
@@ -404,7 +404,7 @@ fn without_byte_order_mark(line: &[u8], number: u64) -> &[u8] {
     }
 }
 
-/// True if the sender repeats a message whose turn ended so: the failure is temporary, or a budget stopped the turn before
+/// True if the sender repeats a message whose turn ended with this status: the failure is temporary, or a budget stopped the turn before
 /// its first request.
 fn is_repeated(ending: &Ending, exit: Exit) -> bool {
     let usage = ending.stats.usage;

@@ -193,7 +193,7 @@ const MAIN_ARGUMENTS: &[&str] = &["path", "command", "url", "query"];
 /// Parses the arguments: JSON for a complete call, or text as the single argument that the decision is about.
 ///
 /// # Errors
-/// The JSON is invalid, or the tool does not accept it, or the text is missing.
+/// The JSON is invalid, the tool does not accept it, or the text is missing.
 fn parse_arguments(text: &str, schema: &Value) -> Result<Value> {
     if let Ok(call @ Value::Object(_)) = serde_json::from_str(text) {
         return cast_and_check(schema, &call).map_err(|error| fail(Exit::Usage, error));

@@ -1,5 +1,5 @@
-//! Arguments in the text of a prompt: the names that the prompt declares, or else `$ARGUMENTS` for all of them and `$1` to
-//! `$9` for single words. Pure.
+//! Arguments in the text of a prompt: the names that the prompt declares, or else `$ARGUMENTS` for all of them and `$1` to `$9` for single
+//! words. No I/O.
 
 /// The name of the placeholder for all arguments.
 const ALL: &str = "ARGUMENTS";

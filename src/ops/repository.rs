@@ -1,4 +1,4 @@
-//! The repository that contains the directory of a run, without the parts that only an unpinned pointer leads to.
+//! The repository that contains the directory of a run, without the parts that are only reached through an unpinned pointer.
 
 use crate::ops::context::Context;
 use crate::ops::protected_paths::protected_paths;
@@ -34,7 +34,7 @@ pub(crate) fn find(
     Ok(repository)
 }
 
-/// The pointers of the repository that contains `directory`, a real path, that count only if the user pins them.
+/// The pointers of the repository that contains `directory`, a real path, that are followed only if the user pins them.
 pub(crate) fn unpinned_pointers(ctx: &Context, directory: &Path) -> Vec<GitPointer> {
     let mut real_paths = PathResolver::default();
     let home = real_paths.resolve(&ctx.paths.home);

@@ -124,8 +124,8 @@ impl RequestBreakdown<'_> {
         (sum as f64 * self.ratio()) as u64
     }
 
-    /// The report as a table for people. A terminal has `width` columns. A wide one shows meters: the share of each part, and
-    /// that of the request in the context window.
+    /// The report as a table for people. A terminal has `width` columns. A wide one shows meters: the share of each part, and the share of
+    /// the request in the context window.
     pub(crate) fn table(&self, width: Option<usize>) -> String {
         let parts = self.rows();
         let sum: u64 = parts.iter().map(|row| row.tokens).sum();

@@ -21,7 +21,7 @@ impl RpcConnection {
     /// Passes on the messages of the other side until the input ends. A line that is not a message is answered with an error.
     ///
     /// # Errors
-    /// The errors of `on_message`; standard input or output fails, or a signal arrived.
+    /// The errors of `on_message`. Standard input or output fails, or a signal arrived.
     pub(crate) fn read_all(
         self,
         on_message: &mut dyn FnMut(RpcMessage) -> Result<()>,

@@ -53,7 +53,7 @@ impl StoredSessions {
                 count - MAX_LIST_ROWS
             ));
         }
-        // First words may be piped text.
+        // The first words may be piped text.
         Ok(SessionText { text, origin: Origin::Project })
     }
 
@@ -113,7 +113,7 @@ impl StoredSessions {
         Ok(SessionText { text, origin: self.origin_of(key)? })
     }
 
-    /// The origin that a session has recorded; external if messages before the record have an unknown origin.
+    /// The origin that a session has recorded. It is external if messages before the record have an unknown origin.
     ///
     /// # Errors
     /// The session cannot be read.

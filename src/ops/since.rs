@@ -1,4 +1,4 @@
-//! `--since`: the start of a period to report on. Pure.
+//! `--since`: the start of a period to report on. No I/O.
 
 use crate::options::value::Since;
 use jiff::civil::Date;

@@ -27,7 +27,7 @@ pub(crate) struct SkillPackage {
     pub(crate) files: Vec<PackageEntry>,
     /// Entries that are not installed, each with the reason.
     pub(crate) skipped: Vec<String>,
-    /// Warnings about its other files; those about its SKILL.md are in `skill`.
+    /// Warnings about its other files. The warnings about its SKILL.md are in `skill`.
     pub(crate) warnings: Vec<String>,
     /// Reasons why it cannot be installed.
     pub(crate) problems: Vec<String>,

@@ -41,7 +41,7 @@ pub(crate) fn find(ctx: &Context, settings: &Settings, directory: &Path) -> Resu
 pub(crate) struct SkillsSummary {
     /// The number of skills that are not built-in.
     pub(crate) own_count: usize,
-    /// Skills with unmet requirements, each with these.
+    /// Skills with unmet requirements, each with its requirements.
     pub(crate) unavailable: Vec<String>,
     /// Tokens of the skill list in each request.
     tokens: u64,

@@ -38,7 +38,7 @@ pub(crate) fn describe_policy(policy: &Policy, toolbox: &Toolbox, is_interactive
     }
 }
 
-/// The name of an operating system as it is written.
+/// The name of an operating system in its usual spelling.
 fn capitalize(system: &str) -> String {
     match system {
         "macos" => "macOS".into(),

@@ -1,4 +1,4 @@
-//! Reverts the changes that a turn made with its file tools, and redoes them.
+//! Undoes the changes of a turn, and redoes them.
 
 use crate::ops::context::Context;
 use anyhow::Result;
@@ -11,7 +11,7 @@ use nanobot_tool::undo::journal::UndoTurn;
 use nanobot_tool::undo::restore::{RestoreDirection, RestorePlan, RestoreStep};
 use std::path::Path;
 
-/// The turn to revert or redo.
+/// The turn to undo or redo.
 pub(crate) struct UndoRequest<'a> {
     /// The number or the id of the turn; `None` for the last turn of the current directory.
     pub(crate) turn: Option<&'a str>,
@@ -51,7 +51,7 @@ pub(crate) fn require_session(turn: &UndoTurn, session: Option<&str>) -> Result<
     ))
 }
 
-/// Reverts or redoes the changes of a turn, and adds a note to its conversation. Returns the steps, which a dry run does not
+/// Undoes or redoes the changes of a turn, and adds a note to its conversation. Returns the steps, which a dry run does not
 /// execute.
 ///
 /// # Errors
@@ -109,7 +109,7 @@ pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<Resto
     Ok(steps)
 }
 
-/// The turn to revert or redo.
+/// The turn to undo or redo.
 fn choose_turn<'a>(
     ctx: &Context,
     turns: &'a [UndoTurn],
@@ -174,8 +174,8 @@ fn choose_turn<'a>(
     })
 }
 
-/// True if `turn` ran in `directory` or in a parent of it, or changed files beneath it. Parents that contain the home
-/// directory do not count, because they are not one project.
+/// True if `turn` ran in `directory` or in a parent of it, or changed files beneath it. Parents that contain the home directory are left
+/// out, because they are not a project.
 fn concerns(turn: &UndoTurn, directory: &Path, home: &Path) -> bool {
     let info = &turn.info;
     info.directory == directory
@@ -184,8 +184,8 @@ fn concerns(turn: &UndoTurn, directory: &Path, home: &Path) -> bool {
         || turn.changed_paths.iter().any(|entry| entry.path.starts_with(directory))
 }
 
-/// Adds a note to the next message of the conversation that changed the files. Without it, the model would assume that the
-/// files are as it left them.
+/// Adds a note to the next message of the conversation that changed the files. Without it, the model would assume that the files are
+/// unchanged.
 fn add_note(ctx: &Context, turn: &UndoTurn, direction: RestoreDirection, steps: &[RestoreStep]) {
     let name = |step: &RestoreStep| {
         let path = step.path().strip_prefix(&turn.info.directory).unwrap_or(step.path());

@@ -37,8 +37,8 @@ fn check(ctx: &Context, config: &Config) -> Result<()> {
     errors(ctx, &settings).into_iter().next().map_or(Ok(()), Err)
 }
 
-/// All problems of `config`, including those that only a run would find. Problems for the Python program count if it was used
-/// here, or if `is_strict`.
+/// All problems of `config`, including those that only a run would find. Problems for the Python program are included if it was used here,
+/// or if `is_strict`.
 pub(crate) fn findings(ctx: &Context, config: &Config, is_strict: bool) -> Vec<ConfigFinding> {
     let options = CheckOptions {
         is_provider: |name| find_provider(name).is_some(),

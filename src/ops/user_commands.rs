@@ -30,8 +30,8 @@ impl UserCommand {
         }
     }
 
-    /// The message with the text that follows the command. `$ARGUMENTS` stands for the whole text, and `$1` to `$9` for its
-    /// words. Without a placeholder, the text is appended.
+    /// The message with the text that follows the command. `$ARGUMENTS` is the whole text, and `$1` to `$9` are its words. Without a
+    /// placeholder, the text is appended.
     pub(crate) fn message(&self, arguments: &str) -> String {
         let each: Vec<&str> = arguments.split_whitespace().collect();
         let (mut message, has_placeholder) =

@@ -11,8 +11,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Settings of git. Outside of the sandbox it must not run programs that the config of a repository names, or that a command
-/// has left in it.
+/// Settings of git. Outside of the sandbox, git must not run programs that the config of a repository names, or that a command has left in
+/// the repository.
 const NO_PROGRAM_SETTINGS: [(&str, &str); 4] = [
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -165,7 +165,7 @@ impl Worktree {
 /// Runs git, and returns its output.
 ///
 /// # Errors
-/// There is no git, or it fails; the error is its message.
+/// There is no git, or git fails. The error is its message.
 fn git(ctx: &Context, directory: &Path, arguments: &[&str]) -> Result<String> {
     run_git(ctx, directory, arguments, &[])
 }
@@ -213,7 +213,7 @@ fn run_git(
     let to_owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let mut env: Vec<(String, String)> = ctx.env.iter().map(to_owned).collect();
     env.extend(NO_FETCH_VARIABLES.map(to_owned));
-    // Settings in variables may have any name, unlike those of `-c`. The user's settings stay.
+    // Settings in variables may have any name, unlike those of `-c`. The user's settings are kept.
     let user_count =
         ctx.env.get(CONFIG_COUNT).and_then(|text| text.parse().ok()).unwrap_or(0_usize);
     let settings = NO_PROGRAM_SETTINGS.into_iter().map(to_owned).chain(settings.iter().cloned());

@@ -1,4 +1,4 @@
-//! The permissions of a run, as flags give them or as stored with a job.
+//! The permissions of a run, from flags or stored with a job.
 
 use super::value::{path, tool_name, trimmed};
 use clap::{ArgAction, Args, ValueEnum};

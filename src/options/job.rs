@@ -1,5 +1,5 @@
-//! The options of a job: its schedule, how it runs, and what its runs may do. For a job that exists, `None` leaves a value
-//! unchanged; an empty text removes it.
+//! The options of a job: its schedule, how it runs, and what its runs may do. For an existing job, `None` leaves a value unchanged, and an
+//! empty text removes it.
 
 use super::grants::Grants;
 use super::value::{dollars, time, time_or_zero};

@@ -1,4 +1,4 @@
-//! The model of a turn, its parameters, and what a turn may cost.
+//! The model of a turn, its parameters, and the limits of its cost.
 
 use super::value::{dollars, temperature};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! Values as they are typed: times, ages, amounts of money.
+//! Values in the form that users type: times, ages, amounts of money.
 
 use clap::builder::{OsStringValueParser, PathBufValueParser, TypedValueParser};
 use nanobot_base::format::parse_time_span;
@@ -9,11 +9,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The start of a period, as it is typed.
+/// The start of a period, in the form that users type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
     Date(jiff::civil::Date),
-    /// This number of days, of which today is the last.
+    /// This number of days; the last one is today.
     Days(u16),
     /// This long before now.
     Ago(Duration),
@@ -36,7 +36,7 @@ pub(crate) fn path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| expand_argument(&path))
 }
 
-/// A path, or something else that does not begin with `~/`.
+/// A path, or another text that does not begin with `~/`.
 pub(crate) fn path_or_other() -> impl TypedValueParser<Value = OsString> {
     OsStringValueParser::new()
         .try_map(|text| expand_argument(Path::new(&text)).map(PathBuf::into_os_string))

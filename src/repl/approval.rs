@@ -28,12 +28,12 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 const MAX_QUESTION_CHARS: usize = 1000;
 /// Maximum characters shown of the reason for a request.
 const MAX_REASON_CHARS: usize = 300;
-/// Rows of the screen that the details of a call leave free, for the question; and the minimum that the details get.
+/// Rows of the screen that are reserved for the question, and the minimum number of rows for the details of a call.
 const QUESTION_ROWS: usize = 10;
 const MIN_CALL_ROWS: usize = 8;
-/// The longest run of blanks in a text that is shown as it is.
+/// The longest run of blanks in a text that is shown unchanged.
 const MAX_BLANKS: usize = 24;
-/// The answers to a yes-or-no question, and the index of the one that Enter alone is.
+/// The answers to a yes-or-no question, and the index of the default, which Enter alone selects.
 const YES_NO: [Choice; 2] = [YES, NO];
 const NO_INDEX: usize = 1;
 
@@ -139,7 +139,7 @@ impl TerminalPrompter {
         to_answer(editor.choose(prompt, choices, default))
     }
 
-    /// Asks a yes-or-no question. Any other answer than yes is a no.
+    /// Asks a yes-or-no question. Any answer other than yes is a no.
     pub(super) fn confirm(&self, question: &str) -> bool {
         // The last sentence has a row of its own, which is drawn again with the answer.
         let (explanation, prompt) = question.rsplit_once(". ").unwrap_or(("", question));
@@ -355,7 +355,7 @@ fn to_answer(line: anyhow::Result<EditorLine>) -> Result<String, ToolError> {
             signal::record_interrupt();
             Err("the user interrupted".into())
         }
-        // The terminal may be gone, for example. The cause that ends the run is reported elsewhere.
+        // The terminal may be gone, for example. The cause of the run's end is reported elsewhere.
         Err(_) => Err(ToolError::Declined(
             "Tool call denied: the user could not be asked. Continue without it.".into(),
         )),
@@ -508,7 +508,7 @@ impl UserPrompt for TerminalPrompter {
     }
 }
 
-/// An argument as a person reads it.
+/// An argument in a readable form.
 fn argument_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -22,7 +22,7 @@ pub struct SlashCommand {
     pub name: &'static str,
     pub argument: ArgKind,
     pub description: &'static str,
-    /// Other names, as other agents have them.
+    /// Its names in other agents.
     pub aliases: &'static [&'static str],
 }
 

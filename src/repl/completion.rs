@@ -65,7 +65,7 @@ fn all_sessions(ctx: &Context) -> Result<Vec<Candidate>> {
     Ok(sessions.into_iter().map(candidate).collect())
 }
 
-/// The presets of the config, and the models that the provider lists, or else those that are known of it.
+/// The presets of the config, and the models that the provider lists, or else the known ones of the provider.
 fn all_models(ctx: &Context, options: &TurnOptions) -> Vec<Candidate> {
     let config = Config::load(&ctx.paths.config).ok();
     let presets = config.as_ref().and_then(|config| config.get_path("modelPresets")?.as_object());
@@ -118,7 +118,7 @@ struct Completer {
     commands: CandidateSource,
     /// The directory that file names are relative to.
     directory: PathBuf,
-    /// The directory that `~` stands for.
+    /// The home directory, for `~`.
     home: PathBuf,
 }
 

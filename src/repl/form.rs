@@ -1,4 +1,4 @@
-//! A form that an MCP server asks the user to fill in, field by field: the questions, and the parsing of answers. Pure.
+//! A form that an MCP server asks the user to fill in, field by field: the questions, and the parsing of answers. No I/O.
 
 use nanobot_mcp::sanitize;
 use serde_json::{Value, json};

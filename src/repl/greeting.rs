@@ -13,7 +13,7 @@ use nanobot_agent::report::short_text::{count_noun, format_age};
 use nanobot_store::session;
 
 impl ReplSession<'_> {
-    /// Prints dim lines about the model, the directory and the conversation, and about what cannot be used in it.
+    /// Prints dim lines about the model, the directory and the conversation, and about problems with them.
     pub(super) fn greet(&self) {
         let provider = agent_turn::select_provider(self.ctx, &self.options);
         let model = match (&provider, &self.options.recording.replay) {
@@ -59,7 +59,7 @@ impl ReplSession<'_> {
         }
     }
 
-    /// The directory, and what a turn may do there.
+    /// The directory, and the permissions of a turn there.
     fn describe_scope(&self) -> Result<String> {
         let settings = self.settings()?;
         let scope = RunScope::new(self.ctx, &self.options.grants, &settings)?;
@@ -78,7 +78,7 @@ impl ReplSession<'_> {
         ))
     }
 
-    /// The session, and how much of a conversation it has.
+    /// The session, and the length of its conversation.
     fn describe_conversation(&self) -> Result<String> {
         let Some(key) = self.options.session.key.as_deref() else {
             return Ok("a new conversation, which is not saved".into());

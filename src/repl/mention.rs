@@ -28,8 +28,8 @@ impl Mentions {
 }
 
 /// Finds the files and directories that `text` mentions as `@path` or `@"a path"`, at the start of a word. `resolve` turns
-/// a name into a path. A name that does not exist is missing if it has an extension; other text stays plain. Of a text
-/// with several lines only the first and the last are searched: the lines between are usually pasted, and by others.
+/// a name into a path. A name that does not exist is missing if it has an extension; other text stays plain. If a text has several lines,
+/// only the first and the last one are searched: the lines between are usually pasted, and written by somebody else.
 pub(crate) fn find(text: &str, resolve: &dyn Fn(&str) -> PathBuf) -> Mentions {
     let mut mentions = Mentions::default();
     let text = text.trim();

@@ -23,12 +23,12 @@ use std::time::Duration;
 const PROGRAM_COMMANDS: [&str; 6] = ["memory", "mcp", "session", "trust", "undo", "usage"];
 /// The number of sessions that `/session` lists.
 const LISTED_SESSIONS: &str = "10";
-/// Bytes of a shell command's output kept for the next message: so many from its start, and as many from its end.
+/// Bytes of a shell command's output that are kept for the next message, from its start and also from its end.
 const OUTPUT_LIMIT_BYTES: usize = 8 << 10;
 /// Time limit of a shell command that the user typed: in effect none.
 const SHELL_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// The end of the help: what is no command.
+/// The end of the help, about inputs that are not commands.
 const KEYS_HELP: &str = "/NAME runs a skill, or sends ~/.nanobot/commands/NAME.md.\n\
     !CMD runs CMD with /bin/sh; its output is sent with your next message.\n@FILE attaches FILE. \
     Alt-Enter, or a `\\` at the end, starts a new line.\nCtrl-R: history. Shift-Tab: profile. \
@@ -124,7 +124,7 @@ impl ReplSession<'_> {
         options.input.set_typed_message(format!("/{name} {rest}").trim());
         let was_unfinished = self.is_unfinished;
         let exit = self.run_turn(&options);
-        // `/retry` is about the last message, which this is not.
+        // This is not a message, and `/retry` is about the last message.
         self.is_unfinished = was_unfinished;
         if exit == Exit::Interrupted {
             self.print_line("(interrupted)");
@@ -264,8 +264,7 @@ impl ReplSession<'_> {
         // Long commands need not widen the column for all.
         let column = 20;
         let width = self.ctx.terminal.stdout_width();
-        // The list must fit into a window of 24 rows. It leaves out what the text below names, or the screen shows
-        // already.
+        // The list must fit into a window of 24 rows. It leaves out commands that the text below names, or that the screen already shows.
         let is_listed =
             |command: &&SlashCommand| !["help", "exit", "shell"].contains(&command.name);
         let mut text = String::new();

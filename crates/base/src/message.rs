@@ -294,7 +294,7 @@ pub enum ResultSource {
     Unspecified,
     /// This program: the call was not made, so it has returned nothing.
     Program,
-    /// An address of which untrusted content cannot have chosen any part.
+    /// An address. Untrusted content cannot have chosen any part of it.
     SafeAddress,
 }
 

@@ -96,7 +96,7 @@ pub struct JobOptions {
     pub on_failure: Option<String>,
     /// A command that is notified of successes.
     pub on_success: Option<String>,
-    /// The runs of which the user is notified.
+    /// The runs that are reported to the user.
     pub notify: NotifyPolicy,
     /// True if the answer is not printed.
     pub quiet: bool,
@@ -265,7 +265,7 @@ pub struct RetryPolicy {
     pub delay: Duration,
 }
 
-/// The runs of which the user is notified: all, or the first failure after a success and the first success after a failure.
+/// The runs that are reported to the user: all, or the first failure after a success and the first success after a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NotifyPolicy {

@@ -60,7 +60,7 @@ pub struct ToolView {
     pub schema: Value,
     /// The server claims that the tool changes nothing, and did so in its first offer or in one that a person accepted.
     pub reads_only: bool,
-    /// The tool differs from its pin. It is listed as such, and cannot be called.
+    /// The tool differs from its pin. The list says so, and it cannot be called.
     pub has_changed: bool,
 }
 

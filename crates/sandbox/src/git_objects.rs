@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of repositories that are searched for an object: one may borrow the objects of others.
+/// Maximum number of repositories that are searched for an object: a repository may use the objects of others (alternates).
 const MAX_OBJECT_DIRECTORIES: usize = 8;
 
 /// The directories of the objects of `repositories`, which a search of `root` has found, and of the one at `root` itself.

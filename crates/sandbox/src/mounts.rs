@@ -137,7 +137,7 @@ impl EmptyRoot {
         protect(sandbox, &mount_points)?;
         sandbox.writable.push(SHARED_MEMORY.into());
         sandbox.writable.extend(has_tmp.then(|| PathBuf::from(TEMPORARY)));
-        // The root, and a directory of which only some entries are visible, are created for the command: they have another identity than
+        // The root, and a directory with only some visible entries, are created for the command: they have another identity than
         // the system's own directories.
         let is_mounted = |path: &Path| {
             !directories.iter().any(|directory| path == directory)

@@ -13,7 +13,7 @@ use qrcode::render::unicode::Dense1x2;
 /// Logs in at the channel `name`. On a terminal it asks again until the service accepts the answers.
 ///
 /// # Errors
-/// The errors of the service. Status 66 if the user leaves.
+/// The errors of the service. Status 66 if the user cancels.
 pub(crate) fn log_in(ctx: &Context, name: &str) -> Result<()> {
     let login = ChannelLogin::new(ctx, name)?;
     if !Terminal::can_prompt() || login.is_configured() {

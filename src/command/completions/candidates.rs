@@ -6,7 +6,7 @@ use clap::{Arg, Command, ValueHint};
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use std::sync::{Arc, OnceLock};
 
-/// The type of a word, which decides if this program or the shell completes it.
+/// The type of a word. It decides whether this program or the shell completes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum WordType {
     Values,
@@ -22,8 +22,8 @@ enum ArgumentKind {
     Directories,
 }
 
-/// The kind of thing that an argument of the command at `path` names, if known. The argument's name decides, so that
-/// new commands need no entry here.
+/// The kind of value of an argument of the command at `path`, if known. It follows from the argument's name, so that new commands need no
+/// entry here.
 fn argument_kind(path: &[String], arg: &Arg) -> Option<ArgumentKind> {
     let family = path.first().map_or("", String::as_str);
     let command = path.last().map_or("", String::as_str);

@@ -103,7 +103,7 @@ fn parse_yaml(text: &str) -> Result<Value, serde_saphyr::Error> {
     serde_saphyr::from_str_with_options(text, serde_saphyr::options! { strict_booleans: true })
 }
 
-/// Converts a value to a boolean. The words of YAML 1.1 count too.
+/// Converts a value to a boolean. The words of YAML 1.1 are accepted too.
 fn to_boolean(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(value) => Some(*value),

@@ -1,4 +1,4 @@
-//! `cron show`: prints everything known about a job.
+//! `cron show`: prints the details of a job.
 
 use super::list::{describe_last_run, describe_retry, job_json};
 use crate::ops::context::Context;
@@ -243,7 +243,7 @@ fn run_rows(
     let Some(record) = records.last() else {
         return rows;
     };
-    // If another run has begun since, the record is not that of the last run.
+    // If another run has begun since, the record is not the one of the last run.
     if status.run_state.started.is_none()
         && let Some(error) = &record.error
     {

@@ -8,9 +8,9 @@ struct KnownProvider {
 
 /// The way in which a user gets access to a provider.
 enum Access {
-    /// With a key, which is made on this page.
+    /// With a key, which is created on this page.
     KeyPage(&'static str),
-    /// In another way, which this text describes.
+    /// In another way. This text describes it.
     Other(&'static str),
 }
 

@@ -51,8 +51,8 @@ pub(super) fn find(items: &[MenuItem], answer: &str) -> MenuMatch {
     }
 }
 
-/// Normalizes a name for comparison: only ASCII letters and digits, in lower case. A name without any is returned as it
-/// is, since an empty result would equal that of other such names.
+/// Normalizes a name for comparison: only ASCII letters and digits, in lower case. A name without any of these is returned unchanged, since
+/// an empty result would equal the result of other such names.
 fn normalize(name: &str) -> String {
     let normalized: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
     if normalized.is_empty() { name.to_owned() } else { normalized.to_lowercase() }

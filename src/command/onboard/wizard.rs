@@ -93,7 +93,7 @@ struct Wizard<'a> {
 /// Asks until the test succeeds, or until the user accepts the config without it.
 ///
 /// # Errors
-/// The user leaves with Ctrl-C or Ctrl-D, or the existing config is invalid.
+/// The user cancels with Ctrl-C or Ctrl-D, or the existing config is invalid.
 pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
     let mut wizard = Wizard {
         ctx,
@@ -262,7 +262,7 @@ impl Wizard<'_> {
                 self.print("An address begins with https:// or http://.");
             }
         };
-        // A local server counts as configured only if its address is in the config.
+        // A local server is configured only if its address is in the config.
         if address != base_url || self.entry.is_local() || configured.is_some() {
             self.base_url = Some(address);
         }
@@ -396,7 +396,7 @@ impl Wizard<'_> {
         let (_, endpoint) = self.resolve_endpoint(LIST_TIMEOUT)?;
         let server = &endpoint.http_provider;
         let names = server.list_models(&mut |text| self.print(&format!("Note: {text}.")));
-        // The address that answered, which may be longer than the one that the user gave.
+        // The address that answered. It may be longer than the one that the user gave.
         let base_url = server.address.current();
         if names.is_ok() && base_url != endpoint.choice.base_url {
             self.base_url = Some(base_url);
@@ -460,7 +460,7 @@ impl Wizard<'_> {
         sections.any(|section| self.config.get_path(section).is_some())
     }
 
-    /// Asks if the tools of MCP servers are allowed, as in the Python program.
+    /// Asks whether the tools of MCP servers are allowed, as in the Python program.
     fn choose_server_rules(&self) -> Result<Option<ConfigEdit>> {
         let settings = self.settings()?;
         if !self.is_python_config() {
@@ -506,7 +506,7 @@ fn provider_menu(ctx: &Context, settings: &Settings) -> ProviderMenu {
     let mut providers: Vec<(Option<String>, &'static ProviderInfo)> =
         supported.map(|entry| (describe_readiness(ctx, &configs, entry), entry)).collect();
     providers.sort_by_key(|(readiness, entry)| match readiness {
-        // Ready providers stay in the order of the table, which is that of preference.
+        // Ready providers stay in the order of the table, which is the order of preference.
         Some(_) => (0, 0, String::new()),
         None => match known_providers::position(entry.name) {
             Some(position) => (1, position, String::new()),

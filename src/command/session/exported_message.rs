@@ -1,4 +1,4 @@
-//! A message of a session as documents show it: who wrote it, when, and its text as Markdown.
+//! A message of a session in the form of documents: its author, its time, and its text as Markdown.
 
 use super::transcript::day_and_time;
 use nanobot_base::markdown::document;
@@ -57,7 +57,7 @@ fn result_heading(result: &ToolResult) -> String {
     format!("Result of `{}`{failed}", result.name)
 }
 
-/// Closes the code block that `text` leaves open, as an answer that was cut may do. Otherwise all that follows would be code.
+/// Closes the code block that `text` leaves open, such as an answer that was cut. Otherwise the rest of the document would be code.
 fn close_fence(text: &str) -> String {
     let mut text = text.trim_end().to_owned();
     if let Some(code_fence) = document::unclosed_fence(&text) {

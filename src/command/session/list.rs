@@ -142,7 +142,7 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
     };
     let title_columns = match width {
         None => MAX_TITLE_COLUMNS,
-        // The titles take what the other columns leave. In a narrow terminal they count more than the numbers, which leave them
+        // The titles take the space that the other columns leave. In a narrow terminal, columns with numbers are left out until titles have
         // the minimum. Keys are never cut, since the user needs to type them.
         Some(width) => {
             let lines = format_lines(0, Some(width.saturating_sub(MIN_TITLE_COLUMNS)));

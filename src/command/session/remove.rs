@@ -131,7 +131,7 @@ pub(super) fn prune(ctx: &Context, store: &SessionStore, arguments: &PruneArgs) 
         Ok(())
     };
     let result = move_all();
-    // The sessions that were moved before an error are synced too.
+    // Sessions that were moved before an error are synced too.
     batch.sync()?;
     result?;
     drop(bar);

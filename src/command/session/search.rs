@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use std::ops::Range;
 use std::path::Path;
 
-/// The memory files in the workspace. The last is that of newer releases, with one JSON entry per line.
+/// The memory files in the workspace. The last one is written by newer releases, with one JSON entry per line.
 const MEMORY_FILES: [&str; 3] = ["memory/MEMORY.md", "memory/HISTORY.md", "memory/history.jsonl"];
 
 /// Runs `session search`.

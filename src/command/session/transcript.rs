@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Maximum characters shown of a call's arguments, and of its result.
 const MAX_SHORT_CHARS: usize = 100;
 
-/// A transcript that is being written. Calls are held back until their results arrive, so that both are on one line.
+/// A transcript that is being written. Calls are buffered until their results arrive, so that both are on one line.
 #[derive(Debug)]
 pub(super) struct Transcript {
     /// True if arguments and results are printed in full.

@@ -18,7 +18,7 @@ struct SkillCheck {
     missing: Vec<String>,
     /// Commands that install them.
     install: Vec<String>,
-    /// True if a missing requirement counts as a problem too.
+    /// True if a missing requirement is a problem too.
     needs_requirements: bool,
 }
 
@@ -80,7 +80,7 @@ fn is_path(name: &str) -> bool {
     name.contains('/') || name == "." || name == ".." || Path::new(name).join("SKILL.md").exists()
 }
 
-/// Checks all active skills, and those that would be active if they could be read.
+/// Checks all active skills, and skills that would be active if they could be read.
 fn check_all(ctx: &Context) -> Result<Vec<SkillCheck>> {
     let (_, skills) = current_skills(ctx)?;
     let mut checks: Vec<SkillCheck> = skills

@@ -56,7 +56,7 @@ impl CheckPrinter<'_> {
         let width = self.ctx.terminal.stdout_width();
         let level = level_name(result.severity);
         writer.write_styled(level, &level_style(result.severity))?;
-        // The level is printed already, but its columns count in the first line.
+        // The level is printed already, but its columns are part of the first line.
         let head = format!("{level:<4}  {name:<11}  ");
         let row = hanging_indent(&head, &one_line(&result.message), width);
         writer.write(&format!("{}\n", &row[level.len()..]))?;

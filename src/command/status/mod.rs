@@ -1,4 +1,4 @@
-//! `nanobot status`: prints an overview on one screen; with `--check`, tests if the configuration works.
+//! `nanobot status`: prints an overview on one screen; with `--check`, tests whether the configuration works.
 
 use crate::cli::status::StatusArgs;
 use crate::ops::context::Context;

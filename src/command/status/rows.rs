@@ -242,7 +242,7 @@ fn print_rows(ctx: &Context, rows: &[StatusRow]) -> Result<()> {
         let is_highlighted = HIGHLIGHTED_LABELS.contains(label);
         let style = if is_highlighted { theme::attention() } else { Style::new().bold() };
         writer.write_styled(label, &style)?;
-        // The label is printed already, but its columns count in the first line.
+        // The label is printed already, but its columns are part of the first line.
         let head = format!("{label:LABEL_COLUMNS$}");
         let row = hanging_indent(&head, &sanitize(text), ctx.terminal.stdout_width());
         writer.write(&format!("{}\n", &row[label.len()..]))?;

@@ -29,7 +29,7 @@ impl EditorClient {
         Self { connection, last_id: AtomicU64::new(0), pending: Mutex::default() }
     }
 
-    /// Reports what happens in a session.
+    /// Sends an update about a session.
     ///
     /// # Errors
     /// Standard output fails.
@@ -43,7 +43,7 @@ impl EditorClient {
     pub(super) fn ask(&self, session: &str, method: &str, params: &Value) -> Option<Value> {
         let id = self.last_id.fetch_add(1, Ordering::SeqCst) + 1;
         let (result_tx, result_rx) = mpsc::channel();
-        // Pending before it is sent, so that no answer comes too early. Removing it ends the wait below.
+        // The request is pending before it is sent, so that no answer comes too early. Removing it ends the wait below.
         let question = EditorQuestion { session: session.to_owned(), result_tx };
         self.pending.lock().ignore_poison().insert(id, question);
         let is_sent = self.connection.request(id, method, params).is_ok();

@@ -46,7 +46,7 @@ use updates::TurnUpdates;
 
 /// The version of the protocol.
 const PROTOCOL_VERSION: u64 = 1;
-/// The timeouts of an editor's MCP servers: those of servers in the config.
+/// The timeouts of an editor's MCP servers. They equal the defaults of servers in the config.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The parameters of a request.
@@ -204,9 +204,9 @@ impl<'a> AcpServer<'a> {
         Ok(session)
     }
 
-    /// The working directory of a session that the editor opens in `directory`. An editor without a project opens its sessions in
-    /// the home directory, which only `-C` on the command line grants as a whole. The workspace takes its place. An editor also
-    /// cannot lift a restriction of the config.
+    /// The working directory of a session that the editor opens in `directory`. An editor without a project opens its sessions in the home
+    /// directory. Only `-C` on the command line grants that as a whole, so the workspace replaces it. An editor also cannot lift a
+    /// restriction of the config.
     fn working_directory(&self, directory: PathBuf, settings: &Settings) -> PathBuf {
         let workspace = &settings.workspace;
         if self.options.grants.directory.is_some() {
@@ -352,7 +352,7 @@ impl<'a> AcpServer<'a> {
     }
 }
 
-/// The reason for the end of a turn, as the protocol has it.
+/// The reason for the end of a turn, in the protocol's terms.
 fn stop_reason(outcome: &TurnOutcome) -> Result<&'static str, ErrorObject> {
     match (outcome.ending.stop_reason, &outcome.ending.error) {
         (StopReason::OutputLimit, _) => Ok("max_tokens"),

@@ -34,7 +34,7 @@ impl EditorPrompter {
         outcome["optionId"].as_str().map(str::to_owned)
     }
 
-    /// The call as the question shows it.
+    /// The call in the form of the question.
     fn describe(&self, request: &ApprovalRequest<'_>) -> Value {
         let id = self.updates.call_id(request.tool, request.arguments);
         let mut content = Vec::new();

@@ -19,11 +19,11 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct EditorPrompt {
     pub(super) text: UserText,
-    /// Files whose content the editor sent as it is on disk.
+    /// Files whose content on disk equals the content that the editor sent.
     pub(super) attach: Vec<OsString>,
     /// Images and other binary content that the editor sent.
     pub(super) content: Vec<AttachedContent>,
-    /// Other content, such as that of a file that is not saved.
+    /// Other content, such as the text of a file that is not saved.
     pub(super) extra_input: String,
 }
 
@@ -105,7 +105,7 @@ impl EditorPrompt {
 
     /// Names a resource in the text.
     fn mention(&mut self, uri: &str) {
-        // A name cannot end the quotation.
+        // A name must not be able to end the quotation.
         let is_unsafe = |character: char| character == '`' || character.is_control();
         let name = display_name(uri).replace(is_unsafe, "?");
         self.text.push(&UserText::label(format!("`{name}`")));
@@ -118,7 +118,7 @@ fn display_name(uri: &str) -> String {
 }
 
 /// True for the editor's own content: files, and buffers that are not saved yet. Everything else, such as a web page or a server's
-/// resource, is content from outside, as if the user had attached it.
+/// resource, is untrusted content, as if the user had attached it.
 fn is_editors(uri: &str) -> bool {
     let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
     let schemes = ["file", "untitled", "zed"];

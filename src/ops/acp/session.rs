@@ -48,7 +48,7 @@ impl EditorSession {
         self.state.lock().ignore_poison()
     }
 
-    /// The options of a turn of the session: the `options` of the command line, with what belongs to the session.
+    /// The options of a turn of the session: the `options` of the command line, with the values of the session.
     pub(super) fn turn_options(&self, options: &TurnOptions) -> TurnOptions {
         let mut options = options.clone();
         options.session.key = Some(self.key.clone());

@@ -22,8 +22,8 @@ pub(crate) struct PostTurnWork {
     mode: ConsolidationMode,
 }
 
-/// Plans the work that follows a turn of `session`, answered by `model`; `None` if there is no work. The work may
-/// cost at most what is left of the turn's budget.
+/// Plans the work that follows a turn of `session`, answered by `model`; `None` if there is no work. The work may cost at most the rest of
+/// the turn's budget.
 pub(crate) fn plan(
     ctx: &Context,
     options: &TurnOptions,
@@ -90,7 +90,7 @@ impl PostTurnWork {
         }
     }
 
-    /// Like [`Self::run`], in a process whose other threads go on: standard output stays open.
+    /// Like [`Self::run`], in a process whose other threads continue: standard output stays open.
     pub(crate) fn run_beside_others(&self, ctx: &Context, exit: Exit) {
         if !matches!(exit, Exit::Answered | Exit::Denied) {
             return;

@@ -19,7 +19,7 @@ const MAX_RESTORED_BYTES: usize = 10 << 20;
 /// Characters of a message that a notice quotes.
 const MAX_QUOTED_CHARS: usize = 40;
 
-/// Opens the session for the turn, with what was sent to its chat meanwhile. Waits for its lock.
+/// Opens the session for the turn, with the messages that were sent to its chat meanwhile. Waits for its lock.
 pub(crate) fn open(
     ctx: &Context,
     options: &TurnOptions,
@@ -28,7 +28,7 @@ pub(crate) fn open(
     reporter: &mut Reporter,
 ) -> Result<Session> {
     let mut session = open_session(ctx, options, request, sessions, reporter)?;
-    // An interrupted turn goes on at the end of the session.
+    // An interrupted turn continues at the end of the session.
     if !options.session.resume {
         delivered::add_to(ctx, &mut session)?;
     }
@@ -48,7 +48,7 @@ fn open_session(
         reporter.notice(text);
         reporter.show_wait("giving up", options.session.lock_timeout);
     };
-    // A replay without a session has a fresh one.
+    // A replay without a session gets a new one.
     let is_fresh = options.session.key.is_none()
         && (options.session.ephemeral || options.recording.replay.is_some());
     if is_fresh || options.session.ephemeral || options.recording.dry_run.is_some() {

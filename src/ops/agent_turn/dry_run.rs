@@ -1,5 +1,5 @@
-//! `--dry-run`: shows the request that would be sent, and why, without sending it. The turn runs as always, with a
-//! provider that shows its first request and ends it.
+//! `--dry-run`: shows the request that would be sent, and why, without sending it. The turn runs as usual, with a provider that shows the
+//! first request and ends the turn.
 
 use crate::ops::agent_turn::execute::build_guards;
 use crate::ops::agent_turn::prepare::PreparedTurn;
@@ -57,7 +57,7 @@ pub(crate) fn show(ctx: &Context, options: &TurnOptions, mut turn: PreparedTurn)
     }
     let model::Endpoint { choice, http_provider } = endpoint?;
     let sampling = model::sampling(model_settings, context_window);
-    // Keys are masked as in a request that is sent.
+    // Keys are masked like in a request that is sent.
     let preview = RedactingProvider {
         inner: RequestPreview { http_provider, form, first_request: Mutex::default() },
         sends_keys: options.model.send_keys,

@@ -22,9 +22,8 @@ const TIMEOUT_SECS: u64 = 2;
 const COMMAND: &str = "git --no-optional-locks status --short --branch . 2>/dev/null | head -21; \
                        git log -3 --format='%h %s' 2>/dev/null";
 
-/// The facts about the repository around the directory of the turn, unless `messages` have them already. `None` for a
-/// directory that is not trusted, where others may have named the branches and commits. Raises the origin of the
-/// conversation.
+/// The facts about the repository around the directory of the turn, unless `messages` have them already. `None` for a directory that is not
+/// trusted, because somebody else may have named its branches and commits. Raises the origin of the conversation.
 pub(crate) fn git_facts(
     ctx: &Context,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! A message that no model of the run can take is refused before anything is sent.
+//! Refuses a message that no model of the run can take, before anything is sent.
 
 use anyhow::Result;
 use nanobot_base::error::{Exit, fail_with_hint};
@@ -6,8 +6,8 @@ use nanobot_base::message::token_estimate;
 use nanobot_base::message::{MessagePart, UserMessage};
 use nanobot_os::durable_file::format_size;
 
-/// Checks that the text of `message` is not far beyond the context window, in tokens: that of the models if it is known, else
-/// the configured one. The tokens are an estimate, so the server decides about a message of up to one and a half windows.
+/// Checks that the text of `message` is not far beyond the context window, in tokens. The window is the one of the models if it is known,
+/// else the configured one. The tokens are an estimate, so the server decides about a message of up to one and a half windows.
 ///
 /// # Errors
 /// Status 65, with the size that would fit.

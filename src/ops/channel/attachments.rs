@@ -20,19 +20,19 @@ use std::time::{Duration, SystemTime};
 const MAX_ATTACHMENT_BYTES: u64 = 20 << 20;
 /// Maximum number of attachments of one message.
 const MAX_ATTACHMENTS: usize = 10;
-/// Age at which an attachment is removed: 30 days.
+/// Age at which an attachment is removed.
 const MAX_FILE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Maximum length of the sender's file name in ours, in characters.
 const MAX_NAME_CHARS: usize = 60;
 
-/// The attachments of messages, as a turn takes them.
+/// The attachments of messages, in the form that a turn takes.
 #[derive(Debug, Default)]
 pub(crate) struct Attachments {
     /// Files that are sent to the model with the message.
     pub(crate) paths: Vec<PathBuf>,
     /// Lines about files that are not sent to the model.
     pub(crate) notes: Vec<UserText>,
-    /// True if there is any content besides speech of the sender.
+    /// True if there is other content than speech of the sender.
     pub(crate) has_others_text: bool,
 }
 
@@ -210,7 +210,7 @@ fn is_office_document(content: &[u8], path: &Path) -> bool {
     text.is_ok_and(|text| text.is_some())
 }
 
-/// A file name without separators, control characters and a leading dot.
+/// A file name without separators, control characters or a leading dot.
 fn safe_name(name: &str) -> String {
     let to_safe = |letter: char| {
         if letter.is_alphanumeric() || ".-_".contains(letter) { letter } else { '_' }

@@ -7,7 +7,7 @@ use nanobot_channel::inbox::ChannelInbox;
 use nanobot_channel::table;
 use nanobot_store::session::{DeliveredMessage, KnownDeliveries, Session};
 
-/// Appends to `session` what was delivered to its chat since it was last opened.
+/// Appends to `session` the messages that were delivered to its chat since it was last opened.
 ///
 /// # Errors
 /// The channel's journal cannot be read, or the session's log cannot be written.
@@ -23,7 +23,7 @@ pub(crate) fn add_to(ctx: &Context, session: &mut Session) -> Result<()> {
     let mut new_deliveries =
         KnownDeliveries { through: deliveries.through.clone(), later: Vec::new() };
     let mut messages = Vec::new();
-    // False once a message was not delivered yet: those after it are listed by key.
+    // False once a message was not delivered yet: the messages after it are listed by key.
     let mut is_without_gap = true;
     for entry in &entries[last.map_or(0, |last| last + 1)..] {
         if entry.settlement.is_none() {

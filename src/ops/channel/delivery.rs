@@ -17,8 +17,8 @@ const MAX_OUTBOUND_AGE_MILLIS: i64 = 24 * 3_600_000;
 /// are removed once it is delivered. Returns the service's ids of all parts.
 ///
 /// # Errors
-/// A part was not sent. The status is that of the failure: 65 and 77 for a recipient that cannot be reached, which
-/// settles the message; with 69, 75, 77 for a rejected token and 78 it waits for the next poll.
+/// A part was not sent. The status depends on the failure: 65 and 77 for a recipient that cannot be reached, which settles the message.
+/// With 69, 75, 77 for a rejected token, and 78, the message waits for the next poll.
 pub(crate) fn deliver(
     channel: &OpenChannel,
     inbox: &Mutex<ChannelInbox>,

@@ -1,4 +1,4 @@
-//! The text of a turn for messages of a chat: what was typed, what it replies to, and text of others.
+//! The text of a turn for messages of a chat: the typed text, the message that it replies to, and text of other people.
 
 use nanobot_base::message::user_text::{OthersContent, UserText};
 use nanobot_base::message::{Origin, tagged_block};
@@ -11,7 +11,7 @@ const MAX_REPLIED_CHARS: usize = 200;
 /// The phrase for text that a sender has not typed.
 const OTHERS_TEXT: &str = "text of others in a message";
 
-/// Content of others in a message of a chat.
+/// Content of other people in a message of a chat.
 pub(crate) fn others_content(origin: Origin) -> OthersContent {
     OthersContent::new(origin, OTHERS_TEXT)
 }
@@ -48,7 +48,7 @@ pub(crate) fn with_notes(mut text: UserText, notes: &[UserText]) -> UserText {
     text
 }
 
-/// A quote as the model gets it; `None` if there is nothing to quote. A message that we have sent keeps its origin.
+/// A quote in the form for the model; `None` if there is nothing to quote. A message that we have sent keeps its origin.
 fn to_block(quoted_text: &QuotedText, chat: &str, inbox_state: &InboxState) -> Option<UserText> {
     if let Some(replied) = &quoted_text.replied
         && let Some((name, text, origin)) = own_message(quoted_text, replied, chat, inbox_state)
@@ -82,7 +82,7 @@ fn own_message(
         .or_else(|| entries().find(|entry| has_text(entry, &quoted_text.text)));
     let text = match entry {
         None if !replied.is_ours => return None,
-        // What a client claims to quote is not our text.
+        // A quote that only a client claims is not our text.
         Some(entry)
             if quoted_text.text.is_empty()
                 || !replied.is_ours && !has_text(entry, &quoted_text.text) =>

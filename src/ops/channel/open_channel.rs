@@ -1,4 +1,4 @@
-//! A channel as a run uses it: its config, its files, and the connection to its service.
+//! A channel in a run: its config, its files, and the connection to its service.
 
 use crate::ops::context::Context;
 use anyhow::Result;
@@ -67,7 +67,7 @@ impl ChannelFiles {
         Self::from_config(ctx, find_named(name)?, &Config::load(&ctx.paths.config)?)
     }
 
-    /// The channel as `config` describes it.
+    /// The channel that `config` describes.
     ///
     /// # Errors
     /// Status 78 for an unusable config.
@@ -276,7 +276,7 @@ impl OpenChannel {
     pub(crate) fn identity(&self, ctx: &Context) -> Result<Identity> {
         let files = &self.files;
         let now = ctx.clock.timestamp().as_millisecond();
-        // With another token or another server, the stored account does not count.
+        // With another token or another server, the stored account is not used.
         let config = digest(files.config.fingerprint_text().as_bytes());
         let stored = files.read_json("identity.json")?;
         let age = now - stored["checked_at"].as_i64().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Messages that are not answers: those of `channel send`, of jobs, of the tool `message`, and of `channel retry`.
+//! Messages that are not answers: messages of `channel send`, of jobs, of the tool `message`, and of `channel retry`.
 
 use crate::ops::channel::attachments;
 use crate::ops::channel::delivery;
@@ -143,8 +143,8 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
 /// without an answer wait for the next poll.
 ///
 /// # Errors
-/// Status 66 for an unknown key, and if no part is left to send. Status 75 for an answer while a poll runs, which sends it,
-/// and for an inbound message that waits for its answer. As [`send`].
+/// Status 66 for an unknown key, and if no part is left to send. Status 75 for an answer while a poll runs, because the poll sends it, and
+/// for an inbound message that waits for its answer. The errors of [`send`].
 pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome> {
     let channel = ChannelFiles::load(ctx, name)?.open(ctx, ctx.settings()?.network)?;
     let _poll_lock =
@@ -165,7 +165,7 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
             let cause = format!("the message `{key}` has nothing left to send");
             return Err(fail(Exit::NoInput, cause));
         }
-        // A new entry, since a settled one stays settled.
+        // It gets a new entry, since a settled one stays settled.
         let new_key = new_key();
         let copy = InboxRecord::Out(OutboundMessage {
             key: new_key.clone(),

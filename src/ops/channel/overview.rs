@@ -12,7 +12,7 @@ use nanobot_channel::{Identity, InboundMessage};
 /// A message that waits, was given up or failed.
 pub(crate) struct WaitingMessage {
     pub(crate) channel: &'static str,
-    /// The id; that of an outbound message is for `channel retry`.
+    /// The id; `channel retry` takes the id of an outbound message.
     pub(crate) id: String,
     pub(crate) session: String,
     /// `unanswered`, `undelivered`, or the name of a [`Settlement`].

@@ -1,5 +1,4 @@
-//! The chats that a run may write to without a command of the user: those that the config names, and those in which a
-//! conversation took place.
+//! The chats that a run may write to without a command of the user: chats that the config names, and chats with a conversation.
 
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;

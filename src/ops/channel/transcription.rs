@@ -77,7 +77,7 @@ impl Transcriber<'_> {
         Ok(Some(text))
     }
 
-    /// Runs the user's command, which gets the path as its first argument and prints the text.
+    /// Runs the user's command. It gets the path as its first argument, and prints the text.
     fn run_command(&self, command: &str, path: &Path) -> Result<String> {
         let spec = CommandSpec {
             program: PathBuf::from("/bin/sh"),

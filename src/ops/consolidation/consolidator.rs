@@ -44,7 +44,7 @@ pub(crate) struct Consolidator<'a> {
     pub(crate) memory: Memory,
     /// The options of the requests to the model, such as `--offline`.
     pub(crate) options: TurnOptions,
-    /// The thresholds that decide if a session is due.
+    /// The thresholds that decide whether a session is due.
     pub(crate) thresholds: ConsolidationThresholds,
     context_tokens: usize,
 }
@@ -129,7 +129,7 @@ impl<'a> Consolidator<'a> {
         move |key, from, to| consolidation::advance_pointer(&sessions, key, from, to).map(drop)
     }
 
-    /// Consolidates the next chunk of `key`. With `include_not_due`, also if it is not due yet.
+    /// Consolidates the next chunk of `key`. With `include_not_due`, also a chunk that is not due yet.
     ///
     /// # Errors
     /// No model can be asked, or a file cannot be read or written.
@@ -214,7 +214,7 @@ impl<'a> Consolidator<'a> {
             cause: "consolidation",
             ..CallPurpose::default()
         };
-        // Read and check before counting: an I/O error must not count as an attempt.
+        // Read and check before counting: an I/O error must not be counted as an attempt.
         locked_memory.check_history()?;
         let mut base_text = locked_memory.read_and_record()?;
         self.check_memory_fits(&base_text)?;
@@ -281,7 +281,7 @@ impl<'a> Consolidator<'a> {
         }
     }
 
-    /// Checks that the model can read the memory. It must also write one as long.
+    /// Checks that the model can read the memory. The model must also write a memory of that length.
     ///
     /// # Errors
     /// Status 65, with the path and the size.
@@ -374,8 +374,8 @@ impl<'a> Consolidator<'a> {
         Ok(Some((snapshot, lines)))
     }
 
-    /// The untrusted content in a chunk, if any. The origin that the session has recorded comes first, since messages do not
-    /// say if a command had the network. For files, only their location inside or outside the workspace is known.
+    /// The untrusted content in a chunk, if any. The origin that the session has recorded comes first, since messages do not say whether a
+    /// command had the network. For files, only their location inside or outside the workspace is known.
     fn untrusted_content(&self, snapshot: &SessionSnapshot) -> Option<String> {
         if let Some(origin) = &snapshot.origin
             && origin.level == Origin::External
@@ -430,7 +430,7 @@ impl ConsolidationCost {
     }
 }
 
-/// True if no model has judged the chunk, so the attempt does not count: a budget, key, login, address or outage
+/// True if no model has judged the chunk, so the attempt is not counted: a budget, key, login, address or outage
 /// prevented the request. Otherwise an outage would archive every chunk unchanged.
 fn is_uncounted(error: &ProviderError) -> bool {
     match error {

@@ -19,7 +19,7 @@ pub(crate) struct DeferredConsolidation {
     pub(crate) model: Option<String>,
     pub(crate) offline: bool,
     pub(crate) no_stream: bool,
-    /// The context window of the turn's model, in tokens, input and output together. It decides what is due.
+    /// The context window of the turn's model, in tokens, input and output together. It decides which messages are due.
     pub(crate) context_tokens: Option<u32>,
     /// Cost limit in US dollars.
     pub(crate) max_cost: Option<f64>,
@@ -64,14 +64,14 @@ impl DeferredConsolidation {
     /// the session is due again next time.
     ///
     /// # Errors
-    /// The recorded failure.
+    /// The consolidation fails. The failure is also recorded.
     pub(crate) fn run(&self, ctx: &Context, wait: Duration, level: ProgressLevel) -> Result<()> {
         let result = self.try_run(ctx, wait, level);
         if let Err(error) = &result
             && !error.is::<Stop>()
             && let Ok(memory) = open_memory(ctx)
         {
-            // If this write fails too, there is nowhere left to report it.
+            // If this write fails too, the failure cannot be recorded.
             drop(memory.record_error(&format!("{}: {error:#}", self.key)));
         }
         result

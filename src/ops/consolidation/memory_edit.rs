@@ -95,7 +95,7 @@ pub(crate) fn undo(ctx: &Context, memory: &Memory, id: Option<u64>) -> Result<Un
     };
     let versions = memory.versions()?;
     let version = versions.iter().find(|version| version.id == id);
-    // A version made by an undo counts as the version that it restored.
+    // A version made by an undo is treated as the version that it restored.
     let restored_id = version.map_or(id, Version::position);
     let text = version_text(memory, id)?;
     if text == base_text {

@@ -61,12 +61,12 @@ impl<'a> ConsolidationRun<'a> {
         }
     }
 
-    /// The status of the run: that of the first failure.
+    /// The status of the run: the status of the first failure.
     pub(crate) fn exit(&self) -> Exit {
         self.first_failure.unwrap_or(Exit::Answered)
     }
 
-    /// The session `key`, or every session, that has something to consolidate.
+    /// The session `key`, or every session, if it has messages to consolidate.
     ///
     /// # Errors
     /// There is no session `key`; the sessions cannot be listed; the run was cancelled.

@@ -1,4 +1,4 @@
-//! `status --check`: tests if the configured setup works. Each check is a function in a table, and all of them run,
+//! `status --check`: tests whether the configured setup works. Each check is a function in a table, and all of them run,
 //! regardless of the others' results. The provider check runs concurrently, since it takes the longest.
 
 use super::channel_checks::check_channels;
@@ -66,7 +66,7 @@ pub(crate) fn run_all(
     signal::install(None).context("wait for signals")?;
     let settings = match ctx.settings() {
         Ok(settings) => settings,
-        // Without a valid config there is nothing else to check.
+        // Without a valid config, no other check is possible.
         Err(error) => {
             return report("config", vec![CheckResult::from_error(Severity::Failed, &error)]);
         }

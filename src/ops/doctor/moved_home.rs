@@ -53,7 +53,7 @@ pub(crate) fn correct_paths(ctx: &Context, no_crontab: bool) -> Result<Vec<Check
     Ok(results)
 }
 
-/// The earlier home, of which jobs or the crontab still have paths. `None` if there is none, or if it still exists.
+/// The earlier home, if jobs or the crontab still have paths in it. `None` if it still exists.
 fn earlier_home(ctx: &Context, settings: &Settings, jobs: &[Job]) -> Option<PathBuf> {
     let home = &ctx.paths.home;
     let workspace = settings.workspace.strip_prefix(home).ok();
@@ -97,7 +97,7 @@ fn for_each_path(options: &mut JobOptions, visit: &mut dyn FnMut(&mut String)) {
         _ => None,
     };
     for path in [options.config.as_mut(), file].into_iter().flatten() {
-        // A path that is not UTF-8 is left as it is.
+        // A path that is not UTF-8 is left unchanged.
         if let Some(mut text) = path.to_str().map(str::to_owned) {
             visit(&mut text);
             *path = text.into();
@@ -157,7 +157,7 @@ fn correct_jobs(ctx: &Context, store: &JobStore, jobs: &[Job], old: &Path) -> Re
     Ok(count)
 }
 
-/// Removes the block of the workspace in the earlier home, and writes that of the new one.
+/// Removes the block of the workspace in the earlier home, and writes the block of the one in the new home.
 fn correct_crontab(ctx: &Context, settings: &Settings, store: &JobStore, old: &Path) -> Result<()> {
     if let Ok(workspace) = settings.workspace.strip_prefix(&ctx.paths.home)
         && let Some(name) = old.join(workspace).to_str()

@@ -47,7 +47,7 @@ impl RunScope {
         trust::has_instruction_files(&self.policy.file_scope.directory)
     }
 
-    /// True if instructions of the directory are read, as in the workspace; `None` in the workspace itself.
+    /// True if instructions of the directory are read, like those of the workspace; `None` in the workspace itself.
     pub(crate) fn is_directory_trusted(&self, ctx: &Context) -> Result<Option<bool>> {
         let FileScope { directory, workspace, .. } = &self.policy.file_scope;
         if directory == workspace {
@@ -92,7 +92,7 @@ impl MemoryState {
     }
 }
 
-/// The use of the context window by the conversation that a run would continue.
+/// The share of the context window that the conversation uses which a run would continue.
 pub(crate) struct ContextUse {
     /// The key of the session.
     pub(crate) session: String,

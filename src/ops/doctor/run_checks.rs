@@ -44,7 +44,7 @@ const BASH_COMPLETION_LOADER: &str = "/usr/share/bash-completion/bash_completion
 /// Maximum number of names listed in a result.
 const MAX_NAMES: usize = 3;
 
-/// Checks the config for unknown or odd settings. It is readable: otherwise no check would run.
+/// Checks the config for unknown or odd settings. The config is readable: otherwise no check would run.
 pub(crate) fn check_config(input: &CheckInput) -> Vec<CheckResult> {
     let Context { env, paths, .. } = input.ctx;
     let config = match Config::load(&paths.config) {
@@ -117,8 +117,8 @@ pub(crate) fn check_private_directories(input: &CheckInput) -> Vec<CheckResult> 
         .collect()
 }
 
-/// Checks that this user owns the files of nanobot: those that a run as another user left, such as root, cannot be
-/// written. Files of a directory that is shared with a group may belong to its members.
+/// Checks that this user owns the files of nanobot: files that a run as another user, such as root, has left cannot be written. Files of a
+/// directory that is shared with a group may belong to its members.
 pub(crate) fn check_owners(input: &CheckInput) -> Vec<CheckResult> {
     let CheckInput { ctx, settings, .. } = input;
     let own = owner::user_id();
@@ -288,7 +288,7 @@ fn check_server(server: &McpServer, view: Result<ServerView>) -> CheckResult {
     }
 }
 
-/// A warning about the servers without a rule that allows their tools, if these may make changes.
+/// A warning about the servers whose tools may make changes and are not allowed by any rule.
 fn refused_tools(
     settings: &Settings,
     results: &[(McpServer, Result<ServerView>)],
@@ -471,7 +471,7 @@ pub(crate) fn check_completions(input: &CheckInput) -> Vec<CheckResult> {
     vec![result]
 }
 
-/// Checks if the Python program's server is also running. It starts its jobs too, and keeps its own copy of sessions.
+/// Checks whether the Python program's server is also running. It starts its jobs too, and keeps its own copy of sessions.
 pub(crate) fn check_gateway(input: &CheckInput) -> Vec<CheckResult> {
     let process_id = process::find_process(&["nanobot", "gateway"], &input.ctx.paths.home);
     let result = process_id.map(|process_id| {

@@ -1,4 +1,4 @@
-//! MCP servers and skills that are offered to the model but that no recent run has used.
+//! MCP servers and skills that are offered to the model and were not used by any recent run.
 
 use crate::ops::agent_turn::tool_usage::find_server;
 use crate::ops::context::Context;
@@ -25,7 +25,7 @@ pub(crate) struct UnusedTools {
     /// The names of the user's own skills that the model may choose to read.
     pub(crate) skills: Vec<String>,
     pub(crate) summary: SkillsSummary,
-    /// Examined runs, each of which had tools.
+    /// Examined runs, all of them with tools.
     pub(crate) run_count: usize,
     used_servers: BTreeSet<String>,
     used_skills: BTreeSet<String>,

@@ -1,5 +1,5 @@
-//! The containment of the hooks of a run: the sandbox of the run's commands for hooks that run in it, and for the others the
-//! paths that are hidden from them, because the run may change them.
+//! The containment of the hooks of a run: hooks that run in the sandbox get the sandbox of the run's commands. For the other hooks, the
+//! paths that the run may change are hidden.
 
 use crate::ops::changeable_paths::{add_scope, changeable_paths};
 use crate::ops::context::Context;
@@ -45,7 +45,7 @@ impl HookContainment {
             Origin::Project
         };
         let hidden = changeable_paths(ctx, settings, policy);
-        // A command changes the temporary directories of the run at least.
+        // A command can at least change the temporary directories of the run.
         let runs_commands = settings.exec.enabled && policy.is_offered(tool_names::EXEC)
             || !settings.tools.programs.is_empty();
         let may_change =
@@ -58,7 +58,7 @@ impl HookContainment {
         }
     }
 
-    /// The containment for a run that could not begin, and could have changed at most `changeable_paths`.
+    /// The containment for a run that could not begin. It could have changed at most `changeable_paths`.
     pub(crate) fn of_unknown_run(changeable_paths: Vec<PathBuf>) -> Self {
         let covered =
             changeable_paths.into_iter().filter_map(|path| path.canonicalize().ok()).collect();
@@ -71,7 +71,7 @@ impl HookContainment {
         }
     }
 
-    /// The paths that are hidden from a hook outside of the sandbox. `None` if it sees all.
+    /// The paths that are hidden from a hook outside of the sandbox. `None` if no path is hidden.
     pub(super) fn hidden_paths(&self) -> Option<HiddenPaths> {
         let mut hidden = self.hidden.as_ref()?.lock().ignore_poison().clone();
         hidden.covered.extend(private_tmp::existing_directories());
@@ -81,7 +81,7 @@ impl HookContainment {
     /// Makes sure that paths can be hidden, if there are any to hide.
     ///
     /// # Errors
-    /// The reason why they cannot.
+    /// The paths cannot be hidden, for this reason.
     pub(super) fn require_hiding(&mut self) -> Result<(), String> {
         let Some(hidden) = self.hidden_paths() else {
             return Ok(());
@@ -94,14 +94,14 @@ impl HookContainment {
         result
     }
 
-    /// Hides also what `scope` lets the run change.
+    /// Also hides the paths that `scope` lets the run change.
     pub(super) fn hide_also(&self, scope: &FileScope) {
         if let Some(hidden) = &self.hidden {
             add_scope(&mut hidden.lock().ignore_poison(), scope);
         }
     }
 
-    /// Raises the origin of the conversation by the output of the hook `name`, which is that of a command.
+    /// Records that the conversation has the output of the hook `name`. It has the origin of a command's output.
     pub(super) fn raise_origin(&self, name: &str) {
         if let Some((provenance, origin)) = &self.provenance {
             provenance.raise(*origin, &format!("hook `{name}`"));

@@ -1,5 +1,5 @@
-//! The names of tools and arguments as scripts for other programs know them. A hook that is configured in the notation of
-//! another program gets and gives that program's names; all other names stay ours.
+//! The names of tools and arguments as scripts for other programs know them. A hook that is configured in the notation of another program
+//! receives and returns that program's names; all other names stay ours.
 
 use nanobot_config::settings::hooks::HookDialect;
 use serde_json::{Map, Value};

@@ -1,10 +1,10 @@
 //! Runs the hooks of the config: the user's commands, with JSON on standard input. A hook can deny a call, change it or comment
 //! on it. It cannot allow what the policy denies.
 //!
-//! A hook runs in the sandbox, as a command of the run, or outside of it. Outside, what the run may change is hidden from it,
-//! because it could execute what the run wrote, however its command names that.
+//! A hook runs in the sandbox, as a command of the run, or outside of it. Outside, the paths that the run may change are hidden from it,
+//! because it could execute a file that the run wrote.
 //!
-//! A hook that fails (a status other than 0 and 2, a timeout, an answer that cannot be read) is reported, and the run goes on.
+//! A hook that fails (a status other than 0 and 2, a timeout, an answer that cannot be read) is reported, and the run continues.
 //! If the hook is `strict`, its failure is a denial. Hooks do not run inside of hooks.
 
 mod containment;
@@ -59,7 +59,7 @@ pub(crate) struct HookedRun {
     pub(crate) transcript: Option<PathBuf>,
     pub(crate) directory: PathBuf,
     pub(crate) profile: String,
-    /// True if the run is that of a sub-agent of the session.
+    /// True if a sub-agent of the session runs.
     pub(crate) is_subagent: bool,
 }
 
@@ -67,7 +67,7 @@ impl Hooks {
     /// The hooks of the config for a run; `None` if there are none, or if the run itself was started by a hook.
     ///
     /// # Errors
-    /// Status 78 if `hooks` of the config cannot be used, or if a hook outside of the sandbox would see what the run may change.
+    /// Status 78 if `hooks` of the config cannot be used, or if a hook outside of the sandbox would see paths that the run may change.
     pub(crate) fn for_run(
         ctx: &Context,
         settings: &Settings,
@@ -111,7 +111,7 @@ impl Hooks {
         })
     }
 
-    /// Hides also what `scope` lets the run change from the hooks outside of the sandbox. Called when the user has approved a
+    /// Also hides the paths that `scope` lets the run change from the hooks outside of the sandbox. Called when the user has approved a
     /// change.
     pub(crate) fn hide_also(&self, scope: &FileScope) {
         self.containment.hide_also(scope);
@@ -191,7 +191,7 @@ impl Hooks {
         })
     }
 
-    /// Runs a hook as a command of the run. Its output has the origin of a command's.
+    /// Runs a hook as a command of the run. Its output has the origin of a command's output.
     fn run_in_sandbox(
         &self,
         hook: &HookCommand,
@@ -226,7 +226,7 @@ impl Hooks {
         let spec = CommandSpec {
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), hook.command.clone()],
-            // The files of the directory could influence what others run.
+            // The files of the directory could influence which programs are run.
             directory: if home.is_absolute() && home.is_dir() { home.clone() } else { "/".into() },
             env: inherited.chain(self.variables(hook)).collect(),
             timeout: hook.timeout,
@@ -404,7 +404,7 @@ impl CallHooks for Hooks {
                     Ok(changed) => {
                         let mut current = current.lock().ignore_poison();
                         if *current != changed {
-                            // The model's own call stays as it is in the conversation.
+                            // The model's own call stays unchanged in the conversation.
                             let text = format!("changed the arguments to {changed}");
                             amendment.comments.push(comment(hook, &text));
                             *current = changed;

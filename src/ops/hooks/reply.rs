@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The exit status of a denial, whose reason is on standard error.
 const DENY_STATUS: i32 = 2;
 
-/// The reason of a denial for which the hook gave none.
+/// The reason of a denial if the hook gives none.
 const NO_REASON: &str = "it gave no reason";
 
 /// The decision of a hook.
@@ -23,9 +23,9 @@ pub(super) enum HookDecision {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct HookReply {
     pub(super) decision: HookDecision,
-    /// The arguments that the call is to have, under the names of the hook's dialect.
+    /// The new arguments of the call, under the names of the hook's dialect.
     pub(super) arguments: Option<Value>,
-    /// The text that takes the place of a tool's result.
+    /// The text that replaces a tool's result.
     pub(super) output: Option<String>,
     /// A comment for the model.
     pub(super) context: Option<String>,

@@ -46,7 +46,7 @@ const MAX_BOT_TURNS: usize = 5;
 const BOT_PERIOD_MILLIS: i64 = 600_000;
 /// Time after a failed delivery in which no message is sent to the chat.
 const RESEND_DELAY: Duration = Duration::from_secs(5);
-/// Attempts at a turn, each of which was killed, before the message is given up.
+/// Number of killed attempts at a turn after which the message is given up.
 pub(crate) const MAX_ATTEMPTS: usize = 2;
 
 /// Does the work in the queue until it is empty or closed.
@@ -223,7 +223,7 @@ fn drop_messages(
     notice_key.map_or(Ok(()), |key| deliver(run, channel, &key))
 }
 
-/// The reason why there is no further attempt at a message. An outage of the model is not one, until the message is too old.
+/// The reason why there is no further attempt at a message. An outage of the model is no such reason until the message is too old.
 fn reason_to_give_up(
     run: &PollRun<'_>,
     channel: &PolledChannel,
@@ -286,7 +286,7 @@ fn reached_limit(
 }
 
 /// Writes an answer into the journal, and sends it. If that fails, the next poll sends it. Nothing is sent if `/stop` has
-/// settled the messages. `origin` is that of the text, if it is known.
+/// settled the messages. `origin` is the origin of the text, if it is known.
 fn send_answer(
     run: &PollRun<'_>,
     channel: &PolledChannel,

@@ -27,7 +27,7 @@ pub(super) fn observer(files: &ChannelFiles, text_sender: Sender<String>) -> Eve
             return;
         };
         for text in progress_texts(reply, has_text, has_hints) {
-            // The turn goes on without a receiver.
+            // The turn continues without a receiver.
             drop(text_sender.send(text));
         }
     })
@@ -41,7 +41,7 @@ fn progress_texts(reply: &Reply, has_text: bool, has_hints: bool) -> Vec<String>
     text.into_iter().chain(hints).collect()
 }
 
-/// A call with its first argument, if that is a text, as the Python program shows it.
+/// A call with its first argument, if that is a text, in the form of the Python program.
 fn tool_hint(call: &ToolCall) -> String {
     let arguments = call.arguments.as_object();
     let first = arguments.and_then(|members| members.values().next());

@@ -25,11 +25,11 @@ const UNREADABLE: &str =
 /// A session with an item of work.
 pub(crate) type QueuedItem = (String, WorkItem);
 
-/// Writes a batch into the journal, then the position behind it. Returns the work. When this returns, the service may
+/// Writes a batch into the journal, then the position after it. Returns the work. When this returns, the service may
 /// forget the messages.
 ///
 /// # Errors
-/// Status 74, or 78 for a damaged `pairing.json`; then nothing of the batch is stored.
+/// Status 74, or 78 for a damaged `pairing.json`. No message of the batch is stored then.
 pub(crate) fn store(
     run: &PollRun<'_>,
     channel_index: usize,
@@ -250,7 +250,7 @@ impl<'a> Intake<'a> {
         Ok(())
     }
 
-    /// Sends a text of ours, which answers the messages with the ids `answers`, to the chat of `message`.
+    /// Sends a text of this program to the chat of `message`. It answers the messages with the ids `answers`.
     fn send(
         &mut self,
         message: &InboundMessage,

@@ -1,9 +1,9 @@
 //! Inbound messages of chat channels: fetches new messages, and answers them.
 //!
 //! The order of writes makes every kill harmless. An inbound message is in the journal before the position moves and
-//! before the service may forget it. The turn's id is in the journal before the turn begins, so that the next poll can see
-//! in the session if the turn ended. The answer is in the journal before its first part is sent, and each part keeps its
-//! key in every attempt, by which a service can drop a repetition.
+//! before the service may forget it. The turn's id is in the journal before the turn begins, so that the next poll can see in the session
+//! whether the turn ended. The answer is in the journal before its first part is sent, and each part keeps its key in every attempt, so
+//! that a service can drop a repetition.
 
 pub(crate) mod answer;
 pub(crate) mod chat_command;

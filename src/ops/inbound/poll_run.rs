@@ -64,7 +64,7 @@ impl<'a> PollRun<'a> {
         }
     }
 
-    /// The channel with this index, for which work was queued.
+    /// The channel with this index. Work was queued for it.
     pub(crate) fn channel(&self, channel_index: usize) -> &PolledChannel {
         let channel = self.channels[channel_index].get();
         channel.expect("work is queued for channels that are open")

@@ -51,7 +51,7 @@ fn state_of(messages: &[Message], turns: &[BegunTurn]) -> EarlierTurn {
     } else if next_turn.is_none() {
         EarlierTurn::Interrupted
     } else {
-        // To resume the session would answer the turn that followed.
+        // Resuming the session would answer the turn that followed.
         EarlierTurn::NotStored
     }
 }

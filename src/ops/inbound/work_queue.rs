@@ -1,4 +1,5 @@
-//! The queue of work: one item at a time in each session, several sessions at the same time. Pure except for its lock.
+//! The queue of work: one item at a time in each session, several sessions at the same time. No I/O except for the pipes of cancellation
+//! tokens.
 
 use nanobot_channel::inbox::{ChannelInbox, InboundEntry};
 use nanobot_os::cancel::CancelToken;
@@ -52,7 +53,7 @@ pub(crate) struct WorkQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     pending: HashMap<(usize, String), VecDeque<WorkItem>>,
-    /// Sessions with pending work in which nothing runs.
+    /// Sessions with pending work and without running work.
     ready: VecDeque<(usize, String)>,
     running: HashMap<(usize, String), Arc<SessionWork>>,
     workers: usize,

@@ -28,11 +28,11 @@ const MAX_PARALLEL_JOBS: usize = 8;
 /// The way in which a job is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartMode {
-    /// Now.
+    /// Starts the job now.
     Now,
-    /// If it is due, as from a crontab line. With `no_jitter`, without the job's delay.
+    /// Starts the job only if it is due, like a crontab line. With `no_jitter`, the job's delay is left out.
     Scheduled { no_jitter: bool },
-    /// Now, but with the small environment of cron.
+    /// Starts the job now, with the small environment of cron.
     AsCron,
 }
 

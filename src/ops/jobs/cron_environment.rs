@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// The variables that a crontab line passes on, in addition to those that cron sets.
 const PASSED_VARIABLES: &[&str] = &["HOME", "LOGNAME", "PATH", env::HOME_DIR];
-/// Variables that change a run, each group with the config key that gives the same to jobs.
+/// Variables that change a run, each group with the config key that has the same effect for jobs.
 const RELEVANT_VARIABLES: &[(&[&str], &ConfigKey)] = &[
     (env::PROXY_VARIABLES, const { config_key("http.proxy") }),
     (env::NO_PROXY_VARIABLES, const { config_key("http.noProxy") }),
@@ -31,7 +31,7 @@ pub(crate) fn simulated_env(env: &Env) -> Env {
     passed.chain([("SHELL", "/bin/sh")]).collect()
 }
 
-/// The real path of the workspace that cron finds without `--workspace`: that of the config file at `path`. `None` if
+/// The real path of the workspace that cron finds without `--workspace`: the one that the config file at `path` names. `None` if
 /// the config file names no usable workspace.
 pub(crate) fn default_workspace(ctx: &Context, path: &Path) -> Option<PathBuf> {
     let config = Config::load(path).ok()?;
@@ -60,7 +60,7 @@ pub(crate) fn missing_variables(ctx: &Context) -> Option<String> {
     let layers = LayeredConfig::new(&config, &ctx.env);
     let mut names: Vec<&str> = layers.variables().collect();
     let mut keys: Vec<&str> = Vec::new();
-    // Cron has none of these variables, so only the config file counts.
+    // Cron has none of these variables, so only the config file matters.
     let cron_env = Env::default();
     let cron_layers = LayeredConfig::new(&config, &cron_env);
     let mut report = |variables: &[&'static str], key: &'static ConfigKey| {

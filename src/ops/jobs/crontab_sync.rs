@@ -67,8 +67,8 @@ impl CrontabChange {
         !added.is_empty() && added.len() == removed.len() && added.iter().all(is_old)
     }
 
-    /// A notice if jobs other than `id` got another PATH. Other changes are not reported: they come from a concurrent
-    /// command, or from an update that corrected wrong lines.
+    /// A notice if the lines of jobs other than `id` got another PATH. Other changes are not reported: they come from a concurrent command,
+    /// or from an update that corrected wrong lines.
     pub(crate) fn other_jobs_notice(&self, id: &str) -> Option<String> {
         let of_others = |lines: &[String]| {
             let lines = lines.iter().filter(|line| job_id(line) != Some(id));
@@ -261,7 +261,7 @@ fn preview_crontab(ctx: &Context, settings: &Settings, store: &JobStore) -> Resu
     Ok(compare_blocks(&before, block))
 }
 
-/// The block of this workspace, as it is.
+/// The current block of this workspace.
 pub(crate) struct PresentBlock {
     pub(crate) lines: Vec<String>,
     /// The value of `CRON_TZ` above it.
@@ -453,7 +453,7 @@ impl CronLineContext {
     }
 }
 
-/// The config file of `job`, if it is not the default. For a job of another program it is the one given by `--config`.
+/// The config file of `job`, if it is not the default. For a job of another program, it is the file that `--config` names.
 pub(crate) fn config_path(ctx: &Context, job: &Job) -> Option<PathBuf> {
     match &job.options {
         Some(options) => options.config.clone(),
@@ -461,7 +461,7 @@ pub(crate) fn config_path(ctx: &Context, job: &Job) -> Option<PathBuf> {
     }
 }
 
-/// The retry that `job` waits for. If its state cannot be read, its start reports that.
+/// The retry that `job` waits for. If the state cannot be read, the start of the job reports that.
 pub(crate) fn pending_retry(store: &JobStore, job: &Job) -> Option<PendingRetry> {
     let job_dir = store.job_dir(&job.id).ok()?;
     if job.retry_policy().limit == 0 {

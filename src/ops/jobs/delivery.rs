@@ -111,8 +111,8 @@ pub(crate) fn find_destination(ctx: &Context, job: &Job) -> Option<AnswerDestina
     }
 }
 
-/// Sends an answer to a chat. Returns false if it waits for the next message or poll of the channel. That is reported on
-/// standard error, which cron mails.
+/// Sends an answer to a chat. Returns false if it waits for the next message or poll of the channel. The wait is reported on standard
+/// error, which cron mails.
 fn send_to_chat(
     ctx: &Context,
     job: &Job,

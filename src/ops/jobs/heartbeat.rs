@@ -1,4 +1,4 @@
-//! The check of HEARTBEAT.md: detects if the file has tasks, and asks the model which of them to do now.
+//! The check of HEARTBEAT.md: detects whether the file has tasks, and asks the model which of them to do now.
 
 use crate::ops::context::Context;
 use crate::ops::model;
@@ -67,7 +67,7 @@ struct HeartbeatReply {
     cost: Option<f64>,
 }
 
-/// Checks if there is something to do now. Sends no request if the file has no tasks.
+/// Checks whether there are tasks to do now. Sends no request if the file has no tasks.
 pub(crate) fn check(
     ctx: &Context,
     settings: &Settings,
@@ -136,7 +136,7 @@ pub(crate) fn read_tasks(settings: &Settings) -> Result<Option<String>> {
 }
 
 /// True if `text` has tasks: lines that are not blank, headings, comments or done. If there is a heading `Active
-/// Tasks`, only the lines below it count; lines below `Completed` never count.
+/// Tasks`, only the lines below it are tasks; lines below `Completed` never are.
 fn has_tasks(text: &str) -> bool {
     let text = without_comments(text);
     let is_active = |title: &str| title == "active tasks";
@@ -240,7 +240,7 @@ fn ask_model(
         .provider
         .reply(&request, &mut |delta| reporter.emit(delta.into_event("")))
         .map_err(|error| outside_turn(error.into_failure(), "check HEARTBEAT.md"))?;
-    // A complete reply without a call means that no task is due: such models write that as text.
+    // A complete reply without a call means that no task is due: such models answer in text.
     let call = reply.tool_calls.iter().find(|call| call.name == TOOL_NAME);
     if call.is_none()
         && !matches!(reply.finish_reason, FinishReason::Stop | FinishReason::ToolCalls)
@@ -269,8 +269,8 @@ fn build_prompt(now: &str, list: &str, last_runs: &str) -> String {
     format!("Now: {now}\n\n{last_runs}\n\nThe list, {FILE_NAME}:\n\n{list}")
 }
 
-/// The times and tasks of the last runs. Their answers are left out: they may contain untrusted content, and tasks
-/// derived from it would pass as the user's own.
+/// The times and tasks of the last runs. Their answers are left out: they may contain untrusted content, and tasks derived from it would be
+/// treated as the user's own.
 fn describe_last_runs(session: &Session) -> String {
     let runs = session.messages().iter().rev().filter_map(|message| match message {
         Message::User(user) if !user.injected => {

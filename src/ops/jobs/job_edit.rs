@@ -43,7 +43,7 @@ pub(crate) struct SavedJob {
 pub(crate) enum JobChange {
     Added,
     Changed,
-    /// It already was as requested.
+    /// The job already was as requested.
     Unchanged,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct JobDraft<'a> {
     /// The message; `-` is standard input.
     pub(crate) message: &'a str,
     pub(crate) settings: &'a JobSettings,
-    /// True if it is enabled; `None` leaves an existing job as it is.
+    /// True if it is enabled; `None` leaves an existing job unchanged.
     pub(crate) enabled: Option<bool>,
 }
 
@@ -92,11 +92,10 @@ impl PlannedJob {
     }
 }
 
-/// Creates a job. With `replace`, a job of that name is changed instead, to what a new one would be; its id, its records
-/// and its being enabled stay.
+/// Creates a job. With `replace`, a job of that name gets the state of a new job instead; its id, its records and its enabled state stay.
 ///
 /// # Errors
-/// Status 2 if a job has the given name, without `replace`: the name would no longer identify one job.
+/// Status 2 if a job has the given name and `replace` is not set: the name would no longer identify one job.
 pub(crate) fn add(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Result<SavedJob> {
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
@@ -109,7 +108,7 @@ pub(crate) fn add(ctx: &Context, draft: &JobDraft<'_>, replace: bool) -> Result<
     Ok(SavedJob::new(ctx, &settings, &store, job, change, notices))
 }
 
-/// Checks `draft`, and computes what becomes of it among `jobs`, all jobs of the store. With `replace`, it changes the job
+/// Checks `draft`, and computes the change of the store. `jobs` are all jobs of the store. With `replace`, it changes the job
 /// of its name.
 pub(super) fn plan(
     ctx: &Context,
@@ -190,7 +189,7 @@ fn duplicate_name_error(old: &Job) -> anyhow::Error {
     )
 }
 
-/// Copies to `job` what stays of `old`, which it replaces.
+/// Copies to `job` the data that it keeps from `old`, the job that it replaces.
 fn inherit(old: &Job, job: &mut Job, enabled: Option<bool>, now: Timestamp) -> Result<JobChange> {
     (job.id, job.created) = (old.id.clone(), old.created);
     job.enabled = enabled.unwrap_or(old.enabled);

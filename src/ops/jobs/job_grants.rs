@@ -27,7 +27,7 @@ pub(crate) fn has_any_flag(grants: &Grants) -> Result<bool> {
 
 /// `grants` as stored: with absolute paths, since cron starts jobs in another directory, and one list of denied tools.
 pub(crate) fn to_stored(grants: &Grants) -> Result<Value> {
-    // `.` stays: it stands for the working directory of the job.
+    // `.` is kept: it is the working directory of the job.
     let to_absolute = |path: &PathBuf| {
         if path == Path::new(".") { path.clone() } else { permissions::absolute(path) }
     };
@@ -57,7 +57,7 @@ pub(crate) fn as_flags(grants: &Grants) -> String {
         sandbox,
     } = grants;
     let mut flags = Vec::new();
-    // An empty value stands for a flag without one.
+    // An empty value is a flag without a value.
     let mut add = |flag: &str, value: &str| match value {
         "" => flags.push(flag.to_owned()),
         value => flags.push(format!("{flag}={}", quote(value))),

@@ -130,7 +130,7 @@ const MAX_DELAY: Duration = Duration::from_hours(24);
 /// Returns the seconds of a delay.
 ///
 /// # Errors
-/// The delay is less than `min` or more than a day.
+/// The delay is less than `min` or more than [`MAX_DELAY`].
 fn check_delay(flag: &str, delay: Duration, min: Duration) -> Result<u64> {
     if (min..=MAX_DELAY).contains(&delay) {
         Ok(delay.as_secs())

@@ -121,7 +121,7 @@ impl JobStatus {
         is_once && !self.job.enabled && self.history.last.as_ref().is_some_and(failed)
     }
 
-    /// The reason why the job does not do what it should; `None` if it does, or is disabled.
+    /// The problem of the job; `None` if it has none, or is disabled.
     pub(crate) fn problem(&self) -> Option<JobProblem> {
         if !self.job.enabled && !self.has_failed_for_good() {
             return None;
@@ -142,14 +142,14 @@ impl JobStatus {
     }
 }
 
-/// The reason why a job does not do what it should.
+/// The problem of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobProblem {
     /// It never runs.
     Unusable(String),
-    /// Its last run failed.
+    /// The last run of the job failed.
     Failing,
-    /// It should have run for this slot.
+    /// The job should have run for this slot.
     Overdue(Timestamp),
 }
 
@@ -167,7 +167,7 @@ impl JobProblem {
 /// All jobs, and the problems of the crontab.
 pub(crate) struct JobList {
     pub(crate) jobs: Vec<JobStatus>,
-    /// The problems that concern all of them.
+    /// The problems that concern all jobs.
     pub(crate) problems: Vec<SchedulerProblem>,
     /// The current time in the user's zone.
     pub(crate) now: Zoned,

@@ -33,7 +33,7 @@ pub(crate) fn plan(ctx: &Context, job: &Job, record: &RunRecord) -> Option<Pendi
     })
 }
 
-/// The retry that `job` waits for. A retry of a slot before the job was enabled or its schedule changed does not count.
+/// The retry that `job` waits for. A retry of a slot before the job was enabled or its schedule changed is ignored.
 pub(crate) fn pending(job: &Job, state: &RunState) -> Option<PendingRetry> {
     let earliest = job.earliest_slot();
     state.retry.filter(|retry| retry.slot() >= earliest)

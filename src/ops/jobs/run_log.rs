@@ -91,7 +91,7 @@ pub(crate) fn records(
     Ok(records.into_iter().map(|(_, record)| record).collect())
 }
 
-/// Times of a log in its order, corrected where the clock was wrong: none is in the future or before an earlier one.
+/// The times of a log, in its order. They are corrected where the clock was wrong: no time is in the future or before an earlier one.
 fn plausible_times(times: &[Option<Timestamp>], now: Timestamp) -> Vec<Timestamp> {
     let mut next = now;
     let mut plausible: Vec<Timestamp> = times

@@ -25,7 +25,7 @@ pub(crate) fn resolve(
 ) -> Result<Option<Schedule>> {
     let ScheduleFlags { cron, tz, every, at, after, catch_up: _, jitter: _ } = flags;
     let flag_error = |flag: &str, error: String| fail(Exit::Usage, format!("`{flag}`: {error}"));
-    // An empty `--tz` stands for the system's zone.
+    // An empty `--tz` means the system's zone.
     let flag_zone = match tz.as_deref() {
         Some("") => Some(None),
         Some(name) => Some(Some(time_zone::validate_zone(name)?)),

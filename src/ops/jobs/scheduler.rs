@@ -1,4 +1,4 @@
-//! The jobs that a model schedules: the actions of the tool `cron`, done as `cron add` and `cron remove` do them.
+//! The jobs that a model schedules: the actions of the tool `cron`, with the same effect as `cron add` and `cron remove`.
 
 use crate::ops::context::Context;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};
@@ -80,7 +80,7 @@ impl StoreScheduler {
         })
     }
 
-    /// Reports a new job to the user, because it outlives its conversation.
+    /// Reports a new job to the user, because it remains after the conversation.
     fn report_new_job(&self, job: &Job) {
         let schedule = timing::describe_schedule(&self.ctx, job, &self.local_zone());
         let ctx = Context { quiet: self.is_quiet, ..self.ctx.clone() };

@@ -1,4 +1,4 @@
-//! Times and durations as readable text. Pure.
+//! Times and durations as readable text. No I/O.
 
 use jiff::{SignedDuration, Timestamp, Zoned};
 

@@ -83,7 +83,7 @@ pub(crate) fn remember(
     }
 }
 
-/// The unseen answers, oldest first. With `marks_seen` they count as seen from now on.
+/// The unseen answers, oldest first. With `marks_seen`, they are marked as seen.
 pub(crate) fn take(ctx: &Context, marks_seen: bool) -> Result<Vec<UnseenAnswer>> {
     let path = file(ctx);
     if !marks_seen {

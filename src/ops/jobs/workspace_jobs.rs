@@ -54,7 +54,7 @@ pub(crate) fn find(store: &JobStore, name_or_id: &str) -> Result<Job> {
 /// The errors of [`find`]; status 78 if the job's id is invalid or its options are damaged.
 pub(crate) fn find_usable(store: &JobStore, name_or_id: &str) -> Result<Job> {
     let job = find(store, name_or_id)?;
-    // Fails for an id that cannot be a directory.
+    // This fails for an id that cannot be a directory.
     store.job_dir(&job.id)?;
     let job = store.job(&job.id)?;
     job.ok_or_else(|| unknown_job_error(&[], name_or_id))
@@ -97,7 +97,7 @@ pub(crate) fn unknown_job_error(jobs: &[Job], name_or_id: &str) -> anyhow::Error
     fail_with_hint(Exit::NoInput, format!("there is no job `{name_or_id}`"), hint)
 }
 
-/// A new id that neither one of `jobs` nor a deleted job has, of which records may be left.
+/// A new id. None of `jobs` has it, and no deleted job whose records may be left.
 pub(crate) fn unused_id(store: &JobStore, jobs: &[Job]) -> Result<String> {
     loop {
         let id = random_hex(4);

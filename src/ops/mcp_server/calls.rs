@@ -26,7 +26,7 @@ use std::time::Duration;
 const ASK: &str = "ask";
 /// The beginning of the keys of sessions that clients have.
 const SESSION_PREFIX: &str = "mcp:";
-/// Time for which a question waits for a session that another run uses.
+/// Maximum time that a question waits for a session that another run uses.
 const SESSION_LOCK_TIMEOUT: Duration = Duration::from_secs(600);
 /// The section of the system prompt about the client.
 const PROMPT: &str = "A program, such as another agent, passes on a message to you through the Model Context Protocol, and reads your answer. \
@@ -72,7 +72,7 @@ pub(super) fn list(client: &ServedClient<'_>) -> Vec<Value> {
 /// Makes the call that `params` describe.
 ///
 /// # Errors
-/// There is no such tool, or the parameters are not those of a call.
+/// There is no such tool, or the parameters do not describe a call.
 pub(super) fn call(
     client: &ServedClient<'_>,
     id: &Value,
@@ -101,15 +101,14 @@ pub(super) fn call(
 fn run_tool(client: &ServedClient<'_>, id: &Value, name: &str, arguments: Value) -> Value {
     let toolbox = &client.setup.toolbox;
     let call = ToolCall { id: id.to_string(), name: name.to_owned(), arguments };
-    // A call is the client's own text, as a reply is the model's. What earlier calls returned to the client limits what later ones
-    // may do.
+    // A call is the client's own text, like a reply of a model. The results of earlier calls limit the permissions of later ones.
     let provenance = &client.setup.shared.provenance;
     provenance
         .observe(&Message::Assistant(Reply { tool_calls: vec![call.clone()], ..Reply::default() }));
     let tool = toolbox.find(&call.name);
     let reads = tool.is_none_or(|tool| tool.effect(&call.arguments) == CallEffect::Reads);
     let run = || toolbox.run(std::slice::from_ref(&call), false, &mut |_, _| Ok(()));
-    // As in a turn: calls that read run concurrently, a call that changes something runs alone.
+    // As in a turn, calls that only read run concurrently, and a call that makes changes runs alone.
     let (results, _) = if reads {
         let _shared = client.writing.read().ignore_poison();
         run()
@@ -145,7 +144,7 @@ fn text_content(text: &str) -> Value {
 /// Runs a turn.
 ///
 /// # Errors
-/// The arguments are not those of `ask`.
+/// The arguments do not fit `ask`.
 fn ask(
     client: &ServedClient<'_>,
     arguments: &Value,

@@ -1,8 +1,8 @@
 //! `nanobot mcp serve`: the agent and its tools as an MCP server over standard input and output
 //! (<https://modelcontextprotocol.io/specification/2025-11-25>). One process serves one client, until its input ends.
 //!
-//! The main thread reads; each call runs on a thread of its own, under a token that a cancellation of the client cancels. What
-//! the client sends is text of a program, not of the user; what its calls have read counts for later ones, as in a turn.
+//! The main thread reads; each call runs on a thread of its own, under a token that a cancellation of the client cancels. Texts of the
+//! client are the text of a program, not of the user. Content that its calls have read limits later calls, as in a turn.
 
 mod calls;
 mod resources;
@@ -135,7 +135,7 @@ impl ServedClient<'_> {
                 calls::call(self, &id, &params)
             });
             self.running.lock().ignore_poison().remove(&key);
-            // A cancelled request has no answer. If the answer cannot be written, the client is gone, which the reader sees.
+            // A cancelled request has no answer. If the answer cannot be written, the client is gone, and the reader notices it.
             if !token.is_cancelled() {
                 drop(self.connection.respond(&id, result));
             }

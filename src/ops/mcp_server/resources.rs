@@ -57,7 +57,7 @@ pub(super) fn templates() -> Value {
 /// Reads the resource that `params` name.
 ///
 /// # Errors
-/// There is none, or it cannot be read.
+/// There is no such resource, or it cannot be read.
 pub(super) fn read(
     client: &ServedClient<'_>,
     params: &Map<String, Value>,

@@ -19,7 +19,7 @@ pub(super) struct ServedClient<'a> {
     pub(super) setup: TurnSetup,
     /// The names of the tools that are offered.
     pub(super) tools: Vec<String>,
-    /// Calls that only read share it; a call that changes something holds it alone.
+    /// Calls that only read share this lock; a call that makes changes holds it alone.
     pub(super) writing: RwLock<()>,
     /// The tokens of running calls, by the id of their request as JSON.
     pub(super) running: Mutex<HashMap<String, Arc<CancelToken>>>,

@@ -32,7 +32,7 @@ pub(super) struct PipeJournal<'a> {
 pub(super) enum EarlierAnswer {
     /// The line of the answer, without its line break. It may have been printed.
     Stored(String),
-    /// The state of the turns that were begun for it.
+    /// The state of the turns that were begun for the message.
     Turn(EarlierTurn),
     /// Several turns were killed.
     GivenUp,
@@ -100,10 +100,10 @@ impl<'a> PipeJournal<'a> {
         Ok(message)
     }
 
-    /// Records that `turn` begins in the session with the key `session`, unless the message is answered.
+    /// Records that `turn` begins in the session with the key `session`, unless the message already has an answer.
     ///
     /// # Errors
-    /// Status 74; the session cannot be read.
+    /// Status 74, or the session cannot be read.
     pub(super) fn begin_turn(
         &self,
         message: &PipeMessage,

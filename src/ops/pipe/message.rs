@@ -1,4 +1,4 @@
-//! An inbound line of `nanobot pipe`. Pure.
+//! An inbound line of `nanobot pipe`. No I/O.
 
 use serde_json::{Map, Value};
 
@@ -9,7 +9,7 @@ const KEYS: [&str; 9] =
 /// A message to answer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PipeMessage {
-    /// The sender's id of it, or null.
+    /// The sender's id of the message, or null.
     pub(super) id: Value,
     /// The conversation, as its sender names it.
     pub(super) session: String,
@@ -24,7 +24,7 @@ impl PipeMessage {
     /// Parses a line.
     ///
     /// # Errors
-    /// The reason why it is not a message.
+    /// The line is not a message, for this reason.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8")?;
         let value =

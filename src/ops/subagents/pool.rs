@@ -236,7 +236,7 @@ impl SubagentPool {
         run::run_task(ctx, turn, task, options.limits.max_parallel as usize, on_event, &on_denial)
     }
 
-    /// Reports a denied tool call; of several with the same line, only the first.
+    /// Reports a denied tool call. If several have the same line, only the first one is reported.
     fn report_denial(&self, line: String) {
         let mut state = self.state();
         if state.reported_denials.insert(line.clone()) {
@@ -263,7 +263,7 @@ pub(crate) fn tool_without_turn(ctx: &Context) -> Arc<dyn Tool> {
     Arc::new(Spawn::new(NoTurn, &own_profiles(ctx)))
 }
 
-/// The absence of a turn, in which sub-agents could be started.
+/// The host of sub-agents outside of a turn, where none can be started.
 struct NoTurn;
 
 const NO_TURN: &str = "sub-agents can only be started within a turn; do the task yourself";
@@ -340,7 +340,7 @@ impl BackgroundTasks for SubagentPool {
                 }
             };
             if signal::wait_readable(&wake.wake_rx, &mut Deadline::never())? {
-                // The byte may stand for an event that was already taken.
+                // The byte may be for an event that was already taken.
                 let mut state = self.state();
                 drop((&wake.wake_rx).read(&mut [0]));
                 state.is_signalled = false;
@@ -367,7 +367,7 @@ impl BackgroundTasks for SubagentPool {
             wake.cancel_token.cancel();
         }
         for thread in threads {
-            // A panic would have ended the process.
+            // A join fails only after a panic, which would have ended the process.
             drop(thread.join());
         }
     }

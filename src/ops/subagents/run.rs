@@ -30,7 +30,7 @@ const MAX_ITERATIONS: u32 = 15;
 /// Maximum characters of a text in a line of progress, and of the end of a sub-agent in such a line.
 const MAX_PROGRESS_CHARS: usize = 160;
 const MAX_ENDING_CHARS: usize = 120;
-/// Tools that no sub-agent gets: they send messages, or start work that may outlive it.
+/// Tools that no sub-agent gets: they send messages, or start work that may continue after its end.
 const EXCLUDED_TOOLS: &[&str] = &["spawn", "message", "cron"];
 
 /// Runs `task` to its end and returns its report. Progress goes to `on_event`, and each denied tool call to

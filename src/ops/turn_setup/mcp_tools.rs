@@ -1,5 +1,5 @@
-//! The MCP tools of a run: what servers offer, limited to what the run may use, and what they add to
-//! the policy. If no server is configured, or no MCP tool could be offered, no server is started.
+//! The MCP tools of a run: the tools that servers offer and the run may use, and their additions to the policy. If no server is configured,
+//! or no MCP tool could be offered, no server is started.
 
 use crate::ops::context::Context;
 use crate::ops::mcp_budget::apply_budget;
@@ -39,7 +39,7 @@ impl McpTools {
         may_change.for_each(|tool| policy.require_approval(&tool.name));
     }
 
-    /// All MCP tools, for a run that has read `provenance`, may reach `allowed_hosts`, and changes `files`.
+    /// All MCP tools, for a run with this `provenance` that may reach `allowed_hosts`, and changes `files`.
     pub(crate) fn tools(
         &self,
         ctx: &Context,

@@ -1,9 +1,8 @@
-//! The programs that a run offers as tools: those of `~/.nanobot/tools` that the config enables, and those of a trusted
-//! directory. Each describes itself with `--spec`, in a sandbox that can change nothing; the descriptions are cached by the
-//! digest of the file.
+//! The programs that a run offers as tools: programs in `~/.nanobot/tools` that the config enables, and programs of a trusted directory.
+//! Each describes itself with `--spec`, in a sandbox that can change nothing; the descriptions are cached by the digest of the file.
 //!
-//! A run without such programs does not look for any: the config names those of the user, and the list of trusted directories
-//! those of a directory.
+//! A run without such programs does not search for any: the config names the user's programs, and the list of trusted directories has the
+//! programs of a directory.
 
 use crate::ops::context::Context;
 use crate::ops::turn_setup::toolset::exec_tool;
@@ -30,7 +29,7 @@ use std::time::{Duration, Instant};
 const SPEC_TIMEOUT: Duration = Duration::from_secs(10);
 /// The version of the cache's format.
 const FORMAT_VERSION: u64 = 1;
-/// Maximum size of the cache in bytes. A larger one is made anew.
+/// Maximum size of the cache in bytes. A larger one is replaced.
 const MAX_CACHE_BYTES: u64 = 4 << 20;
 
 /// The descriptions of programs, by path.
@@ -53,7 +52,7 @@ struct CachedSpec {
 }
 
 impl SpecCache {
-    /// Reads the cache; it is empty if there is none, or none that can be read.
+    /// Reads the cache; it is empty if the file is missing or cannot be read.
     fn load(path: &Path) -> Self {
         let bytes = durable_file::read_limited(path, MAX_CACHE_BYTES).ok().flatten();
         let cache: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -98,7 +97,7 @@ pub(crate) fn load(
     let mut programs = Vec::new();
     let mut names = BTreeSet::new();
     for (index, path) in paths.iter().enumerate() {
-        // Programs of a trusted directory are pinned by their content, so a run may write where they are.
+        // Programs of a trusted directory are pinned by their content, so a run may write in their directory.
         let is_pinned = index >= own_count;
         match load_program(ctx, settings, policy, path, is_pinned, &mut names, &mut cache) {
             Ok(program) => programs.extend(program),
@@ -267,7 +266,7 @@ pub(crate) fn list(ctx: &Context) -> Result<Vec<PathBuf>> {
 /// Checks that the program at `path` can be a tool, and returns its name and its real path.
 ///
 /// # Errors
-/// The reason why it cannot.
+/// The program cannot be a tool, for this reason.
 pub(crate) fn check_program(path: &Path) -> Result<(String, PathBuf)> {
     let name = program_name(path).with_context(|| {
         format!(

@@ -1,4 +1,4 @@
-//! The input for building the tools and the prompt of a turn, as plain data.
+//! The input for building the tools and the prompt of a turn.
 
 use crate::options::grants::Grants;
 use nanobot_config::policy::Policy;
@@ -43,7 +43,7 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) offline: bool,
     /// Start no MCP server whose tools are cached.
     pub(crate) is_dry_run_or_replay: bool,
-    /// Say so if the workspace takes the place of the current directory.
+    /// Print a notice if the workspace replaces the current directory.
     pub(crate) announces_directory: bool,
     /// Upper bound on the run's permissions.
     pub(crate) policy_limit: Option<&'a Policy>,
@@ -51,7 +51,7 @@ pub(crate) struct SetupInput<'a> {
     pub(crate) user_prompt: Option<Arc<dyn UserPrompt>>,
     /// Answers the questions of MCP servers; `None` in unattended runs.
     pub(crate) elicitation: Option<Arc<dyn ElicitationHandler>>,
-    /// The chat that gets the final text, if it is not that of the session.
+    /// The chat that gets the final text, if it is not the session's chat.
     pub(crate) answer_chat: Option<ChatTarget>,
     /// Stores the jobs that the model schedules; `None` if it may not schedule any.
     pub(crate) scheduler: Option<Arc<dyn JobScheduler>>,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub(crate) struct SharedState {
     /// The directories that file tools may use.
     pub(crate) files: Arc<Files>,
-    /// The provenance of what the run has read.
+    /// The provenance of the content that the run has read.
     pub(crate) provenance: Arc<ProvenanceTracker>,
     /// Hosts that the config and the skills name.
     pub(crate) hosts: BTreeSet<String>,
@@ -27,7 +27,7 @@ pub(crate) struct SharedState {
     pub(crate) mcp_tools: McpTools,
     /// Names and patterns of tools, as listed by `--tools` and the profile.
     pub(crate) listed_tools: BTreeSet<String>,
-    /// The commands in the background. `None` if none can be started: they would outlast what permits them.
+    /// The commands in the background. `None` if none can be started, because they would continue after the end of their permission.
     pub(crate) background: Option<Arc<BackgroundCommands>>,
     /// The connections of commands to the hosts that the user has named.
     pub(crate) host_traffic: Arc<HostTraffic>,
@@ -38,7 +38,7 @@ pub(crate) struct SharedState {
 }
 
 impl SharedState {
-    /// The hooks as the toolbox calls them.
+    /// The hooks, with the interface that the toolbox calls.
     pub(crate) fn call_hooks(&self) -> Option<Arc<dyn CallHooks>> {
         let hooks = self.hooks.as_ref().map(Arc::clone);
         hooks.map(|hooks| hooks as Arc<dyn CallHooks>)

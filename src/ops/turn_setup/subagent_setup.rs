@@ -12,8 +12,7 @@ use nanobot_config::settings::Settings;
 use nanobot_tool::Toolbox;
 use std::sync::Arc;
 
-/// Builds the tools and the system prompt of a sub-agent under `policy`: those tools of its parent that the policy
-/// offers.
+/// Builds the tools and the system prompt of a sub-agent under `policy`: the tools of its parent that the policy offers.
 pub(crate) fn build_subagent(
     ctx: &Context,
     settings: &Settings,

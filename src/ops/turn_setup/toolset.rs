@@ -33,8 +33,7 @@ use nanobot_tool::todo::Todo;
 use nanobot_tool::write_file;
 use std::sync::Arc;
 
-/// All tools that a run or a sub-agent can have, except `spawn` and `cron`. Those of the Python program come in its
-/// order.
+/// All tools that a run or a sub-agent can have, except `spawn` and `cron`. The tools of the Python program come in its order.
 pub(crate) fn all_tools(
     ctx: &Context,
     settings: &Settings,
@@ -79,7 +78,7 @@ pub(crate) fn all_tools(
     tools
 }
 
-/// The programs of the user, which run as commands do.
+/// The programs of the user. They run like commands.
 fn program_tools(
     ctx: &Context,
     settings: &Settings,
@@ -131,7 +130,7 @@ fn command_hosts(
     }
 }
 
-/// The tool that runs commands. Before the first one, it creates the files of the workspace that the sandbox protects: only what exists
+/// The tool that runs commands. Before the first one, it creates the files of the workspace that the sandbox protects: only existing files
 /// can be mounted read-only.
 fn with_workspace(exec: ExecTool, settings: &Settings, policy: &Policy) -> ExecTool {
     if !is_workspace_writable_by_commands(&policy.file_scope) {
@@ -148,7 +147,7 @@ fn with_workspace(exec: ExecTool, settings: &Settings, policy: &Policy) -> ExecT
 /// The parts of the `cron` tool, which only turns that a person starts can have.
 pub(crate) struct CronToolParts {
     pub(crate) scheduler: Arc<dyn JobScheduler>,
-    /// The permissions that its jobs have at most.
+    /// The upper bound of its jobs' permissions.
     pub(crate) limit: Arc<Policy>,
     pub(crate) session_key: String,
 }

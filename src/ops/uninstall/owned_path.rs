@@ -1,20 +1,20 @@
-//! The owner of the files in this program's directory, by the table of documented paths. Pure.
+//! The owner of the files in this program's directory, by the table of documented paths. No I/O.
 
 use nanobot_os::paths::DOCUMENTED_PATHS;
 use nanobot_store::workspace;
 use std::path::Path;
 
-/// Placeholders of [`DOCUMENTED_PATHS`]. Each stands for any text in a name.
+/// Placeholders of [`DOCUMENTED_PATHS`]. Each one matches any text in a name.
 const PLACEHOLDERS: [&str; 9] =
     ["KEY", "NAME", "TIME", "ID", "N", "PROVIDER", "SERVER", "REPOSITORY", "BRANCH"];
 
-/// Endings of files that stand beside an owned file: its lock, and copies of it when it was damaged.
+/// Endings of files beside an owned file: its lock, and copies of a damaged version.
 const SIDE_FILE_ENDINGS: [&str; 4] = [".lock", ".damaged", ".corrupt-*", ".torn-*"];
 
 /// The owner of an entry of our directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ownership {
-    /// This program, with the content. `location` is the file or the directory under which the entry is listed.
+    /// This program owns it, with the content. `location` is the file or the directory under which the entry is listed.
     Own { location: String },
     /// A directory that may contain files of this program.
     HasOwn,
@@ -74,7 +74,7 @@ fn listed_location(parts: &[&str]) -> String {
     }
 }
 
-/// True if `name` is that of a file beside an owned file, whose pattern is `part`.
+/// True if `name` is a file beside an owned file. The owned file has the pattern `part`.
 fn is_side_file(part: &str, name: &str) -> bool {
     let part = wildcard(part);
     SIDE_FILE_ENDINGS.iter().any(|ending| wildcard_matches(&format!("{part}{ending}"), name))
@@ -100,7 +100,7 @@ fn wildcard(part: &str) -> String {
     pattern + rest
 }
 
-/// True if `name` is `pattern`, in which each `*` stands for at least one character.
+/// True if `name` is `pattern`, in which each `*` matches at least one character.
 fn wildcard_matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,

@@ -1,4 +1,4 @@
-//! Interprets the bytes that are typed at a question that one key answers. Pure.
+//! Interprets the bytes that are typed at a question that one key answers. No I/O.
 //!
 //! Keys that follow one another quickly are a word, not single keys. A word that is not an answer was meant for the draft.
 
@@ -6,7 +6,7 @@ use super::type_ahead::{BACKSPACE, CTRL_D, CTRL_U, DELETE, ESCAPE, PASTE_START};
 use super::typing_guard::ESCAPE_TIMEOUT;
 use std::time::Duration;
 
-/// A key without another one for this long is an answer.
+/// A key is an answer if no other key follows within this time.
 const KEY_PAUSE: Duration = Duration::from_millis(250);
 
 /// The longest encoding of a character in UTF-8.

@@ -37,7 +37,7 @@ pub enum EditorLine {
     Text(String),
     /// Ctrl-C.
     Interrupted,
-    /// Shift-Tab, for another profile. The text is not finished.
+    /// Shift-Tab, which switches to the next profile. The text is not finished.
     NextProfile(String),
     /// Ctrl-D on an empty line, or the terminal is gone.
     End,

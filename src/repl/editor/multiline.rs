@@ -1,4 +1,4 @@
-//! Rules for entries that continue after the end of a line. Pure.
+//! Rules for entries that continue after the end of a line. No I/O.
 
 /// The reason why an entry continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Long pastes. The line that is being edited has a short mark for each; the entry has its text. Pure.
+//! Long pastes. The line that is being edited has a short mark for each; the entry has its text. No I/O.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,13 +20,13 @@ pub(super) type SharedPastes = Arc<Mutex<FoldedPastes>>;
 
 #[derive(Debug)]
 struct FoldedPaste {
-    /// The text that stands for it, such as `[pasted 120 lines]`.
+    /// Its mark, such as `[pasted 120 lines]`.
     mark: String,
     text: String,
 }
 
 impl FoldedPastes {
-    /// Returns what the line shows for a paste: its text, or if that is long, a mark.
+    /// Returns the text of a paste in the line: its own text, or a mark if that is long.
     pub(super) fn fold(&mut self, text: String) -> String {
         let (lines, chars) = (text.lines().count(), text.chars().count());
         let size = if lines > MAX_SHOWN_LINES {
@@ -49,8 +49,8 @@ impl FoldedPastes {
         mark
     }
 
-    /// Returns what the line shows for an entry of the history: with marks for the pastes in it, or if it is long for
-    /// another reason, for all but its first line.
+    /// Returns the text of an entry of the history in the line. Pastes in it become marks. If it is long for another reason, all but its
+    /// first line becomes a mark.
     pub(super) fn fold_entry(&mut self, entry: &str) -> String {
         let is_long = |text: &str| {
             text.lines().count() > MAX_SHOWN_LINES || text.chars().count() > MAX_SHOWN_CHARS
@@ -76,7 +76,7 @@ impl FoldedPastes {
     pub(super) fn unfold(&self, line: &str) -> String {
         let mut text = String::new();
         let mut rest = line;
-        // The text of a paste may contain what looks like a mark, so it is not searched.
+        // The text of a paste may contain text that looks like a mark, so it is not searched.
         while let Some((at, paste)) = self.first_mark(rest) {
             text.push_str(&rest[..at]);
             text.push_str(&paste.text);

@@ -1,5 +1,5 @@
-//! Questions during a turn. Text typed before a question was shown belongs to the draft, as does text that the user goes
-//! on typing without a pause.
+//! Questions during a turn. Text typed before a question was shown belongs to the draft, as does text that the user continues to type
+//! without a pause.
 
 use super::choice::{Choice, ChoiceInput, ChoiceOutcome};
 use super::line::{EditorLine, Prompt};
@@ -24,7 +24,7 @@ const TYPING_PAUSE: Duration = Duration::from_millis(800);
 /// The note after a draft that is being typed before a question.
 const DRAFT_NOTE: &str = "  the question waits for a pause";
 
-/// Reads what is typed around a question.
+/// Reads the keys that are typed before and during a question.
 pub(super) struct QuestionReader<'e> {
     pub(super) modes: &'e TerminalModes,
     pub(super) resume_rx: &'e UnixStream,
@@ -44,8 +44,8 @@ enum QuestionEvent {
 }
 
 impl QuestionReader<'_> {
-    /// Adds what is typed to the draft until nothing is typed. A new question, unlike a later part of it, first takes
-    /// time to be read.
+    /// Adds typed text to the draft until there is a pause. For a new question, unlike for a later part of one, it first waits until the
+    /// user can have read it.
     pub(super) fn wait_for_pause(&self, is_new: bool) -> Result<()> {
         let shown_since = Instant::now();
         loop {

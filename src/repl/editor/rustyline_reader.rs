@@ -33,7 +33,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Time for the reader to notice that it must end. A history search notices only keys, and so does not.
+/// Time for the reader to notice that it must end. A history search notices only keys, so it does not notice this.
 const END_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
 
 type SharedPrinter = Arc<Mutex<dyn ExternalPrinter + Send>>;
@@ -86,7 +86,7 @@ impl RustylineReader {
         })
     }
 
-    /// Sets up what entries have and answers to questions do not: completion, several lines, folded pastes, and keys that
+    /// Sets up the features that only entries have, not answers to questions: completion, several lines, folded pastes, and keys that
     /// search the history and change the profile.
     pub(super) fn bind_line_keys(
         &mut self,

@@ -87,7 +87,7 @@ impl TypeAhead {
         self.partial = merged.trim_end_matches('\n').to_owned();
     }
 
-    /// Returns the rows that show what was typed, for a window of `width` columns.
+    /// Returns the rows that show the typed text, for a window of `width` columns.
     pub(super) fn status_rows(&self, width: usize) -> Vec<StyledLine> {
         let steering = self.steering.iter().map(|text| ("at the next step", first_words(text)));
         let lines = self.lines.iter().filter_map(|line| match line {
@@ -113,7 +113,7 @@ impl TypeAhead {
         rows
     }
 
-    /// Returns the rows of the incomplete line: of several lines, the first one, their number, and the last one.
+    /// Returns the rows of the incomplete line. If it has several lines: the first one, their number, and the last one.
     fn partial_rows(&self, width: usize) -> Vec<StyledLine> {
         if self.partial.is_empty() {
             return Vec::new();

@@ -56,7 +56,7 @@ pub fn compact_now(
         Err(error) => (String::new(), Some(error)),
     };
     let exit = error.as_ref().map_or(Exit::Answered, exit_for);
-    // A manual compaction does not count as a turn.
+    // A manual compaction is not a turn.
     let stats = SessionStats { turns: 0, ..turn.stats.to_session_stats() };
     let mut error = error.or(turn.session.end_turn(None, exit.name(), &stats).err());
     let reply = Reply { text, ..Reply::default() };

@@ -7,7 +7,7 @@ use serde_json::Value;
 const TOKENS_PER_MESSAGE: u64 = 4;
 /// Tokens of an image if the provider does not report them.
 const TOKENS_PER_IMAGE: u64 = 1600;
-/// Bytes of a document per token; pages count as both text and images.
+/// Bytes of a document per token; pages are sent both as text and as images.
 const BYTES_PER_DOCUMENT_TOKEN: u64 = 40;
 
 /// Estimates the tokens of `text`: four ASCII characters make one token; other alphabets weigh more.

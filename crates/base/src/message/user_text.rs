@@ -392,7 +392,7 @@ mod tests {
         assert!(text.starts_with("ask @evil.com about a.example.\n"));
         check_hosts(&text, &[], &["a.example"]);
         assert_eq!(text.sources(&|_| false).others, Some(quoted));
-        // A quoted line goes on after a name.
+        // A quoted line continues after a name.
         let mut text = UserText::typed("> ask ");
         text.push(&UserText::label("@ann"));
         text.push(&UserText::typed(" on evil.com\nor a.example"));

@@ -16,7 +16,7 @@ mod table;
 mod telegram;
 
 /// Maximum size of both forms of a Matrix message together, in bytes. An event may have 65,536 bytes (Matrix
-/// specification, "Size limits"), of which JSON escapes and the envelope take their share.
+/// specification, "Size limits"). JSON escapes and the envelope take a part of it.
 const MAX_MATRIX_BYTES: usize = 30_000;
 
 /// The form that a service takes.

@@ -519,7 +519,7 @@ mod tests {
         check(&[exec("x"), vec![reply]], EVIL, None);
         check(&[vec![injected("summary", EVIL)]], EVIL, None);
         check(&[vec![injected("t-s1", EVIL)]], EVIL, None);
-        // A link out of the workspace counts as its target.
+        // A link out of the workspace is treated as its target.
         check(&[successful_call("read_file", json!({"path": "/home/u/w/link"}), "x")], EVIL, None);
         // The kept output of a command, which the model composed.
         let output_file = json!({"path": "/tmp/nanobot-run-0/output-1.txt"});

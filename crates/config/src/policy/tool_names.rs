@@ -113,7 +113,7 @@ pub(crate) fn tools_within(tool: &str) -> Vec<&str> {
     }
 }
 
-/// The similarity (Jaro-Winkler) from which a name counts as a misspelling of another.
+/// The similarity (Jaro-Winkler) from which a name is treated as a misspelling of another.
 const MIN_SIMILARITY: f64 = 0.8;
 
 /// Checks that `name` can refer to a tool: a built-in, an `mcp_` or `tool_` name, or a pattern.

@@ -1,5 +1,5 @@
 //! The spellings of keys and names: camelCase in the file, snake_case in values, and paths with dots between the names.
-//! Pure.
+//! No I/O.
 
 use serde_json::{Deserializer, Value};
 

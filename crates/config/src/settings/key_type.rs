@@ -195,7 +195,7 @@ fn to_integer(value: &Value) -> Option<i64> {
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    // `8192.0` counts as a whole number.
+    // `8192.0` is accepted as a whole number.
     integer.or_else(|| {
         let float = to_number(value)?;
         (float.fract() == 0.0 && float.abs() < FIRST_AMBIGUOUS_FLOAT).then_some(float as i64)

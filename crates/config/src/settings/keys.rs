@@ -585,7 +585,7 @@ pub const fn config_key(path: &str) -> &'static ConfigKey {
     panic!("the table has no such key")
 }
 
-/// The similarity (Jaro-Winkler) from which a name counts as a misspelling of another.
+/// The similarity (Jaro-Winkler) from which a name is treated as a misspelling of another.
 const MIN_SIMILARITY: f64 = 0.8;
 
 /// Returns the name among `candidates` that `name` is most likely a misspelling of.

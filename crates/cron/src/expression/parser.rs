@@ -345,7 +345,7 @@ fn format_values(values: impl Iterator<Item = u32>) -> String {
     items.join(",")
 }
 
-/// Returns the expression that an alias stands for.
+/// Returns the expression of an alias.
 fn expand_alias(text: &str) -> Result<&'static str, String> {
     let alias = ALIASES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
     if let Some((_, expression)) = alias {

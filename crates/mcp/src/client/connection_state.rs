@@ -203,7 +203,7 @@ impl ConnectionState {
         }
     }
 
-    /// Passes a request of the server on to the sampler of the call in progress, of which there is at most one.
+    /// Passes a request of the server on to the sampler of the call in progress. There is at most one such call.
     ///
     /// # Errors
     /// No call in progress accepts the request. The error has the sender of the answer, and the error to send.

@@ -363,7 +363,7 @@ impl ExchangeThreads {
         thread.spawn(run).map(drop).map_err(to_error)
     }
 
-    /// Cancels the exchanges for requests for which `is_wanted` returns false.
+    /// Cancels the exchanges for all requests that `is_wanted` does not accept.
     pub(super) fn cancel_unwanted(&self, is_wanted: &dyn Fn(u64) -> bool) {
         for (id, token) in &self.lock().running {
             if id.is_some_and(|id| !is_wanted(id)) {

@@ -1,4 +1,4 @@
-//! The cost of several calls, some of which may have no known price. An unknown cost is never shown as zero.
+//! The cost of several calls. Some of them may have no known price. An unknown cost is never shown as zero.
 
 use super::entry::LedgerEntry;
 use jiff::civil::Date;

@@ -28,7 +28,7 @@ pub struct ToolUsage {
     /// Names of the skills that were read.
     #[serde(default)]
     pub skills: BTreeSet<String>,
-    /// Estimated tokens per request for tool definitions, by MCP server; the empty name stands for built-in tools.
+    /// Estimated tokens per request for tool definitions, by MCP server; the empty name means the built-in tools.
     #[serde(default, rename = "told")]
     pub definition_tokens: BTreeMap<String, u64>,
     /// Estimated tokens per request for the list of skills.

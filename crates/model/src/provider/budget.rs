@@ -325,7 +325,7 @@ fn estimate_usage(request: &Request<'_>, output_bytes: usize) -> Usage {
     }
 }
 
-/// Bytes of text in a request. Images count as the equivalent of their tokens.
+/// Bytes of text in a request. Images are counted as the equivalent of their tokens.
 fn request_bytes(request: &Request<'_>) -> usize {
     let parts_bytes = |parts: &[MessagePart]| -> usize {
         parts

@@ -137,7 +137,7 @@ mod tests {
             for message in ["", "no", "<title>Blocked</title>"] {
                 assert_eq!(kind(status, message), expect, "{status} {message}");
             }
-            // The words of a message count only where the status has several meanings.
+            // The words of a message are checked only if the status has several meanings.
             let of_image =
                 if matches!(status, 403 | 404) { FailureKind::NotAccepted } else { expect };
             assert_eq!(kind(status, "image input is not supported"), of_image, "{status}");

@@ -94,7 +94,7 @@ fn dial_one(address: SocketAddr, deadline: &mut Deadline) -> Result<TcpStream, u
     Ok(stream)
 }
 
-/// Connects to `port` of `host`, at one of its addresses, all of which `filter` must allow.
+/// Connects to `port` of `host`, at one of its addresses. `filter` must allow all of them.
 ///
 /// # Errors
 /// Status 77 if the filter refuses an address. The host is unknown, or the connection failed.

@@ -176,7 +176,7 @@ fn copy_log(
         let closing = ClosingLine { turn: "", ending: "renamed", summary };
         out.write(line::format_metadata(&metadata, Some(&closing)).as_bytes())
     })?;
-    // A rename does not count as use.
+    // A rename is not a use of the session.
     let written = File::options().append(true).open(to);
     written
         .and_then(|file| file.set_modified(modified))

@@ -150,7 +150,7 @@ fn text_of<'a>(fields: &'a Map<String, Value>, name: &str) -> &'a str {
 /// The longest escape of a character in JSON: a surrogate pair, as `\ud83d\ude00`.
 const MAX_ESCAPE_BYTES: usize = 12;
 
-/// Parses a line of which only the beginning was read; the text of a message is then truncated too.
+/// Parses the beginning of a line; the text of a message is then truncated too.
 pub(super) fn parse_truncated(start: &[u8]) -> SessionLine {
     // The cut may be within a character or an escape, and within a string or a list of parts.
     for cut in 0..start.len().min(MAX_ESCAPE_BYTES) {

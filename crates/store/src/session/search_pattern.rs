@@ -86,7 +86,7 @@ impl SearchPattern {
     }
 }
 
-/// Builds a filter of literals, one of which occurs in the raw bytes of every matching line. Literals are cut to
+/// Builds a filter of literals. At least one of them occurs in the raw bytes of every matching line. Literals are cut to
 /// characters that JSON never escapes.
 fn build_byte_filter(parsed: &Hir) -> Option<bytes::Regex> {
     let extract = |kind: ExtractKind| -> Option<Vec<String>> {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Days for which the trash keeps a session.
+/// Number of days that the trash keeps a session.
 pub const TRASH_DAYS: i64 = 30;
 /// The trash directory beside the sessions.
 const TRASH_DIR: &str = ".trash";

@@ -18,7 +18,7 @@ pub(super) enum InstructionTrust {
 /// Decides about the instruction file at a path with this content.
 pub(super) type JudgeFile = Box<dyn Fn(&Path, &[u8]) -> InstructionTrust + Send + Sync>;
 
-/// The AGENTS.md files beneath a directory, each of which a run reads once.
+/// The AGENTS.md files beneath a directory. A run reads each of them once.
 pub struct NestedInstructions {
     judge: JudgeFile,
     directory: PathBuf,

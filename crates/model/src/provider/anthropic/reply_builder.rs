@@ -1,4 +1,4 @@
-//! Assembles a reply from the events of a stream, or from one complete response. Pure.
+//! Assembles a reply from the events of a stream, or from one complete response. No I/O.
 
 use crate::provider::finish_reason;
 use crate::provider::reply_source::ReplySource;

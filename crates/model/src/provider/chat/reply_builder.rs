@@ -1,4 +1,4 @@
-//! Assembles a reply from the chunks of a stream, or from one complete response. Pure.
+//! Assembles a reply from the chunks of a stream, or from one complete response. No I/O.
 
 use super::ChatFormat;
 use super::reasoning::{REASONING, REASONING_CONTENT, THINKING_CHUNK};
