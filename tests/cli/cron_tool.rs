@@ -216,7 +216,7 @@ fn content_from_outside_adds_a_job_only_with_permission() {
     story
         .run(["agent", "-m", "and now?"])
         .stdout("Not yet.\n")
-        .stderr_has("content from outside (a web page)");
+        .stderr_has("untrusted content (a web page)");
     assert!(stored_jobs(&story).is_empty());
     story.server().script(script("Done."));
     story

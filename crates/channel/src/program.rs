@@ -1,7 +1,7 @@
 //! Programs as channels: any program that speaks the lines of `nanobot pipe` on its standard streams, such as a client
 //! of IRC. It runs while a poll lasts, and is supervised as MCP servers are.
 //!
-//! It prints messages, and reads answers and acknowledgements. For what it has delivered it prints an acknowledgement too.
+//! It prints messages, and reads answers and acknowledgements. It also prints an acknowledgement for each answer that it has delivered.
 
 use super::push_poll::{FrameConnection, FrameContent, PushListener, PushService};
 use super::service_client::failure;
@@ -56,7 +56,7 @@ pub(super) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let resolved = resolve_program(&command, &env, &directory, &setup.paths);
     let program = resolved.map_err(|cause| {
         let key = format!("channels.{}.command", config.name);
-        fail_with_hint(Exit::Config, format!("`{key}`: {cause}"), "its whole path")
+        fail_with_hint(Exit::Config, format!("`{key}`: {cause}"), "the whole path of the program")
     })?;
     Ok(Box::new(ProgramChannel {
         name: config.name,

@@ -36,7 +36,6 @@ use std::time::Duration;
 /// The version of the vendor's client that this program identifies as, as text and as a number.
 const PROTOCOL_VERSION: &str = "2.4.6";
 const PROTOCOL_NUMBER: &str = "132102";
-/// Hosts of files.
 const FILE_HOSTS: &[&str] = &["weixin.qq.com"];
 /// Kinds of parts of a message.
 const TEXT_ITEM: u64 = 1;
@@ -231,7 +230,7 @@ impl Channel for Weixin {
             return Err(fail_with_hint(
                 Exit::Config,
                 "`channels.weixin.token` is not set",
-                "`nanobot channel login weixin` shows a QR code",
+                "`nanobot channel login weixin`, which shows a QR code",
             ));
         };
         self.post("/ilink/bot/msg/notifystart", json!({}))?;

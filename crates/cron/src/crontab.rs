@@ -309,7 +309,10 @@ impl Crontab {
             return Err(CrontabError::Other(stop.into()));
         }
         if result.omitted_bytes > 0 || !result.tail.is_empty() {
-            return Err(CrontabError::Failed("it is larger than 16 MiB".into()));
+            return Err(CrontabError::Failed(format!(
+                "it is larger than {} MiB",
+                MAX_TABLE_BYTES >> 20
+            )));
         }
         let seconds = self.call_timeout.as_secs();
         match result.status {

@@ -1,6 +1,6 @@
 //! Pins the tools of each server as they were first seen. A server that is harmless when it is first tried can redefine
 //! its tools later. A tool that differs from its pin in a single character is not used until a person accepts the
-//! change. The full texts are stored, to show what has changed.
+//! change. The full texts are stored, so that changes can be shown.
 
 use super::fingerprint;
 use super::protocol::{ServerFeatures, ToolHints, ToolInfo};
@@ -87,7 +87,7 @@ impl PinFile {
         Ok(self.read()?.check_and_pin(features).0)
     }
 
-    /// Compares `features` with the pins, and pins what is new.
+    /// Compares `features` with the pins, and pins new tools.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -171,7 +171,7 @@ impl PinFile {
             fail_with_hint(
                 Exit::Config,
                 format!("cannot read `{}`: {cause}", self.path.display()),
-                "move it away to pin all tools anew",
+                "move the file away, so that all tools are pinned anew",
             )
         };
         let pin_data: PinData =

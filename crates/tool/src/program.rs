@@ -19,7 +19,7 @@ const MAX_SPEC_BYTES: usize = 32 << 10;
 /// Maximum characters of a description's text.
 const MAX_DESCRIPTION_CHARS: usize = 4096;
 /// Maximum characters of a program's name, so that the tool's name is valid for every provider.
-const MAX_NAME_CHARS: usize = 48;
+pub const MAX_NAME_CHARS: usize = 48;
 /// Upper bound of a time limit, in seconds.
 const MAX_TIMEOUT_SECS: u64 = 600;
 
@@ -35,14 +35,14 @@ pub struct ProgramSpec {
 }
 
 impl ProgramSpec {
-    /// Parses what a program printed: `description`, `parameters` (or `input_schema`, as MCP and model APIs call it), and
+    /// Parses the output of a program: `description`, `parameters` (or `input_schema`, as MCP and model APIs call it), and
     /// `timeout`; also within `function`.
     ///
     /// # Errors
     /// The description is wrong. The error is a phrase such as `printed no JSON object`.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.len() > MAX_SPEC_BYTES {
-            return Err("printed more than 32 KiB".into());
+            return Err(format!("printed more than {} KiB", MAX_SPEC_BYTES >> 10));
         }
         let output: Value = serde_json::from_str(text.trim())
             .map_err(|error| format!("printed no JSON object: {error}"))?;
@@ -72,7 +72,11 @@ impl ProgramSpec {
             Value::Null => None,
             value => match value.as_u64() {
                 Some(seconds @ 1..=MAX_TIMEOUT_SECS) => Some(seconds),
-                _ => return Err("printed a `timeout` that is not 1 to 600 seconds".into()),
+                _ => {
+                    return Err(format!(
+                        "printed a `timeout` that is not 1 to {MAX_TIMEOUT_SECS} seconds"
+                    ));
+                }
             },
         };
         let description: String = description.chars().take(MAX_DESCRIPTION_CHARS).collect();

@@ -10,7 +10,7 @@ use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_config::settings::Config;
 use nanobot_os::durable_file;
 use nanobot_os::terminal::sanitize;
-use nanobot_tool::program::{program_name, tool_name};
+use nanobot_tool::program::{MAX_NAME_CHARS, program_name, tool_name};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ pub(super) fn create(
         return Err(fail_with_hint(
             Exit::Usage,
             format!("`{}` cannot be the name of a tool", sanitize(name)),
-            "a letter, then letters, digits, `-` and `_`, 48 at most",
+            format!("a letter, then letters, digits, `-` and `_`, {MAX_NAME_CHARS} at most"),
         ));
     };
     if path.symlink_metadata().is_ok() {

@@ -154,7 +154,7 @@ pub(crate) fn check_request(
         return Err(fail_with_hint(
             Exit::Usage,
             "`--resume` continues a turn, and takes no message",
-            "`-s KEY --resume` without a message; `nanobot session list` has the keys",
+            "`-s KEY --resume` without a message; `nanobot session list` lists the keys",
         ));
     }
     if options.session.resume && !session.is_interrupted() {

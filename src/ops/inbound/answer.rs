@@ -489,7 +489,7 @@ impl ChatTurnRun<'_> {
             text.to_owned()
         } else if self.has_timed_out.load(Ordering::SeqCst) {
             self.run.add_status(Exit::Failed);
-            apology("it took longer than 10 minutes")
+            apology(&format!("it took longer than {} minutes", TURN_TIMEOUT.as_secs() / 60))
         } else if is_cancelled || exit.is_temporary() {
             // The next poll tries again.
             return self.record_turn(true);

@@ -347,7 +347,7 @@ fn resolve_destination(
         return Err(fail_with_hint(
             Exit::Usage,
             format!("`--to`: `{}` is a directory", path.display()),
-            "a file in it",
+            "a file in that directory",
         ));
     }
     if let Some(parent) = path.parent().filter(|parent| !parent.is_dir()) {

@@ -17,7 +17,7 @@ use nanobot_os::digest::{MAX_PROGRAM_BYTES, digest_program};
 use nanobot_os::durable_file;
 use nanobot_tool::exec::program_call::ProgramCall;
 use nanobot_tool::files::Files;
-use nanobot_tool::program::{ProgramSpec, ToolProgram, program_name, tool_name};
+use nanobot_tool::program::{MAX_NAME_CHARS, ProgramSpec, ToolProgram, program_name, tool_name};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
@@ -178,7 +178,7 @@ fn describe_timeout(name: &str) -> String {
     format!("`--spec` took longer than {seconds} s; `nanobot tool check {name}` tries it again")
 }
 
-/// The enabled programs that runs leave out because they took too long to describe themselves: their paths, and what to do.
+/// The enabled programs that runs leave out because they took too long to describe themselves: their paths, and the remedy.
 pub(crate) fn timed_out(ctx: &Context, enabled: &[String]) -> Vec<(PathBuf, String)> {
     if enabled.is_empty() {
         return Vec::new();
@@ -270,7 +270,7 @@ pub(crate) fn list(ctx: &Context) -> Result<Vec<PathBuf>> {
 pub(crate) fn check_program(path: &Path) -> Result<(String, PathBuf)> {
     let name = program_name(path).with_context(|| {
         format!(
-            "the name of `{}` is not that of a tool: letters, digits, `-` and `_`, 48 at most",
+            "the name of `{}` is not that of a tool: letters, digits, `-` and `_`, {MAX_NAME_CHARS} at most",
             path.display()
         )
     })?;
@@ -306,7 +306,7 @@ pub(crate) fn ask_spec(
         ProgramCall { program, arguments: &["--spec"], input: "", timeout: Some(SPEC_TIMEOUT) };
     let spec_error = |text: String| {
         let cause = format!("`{} --spec` {text}", program.display());
-        fail_with_hint(Exit::BadInput, cause, "`nanobot help programs` has the format")
+        fail_with_hint(Exit::BadInput, cause, "`nanobot help programs` for the format")
     };
     let output = exec
         .run_program(call, &mut |_| {})

@@ -1,4 +1,4 @@
-//! E-mail: IMAP for what comes, SMTP for what is sent (RFC 3501, RFC 5321, RFC 5322).
+//! E-mail: IMAP for inbound mail, SMTP for outbound mail (RFC 3501, RFC 5321, RFC 5322).
 //!
 //! The position is the mailbox's `UIDVALIDITY` and the next `UID`; flags do not matter, since other programs read the same
 //! mailbox. A mail is marked as read after its answer was sent. Addresses of senders can be forged, so an address is trusted only if our
@@ -422,7 +422,7 @@ impl Email {
             Exit::Config,
             format!("{cause}; the senders of recent mail were verified by {}", names.join(", ")),
             format!(
-                "if that is your mail server: `nanobot config set channels.email.trustedAuthservIds '[\"{first}\"]'`"
+                "`nanobot config set channels.email.trustedAuthservIds '[\"{first}\"]'`, if that is your mail server"
             ),
         ))
     }

@@ -289,7 +289,7 @@ impl Feishu {
             _ => Err(ChannelError::Other(fail_with_hint(
                 Exit::Config,
                 "`channels.feishu.appId` and `appSecret` are not set",
-                "`nanobot channel login feishu` creates an app",
+                "`nanobot channel login feishu`, which creates an app",
             ))),
         }
     }

@@ -88,7 +88,7 @@ impl From<ApiError> for anyhow::Error {
             409 => fail_with_hint(
                 Exit::TryAgain,
                 cause,
-                "a single poll: another program uses this token",
+                "stop the other program that polls with this token",
             ),
             403 => fail(Exit::Refused, cause),
             _ => fail(Exit::BadInput, cause),

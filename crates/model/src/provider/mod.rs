@@ -285,7 +285,7 @@ impl ProviderError {
             FailureKind::NoSuchAddress => fail_with_hint(
                 Exit::Config,
                 cause,
-                "another `--model`, or the address that the provider documents: `nanobot status` shows the present one",
+                "another `--model`, or the address that the provider documents: `nanobot status` shows the current one",
             ),
             FailureKind::NotAccepted => {
                 fail_with_hint(Exit::Failed, cause, "another `--model`, which may accept it")

@@ -10,7 +10,7 @@ use nanobot_net::sse::{SseEvent, SseParser};
 use serde_json::{Map, Value};
 
 /// Maximum size of an event. A tool call with a whole file in it stays far below.
-const MAX_EVENT_BYTES: usize = 32 << 20;
+pub(super) const MAX_EVENT_BYTES: usize = 32 << 20;
 
 /// The byte order mark of UTF-8, with which some servers begin.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

@@ -1,6 +1,7 @@
 //! The traits that each wire format implements, for its requests and for its replies.
 
 use super::request_body::BodyWriter;
+use super::response::MAX_EVENT_BYTES;
 use super::{DeltaSink, Request};
 use nanobot_base::message::Reply;
 use nanobot_net::sse::EventTooLarge;
@@ -70,6 +71,6 @@ pub enum ReplyError {
 
 impl From<EventTooLarge> for ReplyError {
     fn from(_: EventTooLarge) -> Self {
-        Self::Malformed("an event larger than 32 MiB".into())
+        Self::Malformed(format!("an event larger than {} MiB", MAX_EVENT_BYTES >> 20))
     }
 }

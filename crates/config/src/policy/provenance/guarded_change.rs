@@ -66,7 +66,7 @@ impl ChangeGrants {
             }
             (Grant::Unset, Some(content)) => Err(Refusal {
                 message: format!(
-                    "{denial} without permission: the conversation contains content from outside ({content})"
+                    "{denial} without permission: the conversation contains untrusted content ({content})"
                 ),
                 suggested_flag: Some(format!("--allow {word}")),
             }),
