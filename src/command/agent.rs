@@ -25,7 +25,6 @@ pub fn run(ctx: &Context, arguments: &AgentArgs) -> Result<Exit> {
     }
 }
 
-/// The options of the turn.
 pub(super) fn turn_options(arguments: &TurnArgs) -> TurnOptions {
     let TurnArgs {
         input,

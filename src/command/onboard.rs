@@ -96,7 +96,7 @@ fn run_interactive(ctx: &Context) -> Result<Exit> {
     Ok(exit)
 }
 
-/// Reports what is still missing. Tests the setup with a request if `sends_request`.
+/// Reports the missing parts of the setup. Tests the setup with a request if `sends_request`.
 fn report_readiness(
     ctx: &Context,
     settings: &Settings,

@@ -24,7 +24,6 @@ pub fn run(ctx: &Context, arguments: &ReplArgs) -> Result<Exit> {
     start(ctx, turn_options(arguments))
 }
 
-/// The options of the turns.
 fn turn_options(arguments: &ReplArgs) -> TurnOptions {
     let ReplArgs {
         session,

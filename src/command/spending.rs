@@ -3,7 +3,6 @@
 use nanobot_agent::report::meter::{draw_meter, format_percent};
 use nanobot_model::ledger::CostSum;
 
-/// Columns of the meter.
 pub(super) const METER_COLUMNS: usize = 10;
 
 /// Formats the cost of a period, with its budget, and with a meter of the budget if `has_meter`.

@@ -151,7 +151,6 @@ fn example_arguments(schema: &Value, text: &str) -> Value {
     names.enumerate().map(value).collect()
 }
 
-/// The text of a result.
 fn result_text(parts: &[MessagePart]) -> String {
     let mut text = String::new();
     for part in parts {

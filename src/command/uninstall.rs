@@ -1,4 +1,4 @@
-//! `nanobot uninstall`: lists what this program left on the machine, and removes it.
+//! `nanobot uninstall`: lists this program's files and crontab lines, and removes them.
 
 use super::completions::script_of;
 use super::question::confirm_at_terminal;

@@ -74,7 +74,7 @@ fn render_help(error: &clap::Error, arguments: &[OsString]) -> Option<clap::Erro
     command_tree_with_help(length).try_get_matches_from(arguments).err()
 }
 
-/// Commands and flags of the Python program and of other agents that do not exist here, with what to use instead. A flag with the same
+/// Commands and flags of the Python program and of other agents that do not exist here, with their replacements. A flag with the same
 /// meaning as one of ours is an alias of it instead. No row names a flag that permits more: a user who looks for one should first read what
 /// a run may do.
 const REPLACEMENTS: &[(&str, &str)] = &[

@@ -31,7 +31,6 @@ pub(crate) struct NameCandidate {
 
 type Candidates = Vec<NameCandidate>;
 
-/// The kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum NameKind {
     Sessions,

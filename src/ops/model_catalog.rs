@@ -103,7 +103,6 @@ pub(crate) struct Fact<T> {
     pub(crate) from: FactSource,
 }
 
-/// The source of a fact.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FactSource {
@@ -146,7 +145,6 @@ pub(crate) fn price_tiers(prices: &Prices) -> Vec<PriceTier> {
     tiers.collect()
 }
 
-/// The details of a model.
 #[derive(Debug, Serialize)]
 pub(crate) struct ModelDetails {
     /// The name that the user gave.

@@ -4,7 +4,6 @@
 /// The name of the placeholder for all arguments.
 const ALL: &str = "ARGUMENTS";
 
-/// The arguments of a prompt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PromptArguments<'a> {
     /// The arguments of a prompt that declares names: each name with its value. A number after `$` is text.

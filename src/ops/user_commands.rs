@@ -9,7 +9,6 @@ use nanobot_store::skill;
 /// Maximum size of a command's file, in bytes.
 const COMMAND_LIMIT_BYTES: usize = 256 << 10;
 
-/// A command of the user.
 pub(crate) struct UserCommand {
     pub(crate) name: String,
     /// The `description` of its front matter, or else its first line.

@@ -16,7 +16,6 @@ pub(crate) trait ProgramCommands {
     fn show_skills(&self, ctx: &Context, name: &str, options: &TurnOptions) -> Result<()>;
 }
 
-/// A slash command.
 #[derive(Clone, Copy, Debug)]
 pub struct SlashCommand {
     pub name: &'static str,

@@ -11,7 +11,6 @@ const MAX_LABEL_CHARS: usize = 200;
 /// Maximum characters of the value and of the title of a choice.
 const MAX_CHOICE_CHARS: usize = 80;
 
-/// A field of a form.
 #[derive(Debug, PartialEq)]
 pub(crate) struct FormField {
     pub(crate) name: String,

@@ -24,7 +24,7 @@ impl ReplSession<'_> {
         let version = env!("CARGO_PKG_VERSION");
         let terminal = self.ctx.terminal;
         terminal.eprint_dim(&format!("nanobot {version} · {model}/help lists the commands"));
-        // A turn reports these errors, with what to do.
+        // A turn reports these errors, with their hints.
         if let Ok(line) = self.describe_scope() {
             terminal.eprint_dim(&line);
         }

@@ -60,7 +60,7 @@ enum Parser {
 }
 
 impl TerminalText {
-    /// Creates an empty screen of `height` lines: programs cannot draw over what is further up.
+    /// Creates an empty screen of `height` lines: programs cannot draw over lines that are further up.
     pub fn new(height: usize) -> Self {
         Self {
             lines: [ScreenLine::default()].into(),

@@ -58,7 +58,6 @@ impl GroupPolicy {
 /// The decision about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessDecision {
-    /// Answer it.
     Answer,
     /// Send a pairing code to the sender.
     Pair,

@@ -33,7 +33,7 @@ pub(super) struct ConversationEntry {
     pub(super) position: u64,
     pub(super) id: String,
     pub(super) message: Option<InboundMessage>,
-    /// True for the notice that we have entered the conversation. What was written before is not for us.
+    /// True for the notice that we have entered the conversation. Messages from before are not for us.
     pub(super) is_own_entrance: bool,
 }
 

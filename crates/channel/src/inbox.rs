@@ -56,7 +56,7 @@ pub enum InboxRecord {
     Settled { ids: Vec<String>, at: i64 },
 }
 
-/// An inbound message and what was done about it.
+/// An inbound message and its state: its turns, its answer, its settlement.
 #[derive(Clone, Debug)]
 pub struct InboundEntry {
     pub message: InboundMessage,
@@ -121,7 +121,7 @@ pub struct OutboundMessage {
     pub origin: Option<Origin>,
 }
 
-/// An outbound message and what was done about it.
+/// An outbound message and its state: its sent parts and its settlement.
 #[derive(Clone, Debug, Default)]
 pub struct OutboundEntry {
     pub message: OutboundMessage,

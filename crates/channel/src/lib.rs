@@ -83,8 +83,7 @@ pub trait Channel: Send + Sync {
     }
 
     /// Sends one part. `key` is the same when a part is sent again, and no other part has it. Returns the service's id
-    /// of the message. The implementation retries short failures itself (5xx, connection refused, a rate limit of up
-    /// to 60 s).
+    /// of the message. The implementation retries short failures itself (5xx, connection refused, a short rate limit).
     ///
     /// # Errors
     /// The part was not sent, or possibly not: [`ChannelError`] says what to do.

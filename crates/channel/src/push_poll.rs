@@ -47,7 +47,6 @@ impl FrameConnection for WebSocket {
     }
 }
 
-/// The content of a frame.
 #[derive(Debug, Default)]
 pub(super) struct FrameContent {
     pub(super) messages: Vec<InboundMessage>,
@@ -108,7 +107,7 @@ struct WaitingSenders {
 }
 
 impl PushListener {
-    /// Implements [`super::Channel::poll`]. A poll that does not wait takes what the service sends at once.
+    /// Implements [`super::Channel::poll`]. A poll that does not wait takes the messages that the service sends at once.
     pub(super) fn poll(&self, service: &dyn PushService, request: PollRequest<'_>) -> Result<()> {
         let PollRequest { identity, cursor, wait, deliver } = request;
         let mut cache = cursor.cloned().unwrap_or_else(|| json!({}));

@@ -63,7 +63,6 @@ pub(super) struct ServiceClient {
     max_attempts: u32,
 }
 
-/// A request to a service.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ServiceRequest<'r> {
     pub(super) method: HttpMethod<'r>,
@@ -313,7 +312,7 @@ impl ServiceClient {
         rest.is_some_and(|rest| self.owns(&format!("http{rest}")))
     }
 
-    /// The error of a response that lacks what the protocol requires, such as a page of a proxy.
+    /// The error of a response without a required part, such as a page of a proxy.
     pub(super) fn unexpected_response(&self) -> ChannelError {
         let (name, base) = (self.name, &self.shown_base);
         ChannelError::Unavailable(format!("`{base}` does not respond as {name} does"))

@@ -5,7 +5,6 @@ use super::QuotedText;
 /// Maximum characters of a message that is quoted.
 const MAX_QUOTE_CHARS: usize = 500;
 
-/// A message of a thread.
 pub(super) struct ThreadMessage {
     pub(super) id: String,
     pub(super) is_own: bool,

@@ -19,7 +19,7 @@ const ONCE_RETRIES: u32 = 6;
 /// Default time before a retry.
 const DEFAULT_RETRY_DELAY: Duration = Duration::from_mins(10);
 
-/// A job.
+/// A scheduled job: its schedule, its message, and the delivery of its answer.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// Eight hexadecimal digits by default. A chosen id has at most 64 letters, digits, `_` and `-`.

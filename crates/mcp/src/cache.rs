@@ -101,7 +101,7 @@ impl McpCache {
         }
     }
 
-    /// Caches what `server` offers.
+    /// Caches the offer of `server`.
     pub fn store(&self, server: &McpServer, features: &ServerFeatures) {
         self.write(server, Some(features.clone()), None);
     }

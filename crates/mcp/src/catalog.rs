@@ -55,7 +55,7 @@ pub(super) struct CheckedFeatures {
 pub struct ServerView {
     /// The offer, cut to the size limits.
     pub features: Arc<ServerFeatures>,
-    /// Messages about what was left out.
+    /// Messages about omitted items.
     pub notes: Vec<String>,
     /// The tools that differ from their pins.
     pub changed: Vec<ToolChange>,
@@ -235,7 +235,7 @@ impl ToolCatalog {
         Ok(ServerView { features, notes, changed, replaced_server, unaccepted })
     }
 
-    /// Accepts what `server` offers, as of the last check: all of it, or only `tools`.
+    /// Accepts the offer of `server`, as of the last check: all of it, or only `tools`.
     ///
     /// # Errors
     /// The pins cannot be written.
@@ -312,8 +312,8 @@ impl ToolCatalog {
 }
 
 /// Explains that the sandbox of `server` is the cause of a failed answer, if the answer or the server's standard error
-/// says so: the refused path, and what grants it. `logged_path` is the path in the standard error. `unmakeable_files` are the files of the
-/// entry that the server cannot make or replace.
+/// says so: it names the refused path, and the setting that grants it. `logged_path` is the path in the standard error. `unmakeable_files`
+/// are the files of the entry that the server cannot make or replace.
 fn sandbox_explanation(
     server: &McpServer,
     answer: &ServerAnswer,

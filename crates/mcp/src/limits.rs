@@ -19,7 +19,7 @@ const MAX_SERVER_CHARS: usize = 200;
 /// Maximum of characters of the server's instructions.
 const MAX_INSTRUCTIONS_CHARS: usize = 2000;
 
-/// Cuts `features` to the limits. Returns messages about what was left out.
+/// Cuts `features` to the limits. Returns messages about omitted items.
 pub(crate) fn apply_limits(mut features: ServerFeatures) -> (ServerFeatures, Vec<String>) {
     let mut notes = Vec::new();
     let mut remaining_bytes = MAX_ALL_TOOLS_BYTES;

@@ -25,7 +25,7 @@ pub struct ServerFeatures {
     pub prompts: Vec<PromptInfo>,
 }
 
-/// A tool.
+/// A tool that a server offers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolInfo {
     /// The server's own name for the tool.
@@ -131,7 +131,6 @@ pub enum ContentPart {
         name: String,
         description: String,
     },
-    /// A message of a prompt.
     PromptMessage {
         role: String,
         text: String,

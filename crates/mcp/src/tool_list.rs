@@ -143,7 +143,7 @@ impl ToolCatalog {
         }
     }
 
-    /// Asks `servers` in parallel for their features, and caches them. `received` collects what each one sent.
+    /// Asks `servers` in parallel for their features, and caches them. `received` collects their answers.
     ///
     /// # Errors
     /// The run is ending.

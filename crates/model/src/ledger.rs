@@ -471,7 +471,6 @@ impl Ledger {
     }
 }
 
-/// The end of the ledger.
 struct LedgerEnd {
     totals: CostTotals,
     /// The day of the last line, if that is later than a time zone can explain.

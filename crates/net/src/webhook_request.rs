@@ -18,7 +18,7 @@ const MAX_HEAD_BYTES: usize = 16 << 10;
 const MAX_BODY_BYTES: usize = 1 << 20;
 const MAX_HEADERS: usize = 100;
 
-/// A request.
+/// An HTTP request that a service has sent to the webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebhookRequest {
     /// `GET` or `POST`.
@@ -41,7 +41,7 @@ pub enum WebhookError {
     Failed(#[from] anyhow::Error),
 }
 
-/// A response.
+/// The HTTP response to a webhook request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookResponse {
     pub status: u16,
@@ -171,7 +171,6 @@ impl RequestInput {
     }
 }
 
-/// The head of a request.
 struct RequestHead {
     /// The request without its body.
     request: WebhookRequest,

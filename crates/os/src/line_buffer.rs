@@ -51,7 +51,7 @@ impl LineBuffer {
         self.is_at_end
     }
 
-    /// Reads what has arrived at `input`, which must be readable.
+    /// Reads the bytes that have arrived at `input`, which must be readable.
     ///
     /// # Errors
     /// The input fails.

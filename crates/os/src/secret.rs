@@ -3,8 +3,8 @@
 //!
 //! [`redact_known`] redacts the keys known to this program, in every form that they are likely to take; all output passes
 //! through it. [`redact_all`] also redacts text that looks like any key. It applies to tool results, errors, logs and
-//! recordings, but not to text of a user or a model. [`mask_for_request`] redacts the longer known keys in what is sent to a
-//! model and stored in a session. The encodings of the keys are computed when there is a text to redact.
+//! recordings, but not to text of a user or a model. [`mask_for_request`] redacts the longer known keys in texts that are sent to a model
+//! and stored in a session. The encodings of the keys are computed when there is a text to redact.
 
 mod encodings;
 mod key;

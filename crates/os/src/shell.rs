@@ -49,7 +49,7 @@ impl UserShell {
         }
     }
 
-    /// Returns what else it needs to load them, as a phrase that follows the file's name.
+    /// Returns the other requirement for loading them, as a phrase that follows the file's name.
     pub fn loading_note(self) -> Option<&'static str> {
         match self {
             Self::Bash => {

@@ -337,7 +337,7 @@ mod tests {
         let check = |text: &str, expect: bool| {
             let found = filter(text.as_bytes());
             assert_eq!(found.removed.is_empty(), expect, "{text}: {found:?}");
-            // What is left is harmless.
+            // The remaining keys are harmless.
             assert!(filter(found.text.as_bytes()).removed.is_empty(), "{text}");
         };
         check("", true);

@@ -134,7 +134,7 @@ fn other_paths(path: &Path, mounts: &[Mount]) -> Vec<OtherPath> {
     let inner_mounts = mounts.iter().filter(|mount| !mount.is_of_kernel).filter(is_within);
     let parts = std::iter::once(path).chain(inner_mounts.map(|mount| mount.point.as_path()));
     let mut paths: Vec<_> = parts.flat_map(|part| paths_of_same_files(part, mounts)).collect();
-    // The cover of `path` hides what is in it.
+    // The cover of `path` hides its entries.
     paths.retain(|other| !other.path.starts_with(path));
     paths
 }

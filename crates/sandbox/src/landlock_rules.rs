@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 /// The maximum number of rules. Each one costs system calls when a command starts.
 const MAX_RULES: usize = 2048;
 
-/// An access right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AccessRight {
     /// List this directory and those beneath it.
@@ -40,7 +39,7 @@ pub(super) fn build_rules(sandbox: &SandboxSpec) -> io::Result<Vec<LandlockRule>
     let mut rules = Vec::new();
     let denied = [sandbox.denied.as_slice(), &sandbox.covered].concat();
     if sandbox.in_namespaces {
-        // Its root holds only what is granted.
+        // Its root has only granted paths.
         rules.push(LandlockRule { path: "/".into(), right: AccessRight::List, is_directory: true });
     }
     for path in &sandbox.readable {

@@ -28,7 +28,6 @@ const SHARED_MEMORY: &str = "/dev/shm";
 const TEMPORARY: &str = "/tmp";
 /// The path of the system's root while the new root is being filled.
 const OLD_ROOT: &str = "/.old-root";
-/// The flags of the root.
 const ROOT_FLAGS: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 /// The modes of the directories and files that mounts are attached to.
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
@@ -169,7 +168,6 @@ struct GrantedMount {
     is_writable: bool,
 }
 
-/// The contents of a root.
 struct RootContents {
     /// Parents first, without those that another mount contains.
     mounts: Vec<GrantedMount>,

@@ -90,7 +90,7 @@ fn keep_capability() -> io::Result<()> {
     Ok(rustix::thread::configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)?)
 }
 
-/// Explains what keeps this user from creating namespaces, and how to change it.
+/// Explains why this user cannot create namespaces, and how to change that.
 pub fn explain_refusal() -> &'static str {
     // Mapping the user 0 takes this capability (user_namespaces(7)).
     let lacks_capability = rustix::process::geteuid().is_root()

@@ -41,7 +41,7 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Describes the file to the model, as the end of a sentence about what was omitted.
+    /// Describes the file to the model, as the end of a sentence about the omitted part.
     pub fn describe(&self) -> String {
         let Self { path, bytes, is_whole } = self;
         let amount = if *is_whole {

@@ -1,4 +1,4 @@
-//! Private temporary directories: two for all commands of a run (their `$TMPDIR`, and what they see at `/tmp`), one for
+//! Private temporary directories: two for all commands of a run (their `$TMPDIR`, and their `/tmp`), one for
 //! the outputs that the run stores, and two for each MCP server, so that commands cannot change the files of a server. Only the
 //! owner can access them. They are removed when the run ends.
 //!

@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-/// The files to look for, and what commands may do with them.
+/// The names of the files to search for, and the changes that commands may make.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectFiles {
     /// The names of the files, and of directories with such files, compared without case. The name of a file may begin with that

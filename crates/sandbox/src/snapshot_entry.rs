@@ -155,7 +155,7 @@ fn is_own(dir: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_uid == own)
 }
 
-/// True if a mount can protect what is at `name`.
+/// True if a mount can protect the entry `name`.
 fn is_mountable(dir: BorrowedFd<'_>, name: &OsStr) -> bool {
     rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
         match FileType::from_raw_mode(stat.st_mode) {

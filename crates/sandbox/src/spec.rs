@@ -18,7 +18,7 @@ pub struct SandboxSpec {
     /// Files and directories in which it may also change everything.
     #[serde(with = "nanobot_os::wire_paths::list")]
     pub writable: Vec<PathBuf>,
-    /// The one of `writable` that belongs to the run alone, if there is one: no other program reads what is in it.
+    /// The one of `writable` that belongs to the run alone, if there is one: no other program reads its files.
     #[serde(with = "nanobot_os::wire_paths::optional")]
     pub(super) private: Option<PathBuf>,
     /// The directory that a command in namespaces of its own sees at `/tmp`, unless `/tmp` is granted.
@@ -54,7 +54,7 @@ pub struct SandboxSpec {
     /// Symbolic links that the command's own root needs too, with their targets.
     #[serde(with = "nanobot_os::wire_paths::map")]
     pub(super) links: BTreeMap<PathBuf, PathBuf>,
-    /// The command runs in namespaces of its own, and sees only what is granted.
+    /// The command runs in namespaces of its own, and sees only granted paths.
     #[serde(skip)]
     pub(super) in_namespaces: bool,
     /// The process runs long enough for mounts to become outdated: a file that is replaced or created later is a

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// The directory that a command starts in: its path, and what identifies it, since its path may lead elsewhere when the command
+/// The directory that a command starts in: its path and its identity, since its path may lead elsewhere when the command
 /// starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StartDirectory {

@@ -71,7 +71,7 @@ impl WritableRoots {
         }
     }
 
-    /// Renames what is at `tree_path`.
+    /// Renames the entry at `tree_path`.
     pub(super) fn set_aside(&self, tree_path: &TreePath) -> UndoneChange {
         let path = self.path(tree_path);
         let renamed = self

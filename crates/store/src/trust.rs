@@ -4,7 +4,7 @@
 //! The list is stored outside of these directories and identifies each by real path and inode, and each instruction file
 //! in it by a digest. A directory that was moved or replaced is therefore not trusted, a file that changed or came later
 //! is not read, and no file inside a directory can declare it trusted. Until a directory is trusted, its files are not
-//! opened; only their names are checked, to report what was ignored.
+//! opened; only their names are checked, to report the ignored files.
 
 use anyhow::{Context, Result};
 use instruction_files::{

@@ -30,7 +30,7 @@ const MAX_MATCHES: usize = 1_000;
 const MAX_CONTEXT_LINES: usize = 20;
 /// Maximum number of files shown.
 const DEFAULT_FILES: usize = 200;
-/// Maximum characters shown; chosen to fit into what the session keeps of a result.
+/// Maximum characters shown; chosen to fit into the part of a result that the session keeps.
 const MAX_OUTPUT_CHARS: usize = 15_000;
 /// Maximum characters shown of a line, and how many of them may precede the match.
 const MAX_LINE_CHARS: usize = 400;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Maximum lines shown at a time.
 const MAX_LINES: usize = 2_000;
-/// Maximum characters shown at a time; chosen to fit into what the session keeps of a result.
+/// Maximum characters shown at a time; chosen to fit into the part of a result that the session keeps.
 const MAX_OUTPUT_CHARS: usize = 15_000;
 /// Maximum characters of one line.
 const MAX_LINE_CHARS: usize = 2_000;

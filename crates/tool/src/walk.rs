@@ -15,7 +15,6 @@ pub(super) const MAX_ENTRIES: usize = 100_000;
 /// Maximum depth of nested directories.
 const MAX_DEPTH: usize = 64;
 
-/// Options of a walk.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WalkOptions {
     /// Includes hidden files, but never the contents of `.git`.

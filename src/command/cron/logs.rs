@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Interval between checks for new records.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The filters on what is printed.
+/// The filters on the printed runs.
 pub(super) struct RunLogFilter<'a> {
     /// The current time in the user's zone.
     pub(super) now: Zoned,
@@ -132,7 +132,6 @@ fn name_and_id(name: &str, id: &str) -> String {
     if name == id { list::cell(id) } else { format!("{} ({})", list::cell(name), list::cell(id)) }
 }
 
-/// A run as a row.
 fn run_row(record: &RunRecord, now: &Zoned) -> Vec<String> {
     let RunRecord { usage, name, job_id, .. } = record;
     let tokens = usage.input_tokens + usage.output_tokens;

@@ -1,4 +1,4 @@
-//! `mcp list`: lists the servers and what is stored about each. No server is started.
+//! `mcp list`: lists the servers with the stored facts about each. No server is started.
 
 use crate::command::name_pattern::single_line;
 use crate::ops::mcp_servers::McpContext;

@@ -1,4 +1,4 @@
-//! `mcp show`: prints what a server offers, from the stored copy; without one, the server is contacted.
+//! `mcp show`: prints the offer of a server, from the stored copy; without one, the server is contacted.
 
 use crate::ops::mcp_servers::McpContext;
 use anyhow::Result;

@@ -5,7 +5,6 @@ use nanobot_base::markdown::document;
 use nanobot_base::message::{Message, ToolCall, ToolResult, plain_text};
 use nanobot_store::session::LoggedMessage;
 
-/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MessageAuthor {
     User,

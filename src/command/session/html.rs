@@ -37,7 +37,6 @@ pub(super) fn page_start(key: &str, dates: &str) -> String {
     )
 }
 
-/// The end of the page.
 pub(super) const PAGE_END: &str = "</body>\n</html>\n";
 
 /// Formats one message.

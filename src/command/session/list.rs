@@ -84,7 +84,6 @@ fn tokens(stats: &SessionStats) -> u64 {
     stats.input.saturating_add(stats.output)
 }
 
-/// A session as JSON.
 pub(super) fn session_json(clock: &Clock, session: &SessionSummary) -> Value {
     json!({
         "key": session.key, "messages": session.messages, "created": clock.to_rfc3339(&session.created),

@@ -44,7 +44,6 @@ use std::thread::{self, Scope};
 use std::time::Duration;
 use updates::TurnUpdates;
 
-/// The version of the protocol.
 const PROTOCOL_VERSION: u64 = 1;
 /// The timeouts of an editor's MCP servers. They equal the defaults of servers in the config.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -363,7 +362,7 @@ fn stop_reason(outcome: &TurnOutcome) -> Result<&'static str, ErrorObject> {
     }
 }
 
-/// The error of a request that failed, with what to do next.
+/// The error of a request that failed, with the hint.
 fn failure(error: &anyhow::Error) -> ErrorObject {
     let hint = hint_for(error).map(|hint| format!(" (try: {hint})"));
     ErrorObject::failure(format!("{error:#}{}", hint.unwrap_or_default()))

@@ -14,7 +14,7 @@ use nanobot_store::skill::skill_at;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Observes a running turn to record what its result does not include: the skills that were read.
+/// Observes a running turn to record the skills that were read, which its result does not include.
 pub(crate) struct UsageRecorder {
     /// The path of each skill's file.
     skills: Vec<(String, PathBuf)>,

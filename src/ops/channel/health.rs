@@ -140,7 +140,6 @@ pub(crate) fn record_delivery(ctx: &Context, channel: &OpenChannel, error: Optio
     }
 }
 
-/// The health of a channel.
 pub(crate) struct ChannelHealth {
     pub(crate) name: &'static str,
     pub(crate) is_enabled: bool,
@@ -157,7 +156,7 @@ pub(crate) struct ChannelHealth {
     receives: bool,
 }
 
-/// The reason why a channel does not do what it should.
+/// A problem of a channel.
 pub(crate) enum ChannelProblem<'h> {
     Failing(ChannelActivity, &'h ChannelFailure),
     /// Messages wait since this time.
@@ -206,7 +205,7 @@ impl ChannelHealth {
         })
     }
 
-    /// The reasons why the channel does not do what it should; none if it does.
+    /// The problems of the channel; empty if it works.
     pub(crate) fn problems(&self, now: Timestamp) -> Vec<ChannelProblem<'_>> {
         let is_old = |time: &Timestamp| now.duration_since(*time) > MAX_AGE;
         // A failure explains waiting messages and missing polls.

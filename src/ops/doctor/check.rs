@@ -16,11 +16,9 @@ pub(crate) enum Severity {
     Failed,
 }
 
-/// The result of a check.
 #[derive(Debug)]
 pub(crate) struct CheckResult {
     pub(crate) severity: Severity,
-    /// The message.
     pub(crate) message: String,
     /// The suggested next step.
     pub(crate) hint: Option<String>,
@@ -76,7 +74,6 @@ impl CheckResult {
     }
 }
 
-/// The input of the checks.
 pub(crate) struct CheckInput<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) settings: &'a Settings,

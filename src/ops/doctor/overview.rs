@@ -58,7 +58,6 @@ impl RunScope {
     }
 }
 
-/// The state of the memory.
 pub(crate) struct MemoryState {
     /// Size of the memory in bytes.
     pub(crate) bytes: usize,

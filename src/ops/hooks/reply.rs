@@ -1,4 +1,4 @@
-//! The answer of a hook: its exit status and what it printed, in the fields of any of the three programs.
+//! The answer of a hook: its exit status and its output, in the fields of any of the three programs.
 
 use nanobot_config::settings::hooks::{HookDialect, HookEvent};
 use serde_json::Value;
@@ -9,7 +9,6 @@ const DENY_STATUS: i32 = 2;
 /// The reason of a denial if the hook gives none.
 const NO_REASON: &str = "it gave no reason";
 
-/// The decision of a hook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum HookDecision {
     #[default]

@@ -1,4 +1,4 @@
-//! What a run changes in the job file and in the crontab.
+//! The changes that a run makes in the job file and in the crontab.
 
 use super::job_runner::JobRunner;
 use crate::ops::jobs::crontab_sync::{self, JobFilter};

@@ -1,4 +1,4 @@
-//! What the user is told of a run's end: the errors, which cron mails, and the commands of `--on-failure` and `--on-success`.
+//! The notifications about the end of a run: errors, which cron mails, and the commands of `--on-failure` and `--on-success`.
 
 use super::job_runner::JobRunner;
 use crate::ops::context::report_error;

@@ -570,7 +570,7 @@ pub(crate) fn cron_command(
     Ok((command.to_owned(), env.to_vec()))
 }
 
-/// Reports the crontab change after a job was edited. If the change failed, `saved_message` describes what is saved.
+/// Reports the crontab change after a job was edited. If the change failed, `saved_message` describes the saved state.
 pub(crate) fn report_change(
     ctx: &Context,
     change: Result<CrontabChange>,

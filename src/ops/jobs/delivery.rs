@@ -25,10 +25,8 @@ pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(600);
 /// Bytes of its output that are kept for error messages.
 const OUTPUT_LIMIT_BYTES: usize = 4 << 10;
 
-/// The result of a delivery.
 #[derive(Default)]
 pub(crate) struct DeliveryResult {
-    /// The destination.
     pub(crate) destination: Option<String>,
     /// The error, if the delivery failed.
     pub(crate) error: Option<anyhow::Error>,

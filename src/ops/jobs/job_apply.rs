@@ -11,7 +11,6 @@ use nanobot_base::error::{Exit, outside_turn};
 use nanobot_cron::job::Job;
 use nanobot_cron::job_store::JobUpdate;
 
-/// A job of a list.
 pub(crate) struct JobListItem<'a> {
     pub(crate) draft: JobDraft<'a>,
     /// The position in the list, for errors.

@@ -142,7 +142,6 @@ impl JobStatus {
     }
 }
 
-/// The problem of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum JobProblem {
     /// It never runs.

@@ -35,7 +35,7 @@ fn file(ctx: &Context) -> PathBuf {
     ctx.paths.cron().join(FILE_NAME)
 }
 
-/// True if cron can mail what jobs print.
+/// True if cron can mail the output of jobs.
 pub(crate) fn has_mailer(ctx: &Context) -> bool {
     match test_hooks::MAILER.get(&ctx.env) {
         Some(answer) => answer == "yes",

@@ -19,7 +19,6 @@ const MAX_SESSIONS: usize = 100;
 const SESSION_PREFIX: &str = "nanobot://session/";
 /// Beginning of the address of a file of the memory.
 const MEMORY_PREFIX: &str = "nanobot://memory/";
-/// The files of the memory.
 const MEMORY_FILES: [(&str, &str); 2] =
     [("MEMORY.md", "lasting facts"), ("HISTORY.md", "what happened, by date")];
 
@@ -107,7 +106,7 @@ fn store(client: &ServedClient<'_>) -> Result<session::SessionStore, ErrorObject
     client.ctx.session_store(&settings).map_err(|error| failure(&error))
 }
 
-/// Percent-encodes what an address cannot contain.
+/// Percent-encodes the characters that an address cannot contain.
 fn encode(key: &str) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:@".contains(byte);
     let parts = key.bytes().map(|byte| {
@@ -116,7 +115,7 @@ fn encode(key: &str) -> String {
     parts.collect()
 }
 
-/// Decodes what [`encode`] makes; `None` for text that is no encoding.
+/// Decodes the result of [`encode`]; `None` for other text.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();

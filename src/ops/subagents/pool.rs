@@ -263,7 +263,7 @@ pub(crate) fn tool_without_turn(ctx: &Context) -> Arc<dyn Tool> {
     Arc::new(Spawn::new(NoTurn, &own_profiles(ctx)))
 }
 
-/// The host of sub-agents outside of a turn, where none can be started.
+/// The starter of sub-agents outside of a turn: it refuses every task.
 struct NoTurn;
 
 const NO_TURN: &str = "sub-agents can only be started within a turn; do the task yourself";

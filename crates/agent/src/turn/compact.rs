@@ -260,7 +260,7 @@ impl Turn<'_, '_, '_> {
             let cause = "the summary is not shorter than the messages it replaces";
             return Err(ProviderError::new(FailureKind::Refused, cause));
         }
-        // The summary does not show the origin of what it replaces.
+        // The summary does not show the origin of the replaced messages.
         self.agent.record_origin(self.session);
         self.session.compact(keep, summary).map_err(ProviderError::Aborted)
     }

@@ -263,7 +263,7 @@ mod tests {
         check("\"two\" is 10 km", old, found, "\u{201c}two\u{201d} is\u{a0}10\u{a0}km");
         check("", old, found, "");
         check("x\nb", "a\nb", "a\r\nb", "x\r\nb");
-        // What does not correspond is left alone.
+        // Parts without a counterpart are left unchanged.
         check("new", "old", "other", "new");
     }
 

@@ -143,7 +143,7 @@ impl CodeTokenizer {
         self.pending = rest.to_owned();
     }
 
-    /// Records what precedes the next token.
+    /// Records the text before the next token.
     fn record(&mut self, text: &str) {
         let Some(last) = text.chars().next_back() else {
             return;

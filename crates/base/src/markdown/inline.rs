@@ -25,7 +25,6 @@ pub struct InlineParser {
 #[derive(Debug, Default)]
 struct Closers([Closer; EMPHASIS_MARKS.len()]);
 
-/// The marks of emphasis.
 const EMPHASIS_MARKS: &[u8] = b"*_~";
 
 #[derive(Debug, Default)]
@@ -79,7 +78,7 @@ pub enum InlineEvent<'t> {
 pub type InlineSink<'a> = dyn FnMut(InlineEvent<'_>) + 'a;
 
 impl InlineParser {
-    /// Adds text to the line, and passes on what is decided.
+    /// Adds text to the line, and passes on the decided part.
     pub fn feed(&mut self, text: &str, style: TextStyle, sink: &mut InlineSink<'_>) {
         self.pending.push_str(text);
         let length = resolve(&self.pending, self.previous, false, &mut self.closers, style, sink);

@@ -9,7 +9,6 @@ pub const MAX_UNDECIDED_BYTES: usize = 600;
 /// A block that contains lines: a quote or a list item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Container {
-    /// A quote.
     Quote,
     /// An item of a list.
     Item {
@@ -26,7 +25,7 @@ impl Container {
     }
 }
 
-/// The start of a line.
+/// The parsed start of a line: its containers and its kind.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LineStart {
     /// The number of open containers that the line continues.

@@ -26,7 +26,6 @@ enum Leaf {
     Table(RowKind),
 }
 
-/// An open container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OpenContainer {
     Quote,

@@ -32,7 +32,6 @@ use std::time::Duration;
 
 /// Hosts of attachments, whose addresses need no token.
 const FILE_HOSTS: &[&str] = &["cdn.discordapp.com", "media.discordapp.net"];
-/// The host of gateways.
 const GATEWAY_HOSTS: &[&str] = &["discord.gg"];
 /// The program, in the form that Discord asks for.
 const USER_AGENT: &str =

@@ -1,4 +1,4 @@
-//! Connections to mail servers, and what IMAP and SMTP share: retries, logins, errors.
+//! Connections to mail servers, and the common part of IMAP and SMTP: retries, logins, errors.
 
 use super::settings::{LoginProof, MailLogin, MailSecurity, MailServer};
 use crate::service_client::failure;

@@ -1,6 +1,6 @@
 //! A session with an IMAP server (RFC 3501), with IDLE (RFC 2177), MOVE (RFC 6851) and UIDPLUS (RFC 4315) where it has them.
 //!
-//! `imap-proto` parses responses. What it cannot parse is skipped, as the protocol asks of clients.
+//! `imap-proto` parses responses. Responses that it cannot parse are skipped, as the protocol requires of clients.
 
 use super::connection::{MailConnection, MailConnector, authentication, no_tls, unexpected};
 use super::settings::{MailSecurity, MailServer, PostAction};
@@ -31,7 +31,6 @@ pub(super) struct ImapSession {
     capabilities: Vec<String>,
 }
 
-/// A selected mailbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SelectedMailbox {
     pub(super) uid_validity: u32,
@@ -281,7 +280,7 @@ impl ImapSession {
                 if *expunges && self.has("UIDPLUS") {
                     self.run(&format!("UID EXPUNGE {uid}"))
                 } else {
-                    // EXPUNGE would remove what others have marked, too.
+                    // EXPUNGE would also remove mails that other clients have marked.
                     Ok(())
                 }
             }
@@ -321,7 +320,7 @@ impl ImapSession {
         Ok(if has_new_mail { IdleOutcome::NewMail } else { IdleOutcome::TimedOut })
     }
 
-    /// Sends a command without effect. The server reports with it what is new, and a broken connection is noticed.
+    /// Sends a command without effect. The server reports new mail with it, and a broken connection is noticed.
     pub(super) fn noop(&mut self) -> ChannelResult<()> {
         self.run("NOOP")
     }

@@ -1,9 +1,8 @@
-//! Divides the text of a mail into what its sender typed and what the sender quotes. No I/O.
+//! Divides the text of a mail into the typed and the quoted part. No I/O.
 //!
 //! Programs mark quotations differently, and a sender can imitate the marks, so this only helps the reader: the whole mail
 //! is untrusted content.
 
-/// The text of a mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct MailText {
     pub(super) typed: String,

@@ -42,7 +42,6 @@ pub(super) struct MailLogin {
     pub(super) key: &'static str,
 }
 
-/// The proof of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LoginProof {
     Password(Secret),

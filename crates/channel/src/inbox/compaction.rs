@@ -14,7 +14,7 @@ const MAX_KEPT_TEXTS: usize = 100;
 const MAX_SETTLED_MESSAGES: usize = 10_000;
 
 impl InboxState {
-    /// The records of a journal that has what later runs need: what waits, ids against duplicates, and keys with the
+    /// The records of a journal for later runs: waiting messages, ids against duplicates, and keys with the
     /// service's ids. With `keeps_answers`, the text of answers too; their `answers` are then the ids against duplicates.
     pub(super) fn compacted(&self, now: i64, keeps_answers: bool) -> Vec<InboxRecord> {
         let since = now - DEDUPLICATION_MILLIS;

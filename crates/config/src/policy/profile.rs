@@ -15,7 +15,7 @@ pub enum ProfileKind {
     Subagent,
 }
 
-/// A profile.
+/// A named set of permissions, with an optional prompt and model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Profile {
     pub name: String,

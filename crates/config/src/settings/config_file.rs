@@ -29,7 +29,7 @@ const MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// Key names from the top of the config, in the table's spelling.
 pub type KeyPath = Vec<String>;
 
-/// A file of the config.
+/// One file of the config: its text, and its values by their current key names.
 #[derive(Clone, Debug)]
 pub struct ConfigFile {
     path: PathBuf,

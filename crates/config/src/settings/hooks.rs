@@ -42,7 +42,7 @@ pub enum HookDialect {
 pub enum HookLocation {
     /// As a command of the run: in its sandbox, in the directory.
     Sandbox,
-    /// Outside of the sandbox, in the home directory. It does not see what the run may change.
+    /// Outside of the sandbox, in the home directory. The paths that the run may change are hidden from it.
     Home,
 }
 

@@ -34,7 +34,6 @@ impl ConfigKey {
 /// The degree to which this program supports a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySupport {
-    /// Used.
     Used,
     /// Used, and written to the file by `onboard`.
     UsedAndWritten,

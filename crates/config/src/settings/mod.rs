@@ -60,7 +60,7 @@ pub struct Settings {
     pub workspace: PathBuf,
     pub directory: DefaultDirectory,
     pub session: DefaultSession,
-    /// Maximum requests per turn: 40 are enough for real work and end a loop before it becomes expensive.
+    /// Maximum requests per turn. The default is enough for real work, and ends a loop before it becomes expensive.
     pub max_tool_iterations: u32,
     /// The time zone of the time that the model receives; `None` for the system's.
     pub timezone: Option<String>,
@@ -83,7 +83,7 @@ pub struct Settings {
     /// The MCP servers.
     pub servers: Vec<servers::McpServer>,
     pub restrict_to_workspace: bool,
-    /// Characters of a tool result that the session keeps: 16,000 are about 4,000 tokens.
+    /// Characters of a tool result that the session keeps. Four characters are about one token.
     pub max_tool_result_chars: usize,
     pub session_sync: SessionSync,
     pub job_starter: JobStarter,
@@ -102,7 +102,7 @@ pub struct Settings {
 pub struct SkillSettings {
     /// Names of skills to leave out.
     pub disabled: Vec<String>,
-    /// Tokens that the list may take in each request: 2,000 hold about 30 skills in full, or 100 as one line each.
+    /// Tokens that the list may take in each request. The default holds about 30 skills in full, or 100 as one line each.
     pub budget_tokens: u64,
 }
 
@@ -189,7 +189,7 @@ pub struct MemorySettings {
     pub consolidate: ConsolidationMode,
     /// The model or preset used for consolidation; `None` for the turn's model.
     pub model: Option<String>,
-    /// Tokens of MEMORY.md, which is sent with every request: 4,000 are about three pages.
+    /// Tokens of MEMORY.md, which is sent with every request. The default is about three pages.
     pub budget_tokens: usize,
 }
 
@@ -273,7 +273,7 @@ pub struct ToolSettings {
 #[derive(Clone, Debug)]
 pub struct ExecSettings {
     pub enabled: bool,
-    /// Default 60 s; a call that needs longer should request it explicitly.
+    /// The default is short; a call that needs longer should request it explicitly.
     pub timeout: Duration,
     /// The memory of a command, in bytes; `None` for no limit.
     pub memory_bytes: Option<u64>,
@@ -295,9 +295,9 @@ pub struct WebSettings {
     pub search_engine: Option<String>,
     pub search_api_key: Option<LazySecret>,
     pub search_base_url: Option<String>,
-    /// Results per search: 5 are enough to see whether there is anything relevant.
+    /// Results per search. The default is enough to see whether there is anything relevant.
     pub max_results: usize,
-    /// Timeout of a search, 30 s.
+    /// Timeout of a search.
     pub search_timeout: Duration,
     /// Non-public address ranges that may be reached.
     pub allowed_ranges: Vec<IpRange>,
@@ -308,13 +308,13 @@ pub struct WebSettings {
 /// Timeouts for a provider. Zero means no timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderTimeouts {
-    /// 10 s: a reachable host answers at once.
+    /// The default is short, because a reachable host answers at once.
     pub connect: Duration,
-    /// 300 s, also for the first data of a stream: a reasoning model may be silent for minutes.
+    /// Also for the first data of a stream. The default is long, because a reasoning model may be silent for minutes.
     pub first_byte: Duration,
-    /// 90 s: a stream that has started and then falls silent is dead, even if the server sends comments.
+    /// A stream that has started and is then silent for this time is dead, even if the server sends comments.
     pub stream_idle: Duration,
-    /// 1800 s for one complete response, however slowly its data arrives.
+    /// For one complete response, however slowly its data arrives.
     pub total: Duration,
 }
 

@@ -8,7 +8,6 @@ use serde_json::Value;
 /// The keys of a model's metadata.
 pub(super) const METADATA_KEYS: &[&str] =
     &["contextWindowTokens", "maxOutputTokens", "images", "pdf", "price"];
-/// The keys of a preset.
 pub(super) const PRESET_KEYS: &[&str] = &[
     "model",
     "provider",

@@ -16,7 +16,7 @@ pub struct ModelSettings {
     pub model: Option<String>,
     /// The provider's name in snake_case, or `auto`.
     pub provider: String,
-    /// Maximum tokens of one answer: 8192 hold any file that an agent should write at once.
+    /// Maximum tokens of one answer. The default holds any file that an agent should write at once.
     pub max_tokens: u32,
     pub temperature: f64,
     pub reasoning_effort: Option<String>,

@@ -14,10 +14,9 @@ pub struct McpServer {
     /// The name as written; it is part of the names of the server's tools.
     pub name: String,
     pub transport: ServerTransport,
-    /// Timeout of a call, 30 s by default.
+    /// Timeout of a call.
     pub call_timeout: Duration,
-    /// Timeout of the server's start until it accepts requests, 30 s by default because some servers download
-    /// themselves first.
+    /// Timeout of the server's start until it accepts requests. The default is long, because some servers download themselves first.
     pub start_timeout: Duration,
     /// Names or patterns of the enabled tools; `*` enables all tools, resources and prompts.
     pub enabled_tools: Vec<String>,

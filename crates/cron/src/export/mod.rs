@@ -148,7 +148,7 @@ fn quote_short(text: &str) -> String {
 /// Returns a path as text that fits on one line.
 ///
 /// # Errors
-/// A message that names what cannot be written.
+/// The path cannot be written. The message names it.
 fn path_text(path: &Path) -> Result<&str, String> {
     let cannot = |why: &str| Err(format!("`{}` cannot be exported: {why}", path.display()));
     match path.to_str() {

@@ -323,7 +323,6 @@ pub(crate) fn has_bit(bits: u64, bit: u32) -> bool {
     bits >> bit & 1 == 1
 }
 
-/// Returns the set bits.
 pub(crate) fn set_bits(bits: u64) -> impl Iterator<Item = u32> {
     (0..64).filter(move |bit| has_bit(bits, *bit))
 }

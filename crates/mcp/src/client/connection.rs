@@ -1,5 +1,5 @@
 //! A connection to one server: the handshake, and requests that block their callers until the answer. The transport
-//! sends, and its threads pass what they receive to the [`Inbox`](super::inbox::Inbox).
+//! sends, and its threads pass received messages to the [`Inbox`](super::inbox::Inbox).
 
 use super::connection_state::{ConnectionState, one_line};
 use super::decode;
@@ -26,7 +26,7 @@ const LATE_RESULT_GRACE: Duration = Duration::from_millis(300);
 const CLOSE_POLLS: usize = 30;
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Sends messages to a server. Its threads pass what they receive to the inbox.
+/// Sends messages to a server. Its threads pass received messages to the inbox.
 pub(super) trait Transport: Send + Sync {
     /// Sends `message` without waiting.
     fn send(self: Arc<Self>, message: Outgoing);

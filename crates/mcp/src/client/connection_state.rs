@@ -25,7 +25,6 @@ const MAX_NOTIFICATIONS_IN_A_ROW: usize = 100_000;
 /// The longest line of a server's text that is shown, in characters.
 const MAX_LINE_CHARS: usize = 300;
 
-/// The state of a connection.
 #[derive(Default)]
 pub(super) struct ConnectionState {
     /// The handshake is complete. Before that, the server may only answer and ping.

@@ -48,7 +48,6 @@ pub(super) struct HttpClient {
     tokens: Option<ServerTokens>,
 }
 
-/// The response of an exchange.
 pub(super) struct ExchangeResponse {
     pub(super) status: u16,
     pub(super) content_type: String,

@@ -105,7 +105,7 @@ pub struct UnmakeableFile {
     pub path: PathBuf,
     /// True if the file exists. The server can then read and write it, which may be enough.
     pub exists: bool,
-    /// The reason and what to do, for the user.
+    /// The reason and the remedy, for the user.
     pub explanation: String,
 }
 

@@ -30,7 +30,6 @@ pub(super) enum RequestError {
     Stopped(Stop),
 }
 
-/// The result of a request.
 pub(super) type RequestResult = Result<Value, RequestError>;
 
 /// The limit of a caller's requests, and its receiver of progress.

@@ -47,7 +47,6 @@ const MAX_LOG_LINE_BYTES: usize = 8 << 10;
 const LOG_THROTTLE_BYTES: usize = 1 << 20;
 const LOG_THROTTLE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The running programs.
 #[derive(Default)]
 pub(super) struct RunningPrograms {
     running: Mutex<Vec<RunningProgram>>,

@@ -58,7 +58,6 @@ impl RegisteredClient {
     }
 }
 
-/// The tokens of a response.
 pub(super) struct TokenResponse {
     pub(super) access_token: LoginSecret,
     pub(super) refresh_token: Option<LoginSecret>,

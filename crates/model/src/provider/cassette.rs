@@ -34,7 +34,6 @@ pub(super) fn format_line(
     format!("{}\n", secret::redact_all_json(&object))
 }
 
-/// A recorded exchange.
 pub(super) struct RecordedExchange {
     /// In the form of [`request_to_json`].
     pub(super) request: Value,

@@ -63,7 +63,6 @@ pub struct HttpProvider {
     pub clock: Clock,
 }
 
-/// The content of a request.
 #[derive(Clone, Copy)]
 struct RequestContent<'a> {
     /// The body as JSON; a request without one is a GET.

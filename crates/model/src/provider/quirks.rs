@@ -93,11 +93,9 @@ pub(crate) const CODEX: Quirks =
 /// OpenRouter.
 pub const OPENROUTER: Quirks =
     Quirks { thinking: ThinkingStyle::Object, reports_cost: true, ..JSON_SCHEMAS };
-/// Volcengine.
 pub(crate) const VOLCENGINE: Quirks = Quirks { max_completion_tokens: true, ..THINKING_TYPE };
 /// Servers that take `thinking: {type: …}`.
 pub(crate) const THINKING_TYPE: Quirks = Quirks { thinking: ThinkingStyle::Type, ..NONE };
-/// DeepSeek.
 pub(crate) const DEEPSEEK: Quirks = Quirks { requires_reasoning: true, ..THINKING_TYPE };
 /// Moonshot's Kimi.
 pub(crate) const KIMI: Quirks = Quirks { requires_reasoning: true, ..THINKING_TYPE };
@@ -105,7 +103,6 @@ pub(crate) const KIMI: Quirks = Quirks { requires_reasoning: true, ..THINKING_TY
 pub(crate) const ENABLE_THINKING: Quirks = Quirks { thinking: ThinkingStyle::Enable, ..NONE };
 /// Servers that take `reasoning_split`.
 pub(crate) const REASONING_SPLIT: Quirks = Quirks { thinking: ThinkingStyle::Split, ..NONE };
-/// Mistral.
 pub(crate) const MISTRAL: Quirks = Quirks {
     thinking: ThinkingStyle::NoneOrHigh,
     no_stream_options: true,

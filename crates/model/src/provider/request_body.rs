@@ -26,7 +26,7 @@ pub(super) fn data_url(media_type: &str, bytes: &[u8]) -> String {
     format!("data:{media_type};base64,{}", STANDARD.encode(bytes))
 }
 
-/// The text of a tool result, with placeholders for what is not text.
+/// The text of a tool result, with placeholders for parts that are not text.
 pub(super) fn result_text(parts: &[MessagePart]) -> Cow<'_, str> {
     let text = to_plain_text(parts);
     if text.is_empty() { Cow::Borrowed("(no output)") } else { text }
@@ -73,7 +73,7 @@ impl<'a> BodyWriter<'a> {
     }
 
     /// Writes the remaining extra fields and the last field, and returns the body. The last field is the one that grows
-    /// during a conversation: what precedes it stays the same, which lets providers' prompt caches hit.
+    /// during a conversation: the fields before it stay the same, so that providers' prompt caches hit.
     pub fn finish(mut self, name: &'static str, value: impl Serialize) -> Vec<u8> {
         for (other, extra) in self.extra {
             if other == name {

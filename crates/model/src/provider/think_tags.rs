@@ -41,7 +41,6 @@ enum SplitterState {
     Start,
     /// Within a block of this tag at the beginning.
     Thinking(&'static str),
-    /// Text.
     Text,
     /// At a tag within the text, with the search for its end. The buffer begins with the tag.
     Tag(&'static str, CloseSearch),
@@ -395,7 +394,7 @@ mod tests {
             let whole = split([stream.as_str()]);
             assert_eq!(split([&stream[..cut], &stream[cut..]]), whole);
             assert!(whole.0.len() + whole.1.len() <= stream.len());
-            // The text is what is left of the stream, in its order.
+            // The rest of the stream is the text, in its order.
             let mut letters = stream.chars();
             assert!(whole.1.chars().all(|letter| letters.any(|other| other == letter)));
         });

@@ -71,7 +71,7 @@ pub(super) fn settle_written_call(reply: &mut Reply, request: &Request<'_>, is_a
     reply.provider_data = None;
 }
 
-/// True if `mark` occurs in what the model has read.
+/// True if `mark` occurs in text that the model has read.
 fn has_read(messages: &[Message], mark: &str) -> bool {
     messages.iter().any(|message| match message {
         Message::User(user) => to_plain_text(&user.parts).contains(mark),

@@ -1,4 +1,4 @@
-//! The buffers of a connection: what was received and is not consumed yet, and what waits to be sent. They grow with
+//! The buffers of a connection: received bytes that are not consumed yet, and bytes that wait to be sent. They grow with
 //! their data, because a short exchange takes less time than filling large buffers with zeros.
 
 use ureq::unversioned::transport::Buffers;
@@ -12,7 +12,6 @@ pub(super) const OUTPUT_BYTES: usize = 16 << 10;
 /// Space for one part of a request. A line of its head must fit, and tokens can be long.
 const MIN_PART_BYTES: usize = 8 << 10;
 
-/// The buffers of a socket.
 #[derive(Debug, Default)]
 pub(super) struct SocketBuffers {
     input: Vec<u8>,

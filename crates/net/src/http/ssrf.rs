@@ -26,8 +26,7 @@ pub(super) enum AddressPolicy {
         /// Also allow loopback addresses, without TLS. For tests.
         or_loopback: bool,
     },
-    /// Public addresses on web ports that do not belong to a local host name, and what the filter allows in
-    /// addition.
+    /// Public addresses on web ports that do not belong to a local host name, and the additions of the filter.
     Filtered(SsrfFilter),
 }
 

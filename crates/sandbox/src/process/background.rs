@@ -162,7 +162,7 @@ impl BackgroundProcess {
         self.finish();
     }
 
-    /// Undoes what background commands have changed of protected paths. After the end of the command, no further call is needed.
+    /// Undoes the changes of background commands to protected paths. After the end of the command, no further call is needed.
     pub fn restore_protected(&mut self) -> Vec<UndoneChange> {
         match (&self.exit, self.lock.take()) {
             (_, None) => Vec::new(),

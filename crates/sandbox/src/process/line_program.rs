@@ -131,7 +131,7 @@ impl LineProgram {
     }
 }
 
-/// Logs what a program writes to its standard error, without secrets, and keeps the last line.
+/// Logs the standard error of a program, without secrets, and keeps the last line.
 fn log_errors(errors: PipeReader, name: &str, last_error: &Mutex<String>) {
     let mut errors = BufReader::new(errors);
     let mut line = Vec::new();

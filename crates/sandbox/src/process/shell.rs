@@ -18,7 +18,7 @@ pub struct CommandShell {
 /// The paths of bash on Linux and on the BSDs. PATH is not used: it may name a directory that commands change.
 const BASH_PATHS: [&str; 3] = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"];
 
-/// Variables that make bash run a start-up file, or change what it accepts.
+/// Variables that make bash run a start-up file, or change its syntax.
 const SHELL_VARIABLES: [&str; 5] = ["BASH_ENV", "ENV", "POSIXLY_CORRECT", "SHELLOPTS", "BASHOPTS"];
 
 impl CommandShell {

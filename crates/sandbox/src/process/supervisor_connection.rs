@@ -1,5 +1,4 @@
-//! The parent's end of the connection to a supervisor: starts the supervisor, sends the description of what to launch, and reads
-//! its reports.
+//! The parent's end of the connection to a supervisor: starts the supervisor, sends the launch description, and reads its reports.
 
 use super::helper::MAX_DESCRIPTORS;
 use super::supervisor::{LaunchSpec, SupervisorReport};
@@ -82,7 +81,7 @@ impl SupervisorConnection {
         Ok(Some(CreatedNetwork { namespace, listeners: descriptors.collect() }))
     }
 
-    /// Sends the supervisor the description of what to launch, with the streams.
+    /// Sends the supervisor the launch description, with the streams.
     pub(super) fn launch(&mut self, launch: &LaunchSpec, streams: [OwnedFd; 3]) -> io::Result<()> {
         match self.send(launch, &streams) {
             // The supervisor ended before it read everything. Its report says why.

@@ -111,7 +111,7 @@ impl WriteLock {
         Ok(Self { background, directory_locks })
     }
 
-    /// Undoes what background commands have changed of protected paths.
+    /// Undoes the changes of background commands to protected paths.
     pub(super) fn restore_background(&mut self) -> Vec<UndoneChange> {
         restore_all(&mut self.background)
     }

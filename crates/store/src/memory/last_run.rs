@@ -5,7 +5,6 @@ use nanobot_os::durable_file;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Name of the file.
 const FILE_NAME: &str = "last.json";
 
 /// The last consolidation.

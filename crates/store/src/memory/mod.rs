@@ -30,7 +30,6 @@ pub use version::{Version, VersionCause};
 const MIN_HALVED_CHARS: usize = 400;
 /// Name of the plan file, which is written before anything is changed.
 const PLAN_FILE: &str = ".pending.json";
-/// Format version of the plan.
 const PLAN_FORMAT_VERSION: u32 = 1;
 /// The reason of a version that is stored aside because the text that it is based on is no longer current.
 const CHANGED_MEANWHILE: &str = "the memory was changed meanwhile";

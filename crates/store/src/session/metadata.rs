@@ -42,7 +42,7 @@ pub(super) struct SessionMetadata {
     /// Ids of turns that the provider rejected, oldest first.
     #[serde(rename = "rejected", skip_serializing_if = "is_default")]
     pub(super) rejected_turns: Vec<String>,
-    /// Lines about what the user has undone since the last message. The next message includes them.
+    /// Lines about turns that the user has undone since the last message. The next message includes them.
     #[serde(rename = "undone", skip_serializing_if = "is_default")]
     pub(super) undo_notes: Vec<String>,
     /// Ids of the unanswered turns on which the server has failed.

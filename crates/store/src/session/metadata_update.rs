@@ -26,7 +26,7 @@ pub fn set_title(store: &SessionStore, key: &str, title: &str) -> Result<()> {
     .map(drop)
 }
 
-/// Adds `note`, about what the user has undone, to the next message of the session `key`. False if there is no such
+/// Adds `note`, about an undone turn, to the next message of the session `key`. False if there is no such
 /// session.
 ///
 /// # Errors

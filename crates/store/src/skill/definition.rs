@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-/// A skill.
+/// A skill: its front matter, its text, and the place where it was found.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Skill {
     /// The name of its folder, which identifies the skill.

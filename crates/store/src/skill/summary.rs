@@ -284,7 +284,7 @@ mod tests {
         };
         let line = "<skills>\n  <in location=\"/s/NAME/SKILL.md\">\ntea: Boil &lt;it&gt;\n  </in>\n</skills>";
         assert_eq!(render_list(&[tea], 2_000).text, line);
-        // An unavailable built-in skill is named with what it lacks.
+        // An unavailable built-in skill is named with its missing requirements.
         let built_in = Skill { source: SkillSource::BuiltIn, ..two };
         let line = "<skills>\n  <in location=\"/s/NAME/SKILL.md\">\ntwo (unavailable: CLI: nope)\n  </in>\n</skills>";
         assert_eq!(render_list(&[built_in], 2_000).text, line);

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 /// Bytes examined to detect an encoding that has no byte order mark.
 const DETECTION_SAMPLE_BYTES: usize = 64 << 10;
 
-/// A text file.
+/// The decoded content of a text file.
 #[derive(Clone, Debug)]
 pub struct TextFile {
     /// The text without a byte order mark.
@@ -138,7 +138,7 @@ impl TextFile {
     }
 
     /// Adapts `content`, which replaces the whole text, to the line endings of the file. Returns it with notes for the model on
-    /// what was kept or changed.
+    /// kept and changed parts.
     pub fn adapt_content(&self, content: &str) -> (String, Vec<String>) {
         let mut notes = Vec::new();
         let content = content.strip_prefix('\u{feff}').unwrap_or(content);

@@ -49,7 +49,7 @@ fn join_records(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut message = Vec::new();
     while let Some(kind) = reader.number(1) {
         if kind != usize::from(HANDSHAKE_RECORD) {
-            // What follows a complete message does not matter.
+            // The bytes after a complete message do not matter.
             return (!message.is_empty()).then_some(message);
         }
         let (Some(_version), Some(length)) = (reader.number(2), reader.number(2)) else {

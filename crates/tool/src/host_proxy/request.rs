@@ -28,7 +28,6 @@ pub(super) struct Target {
     pub(super) port: u16,
 }
 
-/// A request to the proxy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ProxyRequest {
     /// A connection for a protocol that the proxy does not read, normally TLS.

@@ -149,7 +149,7 @@ impl DirectorySnapshot {
             }
         }
         for (path, old_entry) in self.entries.iter().rev() {
-            // An excluded directory is not scanned, so it is unknown what was removed in it.
+            // An excluded directory is not scanned, so removed entries in it are unknown.
             if entries.contains_key(path) || self.is_excluded(path) {
                 continue;
             }

@@ -76,7 +76,6 @@ pub enum PreviousState<'a> {
     Directory { mode: u32 },
 }
 
-/// A line of the journal.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum JournalLine {

@@ -118,7 +118,7 @@ impl UndoStore {
             if (is_old || number + 1 >= MAX_TURNS || bytes > MAX_TOTAL_BYTES)
                 && !is_running(&folder)
             {
-                // Another run may be pruning too; what remains is removed next time.
+                // Another run may be pruning too; the remaining folders are removed next time.
                 drop(std::fs::remove_dir_all(&folder));
             }
         }

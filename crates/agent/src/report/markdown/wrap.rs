@@ -184,7 +184,6 @@ impl RowWrapper {
     }
 }
 
-/// The columns of the spans.
 pub(super) fn spans_columns(spans: &[Span]) -> usize {
     spans.iter().map(|span| char_width::text_columns(&span.text)).sum()
 }

@@ -514,7 +514,7 @@ fn call_row(status: CallStatus, name: &str, short_arguments: &str, notes: &[Stri
 struct CommandFailure<'t> {
     /// Its exit status, or the signal.
     status: String,
-    /// The last line of its output, and what explains the failure.
+    /// The last line of its output, and the explanation of the failure.
     lines: Vec<&'t str>,
 }
 

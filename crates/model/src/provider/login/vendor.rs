@@ -72,7 +72,6 @@ impl Vendor {
         TokenFile::new(folder, self.file_name(), self.label(), self.login_command())
     }
 
-    /// Its login server.
     pub(super) fn login_server<'a>(self, http: &'a Http, clock: &'a Clock) -> LoginServer<'a> {
         LoginServer { http, clock, label: self.label(), login_command: self.login_command() }
     }

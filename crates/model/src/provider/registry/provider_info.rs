@@ -2,7 +2,7 @@
 
 use crate::provider::quirks::Quirks;
 
-/// A provider.
+/// A row of the table of providers.
 #[derive(Clone, Copy, Debug)]
 pub struct ProviderInfo {
     /// The name in the config, under `providers`.
