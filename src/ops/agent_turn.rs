@@ -128,7 +128,7 @@ pub(crate) fn run_chat_turn(
     observer: Option<EventObserver>,
 ) -> TurnOutcome {
     let mut reporter = new_reporter(ctx, options, ReportFormat::Deferred);
-    chat.id.clone_into(&mut reporter.envelope.turn);
+    chat.turn_id.clone_into(&mut reporter.envelope.turn);
     if let Some(observer) = observer {
         reporter.observe(observer);
     }
@@ -387,9 +387,9 @@ fn run_steps(
     execute::run_hooks_before(&mut prepared, reporter)?;
 
     let is_file = prepare::is_existing_file(ctx, &prepared.setup.policy);
-    let steering = source.interactive().map(|person| {
+    let steering = source.interactive().map(|interactive| {
         move || {
-            let text = UserText::typed((person.steering)()?);
+            let text = UserText::typed((interactive.next_steering_message)()?);
             let sources = Some(text.sources(&is_file));
             let parts = vec![MessagePart::Text(text.as_str().to_owned())];
             Some(UserMessage { parts, sources, ..UserMessage::default() })
@@ -444,16 +444,16 @@ fn with_next_step(error: anyhow::Error, command: &str, is_left_out: bool) -> any
     let exit = exit_for(&error);
     let step = if is_left_out {
         format!(
-            "{command} sends this message again, to another model perhaps; until then it is left out"
+            "`{command}` sends this message again, to another model perhaps; until then it is left out"
         )
     } else {
         match exit {
-            Exit::Timeout | Exit::Budget => format!("{command} continues where this run stopped"),
+            Exit::Timeout | Exit::Budget => format!("`{command}` continues where this run stopped"),
             // Until the user has followed the hint, another attempt would fail the same way.
             Exit::Unavailable if hint_for(&error).is_some() => return error,
-            Exit::Unavailable => format!("{command} continues this turn"),
+            Exit::Unavailable => format!("`{command}` continues this turn"),
             // The hint repeats the command, which would send the message twice.
-            Exit::TryAgain => format!("{command} continues this turn, later"),
+            Exit::TryAgain => format!("`{command}` continues this turn, later"),
             _ => return error,
         }
     };

@@ -321,7 +321,7 @@ impl MessageBus<'_> {
         options.input.message = (!resume).then(|| UserText::of_others(text, content));
         options.session.key = Some(key);
         options.session.resume = resume;
-        let chat = ChatTurn { id: &turn, sender: None, chat_prompt: PROMPT, attached };
+        let chat = ChatTurn { turn_id: &turn, sender: None, chat_prompt: PROMPT, attached };
         let outcome = agent_turn::run_chat_turn(self.ctx, &options, chat, None);
         let result = self.conclude(&message, &turn, &outcome.ending, outcome.exit);
         outcome.finish_beside_others(self.ctx);

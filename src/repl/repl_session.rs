@@ -176,8 +176,8 @@ impl<'w> ReplSession<'w> {
         let typing = self.editor().guard_typing();
         self.bell.begin_turn();
         let interactive = InteractiveContext {
-            resume_command: Some("`/retry`"),
-            steering: Box::new(typing.steering()),
+            resume_command: Some("/retry"),
+            next_steering_message: Box::new(typing.steering()),
             user_prompt: Arc::clone(&self.prompter) as _,
             elicitation: Arc::clone(&self.prompter) as _,
             attached: Vec::new(),

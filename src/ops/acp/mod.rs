@@ -329,7 +329,7 @@ impl<'a> AcpServer<'a> {
             elicitation: prompter,
             attached: prompt.content,
             extra_input: RefCell::new((!extra_input.is_empty()).then(|| extra_input.into_bytes())),
-            steering: Box::new(|| None),
+            next_steering_message: Box::new(|| None),
         };
         let mut options = session.turn_options(self.options);
         // The option's value `-` means standard input.

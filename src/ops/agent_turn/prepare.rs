@@ -75,7 +75,7 @@ pub(crate) fn prepare(
         command,
         key: _,
     } = request;
-    let (job, person) = (source.job(), source.interactive());
+    let (job, interactive) = (source.job(), source.interactive());
     let subagents = SubagentPool::new(ctx, options, &settings);
     let mut setup = {
         let input = SetupInput {
@@ -92,8 +92,8 @@ pub(crate) fn prepare(
             is_dry_run_or_replay: options.recording.is_dry_run_or_replay(),
             announces_directory: announces_directory(ctx, source, &session, reporter.format()),
             policy_limit: job.and_then(|job| job.policy_limit),
-            user_prompt: person.map(|person| Arc::clone(&person.user_prompt)),
-            elicitation: person.map(|person| Arc::clone(&person.elicitation)),
+            user_prompt: interactive.map(|interactive| Arc::clone(&interactive.user_prompt)),
+            elicitation: interactive.map(|interactive| Arc::clone(&interactive.elicitation)),
             answer_chat: job.and_then(|job| job.answer_chat.clone()),
             // A job cannot create jobs, which could multiply without end.
             scheduler: job

@@ -86,7 +86,7 @@ pub(crate) fn read(
     let schema = options.schema.as_deref();
     let schema = schema.map(|text| read_schema(ctx, text, reporter)).transpose()?;
     let piped = match source {
-        TurnSource::Job(job) => job.input.take(),
+        TurnSource::Job(job) => job.extra_input.take(),
         TurnSource::CommandLine => read_piped(ctx, options, reporter)?,
         TurnSource::Interactive(context) => context.extra_input.take(),
         TurnSource::Chat(_) => None,

@@ -1,4 +1,4 @@
-//! What starts a turn: a command line, a job, a chat, or a person at the REPL or in an editor.
+//! What starts a turn: a command line, a job, a chat, or the user at the REPL or in an editor.
 
 use nanobot_agent::prompt::{self, PromptSection};
 use nanobot_base::shell_quote;
@@ -37,12 +37,12 @@ impl<'a> TurnSource<'a> {
     }
 
     /// The purpose of the model calls of its turn, for the ledger.
-    pub(crate) fn call_purpose(&self, session: &str, turn: &str) -> CallPurpose {
+    pub(crate) fn call_purpose(&self, session_key: &str, turn_id: &str) -> CallPurpose {
         let sender = self.chat().and_then(|chat| chat.sender);
         CallPurpose {
-            session: session.to_owned(),
-            turn: turn.to_owned(),
-            job: self.job().map(|job| job.id.to_owned()),
+            session: session_key.to_owned(),
+            turn: turn_id.to_owned(),
+            job: self.job().map(|job| job.job_id.to_owned()),
             sender: sender.map(str::to_owned),
             cause: "turn",
         }
@@ -57,12 +57,16 @@ impl<'a> TurnSource<'a> {
         }
     }
 
-    /// The command that continues an interrupted turn: a flag, with the session unless it is the default, or a slash
-    /// command. `None` if the user has none.
-    pub(crate) fn resume_command(&self, key: &str, default_key: &str) -> Option<String> {
+    /// What the user types to continue an interrupted turn: a flag, with the session unless it is the default, or a slash
+    /// command. `None` if nothing continues a turn of this source.
+    pub(crate) fn resume_command(
+        &self,
+        session_key: &str,
+        default_session_key: &str,
+    ) -> Option<String> {
         match self {
-            Self::CommandLine if key == default_key => Some("`--resume`".into()),
-            Self::CommandLine => Some(format!("`-s {} --resume`", shell_quote::quote(key))),
+            Self::CommandLine if session_key == default_session_key => Some("--resume".into()),
+            Self::CommandLine => Some(format!("-s {} --resume", shell_quote::quote(session_key))),
             Self::Interactive(context) => context.resume_command.map(str::to_owned),
             Self::Job(_) | Self::Chat(_) => None,
         }
@@ -77,7 +81,7 @@ impl<'a> TurnSource<'a> {
         }
     }
 
-    /// The REPL or the editor that runs the turn.
+    /// The user at the REPL or in an editor whose message the turn answers.
     pub(crate) fn interactive(&self) -> Option<&InteractiveContext> {
         match self {
             Self::Interactive(context) => Some(context),
@@ -89,13 +93,13 @@ impl<'a> TurnSource<'a> {
 /// A turn that a job runs; no user typed its message.
 pub(crate) struct JobTurn<'a> {
     /// The job's id, for the ledger.
-    pub(crate) id: &'a str,
+    pub(crate) job_id: &'a str,
     /// A section of the system prompt about the job.
     pub(crate) job_prompt: &'a str,
     /// Upper bound on the run's permissions.
     pub(crate) policy_limit: Option<&'a Policy>,
-    /// Input that is treated like piped text.
-    pub(crate) input: Option<Vec<u8>>,
+    /// Input that is sent with the message, like piped text.
+    pub(crate) extra_input: Option<Vec<u8>>,
     /// Send only the last turn of the session's history.
     pub(crate) last_turn_only: bool,
     /// The chat that gets the answer.
@@ -105,7 +109,7 @@ pub(crate) struct JobTurn<'a> {
 /// A turn that answers a message of a chat service, or of a program that writes to `nanobot pipe`.
 pub(crate) struct ChatTurn<'a> {
     /// The turn's id, which is on disk before the turn begins.
-    pub(crate) id: &'a str,
+    pub(crate) turn_id: &'a str,
     /// The sender, as `CHANNEL:ID`, for the ledger; `None` for a program.
     pub(crate) sender: Option<&'a str>,
     /// A section of the system prompt about the chat.
@@ -120,24 +124,25 @@ pub(crate) struct AttachedContent {
     /// The name of its source.
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
-    /// It is neither the user's nor a file of theirs, as a web page is.
+    /// True if the content comes from outside, such as a web page, rather than from the user or their files.
     pub(crate) is_external: bool,
     /// The file that it was read from, where later turns find an image again.
     pub(crate) path: Option<PathBuf>,
 }
 
-/// The person whose message a turn answers, at the REPL or in an editor.
+/// The user at the REPL or in an editor whose message a turn answers.
 pub(crate) struct InteractiveContext {
     /// Answers the model's questions and approves tool calls.
     pub(crate) user_prompt: Arc<dyn UserPrompt>,
     /// Answers the questions of MCP servers.
     pub(crate) elicitation: Arc<dyn ElicitationHandler>,
-    /// Input that is sent with the next message, like piped text. The turn that sends it takes it.
+    /// Input that is sent with the message, like piped text. The turn takes it when it sends it. The REPL keeps what is left
+    /// after a turn that failed earlier, and sends it with the next message.
     pub(crate) extra_input: RefCell<Option<Vec<u8>>>,
-    /// Content that comes with the next message, like `--attach`.
+    /// Content that comes with the message, like `--attach`.
     pub(crate) attached: Vec<AttachedContent>,
-    /// The command that continues an interrupted turn, if there is one.
+    /// The slash command that continues an interrupted turn, if there is one.
     pub(crate) resume_command: Option<&'static str>,
     /// Returns the next message that the user has for the running turn.
-    pub(crate) steering: Box<dyn Fn() -> Option<String>>,
+    pub(crate) next_steering_message: Box<dyn Fn() -> Option<String>>,
 }

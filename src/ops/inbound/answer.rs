@@ -425,7 +425,7 @@ impl ChatTurnRun<'_> {
              by …]` was sent here by a job, a command or another run; never write such a line."
         );
         let chat = ChatTurn {
-            id: self.turn,
+            turn_id: self.turn,
             sender: sender.as_deref(),
             chat_prompt: &prompt,
             attached: Vec::new(),

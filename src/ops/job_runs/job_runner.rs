@@ -350,7 +350,7 @@ impl JobRunner<'_> {
         let mut ctx = self.ctx.clone();
         // Without a terminal, cron would mail every notice, so only failures are printed.
         ctx.quiet |= !ctx.terminal.stderr_is_tty;
-        let input = match &options.when {
+        let extra_input = match &options.when {
             None => None,
             Some(command) => match self.check_condition(job, command, slot)? {
                 ConditionResult::Met(output) => (!output.trim_ascii().is_empty()).then_some(output),
@@ -401,10 +401,10 @@ impl JobRunner<'_> {
             &ctx,
             &turn_options,
             JobTurn {
-                id: &job.id,
+                job_id: &job.id,
                 job_prompt: &self.job_prompt(job, options),
                 policy_limit: policy_limit.as_ref(),
-                input,
+                extra_input,
                 last_turn_only: job.has_own_session(),
                 answer_chat: match delivery::find_destination(&ctx, job) {
                     Some(AnswerDestination::Chat { channel, to }) => {

@@ -172,8 +172,12 @@ fn ask(
     options.input.message = Some(text);
     options.session.key = Some(session.clone());
     options.session.lock_timeout = SESSION_LOCK_TIMEOUT;
-    let chat =
-        ChatTurn { id: &random_hex(5), sender: None, chat_prompt: PROMPT, attached: Vec::new() };
+    let chat = ChatTurn {
+        turn_id: &random_hex(5),
+        sender: None,
+        chat_prompt: PROMPT,
+        attached: Vec::new(),
+    };
     let (sender, receiver) = mpsc::channel::<String>();
     let outcome = std::thread::scope(|scope| {
         scope.spawn(|| report_progress(client, progress, receiver));
