@@ -112,7 +112,9 @@ fn a_mailbox_needs_the_consent_of_its_owner() {
     let uid = server.receive("x", "from before");
     let log_in = |consent: &str| {
         let mut screen = story.screen(24, 100).args(["channel", "login", "email"]);
-        answer(&mut screen, "yes or no:", consent);
+        answer(&mut screen, "[y/N]", "true");
+        screen.until("Please answer yes or no.");
+        answer(&mut screen, "[y/N]", consent);
         answer(&mut screen, "IMAP server:", "127.0.0.1");
         answer(&mut screen, "User name there:", BOT);
         answer(&mut screen, "Password there, not shown:", PASSWORD);

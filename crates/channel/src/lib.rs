@@ -130,7 +130,7 @@ pub trait Channel: Send + Sync {
     /// The errors of [`Channel::poll`].
     fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
         let Identity { id, name } = self.identity()?;
-        Ok(LoginOutcome::of_line(format!("{name} ({id})")))
+        Ok(LoginOutcome::of_message(format!("{name} ({id})")))
     }
 }
 
@@ -166,15 +166,23 @@ pub trait LoginDialog {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoginOutcome {
     /// One line for the user.
-    pub line: String,
-    /// Values of the channel's keys, to be stored.
-    pub values: Vec<(&'static str, String)>,
+    pub message: String,
+    /// Values to be stored in the config.
+    pub values: Vec<LoginValue>,
 }
 
 impl LoginOutcome {
-    fn of_line(line: String) -> Self {
-        Self { line, values: Vec::new() }
+    fn of_message(message: String) -> Self {
+        Self { message, values: Vec::new() }
     }
+}
+
+/// The value of a config key that a login sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginValue {
+    /// The rest of the config key, after the channel's name.
+    pub key: &'static str,
+    pub value: Value,
 }
 
 /// Our account at a service.

@@ -63,19 +63,21 @@ impl ChannelKind {
 pub struct LoginQuestion {
     /// The rest of the config key, after the channel's name.
     pub key: &'static str,
-    /// Text of the question, without punctuation at the end.
+    /// Text of the question. That of a flag ends with a question mark, any other without punctuation.
     pub text: &'static str,
     /// True if the value may stay empty.
     pub is_optional: bool,
+    /// True if the answer is yes or no.
+    pub is_flag: bool,
 }
 
 impl LoginQuestion {
     const fn required(key: &'static str, text: &'static str) -> Self {
-        Self { key, text, is_optional: false }
+        Self { key, text, is_optional: false, is_flag: false }
     }
 
     const fn optional(key: &'static str, text: &'static str) -> Self {
-        Self { key, text, is_optional: true }
+        Self { key, text, is_optional: true, is_flag: false }
     }
 }
 
@@ -181,10 +183,12 @@ pub const CHANNELS: &[ChannelKind] = &[
         is_mail: true,
         dialect: Dialect::MailHtml,
         login: &[
-            LoginQuestion::required(
-                "consentGranted",
-                "Does the owner of the mailbox agree that its mail is read and answered? yes or no",
-            ),
+            LoginQuestion {
+                key: "consentGranted",
+                text: "Does the owner of the mailbox agree that its mail is read and answered?",
+                is_optional: false,
+                is_flag: true,
+            },
             LoginQuestion::required("imapHost", "IMAP server"),
             LoginQuestion::required("imapUsername", "User name there"),
             LoginQuestion::required("imapPassword", "Password there"),

@@ -10,8 +10,8 @@ use super::service_client::{ServiceClient, ServiceRequest, TIMEOUTS, failure};
 use super::setup::ChannelSetup;
 use super::{
     AttachmentKind, Batch, Channel, ChannelError, ChannelResult, Chat, Destination, Identity,
-    InboundMessage, LoginDialog, LoginOutcome, Part, PollRequest, QuotedText, RateLimit,
-    RemoteFile, Sender,
+    InboundMessage, LoginDialog, LoginOutcome, LoginValue, Part, PollRequest, QuotedText,
+    RateLimit, RemoteFile, Sender,
 };
 use anyhow::Result;
 use base64::Engine as _;
@@ -244,7 +244,7 @@ impl Channel for Weixin {
     fn login(&self, dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
         if self.token.is_some() {
             match self.identity() {
-                Ok(Identity { name, .. }) => return Ok(LoginOutcome::of_line(name)),
+                Ok(Identity { name, .. }) => return Ok(LoginOutcome::of_message(name)),
                 Err(error) if nanobot_base::error::exit_for(&error) == Exit::Refused => {}
                 Err(error) => return Err(error),
             }
@@ -362,13 +362,14 @@ impl Weixin {
             let text = |name: &str| state[name].as_str().unwrap_or_default().to_owned();
             match text("status").as_str() {
                 "confirmed" => {
-                    let mut values = vec![("token", text("bot_token"))];
+                    let token = text("bot_token").into();
+                    let mut values = vec![LoginValue { key: "token", value: token }];
                     let base = text("baseurl");
                     if !base.is_empty() {
-                        values.push(("baseUrl", base));
+                        values.push(LoginValue { key: "baseUrl", value: base.into() });
                     }
                     return Ok(Some(LoginOutcome {
-                        line: "the account is linked".to_owned(),
+                        message: "the account is linked".to_owned(),
                         values,
                     }));
                 }

@@ -5,10 +5,11 @@ use crate::ops::channel::login::{ChannelLogin, LoginPrompt};
 use crate::ops::context::{Context, report_error};
 use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, exit_for, fail};
-use nanobot_channel::LoginDialog;
+use nanobot_channel::{LoginDialog, LoginValue};
 use nanobot_os::terminal::Terminal;
 use qrcode::QrCode;
 use qrcode::render::unicode::Dense1x2;
+use serde_json::Value;
 
 /// Logs in at the channel `name`. On a terminal it asks again until the service accepts the answers.
 ///
@@ -22,12 +23,12 @@ pub(crate) fn log_in(ctx: &Context, name: &str) -> Result<()> {
     loop {
         let mut answers = Vec::new();
         for prompt in login.questions() {
-            let answer = ask(ctx, &prompt).map_err(|error| {
+            let value = ask(ctx, &prompt).map_err(|error| {
                 let hint = format!("`nanobot channel login {name}` again");
                 question::to_error(error, &format!("{name} is not set up"), &hint)
             })?;
-            if answer != prompt.default {
-                answers.push((prompt.question.key, answer));
+            if value != prompt.default {
+                answers.push(LoginValue { key: prompt.question.key, value });
             }
         }
         match complete(ctx, &login, &answers) {
@@ -40,8 +41,11 @@ pub(crate) fn log_in(ctx: &Context, name: &str) -> Result<()> {
 }
 
 /// Asks one question. An empty answer to a required question cancels the login, as Ctrl-D does.
-fn ask(ctx: &Context, prompt: &LoginPrompt) -> Result<String> {
+fn ask(ctx: &Context, prompt: &LoginPrompt) -> Result<Value> {
     let text = prompt.question.text;
+    if prompt.question.is_flag {
+        return Ok(question::confirm(ctx, text, false)?.into());
+    }
     let answer = if prompt.is_secret {
         let answer = ctx.terminal.prompt_hidden(&format!("{text}, not shown: "))?;
         answer.ok_or(Cancelled)?.trim().to_owned()
@@ -51,7 +55,7 @@ fn ask(ctx: &Context, prompt: &LoginPrompt) -> Result<String> {
     if answer.is_empty() && !prompt.question.is_optional {
         Err(Cancelled.into())
     } else {
-        Ok(answer)
+        Ok(answer.into())
     }
 }
 
@@ -84,9 +88,9 @@ fn require_terminal() -> Result<()> {
     }
 }
 
-fn complete(ctx: &Context, login: &ChannelLogin, answers: &[(&str, String)]) -> Result<()> {
-    let line = login.complete(answers, &mut TerminalDialog(ctx.terminal))?;
-    ctx.terminal.print(&format!("{line}\n"))?;
+fn complete(ctx: &Context, login: &ChannelLogin, answers: &[LoginValue]) -> Result<()> {
+    let message = login.complete(answers, &mut TerminalDialog(ctx.terminal))?;
+    ctx.terminal.print(&format!("{message}\n"))?;
     let kind = login.kind();
     if ctx.quiet || answers.is_empty() || !kind.receives {
         return Ok(());

@@ -3,9 +3,9 @@
 use crate::ops::channel::open_channel::ChannelFiles;
 use crate::ops::context::Context;
 use anyhow::{Context as _, Result};
-use nanobot_channel::LoginDialog;
 use nanobot_channel::access::AccessRules;
 use nanobot_channel::table::{ChannelKind, LoginQuestion};
+use nanobot_channel::{LoginDialog, LoginOutcome, LoginValue};
 use nanobot_config::settings::Config;
 
 /// A login that is not complete.
@@ -43,6 +43,7 @@ impl<'a> ChannelLogin<'a> {
         let config = &self.files.config;
         let mut required = self.kind().login.iter().filter(|question| !question.is_optional);
         required.all(|LoginQuestion { key, .. }| {
+            // A required flag is a consent, so `false` is like no value.
             config.text(key).is_some() || config.has_secret(key) || config.flag(key)
         })
     }
@@ -57,41 +58,42 @@ impl<'a> ChannelLogin<'a> {
         })
     }
 
-    /// Logs in with `answers`, by key. If the service accepts them, they are stored, and the channel is enabled. Returns
-    /// the service's line for the user.
+    /// Logs in with `answers`. If the service accepts them, they are stored, and the channel is enabled. Returns the
+    /// service's line for the user.
     ///
     /// # Errors
     /// Those of the service; nothing is written then. Status 78 or 74 if the config cannot be changed.
     pub(crate) fn complete(
         &self,
-        answers: &[(&str, String)],
+        answers: &[LoginValue],
         dialog: &mut dyn LoginDialog,
     ) -> Result<String> {
         let path = &self.ctx.paths.config;
         let kind = self.kind();
-        let apply = |config: &mut Config, values: &[(&str, String)]| -> Result<()> {
-            for (key, value) in answers.iter().chain(values) {
-                let value = if self.files.config.is_flag(key) {
-                    matches!(value.as_str(), "y" | "yes").into()
-                } else {
-                    value.as_str().into()
-                };
-                config.set(&["channels", kind.name, key], &value)?;
-            }
-            if self.files.is_enabled() {
-                Ok(())
-            } else {
-                config.set(&["channels", kind.name, "enabled"], &true.into())
-            }
-        };
+        // The service is tried with a copy: nothing is written if it refuses, and the config is not locked meanwhile.
         let mut config = Config::load(path)?;
-        apply(&mut config, &[])?;
+        self.store_values(&mut config, answers)?;
         let files = ChannelFiles::from_config(self.ctx, kind, &config)?;
         let channel = files.open(self.ctx, self.ctx.settings()?.network)?;
-        let outcome =
+        let LoginOutcome { message, values } =
             channel.service.login(dialog).with_context(|| format!("channel {}", kind.name))?;
-        Config::change(path, |config| apply(config, &outcome.values))?;
-        Ok(outcome.line)
+        Config::change(path, |config| {
+            self.store_values(config, answers)?;
+            self.store_values(config, &values)
+        })?;
+        Ok(message)
+    }
+
+    /// Stores `values` in `config`, and enables the channel.
+    fn store_values(&self, config: &mut Config, values: &[LoginValue]) -> Result<()> {
+        let name = self.kind().name;
+        for LoginValue { key, value } in values {
+            config.set(&["channels", name, key], value)?;
+        }
+        if !self.files.is_enabled() {
+            config.set(&["channels", name, "enabled"], &true.into())?;
+        }
+        Ok(())
     }
 
     /// The rules for senders.

@@ -291,7 +291,7 @@ impl Channel for Discord {
 
     fn login(&self, _dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
         let Identity { id, name } = self.identity()?;
-        Ok(LoginOutcome::of_line(format!(
+        Ok(LoginOutcome::of_message(format!(
             "{name} ({id}); invite it: https://discord.com/oauth2/authorize?client_id={id}&scope=bot&permissions={PERMISSIONS}"
         )))
     }

@@ -173,8 +173,10 @@ impl Channel for Email {
         let (mut session, mailbox) = self.log_in()?;
         let address = &self.settings.from.address;
         match self.require_verification(&mut session, mailbox) {
-            Ok(()) => Ok(LoginOutcome::of_line(address.clone())),
-            Err(error) => Ok(LoginOutcome::of_line(format!("{address}; still to do: {error:#}"))),
+            Ok(()) => Ok(LoginOutcome::of_message(address.clone())),
+            Err(error) => {
+                Ok(LoginOutcome::of_message(format!("{address}; still to do: {error:#}")))
+            }
         }
     }
 }

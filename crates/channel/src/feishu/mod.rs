@@ -260,7 +260,7 @@ impl Channel for Feishu {
     fn login(&self, dialog: &mut dyn LoginDialog) -> Result<LoginOutcome> {
         if self.secret().is_ok() {
             let Identity { id, name } = self.identity()?;
-            return Ok(LoginOutcome::of_line(format!("{name} ({id})")));
+            return Ok(LoginOutcome::of_message(format!("{name} ({id})")));
         }
         Ok(registration::register(&self.accounts_client, dialog)?)
     }

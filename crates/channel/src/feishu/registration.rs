@@ -1,7 +1,7 @@
 //! The login that creates an app: a device authorization grant (RFC 8628) whose address the user scans as a QR code.
 
 use crate::service_client::{ServiceClient, ServiceRequest};
-use crate::{ChannelError, ChannelResult, LoginDialog, LoginOutcome};
+use crate::{ChannelError, ChannelResult, LoginDialog, LoginOutcome, LoginValue};
 use nanobot_base::error::{Exit, fail};
 use serde_json::Value;
 use std::time::Duration;
@@ -50,8 +50,8 @@ pub(super) fn register(
             let domain = if is_lark { "lark" } else { "feishu" };
             let values = [("appId", id), ("appSecret", secret), ("domain", domain)];
             return Ok(LoginOutcome {
-                line: format!("the app {id} was created"),
-                values: values.map(|(key, value)| (key, value.to_owned())).into(),
+                message: format!("the app {id} was created"),
+                values: values.map(|(key, value)| LoginValue { key, value: value.into() }).into(),
             });
         }
         if let Some(error @ ("access_denied" | "expired_token")) = response["error"].as_str() {

@@ -143,7 +143,7 @@ impl Channel for Telegram {
         ];
         let commands = commands.map(|(name, text)| json!({ "command": name, "description": text }));
         self.api.call("setMyCommands", &json!({ "commands": commands }))?;
-        Ok(LoginOutcome::of_line(format!("@{name} ({id}); the command menu is set")))
+        Ok(LoginOutcome::of_message(format!("@{name} ({id}); the command menu is set")))
     }
 }
 
