@@ -289,7 +289,7 @@ fn prompt_sections(
     skill_list: &str,
     own_text: Option<&str>,
 ) -> Vec<PromptSection> {
-    let is_attended = input.user_prompt.is_some();
+    let is_interactive = input.user_prompt.is_some();
     let own_prompt = input.profile.prompt.as_deref();
     prompt::sections(&PromptInput {
         own_text,
@@ -298,16 +298,16 @@ fn prompt_sections(
         directory: &policy.file_scope.directory,
         directory_access: if can_write(policy) {
             DirectoryAccess::Write
-        } else if is_attended && !policy.reads_only {
+        } else if is_interactive && !policy.reads_only {
             DirectoryAccess::Ask
         } else {
             DirectoryAccess::Read
         },
         may_write_workspace: !input.profile.reads_only,
         extra_directories: &describe_extra_grants(policy),
-        is_interactive: is_attended,
+        is_interactive,
         has_tools: !toolbox.specs().is_empty(),
-        policy: &describe_policy(policy, toolbox, is_attended),
+        policy: &describe_policy(policy, toolbox, is_interactive),
         profile: own_prompt.map(|text| (input.profile.name.as_str(), text)),
         bootstrap_files: &notes.bootstrap,
         memory: notes.memory.as_deref(),

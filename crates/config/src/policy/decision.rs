@@ -4,7 +4,7 @@ use super::call_files::{CallFile, files_of_call};
 use super::file_scope::{FileAccess, FileScope};
 use super::refusal::Refusal;
 use super::rule::{Permission, PolicyRule, RuleEffect, is_file_tool};
-use super::tool_names::{APPLY_PATCH, EXEC, PROCESS, WRITE_TOOLS, tools_within};
+use super::tool_names::{APPLY_PATCH, CRON, EXEC, PROCESS, WRITE_TOOLS, tools_within};
 use super::{Policy, PolicyDecision};
 use nanobot_base::shell_quote::quote;
 use serde_json::Value;
@@ -26,7 +26,7 @@ impl RuleSubject<'_> {
 impl Policy {
     /// Decides about a call of `tool`. Paths are checked again when they are opened, see [`FileScope::decide`].
     pub fn decide(&self, tool: &str, arguments: &Value) -> PolicyDecision {
-        let changes_jobs = tool == "cron" && arguments["action"] != "list";
+        let changes_jobs = tool == CRON && arguments["action"] != "list";
         if self.reads_only && (changes_jobs || WRITE_TOOLS.contains(&tool)) {
             return PolicyDecision::Deny(self.read_only_refusal(tool));
         }
@@ -138,7 +138,7 @@ impl Policy {
         }
         let forms = match (tool, text("command"), text("url"), text("query")) {
             (APPLY_PATCH, ..) => Vec::new(),
-            ("cron", ..) => vec![text("action").unwrap_or_default().to_owned()],
+            (CRON, ..) => vec![text("action").unwrap_or_default().to_owned()],
             (PROCESS, ..) => vec![text("input").unwrap_or_default().to_owned()],
             (_, Some(command), ..) => vec![command.to_owned()],
             (_, _, Some(url), _) => {

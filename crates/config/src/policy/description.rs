@@ -4,7 +4,7 @@
 use super::net::Net;
 use super::provenance::{Grant, GuardedChange};
 use super::rule::{Pattern, RuleEffect};
-use super::tool_names::{MESSAGE, READ_TOOLS};
+use super::tool_names::{CRON, EXEC, MESSAGE, READ_TOOLS, WEB_FETCH, WEB_SEARCH};
 use super::{Permission, Policy, PolicyDecision, Sandbox};
 use nanobot_base::format::on_one_line;
 use serde_json::json;
@@ -13,22 +13,22 @@ use std::path::Path;
 
 impl Policy {
     /// The policy for the model, as list items. `tools` are the names of the offered tools, `shell` is that of commands;
-    /// `is_attended` is true if the run can prompt a person.
-    pub fn describe_for_model(&self, tools: &[&str], shell: &str, is_attended: bool) -> String {
+    /// `is_interactive` is true if the run can prompt a person.
+    pub fn describe_for_model(&self, tools: &[&str], shell: &str, is_interactive: bool) -> String {
         let mut text = String::new();
         let mut line =
             |item: &str| writeln!(text, "- {item}").expect("writing to a string cannot fail");
         let has = |name: &str| tools.contains(&name);
-        if has("exec") {
+        if has(EXEC) {
             line(&self.describe_commands(shell));
         }
-        if has("web_fetch") || has("web_search") {
+        if has(WEB_FETCH) || has(WEB_SEARCH) {
             line(&self.describe_web());
         }
-        if has("cron") {
+        if has(CRON) {
             let condition = match self.grant_for(GuardedChange::Jobs) {
                 Grant::Unset => {
-                    "after pages, search results or results of MCP servers, changing them needs the user's permission; "
+                    "after content from outside (pages, search results, MCP servers), changing them needs the user's permission; "
                 }
                 Grant::Allowed | Grant::Denied => "",
             };
@@ -47,7 +47,7 @@ impl Policy {
             .collect();
         if !approval_tools.is_empty() {
             let names = approval_tools.join(", ");
-            line(&if is_attended {
+            line(&if is_interactive {
                 format!("{names}: the user must approve, unless a rule allows the call.")
             } else {
                 format!(
@@ -67,7 +67,7 @@ impl Policy {
                 line(&format!("{word} by rule: {}.", rules.join(", ")));
             }
         }
-        line(if is_attended {
+        line(if is_interactive {
             "The user is asked to approve anything beyond this, and sees the exact call: make it instead of describing it. \
              A denial is final: do not work around it, and follow the reason if one is given."
         } else {
@@ -77,7 +77,7 @@ impl Policy {
         text
     }
 
-    /// Sentences about the changes that a rule denies in every conversation.
+    /// Sentences about the changes that a rule denies in every conversation. A rule that denies messages withholds their tool.
     fn describe_denied_changes(&self) -> Vec<String> {
         let changes = [
             (GuardedChange::Jobs, "jobs"),
@@ -97,7 +97,7 @@ impl Policy {
         let hosts = match &self.net {
             Net::Any => return "Web: any public address.".to_owned(),
             Net::Hosts { hosts, .. } => format!(" {} are always allowed;", join_patterns(hosts)),
-            _ => String::new(),
+            Net::Default => String::new(),
         };
         format!(
             "Web:{hosts} public addresses, but after reading untrusted content (pages, command output, piped input, files of \
@@ -149,7 +149,7 @@ impl Policy {
         } else if self.net.command_hosts().is_empty() {
             "no network but loopback of its own"
         } else {
-            &format!("of the network {}", join_patterns(self.net.command_hosts()))
+            &format!("network access to {} only", join_patterns(self.net.command_hosts()))
         };
         format!("in the sandbox: writes {writes}, {net}")
     }
@@ -187,29 +187,20 @@ impl Policy {
             rows.push(("permission", format!("{} {word}", tool.text())));
         }
         rows.extend(self.rule_rows());
+        // Rules about messages are among the rules.
         for (name, change) in [
             ("jobs", GuardedChange::Jobs),
             ("notes", GuardedChange::Notes),
             ("startup", GuardedChange::Startup),
         ] {
-            rows.push((
-                name,
-                match self.grant_for(change) {
-                    _ if self.forbids_change(change) => "may not be changed".into(),
-                    Grant::Allowed => "may be changed, whatever the conversation contains".into(),
-                    Grant::Denied => "may not be changed".into(),
-                    Grant::Unset => format!(
-                        "may be changed; after content from outside, only with `--allow {}`",
-                        change.word()
-                    ),
-                },
-            ));
+            rows.push((name, self.describe_change(change)));
         }
         if self.allows_signing() {
             rows.push(("signing", "commits and tags, with the key of your git config".into()));
         }
         let approval = if self.auto_approve { "yes" } else { "no: `agent` never prompts" };
         rows.push(("ask means", approval.into()));
+        // Two grants of the same path or rule are one row.
         let mut unique: Vec<(&'static str, String)> = Vec::new();
         for row in rows {
             if !unique.contains(&row) {
@@ -219,13 +210,29 @@ impl Policy {
         unique
     }
 
+    fn describe_change(&self, change: GuardedChange) -> String {
+        let grant =
+            if self.forbids_change(change) { Grant::Denied } else { self.grant_for(change) };
+        match grant {
+            Grant::Allowed => "may be changed, whatever the conversation contains".into(),
+            Grant::Denied => "may not be changed".into(),
+            Grant::Unset => {
+                let word = change.word();
+                format!("may be changed; after content from outside, only with `--allow {word}`")
+            }
+        }
+    }
+
     /// True if the profile or a rule leaves no tool for this change.
     fn forbids_change(&self, change: GuardedChange) -> bool {
-        let is_denied = || {
-            let decision = self.decide("cron", &json!({ "action": "add" }));
-            !self.is_offered("cron") || matches!(decision, PolicyDecision::Deny(_))
-        };
-        self.reads_only || change == GuardedChange::Jobs && is_denied()
+        if self.reads_only {
+            return true;
+        }
+        if change != GuardedChange::Jobs {
+            return false;
+        }
+        let decision = self.decide(CRON, &json!({ "action": "add" }));
+        !self.is_offered(CRON) || matches!(decision, PolicyDecision::Deny(_))
     }
 
     /// The paths that may be read or changed, and those that may not.
@@ -237,7 +244,7 @@ impl Policy {
             rows.push((name, display(&root.path)));
         }
         for (name, paths) in
-            [("closed", &self.file_scope.hidden), ("unchanged", &self.file_scope.read_only)]
+            [("hidden", &self.file_scope.hidden), ("read-only", &self.file_scope.read_only)]
         {
             rows.extend(paths.iter().map(|path| (name, display(path))));
         }
@@ -271,7 +278,7 @@ impl Policy {
                 RuleEffect::Deny => "deny",
             };
             // A rule about a command's text is no security boundary; the sandbox contains commands.
-            let is_text_match = rule.argument.is_some() && rule.tool.matches("exec");
+            let is_text_match = rule.argument.is_some() && rule.tool.matches(EXEC);
             let is_about_reading = rule.effect == RuleEffect::Deny
                 && rule.argument.is_some()
                 && READ_TOOLS.iter().any(|tool| rule.tool.matches(tool));

@@ -8,7 +8,7 @@ use net::Net;
 use provenance::{ChangeGrants, Grant, GuardedChange};
 use rule::{Pattern, PolicyRule, RuleEffect};
 use serde::{Deserialize, Serialize};
-use tool_names::{READ_TOOLS, SIGNING, WRITE_TOOLS};
+use tool_names::{CRON, READ_TOOLS, SIGNING, WRITE_TOOLS};
 
 pub use command_patterns::{CommandPattern, CommandPatterns};
 pub use refusal::Refusal;
@@ -134,7 +134,7 @@ impl Policy {
         Refusal {
             message: format!(
                 "`{tool}` changes {}, and the profile `{}` is read-only",
-                if tool == "cron" { "jobs" } else { "files" },
+                if tool == CRON { "jobs" } else { "files" },
                 self.profile
             ),
             suggested_flag: Some("--profile default".into()),

@@ -53,11 +53,11 @@ pub const BUILT_IN_TOOLS: &[BuiltInTool] = &[
     built_in(PROCESS, "execute", Outside, &[&["id", "input"]]),
     built_in(SESSIONS, "read", Outside, &[&["action", "key", "text"]]),
     built_in("todo", "think", Own, &[]),
-    built_in("web_search", "fetch", Outside, &[&["query"]]),
-    built_in("web_fetch", "fetch", Outside, &[&["url"]]),
+    built_in(WEB_SEARCH, "fetch", Outside, &[&["query"]]),
+    built_in(WEB_FETCH, "fetch", Outside, &[&["url"]]),
     built_in(MESSAGE, "other", Own, &[&["content"]]),
     built_in("spawn", "other", Own, &[&["label"], &["task"]]),
-    built_in("cron", "other", Own, &[&["action", "name", "job"]]),
+    built_in(CRON, "other", Own, &[&["action", "name", "job"]]),
 ];
 
 /// The built-in tool of this name.
@@ -92,6 +92,15 @@ pub const EXEC: &str = "exec";
 /// The tool for commands in the background. Its input is text for a program that may be a shell, so it is a command as far
 /// as permissions and rules matter.
 pub const PROCESS: &str = "process";
+
+/// The tool that searches the web.
+pub const WEB_SEARCH: &str = "web_search";
+
+/// The tool that reads web pages.
+pub const WEB_FETCH: &str = "web_fetch";
+
+/// The tool that adds and removes jobs.
+pub const CRON: &str = "cron";
 
 /// The tool that writes to the user's chats.
 pub const MESSAGE: &str = "message";

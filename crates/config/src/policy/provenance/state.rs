@@ -4,7 +4,7 @@
 use super::trust_context::TrustContext;
 use crate::policy::call_files::files_of_call;
 use crate::policy::tool_names::{
-    ASK_USER, SESSIONS, ToolResultContent, find_built_in, runs_commands,
+    ASK_USER, SESSIONS, ToolResultContent, WEB_FETCH, WEB_SEARCH, find_built_in, runs_commands,
 };
 use nanobot_base::message::addresses::{
     comparison_key, find_whole_addresses, is_bare_address, normalize,
@@ -161,7 +161,7 @@ impl ProvenanceState {
             (ASK_USER, _) => return,
             _ if content == Some(ToolResultContent::Own) => return,
             // Failures count too: the message may quote the server, or name the address that it redirected to.
-            ("web_search" | "web_fetch", _) if *failed => {
+            (WEB_SEARCH | WEB_FETCH, _) if *failed => {
                 self.raise(Origin::External, || format!("the result of `{name}`"));
                 false
             }
@@ -170,11 +170,11 @@ impl ProvenanceState {
                 self.raise(origin, || "another conversation".into());
                 false
             }
-            ("web_search", _) => {
+            (WEB_SEARCH, _) => {
                 self.raise(Origin::External, || "search results".into());
                 true
             }
-            ("web_fetch", _) => {
+            (WEB_FETCH, _) => {
                 self.raise(Origin::External, || "a web page".into());
                 *source == ResultSource::SafeAddress
             }
@@ -209,7 +209,7 @@ impl ProvenanceState {
                 continue;
             };
             let text = match name.as_str() {
-                "web_search" => Cow::Owned(keep_address_lines(text)),
+                WEB_SEARCH => Cow::Owned(keep_address_lines(text)),
                 _ => Cow::Borrowed(text),
             };
             let is_own = |url: &Url| arguments.contains(&normalize(url.as_str()));
