@@ -1,4 +1,4 @@
-//! The table of languages, as far as their colours need it: those that answers of models contain most.
+//! The lexical rules of the languages that models write most, as far as the colouring of code needs them.
 
 /// The lexical rules of a language.
 #[derive(Debug)]
@@ -65,8 +65,8 @@ const fn c_like(names: &'static str, keywords: &'static str) -> Language {
     }
 }
 
-/// A language with comments after `#`.
-const fn shell_like(names: &'static str, keywords: &'static str) -> Language {
+/// A language with comments after `#`, and strings in quotes or triple quotes.
+const fn with_hash_comments(names: &'static str, keywords: &'static str) -> Language {
     Language {
         line_comments: &["#"],
         block_comment: None,
@@ -81,16 +81,16 @@ const LANGUAGES: &[Language] = &[
     Language { quotes: &[], long_quotes: &["\""], kind: LanguageKind::CharLiterals, ..c_like("rust rs",
         "as async await break const continue crate dyn else enum extern false fn for if impl in let loop match mod move mut pub \
          ref return self Self static struct super trait true type unsafe use where while") },
-    shell_like("python py python3",
+    with_hash_comments("python py python3",
         "and as assert async await break case class continue def del elif else except False finally for from global if import \
          in is lambda match None nonlocal not or pass raise return True try while with yield"),
     c_like("javascript js jsx typescript ts tsx mjs",
         "as async await break case catch class const continue default delete do else enum export extends false finally for \
          from function if implements import in instanceof interface let new null of return static super switch this throw true \
          try type typeof undefined var void while yield"),
-    Language { quotes: &[], long_quotes: QUOTES, ..shell_like("bash sh shell zsh console",
+    Language { quotes: &[], long_quotes: QUOTES, ..with_hash_comments("bash sh shell zsh console",
         "case do done elif else esac exit export fi for function if in local return set shift then trap until while") },
-    shell_like("json jsonc jsonl yaml yml toml ini conf dockerfile makefile make",
+    with_hash_comments("json jsonc jsonl yaml yml toml ini conf dockerfile makefile make",
         "ADD ARG CMD COPY ENTRYPOINT ENV EXPOSE FROM RUN USER VOLUME WORKDIR false null true"),
     c_like("go golang",
         "break case chan const continue default defer else fallthrough false for func go if import interface map nil package \
