@@ -11,6 +11,9 @@ mod wire_format;
 
 /// Identifies this format in a reply's opaque data.
 const FORMAT_NAME: &str = "responses";
+/// The key of a message in a reply's opaque data that holds the length of its text, in bytes of UTF-8. A request takes the text
+/// of each message from the text of the reply, which is thus stored once.
+const TEXT_BYTES_KEY: &str = "length";
 
 /// The format, configured for one server and model.
 pub struct ResponsesFormat {

@@ -3,6 +3,7 @@
 //! The same item is reported up to four times: when it begins, in pieces, when it ends, and within the complete
 //! response at the end. Servers omit any of these, and the index and id of an item may differ between them.
 
+use super::TEXT_BYTES_KEY;
 use crate::provider::finish_reason;
 use crate::provider::reply_source::ReplySource;
 use crate::provider::response::{add_call, arguments_from_value, parse_arguments, parse_tokens};
@@ -73,7 +74,7 @@ impl OutputItem {
             other[key].as_str().is_some_and(|id| !id.is_empty()) && self.value[key] == other[key]
         };
         // A duplicate call id belongs to another call if the name differs.
-        same("id") || same("call_id") && self.value["name"] == other["name"]
+        same("id") || (same("call_id") && self.value["name"] == other["name"])
     }
 }
 
@@ -113,15 +114,17 @@ impl ResponsesReplyBuilder {
         // The item was announced before, or its pieces arrived first.
         let is_same_item = |item: &OutputItem| {
             item.is_same(value)
-                || !item.is_complete
+                || (!item.is_complete
                     && Some(item.index) == index
                     && item.value["id"].is_null()
-                    && item.value["type"] == value["type"]
+                    && item.value["type"] == value["type"])
         };
         match self.items.iter().position(is_same_item) {
-            Some(at) if self.items[at].is_complete => {}
-            Some(at) => self.items[at].value = value.clone(),
-            None => drop(self.add_item(index, value.clone())),
+            Some(position) if self.items[position].is_complete => {}
+            Some(position) => self.items[position].value = value.clone(),
+            None => {
+                self.add_item(index, value.clone());
+            }
         }
     }
 
@@ -132,37 +135,53 @@ impl ResponsesReplyBuilder {
         value: &Value,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
-        let by_id = |item: &OutputItem| item.is_same(value);
-        let by_index =
-            |item: &OutputItem| Some(item.index) == index && item.value["type"] == value["type"];
-        // Some servers change an item's id between its beginning and its end.
-        let is_open = |item: &OutputItem| !item.is_complete && item.value["type"] == value["type"];
         let text = message_text(value);
-        let is_emitted = |item: &OutputItem| {
-            item.has_type("message") && !text.is_empty() && item.emitted == text
-        };
-        let position = |matches: &dyn Fn(&OutputItem) -> bool| self.items.iter().position(matches);
-        let position = position(&by_id)
-            .or_else(|| position(&|item| is_open(item) && by_index(item)))
-            .or_else(|| position(&is_open))
-            .or_else(|| position(&by_index))
-            .or_else(|| position(&is_emitted));
-        let at = position.unwrap_or_else(|| self.add_item(index, value.clone()));
-        if std::mem::replace(&mut self.items[at].is_complete, true) {
+        let position = self
+            .find_item_to_complete(index, value, &text)
+            .unwrap_or_else(|| self.add_item(index, value.clone()));
+        let item = &mut self.items[position];
+        if item.is_complete {
             return Ok(());
         }
-        self.items[at].value = value.clone();
+        item.is_complete = true;
+        item.value = value.clone();
         match value["type"].as_str() {
             Some("message") => {
-                self.items[at].is_refusal |= has_refusal(value);
-                let rest = text.strip_prefix(&self.items[at].emitted);
-                self.emit_text(at, rest.unwrap_or_default(), on_delta)
+                self.items[position].is_refusal |= has_refusal(value);
+                let rest = text.strip_prefix(&self.items[position].emitted);
+                self.emit_text(position, rest.unwrap_or_default(), on_delta)
             }
-            Some("reasoning") if self.items[at].emitted.is_empty() => {
-                self.emit_reasoning(at, None, &reasoning_text(value), on_delta)
+            Some("reasoning") if self.items[position].emitted.is_empty() => {
+                self.emit_reasoning(position, None, &reasoning_text(value), on_delta)
             }
             _ => Ok(()),
         }
+    }
+
+    /// The position of the item whose final form is `value`, with the text `text`.
+    fn find_item_to_complete(
+        &self,
+        index: Option<u64>,
+        value: &Value,
+        text: &str,
+    ) -> Option<usize> {
+        let has_index =
+            |item: &OutputItem| Some(item.index) == index && item.value["type"] == value["type"];
+        let is_open = |item: &OutputItem| !item.is_complete && item.value["type"] == value["type"];
+        let is_emitted = |item: &OutputItem| {
+            item.has_type("message") && !text.is_empty() && item.emitted == text
+        };
+        let items = &self.items;
+        // Most servers keep the id of an item.
+        (items.iter().position(|item| item.is_same(value)))
+            // Some change it between the beginning and the end of an item.
+            .or_else(|| items.iter().position(|item| is_open(item) && has_index(item)))
+            // Some omit the index, too.
+            .or_else(|| items.iter().position(is_open))
+            // The complete response repeats items that have ended, perhaps with other ids …
+            .or_else(|| items.iter().position(has_index))
+            // … and at other indexes, if it omits items of the stream.
+            .or_else(|| items.iter().position(is_emitted))
     }
 
     /// Finds the item of type `kind` that an event refers to, or adds it.
@@ -191,25 +210,25 @@ impl ResponsesReplyBuilder {
     /// Appends text to a message.
     fn emit_text(
         &mut self,
-        at: usize,
+        position: usize,
         text: &str,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<(), ReplyError> {
         if text.is_empty() {
             return Ok(());
         }
-        let item = &mut self.items[at];
+        let item = &mut self.items[position];
         item.is_commentary |= item.emitted.is_empty() && item.value["phase"] == "commentary";
         if item.is_commentary {
-            return self.emit_reasoning(at, None, text, on_delta);
+            return self.emit_reasoning(position, None, text, on_delta);
         }
-        self.items[at].emitted.push_str(text);
+        self.items[position].emitted.push_str(text);
         on_delta(Delta::Text(text)).map_err(ReplyError::Cancelled)
     }
 
     fn emit_reasoning(
         &mut self,
-        at: usize,
+        position: usize,
         part: Option<u64>,
         text: &str,
         on_delta: &mut DeltaSink<'_>,
@@ -217,7 +236,7 @@ impl ResponsesReplyBuilder {
         if text.is_empty() {
             return Ok(());
         }
-        let item = &mut self.items[at];
+        let item = &mut self.items[position];
         let is_new = item.emitted.is_empty() || item.reasoning_part != part;
         item.reasoning_part = part;
         item.emitted.push_str(text);
@@ -274,21 +293,22 @@ impl ReplyBuilder for ResponsesReplyBuilder {
         let Some(event) = text_event::parse::<ResponsesTextEvent<'_>>(event) else {
             return Ok(false);
         };
-        let is_other = event.error.is_some()
+        if event.error.is_some()
             || text_event::as_str(&event.object) == "error"
             || event.r#type.0 != "response.output_text.delta"
-            || event.item_id.0.is_empty();
+            || event.item_id.0.is_empty()
+        {
+            return Ok(false);
+        }
         let has_id = |item: &OutputItem| {
             let id = &*event.item_id.0;
             item.value["id"] == id || item.value["call_id"] == id
         };
-        match self.items.iter().rposition(has_id) {
-            Some(at) if !is_other => {
-                self.emit_text(at, &event.delta.0, on_delta)?;
-                Ok(true)
-            }
-            _ => Ok(false),
-        }
+        let Some(position) = self.items.iter().rposition(has_id) else {
+            return Ok(false);
+        };
+        self.emit_text(position, &event.delta.0, on_delta)?;
+        Ok(true)
     }
 
     fn add_event(&mut self, event: &Value, on_delta: &mut DeltaSink<'_>) -> Result<(), ReplyError> {
@@ -303,23 +323,23 @@ impl ReplyBuilder for ResponsesReplyBuilder {
                 self.complete_item(index, &event["item"], on_delta)?;
             }
             Some(kind @ ("response.output_text.delta" | "response.refusal.delta")) => {
-                let at = self.item_for_event(event, "message");
-                self.items[at].is_refusal |= kind == "response.refusal.delta";
-                self.emit_text(at, delta, on_delta)?;
+                let position = self.item_for_event(event, "message");
+                self.items[position].is_refusal |= kind == "response.refusal.delta";
+                self.emit_text(position, delta, on_delta)?;
             }
             Some("response.reasoning_summary_text.delta" | "response.reasoning_text.delta") => {
-                let at = self.item_for_event(event, "reasoning");
+                let position = self.item_for_event(event, "reasoning");
                 let part = event["summary_index"].as_u64().or(event["content_index"].as_u64());
-                self.emit_reasoning(at, part, delta, on_delta)?;
+                self.emit_reasoning(position, part, delta, on_delta)?;
             }
             Some("response.function_call_arguments.delta") => {
-                let at = self.item_for_event(event, "function_call");
-                self.items[at].arguments.push_str(delta);
+                let position = self.item_for_event(event, "function_call");
+                self.items[position].arguments.push_str(delta);
             }
             Some("response.function_call_arguments.done") => {
-                let at = self.item_for_event(event, "function_call");
+                let position = self.item_for_event(event, "function_call");
                 if let Some(text) = event["arguments"].as_str().filter(|text| !text.is_empty()) {
-                    text.clone_into(&mut self.items[at].arguments);
+                    text.clone_into(&mut self.items[position].arguments);
                 }
             }
             Some(
@@ -333,7 +353,9 @@ impl ReplyBuilder for ResponsesReplyBuilder {
                 // Some servers repeat the response object of the beginning, with the status that it had there.
                 let is_stale =
                     matches!(self.finish_reason.as_deref(), Some("in_progress" | "queued"));
-                self.finish_reason.take_if(|_| kind == "response.completed" && is_stale);
+                if is_stale && kind == "response.completed" {
+                    self.finish_reason = None;
+                }
             }
             // Some servers send the complete response as one event of the stream.
             None if event["object"] == "response" => self.add_response(event, on_delta)?,
@@ -356,6 +378,7 @@ impl ReplyBuilder for ResponsesReplyBuilder {
     }
 
     fn close(&mut self) {
+        // Some servers send the closing mark without the complete response.
         self.is_complete |= !self.items.is_empty();
     }
 
@@ -386,39 +409,21 @@ impl ReplyBuilder for ResponsesReplyBuilder {
         let mut opaque_items = Vec::new();
         let mut has_opaque = false;
         let mut is_refusal = false;
-        for (number, item) in items.into_iter().enumerate() {
-            let value = item.value;
+        for (number, item) in items.iter().enumerate() {
+            let value = &item.value;
             match value["type"].as_str() {
                 Some("message") => {
                     is_refusal |= item.is_refusal;
-                    // Models that mark their final answer with a phase require the marks back.
-                    let phase = value["phase"].as_str();
-                    has_opaque |= phase.is_some();
-                    let mut opaque = json!({ "type": "message" });
-                    if let Some(phase) = phase {
-                        opaque["phase"] = phase.into();
-                    }
-                    if item.is_commentary {
-                        opaque["role"] = "assistant".into();
-                        opaque["content"] = item.emitted.into();
-                    } else {
-                        opaque["length"] = item.emitted.len().into();
+                    has_opaque |= value["phase"].is_string();
+                    opaque_items.push(message_to_send_back(item));
+                    if !item.is_commentary {
                         reply.text.push_str(&item.emitted);
                     }
-                    opaque_items.push(opaque);
                 }
                 Some("function_call") => {
                     opaque_items.push(json!({ "type": "function_call" }));
-                    let has_pieces = !item.arguments.trim().is_empty();
-                    let is_blank = |text: &str| text.trim().is_empty();
-                    let arguments = match &value["arguments"] {
-                        Value::Null => parse_arguments(&item.arguments),
-                        Value::String(text) if has_pieces && is_blank(text) => {
-                            parse_arguments(&item.arguments)
-                        }
-                        arguments => arguments_from_value(arguments),
-                    };
                     let text = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+                    let arguments = call_arguments(item);
                     let call = ToolCall { id: text("call_id"), name: text("name"), arguments };
                     let spare_id = format!("call_{}_{number}", self.message_count);
                     add_call(&mut reply.tool_calls, call, spare_id)?;
@@ -426,7 +431,7 @@ impl ReplyBuilder for ResponsesReplyBuilder {
                 // Reasoning that is not encrypted is useless to a server that stores nothing.
                 Some("reasoning") if value["encrypted_content"].is_string() => {
                     has_opaque = true;
-                    opaque_items.push(reasoning_to_send_back(&value));
+                    opaque_items.push(reasoning_to_send_back(value));
                 }
                 _ => {}
             }
@@ -434,6 +439,34 @@ impl ReplyBuilder for ResponsesReplyBuilder {
         reply.provider_data = has_opaque.then(|| self.source.wrap(opaque_items.into()));
         finish_reason::end_reply(&mut reply, self.finish_reason.as_deref(), is_refusal)?;
         Ok(reply)
+    }
+}
+
+/// What goes back to the server for a message. The text of an answer is that of the reply; only its length is stored.
+fn message_to_send_back(item: &OutputItem) -> Value {
+    let mut message = json!({ "type": "message" });
+    // Models that mark their final answer with a phase require the marks back.
+    if let Some(phase) = item.value["phase"].as_str() {
+        message["phase"] = phase.into();
+    }
+    if item.is_commentary {
+        message["role"] = "assistant".into();
+        message["content"] = item.emitted.as_str().into();
+    } else {
+        message[TEXT_BYTES_KEY] = item.emitted.len().into();
+    }
+    message
+}
+
+/// The arguments of a call: those of the complete item, or of the fragments if it has none.
+fn call_arguments(item: &OutputItem) -> Value {
+    let has_fragments = !item.arguments.trim().is_empty();
+    match &item.value["arguments"] {
+        Value::Null => parse_arguments(&item.arguments),
+        Value::String(text) if has_fragments && text.trim().is_empty() => {
+            parse_arguments(&item.arguments)
+        }
+        arguments => arguments_from_value(arguments),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Builds the request body. `input` is the last key, and nothing that was sent before changes, which keeps the prompt
 //! cache valid.
 
-use super::ResponsesFormat;
+use super::{ResponsesFormat, TEXT_BYTES_KEY};
 use crate::provider::body_text::{BodyText, serialize_text};
 use crate::provider::reply_source::ReplySource;
 use crate::provider::request_body::{BodyWriter, ToolForm, data_url, result_text};
@@ -219,7 +219,7 @@ fn add_assistant_items<'a>(
     let mut rest = reply.text.as_str();
     let mut calls = reply.tool_calls.iter();
     for item in opaque_items.into_iter().flatten() {
-        match (item["type"].as_str(), item["length"].as_u64()) {
+        match (item["type"].as_str(), item[TEXT_BYTES_KEY].as_u64()) {
             (Some("message"), Some(length)) => {
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
                 let (text, after) = rest.split_at_checked(length).unwrap_or((rest, ""));
