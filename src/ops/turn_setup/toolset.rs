@@ -189,8 +189,9 @@ pub(crate) fn exec_tool(
         .with_locks(ctx.paths.write_locks());
     match process::program_path(ctx.env.get("PATH")) {
         Ok(program) if is_sandboxed && policy.allows_signing() => {
-            let changeable = changeable_paths(ctx, settings, policy);
-            tool.with_signing(Arc::new(Signer::new(&ctx.env, &ctx.paths.home, program, changeable)))
+            let changeable_paths = changeable_paths(ctx, settings, policy);
+            let signer = Signer::new(&ctx.env, &ctx.paths.home, program, changeable_paths);
+            tool.with_signing(Arc::new(signer))
         }
         _ => tool,
     }

@@ -36,6 +36,7 @@ pub use run::{
 };
 pub use secret_command::{first_line, run_secret_command};
 pub use shell::{CommandShell, become_shell, run_editor, run_pager};
+pub use signing_client::SigningProgram;
 pub use signing_listener::SigningListener;
 pub use standby::end_standby;
 pub use write_lock::guard_changes;

@@ -17,6 +17,27 @@ const CREATED: &str = "\n[GNUPG:] SIG_CREATED \n";
 /// The first byte of an answer with a signature; any other answer is a reason.
 pub(super) const SIGNED: u8 = b'+';
 
+/// The program that git calls for a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SigningProgram {
+    Gpg,
+    Ssh,
+}
+
+impl SigningProgram {
+    /// Its name in the first line of a request.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gpg => "gpg",
+            Self::Ssh => "ssh",
+        }
+    }
+
+    pub(super) fn from_name(name: &[u8]) -> Option<Self> {
+        [Self::Gpg, Self::Ssh].into_iter().find(|program| program.name().as_bytes() == name)
+    }
+}
+
 /// Signs or verifies if the arguments are those of a call by git, and returns `None` otherwise. Returns true if that succeeded.
 pub(super) fn become_signing_client() -> Option<bool> {
     let socket = path_variable(SIGNING_SOCKET)?;
@@ -43,7 +64,7 @@ fn sign_for_gpg(socket: &Path, arguments: &[OsString]) -> io::Result<()> {
     }
     let mut payload = Vec::new();
     File::from(rustix::io::dup(rustix::stdio::stdin())?).read_to_end(&mut payload)?;
-    let signature = request_signature(socket, "gpg", &payload)?;
+    let signature = request_signature(socket, SigningProgram::Gpg, &payload)?;
     File::from(rustix::io::dup(rustix::stdio::stdout())?).write_all(&signature)?;
     File::from(rustix::io::dup(rustix::stdio::stderr())?).write_all(CREATED.as_bytes())
 }
@@ -57,16 +78,20 @@ fn sign_for_ssh(socket: &Path, arguments: &[OsString]) -> io::Result<()> {
         return Err(io::Error::other("the namespace is not `git`"));
     }
     let file = PathBuf::from(arguments.last().map_or_else(OsString::new, OsString::clone));
-    let signature = request_signature(socket, "ssh", &std::fs::read(&file)?)?;
+    let signature = request_signature(socket, SigningProgram::Ssh, &std::fs::read(&file)?)?;
     let mut signature_file = file.into_os_string();
     signature_file.push(".sig");
     std::fs::write(signature_file, signature)
 }
 
-/// Asks the run to sign `payload` as the program `kind`. Returns the signature.
-fn request_signature(socket: &Path, kind: &str, payload: &[u8]) -> io::Result<Vec<u8>> {
+/// Asks the run to sign `payload` in place of `program`. Returns the signature.
+fn request_signature(
+    socket: &Path,
+    program: SigningProgram,
+    payload: &[u8],
+) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.write_all(format!("{kind}\n").as_bytes())?;
+    stream.write_all(format!("{}\n", program.name()).as_bytes())?;
     stream.write_all(payload)?;
     stream.shutdown(Shutdown::Write)?;
     let mut answer = Vec::new();

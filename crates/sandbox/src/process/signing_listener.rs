@@ -1,7 +1,7 @@
 //! The socket in the private directory of a command, over which git in the sandbox requests signatures. A thread answers
 //! until the command has ended.
 
-use super::signing_client::SIGNED;
+use super::signing_client::{SIGNED, SigningProgram};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -15,8 +15,9 @@ const MAX_PAYLOAD_BYTES: usize = 1 << 20;
 /// Maximum time for the arrival of a request, and for the reading of its answer.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Signs a payload for the program that git calls: `gpg` or `ssh`.
-pub(super) type SignFunction = dyn Fn(&str, &[u8]) -> Result<Vec<u8>, String> + Send + Sync;
+/// Signs a payload for the program that git calls.
+pub(super) type SignFunction =
+    dyn Fn(SigningProgram, &[u8]) -> Result<Vec<u8>, String> + Send + Sync;
 
 /// The listening socket. Dropping this ends it.
 pub struct SigningListener {
@@ -85,8 +86,8 @@ fn answer(
         }
     }
     let end = request.iter().position(|byte| *byte == b'\n').ok_or(io::ErrorKind::InvalidData)?;
-    let (kind, payload) = (String::from_utf8_lossy(&request[..end]), &request[end + 1..]);
-    let answer = match sign(&kind, payload) {
+    let program = SigningProgram::from_name(&request[..end]).ok_or(io::ErrorKind::InvalidData)?;
+    let answer = match sign(program, &request[end + 1..]) {
         Ok(signature) => [&[SIGNED], &signature[..]].concat(),
         Err(reason) => reason.into_bytes(),
     };

@@ -5,7 +5,7 @@ use super::signer::Signer;
 use nanobot_os::env::SIGNING_SOCKET;
 use nanobot_os::secret::random_hex;
 use nanobot_sandbox::SandboxSpec;
-use nanobot_sandbox::process::SigningListener;
+use nanobot_sandbox::process::{SigningListener, SigningProgram};
 use std::sync::Arc;
 
 /// The keys of git's config that name the program for signatures.
@@ -29,11 +29,13 @@ impl ExecTool {
         let (Some(signer), Some(private)) = (&self.signer, spec.private()) else {
             return Ok(None);
         };
-        let hidden = signer.hidden_paths(spec);
+        let hidden_paths = signer.hidden_paths(spec);
         let socket = private.join(format!("sign-{}", random_hex(8)));
         let sign = {
             let signer = Arc::clone(signer);
-            move |caller: &str, payload: &[u8]| signer.sign(caller, payload, hidden.as_ref())
+            move |caller: SigningProgram, payload: &[u8]| {
+                signer.sign(caller, payload, hidden_paths.as_ref())
+            }
         };
         let listener = SigningListener::start(&socket, Box::new(sign))?;
         let program = signer.program().to_string_lossy();
