@@ -29,6 +29,9 @@ static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 /// Detached children and supervisors, which are not leftovers. Locked while one starts.
 static DETACHED: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
+/// Locks a list of children: [`groups`] or [`detached`]. The list stays locked while the child starts, and no longer.
+pub type LockPids = fn() -> MutexGuard<'static, Vec<Pid>>;
+
 pub fn groups() -> MutexGuard<'static, Vec<Pid>> {
     GROUPS.lock().ignore_poison()
 }

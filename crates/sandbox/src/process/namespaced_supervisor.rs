@@ -9,11 +9,11 @@ use super::supervisor::{
     IN_NAMESPACES, LaunchDirectory, LaunchKind, LaunchSpec, SUPERVISOR_ARG0, SupervisorReport,
     send_report,
 };
-use super::supervisor_connection::SupervisorConnection;
+use super::supervisor_connection::SupervisorProcess;
 use crate::namespaces::{self, NewNetwork};
 use crate::self_test::{SelfTest, SelfTestResult};
 use crate::{NetworkNamespace, ProtectedPids, SandboxSpec};
-use nanobot_os::children::groups;
+use nanobot_os::children::{LockPids, groups};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::Pid;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -25,8 +25,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, OnceLock};
 
 /// The name (`argv[0]`) that makes this program enter namespaces.
 const NAMESPACES_ARG0: &str = "nanobot-sandbox";
@@ -45,35 +45,35 @@ pub(super) fn namespace_command() -> io::Result<Command> {
 }
 
 /// Starts a supervisor with a [`namespace_command`], in the network of `sandbox`: the first supervisor in a shared network
-/// namespace creates it. Its id is added to `pids`.
+/// namespace creates it. Its id is added to the list that `lock_pids` locks.
 pub(super) fn start_namespaced(
     mut command: Command,
     sandbox: &SandboxSpec,
-    pids: fn() -> MutexGuard<'static, Vec<Pid>>,
-) -> io::Result<(Child, SupervisorConnection)> {
+    lock_pids: LockPids,
+) -> io::Result<SupervisorProcess> {
     command.args(sandbox.memory.as_ref().and_then(|memory| memory.cgroup.as_ref()));
     let Some(shared) = sandbox.network.shared() else {
         command.args(sandbox.network.is_machine().then_some(MACHINE_NETWORK));
-        return SupervisorConnection::start(command, pids());
+        return SupervisorProcess::start(command, lock_pids());
     };
     let mut namespace = shared.lock();
     if let Some(existing) = &*namespace {
         command.arg(EXISTING_NETWORK);
         command.stdout(existing.network.try_clone()?).stderr(existing.user.try_clone()?);
-        return SupervisorConnection::start(command, pids());
+        return SupervisorProcess::start(command, lock_pids());
     }
     command.arg(NEW_LOOPBACK);
     let addresses = shared.listeners().into_iter().flat_map(|listeners| &listeners.addresses);
     command.args(addresses.map(ToString::to_string));
-    let (child, mut connection) = SupervisorConnection::start(command, pids())?;
+    let mut supervisor = SupervisorProcess::start(command, lock_pids())?;
     // If this fails, the next supervisor creates a namespace.
-    if let Ok(Some(network)) = connection.receive_network() {
+    if let Ok(Some(network)) = supervisor.connection.receive_network() {
         *namespace = Some(network.namespace);
         if let Some(listeners) = shared.listeners() {
             (listeners.on_open)(network.listeners);
         }
     }
-    Ok((child, connection))
+    Ok(supervisor)
 }
 
 /// The network that an argument of this process names.
@@ -232,14 +232,15 @@ fn enter_namespaces(
     };
     let null = || File::options().read(true).write(true).open("/dev/null");
     let streams = [null()?.into(), null()?.into(), null()?.into()];
-    let mut supervisor = namespace_command()?;
-    supervisor.current_dir("/");
-    let (mut child, mut connection) = start_namespaced(supervisor, sandbox, groups)?;
+    let mut command = namespace_command()?;
+    command.current_dir("/");
+    let SupervisorProcess { mut process, mut connection } =
+        start_namespaced(command, sandbox, groups)?;
     let launched = connection.launch(&launch, streams);
     let report = launched.and_then(|()| connection.wait_for_start());
     drop(connection);
-    child.wait()?;
-    groups().retain(|group| *group != Pid::from_child(&child));
+    process.wait()?;
+    groups().retain(|group| *group != Pid::from_child(&process));
     match report? {
         SupervisorReport::Tested(results) => Ok(results),
         other => Err(other.into_error()),

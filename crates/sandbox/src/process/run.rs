@@ -7,7 +7,7 @@ use super::output::{HeadAndTail, OutputPipe};
 use super::resource_limits::limited_command;
 use super::standby;
 use super::supervisor::{LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
-use super::supervisor_connection::SupervisorConnection;
+use super::supervisor_connection::{SupervisorConnection, SupervisorProcess};
 use super::write_lock::{LockError, WriteLock};
 use crate::{HiddenPaths, PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory, UndoneChange};
 use nanobot_base::error::Stop;
@@ -366,7 +366,7 @@ fn spawn_supervised(
     };
     let streams = [spec.open_input()?.into(), stdout.into(), stderr.into()];
     // The supervisor changes the directory itself, so that its start needs no copy of this process (`vfork`).
-    let (process, mut connection) = standby::take_or_start(sandbox)?;
+    let SupervisorProcess { process, mut connection } = standby::take_or_start(sandbox)?;
     let launched = connection.launch(&launch, streams);
     let mut child = RunningChild {
         group: Pid::from_child(&process),

@@ -8,7 +8,7 @@ use super::namespaced_supervisor::{
 };
 use super::own_program::helper_executable;
 use super::supervisor::{self, LaunchDirectory, LaunchKind, LaunchSpec, SupervisorReport};
-use super::supervisor_connection::SupervisorConnection;
+use super::supervisor_connection::{SupervisorConnection, SupervisorProcess};
 use crate::{self as sandbox, PathSnapshot, ProtectedPids, SandboxSpec, StartDirectory};
 use nanobot_os::children::{KILL_TIMEOUT, detached, has_no_commands, kill_leftovers, prepare};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -205,9 +205,9 @@ fn launch(
     };
     // Only the server holds its ends from then on, so each side sees when the other closes.
     let streams = [stdin.into(), stdout.into(), stderr.into()];
-    let (child, mut connection) = match &launch.sandbox {
+    let SupervisorProcess { process, mut connection } = match &launch.sandbox {
         Some(sandbox) if in_namespaces => start_namespaced(supervisor, sandbox, detached)?,
-        _ => SupervisorConnection::start(supervisor, detached())?,
+        _ => SupervisorProcess::start(supervisor, detached())?,
     };
     connection.launch(&launch, streams)?;
     let mut server = ServerProcess {
@@ -218,8 +218,8 @@ fn launch(
         snapshot,
         connection,
         exit: None,
-        server: Pid::from_child(&child),
-        supervisor: child,
+        server: Pid::from_child(&process),
+        supervisor: process,
         is_finished: false,
     };
     match server.connection.wait_for_start()? {

@@ -2,20 +2,18 @@
 //! it, so it is started in advance, while an earlier command runs.
 
 use super::namespaced_supervisor::{namespace_command, start_namespaced};
-use super::supervisor_connection::SupervisorConnection;
+use super::supervisor_connection::SupervisorProcess;
 use crate::{NetworkAccess, SandboxSpec};
-use nanobot_os::children::{detached, groups};
+use nanobot_os::children::{LockPids, detached, groups};
 use nanobot_os::sync::IgnorePoison;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions};
 use std::io;
-use std::process::Child;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
 /// A supervisor that has nothing to launch yet.
 struct Standby {
-    process: Child,
-    connection: SupervisorConnection,
+    supervisor: SupervisorProcess,
     network: NetworkAccess,
 }
 
@@ -24,11 +22,17 @@ static STANDBY: Mutex<Option<Standby>> = Mutex::new(None);
 /// Starts a supervisor for the command after this one, in the network of `sandbox`. There is one at most.
 pub(super) fn start_next(sandbox: &SandboxSpec) {
     let mut standby = STANDBY.lock().ignore_poison();
-    if standby.is_none() {
+    if standby.is_some() {
+        return;
+    }
+    match start(sandbox, detached) {
+        Ok(supervisor) => {
+            *standby = Some(Standby { supervisor, network: sandbox.network.clone() });
+        }
         // The next command then starts its own, and reports why that fails.
-        *standby = start(sandbox, detached)
-            .inspect_err(|error| log::debug!(target: "sandbox", "no supervisor waits: {error}"))
-            .ok();
+        Err(error) => {
+            log::debug!(target: "sandbox", "cannot start a standby supervisor: {error}");
+        }
     }
 }
 
@@ -36,21 +40,20 @@ pub(super) fn start_next(sandbox: &SandboxSpec) {
 /// still runs in the right network, and a new one otherwise.
 ///
 /// # Errors
-/// None can be started.
-pub(super) fn take_or_start(sandbox: &SandboxSpec) -> io::Result<(Child, SupervisorConnection)> {
+/// The supervisor cannot be started.
+pub(super) fn take_or_start(sandbox: &SandboxSpec) -> io::Result<SupervisorProcess> {
     let standby = STANDBY.lock().ignore_poison().take();
-    if let Some(mut standby) = standby {
-        if standby.network.is_same(&sandbox.network)
-            && matches!(standby.process.try_wait(), Ok(None))
-        {
-            let pid = Pid::from_child(&standby.process);
+    if let Some(standby) = standby {
+        if standby.is_running() && standby.network.is_same(&sandbox.network) {
+            let pid = standby.pid();
+            // In this order: a child that is in neither list counts as a leftover of a command.
             groups().push(pid);
             detached().retain(|other| *other != pid);
-            return Ok((standby.process, standby.connection));
+            return Ok(standby.supervisor);
         }
         standby.end();
     }
-    start(sandbox, groups).map(|standby| (standby.process, standby.connection))
+    start(sandbox, groups)
 }
 
 /// Ends the supervisor that waits, if there is one.
@@ -61,21 +64,28 @@ pub fn end_standby() {
     }
 }
 
-fn start(
-    sandbox: &SandboxSpec,
-    pids: fn() -> MutexGuard<'static, Vec<Pid>>,
-) -> io::Result<Standby> {
-    let (process, connection) = start_namespaced(namespace_command()?, sandbox, pids)?;
-    Ok(Standby { process, connection, network: sandbox.network.clone() })
+fn start(sandbox: &SandboxSpec, lock_pids: LockPids) -> io::Result<SupervisorProcess> {
+    start_namespaced(namespace_command()?, sandbox, lock_pids)
 }
 
 impl Standby {
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.supervisor.process)
+    }
+
+    /// True if it has not ended. Does not reap it, so that no other process gets its id before [`Standby::end`] sends a signal.
+    fn is_running(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        matches!(rustix::process::waitid(WaitId::Pid(self.pid()), options), Ok(None))
+    }
+
     fn end(self) {
-        let pid = Pid::from_child(&self.process);
+        let pid = self.pid();
         // An error means that it has ended.
         let _: Result<_, _> = rustix::process::kill_process_group(pid, Signal::KILL);
         // Reaps both of its processes: the supervisor becomes our child when the process that created the namespaces ends.
-        while !matches!(rustix::process::waitpgid(pid, WaitOptions::empty()), Err(Errno::CHILD)) {}
+        // Any other error means that none is left.
+        while let Ok(_) | Err(Errno::INTR) = rustix::process::waitpgid(pid, WaitOptions::empty()) {}
         detached().retain(|other| *other != pid);
     }
 }

@@ -30,28 +30,37 @@ pub(super) struct SupervisorConnection {
     received: Vec<u8>,
 }
 
+/// A running supervisor, the leader of a process group.
+#[derive(Debug)]
+pub(super) struct SupervisorProcess {
+    pub(super) process: Child,
+    pub(super) connection: SupervisorConnection,
+}
+
 /// A network namespace that a supervisor has created, and the sockets that listen in it.
 pub(super) struct CreatedNetwork {
     pub(super) namespace: NetworkNamespace,
     pub(super) listeners: Vec<OwnedFd>,
 }
 
-impl SupervisorConnection {
+impl SupervisorProcess {
     /// Starts a supervisor, whose output streams are those of the command. Its id is added to `pids`, which stays locked
     /// until then, so that the supervisor is never mistaken for a leftover.
     pub(super) fn start(
-        mut supervisor: Command,
+        mut command: Command,
         mut pids: MutexGuard<'_, Vec<Pid>>,
-    ) -> io::Result<(Child, Self)> {
+    ) -> io::Result<Self> {
         let (control, supervisor_end) = UnixStream::pair()?;
-        supervisor.env_clear().process_group(0);
+        command.env_clear().process_group(0);
         // The command holds the other end of the socket, which must close when the supervisor ends.
-        let child = supervisor.stdin(OwnedFd::from(supervisor_end)).spawn()?;
-        pids.push(Pid::from_child(&child));
-        let connection = Self { control, received: Vec::new() };
-        Ok((child, connection))
+        let process = command.stdin(OwnedFd::from(supervisor_end)).spawn()?;
+        pids.push(Pid::from_child(&process));
+        let connection = SupervisorConnection { control, received: Vec::new() };
+        Ok(Self { process, connection })
     }
+}
 
+impl SupervisorConnection {
     /// Waits for the network that a supervisor has created, which arrives before every other report. Returns `None` if it has created none.
     /// A report then says why.
     pub(super) fn receive_network(&mut self) -> io::Result<Option<CreatedNetwork>> {
