@@ -25,6 +25,7 @@ use super::writable_roots::{TreePath, WritableRoots};
 use nanobot_os::clock::current_file_time;
 use rustix::fs::{AtFlags, FileType};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
 use std::ops::Bound;
 use std::os::fd::AsFd;
@@ -42,9 +43,9 @@ pub struct PathSnapshot {
 }
 
 impl PathSnapshot {
-    /// Records the protected paths beneath the writable `roots`: absent ones, since mounts protect existing paths, and
-    /// those of repositories that are not among them, which no mount protects. Then `project_files`. Copies of git configs
-    /// are made in the directory `copies`, which must not exist yet.
+    /// Records what no mount protects beneath the writable `roots`: the `protected_paths` that are missing, the paths of
+    /// repositories within the roots, and the `project_files`. Copies git configs into the directory `copies`, which must
+    /// not exist yet.
     ///
     /// # Errors
     /// A path exists and cannot be read, so it could not be restored.
@@ -92,8 +93,8 @@ impl PathSnapshot {
         entries
     }
 
-    /// Undoes the changes of protected paths. This is final once no process of the command is alive: until then, the command can
-    /// make them again.
+    /// Undoes the changes of protected paths. Call it again when no process of the command is alive; before that the command
+    /// can repeat the change.
     pub fn restore(&self) -> Vec<UndoneChange> {
         let found_paths = self.project_file_snapshot.search(&self.roots);
         let repository_paths = list_repository_paths(&self.roots, &found_paths);
@@ -132,10 +133,8 @@ impl PathSnapshot {
             let mut entries = self.entries.iter().filter(|entry| entry.path == *path);
             entries.any(|entry| entry.before == SnapshotState::Missing)
         };
-        for config in repository_paths {
-            let Some(git_dir) = config.parent().filter(|_| config.ends_with("config")) else {
-                continue;
-            };
+        let configs = repository_paths.iter().filter(|path| path.ends_with("config"));
+        for git_dir in configs.filter_map(|path| path.parent()) {
             let from_git_dir =
                 self.protected.range::<Path, _>((Bound::Included(git_dir), Bound::Unbounded));
             let mut in_git_dir = from_git_dir.take_while(|path| path.starts_with(git_dir));
@@ -159,6 +158,7 @@ impl PathSnapshot {
         let after = roots.read(&entry.tree_path);
         let is_denied =
             after.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        // It could not be read before the command either.
         if is_denied && entry.before == SnapshotState::Unreachable {
             return None;
         }
@@ -169,11 +169,10 @@ impl PathSnapshot {
             return undo_steps(roots, entry, after.ok());
         }
         // Programs that create a repository write here; harmless content is accepted.
-        let is_new = is_replaced && !matches!(after, Ok(SnapshotState::Missing))
-            || entry.before == SnapshotState::Missing
-                && (entry.is_found_later || self.is_in_new_repository(entry));
-        if let (true, Ok(after)) = (is_new, &after) {
-            if repositories.accept(entry, after) {
+        if let Ok(after) = &after
+            && self.is_of_new_repository(entry, is_replaced, after)
+        {
+            if repositories.is_harmless_state(entry, after) {
                 return None;
             }
             match repositories.filter_config(roots, entry, after) {
@@ -182,6 +181,7 @@ impl PathSnapshot {
                 ConfigCheck::NotAConfig => {}
             }
         }
+        // A command may remove a repository within the directory.
         if entry.is_nested && entry.is_repository_gone(roots) {
             return None;
         }
@@ -196,11 +196,26 @@ impl PathSnapshot {
         if !did_exist && matches!(after, Ok(SnapshotState::Unreachable)) {
             return set_link_aside(roots, entry);
         }
+        // There is no earlier state to put back.
         Some(if entry.is_found_later {
             roots.set_aside(&entry.tree_path)
         } else {
             roots.put_back(&entry.tree_path, &entry.before, after.as_ref().ok())
         })
+    }
+
+    /// True if a path, which is in the state `after`, belongs to a repository that the command has created.
+    fn is_of_new_repository(
+        &self,
+        entry: &SnapshotEntry,
+        is_replaced: bool,
+        after: &SnapshotState,
+    ) -> bool {
+        if is_replaced && *after != SnapshotState::Missing {
+            return true;
+        }
+        entry.before == SnapshotState::Missing
+            && (entry.is_found_later || self.is_in_new_repository(entry))
     }
 
     /// True if nothing of the repository that the path belongs to existed before the command.
@@ -232,7 +247,7 @@ enum ConfigCheck {
 
 impl CheckedRepositories<'_> {
     /// True if the state of a path in a newly created repository is one that every new repository has.
-    fn accept(&self, entry: &SnapshotEntry, state: &SnapshotState) -> bool {
+    fn is_harmless_state(&self, entry: &SnapshotEntry, state: &SnapshotState) -> bool {
         match state {
             SnapshotState::Missing | SnapshotState::Repository => true,
             SnapshotState::File { content: RecordedContent::Bytes(bytes), .. }
@@ -247,14 +262,18 @@ impl CheckedRepositories<'_> {
             }
             SnapshotState::Directory { entries, .. } => {
                 // Templates of git have an empty directory for remotes.
-                entry.path.ends_with("branches") && entries.is_empty()
-                    || entry.path.ends_with("hooks")
-                        && entries.iter().all(|(name, entry)| {
-                            name.as_encoded_bytes().ends_with(b".sample")
-                                && matches!(entry, SnapshotState::File { .. })
-                        })
+                let is_sample = |name: &OsStr, state: &SnapshotState| {
+                    name.as_encoded_bytes().ends_with(b".sample")
+                        && matches!(state, SnapshotState::File { .. })
+                };
+                (entry.path.ends_with("branches") && entries.is_empty())
+                    || (entry.path.ends_with("hooks")
+                        && entries.iter().all(|(name, state)| is_sample(name, state)))
             }
-            _ => false,
+            SnapshotState::File { content: RecordedContent::Stamp(..), .. }
+            | SnapshotState::Link(_)
+            | SnapshotState::Unreachable
+            | SnapshotState::Other => false,
         }
     }
 
@@ -268,8 +287,10 @@ impl CheckedRepositories<'_> {
         let SnapshotState::File { mode, content: RecordedContent::Bytes(bytes) } = state else {
             return ConfigCheck::NotAConfig;
         };
-        let is_config = CONFIG_NAMES.iter().any(|name| entry.path.ends_with(name));
-        let Some(git_dir) = entry.path.parent().filter(|_| is_config) else {
+        if !CONFIG_NAMES.iter().any(|name| entry.path.ends_with(name)) {
+            return ConfigCheck::NotAConfig;
+        }
+        let Some(git_dir) = entry.path.parent() else {
             return ConfigCheck::NotAConfig;
         };
         let policy = ConfigPolicy { git_dir, permits_remote: &|path| self.is_safe_remote(path) };
@@ -293,7 +314,10 @@ impl CheckedRepositories<'_> {
         if may_change(before, after, None) {
             return true;
         }
-        let Some(git_dir) = path.parent().filter(|_| self.project_files.are_free()) else {
+        if !self.project_files.are_free() {
+            return false;
+        }
+        let Some(git_dir) = path.parent() else {
             return false;
         };
         let policy = ConfigPolicy { git_dir, permits_remote: &|path| self.is_safe_remote(path) };
@@ -306,7 +330,7 @@ impl CheckedRepositories<'_> {
 
     /// True if git runs nothing when it fetches from `path`. A bundle is a file without hooks.
     fn is_safe_remote(&self, path: &Path) -> bool {
-        self.is_safe_repository(path) || self.project_files.are_free() && is_bundle(path)
+        self.is_safe_repository(path) || (self.project_files.are_free() && is_bundle(path))
     }
 
     /// True if the command could not have written the hooks of the repository at `path`, or they are checked too.
@@ -315,23 +339,24 @@ impl CheckedRepositories<'_> {
         let is_checked = |path: &Path| {
             self.git_dirs.contains(path) || self.git_dirs.contains(&*path.join(".git"))
         };
-        path.canonicalize().is_ok_and(|real| real == path && is_outside() || is_checked(&real))
+        // A link could be changed later, so a repository outside of the roots counts only by its real path.
+        path.canonicalize().is_ok_and(|real| (real == path && is_outside()) || is_checked(&real))
     }
 }
 
 /// The protected paths of the repositories that were found in `roots`.
 fn list_repository_paths(roots: &WritableRoots, found_paths: &[FoundPaths]) -> Vec<PathBuf> {
     let mut paths = Vec::new();
-    for (root, found_paths) in roots.paths.iter().zip(found_paths) {
-        paths.extend(git_paths::all_repository_paths(root, &found_paths.repositories));
+    for (root, FoundPaths { repositories, .. }) in roots.paths.iter().zip(found_paths) {
+        paths.extend(git_paths::all_repository_paths(root, repositories));
     }
     // A file that is granted by name may be changed.
     paths.retain(|path| !roots.paths.contains(path));
     paths
 }
 
-/// Sets the file with the steps of an unfinished rebase aside, which is in the state `after`, if some of its steps run
-/// commands that none ran before, or if a link leads to it.
+/// Sets aside the file with the steps of an unfinished rebase, unless every command in it was there before the command. A
+/// link on the way to it is set aside instead. `after` is its state; `None` if it cannot be read.
 fn undo_steps(
     roots: &WritableRoots,
     entry: &SnapshotEntry,
@@ -354,7 +379,13 @@ fn undo_steps(
         Some(SnapshotState::File { .. } | SnapshotState::Link(_)) | None => {
             Some(roots.set_aside(&entry.tree_path))
         }
-        Some(_) => None,
+        // Git reads no steps from these.
+        Some(
+            SnapshotState::Missing
+            | SnapshotState::Directory { .. }
+            | SnapshotState::Repository
+            | SnapshotState::Other,
+        ) => None,
     }
 }
 
