@@ -2,7 +2,7 @@
 
 use super::client::EditorClient;
 use super::session::EditorSession;
-use nanobot_agent::report::short_text::truncate_line;
+use nanobot_agent::report::short_text::{identifying_arguments, truncate_line};
 use nanobot_base::event::{Event, ToolOutcome};
 use nanobot_base::message::{Message, ToolCall, plain_text};
 use nanobot_config::policy::call_files::files_of_call;
@@ -35,8 +35,14 @@ struct UpdateState {
 
 struct EditorCall {
     call: ToolCall,
-    /// Its files, with their text before the call.
-    before: Vec<(PathBuf, FileText)>,
+    files: Vec<FileBefore>,
+}
+
+/// A file that a call may change.
+struct FileBefore {
+    path: PathBuf,
+    /// Its text before the call.
+    text: FileText,
 }
 
 impl TurnUpdates {
@@ -62,29 +68,24 @@ impl TurnUpdates {
                 self.send(&message_chunk("agent_message_chunk", &reply.id, &reply.text));
             }
             Event::ToolCall(call) => {
-                self.send(&call_begins(call, &self.locations(call)));
-                if let Some(plan) = plan_of(call) {
+                let paths = self.paths(call);
+                self.send(&tool_call_update(call, &paths));
+                if let Some(plan) = plan_update(call) {
                     self.send(&plan);
                 }
-                let files = if WRITE_TOOLS.contains(&call.name.as_str()) {
-                    self.files(call)
-                } else {
-                    Vec::new()
-                };
-                let before = files.into_iter().map(|path| {
-                    let text = FileText::read(&path);
-                    (path, text)
-                });
-                let before = before.collect();
-                state.calls.push(EditorCall { call: call.clone(), before });
+                let mut files = Vec::new();
+                if WRITE_TOOLS.contains(&call.name.as_str()) {
+                    files.extend(paths.into_iter().map(FileBefore::read));
+                }
+                state.calls.push(EditorCall { call: call.clone(), files });
             }
             Event::ToolResult { result, outcome, command_failed, .. } => {
                 let mut calls = state.calls.iter();
                 let index = calls.position(|running| running.call.id == result.call_id);
                 let ended_call = index.map(|index| state.calls.remove(index));
                 let mut content = Vec::new();
-                for (path, before) in ended_call.into_iter().flat_map(|call| call.before) {
-                    content.extend(diff_content(&path, &before));
+                for file in ended_call.into_iter().flat_map(|call| call.files) {
+                    content.extend(diff_content(&file));
                 }
                 let text = plain_text(&result.parts);
                 content.push(json!({ "type": "content", "content": text_content(&text) }));
@@ -108,22 +109,23 @@ impl TurnUpdates {
         call.map(|running| running.call.id.clone())
     }
 
-    /// The files that a call is about.
-    fn files(&self, call: &ToolCall) -> Vec<PathBuf> {
+    /// The paths of the files that a call is about.
+    fn paths(&self, call: &ToolCall) -> Vec<PathBuf> {
         let arguments = call.arguments_object();
         let files = files_of_call(&call.name, &arguments);
-        let paths = files.iter().map(|file| self.session.directory.join(file.path));
-        paths.collect()
-    }
-
-    fn locations(&self, call: &ToolCall) -> Vec<Value> {
-        let files = self.files(call).into_iter();
-        files.map(|path| json!({ "path": path })).collect()
+        files.iter().map(|file| self.session.directory.join(file.path)).collect()
     }
 
     fn send(&self, update: &Value) {
         // If standard output fails, the connection ends, and the turn with it.
         drop(self.client.update(&self.session.key, update));
+    }
+}
+
+impl FileBefore {
+    fn read(path: PathBuf) -> Self {
+        let text = FileText::read(&path);
+        Self { path, text }
     }
 }
 
@@ -139,9 +141,9 @@ enum FileText {
 impl FileText {
     fn read(path: &Path) -> Self {
         match durable_file::read_limited(path, MAX_FILE_BYTES) {
-            Ok(None) if !path.exists() => Self::Missing,
+            Ok(None) => Self::Missing,
             Ok(Some(bytes)) => String::from_utf8(bytes).map_or(Self::NotShown, Self::Present),
-            Ok(None) | Err(_) => Self::NotShown,
+            Err(_) => Self::NotShown,
         }
     }
 
@@ -153,14 +155,15 @@ impl FileText {
     }
 }
 
-/// The change of a file since it had the text `before`; `None` if there is none, or none that can be shown.
-fn diff_content(path: &Path, before: &FileText) -> Option<Value> {
-    let after = FileText::read(path);
-    if after == *before || [before, &after].contains(&&FileText::NotShown) {
+/// The change of a file; `None` if there is none, or none that can be shown.
+fn diff_content(before: &FileBefore) -> Option<Value> {
+    let FileBefore { path, text } = before;
+    let new_text = FileText::read(path);
+    if new_text == *text || [text, &new_text].contains(&&FileText::NotShown) {
         return None;
     }
     Some(json!({
-        "type": "diff", "path": path, "oldText": before.as_str(), "newText": after.as_str().unwrap_or_default(),
+        "type": "diff", "path": path, "oldText": text.as_str(), "newText": new_text.as_str().unwrap_or_default(),
     }))
 }
 
@@ -173,8 +176,9 @@ fn message_chunk(kind: &str, id: &str, text: &str) -> Value {
     json!({ "sessionUpdate": kind, "messageId": id, "content": text_content(text) })
 }
 
-/// The start of a call.
-fn call_begins(call: &ToolCall, locations: &[Value]) -> Value {
+/// The start of a call that is about the files `paths`.
+fn tool_call_update(call: &ToolCall, paths: &[PathBuf]) -> Value {
+    let locations: Vec<Value> = paths.iter().map(|path| json!({ "path": path })).collect();
     json!({
         "sessionUpdate": "tool_call", "toolCallId": call.id, "title": call_title(&call.name, &call.arguments),
         "kind": tool_kind(&call.name), "status": "in_progress", "locations": locations,
@@ -182,13 +186,11 @@ fn call_begins(call: &ToolCall, locations: &[Value]) -> Value {
     })
 }
 
-/// The title of a call: the tool, and its main argument.
+/// The title of a call: the tool, and the arguments that identify the call.
 pub(super) fn call_title(tool: &str, arguments: &Value) -> String {
-    let subjects = ["command", "path", "pattern", "query", "url", "task", "name"];
-    let subject = subjects.iter().find_map(|key| arguments[*key].as_str());
-    match subject {
-        Some(subject) => truncate_line(&format!("{tool}: {subject}"), MAX_TITLE_CHARS),
-        None => tool.to_owned(),
+    match identifying_arguments(tool, arguments).as_str() {
+        "" => tool.to_owned(),
+        arguments => truncate_line(&format!("{tool}: {arguments}"), MAX_TITLE_CHARS),
     }
 }
 
@@ -198,7 +200,7 @@ pub(super) fn tool_kind(tool: &str) -> &'static str {
 }
 
 /// The plan of a call of `todo` that writes one.
-fn plan_of(call: &ToolCall) -> Option<Value> {
+fn plan_update(call: &ToolCall) -> Option<Value> {
     let todos = call.arguments["todos"].as_array()?;
     if call.name != "todo" {
         return None;
@@ -209,6 +211,7 @@ fn plan_of(call: &ToolCall) -> Option<Value> {
             Some("completed" | "cancelled") => "completed",
             _ => "pending",
         };
+        // The protocol requires a priority, and a todo has none.
         json!({ "content": todo["content"], "priority": "medium", "status": status })
     });
     Some(json!({ "sessionUpdate": "plan", "entries": entries.collect::<Vec<_>>() }))
@@ -228,8 +231,9 @@ pub(super) fn replay(messages: &[Message]) -> Vec<Value> {
                 if !reply.text.is_empty() {
                     updates.push(message_chunk("agent_message_chunk", &reply.id, &reply.text));
                 }
-                updates.extend(reply.tool_calls.iter().map(|call| call_begins(call, &[])));
+                updates.extend(reply.tool_calls.iter().map(|call| tool_call_update(call, &[])));
             }
+            // That the command of a call failed, which counts as a failure in a running turn, is not stored.
             Message::Tool(result) => updates.push(json!({
                 "sessionUpdate": "tool_call_update", "toolCallId": result.call_id,
                 "status": if result.failed { "failed" } else { "completed" },

@@ -45,7 +45,7 @@ pub fn truncate_line(text: &str, limit: usize) -> String {
 }
 
 /// Returns the identifying arguments of a call: of tools that are not built in, the first text.
-pub(super) fn identifying_arguments(name: &str, arguments: &Value) -> String {
+pub fn identifying_arguments(name: &str, arguments: &Value) -> String {
     let text = |key: &&str| arguments[*key].as_str().map(str::to_owned);
     if name == APPLY_PATCH {
         let patch = text(&"patch").unwrap_or_default();
