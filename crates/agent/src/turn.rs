@@ -138,8 +138,8 @@ impl Turn<'_, '_, '_> {
                     self.poll_background(false)?;
                     let mut reply = self.send_request(Some(&text))?;
                     reply.tool_calls.clear();
-                    let answer = self.agent.answer_format.filter(|_| !reply.is_blank());
-                    return match answer.map(|answer| answer.check(&reply.text)) {
+                    let format = if reply.is_blank() { None } else { self.agent.answer_format };
+                    return match format.map(|format| format.check(&reply.text)) {
                         Some(Err(error)) => Err(schema_mismatch(&error)),
                         Some(Ok(text)) => Ok((stop_reason, Some(Reply { text, ..reply }))),
                         // Some servers let the model call tools even so; the reply may then be blank.
@@ -192,7 +192,10 @@ impl Turn<'_, '_, '_> {
 
     /// Adds the messages that the user has sent into the turn since its last request.
     fn accept_steering(&mut self) -> Result<()> {
-        let Some(next_message) = self.agent.steering.filter(|_| self.stats.iterations > 0) else {
+        if self.stats.iterations == 0 {
+            return Ok(());
+        }
+        let Some(next_message) = self.agent.steering else {
             return Ok(());
         };
         while let Some(message) = next_message() {

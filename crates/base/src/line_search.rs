@@ -205,13 +205,16 @@ pub fn without_line_number(line: &str) -> &str {
 /// The number and the rest of a line like `2| two`.
 pub(crate) fn split_line_number(line: &str) -> Option<(u64, &str)> {
     let (number, rest) = line.split_once('|')?;
-    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    // The parser would accept a sign.
+    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     let rest = match rest.strip_prefix(' ') {
         Some(rest) => rest,
         None if rest.trim().is_empty() => rest,
         None => return None,
     };
-    Some((number.parse().ok().filter(|_| is_number)?, rest))
+    Some((number.parse().ok()?, rest))
 }
 
 /// Describes the part of `text` that is most similar to `wanted`, which is called `name`; `None` if nothing is similar.

@@ -122,7 +122,7 @@ impl AccessRules {
         self.has_id(list, id)
             || list.iter().any(|entry| entry == "*")
             || self.approved.contains(id)
-            || self.matches_names && name.is_some_and(|name| has_name(list, name))
+            || (self.matches_names && name.is_some_and(|name| has_name(list, name)))
     }
 
     fn addresses_us(&self, chat: &Chat, mentions_us: bool) -> bool {

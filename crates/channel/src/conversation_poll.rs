@@ -336,6 +336,6 @@ impl Position {
                 && !self.recent_ids.iter().any(|id| *id == entry.id.as_str())
         };
         entry.position > self.started
-            && (entry.position > self.last_read || self.overlap > 0 && is_late())
+            && (entry.position > self.last_read || (self.overlap > 0 && is_late()))
     }
 }

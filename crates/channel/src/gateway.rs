@@ -72,9 +72,8 @@ impl GatewayConnection {
         let GatewayLogin { url, query, token, identify, now, explain_close } = login;
         let session = cache["session"].clone();
         // The token goes to gateways of the service only.
-        let resume_url = session["url"]
-            .as_str()
-            .filter(|_| session["id"].is_string())
+        let session_url = if session["id"].is_string() { session["url"].as_str() } else { None };
+        let resume_url = session_url
             .map(|url| format!("{}{query}", url.trim_end_matches('/')))
             .filter(|url| client.owns_socket(url));
         let is_resumed = resume_url.is_some();

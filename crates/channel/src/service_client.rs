@@ -301,9 +301,9 @@ impl ServiceClient {
         let is_local = || is_loopback(base.host_str().unwrap_or_default()) && is_loopback(host);
         url.origin() == base.origin()
             || is_local()
-            || url.scheme() == "https"
+            || (url.scheme() == "https"
                 && url.port_or_known_default() == Some(443)
-                && self.hosts.iter().any(is_below)
+                && self.hosts.iter().any(is_below))
     }
 
     /// True if `url` is the address of a WebSocket of this service.

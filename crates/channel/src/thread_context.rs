@@ -20,7 +20,7 @@ pub(super) fn context_quotes(
     let thread: Vec<ThreadMessage> = thread.collect();
     let own_index = thread.iter().rposition(|message| message.is_own);
     let later = &thread[own_index.map_or(0, |index| index + 1)..];
-    let replied = thread.first().filter(|_| own_index == Some(0));
+    let replied = if own_index == Some(0) { thread.first() } else { None };
     let replied =
         replied.map(|root| QuotedText::replied(&root.text, MAX_QUOTE_CHARS, Some(&root.id), true));
     let newest = &later[later.len().saturating_sub(max_messages)..];

@@ -125,7 +125,9 @@ impl Channel for WeCom {
         let id = digest(key.as_bytes())[..24].to_owned();
         let text = without_pings(&part.markup, MENTION_MARKS);
         let question = destination.reply_facts["req_id"].as_str();
-        if let Some(question) = question.filter(|_| key.ends_with(".0")) {
+        if key.ends_with(".0")
+            && let Some(question) = question
+        {
             let stream = json!({ "id": id, "finish": true, "content": text });
             let body = json!({ "msgtype": "stream", "stream": stream });
             match self.request("aibot_respond_msg", question, &body) {
@@ -235,10 +237,11 @@ fn to_message(frame: &Value) -> Option<InboundMessage> {
     if is_unreadable && ["text", "voice", "mixed", "event"].contains(&kind) {
         return None;
     }
+    let group_chat = if is_group { body["chatid"].as_str() } else { None };
     Some(InboundMessage {
         id: id.to_owned(),
         chat: Chat {
-            id: body["chatid"].as_str().filter(|_| is_group).unwrap_or(sender).to_owned(),
+            id: group_chat.unwrap_or(sender).to_owned(),
             thread: None,
             is_direct: !is_group,
         },

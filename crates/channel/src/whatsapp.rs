@@ -259,7 +259,7 @@ fn to_message(message: &Value) -> Option<InboundMessage> {
         _ => content["caption"].as_str(),
     };
     // The sender has chosen one of our texts.
-    let chosen = content["text"].as_str().filter(|_| kind == "button");
+    let chosen = if kind == "button" { content["text"].as_str() } else { None };
     let chosen = chosen.or(content["button_reply"]["title"].as_str());
     let chosen = chosen.or(content["list_reply"]["title"].as_str()).map(str::to_owned);
     let location = content["latitude"].as_f64().zip(content["longitude"].as_f64());

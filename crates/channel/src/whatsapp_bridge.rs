@@ -117,7 +117,7 @@ impl Channel for WhatsAppBridge {
         };
         let request = json!({ "type": "send", "to": to, "text": part.markup });
         let is_response = |frame: &Value| {
-            frame["type"] == "error" || frame["type"] == "sent" && frame["to"] == to.as_str()
+            frame["type"] == "error" || (frame["type"] == "sent" && frame["to"] == to.as_str())
         };
         let response = self.listener.request(self, &request, &is_response)?;
         match response["error"].as_str() {

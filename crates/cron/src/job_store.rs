@@ -340,13 +340,15 @@ impl JobStore {
                     jobs.retain(|value| !is_removed(value));
                     has_changed = true;
                 }
-                let additions = updates.iter().filter(|update| update.old.is_none());
-                for JobUpdate { job, .. } in additions.filter(|_| *path == new_file) {
-                    let mut job = (*job).clone();
-                    job.bind_options();
-                    self.write_options(&job)?;
-                    add_entry(file, path, &job, now)?;
-                    has_changed = true;
+                if *path == new_file {
+                    let additions = updates.iter().filter(|update| update.old.is_none());
+                    for JobUpdate { job, .. } in additions {
+                        let mut job = (*job).clone();
+                        job.bind_options();
+                        self.write_options(&job)?;
+                        add_entry(file, path, &job, now)?;
+                        has_changed = true;
+                    }
                 }
                 Ok(has_changed)
             })?;

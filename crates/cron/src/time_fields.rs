@@ -326,7 +326,7 @@ mod tests {
         };
         let day = has(2, time.day(), 1, 31);
         let sunday = time.weekday().to_sunday_zero_offset();
-        let weekday = has(4, sunday, 0, 7) || sunday == 0 && has(4, 7, 0, 7);
+        let weekday = has(4, sunday, 0, 7) || (sunday == 0 && has(4, 7, 0, 7));
         has(0, time.minute(), 0, 59)
             && has(1, time.hour(), 0, 23)
             && has(3, time.month(), 1, 12)

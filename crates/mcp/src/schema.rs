@@ -568,7 +568,7 @@ fn decode_fragment(fragment: &str) -> String {
     let mut bytes = Vec::with_capacity(fragment.len());
     let mut rest = fragment.as_bytes();
     while let Some((first, after)) = rest.split_first() {
-        let digits = after.get(..2).filter(|_| *first == b'%');
+        let digits = if *first == b'%' { after.get(..2) } else { None };
         let byte =
             digits.and_then(|digits| u8::from_str_radix(str::from_utf8(digits).ok()?, 16).ok());
         bytes.push(byte.unwrap_or(*first));

@@ -82,7 +82,7 @@ impl ToolCatalog {
         let is_wanted = |server: &&McpServer| {
             let may_have_tool = (query.allows_prefix)(&tool_name::server_prefix(&server.name));
             !server.enabled_tools.is_empty()
-                && (may_have_tool || server.is_everything_enabled() && (resources || prompts))
+                && (may_have_tool || (server.is_everything_enabled() && (resources || prompts)))
         };
         let servers: Vec<&McpServer> = self.0.clients.servers().iter().filter(is_wanted).collect();
         if servers.is_empty() {

@@ -66,9 +66,10 @@ impl SseParser {
         let Some(first) = bytes.first() else {
             return Ok(());
         };
-        if std::mem::take(&mut self.is_after_cr) && *first == b'\n' {
+        if self.is_after_cr && *first == b'\n' {
             bytes = &bytes[1..];
         }
+        self.is_after_cr = false;
         while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
             let line = &bytes[..end];
             let is_crlf = bytes[end] == b'\r' && bytes.get(end + 1) == Some(&b'\n');

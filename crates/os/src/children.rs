@@ -125,7 +125,7 @@ pub fn is_group_alive(group: Pid, limit: Duration) -> bool {
         let mut members =
             children().into_iter().filter(|pid| process_group(Some(*pid)) == Some(group));
         let waited = started.elapsed();
-        if waited >= limit || waited >= SETTLE_TIMEOUT && members.any(|pid| !is_ending(pid)) {
+        if waited >= limit || (waited >= SETTLE_TIMEOUT && members.any(|pid| !is_ending(pid))) {
             return true;
         }
         std::thread::sleep(Duration::from_millis(1));

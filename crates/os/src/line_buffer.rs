@@ -67,7 +67,8 @@ impl LineBuffer {
 
     fn end_line(&mut self, line: Vec<u8>) -> InputLine {
         self.searched = 0;
-        if std::mem::take(&mut self.is_too_long) {
+        if self.is_too_long {
+            self.is_too_long = false;
             Err(format!("the line has more than {MAX_LINE_BYTES} bytes"))
         } else {
             Ok(line)

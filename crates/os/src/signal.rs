@@ -162,8 +162,12 @@ pub fn check() -> Result<(), Stop> {
 /// The remaining time for the closing work; `None` if the run is not ending.
 fn closing_time_left() -> Option<Duration> {
     let since = (*lock_ending_since())?;
-    let extra = EXTRA_TIME_END.get().filter(|_| received_exit().is_none());
-    let end = extra.copied().unwrap_or(since + SHUTDOWN_GRACE);
+    let mut end = since + SHUTDOWN_GRACE;
+    if received_exit().is_none()
+        && let Some(extra_time_end) = EXTRA_TIME_END.get()
+    {
+        end = *extra_time_end;
+    }
     Some(end.saturating_sub(now()))
 }
 

@@ -103,9 +103,12 @@ fn mask_secret_key(line: &str) -> Option<String> {
     if !is_secret_key(key) || value.trim().trim_matches('"').is_empty() {
         return None;
     }
-    let header = value.split_once(':').filter(|_| key.eq_ignore_ascii_case("extraheader"));
-    let header =
-        header.map_or(String::new(), |(name, _)| format!("{}: ", name.trim().trim_matches('"')));
+    let mut header = String::new();
+    if key.eq_ignore_ascii_case("extraheader")
+        && let Some((name, _)) = value.split_once(':')
+    {
+        header = format!("{}: ", name.trim().trim_matches('"'));
+    }
     Some(format!("{start}= {header}{MASK}"))
 }
 

@@ -291,7 +291,7 @@ pub(super) fn may_change(before: &[u8], after: &[u8], policy: Option<&ConfigPoli
 fn is_remote_name(name: &str) -> bool {
     let is_safe = |letter: char| letter.is_alphanumeric() || "._+@-".contains(letter);
     let is_first = |letter: char| is_safe(letter) && !"-.".contains(letter);
-    name == "." || name.starts_with(is_first) && name.chars().all(is_safe)
+    name == "." || (name.starts_with(is_first) && name.chars().all(is_safe))
 }
 
 /// The path in the address of a repository of this system: absolute, relative, or with the scheme `file`. `None` for other

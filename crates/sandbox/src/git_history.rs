@@ -282,8 +282,8 @@ impl HistoryState {
         let written = self.written.get(&directory_key(directory));
         let list = self.before.get(directory);
         self.granted.contains(name)
-            || list.is_some_and(|list| list.contains(name))
-                && !written.is_some_and(|names| names.contains(name))
+            || (list.is_some_and(|list| list.contains(name))
+                && !written.is_some_and(|names| names.contains(name)))
     }
 
     /// Forgets that commands wrote `name`. Returns true if they did.

@@ -171,9 +171,9 @@ fn read_index(directory: BorrowedFd<'_>, name: &str) -> io::Result<Vec<ObjectNam
     let file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty())?);
     let mut bytes = Vec::new();
     file.take(MAX_INDEX_BYTES + 1).read_to_end(&mut bytes)?;
-    parse_index(&bytes)
-        .filter(|_| bytes.len() as u64 <= MAX_INDEX_BYTES)
-        .ok_or_else(|| io::Error::other(format!("`{name}` is not a valid pack index")))
+    let is_complete = bytes.len() as u64 <= MAX_INDEX_BYTES;
+    let names = if is_complete { parse_index(&bytes) } else { None };
+    names.ok_or_else(|| io::Error::other(format!("`{name}` is not a valid pack index")))
 }
 
 /// Parses the index of a pack. Returns `None` unless git could have written it: the names are sorted, and the table has their

@@ -114,7 +114,7 @@ impl RepositoryNames {
 
     /// True if git uses the directory as a repository when it is started in it.
     pub(super) fn are_of_git_dir(self) -> bool {
-        self.has_common_dir && self.has_head || self.has_own_objects()
+        (self.has_common_dir && self.has_head) || self.has_own_objects()
     }
 
     /// True if it is one that needs no other git directory.

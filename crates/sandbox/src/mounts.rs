@@ -141,7 +141,7 @@ impl EmptyRoot {
         let is_mounted = |path: &Path| {
             !directories.iter().any(|directory| path == directory)
                 && (mounts.iter().any(|mount| path.starts_with(&mount.path))
-                    || has_tmp && path.starts_with(TEMPORARY))
+                    || (has_tmp && path.starts_with(TEMPORARY)))
         };
         match directory {
             Some(directory) if is_mounted(directory.path()) => directory.enter(),

@@ -196,7 +196,7 @@ impl ProjectFileSnapshot {
         // Other commands may have made permitted changes while this one ran in the background.
         let is_comparable = content(after).is_some() || matches!(after, SnapshotState::Missing);
         if self.project_files.is_in_dependencies(&tree_path.relative)
-            || is_comparable && self.project_files.was_changed_to(&path, content(after))
+            || (is_comparable && self.project_files.was_changed_to(&path, content(after)))
         {
             return true;
         }
@@ -232,8 +232,8 @@ impl ProjectFileSnapshot {
                 let was_on_disk =
                     |bytes: &[u8]| history.is_some_and(|it| it.was_on_disk(&path, bytes));
                 same_name.any(|(_, state)| is_moved(state, after))
-                    || self.leads_to_project_file(after)
-                        && (is_in_git(after) || content(after).is_some_and(was_on_disk))
+                    || (self.leads_to_project_file(after)
+                        && (is_in_git(after) || content(after).is_some_and(was_on_disk)))
             }
         }
     }

@@ -30,7 +30,7 @@ pub fn find_repository(directory: &Path, limits: &RepositoryLimits<'_>) -> Optio
     let mut ancestors = directory.ancestors();
     let (top, entry) = ancestors.find_map(|path| Some((path, git_entry(path)?)))?;
     let is_unusable = || !is_owned_by(top, owner) || (limits.is_closed)(top);
-    if limits.home.starts_with(top) || top != directory && is_unusable() {
+    if limits.home.starts_with(top) || (top != directory && is_unusable()) {
         return None;
     }
     let repository = Repository { top: top.to_owned(), ..Repository::default() };
@@ -149,7 +149,10 @@ impl RepositorySearch<'_> {
 /// True if `pointer` names the git directory of a linked worktree or a submodule, and that directory names this working tree too.
 fn is_mutual(pointer: &GitPointer) -> bool {
     let GitPointer { file, target } = pointer;
-    let Some(top) = file.parent().filter(|_| !file.is_symlink()) else {
+    if file.is_symlink() {
+        return false;
+    }
+    let Some(top) = file.parent() else {
         return false;
     };
     let leads_back = |name: &str, expect: &Path| {

@@ -70,7 +70,7 @@ impl SnapshotEntry {
     pub(super) fn is_replaced(&self) -> bool {
         let now = new_repository::git_dir_id(&self.path);
         new_repository::is_worktree_location(&self.path)
-            || self.git_dir.is_some() && now.is_some() && now != self.git_dir
+            || (self.git_dir.is_some() && now.is_some() && now != self.git_dir)
     }
 
     /// True if a mount has protected the file all the time, or the file is gone.

@@ -174,7 +174,7 @@ impl<'a> TreeSearch<'a> {
                 path: directory.path.join(&name),
                 is_named,
                 is_generated: directory.is_generated
-                    || !is_named && is_generated_dir(Path::new(&name)),
+                    || (!is_named && is_generated_dir(Path::new(&name))),
                 has_repositories: directory.has_repositories && !git_repository::is_skipped(&name),
                 depth: directory.depth + 1,
             };
@@ -267,9 +267,11 @@ impl<'a> TreeSearch<'a> {
                 FileType::Directory if name == ".git" => {}
                 FileType::Directory => contents.directories.push(name.to_owned()),
                 _ if directory.is_named
-                    || may_count
+                    || (may_count
                         && (self.project_files.is_name(name)
-                            || self.project_files.is_name_in(directory.path.file_name(), name)) =>
+                            || self
+                                .project_files
+                                .is_name_in(directory.path.file_name(), name))) =>
                 {
                     contents.files.push(name.to_owned());
                 }

@@ -72,7 +72,7 @@ impl SandboxSpec {
         let name = path.file_name().unwrap_or_default();
         let is_hidden = name.as_encoded_bytes().starts_with(b".");
         self.denied.iter().any(|denied| path.starts_with(denied))
-            || is_hidden
-                && path.parent().is_some_and(|parent| self.homes.iter().any(|home| home == parent))
+            || (is_hidden
+                && path.parent().is_some_and(|parent| self.homes.iter().any(|home| home == parent)))
     }
 }

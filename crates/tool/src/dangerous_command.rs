@@ -70,7 +70,9 @@ fn describe_accident(
     match program {
         "rm" if has('r', "--recursive") || has('R', "--recursive") => rest
             .iter()
-            .any(|word| is_root_or_home(word) || is_in_root_or_home && ["*", "./*"].contains(word))
+            .any(|word| {
+                is_root_or_home(word) || (is_in_root_or_home && ["*", "./*"].contains(word))
+            })
             .then_some("removes everything"),
         "dd" => rest
             .iter()

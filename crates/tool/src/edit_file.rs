@@ -199,7 +199,8 @@ fn replace(
         end = range.end;
     }
     out.push_str(&text[end..]);
-    let note = ranges.first().filter(|_| is_similar).and_then(|range| {
+    let changed_range = if is_similar { ranges.first() } else { None };
+    let note = changed_range.and_then(|range| {
         let before = text[..range.start].rsplit('\n').next().unwrap_or_default();
         let columns = std::iter::once(before.chars().count()).chain(std::iter::repeat(0));
         let old_lines = old.trim_start_matches(['\n', '\r']).lines().zip(columns);

@@ -204,8 +204,8 @@ impl Tool for Grep {
 fn build_searcher(arguments: &Value, mode: &str) -> Searcher {
     let is_content = mode == "content";
     let lines = |key: &str| {
-        let lines = usize_argument(arguments, key).filter(|_| is_content).unwrap_or(0);
-        lines.min(MAX_CONTEXT_LINES)
+        let lines = if is_content { usize_argument(arguments, key) } else { None };
+        lines.unwrap_or(0).min(MAX_CONTEXT_LINES)
     };
     SearcherBuilder::new()
         .line_number(is_content)

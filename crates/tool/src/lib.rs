@@ -505,9 +505,9 @@ impl Toolbox {
                     Err(_) => return result,
                 };
                 attempt.record_approval(approval);
-                match withheld_changes.filter(|_| !withheld.is_empty()) {
-                    Some(withheld_changes) => withheld_changes.make(flag),
-                    None => toolbox.retry(call, attempt, arguments, on_output),
+                match withheld_changes {
+                    Some(withheld_changes) if !withheld.is_empty() => withheld_changes.make(flag),
+                    _ => toolbox.retry(call, attempt, arguments, on_output),
                 }
             }
             Ok(ToolOutput { missing_grant: Some(refusal), command_failed: true, .. }) => {

@@ -115,7 +115,7 @@ impl MessageTool {
         let own_recipient = self.own_chat.as_ref().map(|chat| chat.recipient.as_str());
         let channel = argument("channel").or(own_channel);
         // Another channel has other recipients.
-        let default_recipient = own_recipient.filter(|_| channel == own_channel);
+        let default_recipient = if channel == own_channel { own_recipient } else { None };
         let recipient = argument("chat_id").or(default_recipient);
         match (channel, recipient) {
             (Some(channel), Some(recipient)) => {

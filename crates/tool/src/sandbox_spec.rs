@@ -399,8 +399,8 @@ mod tests {
     /// Returns if `path` is readable, and if it is writable.
     fn access(sandbox: &SandboxSpec, path: &Path) -> (bool, bool) {
         let is_open = depth(&sandbox.denied, path).is_none();
-        let writes = depth(&sandbox.writable, path).filter(|_| is_open);
-        let reads = depth(&sandbox.readable, path).filter(|_| is_open);
+        let writes = if is_open { depth(&sandbox.writable, path) } else { None };
+        let reads = if is_open { depth(&sandbox.readable, path) } else { None };
         // The paths within `.git` have rules of their own.
         let protected = sandbox.protected.iter().filter(|root| !root.ends_with(".git"));
         let is_free = writes > depth(&protected.cloned().collect::<Vec<_>>(), path);

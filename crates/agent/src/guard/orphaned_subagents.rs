@@ -12,9 +12,10 @@ pub struct OrphanedSubagents {
 
 impl Guard for OrphanedSubagents {
     fn check(&mut self, state: &TurnState<'_>) -> GuardAction {
-        if std::mem::replace(&mut self.has_checked, true) {
+        if self.has_checked {
             return GuardAction::Continue;
         }
+        self.has_checked = true;
         let lost = unreported(state.messages).into_iter();
         let lost: Vec<String> = lost.map(|number| format!("`{SPAWN_TOOL}{number}`")).collect();
         if lost.is_empty() {

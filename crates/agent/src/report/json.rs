@@ -139,7 +139,8 @@ pub fn result_json(
         .collect();
     let denials: Vec<Value> = stats.denials.iter().map(denial_json).collect();
     let model = if stats.model.is_empty() { &run.model } else { &stats.model };
-    let error = error.as_ref().filter(|_| exit != Exit::Answered).map(|error| {
+    let error = if exit == Exit::Answered { None } else { error.as_ref() };
+    let error = error.map(|error| {
         json!({ "message": format!("{error:#}"), "cause": exit_for(error).name(), "hint": hint_for(error) })
     });
     let data = if run.has_schema && exit == Exit::Answered {

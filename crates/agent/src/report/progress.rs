@@ -228,7 +228,8 @@ impl ProgressDisplay {
 
     /// Removes the live status.
     fn clear(&mut self) {
-        if std::mem::take(&mut self.is_displayed) {
+        if self.is_displayed {
+            self.is_displayed = false;
             self.terminal.set_status(None);
         }
     }

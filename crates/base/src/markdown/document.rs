@@ -86,8 +86,10 @@ pub fn parse(text: &str) -> Vec<DocumentLine<'_>> {
 /// quoted ends it.
 pub fn unclosed_fence(text: &str) -> Option<CodeFence> {
     let parser = parse_lines(text);
-    let is_quoted = parser.open.contains(&Container::Quote);
-    let (code_fence, _) = parser.code_fence.filter(|_| !is_quoted)?;
+    if parser.open.contains(&Container::Quote) {
+        return None;
+    }
+    let (code_fence, _) = parser.code_fence?;
     Some(code_fence)
 }
 

@@ -379,7 +379,7 @@ mod tests {
                     assert!(tags.split(' ').any(|known| known == name), "{name}: {markup}");
                     let is_in = |outer| open.contains(&outer);
                     let is_pre = open.last() == Some(&"pre");
-                    assert!(!is_telegram || (is_pre || !is_in("pre")) && !is_in("code"));
+                    assert!(!is_telegram || ((is_pre || !is_in("pre")) && !is_in("code")));
                     assert!(!is_telegram || name != "blockquote" || !is_in("blockquote"));
                     open.push(name);
                 }

@@ -32,7 +32,7 @@ pub(super) fn to_entry(message: &Value, chat: &Chat, identity: &Identity) -> Con
     ConversationEntry {
         position: number_of(id),
         id: id.as_str().unwrap_or_default().to_owned(),
-        message: to_message(message, chat, identity).filter(|_| !is_own),
+        message: if is_own { None } else { to_message(message, chat, identity) },
         is_own_entrance: is_own && message["type"] == JOIN_TYPE,
     }
 }

@@ -388,8 +388,8 @@ impl Discord {
             let Some(id) = channel["id"].as_str() else {
                 continue;
             };
-            let parent = channel["parent_id"].as_str();
-            let parent = parent.filter(|_| THREAD_TYPES.contains(&kind));
+            let is_thread = THREAD_TYPES.contains(&kind);
+            let parent = if is_thread { channel["parent_id"].as_str() } else { None };
             if let Some(parent) = parent {
                 parents.insert(id.to_owned(), Some(parent.to_owned()));
             } else if !CHANNEL_TYPES.contains(&kind) {
@@ -414,7 +414,8 @@ impl Discord {
         let path = format!("/channels/{}", percent_encode(channel));
         let response = self.client.get(&path)?;
         let is_thread = THREAD_TYPES.contains(&response["type"].as_u64().unwrap_or_default());
-        let parent = response["parent_id"].as_str().filter(|_| is_thread).map(str::to_owned);
+        let parent = if is_thread { response["parent_id"].as_str() } else { None };
+        let parent = parent.map(str::to_owned);
         self.parents.lock().ignore_poison().insert(channel.to_owned(), parent.clone());
         Ok(parent)
     }

@@ -150,7 +150,7 @@ impl ImapSession {
             format!("{tag} AUTHENTICATE {mechanism}\r\n")
         };
         self.connection.write(line.as_bytes())?;
-        let mut pending_response = Some(response).filter(|_| !has_initial_response);
+        let mut pending_response = if has_initial_response { None } else { Some(response) };
         loop {
             let raw = self.read_response()?;
             if raw.starts_with(b"+") {

@@ -80,7 +80,7 @@ fn starts_quotation(lines: &[&str]) -> bool {
     // Outlook repeats the header of the quoted mail, in the user's language: several lines `Name: value`.
     let header = lines.iter().skip(1).take(3);
     begins_with(&QUOTATION_STARTS)
-        || begins_with(&HEADER_STARTS) && header.filter(|line| is_header_line(line)).count() == 3
+        || (begins_with(&HEADER_STARTS) && header.filter(|line| is_header_line(line)).count() == 3)
 }
 
 fn is_header_line(line: &str) -> bool {

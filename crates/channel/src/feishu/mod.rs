@@ -194,7 +194,8 @@ impl Channel for Feishu {
         });
         let Destination { chat, reply_facts } = destination;
         let question = reply_facts["id"].as_str();
-        let quoted = question.filter(|_| self.settings.quotes_question || chat.thread.is_some());
+        let is_reply = self.settings.quotes_question || chat.thread.is_some();
+        let quoted = if is_reply { question } else { None };
         let path = match quoted.or(chat.thread.as_deref()) {
             Some(message) => {
                 request["reply_in_thread"] = reply_facts["topic"].is_string().into();

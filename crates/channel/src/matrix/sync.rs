@@ -37,13 +37,12 @@ pub(super) fn joined_rooms(sync: &Value) -> Vec<RoomUpdate> {
         let timeline = &update["timeline"];
         let summary = &update["summary"];
         let members = |key: &str| summary[key].as_u64();
+        let has_gap = timeline["limited"] == true;
+        let gap_end = if has_gap { timeline["prev_batch"].as_str() } else { None };
         RoomUpdate {
             room_id: room_id.clone(),
             events: timeline["events"].as_array().cloned().unwrap_or_default(),
-            gap_end: timeline["prev_batch"]
-                .as_str()
-                .filter(|_| timeline["limited"] == true)
-                .map(str::to_owned),
+            gap_end: gap_end.map(str::to_owned),
             members: members("m.joined_member_count")
                 .map(|joined| joined + members("m.invited_member_count").unwrap_or(0)),
         }
@@ -166,8 +165,9 @@ impl RoomReader<'_> {
             None => UserText::default(),
         };
         let is_thread = relation["rel_type"] == "m.thread";
+        let thread = if is_thread { relation["event_id"].as_str() } else { None };
         // For other clients, a message of a thread seems to reply to the last one.
-        let replied = replied.filter(|_| relation["is_falling_back"] != true);
+        let replied = if relation["is_falling_back"] == true { None } else { replied };
         // The quoted text is as the sender's client gives it; current clients give none.
         let quotes = replied.map(|id| QuotedText::replied(quote, quote.len(), Some(id), false));
         // The file is from an encrypted room, or there is no file.
@@ -176,7 +176,7 @@ impl RoomReader<'_> {
             id: id.to_owned(),
             chat: Chat {
                 id: self.room_id.to_owned(),
-                thread: relation["event_id"].as_str().filter(|_| is_thread).map(str::to_owned),
+                thread: thread.map(str::to_owned),
                 is_direct: self.is_direct,
             },
             from: Sender { id: event["sender"].as_str()?.to_owned(), ..Sender::default() },
@@ -211,7 +211,7 @@ impl RoomReader<'_> {
         }
         let users = mentions["user_ids"].as_array();
         users.is_some_and(|users| users.iter().any(|user| user == self.user))
-            || self.allows_room_mentions && mentions["room"] == true
+            || (self.allows_room_mentions && mentions["room"] == true)
     }
 }
 

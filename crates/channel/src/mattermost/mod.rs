@@ -275,7 +275,7 @@ impl Mattermost {
         let is_new = |post: &Value| post::created_at(post) > since;
         let mut is_full = posts.len() >= MAX_POSTS_SINCE;
         posts.retain(is_new);
-        while let Some(oldest) = posts.first().filter(|_| is_full) {
+        while is_full && let Some(oldest) = posts.first() {
             let oldest = percent_encode(oldest["id"].as_str().unwrap_or_default());
             let page = format!("{path}?before={oldest}&per_page={PAGE_POSTS}");
             let mut older = post::in_order(&self.client.get(&page)?);

@@ -116,7 +116,8 @@ impl PostReader<'_> {
             },
             text: UserText::typed(text),
             quotes: Vec::new(),
-            mentions_us: is_mention || root.is_some() && self.policy_in_thread == GroupPolicy::Open,
+            mentions_us: is_mention
+                || (root.is_some() && self.policy_in_thread == GroupPolicy::Open),
             files,
             sent_at: i64::try_from(created_at(post) / 1000).unwrap_or_default(),
             reply_facts: json!({ "account": self.identity.id }),

@@ -295,7 +295,7 @@ impl MochatReader<'_> {
             for panel in response["panels"].as_array().into_iter().flatten() {
                 let id = panel["id"].as_str().or(panel["_id"].as_str());
                 let is_text = panel["type"].as_u64().is_none_or(|kind| kind == TEXT_PANEL);
-                if let Some(id) = id.filter(|_| is_text) {
+                if is_text && let Some(id) = id {
                     panels.push((id.to_owned(), group.to_owned()));
                 }
             }

@@ -83,7 +83,7 @@ pub(crate) fn open(setup: &ChannelSetup) -> Result<Box<dyn Channel>> {
     let config = &setup.config;
     let bot_token = config.required_secret("botToken")?;
     let is_socket = config.text("mode").as_deref() == Some("socket");
-    let app_token = config.secret("appToken")?.filter(|_| is_socket);
+    let app_token = if is_socket { config.secret("appToken")? } else { None };
     let app_api = app_token.map(|token| WebApi::new(setup, "appToken", token));
     let emoji = |key| {
         let name = config.text(key)?;
@@ -349,7 +349,7 @@ impl Channel for Slack {
         let reacted = (chat.clone(), stamp.to_owned());
         let is_shown = self.reacted.lock().ignore_poison().remove(&reacted);
         if let Some(emoji) = &self.settings.done_emoji {
-            if let Some(reaction) = self.settings.react_emoji.as_ref().filter(|_| is_shown) {
+            if is_shown && let Some(reaction) = &self.settings.react_emoji {
                 self.react("reactions.remove", chat, stamp, reaction);
             }
             self.react("reactions.add", chat, stamp, emoji);

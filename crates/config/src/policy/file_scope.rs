@@ -218,8 +218,8 @@ impl FileScope {
                 denied.access == FileAccess::Read && self.matches(&denied.pattern, path)
             })
             && (self.is_unrestricted
-                || secrets::secret_containing(path, &self.home).is_none_or(is_granted)
-                    && secrets::hidden_home_entry(path, &self.home).is_none_or(is_granted))
+                || (secrets::secret_containing(path, &self.home).is_none_or(is_granted)
+                    && secrets::hidden_home_entry(path, &self.home).is_none_or(is_granted)))
             && self.operands.iter().all(|operand| operand.is_visible(path))
     }
 
@@ -305,7 +305,7 @@ impl FileScope {
             return true;
         }
         let is_in_git_dir = root.ends_with(".git") && path != root;
-        let start = root.parent().filter(|_| is_in_git_dir).unwrap_or(root);
+        let start = if is_in_git_dir { root.parent().unwrap_or(root) } else { root };
         let relative = path.strip_prefix(start).unwrap_or(Path::new(""));
         startup_files::is_protected(relative) || self.is_home_startup_file(path, root)
     }

@@ -57,7 +57,7 @@ impl Policy {
         // A policy that allows the tool without approval grants as much as any allow rule.
         let is_always = |tool: &&str| self.permission(tool) == Permission::Always;
         self.auto_approve
-            || !rule.tool.has_wildcard() && tools_within(rule.tool.text()).iter().all(is_always)
+            || (!rule.tool.has_wildcard() && tools_within(rule.tool.text()).iter().all(is_always))
     }
 
     /// The rules, rewritten to apply from the directory of `file_scope`. Allow rules about paths keep referring to the directory that they

@@ -106,7 +106,9 @@ impl PolicyRule {
             return Err("takes no argument".into());
         }
         let tool = Pattern::new(tool);
-        if let Some(argument) = argument.as_ref().filter(|_| tool.matches_file_tool()) {
+        if tool.matches_file_tool()
+            && let Some(argument) = &argument
+        {
             let compiled = compile_path_glob(argument.text());
             compiled.map_err(|error| format!("is not a valid glob for paths: {error}"))?;
         }
@@ -166,7 +168,7 @@ impl Pattern {
     /// True if the pattern may match a text that begins with `prefix`. Errs on the side of true.
     pub fn may_match_prefix(&self, prefix: &str) -> bool {
         let stem = self.text.split(['*', '?']).next().unwrap_or_default();
-        stem.starts_with(prefix) || self.has_wildcard() && prefix.starts_with(stem)
+        stem.starts_with(prefix) || (self.has_wildcard() && prefix.starts_with(stem))
     }
 
     /// True if `tool` is in a list of tools with this entry. An entry for `exec` includes `process`, and no other entry does.

@@ -76,7 +76,7 @@ impl KeyType {
             Self::TextList | Self::Map | Self::SecretMap | Self::Any | Self::Verbatim
         );
         match serde_json::from_str(text) {
-            Ok(value) if is_compound || self == Self::Secret && is_stored_secret(&value) => value,
+            Ok(value) if is_compound || (self == Self::Secret && is_stored_secret(&value)) => value,
             _ => Value::String(text.to_owned()),
         }
     }

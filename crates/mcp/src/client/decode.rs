@@ -251,7 +251,7 @@ pub(super) fn tool_result(value: &Value) -> ServerAnswer {
     }
     ServerAnswer {
         parts: budget.parts,
-        structured: structured.filter(|_| fits).cloned(),
+        structured: if fits { structured.cloned() } else { None },
         is_error: value.get("isError") == Some(&Value::Bool(true)),
     }
 }

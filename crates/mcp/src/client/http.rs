@@ -81,7 +81,8 @@ impl Transport for HttpTransport {
         // Other answers are read to their end only to reuse their connections, which the new request does not need.
         self.threads.cancel_unwanted(&|id| state.is_pending(id));
         let kind = message.kind;
-        let id = kind.reply_id().filter(|_| !matches!(kind, OutgoingKind::Initialized(_)));
+        let is_initialized = matches!(kind, OutgoingKind::Initialized(_));
+        let id = if is_initialized { None } else { kind.reply_id() };
         let threads = Arc::clone(&self.threads);
         if let Err(error) = threads.spawn(id, move || self.deliver(message, id))
             && let Some(id) = kind.reply_id()

@@ -17,7 +17,10 @@ const MAX_CHAIN_FILES: usize = 40;
 pub(super) fn resolve_chain(program: &Path, search_path: &str) -> Result<Vec<PathBuf>, String> {
     let mut chain = Vec::new();
     let mut next = Some(program.to_owned());
-    while let Some(file) = next.take().filter(|_| chain.len() < MAX_CHAIN_FILES) {
+    while let Some(file) = next {
+        if chain.len() == MAX_CHAIN_FILES {
+            break;
+        }
         next = match std::fs::read_link(&file) {
             Ok(target) => file.parent().map(|directory| directory.join(target)),
             Err(_) => interpreter_of(&file, search_path)?,

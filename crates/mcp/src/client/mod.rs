@@ -161,7 +161,7 @@ impl ClientPool {
         on_progress: &mut dyn FnMut(&str),
     ) -> Result<ServerAnswer, McpError> {
         let allows_sampling = self.0.slot(server)?.server.sampling != SamplingMode::Off;
-        let sampler = sampler.filter(|_| allows_sampling);
+        let sampler = if allows_sampling { sampler } else { None };
         let arguments = match arguments {
             Value::Object(members) => members.clone(),
             Value::Null => Map::new(),

@@ -116,7 +116,7 @@ impl PendingLogin {
         // Another authorization server could have sent the browser here (RFC 9207).
         let issuer = field("iss");
         let is_other = issuer.as_ref().is_some_and(|issuer| *issuer != self.server.issuer);
-        if is_other || self.server.names_itself && issuer.is_none() {
+        if is_other || (self.server.names_itself && issuer.is_none()) {
             return Err(refused("the redirect is from another authorization server"));
         }
         if let Some(error) = field("error") {

@@ -57,7 +57,10 @@ impl BaseAddress {
 
 /// The addresses that may be meant by a base URL without a path, or with the path of Ollama's own API.
 fn completions(base: &str) -> Vec<String> {
-    let Some((scheme, rest)) = base.split_once("://").filter(|_| !base.contains(['?', '#'])) else {
+    if base.contains(['?', '#']) {
+        return Vec::new();
+    }
+    let Some((scheme, rest)) = base.split_once("://") else {
         return Vec::new();
     };
     match rest.split_once('/') {

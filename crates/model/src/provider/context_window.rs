@@ -94,8 +94,10 @@ pub fn ask_server(
 /// The window in a list of models. A server with a single model serves it under any name.
 fn window_in_list(list: &Value, model: &str) -> Option<u32> {
     let items = list["data"].as_array()?;
-    let named = items.iter().find(|item| item["id"] == model);
-    let item = named.or(items.first().filter(|_| items.len() == 1))?;
+    let item = match items.as_slice() {
+        [item] => item,
+        items => items.iter().find(|item| item["id"] == model)?,
+    };
     ["max_model_len", "context_length"].iter().find_map(|key| to_tokens(&item[*key]))
 }
 

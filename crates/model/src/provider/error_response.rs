@@ -118,7 +118,7 @@ pub(super) fn is_context_overflow(status: u16, body: &str, message: &str) -> boo
         let message = message.to_lowercase();
         CONTEXT_OVERFLOW_PHRASES.iter().any(|phrase| message.contains(phrase))
     };
-    status == 413 || has_code() || matches!(status, 400 | 422 | 500) && has_phrase()
+    status == 413 || has_code() || (matches!(status, 400 | 422 | 500) && has_phrase())
 }
 
 /// True if the error message says that the account is out of credit; a retry is pointless then.
@@ -154,8 +154,11 @@ pub(super) fn retry_after_in_body(body: &str) -> Option<Duration> {
         let rest = rest.trim_start_matches([' ', ':', '"']);
         let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
         let unit = &rest[end..];
-        let is_seconds = !has_unit || unit.starts_with('s') && !unit.starts_with("se ");
-        duration_from_secs(rest[..end].parse().ok().filter(|_| is_seconds))
+        let is_seconds = unit.starts_with('s') && !unit.starts_with("se ");
+        if has_unit && !is_seconds {
+            return None;
+        }
+        duration_from_secs(rest[..end].parse().ok())
     };
     let delay = number_after("\"retryDelay\"", true).or_else(|| number_after("retry in", true));
     // The limit of an account, as OpenAI's Codex backend reports it.

@@ -68,7 +68,7 @@ pub(super) fn classify(response: &ErrorResponse<'_>) -> FailureKind {
     }
     // Some servers mention quota or billing at every rate limit. If the error names a delay, it is a rate limit.
     let is_limit = status == 429 && names_delay;
-    if status == 402 || !is_limit && is_out_of_credit(message) {
+    if status == 402 || (!is_limit && is_out_of_credit(message)) {
         return FailureKind::OutOfCredit;
     }
     match status {

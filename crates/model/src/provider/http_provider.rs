@@ -219,11 +219,11 @@ impl HttpProvider {
             let response = self.http.request(&url, headers, method);
             let response = response.map_err(|error| self.connect_error(error))?;
             // Only these two keep the method and the body (RFC 9110).
-            let next = response
-                .header("location")
-                .filter(|_| matches!(response.status, 307 | 308))
-                .and_then(|location| web_url::redirect_within_origin(&url, location));
-            match next {
+            if !matches!(response.status, 307 | 308) {
+                return Ok(response);
+            }
+            let location = response.header("location");
+            match location.and_then(|location| web_url::redirect_within_origin(&url, location)) {
                 None => return Ok(response),
                 Some(next) => url = next,
             }
@@ -249,7 +249,11 @@ impl HttpProvider {
             headers.push((self.key_header().into(), key));
             headers.extend(credentials.headers);
             // A login can determine the address, unless the user configured one.
-            base = credentials.base_url.filter(|_| !self.is_base_configured).unwrap_or(base);
+            if !self.is_base_configured
+                && let Some(base_url) = credentials.base_url
+            {
+                base = base_url;
+            }
         }
         Ok((base, headers))
     }
@@ -286,8 +290,8 @@ impl HttpProvider {
     /// The complete request body, as JSON.
     pub fn body(&self, request: &Request<'_>) -> Vec<u8> {
         // Servers require an object schema. Any other schema is described in the prompt only.
-        let is_object = |schema: &&Value| schema["type"] == "object";
-        let schema = request.schema.filter(|_| self.supports_schemas).filter(is_object);
+        let is_supported = |schema: &&Value| self.supports_schemas && schema["type"] == "object";
+        let schema = request.schema.filter(is_supported);
         let request = &Request { schema, ..*request };
         let body = BodyWriter::new(&self.extra_body);
         self.format.body(request, self.stream, body)
@@ -478,7 +482,7 @@ impl HttpProvider {
             },
             _ => description,
         };
-        let retry_after = retry_after.filter(|_| kind == FailureKind::Busy);
+        let retry_after = if kind == FailureKind::Busy { retry_after } else { None };
         ProviderError::Failed { kind, message, retry_after }
     }
 
@@ -498,7 +502,7 @@ fn parse_model_list(list: &Value) -> Option<(Vec<String>, Option<String>)> {
         id.into_iter().find_map(Value::as_str).map(str::to_owned)
     };
     let has_more = list["has_more"] == true && !items.is_empty();
-    let next = list["last_id"].as_str().filter(|_| has_more);
+    let next = if has_more { list["last_id"].as_str() } else { None };
     Some((items.iter().filter_map(id).collect(), next.map(str::to_owned)))
 }
 

@@ -150,11 +150,12 @@ impl ThinkTagSplitter {
             return Ok(true);
         }
         // Everything is reasoning, except a suffix that may be the beginning of the closing tag.
-        let partial_length = (0..end.len())
-            .rev()
-            .find(|length| self.buffer.ends_with(&end[..*length]))
-            .filter(|_| !self.is_ended)
-            .unwrap_or(0);
+        let mut partial_length = 0;
+        if !self.is_ended {
+            let mut lengths = (0..end.len()).rev();
+            partial_length =
+                lengths.find(|length| self.buffer.ends_with(&end[..*length])).unwrap_or(0);
+        }
         let reasoning = self.take_front(self.buffer.len() - partial_length);
         if !reasoning.is_empty() {
             on_segment(TextSegment::Reasoning(&reasoning))?;

@@ -259,7 +259,8 @@ impl Http {
 
     /// Converts a failure to send a request to `uri`. If a retry cannot help, the error has a status and a hint.
     fn send_error(&self, error: &ureq::Error, uri: &Uri) -> anyhow::Error {
-        let failure = PermanentFailure::find(error).filter(|_| signal::check().is_ok());
+        let is_stopped = signal::check().is_err();
+        let failure = if is_stopped { None } else { PermanentFailure::find(error) };
         let host = uri.host().unwrap_or_default();
         match failure {
             None => {

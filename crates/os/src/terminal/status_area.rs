@@ -91,7 +91,7 @@ impl StatusArea {
         }
         let is_open = IS_LINE_OPEN.load(Ordering::Relaxed);
         let mut rows = Vec::new();
-        if let Some(painter) = self.painter.as_mut().filter(|_| !is_open) {
+        if !is_open && let Some(painter) = &mut self.painter {
             rows = painter();
         }
         rows.extend(self.typed.as_mut().map(|typed| typed()).unwrap_or_default());

@@ -70,7 +70,7 @@ pub(super) fn own_limit(directory: &Path) -> io::Result<Option<u64>> {
     let name = directory.file_name().unwrap_or_default();
     let is_in = own.lines().any(|line| Path::new(line).ends_with(name));
     let limit = std::fs::read_to_string(directory.join(LIMIT_FILE))?;
-    Ok(limit.trim().parse().ok().filter(|_| is_in))
+    Ok(if is_in { limit.trim().parse().ok() } else { None })
 }
 
 /// Removes the cgroup of this run. Called last in `main`.

@@ -143,7 +143,9 @@ pub(super) fn test_limits(
         results.push(SelfTestResult { operation: limit.operation.into(), is_refused, outcome });
     }
     let cgroup = sandbox.memory.as_ref().and_then(|memory| memory.cgroup.as_deref());
-    if let Some(cgroup) = cgroup.filter(|_| child.is_none()) {
+    if child.is_none()
+        && let Some(cgroup) = cgroup
+    {
         let limit = memory_cgroup::own_limit(cgroup)?;
         results.push(SelfTestResult {
             operation: "use memory without a limit".into(),

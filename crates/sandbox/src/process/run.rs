@@ -272,8 +272,11 @@ fn wait(
         let pipe = output.pipe.as_ref();
         fds.extend(pipe.map(|pipe| (pipe.as_fd(), PollFlags::IN)));
         fds.extend(pidfd.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN)));
-        let reports = child.connection.as_ref().filter(|_| child.has_more_reports);
-        fds.extend(reports.map(|connection| (connection.control.as_fd(), PollFlags::IN)));
+        if child.has_more_reports
+            && let Some(connection) = &child.connection
+        {
+            fds.push((connection.control.as_fd(), PollFlags::IN));
+        }
         let mut deadline = Deadline::until(end);
         if pidfd.is_none() {
             deadline = deadline.min(Deadline::after(POLL_INTERVAL));

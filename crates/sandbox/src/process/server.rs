@@ -317,9 +317,10 @@ impl ServerProcess {
     /// Waits until the supervisor has finished or `end` is reached. In the latter case the supervisor is killed, and
     /// the server's processes, which then become ours, are ended.
     pub(super) fn wait_or_kill(&mut self, end: Instant) {
-        if std::mem::replace(&mut self.is_finished, true) {
+        if self.is_finished {
             return;
         }
+        self.is_finished = true;
         let is_done = loop {
             if !self.connection.read_reports() {
                 break true;

@@ -400,7 +400,7 @@ impl Supervisor {
         while !self.reap() {
             let is_running = || children().into_iter().any(|pid| !is_ending(pid));
             let waited = started.elapsed();
-            if waited >= TERM_GRACE || waited >= SETTLE_TIMEOUT && is_running() {
+            if waited >= TERM_GRACE || (waited >= SETTLE_TIMEOUT && is_running()) {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -34,7 +34,10 @@ fn truncated_text(result: &ToolResult) -> Option<String> {
     let gap = |count: usize| format!("[… {count} characters omitted; request the part you need …]");
     // A result that was already shortened is longer than the limit by the line in its gap, and must stay unchanged.
     let omitted = text.chars().count().saturating_sub(HEAD_CHARS + TAIL_CHARS);
-    head_and_tail(&text, HEAD_CHARS, TAIL_CHARS, gap).filter(|_| omitted > gap(omitted).len())
+    if omitted <= gap(omitted).len() {
+        return None;
+    }
+    head_and_tail(&text, HEAD_CHARS, TAIL_CHARS, gap)
 }
 
 /// Keeps the beginning and the end of a new result that is longer than `limit` characters.

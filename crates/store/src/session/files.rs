@@ -125,7 +125,10 @@ fn iter_entries(
             match line::parse(&text) {
                 SessionLine::Message(message) => {
                     count += 1;
-                    let Some(message) = message.filter(|_| count > skip) else {
+                    if count <= skip {
+                        continue;
+                    }
+                    let Some(message) = message else {
                         continue;
                     };
                     let (time, turn) = line::timestamp_and_turn(&text);

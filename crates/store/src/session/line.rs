@@ -92,7 +92,7 @@ pub(super) fn is_message(line: &[u8]) -> bool {
 pub(super) fn is_counted(text: &[u8]) -> bool {
     let roles: [&[u8]; 3] = [b"user\"", b"assistant\"", b"tool\""];
     let has_role = |rest: &[u8]| roles.iter().any(|role| rest.starts_with(role));
-    text.strip_prefix(MESSAGE_PREFIX).is_some_and(has_role) && is_whole(text)
+    (text.strip_prefix(MESSAGE_PREFIX).is_some_and(has_role) && is_whole(text))
         || is_message(text)
         || matches!(parse(text), SessionLine::Message(_))
 }
@@ -211,8 +211,10 @@ pub(super) fn timestamp_and_turn(line: &[u8]) -> (String, String) {
 /// The summary in the line that begins at offset `at`, if it has one.
 pub(super) fn parse_summary(line: &[u8], at: u64) -> Option<CompactedHistory> {
     let value: Value = serde_json::from_slice(line).ok()?;
-    let is_at_offset = value["_type"] == "metadata" && value["at"].as_u64() == Some(at);
-    let summary = value.get("summary").filter(|_| is_at_offset)?;
+    if value["_type"] != "metadata" || value["at"].as_u64() != Some(at) {
+        return None;
+    }
+    let summary = value.get("summary")?;
     let count = |name: &str| usize::try_from(summary[name].as_u64()?).ok();
     let user_messages = summary["words"].as_array()?.iter();
     Some(CompactedHistory {

@@ -138,7 +138,7 @@ fn summarize_file(path: &Path, zone: &TimeZone) -> Result<Option<SessionSummary>
         file_metadata.modified().with_context(|| format!("stat `{}`", path.display()))?;
     let modified = Timestamp::try_from(modified).unwrap_or_default();
     // A copied file has the modification time of the copy; our closing line is more accurate if nothing follows it.
-    let closed = metadata.updated_at.as_deref().filter(|_| tail.is_closed);
+    let closed = if tail.is_closed { metadata.updated_at.as_deref() } else { None };
     let last_used = closed.and_then(|time| parse_local_time(time, zone));
     Ok(Some(SessionSummary {
         key: head.key.or(metadata.key).unwrap_or_else(|| key_from_name(path)),

@@ -161,8 +161,10 @@ impl SessionMetadata {
     pub(super) fn begin_conversation(&mut self, from: usize, to: usize) {
         self.undo_notes.clear();
         let ended = self.origin.replace(RecordedOrigin::default());
-        let left_by_new = self.origin_left_by_new.take();
-        let left_by_new = left_by_new.filter(|_| !self.ranges_left_by_new.is_empty());
+        let mut left_by_new = self.origin_left_by_new.take();
+        if self.ranges_left_by_new.is_empty() {
+            left_by_new = None;
+        }
         self.origin_left_by_new =
             ended.into_iter().chain(left_by_new).max_by_key(|origin| origin.level);
         if from < to {

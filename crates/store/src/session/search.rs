@@ -151,7 +151,8 @@ impl<'a> MatchCollector<'a> {
         let ChunkMatches { matches, count } = match result {
             Ok(matches) => matches,
             Err(error) => {
-                if std::mem::take(&mut self.is_active) {
+                if self.is_active {
+                    self.is_active = false;
                     self.failures.push(error);
                 }
                 return Ok(());

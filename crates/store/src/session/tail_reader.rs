@@ -313,8 +313,8 @@ impl TailState {
                 }
             }
             SessionLine::Metadata(metadata) => {
-                let count_before =
-                    metadata.message_count.filter(|_| metadata.offset == Some(offset));
+                let is_at_offset = metadata.offset == Some(offset);
+                let count_before = if is_at_offset { metadata.message_count } else { None };
                 self.is_closed |= self.lines == 1 && count_before.is_some();
                 self.metadata.get_or_insert(metadata);
                 return count_before;

@@ -74,7 +74,7 @@ pub fn is_displayable_name(name: &str) -> bool {
 /// True if the public format allows the name: lower-case letters, digits, and single hyphens between them.
 pub fn is_valid_name(name: &str) -> bool {
     let is_letter = |letter: char| {
-        letter == '-' || letter.is_numeric() || letter.is_alphabetic() && !letter.is_uppercase()
+        letter == '-' || letter.is_numeric() || (letter.is_alphabetic() && !letter.is_uppercase())
     };
     (1..=MAX_NAME_CHARS).contains(&name.chars().count())
         && name.chars().all(is_letter)

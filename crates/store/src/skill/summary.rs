@@ -185,7 +185,7 @@ fn join_words(text: &str) -> Cow<'_, str> {
     let mut previous = ' ';
     let is_single = |letter: char| {
         let after_space = std::mem::replace(&mut previous, letter) == ' ';
-        !letter.is_whitespace() || letter == ' ' && !after_space
+        !letter.is_whitespace() || (letter == ' ' && !after_space)
     };
     if text.chars().all(is_single) && previous != ' ' {
         return Cow::Borrowed(text);

@@ -143,7 +143,7 @@ fn walk(path: &Path) -> Walk {
 /// Returns the path of `entry` relative to `path`; `None` for a directory.
 fn relative_path<'a>(entry: &'a DirEntry, path: &Path) -> Option<&'a Path> {
     let is_dir = entry.file_type().is_some_and(|kind| kind.is_dir());
-    entry.path().strip_prefix(path).ok().filter(|_| !is_dir)
+    if is_dir { None } else { entry.path().strip_prefix(path).ok() }
 }
 
 /// The kind of a file's content.

@@ -64,7 +64,8 @@ pub fn part_from_file(
     options: &AttachOptions<'_>,
     on_notice: &mut dyn FnMut(&str),
 ) -> Result<MessagePart> {
-    let path = path.filter(|_| input::image_type(&bytes).is_some());
+    let is_image = input::image_type(&bytes).is_some();
+    let path = if is_image { path } else { None };
     let source = path.and_then(|path| image_source(path, &bytes));
     let mut part = part_from_bytes(bytes, origin, options, on_notice)?;
     if let MessagePart::Image(image) = &mut part {

@@ -99,10 +99,13 @@ impl ExecTool {
             return Some(Explanation::with_flag(message, "--net"));
         }
         if find_line(SIGNING_SIGNS).is_some() {
+            // The signer has said why.
+            if self.signer.is_some() {
+                return None;
+            }
             let message = "(not signed: commands have no access to the user's keys in this run; the user can allow signatures of commits \
                            and tags with `--allow signing`)";
-            let explanation = Explanation::with_flag(message, "--allow signing");
-            return Some(explanation).filter(|_| self.signer.is_none());
+            return Some(Explanation::with_flag(message, "--allow signing"));
         }
         if let Some(line) = find_line(BUSY_SIGNS)
             && !self.writable_roots().is_empty()
@@ -136,7 +139,10 @@ impl ExecTool {
             return Some(Explanation::new(message));
         }
         // If the shell cannot execute a file, the sandbox is not the cause.
-        let line = find_line(FILE_SIGNS).filter(|_| end != CommandEnd::NotExecutable)?;
+        if end == CommandEnd::NotExecutable {
+            return None;
+        }
+        let line = find_line(FILE_SIGNS)?;
         if find_line(LIST_SIGNS).is_some()
             && let Some(message) = self.explain_unlisted_directory()
         {

@@ -127,7 +127,7 @@ impl CommandHosts {
 /// The name and the port of a host that the user named. The port may be `*`.
 fn split_port(text: &str) -> (&str, Option<&str>) {
     let is_port = |port: &str| {
-        port == "*" || !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit())
+        port == "*" || (!port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
     };
     match text.rsplit_once(':') {
         Some((name, port)) if is_port(port) => (name, Some(port)),

@@ -60,9 +60,9 @@ pub(super) fn parse(head: &[u8]) -> Result<ProxyRequest, RefusedRequest> {
     };
     if method == "CONNECT" {
         let has_port = path.rsplit_once(':').is_some_and(|(_, port)| is_port(port));
-        return match Target::parse(path, 443).filter(|_| has_port) {
-            Some(target) => Ok(ProxyRequest::Tunnel(target)),
-            None => Err(bad_request(format!("`{path}` is not HOST:PORT"))),
+        return match Target::parse(path, 443) {
+            Some(target) if has_port => Ok(ProxyRequest::Tunnel(target)),
+            _ => Err(bad_request(format!("`{path}` is not HOST:PORT"))),
         };
     }
     let Some(rest) = path.strip_prefix("http://") else {

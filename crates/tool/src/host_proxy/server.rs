@@ -4,7 +4,6 @@ use super::client_hello::{self, ClientHello};
 use super::grants::{CommandHosts, HostGrant};
 use super::request::{self, ProxyRequest, RefusedRequest, Target};
 use nanobot_net::http::{SsrfFilter, connect_filtered};
-use nanobot_net::ip_ranges::IpRange;
 use nanobot_net::test_dns::TestHosts;
 use nanobot_os::sync::IgnorePoison;
 use nanobot_sandbox::process::helper::{HelperTask, receive_task};
@@ -234,7 +233,8 @@ impl Proxy {
             let usage = self.usage.lock().ignore_poison();
             usage.len() < MAX_HOSTS || usage.contains_key(&name)
         };
-        let Some(grant) = self.hosts.find_grant(target).filter(|_| may_count) else {
+        let grant = if may_count { self.hosts.find_grant(target) } else { None };
+        let Some(grant) = grant else {
             if may_count {
                 self.count(&name, |usage| usage.refused += 1);
             }
@@ -251,7 +251,9 @@ impl Proxy {
         let address = target.host.trim_matches(['[', ']']);
         let is_named =
             address.parse().is_ok_and(|address: IpAddr| self.hosts.names_address(address));
-        allowed_ranges.extend(address.parse::<IpRange>().ok().filter(|_| is_named));
+        if is_named && let Ok(range) = address.parse() {
+            allowed_ranges.push(range);
+        }
         let filter = SsrfFilter {
             allowed_ranges,
             allowed_ports: vec![(target.host.clone(), target.port)],

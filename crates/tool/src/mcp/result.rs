@@ -55,7 +55,7 @@ pub(crate) fn convert_answer(
         content.add(part);
     }
     let ResultContent { mut texts, images, .. } = content;
-    if let Some(value) = structured.filter(|_| !has_text) {
+    if !has_text && let Some(value) = structured {
         texts.push(clean(&format!("{value:#}")));
     }
     if images.is_empty() && texts.iter().all(|text| text.trim().is_empty()) {

@@ -299,7 +299,7 @@ impl DirectorySnapshot {
             for entry in entries.flatten() {
                 let path = entry.path();
                 let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-                if self.is_excluded(&path) || is_directory && is_generated_dir(&path) {
+                if self.is_excluded(&path) || (is_directory && is_generated_dir(&path)) {
                     continue;
                 }
                 if is_directory {

@@ -177,7 +177,9 @@ impl WebAccess {
         let port = port.filter(|port| self.policy.net.grants_port(host, *port));
         let mut allowed_ranges = self.allowed_ranges.clone();
         // The exception is only for this literal address, not for names that resolve to it.
-        allowed_ranges.extend(literal.parse::<IpRange>().ok().filter(|_| is_explicit));
+        if is_explicit && let Ok(range) = literal.parse() {
+            allowed_ranges.push(range);
+        }
         SsrfFilter {
             allowed_ranges,
             allowed_ports: port.map(|port| (host.to_owned(), port)).into_iter().collect(),

@@ -80,7 +80,10 @@ impl RowWrapper {
             self.end_word();
             if self.column.is_some() {
                 // Consecutive spaces collapse, except in code.
-                let count = self.gap.filter(|_| style.code).map_or(0, |(_, count)| count);
+                let count = match self.gap {
+                    Some((_, count)) if style.code => count,
+                    _ => 0,
+                };
                 self.gap = Some((style, count + 1));
             }
             return;

@@ -433,7 +433,9 @@ impl LiveView {
         let Usage { input, cached, output, .. } = self.usage;
         let mut parts = Vec::new();
         let window = self.context_window.map(u64::from);
-        if let Some(window) = window.filter(|_| self.context > 0) {
+        if self.context > 0
+            && let Some(window) = window
+        {
             let percent = format!("{} context", format_percent(self.context, window));
             let share = self.context as f64 / window as f64;
             parts.push(if width >= MIN_METER_WINDOW_COLUMNS {

@@ -193,7 +193,7 @@ impl ProvenanceState {
                 content == Some(ToolResultContent::FileQuotes) && !failed && is_others_text
             }
             (name, _) => {
-                let is_local = runs_commands(name) && !context.commands_have_network
+                let is_local = (runs_commands(name) && !context.commands_have_network)
                     || reveals_files
                     || context.trusted_tools.iter().any(|tool| tool == name);
                 let origin = if is_local { Origin::Project } else { Origin::External };

@@ -318,7 +318,7 @@ impl ReplyBuilder for AnthropicReplyBuilder {
                     reply.reasoning.push_str(&text);
                     // The vendor's own models refuse unsigned thinking. Some others sign nothing, and refuse calls
                     // whose thinking is missing.
-                    if !signature.is_empty() || !is_claude && !text.is_empty() {
+                    if !signature.is_empty() || (!is_claude && !text.is_empty()) {
                         has_opaque = true;
                         opaque_blocks.push(
                             json!({ "type": "thinking", "thinking": text, "signature": signature }),

@@ -52,7 +52,7 @@ pub(super) fn write_body(
     }
     // A model that thinks accepts only its default temperature.
     let takes_temperature = !is_thinking && !format.quirks.no_temperature;
-    if let Some(temperature) = request.sampling.temperature.filter(|_| takes_temperature) {
+    if takes_temperature && let Some(temperature) = request.sampling.temperature {
         body.put("temperature", temperature.min(MAX_TEMPERATURE));
     }
     if let Some(schema) = request.schema.and_then(close_schema) {
@@ -322,7 +322,9 @@ fn build_messages<'a>(
             message.content.sort_by_key(|block| !is_result(block));
         }
     }
-    if let Some(last) = messages.last_mut().filter(|_| format.quirks.cache_marks) {
+    if format.quirks.cache_marks
+        && let Some(last) = messages.last_mut()
+    {
         add_cache_mark(&mut last.content);
     }
     messages

@@ -489,9 +489,11 @@ fn content_text(
 /// included.
 fn reported_cost(usage: &Value) -> Option<f64> {
     let cost = usage["cost"].as_f64()?;
-    let upstream = usage.pointer("/cost_details/upstream_inference_cost").and_then(Value::as_f64);
-    let upstream = upstream.filter(|_| usage["is_byok"] == true).unwrap_or(0.0);
-    Some(cost + upstream).filter(|cost| cost.is_finite() && *cost >= 0.0)
+    let mut upstream = None;
+    if usage["is_byok"] == true {
+        upstream = usage.pointer("/cost_details/upstream_inference_cost").and_then(Value::as_f64);
+    }
+    Some(cost + upstream.unwrap_or(0.0)).filter(|cost| cost.is_finite() && *cost >= 0.0)
 }
 
 fn parse_usage(value: &Value) -> Usage {

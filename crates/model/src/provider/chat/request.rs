@@ -31,7 +31,9 @@ pub(super) fn write_body(
         let max_output_tokens = format.max_output_tokens.unwrap_or(u32::MAX);
         body.put(key, request.sampling.max_tokens.min(max_output_tokens));
     }
-    if let Some(temperature) = request.sampling.temperature.filter(|_| !quirks.no_temperature) {
+    if !quirks.no_temperature
+        && let Some(temperature) = request.sampling.temperature
+    {
         body.put("temperature", temperature);
     }
     if let Some((key, value)) = thinking_field(request.sampling.reasoning_effort.as_deref(), quirks)

@@ -70,7 +70,7 @@ pub fn select_provider(input: &SelectInput<'_>) -> Result<SelectedProvider> {
     if let Some(prefix) = &prefix {
         // A provider that is named and needs no key needs no config either.
         let is_open = |provider: &&ProviderInfo| {
-            usable(provider) || provider.is_keyless() && !provider.base_url.is_empty()
+            usable(provider) || (provider.is_keyless() && !provider.base_url.is_empty())
         };
         let has_name = |provider: &&ProviderInfo| normalize_name(provider.name) == *prefix;
         if let Some(provider) = PROVIDERS.iter().filter(is_open).find(has_name) {
@@ -400,7 +400,7 @@ fn detect_gateway(
     PROVIDERS.iter().filter(|gateway| gateway.kind == ProviderKind::Gateway).find(|gateway| {
         let by_key = !gateway.key_prefix.is_empty() && key.starts_with(gateway.key_prefix);
         by_key && base_url.is_empty()
-            || !gateway.url_keyword.is_empty() && base_url.contains(gateway.url_keyword)
+            || (!gateway.url_keyword.is_empty() && base_url.contains(gateway.url_keyword))
     })
 }
 

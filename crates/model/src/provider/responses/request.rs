@@ -31,8 +31,8 @@ pub(super) fn write_body(
         let limit = request.sampling.max_tokens.min(max_output_tokens).max(MIN_OUTPUT_TOKENS);
         body.put("max_output_tokens", limit);
     }
-    if let Some(temperature) =
-        request.sampling.temperature.filter(|_| !format.quirks.no_temperature)
+    if !format.quirks.no_temperature
+        && let Some(temperature) = request.sampling.temperature
     {
         body.put("temperature", temperature);
     }

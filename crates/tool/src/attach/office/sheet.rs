@@ -115,9 +115,13 @@ fn append_rows(xml: &str, strings: &[String], text: &mut String) -> Result<(), S
             Event::End(end) => match end.local_name().as_ref() {
                 "row" => text.push('\n'),
                 "c" => {
-                    let shared_index = value.trim().parse::<usize>().ok().filter(|_| is_shared);
-                    let cell_text =
-                        shared_index.and_then(|index| strings.get(index)).unwrap_or(&value);
+                    let mut cell_text = &value;
+                    if is_shared
+                        && let Ok(index) = value.trim().parse::<usize>()
+                        && let Some(shared) = strings.get(index)
+                    {
+                        cell_text = shared;
+                    }
                     text.push_str(&cell_text.replace(['\n', '\t'], " "));
                     value.clear();
                 }
