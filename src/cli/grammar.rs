@@ -6,7 +6,7 @@
 pub const VERBS: &[(&[&str], &str)] = &[
     (&["list", "show", "search"], "print many things, one thing, or what matches; change nothing"),
     (&["get", "path", "schema", "context", "explain", "diff", "log", "logs", "inbox"], "print what the name says; change nothing"),
-    (&["check", "test"], "look for problems; the exit status says if there are any"),
+    (&["check", "test"], "look for problems; the exit status says whether there are any"),
     (&["add", "new", "install", "fork", "apply"], "create something; what exists is kept, unless a flag says otherwise"),
     (&["set", "unset", "use", "edit", "rename", "title", "enable", "disable", "accept", "approve"], "change something that exists"),
     (&["remove", "prune"], "remove something"),

@@ -29,7 +29,7 @@ fn matches_glob(pattern: &str, name: &str) -> bool {
     let name: Vec<char> = name.chars().collect();
     let mut pattern_index = 0;
     let mut name_index = 0;
-    // The index of the last star, and the end of what it matches.
+    // The index of the last star, and the end of the text that it matches.
     let mut star = None;
     while name_index < name.len() {
         match pattern.get(pattern_index) {

@@ -45,7 +45,7 @@ pub(crate) fn headline(request: &ApprovalRequest<'_>, is_new_file: bool) -> Stri
             name.display().to_string().replace(['\n', '\r'], "␊")
         });
         return format!(
-            "{tool} changed what programs and agents read on their own, and that was taken back. Make the changes of {}?",
+            "{tool} changed files that programs and agents read on their own, and the changes were undone. Make the changes of {}?",
             names.collect::<Vec<_>>().join(", ")
         );
     }

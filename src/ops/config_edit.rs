@@ -28,7 +28,7 @@ pub(crate) fn check_edit(ctx: &Context, path: &Path, original: &[u8], edited: &[
     let edited = parse(edited)?;
     // An original that is not a config is treated as missing, so that the edited text is checked fully.
     let original = parse(original).unwrap_or_else(|_| ConfigFile::missing(path));
-    // The other file is as it is; it is edited on its own.
+    // The other file is not checked; it is edited on its own.
     let shared_path = &ctx.paths.config;
     let own_path = own_file_path(shared_path);
     let other_path = if path == shared_path { &own_path } else { shared_path };

@@ -157,7 +157,7 @@ impl JobStore {
             for path in [Some(path.as_path()), path.parent()].into_iter().flatten() {
                 if let Some(cause) = durable_file::unsafe_permissions(path) {
                     warnings.push(format!(
-                        "`{}` {cause}, so others can change the jobs' messages",
+                        "`{}` {cause}, so other users can change the jobs' messages",
                         path.display()
                     ));
                 }

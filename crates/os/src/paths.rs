@@ -99,7 +99,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/hooks/.announced",
-        meaning: "marks that you were told where hooks run",
+        meaning: "marks that the notice about where hooks run was shown",
     },
     DocumentedPath {
         path: "~/.nanobot/tools/NAME",
@@ -115,7 +115,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/git-objects",
-        meaning: "names of the git objects that commands wrote while content from outside was in their conversation, so that no later run takes instruction files from them",
+        meaning: "names of the git objects that commands wrote while their conversation had untrusted content, so that no later run takes instruction files from them",
     },
     DocumentedPath {
         path: "~/.nanobot/write-locks/",
@@ -123,7 +123,7 @@ pub const DOCUMENTED_PATHS: &[DocumentedPath] = &[
     },
     DocumentedPath {
         path: "~/.nanobot/written-skills",
-        meaning: "digests of the skills that a run wrote after content by others; their hosts are not yours until you change them",
+        meaning: "digests of the skills that a run wrote after untrusted content; their hosts are not yours until you change them",
     },
     DocumentedPath {
         path: "~/.nanobot/auth/PROVIDER.json",

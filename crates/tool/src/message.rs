@@ -189,7 +189,7 @@ impl Tool for MessageTool {
         // Files without a text are not an answer: the final text follows them.
         let is_answer = self.answer_chat.as_ref() == Some(&chat) && !text.trim().is_empty();
         let ending = if is_answer {
-            ". Your final text is not sent there too: what is left to say needs this tool"
+            ". Your final text is not sent there too: send anything else with this tool"
         } else {
             ""
         };

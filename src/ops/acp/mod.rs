@@ -183,7 +183,8 @@ impl<'a> AcpServer<'a> {
     ) -> Result<Arc<EditorSession>, ErrorObject> {
         let directory = PathBuf::from(text_param(params, "cwd")?);
         if !directory.is_absolute() || !directory.is_dir() {
-            let cause = format!("`{}` is no absolute path of a directory", directory.display());
+            let cause =
+                format!("`{}` is not the absolute path of a directory", directory.display());
             return Err(ErrorObject::invalid_params(cause));
         }
         let servers = params.get("mcpServers").and_then(Value::as_array);

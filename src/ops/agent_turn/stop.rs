@@ -32,7 +32,7 @@ pub(super) fn stop_run(store: &SessionStore, key: &str) -> Result<String> {
             return Err(fail_with_hint(
                 Exit::TryAgain,
                 format!(
-                    "process {pid}, which runs session `{key}`, was told to stop and still runs"
+                    "process {pid}, which runs session `{key}`, was asked to stop and still runs"
                 ),
                 format!("`kill -9 {pid}`"),
             ));

@@ -326,7 +326,7 @@ fn apology(reason: &str) -> String {
 /// The reason why a turn failed, for a person who cannot see the log.
 fn reason_for_sender(exit: Exit) -> &'static str {
     match exit {
-        Exit::Budget => "what it may cost is used up",
+        Exit::Budget => "its cost limit is reached",
         Exit::Limit => "it took too many steps",
         Exit::BadInput => "it is too long, or has something that I cannot read",
         Exit::NoInput => "a file that belongs to it is missing",

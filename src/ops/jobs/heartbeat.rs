@@ -143,7 +143,7 @@ fn has_tasks(text: &str) -> bool {
     let is_completed = |title: &str| ["completed", "done"].contains(&title);
     let lines = || text.lines().map(str::trim);
     let only_active = lines().filter_map(parse_heading).any(|(_, title)| is_active(&title));
-    // If the lines of the current section count, and the depth of its heading. Deeper headings belong to the section.
+    // Whether the lines of the current section are tasks, and the depth of its heading. Deeper headings belong to the section.
     let mut counts = !only_active;
     let mut section_depth = 0;
     for line in lines() {
@@ -274,7 +274,7 @@ fn build_prompt(now: &str, list: &str, last_runs: &str) -> String {
 fn describe_last_runs(session: &Session) -> String {
     let runs = session.messages().iter().rev().filter_map(|message| match message {
         Message::User(user) if !user.injected => {
-            // Older versions marked a message without content of others by its id.
+            // Older versions marked a message with only the user's own text by its id.
             let is_own = match &user.sources {
                 Some(sources) => sources.others.is_none(),
                 None => user.id.ends_with("-0"),

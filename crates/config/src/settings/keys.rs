@@ -550,7 +550,7 @@ pub const KEYS: &[ConfigKey] = &[
     key("tools.mcpServers.*.disabled", Bool, "false", Used, "do not use this server"),
     key("tools.mcpServers.*.read", TextList, "[]", Used, "additional paths that the server may read"),
     key("tools.mcpServers.*.write", TextList, "[]", Used, "additional paths that the server may write"),
-    key("tools.mcpServers.*.trusted", Bool, "false", Used, "treat the server's results like files of the directory, not like content from outside"),
+    key("tools.mcpServers.*.trusted", Bool, "false", Used, "treat the server's results like files of the directory, not like untrusted content"),
     key("tools.mcpServers.*.sampling", OneOf(&["off", "ask", "on"]), r#""off""#, Used, "let the server have replies of the model during its calls, within the budget of the run; ask: with your approval for each"),
     key("tools.mcpServers.*.sandbox", OneOf(&["auto", "off"]), r#""auto""#, Used, "off: run the server without a sandbox"),
 ];

@@ -21,7 +21,7 @@ const PROTOCOL_VERSION: &str = "2025-11-25";
 /// Maximum wait for a cancellation notice to be sent. An answer that arrives meanwhile is still used.
 const LATE_RESULT_GRACE: Duration = Duration::from_millis(300);
 
-/// Number and interval of the checks if a connection is about to end: 300 ms. A program that exits closes its standard input
+/// Number and interval of the checks whether a connection is about to end. A program that exits closes its standard input
 /// slightly before its output.
 const CLOSE_POLLS: usize = 30;
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(10);
