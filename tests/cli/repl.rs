@@ -854,6 +854,9 @@ fn the_last_exchange_is_there_in_the_next_process_and_gone_after_new() {
     send_line(&mut screen, "/retry").until("there is no message to retry");
     send_line(&mut screen, "fails").until("(/retry asks again)");
     exit_and_check(&mut screen);
+    let mut screen = start_repl(&story);
+    assert!(screen.text().contains("unfinished: fails"));
+    exit_and_check(&mut screen);
 }
 
 #[test]
