@@ -68,8 +68,7 @@ pub(super) fn run_turn(ctx: &Context, arguments: &TurnArgs, mut options: TurnOpt
         (_, OutputFormat::Text) => ReportFormat::Text,
     };
     let name = arguments.worktree.as_deref();
-    let worktree = name.map(|name| Worktree::open(ctx, &options.grants, name)).transpose();
-    let worktree = match worktree {
+    let worktree = match name.map(|name| Worktree::open(ctx, &options.grants, name)).transpose() {
         Ok(worktree) => worktree,
         Err(error) => return report_error(&error, ctx.terminal),
     };

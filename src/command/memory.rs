@@ -346,8 +346,8 @@ fn accept(ctx: &Context, memory: &Memory) -> Result<()> {
 /// # Errors
 /// The editor cannot be run, or fails: status 1, with `consequence`.
 pub(super) fn run_external_editor(editor: &str, path: &Path, consequence: &str) -> Result<()> {
-    let success = signal::with_foreground_child(|| process::run_editor(editor, path)).flatten();
-    let cause = match success {
+    let result = signal::with_foreground_child(|| process::run_editor(editor, path)).flatten();
+    let cause = match result {
         Ok(true) => return Ok(()),
         Ok(false) => format!("`{editor}` failed; {consequence}"),
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -21,8 +21,9 @@ pub fn run(ctx: &Context, arguments: &TrustArgs) -> Result<Exit> {
     let display = |path: &Path| ctx.paths.display(path);
     if *revoke {
         // A directory that no longer exists is found by the path under which it was trusted.
-        let path = std::fs::canonicalize(argument).or_else(|_| std::path::absolute(argument));
-        let path = path.with_context(|| format!("resolve `{}`", argument.display()))?;
+        let path = std::fs::canonicalize(argument)
+            .or_else(|_| std::path::absolute(argument))
+            .with_context(|| format!("resolve `{}`", argument.display()))?;
         if !TrustList::change(&ctx.paths.trust(), |trust| trust.revoke(&path))? {
             return Err(fail_with_hint(
                 Exit::NoInput,

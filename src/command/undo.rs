@@ -32,7 +32,7 @@ fn undo_or_redo(
 ) -> Result<Exit> {
     let UndoArgs { turn, list, json, dry_run, redo, force } = arguments;
     if *list {
-        print_turns(ctx, &undo::turns(ctx)?, *json)?;
+        print_turns(ctx, &undo::list_turns(ctx)?, *json)?;
         return Ok(Exit::Answered);
     }
     let steps = undo::undo(

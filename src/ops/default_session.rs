@@ -31,8 +31,8 @@ pub(crate) fn default_session_key(
             let path = absolute(directory.unwrap_or(Path::new(".")));
             let path = std::fs::canonicalize(&path).unwrap_or(path);
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let digest = digest(path.as_os_str().as_encoded_bytes());
-            format!("cli:{name}-{}", &digest[..DIGEST_CHARS])
+            let path_digest = digest(path.as_os_str().as_encoded_bytes());
+            format!("cli:{name}-{}", &path_digest[..DIGEST_CHARS])
         }
     }
 }

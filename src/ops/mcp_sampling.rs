@@ -120,7 +120,7 @@ impl TurnSampler {
         message: &SamplingMessage,
         number: usize,
     ) -> Result<Message, ErrorObject> {
-        let parts: Result<Vec<MessagePart>, ErrorObject> = message
+        let parts = message
             .parts
             .iter()
             .map(|part| match part {
@@ -128,8 +128,8 @@ impl TurnSampler {
                 ContentPart::Image { bytes, .. } => self.to_image(server, bytes),
                 _ => Err(ErrorObject::invalid_params("content is text or an image")),
             })
-            .collect();
-        let (parts, id) = (parts?, format!("sampling-{number}"));
+            .collect::<Result<Vec<_>, ErrorObject>>()?;
+        let id = format!("sampling-{number}");
         if !message.is_assistant {
             let user = UserMessage { id, parts, ..UserMessage::default() };
             return Ok(Message::User(user));
@@ -173,7 +173,7 @@ impl TurnSampler {
             return Err(ErrorObject::invalid_params(message));
         }
         let mut charges = Vec::new();
-        let reply = model.provider.reply(
+        let result = model.provider.reply(
             &Request {
                 system,
                 messages,
@@ -193,9 +193,9 @@ impl TurnSampler {
                 Ok(())
             },
         );
-        charges.extend(reply.iter().map(|reply| (reply.usage, reply.cost)));
+        charges.extend(result.iter().map(|reply| (reply.usage, reply.cost)));
         self.charges.lock().ignore_poison().extend(charges);
-        reply.map_err(|error| {
+        result.map_err(|error| {
             log::warn!(target: "mcp", "the model did not answer a server: {error}");
             to_answer(&error)
         })

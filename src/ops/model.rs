@@ -160,7 +160,7 @@ fn fallback_chain(
     let mut models = Vec::new();
     let mut first = None;
     for model_settings in &settings.models {
-        let endpoint = resolve_endpoint(
+        let result = resolve_endpoint(
             ctx,
             settings,
             model_settings,
@@ -170,7 +170,7 @@ fn fallback_chain(
         .and_then(|endpoint| {
             require_price(endpoint, is_limited.then_some(is_limited_by_flag), notice)
         });
-        let endpoint = match endpoint {
+        let endpoint = match result {
             Ok(endpoint) => endpoint,
             // A fallback that cannot be used is skipped; the first model is required.
             Err(error) if first.is_some() => {
@@ -414,7 +414,7 @@ pub(crate) fn resolve_endpoint(
     stream: bool,
 ) -> Result<Endpoint> {
     let configs = provider_configs(ctx, settings);
-    let choice = registry::select_provider(&SelectInput {
+    let result = registry::select_provider(&SelectInput {
         provider: &model_settings.provider,
         model: model_settings.model.as_deref().unwrap_or_default(),
         is_model_explicit: model_settings.model.is_some(),
@@ -423,14 +423,14 @@ pub(crate) fn resolve_endpoint(
     });
     // An error in a provider's config matters only if that provider is chosen, or if no other is available.
     let name =
-        choice.as_ref().map_or(model_settings.provider.clone(), |choice| choice.provider.clone());
+        result.as_ref().map_or(model_settings.provider.clone(), |choice| choice.provider.clone());
     let provider_settings = settings.provider(&name)?;
-    if choice.is_err() {
+    if result.is_err() {
         for name in settings.providers.keys() {
             settings.provider(name)?;
         }
     }
-    let mut choice = choice?;
+    let mut choice = result?;
     apply_overrides(&mut choice, model_settings.overrides);
     choice.body.extend(model_settings.extra_body.clone());
     let limits = &settings.timeouts;

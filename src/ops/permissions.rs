@@ -115,7 +115,7 @@ pub(crate) fn build_policy(
         ));
     }
     let mut real_paths = PathResolver::with_real_path(&workspace.path);
-    let file_scope = file_scope(ctx, grants, settings, profile, workspace, &mut real_paths)?;
+    let file_scope = build_file_scope(ctx, grants, settings, profile, workspace, &mut real_paths)?;
     let mut policy = Policy {
         profile: profile.name.clone(),
         file_scope,
@@ -283,7 +283,7 @@ fn allowed_hosts(grants: &Grants, settings: &Settings, profile: &Profile) -> Res
 }
 
 /// The paths that tools may access.
-fn file_scope(
+fn build_file_scope(
     ctx: &Context,
     grants: &Grants,
     settings: &Settings,

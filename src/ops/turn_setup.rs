@@ -371,14 +371,14 @@ fn open_files(
         started_in: std::env::current_dir().unwrap_or_default(),
         ..turn_info
     });
-    let own_state = own_state(ctx, &policy.file_scope);
+    let own_state_paths = find_own_state_paths(ctx, &policy.file_scope);
     let undo = UndoStore::new(ctx.paths.undo());
-    files.record_changes(ChangeRecorder::new(undo, turn_info, own_state));
+    files.record_changes(ChangeRecorder::new(undo, turn_info, own_state_paths));
     Ok(files)
 }
 
 /// The paths of nanobot's own state. A policy without limits does not list them.
-fn own_state(ctx: &Context, scope: &FileScope) -> Deferred<Vec<PathBuf>> {
+fn find_own_state_paths(ctx: &Context, scope: &FileScope) -> Deferred<Vec<PathBuf>> {
     let (hidden, read_only) = if scope.is_unrestricted {
         protected_paths::protected_paths(ctx, &scope.workspace)
     } else {

@@ -27,7 +27,7 @@ pub(crate) struct UndoRequest<'a> {
 ///
 /// # Errors
 /// The journal cannot be read. A turn that cannot be read is reported and left out.
-pub(crate) fn turns(ctx: &Context) -> Result<Vec<UndoTurn>> {
+pub(crate) fn list_turns(ctx: &Context) -> Result<Vec<UndoTurn>> {
     UndoStore::new(ctx.paths.undo()).turns(&mut |id: u64, error: &anyhow::Error| {
         ctx.notice(&format!("skipped turn {id}: {error:#}"));
     })
@@ -57,7 +57,7 @@ pub(crate) fn require_session(turn: &UndoTurn, session: Option<&str>) -> Result<
 /// # Errors
 /// There is no such turn, or files have changed since.
 pub(crate) fn undo(ctx: &Context, request: &UndoRequest<'_>) -> Result<Vec<RestoreStep>> {
-    let turns = turns(ctx)?;
+    let turns = list_turns(ctx)?;
     let turn = choose_turn(ctx, &turns, request.turn, request.direction)?;
     if request.turn.is_none() {
         (request.check_chosen)(turn)?;

@@ -146,8 +146,7 @@ impl TerminalPrompter {
         for row in wrap_words(explanation, self.width(), 2).lines() {
             self.print_styled(row, &Style::new().bold());
         }
-        let answer = self.read_choice(prompt, &YES_NO, Some(NO_INDEX));
-        answer.is_ok_and(|answer| answer == YES.word)
+        self.read_choice(prompt, &YES_NO, Some(NO_INDEX)).is_ok_and(|answer| answer == YES.word)
     }
 
     /// Asks the user for the value of a field.

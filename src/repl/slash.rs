@@ -412,14 +412,14 @@ impl ReplSession<'_> {
         let mut decoder = Utf8Decoder::default();
         let mut redactor = secret::StreamRedactor::for_known_keys();
         let mut print_result = Ok(());
-        let finished = process::run(&spec, &mut |bytes| {
+        let run_result = process::run(&spec, &mut |bytes| {
             let text = redactor.feed(&decoder.feed(bytes)).into_owned();
             if print_result.is_ok() && !text.is_empty() {
                 print_result = terminal.print(&text);
             }
         });
         let rest = redactor.feed(&decoder.finish()).into_owned() + &redactor.finish();
-        let finished = finished.context("run the command")?;
+        let finished = run_result.context("run the command")?;
         print_result?;
         self.print(&rest)?;
         let gap = match finished.omitted_bytes {

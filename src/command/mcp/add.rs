@@ -79,7 +79,7 @@ fn server_entry(ctx: &Context, arguments: &McpAddArgs) -> Result<Map<String, Val
         untested: _,
         force: _,
     } = arguments;
-    let transport_type = transport_type(arguments)?;
+    let transport_type = parse_transport_type(arguments)?;
     let mut server = Map::new();
     let mut put = |key: &str, value: Value| drop(server.insert(key.to_owned(), value));
     if let Some((program, program_arguments)) = command.split_first() {
@@ -163,7 +163,7 @@ fn require_program(ctx: &Context, entry: &Map<String, Value>) -> Result<()> {
 }
 
 /// The `type` of the entry, for a remote server with an explicit transport.
-fn transport_type(arguments: &McpAddArgs) -> Result<Option<&'static str>> {
+fn parse_transport_type(arguments: &McpAddArgs) -> Result<Option<&'static str>> {
     match (arguments.transport, arguments.command.is_empty()) {
         (Some(TransportArg::Stdio), true) => Err(fail_with_hint(
             Exit::Usage,

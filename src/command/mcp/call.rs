@@ -45,9 +45,9 @@ pub(super) fn run(mcp: &McpContext<'_>, call: &McpCall<'_>) -> Result<Exit> {
     }
     let clock = &mcp.ctx.clock;
     let catalog = ToolCatalog::new(std::slice::from_ref(&server), clock, mcp.client_config.clone());
-    let answer = call_server(mcp, &catalog, &server, call.tool, &arguments);
+    let result = call_server(mcp, &catalog, &server, call.tool, &arguments);
     catalog.shut_down();
-    let answer = answer?;
+    let answer = result?;
     if call.json {
         mcp.ctx.terminal.print_json(&result_json(&answer))?;
     } else {
@@ -71,17 +71,17 @@ fn call_server(
     if let Some(reason) = &server.unusable_reason {
         return Err(mcp_servers::unusable_error(server, reason));
     }
-    let answer = if tool.contains("://") {
+    let result = if tool.contains("://") {
         catalog.read_resource(&server.name, tool)
     } else {
         // The user may give the name that models see, too.
-        let view = catalog.query(&server.name);
-        let view = view.map_err(|error| mcp_servers::to_error(server, &error))?;
+        let view =
+            catalog.query(&server.name).map_err(|error| mcp_servers::to_error(server, &error))?;
         let tool = &show::find_tool(server, &view.features, tool)?.0.name;
         let mut notice = |text: &str| mcp.ctx.notice(text);
         catalog.call(&server.name, tool, arguments, None, &mut notice)
     };
-    answer.map_err(|error| call_error(server, tool, error))
+    result.map_err(|error| call_error(server, tool, error))
 }
 
 fn call_error(server: &McpServer, tool: &str, error: CallError) -> anyhow::Error {

@@ -10,7 +10,7 @@ use nanobot_mcp::oauth::client_credentials;
 use nanobot_mcp::oauth::discovery::discover;
 use nanobot_mcp::oauth::flow::PendingLogin;
 use nanobot_mcp::oauth::token_request::{ClientSecret, RegisteredClient};
-use nanobot_mcp::oauth::token_store::{login_file, login_server};
+use nanobot_mcp::oauth::token_store::{self, login_file};
 use nanobot_net::http::{Http, HttpTimeouts, RedirectListener};
 use nanobot_os::clock::Clock;
 use nanobot_os::input;
@@ -49,18 +49,23 @@ pub(super) fn run(ctx: &Context, arguments: &McpLoginArgs) -> Result<Exit> {
     let client = registered_client(ctx, arguments)?;
     let http = Http::new(TIMEOUTS, *offline, &settings.network);
     let clock = Clock::from_env(&ctx.env)?;
-    let discover = || discover(&http, &url).with_context(|| format!("MCP server `{server}`"));
+    let discover_server =
+        || discover(&http, &url).with_context(|| format!("MCP server `{server}`"));
     let file = login_file(&ctx.paths.auth(), server);
-    let login_server = login_server(&http, &clock, file.login_command());
+    let login_server = token_store::login_server(&http, &clock, file.login_command());
     let login = match client {
-        Some(client) if *client_credentials => {
-            client_credentials::log_in(&login_server, &discover()?, client, scope.clone(), &url)?
-        }
+        Some(client) if *client_credentials => client_credentials::log_in(
+            &login_server,
+            &discover_server()?,
+            client,
+            scope.clone(),
+            &url,
+        )?,
         client => {
             let listener = RedirectListener::open().context("listen for the browser's redirect")?;
             let login = PendingLogin::begin(
                 &login_server,
-                discover()?,
+                discover_server()?,
                 client,
                 scope.clone(),
                 listener.url(),

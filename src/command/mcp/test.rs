@@ -23,18 +23,18 @@ pub(super) fn run(mcp: &McpContext<'_>, names: &[String], as_json: bool) -> Resu
     }
     announce(mcp, &servers);
     let mut worst = Exit::Answered;
-    let mut printed = Ok(());
+    let mut print_result = Ok(());
     let mut working = Vec::new();
     query_servers(mcp, &servers, &mut |test| {
         worst = more_severe(worst, exit_status(&test));
         if test.result.is_ok() {
             working.push(test.server);
         }
-        if printed.is_ok() {
-            printed = print_test(mcp, &test, as_json);
+        if print_result.is_ok() {
+            print_result = print_test(mcp, &test, as_json);
         }
     });
-    printed?;
+    print_result?;
     signal::check()?;
     for server in &servers {
         let files = unmakeable_files(server, &mcp.ctx.paths).into_iter();

@@ -112,7 +112,7 @@ pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
     );
     let mut step = WizardStep::Provider;
     let test_error = loop {
-        let next = match step {
+        let result = match step {
             WizardStep::Provider => wizard.choose_provider(),
             WizardStep::Address => wizard.choose_address(),
             WizardStep::Key => wizard.choose_key(),
@@ -122,7 +122,7 @@ pub(super) fn run(ctx: &Context, config: &Config) -> Result<WizardAnswers> {
                 Err(error) => Err(error),
             },
         };
-        step = match next {
+        step = match result {
             Ok(step) => step,
             Err(error) if error.is::<Stop>() || error.is::<Cancelled>() => {
                 return Err(to_error(error));
@@ -395,13 +395,13 @@ impl Wizard<'_> {
     fn list_models(&mut self) -> Result<Vec<String>> {
         let (_, endpoint) = self.resolve_endpoint(LIST_TIMEOUT)?;
         let server = &endpoint.http_provider;
-        let names = server.list_models(&mut |text| self.print(&format!("Note: {text}.")));
+        let result = server.list_models(&mut |text| self.print(&format!("Note: {text}.")));
         // The address that answered. It may be longer than the one that the user gave.
         let base_url = server.address.current();
-        if names.is_ok() && base_url != endpoint.choice.base_url {
+        if result.is_ok() && base_url != endpoint.choice.base_url {
             self.base_url = Some(base_url);
         }
-        match names.map_err(connection_test::to_error) {
+        match result.map_err(connection_test::to_error) {
             Ok(names) => Ok(names),
             Err(error) if error.is::<Stop>() => Err(error),
             // Not every server has a list. But one that rejects the key, or is unreachable, will not answer other

@@ -67,7 +67,7 @@ pub(super) fn report_failures(ctx: &Context, failures: &[anyhow::Error]) -> Exit
 
 /// Sorts the sessions, which arrive newest first. Unknown values come last.
 fn sort_by(sort: SessionSort, sessions: &mut [SessionSummary]) {
-    let tokens = |session: &SessionSummary| Reverse(session.stats.as_ref().map(tokens));
+    let tokens = |session: &SessionSummary| Reverse(session.stats.as_ref().map(count_tokens));
     let cost =
         |session: &SessionSummary| session.stats.and_then(|stats| stats.cost).unwrap_or(-1.0);
     match sort {
@@ -80,7 +80,7 @@ fn sort_by(sort: SessionSort, sessions: &mut [SessionSummary]) {
     }
 }
 
-fn tokens(stats: &SessionStats) -> u64 {
+fn count_tokens(stats: &SessionStats) -> u64 {
     stats.input.saturating_add(stats.output)
 }
 
@@ -122,7 +122,7 @@ pub(super) fn table(sessions: &[SessionSummary], now: Timestamp, width: Option<u
             Some(origin) => format!("fork of {origin}: {title}"),
             None => title.clone(),
         };
-        let tokens = session.stats.as_ref().map(|stats| tokens(stats).to_string());
+        let tokens = session.stats.as_ref().map(|stats| count_tokens(stats).to_string());
         let cost = session.stats.and_then(|stats| stats.cost);
         let cost = cost.map(|cost| format!("${}", format_dollars(cost)));
         vec![

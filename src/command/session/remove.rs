@@ -1,6 +1,6 @@
 //! `session remove`, `restore` and `prune`: move sessions to the trash, and back.
 
-use super::list::{report_failures, session_json, table};
+use super::list::{self, report_failures, session_json};
 use crate::cli::session::PruneArgs;
 use crate::command::name_pattern::{NamePattern, has_wildcard, single_line};
 use crate::command::question::confirm_at_terminal;
@@ -156,7 +156,7 @@ fn list(ctx: &Context, sessions: &[SessionSummary], now: Timestamp, as_json: boo
     if sessions.is_empty() {
         ctx.explain_empty("no session matches");
     }
-    let table = table(sessions, now, ctx.terminal.stdout_width());
+    let table = list::table(sessions, now, ctx.terminal.stdout_width());
     ctx.terminal.print(&table)
 }
 

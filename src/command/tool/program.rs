@@ -125,13 +125,13 @@ pub(super) fn check(ctx: &Context, names: &[PathBuf], as_json: bool) -> Result<E
     }
     let mut exit = Exit::Answered;
     for path in paths {
-        let program = programs::check_program(&path).and_then(|(name, real_path)| {
+        let result = programs::check_program(&path).and_then(|(name, real_path)| {
             let spec = programs::ask_spec(ctx, &settings, &policy, &real_path)?;
             programs::forget_timeout(ctx, &real_path)?;
             Ok((name, spec))
         });
         let is_enabled = programs::is_enabled(&settings.tools.programs, &path);
-        let line = match program {
+        let line = match result {
             Ok((name, spec)) if as_json => json!({
                 "path": path, "tool": tool_name(&name), "enabled": is_enabled, "description": spec.description,
                 "parameters": spec.parameters,

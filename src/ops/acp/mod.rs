@@ -194,8 +194,9 @@ impl<'a> AcpServer<'a> {
         let settings = self.settings(&options)?;
         let directory = self.working_directory(directory, &settings);
         options.grants.directory = Some(directory.clone());
-        let profile = permissions::resolve_profile(self.ctx, &options.grants, &settings);
-        let profile = profile.map_err(|error| failure(&error))?.name;
+        let profile = permissions::resolve_profile(self.ctx, &options.grants, &settings)
+            .map_err(|error| failure(&error))?
+            .name;
         let session = Arc::new(EditorSession::new(key, directory, servers, profile));
         let mut sessions = self.sessions.lock().ignore_poison();
         if let Some(replaced_session) = sessions.insert(session.key.clone(), Arc::clone(&session)) {
@@ -233,8 +234,8 @@ impl<'a> AcpServer<'a> {
 
     /// True if the configured model accepts images. The model of another profile may differ; then a turn reports it.
     fn accepts_images(&self) -> bool {
-        let settings = self.settings(self.options);
-        settings.is_ok_and(|settings| model::accepted_attachments(self.ctx, &settings).0.images)
+        self.settings(self.options)
+            .is_ok_and(|settings| model::accepted_attachments(self.ctx, &settings).0.images)
     }
 
     fn settings(&self, options: &TurnOptions) -> Result<Settings, ErrorObject> {
@@ -262,9 +263,8 @@ impl<'a> AcpServer<'a> {
 
     fn read_session(&self, key: &str) -> Result<Session, ErrorObject> {
         let settings = self.settings(self.options)?;
-        let store = self.ctx.session_store(&settings);
-        let session = store.and_then(|store| Session::read(&store, key, &mut |_| {}));
-        let session = session.map_err(|error| failure(&error))?;
+        let store = self.ctx.session_store(&settings).map_err(|error| failure(&error))?;
+        let session = Session::read(&store, key, &mut |_| {}).map_err(|error| failure(&error))?;
         if session.messages().is_empty() {
             Err(ErrorObject::invalid_params(format!("no session `{key}`")))
         } else {

@@ -52,8 +52,9 @@ pub(crate) fn download(
     for file in message.files.iter().take(MAX_ATTACHMENTS) {
         let name = safe_name(&file.name);
         let path = directory.join(format!("{}-{name}", &digest(file.id.as_bytes())[..16]));
-        let download = fetch_to(channel, file, &path);
-        if let (Ok(true), Some(label)) = (&download, recording_label(file.kind))
+        let fetch_result = fetch_to(channel, file, &path);
+        if let Ok(true) = fetch_result
+            && let Some(label) = recording_label(file.kind)
             && let Some(text) = transcribe(channel, transcriber, file, &path)?
         {
             attachments.notes.push(match file.kind {
@@ -72,7 +73,7 @@ pub(crate) fn download(
             continue;
         }
         attachments.has_others_text = true;
-        match download {
+        match fetch_result {
             Ok(true) if is_for_model(file, &path) => attachments.paths.push(path),
             Ok(true) => {
                 let label = recording_label(file.kind).unwrap_or("file");
@@ -206,8 +207,8 @@ fn is_for_model(file: &RemoteFile, path: &Path) -> bool {
 /// True for an office document whose text can be read.
 fn is_office_document(content: &[u8], path: &Path) -> bool {
     let name = path.to_string_lossy();
-    let text = attach::document_text(content, AttachmentOrigin::File(&name), None);
-    text.is_ok_and(|text| text.is_some())
+    attach::document_text(content, AttachmentOrigin::File(&name), None)
+        .is_ok_and(|text| text.is_some())
 }
 
 /// A file name without separators, control characters or a leading dot.

@@ -36,7 +36,7 @@ pub(crate) fn deliver(
     match send_parts(service, inbox, &entry) {
         Ok(remote_ids) => {
             // Once the message is settled, the inbox may drop the messages that it answers.
-            let answered_messages = answered_messages(&inbox.lock().ignore_poison(), &entry);
+            let answered_messages = find_answered_messages(&inbox.lock().ignore_poison(), &entry);
             settle(inbox, &entry, Settlement::Delivered)?;
             for part in &entry.message.parts {
                 for file in part.file.iter().chain(&part.attached) {
@@ -71,7 +71,7 @@ pub(crate) fn deliver(
 }
 
 /// The messages that an outbound message answers.
-fn answered_messages(inbox: &ChannelInbox, entry: &OutboundEntry) -> Vec<InboundMessage> {
+fn find_answered_messages(inbox: &ChannelInbox, entry: &OutboundEntry) -> Vec<InboundMessage> {
     let ids = entry.message.answers.iter();
     ids.filter_map(|id| Some(inbox.state().inbound(id)?.message.clone())).collect()
 }

@@ -131,11 +131,11 @@ pub(crate) fn record_success(
 /// the result of the delivery is still reported.
 pub(crate) fn record_delivery(ctx: &Context, channel: &OpenChannel, error: Option<&anyhow::Error>) {
     let (directory, name) = (&channel.files.directory, channel.name());
-    let recorded = match error {
+    let result = match error {
         Some(error) => record_failure(ctx, directory, ChannelActivity::Send, error).map(drop),
         None => record_success(ctx, directory, name, ChannelActivity::Send),
     };
-    if let Err(error) = recorded {
+    if let Err(error) = result {
         log::warn!(target: "channel", "{name}: {error:#}");
     }
 }

@@ -99,7 +99,7 @@ pub(crate) fn send(ctx: &Context, message: OutboxMessage) -> Result<SendOutcome>
     let mut inbox = channel.files.open_inbox()?;
     let key = match &message.key {
         Some(key) => format!("{KEY_PREFIX}{key}"),
-        None => new_key(),
+        None => generate_key(),
     };
     if inbox.state().outbound(&key).is_none() {
         let chat = channel.files.kind.parse_chat(&message.to);
@@ -166,9 +166,9 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
             return Err(fail(Exit::NoInput, cause));
         }
         // It gets a new entry, since a settled one stays settled.
-        let new_key = new_key();
+        let key = generate_key();
         let copy = InboxRecord::Out(OutboundMessage {
-            key: new_key.clone(),
+            key: key.clone(),
             answers: Vec::new(),
             parts,
             at: ctx.clock.timestamp().as_millisecond(),
@@ -176,7 +176,7 @@ pub(crate) fn retry(ctx: &Context, name: &str, key: &str) -> Result<SendOutcome>
         });
         let settlement = InboxRecord::Done { key: key.to_owned(), result: Settlement::Retried };
         inbox.append_all(vec![copy, settlement])?;
-        return deliver(ctx, &channel, inbox, &new_key);
+        return deliver(ctx, &channel, inbox, &key);
     }
     deliver(ctx, &channel, inbox, key)
 }
@@ -326,7 +326,7 @@ pub(crate) fn is_in_outbox(key: &str) -> bool {
     key.starts_with(KEY_PREFIX)
 }
 
-fn new_key() -> String {
+fn generate_key() -> String {
     format!("{KEY_PREFIX}{}", random_hex(8))
 }
 

@@ -163,8 +163,8 @@ impl Transcriber<'_> {
         }
         let (media_type, body) = recording.to_form(&fields, "file");
         let start = Instant::now();
-        let reply = send(&http, &url, &headers, HttpMethod::Post(&media_type, &body));
-        let seconds = match &reply {
+        let result = send(&http, &url, &headers, HttpMethod::Post(&media_type, &body));
+        let seconds = match &result {
             Ok((_, seconds)) => *seconds,
             Err(_) => None,
         };
@@ -174,13 +174,13 @@ impl Transcriber<'_> {
                 provider,
                 model: model_name,
                 usage: Usage::default(),
-                usd: if reply.is_ok() { seconds.and_then(cost) } else { Some(0.0) },
+                usd: if result.is_ok() { seconds.and_then(cost) } else { Some(0.0) },
                 duration: start.elapsed(),
-                failed: reply.is_err(),
+                failed: result.is_err(),
             },
             Some(reservation),
         )?;
-        reply.map(|(text, _)| Some(text))
+        result.map(|(text, _)| Some(text))
     }
 }
 

@@ -248,11 +248,11 @@ impl<'a> Consolidator<'a> {
                 reply_id: &purpose.turn,
                 schema: None,
             };
-            let reply = chosen.provider.reply(&request, &mut |delta| {
+            let result = chosen.provider.reply(&request, &mut |delta| {
                 has_output |= matches!(delta, Delta::Text(_) | Delta::Reasoning(_));
                 reporter.emit(delta.into_event(""))
             });
-            let reply = match reply {
+            let reply = match result {
                 Ok(reply) => reply,
                 Err(error) => {
                     if !has_output && is_uncounted(&error) {

@@ -155,7 +155,7 @@ impl<'a> ConsolidationRun<'a> {
         loop {
             signal::check()?;
             let mut cost = ConsolidationCost::default();
-            let step = self.consolidator.step(
+            let result = self.consolidator.step(
                 locked_memory,
                 key,
                 self.include_not_due,
@@ -163,7 +163,7 @@ impl<'a> ConsolidationRun<'a> {
                 reporter,
             );
             self.cost.merge(&cost);
-            match step? {
+            match result? {
                 StepResult::Idle => return Ok(()),
                 StepResult::Failed(cause) => {
                     let line = format!("{}: {cause}; retrying", sanitize(key));

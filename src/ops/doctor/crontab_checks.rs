@@ -49,7 +49,7 @@ pub(crate) fn check_lines(input: &CheckInput) -> Vec<CheckResult> {
     };
     let LineMismatches { missing, stale, not_taken_over } =
         compare_lines(input, &line_context, lines);
-    let orphans = crontab_sync::orphans(input.store, lines);
+    let orphans = crontab_sync::find_orphans(input.store, lines);
     let has_job = |id: &str| {
         let is_enabled = input.enabled_jobs().any(|job| job.id == id);
         is_enabled || orphans.iter().any(|orphan| orphan == id)

@@ -23,7 +23,7 @@ const RECORDS_CHECKED: usize = 100;
 /// Checks that the job file can be read.
 pub(crate) fn check_job_file(input: &CheckInput) -> Vec<CheckResult> {
     let orphans =
-        crontab_sync::orphans(input.store, input.crontab_lines.as_deref().unwrap_or_default());
+        crontab_sync::find_orphans(input.store, input.crontab_lines.as_deref().unwrap_or_default());
     let summary = match &input.jobs {
         Err(error) => CheckResult::from_error(Severity::Failed, error),
         Ok(_) if !orphans.is_empty() => CheckResult {

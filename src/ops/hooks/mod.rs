@@ -71,7 +71,7 @@ impl Hooks {
     pub(crate) fn for_run(
         ctx: &Context,
         settings: &Settings,
-        containment: impl FnOnce() -> HookContainment,
+        create_containment: impl FnOnce() -> HookContainment,
         run: impl FnOnce() -> HookedRun,
     ) -> Result<Option<Arc<Self>>> {
         let hooks = settings.hooks.as_ref().map_err(|cause| {
@@ -81,7 +81,7 @@ impl Hooks {
         if hooks.commands.is_empty() || ctx.env.get(INSIDE_HOOK).is_some() {
             return Ok(None);
         }
-        let mut containment = containment();
+        let mut containment = create_containment();
         if let Some(hook) = hooks.commands.iter().find(|hook| hook.location == HookLocation::Home) {
             containment.require_hiding().map_err(|reason| {
                 let cause = format!(
@@ -179,8 +179,8 @@ impl Hooks {
             stdout: &String::from_utf8_lossy(&finished.head),
             stderr: &String::from_utf8_lossy(&stderr),
         };
-        let reply = HookReply::parse(hook.dialect, hook.event, &output);
-        reply.map_err(|cause| match (output.status, hook.location) {
+        let result = HookReply::parse(hook.dialect, hook.event, &output);
+        result.map_err(|cause| match (output.status, hook.location) {
             (Some(SHELL_CANNOT_EXECUTE | SHELL_NOT_FOUND), HookLocation::Sandbox) => format!(
                 "{cause} (it runs `in: sandbox`, which sees only what the run may read, and ~/.nanobot/hooks)"
             ),
@@ -199,14 +199,14 @@ impl Hooks {
     ) -> Result<(CommandResult, Vec<u8>), String> {
         let exec = self.containment.exec.as_ref();
         let exec = exec.ok_or("could not be started: the permissions of the run are unknown")?;
-        let finished = exec.run_hook(HookCall {
+        let result = exec.run_hook(HookCall {
             command: &hook.command,
             input,
             variables: self.variables(hook),
             timeout: hook.timeout,
             capture_bytes: MAX_OUTPUT_BYTES,
         });
-        let finished = finished.map_err(|cause| format!("could not be started: {cause}"))?;
+        let finished = result.map_err(|cause| format!("could not be started: {cause}"))?;
         if let Some(undone) = finished.undone {
             self.notify(format!("hook `{}`: {undone}", hook.name));
         }

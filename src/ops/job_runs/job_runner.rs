@@ -251,7 +251,7 @@ impl JobRunner<'_> {
     fn hook_containment(&self, job: &Job, options: &JobOptions) -> Result<HookContainment> {
         let mut grants = stored_grants(options)?;
         grants.directory = Some(workspace_jobs::job_directory(self.settings, options));
-        let limit = policy_limit(job, options)?;
+        let limit = resolve_policy_limit(job, options)?;
         containment_of_job(self.ctx, self.settings, &grants, limit.as_ref())
     }
 
@@ -388,7 +388,7 @@ impl JobRunner<'_> {
                 }
             }
         }
-        let policy_limit = policy_limit(job, options)?;
+        let policy_limit = resolve_policy_limit(job, options)?;
         let session = job.session_key();
         if job.has_own_session()
             && let Err(error) = self.begin_session_anew_if_large(&session)
@@ -566,9 +566,8 @@ fn check_runnable(job: &Job, options: &JobOptions) -> Result<()> {
 }
 
 /// The permissions of the job's creator, which are the upper bound for the job.
-fn policy_limit(job: &Job, options: &JobOptions) -> Result<Option<Policy>> {
-    let limit = options.policy.as_ref().map(Policy::from_snapshot).transpose();
-    limit.map_err(|error| {
+fn resolve_policy_limit(job: &Job, options: &JobOptions) -> Result<Option<Policy>> {
+    options.policy.as_ref().map(Policy::from_snapshot).transpose().map_err(|error| {
         fail_with_hint(
             Exit::Config,
             format!("cannot parse the job's permissions: {error}"),

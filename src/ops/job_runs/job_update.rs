@@ -58,8 +58,8 @@ impl JobRunner<'_> {
     pub(super) fn update_retry_line(&self, job: &Job) -> Result<()> {
         let is_line = |line: &String| crontab_sync::job_id(line) == Some(job.id.as_str());
         let has_line = || {
-            let lines = crontab_sync::read_lines(self.ctx, self.settings);
-            lines.is_ok_and(|lines| lines.iter().any(is_line))
+            crontab_sync::read_lines(self.ctx, self.settings)
+                .is_ok_and(|lines| lines.iter().any(is_line))
         };
         if self.settings.job_starter == JobStarter::Other || !self.is_stored || !has_line() {
             return Ok(());

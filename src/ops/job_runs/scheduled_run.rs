@@ -357,8 +357,8 @@ impl JobRunner<'_> {
         let mut record = self.new_record(job, Trigger::Schedule, slot, RunOutcome::Busy, now);
         if let Some(since) = running_since {
             let is_report_of_this_run = |other: &RunRecord| {
-                let start = other.start.parse::<Timestamp>();
-                other.outcome == RunOutcome::Busy && start.is_ok_and(|start| start >= since)
+                other.outcome == RunOutcome::Busy
+                    && other.start.parse::<Timestamp>().is_ok_and(|start| start >= since)
             };
             let last_records = self.job_dir.last_records(MAX_RECORDS_SEARCHED)?;
             if last_records.iter().any(is_report_of_this_run) {

@@ -69,7 +69,7 @@ impl CrontabStatus {
             Err(error) => Err(error),
         };
         Self {
-            orphans: crontab_sync::orphans(store, lines.as_deref().unwrap_or_default()),
+            orphans: crontab_sync::find_orphans(store, lines.as_deref().unwrap_or_default()),
             lines: lines.map(group_by_job),
             starter,
             shifted,

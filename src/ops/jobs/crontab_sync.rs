@@ -97,7 +97,7 @@ pub(crate) fn without_path_variable(line: &str) -> Option<(&str, ParsedCommand)>
 }
 
 /// The ids of jobs that have a line and a directory, while the job file is missing.
-pub(crate) fn orphans(store: &JobStore, lines: &[String]) -> Vec<String> {
+pub(crate) fn find_orphans(store: &JobStore, lines: &[String]) -> Vec<String> {
     if store.job_file().exists() {
         return Vec::new();
     }
@@ -124,7 +124,7 @@ pub(crate) fn missing_file_message(orphans: &[String]) -> String {
 /// # Errors
 /// Status 78 if there are such jobs.
 pub(crate) fn require_job_file(store: &JobStore, lines: &[String]) -> Result<()> {
-    let orphans = orphans(store, lines);
+    let orphans = find_orphans(store, lines);
     if orphans.is_empty() {
         Ok(())
     } else {
@@ -201,26 +201,26 @@ pub(crate) fn write_crontab(
     // Read once, under the lock. Programs that change the job file later update the crontab themselves.
     let mut jobs = None;
     let mut first_lines = None;
-    let mut block = Ok(WorkspaceBlock::default());
+    let mut block_result = Ok(WorkspaceBlock::default());
     let mut zone_variable = None;
     let crontab = Crontab::new(&ctx.env, &ctx.paths);
     crontab.change(&mut |table| {
         zone_variable = crontab_block::zone_variable(table, &name);
         let current_lines = crontab_block::block_lines(table, &name).unwrap_or_default();
-        block = match jobs.get_or_insert_with(|| store.jobs()) {
+        block_result = match jobs.get_or_insert_with(|| store.jobs()) {
             Ok(jobs) => require_job_file(store, &current_lines)
                 .and_then(|()| build_block(ctx, settings, store, jobs, filter, &current_lines)),
             // The error is returned below.
             Err(_) => Ok(WorkspaceBlock::default()),
         };
         first_lines.get_or_insert(current_lines);
-        match (&block, &jobs) {
+        match (&block_result, &jobs) {
             (Ok(block), Some(Ok(_))) => crontab_block::with_block(table, &name, &block.lines),
             _ => table.to_vec(),
         }
     })?;
     jobs.transpose()?;
-    let mut block = block?;
+    let mut block = block_result?;
     if !block.lines.is_empty() {
         block.notices.extend(shifted_lines_message(ctx, zone_variable.as_deref()));
     }

@@ -50,7 +50,7 @@ pub(crate) fn deliver(
         };
     };
     let formatted = format_destination(&destination);
-    let delivered = match &destination {
+    let result = match &destination {
         AnswerDestination::File(path) => append_to_file(path, text).map(|()| formatted),
         AnswerDestination::Command(command) => {
             pipe_to_command(ctx, settings, job, command, text).map(|()| formatted)
@@ -62,7 +62,7 @@ pub(crate) fn deliver(
             })
         }
     };
-    match delivered {
+    match result {
         Ok(destination) => DeliveryResult { destination: Some(destination), error: None },
         Err(error) => {
             // If the run was cancelled, a short grace period remains to print the answer.

@@ -66,7 +66,7 @@ pub(crate) fn export(
     let mut lines = Vec::new();
     let mut omitted_dirs = Vec::new();
     for job in &jobs {
-        let exported = with_planned_job(ctx, &line_context, job, |planned| {
+        let result = with_planned_job(ctx, &line_context, job, |planned| {
             match format {
                 ExportFormat::Systemd => output_files.extend(systemd::unit_files(&site, planned)?),
                 ExportFormat::Kubernetes => {
@@ -81,7 +81,7 @@ pub(crate) fn export(
             }
             Ok(())
         });
-        if let Err(error) = exported {
+        if let Err(error) = result {
             let name = quote(&job.name);
             fail(&format!("job {name} cannot be exported: {error}"));
         }

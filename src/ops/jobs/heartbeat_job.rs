@@ -22,8 +22,11 @@ pub(crate) fn enable(ctx: &Context, job_settings: &JobSettings) -> Result<SavedJ
     let settings = ctx.settings()?;
     let store = workspace_jobs::open(ctx, &settings);
     let now = ctx.clock.timestamp();
-    let period = every.as_deref().map(schedule::parse_period).transpose();
-    let period = period.map_err(|error| fail(Exit::Usage, format!("`--every`: {error}")))?;
+    let period = every
+        .as_deref()
+        .map(schedule::parse_period)
+        .transpose()
+        .map_err(|error| fail(Exit::Usage, format!("`--every`: {error}")))?;
     let stored_job = store.job(HEARTBEAT_ID)?;
     let is_new = stored_job.is_none();
     let mut job = stored_job.unwrap_or_else(|| Job::heartbeat(now));

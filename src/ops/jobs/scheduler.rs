@@ -105,8 +105,10 @@ impl JobScheduler for StoreScheduler {
         let now = self.ctx.clock.timestamp();
         let is_once = matches!(schedule, Schedule::At(_));
         let store = self.store();
-        let id = store.jobs().and_then(|jobs| workspace_jobs::unused_id(&store, &jobs));
-        let id = id.map_err(|error| to_failure(&error))?;
+        let id = store
+            .jobs()
+            .and_then(|jobs| workspace_jobs::unused_id(&store, &jobs))
+            .map_err(|error| to_failure(&error))?;
         let mut job = Job {
             id,
             name: request.name.clone(),

@@ -33,7 +33,7 @@ pub(super) fn list(client: &ServedClient<'_>) -> Result<Vec<Value>, ErrorObject>
             "uri": format!("{MEMORY_PREFIX}{name}"), "name": name, "description": description, "mimeType": "text/markdown",
         })
     });
-    let store = store(client)?;
+    let store = open_store(client)?;
     let sessions = session::list(&store).map_err(|error| failure(&error))?.sessions;
     let sessions = sessions.iter().take(MAX_SESSIONS).map(|summary| {
         let title = summary.title.as_ref().unwrap_or(&summary.first_words);
@@ -72,7 +72,7 @@ pub(super) fn read(
         ("text/markdown", String::from_utf8_lossy(&bytes).into_owned())
     } else {
         let key = uri.strip_prefix(SESSION_PREFIX).and_then(decode).ok_or_else(missing)?;
-        let library = StoredSessions::new(store(client)?, "");
+        let library = StoredSessions::new(open_store(client)?, "");
         let session_text = library
             .read(&key, Some(1), usize::MAX)
             .map_err(|cause| not_found(format!("`{uri}`: {cause}")))?;
@@ -92,8 +92,7 @@ pub(super) fn origin_of_session(
     client: &ServedClient<'_>,
     key: &str,
 ) -> Result<Origin, ErrorObject> {
-    let origin = StoredSessions::new(store(client)?, "").origin_of(key);
-    origin.map_err(|error| failure(&error))
+    StoredSessions::new(open_store(client)?, "").origin_of(key).map_err(|error| failure(&error))
 }
 
 fn memory_path(client: &ServedClient<'_>, name: &str) -> PathBuf {
@@ -101,7 +100,7 @@ fn memory_path(client: &ServedClient<'_>, name: &str) -> PathBuf {
     workspace.join("memory").join(name)
 }
 
-fn store(client: &ServedClient<'_>) -> Result<session::SessionStore, ErrorObject> {
+fn open_store(client: &ServedClient<'_>) -> Result<session::SessionStore, ErrorObject> {
     let settings = client.ctx.settings().map_err(|error| failure(&error))?;
     client.ctx.session_store(&settings).map_err(|error| failure(&error))
 }

@@ -311,8 +311,9 @@ impl SubagentStarter for SubagentPool {
             let pool = self.clone();
             let thread = std::thread::Builder::new()
                 .name(name.clone())
-                .spawn(move || pool.run_queue(task, &wake.cancel_token));
-            state.threads.push(thread.map_err(|error| failed(error.into()))?);
+                .spawn(move || pool.run_queue(task, &wake.cancel_token))
+                .map_err(|error| failed(error.into()))?;
+            state.threads.push(thread);
             state.running_count += 1;
         } else {
             state.queue.push_back(task);

@@ -91,7 +91,7 @@ fn run_turn(
         max_parallel,
     )?;
     let sampling = model::sampling(&settings.models[0], handle.context_tokens);
-    let mut guards = guards(task);
+    let mut guards = build_guards(task);
     let mut agent = Agent {
         system: &system,
         provider: handle.provider.as_ref(),
@@ -139,7 +139,7 @@ fn run_turn(
     Ok(turn::run(&mut agent, &mut session, Some(message), &mut sink))
 }
 
-fn guards(task: &SubagentTask) -> Vec<Box<dyn Guard>> {
+fn build_guards(task: &SubagentTask) -> Vec<Box<dyn Guard>> {
     let ModelBinding { handle, settings } = &task.model;
     let max_tokens = settings.models[0].max_tokens;
     let mut guards: Vec<Box<dyn Guard>> = vec![

@@ -49,14 +49,14 @@ impl ApprovalHandler for InteractiveApproval {
         }
         // A denial that no flag can lift in this run is final, so the user is not asked.
         let workspace = WorkspacePlace::of_run(&self.policy.file_scope.workspace);
-        let policy = permissions::build_policy(
+        let mut policy = permissions::build_policy(
             &self.ctx,
             &grants,
             &self.settings,
             &self.profile,
             &workspace,
-        );
-        let mut policy = policy.map_err(|_| denial())?;
+        )
+        .map_err(|_| denial())?;
         self.shared.mcp_tools.add_to_policy(&mut policy);
         let approval = self.user_prompt.approve(request)?;
         policy.file_scope.instruction_files.clone_from(&self.policy.file_scope.instruction_files);
@@ -65,8 +65,11 @@ impl ApprovalHandler for InteractiveApproval {
             hooks.hide_also(&policy.file_scope);
         }
         let policy = Arc::new(policy);
-        let files = self.shared.files.with_policy(&policy);
-        let files = files.map_err(|error| format!("open the granted directories: {error}"))?;
+        let files = self
+            .shared
+            .files
+            .with_policy(&policy)
+            .map_err(|error| format!("open the granted directories: {error}"))?;
         let shared = SharedState {
             files: Arc::new(files),
             // The permission is for this call only. A command in the background would outlast it, and take input without another.

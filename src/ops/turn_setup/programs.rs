@@ -251,9 +251,8 @@ pub(crate) fn list(ctx: &Context) -> Result<Vec<PathBuf>> {
         Err(error) => return Err(error).with_context(|| format!("read `{}`", dir.display())),
     };
     let is_program = |path: &PathBuf| {
-        let metadata = path.metadata();
         program_name(path).is_some()
-            && metadata.is_ok_and(|metadata| {
+            && path.metadata().is_ok_and(|metadata| {
                 metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
             })
     };

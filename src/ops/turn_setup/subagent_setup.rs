@@ -22,9 +22,9 @@ pub(crate) fn build_subagent(
     tool_names: &[String],
     max_parallel: usize,
 ) -> Result<(Toolbox, String)> {
-    let files = shared.files.with_policy(policy);
+    let files = shared.files.with_policy(policy).context("open the granted directories")?;
     let shared = SharedState {
-        files: Arc::new(files.context("open the granted directories")?),
+        files: Arc::new(files),
         // A command of the parent may have more permissions.
         background: Some(Arc::default()),
         hooks: shared.hooks.as_ref().map(|hooks| hooks.for_subagent()),

@@ -22,12 +22,12 @@ pub fn edit_text(env: &Env, initial: &str) -> Result<Option<String>> {
         .context("create a temporary file")?;
     let editor = external_editor(env);
     let modes = TerminalModes::from_stdin(true).context("read the terminal settings")?;
-    let is_success = process::run_editor(editor, file.path());
+    let result = process::run_editor(editor, file.path());
     // A crashed editor may have left the terminal in another mode.
     modes.restore_and_reset().context("restore the terminal settings")?;
     let text = durable_file::read(file.path())?.unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
-    if is_success.with_context(|| format!("run `{editor}`"))? {
+    if result.with_context(|| format!("run `{editor}`"))? {
         return Ok(Some(text.trim_end().to_owned()).filter(|text| !text.trim().is_empty()));
     }
     let mut hint = "another editor in `EDITOR`".to_owned();

@@ -304,13 +304,13 @@ impl Editor {
 }
 
 /// Converts a Ctrl-C that arrived as a signal, just before the line was read, into [`EditorLine::Interrupted`].
-fn interrupt_to_line(line: Result<EditorLine>) -> Result<EditorLine> {
-    let stop = line.as_ref().err().and_then(|error| error.downcast_ref());
+fn interrupt_to_line(result: Result<EditorLine>) -> Result<EditorLine> {
+    let stop = result.as_ref().err().and_then(|error| error.downcast_ref());
     match stop {
         Some(Stop(Exit::Interrupted)) if signal::clear_interrupt().is_ok() => {
             Ok(EditorLine::Interrupted)
         }
-        _ => line,
+        _ => result,
     }
 }
 

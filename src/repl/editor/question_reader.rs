@@ -147,8 +147,7 @@ impl QuestionReader<'_> {
     }
 
     fn write(&self, text: &str) -> Result<()> {
-        let written = self.modes.write(text.as_bytes());
-        written.context("write to the terminal")
+        self.modes.write(text.as_bytes()).context("write to the terminal")
     }
 
     /// Waits for keys, at most for `limit`.

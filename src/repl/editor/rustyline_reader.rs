@@ -189,14 +189,14 @@ impl RustylineReader {
         if let Some(helper) = self.inner.helper() {
             helper.width.start(&prompt.0);
         }
-        let line = self.inner.readline_with_initial(&prompt, (initial, ""));
+        let result = self.inner.readline_with_initial(&prompt, (initial, ""));
         drop(done_tx);
         if let Some(stop) = thread.join().expect("a panic ends the process") {
             rustix::stdio::dup2_stdin(modes.tty()).map_err(io::Error::from).with_context(what)?;
             modes.restore_and_reset().with_context(what)?;
             return Err(stop.into());
         }
-        match line {
+        match result {
             Ok(text) if self.wants_next_profile.swap(false, Ordering::SeqCst) => {
                 let (rows, _) = cursor_row(&format!("{}{text}", prompt.0), stderr_width());
                 modes.write(format!("\x1b[{}A\r\x1b[J", rows + 1).as_bytes()).with_context(what)?;
