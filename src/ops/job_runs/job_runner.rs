@@ -1,5 +1,5 @@
-//! A job's run: its `--when` condition, its turn, the delivery of the answer, and the record. What the user is told of its end
-//! is in `notification`, and what it changes in the job file and the crontab in `job_update`.
+//! A job's run: its `--when` condition, its turn, the delivery of the answer, and the record. `notification`
+//! has the reports to the user, and `job_update` the changes of the job file and the crontab.
 //!
 //! The order of writes makes crashes detectable. The run state says that a run has started before anything is paid for,
 //! the record is written before the run state says that the run has ended, and the job file is updated last. The next
@@ -8,7 +8,6 @@
 use crate::ops::agent_turn::{self, TurnOutcome, source::JobTurn};
 use crate::ops::context::Context;
 use crate::ops::hooks::{HookContainment, HookedRun, Hooks};
-use crate::ops::job_runs::notification::redact_and_shorten;
 use crate::ops::jobs::delivery::{self, DeliveryResult};
 use crate::ops::jobs::heartbeat::{self, HeartbeatDecision};
 use crate::ops::jobs::job_grants::stored_grants;
@@ -37,6 +36,7 @@ use nanobot_cron::run_record::{
     JobDir, PendingRetry, RunOutcome, RunRecord, RunState, RunUsage, StartedRun, Trigger,
 };
 use nanobot_os::host;
+use nanobot_os::secret;
 use nanobot_os::signal;
 use nanobot_sandbox::process::{self, CommandSpec};
 use nanobot_store::session as sessions;
@@ -53,6 +53,8 @@ const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
 const ALL_CLEAR: &str = "all clear";
 /// Size of a job's own session above which its next run begins a new one: some thousand short runs.
 const MAX_SESSION_BYTES: u64 = 2 << 20;
+/// Maximum length of an error text in a record and in the job file, in characters.
+const MAX_ERROR_CHARS: usize = 500;
 /// Maximum length of a job's name in the prompt, in characters.
 const MAX_NAME_CHARS: usize = 80;
 /// Bytes of the output of `--when` that are kept, from its beginning and from its end.
@@ -593,6 +595,15 @@ fn set_end(record: &mut RunRecord, exit: Exit, errors: &[anyhow::Error]) {
     }
     record.status = exit.code();
     record.cause = exit.name().to_owned();
+}
+
+/// Shortens `text` and hides keys in it, because other programs can read the files in which it is stored.
+fn redact_and_shorten(text: &str) -> String {
+    let text = &*secret::redact_all(text);
+    match text.char_indices().nth(MAX_ERROR_CHARS) {
+        Some((end, _)) => format!("{} …", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// The job's name as it appears in the prompt: other programs write the job file too, so control characters are

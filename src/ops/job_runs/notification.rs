@@ -11,9 +11,6 @@ use nanobot_cron::job::{Job, JobOptions, NotifyPolicy};
 use nanobot_cron::run_record::{RunOutcome, RunRecord};
 use nanobot_os::secret;
 
-/// Maximum length of an error text in a record and in the job file, in characters.
-const MAX_ERROR_CHARS: usize = 500;
-
 /// The result of a run that the user is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotifiedResult {
@@ -138,15 +135,6 @@ fn adapt_hint(error: &anyhow::Error, exit: Exit, id: &str) -> Option<String> {
             Some(STARTS_ANEW.into())
         }
         (_, _, hint) => hint.map(str::to_owned),
-    }
-}
-
-/// Shortens `text` and hides keys in it, because other programs can read the files in which it is stored.
-pub(super) fn redact_and_shorten(text: &str) -> String {
-    let text = &*secret::redact_all(text);
-    match text.char_indices().nth(MAX_ERROR_CHARS) {
-        Some((end, _)) => format!("{} …", &text[..end]),
-        None => text.to_owned(),
     }
 }
 
