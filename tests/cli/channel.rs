@@ -221,6 +221,10 @@ fn commands_are_answered_without_a_model() {
     ] {
         assert!(sent.iter().any(|it| it.contains(text)), "{text}: {sent:?}");
     }
+    // A command of turns, which the help lists too.
+    telegram.message(ANN, "/compact");
+    story.run(["channel", "poll"]);
+    assert_eq!(telegram.sent()[5], "Nothing to compact.");
     assert_eq!(story.server().requests().len(), 1);
 }
 

@@ -9,8 +9,8 @@ use nanobot_config::settings::Settings;
 use nanobot_store::session::Session;
 
 /// The answer to `/help`.
-const HELP_TEXT: &str = "/new – start a new conversation\n/stop – stop the running task\n/status – show the state of this \
-    conversation\n/id – show your id and the chat's\n/help – show this list";
+const HELP_TEXT: &str = "/new – start a new conversation\n/stop – stop the running task\n/compact – summarize the conversation\n/status – show the \
+    state of this conversation\n/id – show your id and the chat's\n/help – show this list";
 
 /// A command in a chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
