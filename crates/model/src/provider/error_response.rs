@@ -7,17 +7,18 @@ use std::time::Duration;
 
 /// The HTTP status named by an error within a successful response.
 pub(super) fn embedded_status(error: &Value) -> Option<u16> {
-    let number = |value: &Value| match value {
-        Value::Number(number) => number.as_u64(),
-        Value::String(text) => text.parse().ok(),
-        _ => None,
+    let http_status = |value: &Value| -> Option<u16> {
+        let number = match value {
+            Value::Number(number) => number.as_u64()?,
+            Value::String(text) => text.parse().ok()?,
+            _ => return None,
+        };
+        u16::try_from(number).ok().filter(|status| (400..600).contains(status))
     };
     let status = ["/error/code", "/error/status", "/code", "/status", "/error/status_code"]
         .iter()
         .filter_map(|pointer| error.pointer(pointer))
-        .find_map(number)
-        .and_then(|number| u16::try_from(number).ok())
-        .filter(|status| (400..600).contains(status));
+        .find_map(http_status);
     status.or_else(|| {
         ["/error/type", "/error/code", "/code", "/type"]
             .iter()
@@ -61,13 +62,13 @@ const CONTEXT_OVERFLOW_CODES: &[&str] = &[
 /// vibe/core/llm/exceptions.py of <https://github.com/mistralai/mistral-vibe>, and `litellm` is
 /// litellm_core_utils/exception_mapping_utils.py of <https://github.com/BerriAI/litellm>.
 const CONTEXT_OVERFLOW_PHRASES: &[&str] = &[
-    // OpenAI, vLLM, OpenRouter, Mistral: "This model's maximum context length is 4097 tokens", pi
+    // OpenAI, vLLM, OpenRouter, Mistral: "This model's maximum context length is 4097 tokens" (pi)
     "maximum context",
-    // LM Studio: "… is greater than the context length", pi; others: "longer than the model's context length", litellm
+    // LM Studio: "… is greater than the context length" (pi); others: "longer than the model's context length" (litellm)
     "context length",
-    // Gateways that put OpenAI's code into the message, pi
+    // Gateways that put OpenAI's code into the message (pi)
     "context_length",
-    // OpenAI: "Your input exceeds the context window of this model"; MiniMax: "context window exceeds limit", pi
+    // OpenAI: "Your input exceeds the context window of this model"; MiniMax: "context window exceeds limit" (pi)
     "context window",
     // OpenAI: "Input tokens exceed the configured limit of 272000 tokens": <https://github.com/cline/cline/issues/5474>
     "input tokens exceed the configured limit",
@@ -82,24 +83,25 @@ const CONTEXT_OVERFLOW_PHRASES: &[&str] = &[
     "maximum prompt length is",
     // Qwen: "Range of input length should be [1, 204800]": <https://github.com/QwenLM/qwen-code/issues/98>
     "range of input length should be",
-    // Kimi: "Your request exceeded model token limit: 262144 (requested: 300000)", pi
+    // Kimi: "Your request exceeded model token limit: 262144 (requested: 300000)" (pi)
     "exceeded model token limit",
-    // GitHub Copilot: "prompt token count of 391491 exceeds the limit of 128000", pi
+    // GitHub Copilot: "prompt token count of 391491 exceeds the limit of 128000" (pi)
     "prompt token count of",
-    // Anthropic: "prompt is too long: 213462 tokens > 200000 maximum", pi
+    // Anthropic: "prompt is too long: 213462 tokens > 200000 maximum" (pi)
     "prompt is too long",
     // Anthropic: "input length and `max_tokens` exceed context limit":
     // <https://github.com/continuedev/continue/issues/6080>
     "input length and",
-    // Amazon Bedrock: "Input is too long for requested model", pi
+    // Amazon Bedrock: "Input is too long for requested model" (pi)
     "input is too long",
-    // llama.cpp: "the request exceeds the available context size", pi
+    // llama.cpp: "the request exceeds the available context size" (pi)
     "exceeds the available context",
-    // Cohere and gateways, pi
+    // Cohere and gateways (pi)
     "too many tokens",
-    // Groq, with status 413, which some gateways change: "Request too large for model"
+    // Groq, with status 413, which some gateways change: "Request too large for model":
+    // <https://github.com/continuedev/continue/issues/10218>
     "request too large",
-    // Mistral: "Input too large: couldn't fit with truncation", vibe
+    // Mistral: "Input too large: couldn't fit with truncation" (vibe)
     "input too large",
     "couldn't fit with truncation",
     "context too long",
@@ -118,6 +120,9 @@ pub(super) fn is_context_overflow(status: u16, body: &str, message: &str) -> boo
         let message = message.to_lowercase();
         CONTEXT_OVERFLOW_PHRASES.iter().any(|phrase| message.contains(phrase))
     };
+    // A 413 is always about the size of the request. A phrase counts only with a status that names no other cause: a
+    // rate limit (429) speaks of too many tokens too. Most servers use 400, those that validate a schema 422, and some
+    // local servers and gateways 500.
     status == 413 || has_code() || (matches!(status, 400 | 422 | 500) && has_phrase())
 }
 
@@ -147,15 +152,18 @@ pub(super) fn retry_after(response: &Response, now: Timestamp) -> Option<Duratio
     })
 }
 
+/// The spellings of the unit of a delay in seconds.
+const SECONDS: [&str; 5] = ["s", "sec", "secs", "second", "seconds"];
+
 /// The delay that the server requests, from the body: as a field, or as text ("please retry in 36.5s").
 pub(super) fn retry_after_in_body(body: &str) -> Option<Duration> {
     let number_after = |label: &str, has_unit: bool| {
         let (_, rest) = body.split_once(label)?;
         let rest = rest.trim_start_matches([' ', ':', '"']);
         let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-        let unit = &rest[end..];
-        let is_seconds = unit.starts_with('s') && !unit.starts_with("se ");
-        if has_unit && !is_seconds {
+        let unit =
+            rest[end..].trim_start().split(|letter: char| !letter.is_ascii_alphabetic()).next();
+        if has_unit && !unit.is_some_and(|unit| SECONDS.contains(&unit)) {
             return None;
         }
         duration_from_secs(rest[..end].parse().ok())
@@ -228,6 +236,9 @@ mod tests {
         assert_eq!(embedded_status(&json!({ "error": { "code": "503" } })), Some(503));
         assert_eq!(embedded_status(&json!({ "error": { "code": "invalid" } })), None);
         assert_eq!(embedded_status(&json!({ "error": { "code": 7 } })), None);
+        // A code of the vendor's own, before the status.
+        let with_own_code = json!({ "error": { "code": 1302, "status": 429 } });
+        assert_eq!(embedded_status(&with_own_code), Some(429));
         let named = |kind: &str| embedded_status(&json!({ "error": { "type": kind } }));
         assert_eq!(named("overloaded_error"), Some(529));
         assert_eq!(named("rate_limit_error"), Some(429));
@@ -245,6 +256,8 @@ mod tests {
         };
         check(r#"{"error": {"details": [{"retryDelay": "36s"}]}}"#, Some(36.0));
         check("You exceeded your current quota. Please retry in 36.5s.", Some(36.5));
+        check("Please retry in 5 seconds.", Some(5.0));
+        check("Please retry in 5 sec", Some(5.0));
         check("please retry in a while", None);
         check(
             r#"{"error": {"type": "usage_limit_reached", "resets_in_seconds": 7200}}"#,
