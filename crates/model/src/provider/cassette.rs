@@ -13,18 +13,18 @@ use serde_json::{Value, json};
 /// The format version: the only one that is written or read.
 const FORMAT_VERSION: u64 = 1;
 
-/// Serializes an exchange as one line, with the paths replaced by `names`.
+/// Serializes an exchange as one line, with the paths replaced by `path_names`.
 pub(super) fn format_line(
     session: &str,
     request: &Request<'_>,
     reply: &Result<Reply, ProviderError>,
-    names: &PathNames,
+    path_names: &PathNames,
 ) -> String {
-    let mut object = json!({ "v": FORMAT_VERSION, "session": session, "request": request_to_json(request, names) });
+    let mut object = json!({ "v": FORMAT_VERSION, "session": session, "request": request_to_json(request, path_names) });
     match reply {
         Ok(reply) => {
             object["reply"] = reply_to_json(reply);
-            names.to_names(&mut object["reply"]);
+            path_names.to_names(&mut object["reply"]);
         }
         Err(error) => {
             object["error"] = error.to_string().into();
@@ -41,7 +41,7 @@ pub(super) struct RecordedExchange {
 }
 
 /// Parses a line; `None` if it is not an exchange.
-pub(super) fn parse_line(line: &str, names: &PathNames) -> Option<RecordedExchange> {
+pub(super) fn parse_line(line: &str, path_names: &PathNames) -> Option<RecordedExchange> {
     let mut object: Value = serde_json::from_str(line).ok()?;
     if object["v"].as_u64() != Some(FORMAT_VERSION) {
         return None;
@@ -49,12 +49,12 @@ pub(super) fn parse_line(line: &str, names: &PathNames) -> Option<RecordedExchan
     let reply = match object["error"].as_str() {
         Some(message) => Err(error_from_json(&object, message.to_owned())),
         None => {
-            names.to_paths(&mut object["reply"]);
+            path_names.to_paths(&mut object["reply"]);
             Ok(reply_from_json(&object["reply"])?)
         }
     };
     // A recording of an earlier release has the paths themselves.
-    names.to_names(&mut object["request"]);
+    path_names.to_names(&mut object["request"]);
     Some(RecordedExchange { request: object["request"].take(), reply })
 }
 
@@ -95,8 +95,8 @@ pub(super) fn recorded_conversation(recording: &str) -> Option<(String, usize)> 
     Some((object["session"].as_str()?.to_owned(), earlier_count))
 }
 
-/// Serializes a request in the recording's format, with the paths replaced by `names`.
-pub(super) fn request_to_json(request: &Request<'_>, names: &PathNames) -> Value {
+/// Serializes a request in the recording's format, with the paths replaced by `path_names`.
+pub(super) fn request_to_json(request: &Request<'_>, path_names: &PathNames) -> Value {
     let tools: Vec<&str> = request.tools.iter().map(|spec| spec.name.as_str()).collect();
     let message = |message: &Message| match message {
         Message::User(user) => json!({ "role": "user", "text": plain_text(&user.parts) }),
@@ -109,7 +109,7 @@ pub(super) fn request_to_json(request: &Request<'_>, names: &PathNames) -> Value
     };
     let messages: Vec<Value> = request.messages.iter().map(message).collect();
     let mut object = json!({ "model": request.model, "tools": tools, "system": request.system, "messages": messages });
-    names.to_names(&mut object);
+    path_names.to_names(&mut object);
     // Masked as well, because it is compared with a recorded request.
     secret::redact_all_json(&object).into_owned()
 }
@@ -234,10 +234,10 @@ mod tests {
             model: "m".into(),
             provider_data: Some(json!({ "sig": "x" })),
         };
-        let names = PathNames::default();
+        let path_names = PathNames::default();
         let round_trip = |reply: Result<Reply, ProviderError>| {
-            let line = format_line("s", &request, &reply, &names);
-            parse_line(&line, &names).unwrap().reply
+            let line = format_line("s", &request, &reply, &path_names);
+            parse_line(&line, &path_names).unwrap().reply
         };
         assert_eq!(round_trip(Ok(reply.clone())).unwrap(), reply);
         let check = |error: ProviderError, exit: Exit| {
@@ -261,10 +261,11 @@ mod tests {
         let over = fail(Exit::Budget, "spent");
         check(ProviderError::BudgetExceeded(over), Exit::Budget);
         // A recording of an earlier release.
-        let recorded = parse_line(r#"{"v": 1, "request": {}, "error": "no"}"#, &names).unwrap();
+        let recorded =
+            parse_line(r#"{"v": 1, "request": {}, "error": "no"}"#, &path_names).unwrap();
         assert_eq!(recorded.reply.unwrap_err().kind(), Some(FailureKind::Refused));
         for bad in ["", "{}", "{\"v\": 2}", "{\"v\": 1}", "[]", "nonsense"] {
-            assert!(parse_line(bad, &names).is_none(), "{bad}");
+            assert!(parse_line(bad, &path_names).is_none(), "{bad}");
         }
     }
 

@@ -178,7 +178,8 @@ pub enum ProviderError {
     /// A budget forbids the request, or the ledger that it depends on cannot be read.
     #[error("{0}")]
     BudgetExceeded(anyhow::Error),
-    /// The receiver of the reply cancelled the exchange; holds its error.
+    /// The exchange ended on our side: its receiver or a signal cancelled it, there is no usable key, or a recording does
+    /// not fit. Holds the error that ends the run.
     #[error(transparent)]
     Aborted(anyhow::Error),
 }

@@ -1,7 +1,7 @@
 //! `--record FILE`: a wrapper that records every exchange.
 
 use super::path_names::PathNames;
-use super::{DeltaSink, Provider, ProviderError, Request, cassette};
+use super::{Delta, DeltaSink, Provider, ProviderError, Request, cassette};
 use nanobot_base::message::Reply;
 use nanobot_os::durable_file;
 use std::path::PathBuf;
@@ -23,7 +23,53 @@ impl<P: Provider> Provider for RecordingProvider<P> {
     ) -> Result<Reply, ProviderError> {
         let reply = self.inner.reply(request, on_delta);
         let line = cassette::format_line(&self.session, request, &reply, &self.path_names);
-        durable_file::append(&self.path, line.as_bytes()).map_err(ProviderError::Aborted)?;
-        reply
+        let Err(error) = durable_file::append(&self.path, line.as_bytes()) else {
+            return reply;
+        };
+        // A reply is paid for, and the provider's error matters more than this one.
+        let notice = format!("the exchange was not recorded: {error:#}");
+        let delivery = on_delta(Delta::Notice(&notice));
+        let reply = reply?;
+        delivery.map_err(ProviderError::Aborted)?;
+        Ok(reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PathNames, Provider, RecordingProvider};
+    use crate::provider::demo::DemoProvider;
+    use crate::provider::{Delta, Request, Sampling, ToolChoice};
+    use std::path::PathBuf;
+
+    #[test]
+    fn a_reply_that_cannot_be_recorded_is_not_lost() {
+        let sampling = Sampling { max_tokens: 1, temperature: None, reasoning_effort: None };
+        let request = Request {
+            system: "",
+            messages: &[],
+            tools: &[],
+            tool_choice: ToolChoice::Auto,
+            model: "m",
+            sampling: &sampling,
+            reply_id: "r",
+            schema: None,
+        };
+        let provider = RecordingProvider {
+            inner: DemoProvider,
+            // A directory.
+            path: PathBuf::from("/"),
+            session: "s".into(),
+            path_names: PathNames::default(),
+        };
+        let mut notices = Vec::new();
+        let reply = provider.reply(&request, &mut |delta| {
+            if let Delta::Notice(notice) = delta {
+                notices.push(notice.to_owned());
+            }
+            Ok(())
+        });
+        assert_eq!(reply.unwrap().id, "r");
+        assert!(notices.concat().starts_with("the exchange was not recorded: "), "{notices:?}");
     }
 }
