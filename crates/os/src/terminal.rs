@@ -25,11 +25,11 @@ pub mod theme;
 mod wrap;
 pub mod write_buffer;
 
-pub use device::Terminal;
+pub use device::{Terminal, stderr_width};
 pub use sanitize::{Sanitizer, sanitize, sanitize_json};
 pub use status_area::Painter;
 pub use stdout_writer::StdoutWriter;
-pub use streams::{move_cursor_up, stderr_width};
+pub use streams::move_cursor_up;
 pub use styled_line::StyledLine;
 pub use wrap::wrap_words;
 

@@ -49,6 +49,11 @@ impl Terminal {
         self.stdout_is_tty.then_some(if columns == 0 { 80 } else { columns })
     }
 
+    /// Returns the width of standard error in columns; 80 if unknown.
+    pub fn stderr_width(self) -> usize {
+        stderr_width()
+    }
+
     /// Returns the height of standard output in rows; 24 if unknown.
     pub fn stdout_height(self) -> usize {
         let size = rustix::termios::tcgetwinsize(std::io::stdout());
@@ -63,5 +68,14 @@ impl Terminal {
         std::io::stdout().is_terminal()
             && std::io::stdin().is_terminal()
             && std::io::stderr().is_terminal()
+    }
+}
+
+/// Returns the width of standard error in columns; 80 if unknown.
+pub fn stderr_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stderr());
+    match size.map_or(0, |size| size.ws_col.into()) {
+        0 => 80,
+        columns => columns,
     }
 }

@@ -1,11 +1,11 @@
 //! Prompts for user input: a line, visible or hidden. The terminal's own line editing is used.
 //!
-//! The wait notices signals like every other wait, so Ctrl-C ends the run in order and the terminal's settings are
-//! restored. While input is hidden, the keys for SIGQUIT and SIGTSTP, which would bypass the restoring, are disabled.
+//! A signal ends the wait for input, so Ctrl-C ends the run normally, and the terminal's settings are restored. SIGQUIT
+//! and SIGTSTP would take effect before that, so their keys are disabled while input is hidden.
 
 use super::Terminal;
 use super::sanitize::redact_and_sanitize;
-use super::streams::{stderr_width, write_stderr};
+use super::streams::write_stderr;
 use crate::signal::{self, Deadline};
 use anyhow::{Context, Result};
 use rustix::io::Errno;
@@ -25,31 +25,26 @@ impl Terminal {
         std::io::stdin().is_terminal() && rustix::termios::isatty(rustix::stdio::stderr())
     }
 
-    /// Returns the width of standard error in columns; 80 if unknown.
-    pub fn stderr_width(self) -> usize {
-        stderr_width()
-    }
-
     /// Prompts on standard error and reads a line; `None` at the end of input (Ctrl-D).
     ///
     /// # Errors
     /// Cancellation, or the terminal is gone.
-    pub fn prompt(self, question: &str) -> Result<Option<String>> {
-        self.read_answer(question, &std::io::stdin())
+    pub fn prompt(self, prompt: &str) -> Result<Option<String>> {
+        self.prompt_on(prompt, &std::io::stdin())
     }
 
     /// Like [`Self::prompt`], for input that is not shown.
-    pub fn prompt_hidden(self, question: &str) -> Result<Option<String>> {
+    pub fn prompt_hidden(self, prompt: &str) -> Result<Option<String>> {
         let stdin = std::io::stdin();
         // Before the prompt, so that input typed early is hidden too.
         let _guard = EchoGuard::disable_echo(&stdin).context("disable echo")?;
-        self.read_answer(question, &stdin)
+        self.prompt_on(prompt, &stdin)
     }
 
-    fn read_answer(self, question: &str, stdin: &Stdin) -> Result<Option<String>> {
+    fn prompt_on(self, prompt: &str, stdin: &Stdin) -> Result<Option<String>> {
         let line = self.with_exclusive_use(|| {
             // A failure to write to standard error cannot be reported anywhere.
-            write_stderr(&redact_and_sanitize(question));
+            write_stderr(&redact_and_sanitize(prompt));
             read_line(stdin)
         });
         // Later output starts on a new line.
@@ -81,7 +76,7 @@ fn read_line(stdin: &Stdin) -> Result<Option<String>> {
     }
 }
 
-/// Disables echo on a terminal until it is dropped.
+/// Hidden input: echo is disabled until this is dropped.
 struct EchoGuard<'a> {
     stdin: &'a Stdin,
     original: Termios,
@@ -104,6 +99,6 @@ impl<'a> EchoGuard<'a> {
 impl Drop for EchoGuard<'_> {
     fn drop(&mut self) {
         // If the terminal is gone, there is nothing to restore.
-        tcsetattr(self.stdin, OptionalActions::Drain, &self.original).unwrap_or_default();
+        let _ = tcsetattr(self.stdin, OptionalActions::Drain, &self.original);
     }
 }

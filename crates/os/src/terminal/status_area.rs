@@ -8,7 +8,8 @@
 //! The caller must first write the buffer of [`super::write_buffer`]: otherwise the next wait would write it while the
 //! lock is held.
 
-use super::streams::{stderr_width, try_write_stderr, write_stderr, write_stdout};
+use super::device::stderr_width;
+use super::streams::{try_write_stderr, write_stderr, write_stdout};
 use super::styled_line::StyledLine;
 use crate::sync::IgnorePoison;
 use anyhow::Result;

@@ -65,12 +65,3 @@ pub fn move_cursor_up(rows: isize) {
     // If the terminal is gone, the next read reports it.
     write_stderr(&movement);
 }
-
-/// Returns the width of standard error in columns; 80 if unknown.
-pub fn stderr_width() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stderr());
-    match size.map_or(0, |size| size.ws_col.into()) {
-        0 => 80,
-        columns => columns,
-    }
-}
