@@ -56,7 +56,7 @@ pub struct Hunk<'a> {
     headers: Vec<&'a str>,
     lines: Vec<HunkLine<'a>>,
     /// True if the hunk ends at the end of the file.
-    is_at_end: bool,
+    ends_file: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +66,13 @@ enum HunkLine<'a> {
     Added(&'a str),
 }
 
-/// A line number in the patch, and the line.
-type NumberedLine<'a> = (usize, &'a str);
+/// A line of the patch.
+#[derive(Clone, Copy)]
+struct PatchLine<'a> {
+    /// The number of the line, from 1.
+    number: usize,
+    text: &'a str,
+}
 
 /// Parses the sections of a patch. A here-document around it, as for a shell, is ignored.
 ///
@@ -75,33 +80,34 @@ type NumberedLine<'a> = (usize, &'a str);
 /// A message with the line that is wrong.
 pub fn parse(text: &str) -> Result<Vec<FilePatch<'_>>, String> {
     let text = strip_here_document(text.trim());
-    let mut lines: Vec<NumberedLine<'_>> = (1..).zip(text.lines()).collect();
-    if lines.first().is_none_or(|(_, line)| line.trim() != BEGIN) {
+    let mut lines: Vec<PatchLine<'_>> =
+        (1..).zip(text.lines()).map(|(number, text)| PatchLine { number, text }).collect();
+    if lines.first().is_none_or(|line| line.text.trim() != BEGIN) {
         return Err(format!("the first line must be `{BEGIN}`"));
     }
-    if lines.last().is_none_or(|(_, line)| line.trim() != END) {
+    if lines.last().is_none_or(|line| line.text.trim() != END) {
         return Err(format!("the last line must be `{END}`"));
     }
     lines.pop();
     let mut lines = lines.into_iter().skip(1).peekable();
     let mut sections = Vec::new();
-    while let Some((number, line)) = lines.next() {
-        if line.trim().is_empty() {
+    while let Some(PatchLine { number, text }) = lines.next() {
+        if text.trim().is_empty() {
             continue;
         }
-        let section = if let Some(path) = line.strip_prefix(ADD_FILE) {
+        let section = if let Some(path) = text.strip_prefix(ADD_FILE) {
             let path = parse_path(path, number)?;
             let text = parse_added_lines(&mut lines);
             FilePatch::Add { path, text }
-        } else if let Some(path) = line.strip_prefix(DELETE_FILE) {
+        } else if let Some(path) = text.strip_prefix(DELETE_FILE) {
             let path = parse_path(path, number)?;
             FilePatch::Delete { path }
-        } else if let Some(path) = line.strip_prefix(UPDATE_FILE) {
+        } else if let Some(path) = text.strip_prefix(UPDATE_FILE) {
             parse_update(parse_path(path, number)?, &mut lines)?
         } else {
             return Err(format!(
                 "line {number}: expected `{ADD_FILE}`, `{DELETE_FILE}` or `{UPDATE_FILE}` with a path, or `+` before each \
-                 line of an added file; found `{line}`"
+                 line of an added file; found `{text}`"
             ));
         };
         sections.push(section);
@@ -129,10 +135,10 @@ fn parse_path(text: &str, number: usize) -> Result<&str, String> {
     }
 }
 
-fn parse_added_lines<'a>(lines: &mut Peekable<impl Iterator<Item = NumberedLine<'a>>>) -> String {
+fn parse_added_lines<'a>(lines: &mut Peekable<impl Iterator<Item = PatchLine<'a>>>) -> String {
     let mut text = String::new();
-    while let Some((_, line)) = lines.next_if(|(_, line)| line.starts_with('+')) {
-        text.push_str(&line[1..]);
+    while let Some(line) = lines.next_if(|line| line.text.starts_with('+')) {
+        text.push_str(&line.text[1..]);
         text.push('\n');
     }
     text
@@ -140,40 +146,43 @@ fn parse_added_lines<'a>(lines: &mut Peekable<impl Iterator<Item = NumberedLine<
 
 fn parse_update<'a>(
     path: &'a str,
-    lines: &mut Peekable<impl Iterator<Item = NumberedLine<'a>>>,
+    lines: &mut Peekable<impl Iterator<Item = PatchLine<'a>>>,
 ) -> Result<FilePatch<'a>, String> {
-    let new_path = match lines.next_if(|(_, line)| line.starts_with(MOVE_TO)) {
-        Some((number, line)) => Some(parse_path(&line[MOVE_TO.len()..], number)?),
+    let new_path = match lines.next_if(|line| line.text.starts_with(MOVE_TO)) {
+        Some(line) => Some(parse_path(&line.text[MOVE_TO.len()..], line.number)?),
         None => None,
     };
     let mut hunks = Vec::new();
-    let is_section = |line: &str| line.starts_with("*** ");
-    while let Some((number, line)) = lines.next_if(|(_, line)| !is_section(line)) {
-        if line.is_empty() {
+    let is_section = |line: &PatchLine<'_>| line.text.starts_with("*** ");
+    while let Some(first_line) = lines.next_if(|line| !is_section(line)) {
+        if first_line.text.is_empty() {
             continue;
         }
         let mut hunk = Hunk::default();
-        let mut next = Some((number, line));
-        while let Some((_, line)) = next
-            && let Some(header) = line.strip_prefix("@@")
+        let mut next = Some(first_line);
+        while let Some(line) = next
+            && let Some(header) = line.text.strip_prefix("@@")
         {
-            hunk.headers.extend(Some(header.trim()).filter(|header| !header.is_empty()));
-            next = lines.next_if(|(_, line)| !is_section(line));
+            if !header.trim().is_empty() {
+                hunk.headers.push(header.trim());
+            }
+            next = lines.next_if(|line| !is_section(line));
         }
-        // Lines without a prefix at the end separate the hunk from the next one.
+        // Empty lines at the end of a hunk separate it from the next one.
         let mut separators = 0;
-        while let Some((number, line)) = next {
-            separators = if line.is_empty() { separators + 1 } else { 0 };
-            hunk.lines.push(parse_hunk_line(number, line)?);
-            next = lines.next_if(|(_, line)| !is_section(line) && !line.starts_with("@@"));
+        while let Some(line) = next {
+            separators = if line.text.is_empty() { separators + 1 } else { 0 };
+            hunk.lines.push(parse_hunk_line(line)?);
+            next = lines.next_if(|line| !is_section(line) && !line.text.starts_with("@@"));
         }
         hunk.lines.truncate(hunk.lines.len() - separators);
         if hunk.lines.is_empty() {
             return Err(format!(
-                "line {number}: the hunk has no lines that begin with ` `, `-` or `+`"
+                "line {}: the hunk has no lines that begin with ` `, `-` or `+`",
+                first_line.number
             ));
         }
-        hunk.is_at_end = lines.next_if(|(_, line)| line.trim_end() == END_OF_FILE).is_some();
+        hunk.ends_file = lines.next_if(|line| line.text.trim_end() == END_OF_FILE).is_some();
         hunks.push(hunk);
     }
     if hunks.is_empty() && new_path.is_none() {
@@ -182,17 +191,18 @@ fn parse_update<'a>(
     Ok(FilePatch::Update { path, new_path, hunks })
 }
 
-fn parse_hunk_line(number: usize, line: &str) -> Result<HunkLine<'_>, String> {
+fn parse_hunk_line(line: PatchLine<'_>) -> Result<HunkLine<'_>, String> {
+    let PatchLine { number, text } = line;
     // Some models leave out the blank of an empty line.
-    let Some(prefix) = line.chars().next() else {
+    let Some(prefix) = text.chars().next() else {
         return Ok(HunkLine::Context(""));
     };
     match prefix {
-        ' ' => Ok(HunkLine::Context(&line[1..])),
-        '-' => Ok(HunkLine::Removed(&line[1..])),
-        '+' => Ok(HunkLine::Added(&line[1..])),
+        ' ' => Ok(HunkLine::Context(&text[1..])),
+        '-' => Ok(HunkLine::Removed(&text[1..])),
+        '+' => Ok(HunkLine::Added(&text[1..])),
         _ => Err(format!(
-            "line {number}: expected ` `, `-`, `+` or `@@` at the start; found `{line}`"
+            "line {number}: expected ` `, `-`, `+` or `@@` at the start; found `{text}`"
         )),
     }
 }
@@ -223,6 +233,12 @@ impl Difference {
     const NONE: Self = Self { space: IgnoredSpace::None, look_alikes: false };
 }
 
+/// The indices at which lines occur in a file, if `difference` is ignored.
+struct Occurrences {
+    difference: Difference,
+    starts: Vec<usize>,
+}
+
 /// The lines of a file, and what they are compared as apart from characters that look alike.
 struct ComparedLines<'a> {
     texts: Vec<&'a str>,
@@ -235,11 +251,8 @@ impl<'a> ComparedLines<'a> {
         Self { texts, folded }
     }
 
-    /// The indices at which `wanted` occurs, for each kind of comparison, the strictest first.
-    fn find<'s>(
-        &'s self,
-        wanted: &'s [&'s str],
-    ) -> impl Iterator<Item = (Difference, Vec<usize>)> + 's {
+    /// The occurrences of `wanted` for each kind of comparison, the strictest first.
+    fn find<'s>(&'s self, wanted: &'s [&'s str]) -> impl Iterator<Item = Occurrences> + 's {
         [false, true].into_iter().flat_map(move |look_alikes| {
             IgnoredSpace::STEPS.into_iter().map(move |space| {
                 let starts = if look_alikes {
@@ -249,7 +262,7 @@ impl<'a> ComparedLines<'a> {
                 } else {
                     find_lines(&self.texts, wanted, space)
                 };
-                (Difference { space, look_alikes }, starts)
+                Occurrences { difference: Difference { space, look_alikes }, starts }
             })
         })
     }
@@ -262,20 +275,20 @@ impl<'a> ComparedLines<'a> {
 /// A message with the number of the hunk that does not apply, and the lines that were searched for.
 pub fn apply(text: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
     let lines = split_lines(text);
-    let compared = ComparedLines::new(lines.iter().map(|line| line.text).collect());
+    let compared_lines = ComparedLines::new(lines.iter().map(|line| line.text).collect());
     let mut new = String::with_capacity(text.len());
     // The index of the first line that no hunk has changed or passed.
     let mut next_line = 0;
     for (number, hunk) in (1..).zip(hunks) {
         let name_hunk = |error: String| format!("{}: {error}", hunk.name(number));
-        let unnumbered = hunk.without_line_numbers(&compared);
+        let unnumbered = hunk.without_line_numbers(&compared_lines);
         let hunk = unnumbered.as_ref().unwrap_or(hunk);
-        let position = hunk.locate(&compared, next_line).map_err(name_hunk)?;
+        let position = hunk.locate(&compared_lines, next_line).map_err(name_hunk)?;
         for line in &lines[next_line..position.start] {
             new.extend([line.text, line.ending]);
         }
-        let replaced_count = hunk.push_new_lines(&lines, position, &mut new);
-        next_line = position.start + replaced_count.map_err(name_hunk)?;
+        hunk.push_new_lines(&lines, position, &mut new).map_err(name_hunk)?;
+        next_line = position.start + hunk.old_lines().len();
     }
     for line in &lines[next_line..] {
         new.extend([line.text, line.ending]);
@@ -290,15 +303,27 @@ pub fn apply(text: &str, hunks: &[Hunk<'_>]) -> Result<String, String> {
 }
 
 fn split_lines(text: &str) -> Vec<FileLine<'_>> {
-    let split = |line| match (str::strip_suffix(line, "\r\n"), str::strip_suffix(line, "\n")) {
-        (Some(text), _) => (text, Some("\r\n")),
-        (None, Some(text)) => (text, Some("\n")),
-        (None, None) => (line, None),
+    let lines = text.split_inclusive('\n');
+    let default_ending = match lines.clone().next().map_or("", line_ending) {
+        "" => "\n",
+        ending => ending,
     };
-    let first = text.split_inclusive('\n').next().map(split);
-    let default = first.and_then(|(_, ending)| ending).unwrap_or("\n");
-    let lines = text.split_inclusive('\n').map(split);
-    lines.map(|(text, ending)| FileLine { text, ending: ending.unwrap_or(default) }).collect()
+    let split = |line| match line_ending(line) {
+        "" => FileLine { text: line, ending: default_ending },
+        ending => FileLine { text: &line[..line.len() - ending.len()], ending },
+    };
+    lines.map(split).collect()
+}
+
+/// The line ending of `line`; empty if there is none.
+fn line_ending(line: &str) -> &'static str {
+    if line.ends_with("\r\n") {
+        "\r\n"
+    } else if line.ends_with('\n') {
+        "\n"
+    } else {
+        ""
+    }
 }
 
 impl<'a> Hunk<'a> {
@@ -319,13 +344,16 @@ impl<'a> Hunk<'a> {
         self.lines.iter().filter_map(old).collect()
     }
 
-    /// The hunk without line numbers before its lines, if it does not occur in `lines` with them.
-    fn without_line_numbers(&self, lines: &ComparedLines<'_>) -> Option<Self> {
+    /// The hunk without line numbers before its lines, if it does not occur in the file with them.
+    fn without_line_numbers(&self, compared_lines: &ComparedLines<'_>) -> Option<Self> {
         let old = self.old_lines();
         let numbers = old.iter().map(|line| split_line_number(line).map(|(number, _)| number));
         let numbers = numbers.collect::<Option<Vec<u64>>>()?;
         let counts_up = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
-        if old.is_empty() || !counts_up || lines.find(&old).any(|(_, starts)| !starts.is_empty()) {
+        if old.is_empty()
+            || !counts_up
+            || compared_lines.find(&old).any(|occurrences| !occurrences.starts.is_empty())
+        {
             return None;
         }
         let unnumbered = self.lines.iter().map(|line| match *line {
@@ -337,73 +365,83 @@ impl<'a> Hunk<'a> {
     }
 
     /// Finds the position of the hunk at or after the line `next_line`.
-    fn locate(&self, lines: &ComparedLines<'_>, next_line: usize) -> Result<HunkPosition, String> {
-        let count = lines.texts.len();
-        let after_headers = self.find_headers(lines)?;
+    fn locate(
+        &self,
+        compared_lines: &ComparedLines<'_>,
+        next_line: usize,
+    ) -> Result<HunkPosition, String> {
+        let line_count = compared_lines.texts.len();
         let old = self.old_lines();
         // From each occurrence of the headers, the next occurrence of the lines counts.
-        let origins: Option<Vec<usize>> = after_headers.map(|starts| {
-            let mut origins: Vec<usize> =
-                starts.iter().map(|start| next_line.max(*start)).collect();
-            origins.dedup();
-            origins
-        });
+        let earliest_starts = if self.headers.is_empty() {
+            None
+        } else {
+            let below_headers = self.find_headers(compared_lines)?;
+            let mut starts: Vec<usize> =
+                below_headers.into_iter().map(|start| start.max(next_line)).collect();
+            starts.dedup();
+            Some(starts)
+        };
         if old.is_empty() {
             // By convention lines without context are appended.
-            let starts = origins.unwrap_or_else(|| vec![count]);
+            let starts = earliest_starts.unwrap_or_else(|| vec![line_count]);
             return only_position(&starts, Difference::NONE, "the `@@` line occurs");
         }
-        for (difference, occurrences) in lines.find(&old) {
-            let is_at_end = |start: &usize| start + old.len() == count;
-            if self.is_at_end
-                && let Some(start) = occurrences.last().copied().filter(is_at_end)
+        for Occurrences { difference, starts } in compared_lines.find(&old) {
+            if self.ends_file
+                && let Some(start) = starts.last().copied()
+                && start + old.len() == line_count
                 && start >= next_line
             {
                 return Ok(HunkPosition { start, difference });
             }
-            let next = |origin: usize| occurrences.iter().find(|start| **start >= origin).copied();
-            let mut starts: Vec<usize> = match &origins {
-                Some(origins) => origins.iter().filter_map(|origin| next(*origin)).collect(),
-                None => occurrences.into_iter().filter(|start| *start >= next_line).collect(),
+            let candidates = match &earliest_starts {
+                Some(earliest_starts) => next_indices(&starts, earliest_starts),
+                None => starts.into_iter().filter(|start| *start >= next_line).collect(),
             };
-            starts.dedup();
-            if !starts.is_empty() {
-                let position = only_position(&starts, difference, "its lines occur");
+            if !candidates.is_empty() {
+                let position = only_position(&candidates, difference, "its lines occur");
                 return position.map_err(|error| format!("{error}\n{}", quote(&old)));
             }
         }
-        Err(self.explain_missing(lines, &old, next_line))
+        Err(self.explain_missing(compared_lines, &old, next_line))
     }
 
-    /// The indices of the lines below the headers; several if they occur more than once, `None` without headers.
-    fn find_headers(&self, lines: &ComparedLines<'_>) -> Result<Option<Vec<usize>>, String> {
-        let mut starts: Option<Vec<usize>> = None;
+    /// The indices of the lines below the last header; several if the headers occur more than once.
+    fn find_headers(&self, compared_lines: &ComparedLines<'_>) -> Result<Vec<usize>, String> {
+        // The first header may be any line.
+        let mut starts: Vec<usize> = (0..compared_lines.texts.len()).collect();
         for header in &self.headers {
             let wanted = [*header];
-            let mut whole_lines = lines.find(&wanted).map(|(_, indices)| indices);
+            let mut whole_lines =
+                compared_lines.find(&wanted).map(|occurrences| occurrences.starts);
             // Models often shorten the line.
             let indices = whole_lines.find(|indices| !indices.is_empty()).unwrap_or_else(|| {
-                let start = fold(header, IgnoredForms::LookAlikes);
-                let begins = |index: &usize| lines.folded[*index].trim_start().starts_with(&*start);
-                (0..lines.folded.len()).filter(begins).collect()
+                let folded_header = fold(header, IgnoredForms::LookAlikes);
+                let begins = |index: &usize| {
+                    compared_lines.folded[*index].trim_start().starts_with(&*folded_header)
+                };
+                (0..compared_lines.folded.len()).filter(begins).collect()
             });
-            let next = |start: usize| indices.iter().find(|index| **index >= start).copied();
-            let mut header_lines: Vec<usize> = match &starts {
-                Some(starts) => starts.iter().filter_map(|start| next(*start)).collect(),
-                None => indices,
-            };
-            header_lines.dedup();
+            let header_lines = next_indices(&indices, &starts);
             if header_lines.is_empty() {
                 return Err(format!("the file has no line `{header}`"));
             }
-            starts = Some(header_lines.into_iter().map(|index| index + 1).collect());
+            starts = header_lines.into_iter().map(|index| index + 1).collect();
         }
         Ok(starts)
     }
 
-    /// Explains why `old` was not found at or after the line `next_line`.
-    fn explain_missing(&self, lines: &ComparedLines<'_>, old: &[&str], next_line: usize) -> String {
-        if let Some(index) = lines.find(old).find_map(|(_, starts)| starts.first().copied()) {
+    /// The error for `old` lines that are not at or after the line `next_line`: they are above it, or the file has only
+    /// similar lines.
+    fn explain_missing(
+        &self,
+        compared_lines: &ComparedLines<'_>,
+        old: &[&str],
+        next_line: usize,
+    ) -> String {
+        let first_start = |occurrences: Occurrences| occurrences.starts.first().copied();
+        if let Some(index) = compared_lines.find(old).find_map(first_start) {
             let line = index + 1;
             return if line <= next_line {
                 format!(
@@ -415,18 +453,19 @@ impl<'a> Hunk<'a> {
                 format!("its lines occur at line {line}, above the `@@` line\n{}", quote(old))
             };
         }
-        let closest = describe_closest(&lines.texts.join("\n"), &old.join("\n"), "the hunk");
+        let closest =
+            describe_closest(&compared_lines.texts.join("\n"), &old.join("\n"), "the hunk");
         let closest = closest.unwrap_or_else(|| "Nothing is similar; read the file again.".into());
         format!("the file does not have these lines:\n{}\n{closest}", quote(old))
     }
 
-    /// Appends the lines that replace those at `position`, and returns the number of lines that they replace.
+    /// Appends to `new` what the lines of the file at `position` become.
     fn push_new_lines(
         &self,
         lines: &[FileLine<'_>],
         position: HunkPosition,
         new: &mut String,
-    ) -> Result<usize, String> {
+    ) -> Result<(), String> {
         let old = self.old_lines();
         let replaced = &lines[position.start..position.start + old.len()];
         let texts: Vec<&str> = replaced.iter().map(|line| line.text).collect();
@@ -441,17 +480,17 @@ impl<'a> Hunk<'a> {
             IgnoredSpace::Surrounding => IndentationMap::new(old_in_file, &texts),
             IgnoredSpace::None | IgnoredSpace::Trailing => IndentationMap::new(&[], &[]),
         };
-        let mut at = 0;
+        let mut old_index = 0;
         // The first of the removed lines that the added ones replace.
-        let mut removed = 0;
+        let mut replaced_from = 0;
         let mut hunk_lines = self.lines.iter().peekable();
         while let Some(line) = hunk_lines.next() {
             let HunkLine::Added(first) = line else {
                 if matches!(line, HunkLine::Context(_)) {
-                    new.extend([replaced[at].text, replaced[at].ending]);
-                    removed = at + 1;
+                    new.extend([replaced[old_index].text, replaced[old_index].ending]);
+                    replaced_from = old_index + 1;
                 }
-                at += 1;
+                old_index += 1;
                 continue;
             };
             let mut added = vec![*first];
@@ -462,20 +501,28 @@ impl<'a> Hunk<'a> {
             }
             let mut added = added.join("\n");
             if look_alikes {
-                let [old, old_in_file] =
-                    [&old, old_in_file].map(|lines| lines[removed..at].join("\n"));
-                added = respell(&added, &old, &old_in_file, IgnoredForms::LookAlikes);
+                let removed = old[replaced_from..old_index].join("\n");
+                let removed_in_file = old_in_file[replaced_from..old_index].join("\n");
+                added = respell(&added, &removed, &removed_in_file, IgnoredForms::LookAlikes);
             }
-            removed = at;
-            let neighbour = lines.get(position.start + at).or_else(|| lines.last());
+            replaced_from = old_index;
+            let neighbour = lines.get(position.start + old_index).or_else(|| lines.last());
             for text in added.split('\n') {
                 let reindented = indentations.reindent(text);
                 new.push_str(&reindented.map_err(|error| format!("{error}\n{}", quote(&texts)))?);
                 new.push_str(neighbour.map_or("\n", |line| line.ending));
             }
         }
-        Ok(old.len())
+        Ok(())
     }
+}
+
+/// From each of `starts`, the next of `indices`. Both are sorted.
+fn next_indices(indices: &[usize], starts: &[usize]) -> Vec<usize> {
+    let next = |start: &usize| indices.get(indices.partition_point(|index| index < start)).copied();
+    let mut next_indices: Vec<usize> = starts.iter().filter_map(next).collect();
+    next_indices.dedup();
+    next_indices
 }
 
 /// The position, if there is only one. `clause` is the beginning of the error.
