@@ -204,7 +204,7 @@ impl Markdown {
                     (self.code_fence, self.tokenizer) = (None, None);
                     self.line = MarkdownLineState::Hidden;
                 }
-                Some(FenceLine::Out) => {
+                Some(FenceLine::Outside) => {
                     (self.code_fence, self.tokenizer) = (None, None);
                     self.line_start = head;
                     self.begin(is_complete);
@@ -219,9 +219,7 @@ impl Markdown {
                 return;
             }
             Some(line_start) => line_start,
-            None => {
-                LineStart { continued: 0, opened: Vec::new(), kind: LineKind::Text, text_start: 0 }
-            }
+            None => LineStart::undecided(),
         };
         self.start_line(line_start, &head);
     }

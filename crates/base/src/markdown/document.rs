@@ -21,7 +21,7 @@ const MAX_LANGUAGE_CHARS: usize = 40;
 pub struct DocumentLine<'t> {
     /// The containers, the outermost first.
     pub containers: Vec<Container>,
-    /// The number of containers that began in an earlier line.
+    /// The number of containers that the line continues; it begins the others.
     pub continued: usize,
     /// True if a block starts here: a paragraph, an item, a heading, code, a table.
     pub starts_block: bool,
@@ -89,8 +89,7 @@ pub fn unclosed_fence(text: &str) -> Option<CodeFence> {
     if parser.open.contains(&Container::Quote) {
         return None;
     }
-    let (code_fence, _) = parser.code_fence?;
-    Some(code_fence)
+    parser.open_fence.map(|open_fence| open_fence.code_fence)
 }
 
 fn parse_lines(text: &str) -> DocumentParser<'_> {
@@ -122,55 +121,66 @@ pub(crate) fn parse_runs(text: &str) -> Vec<TextRun> {
 struct DocumentParser<'t> {
     lines: Vec<DocumentLine<'t>>,
     open: Vec<Container>,
-    /// The number of open containers that the last line is in.
+    /// The number of open containers that the next of `lines` continues: it begins those that have no line yet.
     continued: usize,
     has_blank: bool,
-    /// The open code block and its language.
-    code_fence: Option<(CodeFence, String)>,
+    open_fence: Option<OpenFence>,
     /// True if the next line starts a block, whatever it is.
     is_block_over: bool,
     /// True if indentation makes no code of the next line, because it continues a paragraph.
     is_after_text: bool,
     /// True if the last lines are indented code.
     is_indented_code: bool,
-    /// Lines that are a table if the second one is a delimiter row, each with its text.
-    table: Vec<(DocumentLine<'t>, &'t str)>,
+    /// Lines that are a table if the second one is a delimiter row.
+    table: Vec<TableLine<'t>>,
+}
+
+/// A code block that has not ended.
+#[derive(Debug)]
+struct OpenFence {
+    code_fence: CodeFence,
+    language: String,
+}
+
+/// A line that may be a row of a table.
+#[derive(Debug)]
+struct TableLine<'t> {
+    line: DocumentLine<'t>,
+    /// The text without the marks of the containers.
+    text: &'t str,
 }
 
 impl<'t> DocumentParser<'t> {
     fn push(&mut self, line: &'t str) {
-        let start = &line[..line.floor_char_boundary(MAX_UNDECIDED_BYTES)];
-        let is_complete = start.len() == line.len();
-        if let Some((code_fence, language)) = self.code_fence.take() {
-            let code_start =
-                match line::parse_fence_line(start, is_complete, &self.open, &code_fence) {
-                    Some(FenceLine::Code(start)) => start,
-                    None => 0,
-                    Some(FenceLine::End) => {
-                        self.is_block_over = true;
-                        return;
-                    }
-                    Some(FenceLine::Out) => {
-                        self.is_block_over = true;
-                        return self.push(line);
-                    }
-                };
-            self.push_code(language.clone(), &line[code_start..]);
-            self.code_fence = Some((code_fence, language));
+        let head = &line[..line.floor_char_boundary(MAX_UNDECIDED_BYTES)];
+        let is_complete = head.len() == line.len();
+        if let Some(open_fence) = self.open_fence.take() {
+            let fence_line =
+                line::parse_fence_line(head, is_complete, &self.open, &open_fence.code_fence);
+            let code_start = match fence_line {
+                Some(FenceLine::Code(code_start)) => code_start,
+                // An undecided line is code as a whole, as on the terminal.
+                None => 0,
+                Some(FenceLine::End) => {
+                    self.is_block_over = true;
+                    return;
+                }
+                Some(FenceLine::Outside) => {
+                    self.is_block_over = true;
+                    return self.push(line);
+                }
+            };
+            self.push_code(open_fence.language.clone(), &line[code_start..]);
+            self.open_fence = Some(open_fence);
             return;
         }
-        let start = line::parse_start(start, is_complete, &self.open, !self.is_after_text)
-            .unwrap_or_else(|| LineStart {
-                continued: 0,
-                opened: Vec::new(),
-                kind: LineKind::Text,
-                text_start: 0,
-            });
-        self.push_start(line, start);
+        let line_start = line::parse_start(head, is_complete, &self.open, !self.is_after_text)
+            .unwrap_or_else(LineStart::undecided);
+        self.push_start(line, line_start);
     }
 
-    fn push_start(&mut self, line: &'t str, start: LineStart) {
-        let LineStart { continued, opened, kind, text_start } = start;
+    fn push_start(&mut self, line: &'t str, line_start: LineStart) {
+        let LineStart { continued, opened, kind, text_start } = line_start;
         let is_blank = kind == LineKind::Blank && opened.is_empty();
         if kind != LineKind::Row || !opened.is_empty() || continued < self.open.len() {
             self.end_table();
@@ -200,7 +210,7 @@ impl<'t> DocumentParser<'t> {
                 self.is_block_over = true;
             }
             LineKind::Row => self.push_row(line, text),
-            LineKind::CodeFence(code_fence) => self.open_fence(line, text, code_fence),
+            LineKind::CodeFence(code_fence) => self.push_fence(line, text, code_fence),
             LineKind::Code => {
                 self.is_block_over |= !was_indented_code;
                 self.push_code(String::new(), text);
@@ -252,7 +262,7 @@ impl<'t> DocumentParser<'t> {
         self.push_line(LineContent::Code { language, text }, None);
     }
 
-    fn open_fence(&mut self, line: &'t str, text: &'t str, code_fence: CodeFence) {
+    fn push_fence(&mut self, line: &'t str, text: &'t str, code_fence: CodeFence) {
         let label = text[code_fence.length..].trim();
         if code_fence.mark == '`' && label.contains('`') {
             self.is_after_text = true;
@@ -261,28 +271,28 @@ impl<'t> DocumentParser<'t> {
         }
         let word = label.split_whitespace().next().unwrap_or_default();
         let language = if is_language(word) { word } else { "" };
-        self.code_fence = Some((code_fence, language.to_owned()));
+        self.open_fence = Some(OpenFence { code_fence, language: language.to_owned() });
         self.is_block_over = true;
     }
 
     fn push_row(&mut self, line: &'t str, text: &'t str) {
-        let is_table = match self.table.as_slice() {
-            [] => true,
-            [(_, first)] => parse_alignments(text)
-                .is_some_and(|columns| columns.len() == split_cells(first).len()),
+        let fits_table = match self.table.as_slice() {
+            [header] => parse_alignments(text)
+                .is_some_and(|columns| columns.len() == split_cells(header.text).len()),
             _ => true,
         };
-        if !is_table {
+        if !fits_table {
             self.end_table();
         }
         let content = LineContent::Text(parse_runs(text.trim_end()));
         let line = self.make_line(content, Some(line));
-        self.table.push((line, text));
+        self.table.push(TableLine { line, text });
     }
 
     fn end_table(&mut self) {
         let is_table = self.table.len() > 1;
-        for (index, (mut line, text)) in std::mem::take(&mut self.table).into_iter().enumerate() {
+        for (index, table_line) in std::mem::take(&mut self.table).into_iter().enumerate() {
+            let TableLine { mut line, text } = table_line;
             if is_table {
                 line.starts_block = index == 0;
                 let cells = || split_cells(text).into_iter().map(parse_runs).collect();

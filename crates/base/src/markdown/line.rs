@@ -38,6 +38,14 @@ pub struct LineStart {
     pub text_start: usize,
 }
 
+impl LineStart {
+    /// The start of a line that is undecided after [`MAX_UNDECIDED_BYTES`]: text outside all containers. The marks at its
+    /// beginning are then part of the text, so nothing of the line is lost.
+    pub fn undecided() -> Self {
+        Self { continued: 0, opened: Vec::new(), kind: LineKind::Text, text_start: 0 }
+    }
+}
+
 /// The kind of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LineKind {
@@ -332,7 +340,7 @@ pub enum FenceLine {
     /// The end of the code block.
     End,
     /// A line outside: the container of the code block has ended.
-    Out,
+    Outside,
 }
 
 /// Parses a line in the code block of `code_fence`, within `open`; `None` if more text is needed.
@@ -349,7 +357,7 @@ pub fn parse_fence_line(
         match ahead.rest().as_bytes().first() {
             Some(b'>') => ahead.skip(1),
             None if !is_complete => return None,
-            _ => return Some(FenceLine::Out),
+            _ => return Some(FenceLine::Outside),
         }
         if ahead.rest().is_empty() && !is_complete {
             return None;
