@@ -7,6 +7,7 @@ use crate::ops::config_keys::{self, ConfigValue};
 use crate::ops::context::Context;
 use crate::ops::usable_config;
 use anyhow::Result;
+use edit::EditOutcome;
 use nanobot_agent::report::json::SCHEMA;
 use nanobot_base::error::Exit;
 use nanobot_config::settings::check::ConfigSeverity;
@@ -37,8 +38,9 @@ pub fn run(ctx: &Context, command: &ConfigCommand) -> Result<Exit> {
         }
         ConfigCommand::Edit => {
             return match edit::run(ctx)? {
-                Some(exit) => Ok(exit),
-                None => check(ctx, false, false),
+                EditOutcome::Unchanged | EditOutcome::Saved => check(ctx, false, false),
+                EditOutcome::SavedElsewhere => Ok(Exit::Config),
+                EditOutcome::Discarded => Ok(Exit::Answered),
             };
         }
         ConfigCommand::Check { strict, json, fix } => {

@@ -64,8 +64,8 @@ pub(crate) fn replace_text(
     result
 }
 
-/// Moves the keys that were added or changed in the config file to the file that they belong to. `original` is the text
-/// before the edit.
+/// Moves the keys that were added or changed in the shared file to our own, if they belong there. `original` is the text
+/// of the shared file before the edit.
 ///
 /// # Errors
 /// A file cannot be read or written.

@@ -1,6 +1,7 @@
 //! The config in two files: keys that the Python program would refuse or drop are in `nanobot.json` beside `config.json`.
 
 use crate::fault_injection::{can_inject, inject_at_calls, run_with_fault};
+use crate::screen::Key;
 use crate::server::{calls_all, says};
 use crate::story::{Story, write, write_program};
 use nanobot_config::settings::key_type::KeyType;
@@ -267,4 +268,46 @@ fn an_edit_puts_new_keys_where_they_belong() {
     );
     assert_eq!(read(&own_file(&story)), json!({ "budget": { "daily": 5 } }));
     assert_eq!(read(&shared_file(&story)), json!({ "budget": { "monthly": 90 } }));
+}
+
+#[test]
+fn an_edit_of_our_own_file_moves_nothing() {
+    let story = Story::bare();
+    write(&shared_file(&story), br#"{"budget": {"monthly": 90}}"#);
+    write(&own_file(&story), br#"{"budget": {"daily": 5}}"#);
+    let editor = story.home().join("editor");
+    write_program(&editor, "#!/bin/sh\nsed -i 's/\"daily\": 5/\"daily\": 6/' \"$1\"\n");
+    let screen = story.screen(24, 100).env("EDITOR", editor.to_str().unwrap());
+    let mut screen = screen.args(["config", "edit"]);
+    assert_eq!(screen.code(), 0);
+    assert_eq!(read(&shared_file(&story)), json!({ "budget": { "monthly": 90 } }));
+    assert_eq!(read(&own_file(&story)), json!({ "budget": { "daily": 6 } }));
+}
+
+#[test]
+fn an_edit_is_kept_if_the_editor_fails_or_a_signal_ends_the_question() {
+    let check = |editor_status: i32, answer: Option<Key>| {
+        let story = Story::bare();
+        write(&shared_file(&story), b"{}");
+        let editor = story.home().join("editor");
+        write_program(
+            &editor,
+            &format!("#!/bin/sh\nprintf '{{mine' > \"$1\"\nexit {editor_status}\n"),
+        );
+        let screen = story.screen(24, 200).env("EDITOR", editor.to_str().unwrap());
+        let mut screen = screen.args(["config", "edit"]);
+        if let Some(key) = answer {
+            screen.until("[d]iscard it?").press(key);
+        }
+        screen.exit();
+        let text = screen.text();
+        let (_, path) = text.split_once("the edited text is in ").expect(&text);
+        let path = path.lines().next().unwrap().trim();
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "{mine");
+        assert_eq!(read(&shared_file(&story)), json!({}));
+        std::fs::remove_file(path).unwrap();
+    };
+    check(1, None);
+    check(0, Some(Key::Ctrl('c')));
+    check(0, Some(Key::Ctrl('d')));
 }

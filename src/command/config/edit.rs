@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use nanobot_base::error::{Exit, fail_with_hint};
 use nanobot_config::settings::own_keys::own_file_path;
 use nanobot_os::durable_file;
+use nanobot_os::signal;
 use nanobot_os::terminal::Terminal;
 use std::path::Path;
 use tempfile::NamedTempFile;
@@ -17,8 +18,20 @@ use tempfile::NamedTempFile;
 /// The answers to the question about a text that cannot be used.
 const CHOICES: [&str; 3] = ["edit", "keep", "discard"];
 
-/// Runs `config edit`. Returns the exit status if the user gave the edit up, and `None` if the file is to be checked.
-pub(super) fn run(ctx: &Context) -> Result<Option<Exit>> {
+/// The outcome of editing a file.
+pub(super) enum EditOutcome {
+    /// The user changed nothing.
+    Unchanged,
+    /// The file has the edited text.
+    Saved,
+    /// The file is unchanged, and the edited text is in a file of its own.
+    SavedElsewhere,
+    /// The file is unchanged, and the edited text is gone.
+    Discarded,
+}
+
+/// Runs `config edit`. Our own file is edited after the shared one, unless the user gave that edit up.
+pub(super) fn run(ctx: &Context) -> Result<EditOutcome> {
     if !Terminal::is_interactive() {
         return Err(fail_with_hint(
             Exit::Usage,
@@ -26,58 +39,72 @@ pub(super) fn run(ctx: &Context) -> Result<Option<Exit>> {
             "`nanobot config set KEY VALUE`",
         ));
     }
-    let path = &ctx.paths.config;
-    if let Some(exit) = edit_file(ctx, path)? {
-        return Ok(Some(exit));
+    let shared_path = &ctx.paths.config;
+    let original = durable_file::read(shared_path)?.unwrap_or_default();
+    let outcome = edit_file(ctx, shared_path, &original)?;
+    match outcome {
+        EditOutcome::Unchanged => {}
+        EditOutcome::Saved => move_added_keys(ctx, &original)?,
+        EditOutcome::SavedElsewhere | EditOutcome::Discarded => return Ok(outcome),
     }
-    let own_path = own_file_path(path);
-    if own_path.exists() { edit_file(ctx, &own_path) } else { Ok(None) }
+    let own_path = own_file_path(shared_path);
+    if !own_path.exists() {
+        return Ok(outcome);
+    }
+    let original = durable_file::read(&own_path)?.unwrap_or_default();
+    edit_file(ctx, &own_path, &original)
 }
 
-/// Opens the file at `path`. Returns the exit status if the user gave the edit up.
-fn edit_file(ctx: &Context, path: &Path) -> Result<Option<Exit>> {
-    let original = durable_file::read(path)?.unwrap_or_default();
-    let copy =
-        durable_file::create_temp_named(&original, ".json").context("make a copy to edit")?;
+/// Opens a copy of the file at `path` in the editor. The copy is kept if the edited text is not saved, unless the user
+/// discards it.
+fn edit_file(ctx: &Context, path: &Path, original: &[u8]) -> Result<EditOutcome> {
+    let copy = durable_file::create_temp_named(original, ".json").context("make a copy to edit")?;
+    let outcome = edit_copy(ctx, path, original, copy.path());
+    if matches!(outcome, Ok(EditOutcome::SavedElsewhere) | Err(_)) {
+        keep_if_edited(ctx, copy, original)?;
+    }
+    outcome
+}
+
+/// Lets the user edit the copy at `copy_path` until the text can be used, and replaces the text of the file at `path`.
+fn edit_copy(ctx: &Context, path: &Path, original: &[u8], copy_path: &Path) -> Result<EditOutcome> {
     loop {
-        run_external_editor(external_editor(&ctx.env), copy.path(), "the config is unchanged")?;
-        let edited = durable_file::read(copy.path())?.unwrap_or_default();
+        run_external_editor(external_editor(&ctx.env), copy_path, "the config is unchanged")?;
+        let edited = durable_file::read(copy_path)?.unwrap_or_default();
         if edited == original {
-            break;
+            return Ok(EditOutcome::Unchanged);
         }
-        let Err(error) = check_edit(ctx, path, &original, &edited) else {
-            match replace_text(ctx, path, &original, &edited) {
-                Ok(()) => {
-                    move_added_keys(ctx, &original)?;
-                    break;
-                }
-                Err(error) => {
-                    keep(ctx, copy)?;
-                    return Err(error);
-                }
+        match check_edit(ctx, path, original, &edited) {
+            Ok(()) => {
+                replace_text(ctx, path, original, &edited)?;
+                return Ok(EditOutcome::Saved);
             }
-        };
-        report_error(&error, ctx.terminal);
+            Err(error) => {
+                report_error(&error, ctx.terminal);
+            }
+        }
         let question = "the old file stays in place; [e]dit again, [k]eep the text elsewhere, [d]iscard it? [e] ";
         match ask_choice(ctx.terminal, question, "edit", &CHOICES) {
-            Ok("edit") => {}
+            Ok("keep") => return Ok(EditOutcome::SavedElsewhere),
             Ok("discard") => {
                 ctx.notice("the config is unchanged");
-                return Ok(Some(Exit::Answered));
+                return Ok(EditOutcome::Discarded);
             }
-            Err(error) if !error.is::<Cancelled>() => return Err(error),
-            _ => {
-                keep(ctx, copy)?;
-                return Ok(Some(Exit::Config));
-            }
+            Ok(_) => {}
+            Err(error) if error.is::<Cancelled>() => return Ok(EditOutcome::SavedElsewhere),
+            Err(error) => return Err(error),
         }
     }
-    Ok(None)
 }
 
-/// Keeps the edited text, and says where.
-fn keep(ctx: &Context, copy: NamedTempFile) -> Result<()> {
+/// Keeps the edited text if it differs from the original, and says where.
+fn keep_if_edited(ctx: &Context, copy: NamedTempFile, original: &[u8]) -> Result<()> {
+    if durable_file::read(copy.path())?.unwrap_or_default() == original {
+        return Ok(());
+    }
     let (_, path) = copy.keep().context("keep the edited text")?;
+    // After a signal, the message would not be written otherwise.
+    signal::begin_shutdown();
     ctx.terminal.eprint(&format!(
         "nanobot: the config is unchanged; the edited text is in {}",
         path.display()
