@@ -11,6 +11,7 @@ use anyhow::Result;
 use nanobot_agent::answer_schema::AnswerSchema;
 use nanobot_agent::turn::agent::AnswerFormat;
 use nanobot_base::error::{Exit, fail, fail_with_hint};
+use nanobot_base::shell_quote::quote;
 use nanobot_config::policy::tool_names::SESSIONS;
 use nanobot_config::settings::keys::nearest;
 use nanobot_os::input;
@@ -63,6 +64,16 @@ struct PromptInputField {
     default: Option<String>,
 }
 
+/// The arguments of a run.
+struct AssignedArguments<'a> {
+    /// The value of each input, in the order of the inputs.
+    values: Vec<Option<&'a str>>,
+    /// The arguments without a name.
+    positional: Vec<&'a str>,
+    /// The first positional argument for which there is no input.
+    extra: Option<&'a str>,
+}
+
 impl PromptProgram {
     /// Reads the file at `path`.
     ///
@@ -77,7 +88,7 @@ impl PromptProgram {
         if let Some(notice) = &decoded.notice {
             ctx.notice(notice);
         }
-        let (fields, inputs, body) =
+        let ParsedPrompt { fields, inputs, body } =
             parse(&decoded.text).map_err(|cause| unusable(path, &cause))?;
         Ok(Self { path: path.to_owned(), is_pinned, fields, inputs, body })
     }
@@ -124,43 +135,8 @@ impl PromptProgram {
     /// Status 2: an argument or its value is missing, or there is no place for one.
     pub(crate) fn message(&self, arguments: &[String]) -> Result<String> {
         let usage_error = |cause: String| fail_with_hint(Exit::Usage, cause, self.usage());
-        let mut values: Vec<Option<&str>> = vec![None; self.inputs.len()];
-        let mut rest: Vec<&str> = Vec::new();
-        let mut arguments = arguments.iter().map(String::as_str);
-        let find_input = |name: &str| self.inputs.iter().position(|input| input.name == name);
-        let mut takes_options = !self.inputs.is_empty();
-        while let Some(argument) = arguments.next() {
-            if takes_options && argument == "--" {
-                takes_options = false;
-            } else if takes_options && let Some(option) = argument.strip_prefix("--") {
-                let (name, value) = match option.split_once('=') {
-                    Some((name, value)) => (name, Some(value)),
-                    None => (option, None),
-                };
-                let index = find_input(name).ok_or_else(|| {
-                    usage_error(format!(
-                        "there is no input `{name}`; flags of nanobot stand before the file"
-                    ))
-                })?;
-                let value = value
-                    .or_else(|| arguments.next())
-                    .ok_or_else(|| usage_error(format!("`--{name}` needs a value")))?;
-                values[index] = Some(value);
-            } else if let Some((index, value)) =
-                argument.split_once('=').and_then(|(name, value)| Some((find_input(name)?, value)))
-            {
-                values[index] = Some(value);
-            } else {
-                rest.push(argument);
-            }
-        }
-        let mut positional = rest.iter().copied();
-        for value in &mut values {
-            if value.is_none() {
-                *value = positional.next();
-            }
-        }
-        let extra = positional.next();
+        let AssignedArguments { values, positional, extra } =
+            self.assign(arguments).map_err(usage_error)?;
         let mut named = Vec::new();
         for (input, value) in self.inputs.iter().zip(values) {
             let value = value
@@ -168,9 +144,9 @@ impl PromptProgram {
                 .ok_or_else(|| usage_error(format!("the argument `{}` is missing", input.name)))?;
             named.push((input.name.as_str(), value));
         }
-        let all = rest.join(" ");
+        let all = positional.join(" ");
         let prompt_arguments = if self.inputs.is_empty() {
-            PromptArguments::Positional { all: &all, each: &rest }
+            PromptArguments::Positional { all: &all, each: &positional }
         } else {
             PromptArguments::Named(&named)
         };
@@ -182,6 +158,49 @@ impl PromptProgram {
             }
             _ => Ok(message),
         }
+    }
+
+    /// Assigns `NAME=VALUE`, `--NAME=VALUE` and `--NAME VALUE` to the input of the name, and the other arguments to the
+    /// inputs that have no value yet. After `--`, every argument is positional.
+    fn assign<'a>(&self, arguments: &'a [String]) -> Result<AssignedArguments<'a>, String> {
+        let mut values: Vec<Option<&str>> = vec![None; self.inputs.len()];
+        let mut positional: Vec<&str> = Vec::new();
+        let mut arguments = arguments.iter().map(String::as_str);
+        let find_input = |name: &str| self.inputs.iter().position(|input| input.name == name);
+        let mut takes_names = !self.inputs.is_empty();
+        while let Some(argument) = arguments.next() {
+            if !takes_names {
+                positional.push(argument);
+            } else if argument == "--" {
+                takes_names = false;
+            } else if let Some(option) = argument.strip_prefix("--") {
+                let (name, value) = match option.split_once('=') {
+                    Some((name, value)) => (name, Some(value)),
+                    None => (option, None),
+                };
+                let index = find_input(name).ok_or_else(|| {
+                    format!("there is no input `{name}`; flags of nanobot stand before the file")
+                })?;
+                let value = value
+                    .or_else(|| arguments.next())
+                    .ok_or_else(|| format!("`--{name}` needs a value"))?;
+                values[index] = Some(value);
+            } else if let Some((name, value)) = argument.split_once('=')
+                && let Some(index) = find_input(name)
+            {
+                values[index] = Some(value);
+            } else {
+                positional.push(argument);
+            }
+        }
+        let mut unassigned = positional.iter().copied();
+        for value in &mut values {
+            if value.is_none() {
+                *value = unassigned.next();
+            }
+        }
+        let extra = unassigned.next();
+        Ok(AssignedArguments { values, positional, extra })
     }
 
     /// Applies the front matter to the options of the turn. Flags take precedence.
@@ -197,11 +216,14 @@ impl PromptProgram {
         }
         for (name, value) in &self.fields {
             if !self.is_pinned && self.widens(name, value, &options.grants) {
-                let path = self.path.display();
+                let path = self.path.display().to_string();
                 return Err(fail_with_hint(
                     Exit::Refused,
                     format!("`{path}` sets `{name}`, which would widen what the run may do"),
-                    format!("`nanobot trust {path}` after reading it, or the flag `--{name}`"),
+                    format!(
+                        "`nanobot trust {}` after reading it, or the flag `--{name}`",
+                        quote(&path)
+                    ),
                 ));
             }
             self.apply_field(ctx, name, value, options)
@@ -219,25 +241,27 @@ impl PromptProgram {
     ) -> Result<(), String> {
         let grants = &mut options.grants;
         match name {
-            "model" => set_if_none(&mut options.model.name, text(value)?),
-            "effort" => set_if_none(&mut options.model.reasoning_effort, text(value)?),
-            "temperature" => set_if_none(&mut options.model.temperature, number(value)?),
-            "max-cost" => set_if_none(&mut options.model.max_cost, number(value)?),
-            "max-total-tokens" => set_if_none(&mut options.limits.max_total_tokens, whole(value)?),
+            "model" => set_if_none(&mut options.model.name, as_text(value)?),
+            "effort" => set_if_none(&mut options.model.reasoning_effort, as_text(value)?),
+            "temperature" => set_if_none(&mut options.model.temperature, as_number(value)?),
+            "max-cost" => set_if_none(&mut options.model.max_cost, as_number(value)?),
+            "max-total-tokens" => {
+                set_if_none(&mut options.limits.max_total_tokens, as_whole(value)?);
+            }
             "timeout" => {
-                let seconds = Duration::from_secs(whole(value)?);
+                let seconds = Duration::from_secs(as_whole(value)?);
                 set_if_none(&mut options.limits.timeout, seconds);
             }
             // Only a flag or a pinned file raises the limits of the config.
             "max-iterations" if options.model.max_iterations.is_none() => {
-                let count = whole32(value)?;
+                let count = as_whole32(value)?;
                 let settings = ctx.settings().map_err(|error| format!("{error:#}"))?;
                 let limit = settings.max_tool_iterations;
                 options.model.max_iterations =
                     Some(if self.is_pinned { count } else { count.min(limit) });
             }
             "max-tokens" if options.model.max_tokens.is_none() => {
-                let count = whole32(value)?;
+                let count = as_whole32(value)?;
                 let settings = ctx.settings().map_err(|error| format!("{error:#}"))?;
                 let limit = settings.models[0].max_tokens;
                 options.model.max_tokens =
@@ -246,20 +270,24 @@ impl PromptProgram {
             "schema" if options.schema.is_none() => {
                 options.schema = Some(self.schema(ctx, value)?);
             }
-            "tools" if grants.tools.is_none() => match texts(value)? {
+            "tools" if grants.tools.is_none() => match as_texts(value)? {
                 names if names.is_empty() => grants.no_tools = true,
                 names => grants.tools = Some(names),
             },
-            "deny" => grants.deny.extend(texts(value)?),
-            "allow" => grants.allow.extend(texts(value)?),
-            "profile" => set_if_none(&mut grants.profile, text(value)?),
-            "read" => grants.read.extend(texts(value)?.iter().map(|path| ctx.paths.expand(path))),
-            "write" => grants.write.extend(texts(value)?.iter().map(|path| ctx.paths.expand(path))),
+            "deny" => grants.deny.extend(as_texts(value)?),
+            "allow" => grants.allow.extend(as_texts(value)?),
+            "profile" => set_if_none(&mut grants.profile, as_text(value)?),
+            "read" => {
+                grants.read.extend(as_texts(value)?.iter().map(|path| ctx.paths.expand(path)));
+            }
+            "write" => {
+                grants.write.extend(as_texts(value)?.iter().map(|path| ctx.paths.expand(path)));
+            }
             "net" if grants.net.is_none() => {
                 grants.net = match value {
                     Value::Bool(true) => Some(Vec::new()),
                     Value::Bool(false) => None,
-                    value => Some(texts(value)?),
+                    value => Some(as_texts(value)?),
                 };
             }
             _ => {}
@@ -270,11 +298,12 @@ impl PromptProgram {
     /// True if the field would give the run more permissions than the config and the flags.
     fn widens(&self, name: &str, value: &Value, grants: &Grants) -> bool {
         match name {
+            "net" => *value != Value::Bool(false),
             // Every file may choose the read-only profile.
             "profile" => value.as_str() != Some("plan"),
             // A run has this tool only if the user names it.
             "tools" => {
-                let names = texts(value).unwrap_or_default();
+                let names = as_texts(value).unwrap_or_default();
                 grants.tools.is_none() && names.iter().any(|name| name == SESSIONS)
             }
             // The content of the file is sent to the provider.
@@ -296,7 +325,7 @@ impl PromptProgram {
         self.directory().join(text)
     }
 
-    /// True if `file`, without links, is in the directory of this file, and not in a hidden directory within it.
+    /// True if `file`, with links resolved, is in the directory of this file, and not in a hidden directory within it.
     fn is_beside(&self, file: &Path) -> bool {
         let (Ok(directory), Ok(file)) =
             (std::fs::canonicalize(self.directory()), std::fs::canonicalize(file))
@@ -313,7 +342,7 @@ impl PromptProgram {
         let text = match value {
             Value::Object(_) => return Ok(value.to_string()),
             Value::String(text) => text,
-            _ => return Err("it is neither a text nor a schema".into()),
+            _ => return Err("it is neither a string nor a schema".into()),
         };
         let file = self.path_beside(text);
         let text = if file.is_file() {
@@ -332,7 +361,11 @@ impl PromptProgram {
 }
 
 /// The parts of a prompt file.
-type ParsedPrompt = (Vec<(String, Value)>, Vec<PromptInputField>, String);
+struct ParsedPrompt {
+    fields: Vec<(String, Value)>,
+    inputs: Vec<PromptInputField>,
+    body: String,
+}
 
 /// Parses a prompt file.
 fn parse(text: &str) -> Result<ParsedPrompt, String> {
@@ -353,6 +386,8 @@ fn parse(text: &str) -> Result<ParsedPrompt, String> {
         _ => return Err("its front matter is not a list of `key: value`".into()),
     };
     for (name, value) in members {
+        // A key may be written as in the config, with `_`. The aliases are the words that users of the config and of the flags
+        // try first.
         let name = match name.replace('_', "-").as_str() {
             "budget" => "max-cost".to_owned(),
             "reasoning-effort" => "effort".to_owned(),
@@ -372,7 +407,7 @@ fn parse(text: &str) -> Result<ParsedPrompt, String> {
     }
     match body.trim() {
         "" => Err("it has no message".into()),
-        body => Ok((fields, inputs, body.to_owned())),
+        body => Ok(ParsedPrompt { fields, inputs, body: body.to_owned() }),
     }
 }
 
@@ -421,46 +456,50 @@ fn unusable(path: &Path, cause: &str) -> anyhow::Error {
     fail(Exit::BadInput, format!("`{}`: {cause}", path.display()))
 }
 
-fn text(value: &Value) -> Result<String, String> {
-    value.as_str().map(str::to_owned).ok_or_else(|| "it is not a text".into())
+fn as_text(value: &Value) -> Result<String, String> {
+    value.as_str().map(str::to_owned).ok_or_else(|| "it is not a string".into())
 }
 
-fn number(value: &Value) -> Result<f64, String> {
-    let number = value.as_f64().filter(|number| *number >= 0.0);
-    number.ok_or_else(|| "it is not a number".into())
+fn as_number(value: &Value) -> Result<f64, String> {
+    match value.as_f64() {
+        Some(number) if number >= 0.0 => Ok(number),
+        Some(_) => Err("it is negative".into()),
+        None => Err("it is not a number".into()),
+    }
 }
 
-fn whole(value: &Value) -> Result<u64, String> {
+fn as_whole(value: &Value) -> Result<u64, String> {
     value
         .as_u64()
         .filter(|number| *number > 0)
         .ok_or_else(|| "it is not a whole number above 0".into())
 }
 
-fn whole32(value: &Value) -> Result<u32, String> {
-    u32::try_from(whole(value)?).map_err(|_| "it is too large".into())
+fn as_whole32(value: &Value) -> Result<u32, String> {
+    u32::try_from(as_whole(value)?).map_err(|_| "it is too large".into())
 }
 
-/// A list of texts, or a text of several with commas between them.
-fn texts(value: &Value) -> Result<Vec<String>, String> {
+/// A list of strings, or one string with commas between its parts.
+fn as_texts(value: &Value) -> Result<Vec<String>, String> {
     match value {
         Value::String(text) => Ok(text
             .split(',')
             .map(|text| text.trim().to_owned())
             .filter(|text| !text.is_empty())
             .collect()),
-        Value::Array(entries) => entries.iter().map(text).collect(),
-        _ => Err("it is not a list of texts".into()),
+        Value::Array(entries) => entries.iter().map(as_text).collect(),
+        _ => Err("it is not a list of strings".into()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{PromptProgram, parse};
+    use super::{Grants, ParsedPrompt, PromptProgram, as_number, parse};
+    use serde_json::json;
     use std::path::PathBuf;
 
     fn program(text: &str) -> Result<PromptProgram, String> {
-        let (fields, inputs, body) = parse(text)?;
+        let ParsedPrompt { fields, inputs, body } = parse(text)?;
         Ok(PromptProgram { path: PathBuf::from("p.md"), is_pinned: false, fields, inputs, body })
     }
 
@@ -492,6 +531,7 @@ mod tests {
         check(two, &["b=2", "1"], Ok("1 and 2"));
         check(two, &["--b", "2", "1"], Ok("1 and 2"));
         check(two, &["--b=2", "--", "--a"], Ok("--a and 2"));
+        check(two, &["--", "b=2"], Ok("b=2 and 3"));
         check(two, &["-1", "--b="], Ok("-1 and "));
         check(two, &["1", "--c", "2"], Err("there is no input `c`"));
         check(two, &["1", "--b"], Err("`--b` needs a value"));
@@ -507,5 +547,22 @@ mod tests {
         check("---\nmodel: x\n---\n", &[], Err("no message"));
         check("---\ninputs: ['a b']\n---\nx", &[], Err("a name has letters"));
         check("a\n\n---\n\nb", &[], Ok("a\n\n---\n\nb"));
+    }
+    #[test]
+    fn only_a_field_that_grants_something_widens() {
+        let widens = |field: &str| {
+            let program = program(&format!("---\n{field}\n---\nHi")).unwrap();
+            let (name, value) = &program.fields[0];
+            program.widens(name, value, &Grants::default())
+        };
+        assert!(widens("net: true") && widens("net: [example.org]"));
+        assert!(!widens("net: false"));
+    }
+
+    #[test]
+    fn numbers_are_not_negative() {
+        assert_eq!(as_number(&json!(0.5)), Ok(0.5));
+        assert_eq!(as_number(&json!(-1)), Err("it is negative".into()));
+        assert_eq!(as_number(&json!("1")), Err("it is not a number".into()));
     }
 }

@@ -83,7 +83,7 @@ fn files_that_cannot_be_used_are_status_65() {
     check("---\nmodel: x\n", "p.md");
     check("---\nmodle: x\n---\nHi\n", "did you mean `model`?");
     check("---\nmax-cost: much\n---\nHi\n", "`max-cost`: it is not a number");
-    check("---\ntools: 5\n---\nHi\n", "`tools`: it is not a list of texts");
+    check("---\ntools: 5\n---\nHi\n", "`tools`: it is not a list of strings");
     check("---\nschema: 5\n---\nHi\n", "`schema`: it is neither");
 }
 
