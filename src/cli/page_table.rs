@@ -383,7 +383,7 @@ pub const PAGES: &[HelpPage] = &[
         ("nanobot policy explain exec 'git push'", "The decision about a command, and the reason"),
         ("nanobot policy test", "Test the sandbox"),
     ] },
-    HelpPage { command: "policy explain", statuses: &[(0, "the call is allowed"), USAGE, (77, "the call is denied"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[
+    HelpPage { command: "policy explain", statuses: &[(0, "the call is allowed"), USAGE, (77, "the call is refused"), CONFIG], variables: &[], files: &["config.json", "profiles/"], examples: &[
         ("nanobot policy explain", "Permissions of a run without flags"),
         ("nanobot policy explain write_file /etc/hosts --write", "A call, with a flag"),
         ("nanobot policy explain web_fetch https://example.org --net=example.org", "A URL"),

@@ -10,7 +10,7 @@ pub enum PolicyCommand {
     /// Show what a run with these flags may do
     ///
     /// With a tool, shows the decision on a call of it, and the rule behind it; the exit status is then 0 if the call
-    /// is allowed and 77 if it is denied.
+    /// is allowed and 77 if it is refused.
     #[command(alias = "show")]
     Explain(Box<ExplainArgs>),
     /// Test the sandbox

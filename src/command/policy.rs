@@ -2,7 +2,7 @@
 
 use crate::cli::policy::{ExplainArgs, PolicyCommand};
 use crate::ops::context::Context;
-use crate::ops::policy_explanation::{self, ExplainedCall};
+use crate::ops::policy_explanation;
 use crate::ops::sandbox_test::SandboxTest;
 use crate::options::grants::Grants;
 use anyhow::Result;
@@ -13,33 +13,43 @@ use serde_json::{Value, json};
 /// Runs `nanobot policy`.
 pub fn run(ctx: &Context, command: &PolicyCommand) -> Result<Exit> {
     match command {
-        PolicyCommand::Explain(arguments) => explain(ctx, arguments),
+        PolicyCommand::Explain(explain_args) => explain(ctx, explain_args),
         PolicyCommand::Test { grants, json } => test_sandbox(ctx, grants, *json),
     }
 }
 
-fn explain(ctx: &Context, arguments: &ExplainArgs) -> Result<Exit> {
-    let ExplainArgs { tool, arguments, grants, session, json } = arguments;
+fn explain(ctx: &Context, explain_args: &ExplainArgs) -> Result<Exit> {
+    let ExplainArgs { tool, arguments, grants, session, json } = explain_args;
     let Some(tool) = tool else {
         return explain_all(ctx, grants, session.as_deref(), *json);
     };
-    let ExplainedCall { arguments, decision } =
-        policy_explanation::explain_call(ctx, grants, tool, arguments)?;
-    let (exit, decision, why, grant) = match decision {
-        PolicyDecision::Allow(rule) => (Exit::Answered, "allowed", rule, None),
+    let call = policy_explanation::explain_call(ctx, grants, tool, arguments)?;
+    let exit;
+    let decision;
+    let reason;
+    let mut flag = None;
+    match call.decision {
+        PolicyDecision::Allow(rule) => {
+            exit = Exit::Answered;
+            decision = "allowed";
+            reason = rule;
+        }
+        // This is about a run of `agent` that cannot prompt: it refuses a call that needs approval.
         PolicyDecision::Ask(refusal) | PolicyDecision::Deny(refusal) => {
-            (Exit::Refused, "refused", refusal.message, refusal.suggested_flag)
+            exit = Exit::Refused;
+            decision = "refused";
+            reason = refusal.message;
+            flag = refusal.suggested_flag;
         }
-    };
-    let line = match (json, &grant) {
-        (true, _) => {
-            json!({ "tool": tool, "arguments": arguments, "decision": decision, "why": why, "grant": grant })
-                .to_string()
-        }
-        (false, Some(flag)) => format!("{decision}: {why}\ngrant: {flag}"),
-        (false, None) => format!("{decision}: {why}"),
-    };
-    ctx.terminal.print(&format!("{line}\n"))?;
+    }
+    if *json {
+        ctx.terminal.print_json(&json!({
+            "tool": tool, "arguments": call.arguments, "decision": decision, "why": reason, "grant": flag
+        }))?;
+        return Ok(exit);
+    }
+    let grant = flag.map(|flag| format!("grant: {flag}\n")).unwrap_or_default();
+    ctx.terminal.print(&format!("{decision}: {reason}\n{grant}"))?;
     Ok(exit)
 }
 
@@ -62,14 +72,14 @@ fn explain_all(
 
 fn test_sandbox(ctx: &Context, grants: &Grants, as_json: bool) -> Result<Exit> {
     let test = SandboxTest::new(ctx, grants)?;
-    let missing = test.missing_layers();
+    let missing_reason = test.missing_layers();
     if as_json {
-        ctx.terminal.print_json(&json!({ "namespaces": missing.is_none() }))?;
+        ctx.terminal.print_json(&json!({ "namespaces": missing_reason.is_none() }))?;
     } else {
-        ctx.terminal.print(&match missing {
+        ctx.terminal.print(&match missing_reason {
             None => "commands run in namespaces of their own, under Landlock and seccomp\n".into(),
-            Some(why) => format!(
-                "commands run under Landlock and seccomp alone, and not with `--write`: this system allows no namespaces ({why})\n"
+            Some(reason) => format!(
+                "commands run under Landlock and seccomp alone, and not with `--write`: this system allows no namespaces ({reason})\n"
             ),
         })?;
     }
