@@ -91,7 +91,8 @@ impl CompactedHistory {
 fn fit_to_budget(texts: Vec<String>, budget: u64) -> Vec<String> {
     let mut sizes: Vec<u64> = texts.iter().map(|text| token_estimate::for_text(text)).collect();
     sizes.sort_unstable();
-    let (mut remaining, mut max_tokens) = (budget, u64::MAX);
+    let mut remaining = budget;
+    let mut max_tokens = u64::MAX;
     for (index, size) in sizes.iter().enumerate() {
         let share = remaining / (sizes.len() - index) as u64;
         if *size > share {

@@ -24,7 +24,8 @@ pub(crate) fn leave_out(messages: Vec<Message>, turns: &[String]) -> (Vec<Messag
         return (messages, Vec::new());
     }
     let is_answer = |message: &Message| matches!(message, Message::Assistant(reply) if reply.tool_calls.is_empty());
-    let (mut sent, mut left_out) = (Vec::with_capacity(messages.len()), Vec::new());
+    let mut sent = Vec::with_capacity(messages.len());
+    let mut left_out = Vec::new();
     let mut is_left_out = false;
     for message in messages {
         let is_rejected = turns.iter().any(|turn| turn == message.turn_id());

@@ -342,9 +342,9 @@ pub fn advance_pointer(store: &SessionStore, key: &str, from: usize, to: usize) 
 fn move_pointer(metadata: &mut MetadataLine, from: usize, to: usize) -> bool {
     let mut session_metadata = metadata.session_metadata();
     let ranges = &mut session_metadata.ranges_left_by_new;
-    if let Some(range) = ranges.iter_mut().find(|range| range.0 == from) {
-        range.0 = to;
-        ranges.retain(|range| range.0 < range.1);
+    if let Some((start, _)) = ranges.iter_mut().find(|(start, _)| *start == from) {
+        *start = to;
+        ranges.retain(|(start, end)| start < end);
     } else if metadata.last_consolidated == from {
         metadata.set_consolidated(to);
     } else {
@@ -361,6 +361,6 @@ fn is_next(metadata: &MetadataLine, from: usize) -> bool {
     if ranges.is_empty() {
         metadata.last_consolidated == from
     } else {
-        ranges.iter().any(|range| range.0 == from)
+        ranges.iter().any(|(start, _)| *start == from)
     }
 }

@@ -35,7 +35,7 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
         return Err(fail(Exit::Usage, cause));
     }
     refuse_newer(tail.metadata.is_newer(), &source)?;
-    let (path, _) = store.path_for(new)?;
+    let path = store.path_for(new)?.path;
     durable_file::create_dir(path.parent().context("the session path has no parent directory")?)?;
     let require_unused =
         || if store.find_path(new)?.exists() { Err(already_exists_error(new)) } else { Ok(()) };
@@ -61,7 +61,8 @@ pub fn fork(store: &SessionStore, key: &str, new: &str, at: Option<usize>) -> Re
         let mut reader = BufReader::with_capacity(tail_reader::READ_BUFFER_BYTES, &file);
         reader.rewind().with_context(reading)?;
         let mut reader = reader.take(end);
-        let (mut text, mut copied) = (Vec::new(), 0);
+        let mut text = Vec::new();
+        let mut copied = 0;
         while copied < count
             && tail_reader::next_line(&mut reader, &mut text).with_context(reading)? > 0
         {

@@ -8,7 +8,7 @@ use super::lock::{lock_path, try_lock, with_retry_hint};
 use super::log::SessionLog;
 use super::{files, tail_reader};
 use anyhow::{Context, Result};
-use nanobot_base::message::Message;
+use nanobot_base::message::{Message, ToolCall};
 use nanobot_os::durable_file;
 use nanobot_os::entry_mode::EntryMode;
 use std::fs::{File, Permissions};
@@ -180,12 +180,25 @@ struct LogExaminer {
     unreadable: Vec<String>,
     orphans: Vec<String>,
     unanswered: Vec<String>,
-    /// Calls whose results may still follow: the message's number and the call id.
-    open: Vec<(usize, String)>,
+    /// Calls whose results may still follow.
+    open_calls: Vec<OpenCall>,
     last: Option<MetadataLine>,
-    /// The message count stated by the last closing line at its stated offset, and the actual count there.
-    stated_and_actual: Option<(usize, usize)>,
+    /// The counts at the last closing line that is at its stated offset.
+    counts: Option<MessageCounts>,
     has_first_metadata: bool,
+}
+
+#[derive(Debug)]
+struct OpenCall {
+    /// The number of the message with the call.
+    message_number: usize,
+    id: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct MessageCounts {
+    stated: usize,
+    actual: usize,
 }
 
 fn examine(file: &File, path: &Path) -> Result<LogExamination> {
@@ -193,7 +206,9 @@ fn examine(file: &File, path: &Path) -> Result<LogExamination> {
     let mut reader = BufReader::with_capacity(tail_reader::READ_BUFFER_BYTES, file);
     reader.rewind().with_context(|| format!("read `{}`", path.display()))?;
     let mut reader = reader.take(size);
-    let (mut examiner, mut text, mut offset) = (LogExaminer::default(), Vec::new(), 0);
+    let mut examiner = LogExaminer::default();
+    let mut text = Vec::new();
+    let mut offset = 0;
     loop {
         let length = tail_reader::next_line(&mut reader, &mut text);
         let length = length.with_context(|| format!("read `{}`", path.display()))?;
@@ -215,10 +230,10 @@ impl LogExaminer {
             }
             SessionLine::Metadata(metadata) => {
                 self.has_first_metadata |= offset == 0;
-                if let (Some(stated), true) =
-                    (metadata.message_count, metadata.offset == Some(offset))
+                if let Some(stated) = metadata.message_count
+                    && metadata.offset == Some(offset)
                 {
-                    self.stated_and_actual = Some((stated, self.count));
+                    self.counts = Some(MessageCounts { stated, actual: self.count });
                 }
                 self.last = Some(metadata);
             }
@@ -229,23 +244,24 @@ impl LogExaminer {
 
     fn add_message(&mut self, message: Option<&Message>) {
         if let Some(Message::Tool(result)) = message {
-            match self.open.iter().position(|(_, id)| *id == result.call_id) {
-                Some(index) => drop(self.open.remove(index)),
+            match self.open_calls.iter().position(|call| call.id == result.call_id) {
+                Some(index) => drop(self.open_calls.remove(index)),
                 None => self.orphans.push(self.count.to_string()),
             }
             return;
         }
         self.close_calls();
         if let Some(Message::Assistant(reply)) = message {
-            let calls = reply.tool_calls.iter().map(|call| (self.count, call.id.clone()));
-            self.open = calls.collect();
+            let open_call =
+                |call: &ToolCall| OpenCall { message_number: self.count, id: call.id.clone() };
+            self.open_calls = reply.tool_calls.iter().map(open_call).collect();
         }
     }
 
     /// Marks the open calls as unanswered: no result can follow any more.
     fn close_calls(&mut self) {
-        let open = std::mem::take(&mut self.open);
-        self.unanswered.extend(open.iter().map(|(number, _)| number.to_string()));
+        let open_calls = std::mem::take(&mut self.open_calls);
+        self.unanswered.extend(open_calls.iter().map(|call| call.message_number.to_string()));
     }
 
     fn finish(mut self, size: u64) -> LogExamination {
@@ -265,8 +281,8 @@ impl LogExaminer {
             let problem = "the first line is not metadata: other releases do not list the session";
             findings.push(RepairFinding::new(problem));
         }
-        if let Some((stated, actual)) =
-            self.stated_and_actual.filter(|(stated, actual)| stated != actual)
+        if let Some(MessageCounts { stated, actual }) = self.counts
+            && stated != actual
         {
             let problem =
                 format!("the closing line counts {stated} messages, but there are {actual}");
@@ -275,7 +291,8 @@ impl LogExaminer {
         }
         if let Some(last) = &self.last {
             if last.last_consolidated > self.count {
-                let (pointer, count) = (last.last_consolidated, self.count);
+                let pointer = last.last_consolidated;
+                let count = self.count;
                 let problem = format!("{pointer} of {count} messages are marked as consolidated");
                 findings
                     .push(RepairFinding::with_repair(problem, "reset to 0, so that all are sent"));

@@ -105,7 +105,8 @@ fn iter_entries(
     skip: usize,
 ) -> impl Iterator<Item = Result<SessionEntry>> {
     let mut reader = BufReader::with_capacity(tail_reader::READ_BUFFER_BYTES, file);
-    let (mut next_offset, mut count) = (0, 0);
+    let mut next_offset = 0;
+    let mut count = 0;
     let mut text = Vec::new();
     std::iter::from_fn(move || {
         loop {

@@ -77,11 +77,10 @@ impl SessionStore {
     /// # Errors
     /// Status 2 if no file name can be made from the key.
     pub(super) fn find_path(&self, key: &str) -> Result<PathBuf> {
-        Ok(self.locate(key)?.0)
+        Ok(self.locate(key)?.path)
     }
 
-    /// The file path of `key`, and true if that file exists and belongs to `key`.
-    fn locate(&self, key: &str) -> Result<(PathBuf, bool)> {
+    fn locate(&self, key: &str) -> Result<SessionPath> {
         let encoded_name = encoded_name(key);
         if key.trim().is_empty() || encoded_name.len() > MAX_NAME_BYTES {
             return Err(fail(Exit::Usage, format!("a session key has 1 to {MAX_KEY_BYTES} bytes")));
@@ -90,11 +89,11 @@ impl SessionStore {
         if let Some(newer_dir) = &self.newer_dir {
             let path = newer_dir.join(&encoded_name);
             if path.exists() {
-                return Ok((path, true));
+                return Ok(SessionPath::existing(path));
             }
             let unmigrated = self.find_unmigrated(key, &encoded_name, safe_name.as_deref())?;
             let exists = unmigrated.is_some();
-            return Ok((unmigrated.unwrap_or(path), exists));
+            return Ok(SessionPath { path: unmigrated.unwrap_or(path), exists });
         }
         let encoded_path = self.dir.join(encoded_name);
         let Some(safe_name) = safe_name else {
@@ -102,17 +101,17 @@ impl SessionStore {
         };
         let path = self.dir.join(&safe_name);
         match is_owned_by(&path, key)? {
-            Some(true) => return Ok((path, true)),
+            Some(true) => return Ok(SessionPath::existing(path)),
             Some(false) => return require_unclaimed(encoded_path, key),
             None => {}
         }
         if is_owned_by(&encoded_path, key)? == Some(true) {
-            return Ok((encoded_path, true));
+            return Ok(SessionPath::existing(encoded_path));
         }
         let legacy_path = self.legacy_dir.join(&safe_name);
         Ok(match is_owned_by(&legacy_path, key)? {
-            Some(true) => (legacy_path, true),
-            _ => (path, false),
+            Some(true) => SessionPath::existing(legacy_path),
+            _ => SessionPath { path, exists: false },
         })
     }
 
@@ -163,15 +162,14 @@ impl SessionStore {
         durable_file::replace(new_path, &text)
     }
 
-    /// The path to which a turn writes the session `key`, and true if that file exists and belongs to `key`.
-    pub(super) fn path_for(&self, key: &str) -> Result<(PathBuf, bool)> {
-        let (path, exists) = self.locate(key)?;
+    /// The path to which a turn writes the session `key`.
+    pub(super) fn path_for(&self, key: &str) -> Result<SessionPath> {
+        let SessionPath { path, exists } = self.locate(key)?;
         let Some(newer_dir) = &self.newer_dir else {
-            return Ok((path, exists));
+            return Ok(SessionPath { path, exists });
         };
         let new_path = newer_dir.join(encoded_name(key));
-        let exists = exists && new_path == path;
-        Ok((new_path, exists))
+        Ok(SessionPath { exists: exists && new_path == path, path: new_path })
     }
 
     /// The path of the session file `from` after a rename to `new`: in the same directory, in that directory's name
@@ -224,6 +222,19 @@ impl SessionStore {
     }
 }
 
+/// The path of a session's file.
+pub(super) struct SessionPath {
+    pub(super) path: PathBuf,
+    /// True if the file exists and belongs to the session.
+    pub(super) exists: bool,
+}
+
+impl SessionPath {
+    fn existing(path: PathBuf) -> Self {
+        Self { path, exists: true }
+    }
+}
+
 /// The file name of `key` in release 0.1.4.
 fn safe_name(key: &str) -> String {
     let name = key.replace([':', '<', '>', '"', '/', '\\', '|', '?', '*'], "_");
@@ -236,15 +247,15 @@ pub(super) fn encoded_name(key: &str) -> String {
     format!("{encoded}.jsonl")
 }
 
-/// Returns `path`, with true if it exists.
+/// Returns `path` for the session `key`.
 ///
 /// # Errors
 /// Status 2 if it belongs to another key, whose safe name equals the encoded name of this one.
-fn require_unclaimed(path: PathBuf, key: &str) -> Result<(PathBuf, bool)> {
+fn require_unclaimed(path: PathBuf, key: &str) -> Result<SessionPath> {
     match read_key(&path)?.filter(|stored_key| stored_key != key) {
         None => {
             let exists = path.exists();
-            Ok((path, exists))
+            Ok(SessionPath { path, exists })
         }
         Some(other) => Err(fail(
             Exit::Usage,
@@ -375,7 +386,7 @@ mod tests {
         write(&store.join(".workspace"), root.join("workspace").to_str().unwrap());
         write(&store.join("a_b.jsonl"), "{\"_type\": \"metadata\", \"key\": \"a:b\"}\n");
         check("a:b", &format!("sessions/{id}/a_b.jsonl"));
-        let home_of = || test_store(home.path()).path_for("a:b").unwrap().0;
+        let home_of = || test_store(home.path()).path_for("a:b").unwrap().path;
         let coded = store.join("YTpi.jsonl");
         assert_eq!(home_of(), coded);
         test_store(home.path()).migrate("a:b", &home_of()).unwrap();

@@ -104,7 +104,8 @@ impl SessionLog {
                 error
             }
         })?;
-        let (sync, clock) = (store.sync, store.clock.clone());
+        let sync = store.sync;
+        let clock = store.clock.clone();
         let append_lock = store.open_append_lock(&path);
         let mut log = Self {
             path,

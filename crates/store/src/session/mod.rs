@@ -9,6 +9,7 @@ use crate::history::rejection::{self, leave_out, unanswered_turns};
 use crate::history::{self, result_truncation};
 use anyhow::Result;
 use integrity::end_of_last_line;
+use layout::SessionPath;
 use line::ClosingLine;
 use log::SessionLog;
 use nanobot_base::message::token_estimate;
@@ -130,14 +131,14 @@ impl Session {
         notice: &mut dyn FnMut(&str),
     ) -> Result<Self> {
         let (log, tail) = loop {
-            let (path, exists) = store.path_for(key)?;
-            if let (false, Some(dir)) = (exists, path.parent()) {
+            let SessionPath { path, exists } = store.path_for(key)?;
+            if !exists && let Some(dir) = path.parent() {
                 durable_file::create_dir(dir)?;
             }
-            let opened = SessionLog::open(store, key, path.clone(), wait, notice)?;
+            let (log, tail) = SessionLog::open(store, key, path.clone(), wait, notice)?;
             // Before the lock was taken, another key that maps to the same file name may have created the file.
-            if exists || opened.0.file.is_none() || store.path_for(key)?.0 == path {
-                break opened;
+            if exists || log.file.is_none() || store.path_for(key)?.path == path {
+                break (log, tail);
             }
         };
         let mut session = Self::from_tail(key, tail, store.result_limit, Some(log));

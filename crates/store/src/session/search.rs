@@ -69,7 +69,9 @@ pub fn search(
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel(2 * threads);
         for _ in 0..threads.min(chunks.len()) {
-            let (sender, next, chunks) = (sender.clone(), &next, &chunks);
+            let sender = sender.clone();
+            let next = &next;
+            let chunks = &chunks;
             scope.spawn(move || {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);

@@ -117,7 +117,9 @@ fn read_backwards(
     window: MessageWindow,
     search_limit: u64,
 ) -> Result<Option<LogTail>> {
-    let (file, path, size) = (lines.file, lines.path, lines.end());
+    let file = lines.file;
+    let path = lines.path;
+    let size = lines.end();
     let mut state = TailState { window: window.limit, ..TailState::default() };
     let search_end = size.saturating_sub(search_limit);
     let closed_count = match find_closing_line(&mut lines, &mut state, search_end)? {

@@ -36,7 +36,9 @@ struct PlainFrontMatter {
 impl PlainFrontMatter {
     /// Parses the text of a SKILL.md, at compile time.
     const fn parse(text: &'static str) -> Self {
-        let (mut name, mut description, mut metadata) = (None, "", None);
+        let mut name = None;
+        let mut description = "";
+        let mut metadata = None;
         let (opening, mut rest) = split_line(text);
         assert!(is_equal(opening, "---"), "front matter begins with `---`");
         loop {

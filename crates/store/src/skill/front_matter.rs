@@ -66,16 +66,17 @@ pub fn parse_strict(text: &str) -> Result<(Value, String), String> {
     let text = text.trim_start_matches('\u{feff}');
     let delimiters = text.lines().filter(|line| line.trim() == "---").count();
     let begins_with_one = text.starts_with("---\n") || text == "---";
-    match (delimiters, begins_with_one) {
-        (0, _) => return Ok((Value::Object(Map::new()), text.to_owned())),
-        (_, false) => {
-            return Err(
-                "it has a line `---` but does not begin with one; front matter is enclosed by two lines `---`, the first of which must be the first line of the file, without spaces"
-                    .into(),
-            );
-        }
-        (1, true) => return Err("its front matter has no closing line `---`".into()),
-        _ => {}
+    if delimiters == 0 {
+        return Ok((Value::Object(Map::new()), text.to_owned()));
+    }
+    if !begins_with_one {
+        return Err(
+            "it has a line `---` but does not begin with one; front matter is enclosed by two lines `---`, the first of which must be the first line of the file, without spaces"
+                .into(),
+        );
+    }
+    if delimiters == 1 {
+        return Err("its front matter has no closing line `---`".into());
     }
     // Complete front matter is never treated as body text.
     if split_front_matter(text).is_none() {

@@ -216,7 +216,9 @@ impl FieldReader<'_> {
 
 /// Splits `text` at spaces and commas, except within parentheses.
 fn split_tools(text: &str) -> Vec<String> {
-    let (mut tools, mut tool, mut depth) = (Vec::new(), String::new(), 0_usize);
+    let mut tools = Vec::new();
+    let mut tool = String::new();
+    let mut depth = 0_usize;
     for letter in text.chars() {
         match letter {
             '(' => depth += 1,

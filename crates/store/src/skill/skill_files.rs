@@ -88,20 +88,17 @@ fn read_text(
     }
     let leads_out = !canonicalize(path)?.starts_with(canonicalize(dir)?);
     let mut warning = None;
-    match source {
+    if leads_out {
         // A link in a trusted directory may lead to files that are not trusted.
-        SkillSource::Directory(_) if leads_out => {
+        if let SkillSource::Directory(_) = source {
             return Err(Error::other(
                 "SKILL.md is a link that points outside the skills directory",
             ));
         }
-        _ if leads_out => {
-            warning = Some(
-                "it is a link that points outside the workspace, which `read_file` does not follow"
-                    .to_owned(),
-            );
-        }
-        _ => {}
+        warning = Some(
+            "it is a link that points outside the workspace, which `read_file` does not follow"
+                .to_owned(),
+        );
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_TEXT_BYTES + 1).read_to_end(&mut bytes)?;
