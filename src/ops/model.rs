@@ -28,7 +28,7 @@ use nanobot_model::provider::registry::{
     self, ApiFormat, KeySource, ProviderConfig, ProviderInfo, SelectInput, SelectedProvider,
     normalize_name,
 };
-use nanobot_model::provider::replay::ReplayProvider;
+use nanobot_model::provider::replay::{RecordedConversation, ReplayProvider};
 use nanobot_model::provider::responses::ResponsesFormat;
 use nanobot_model::provider::retry::RetryProvider;
 use nanobot_model::provider::tool_choice_fallback::ToolChoiceFallback;
@@ -87,13 +87,14 @@ pub(crate) fn choose(
             let text = String::from_utf8_lossy(&bytes);
             let names = path_names(ctx, &options.grants, settings);
             let replay = ReplayProvider::new(path, &text, names, options.recording.replay_strict)?;
-            if let (Some((key, count)), None) =
-                (&replay.recorded_conversation, &options.session.key)
+            if let Some(RecordedConversation { session, earlier_count }) =
+                &replay.recorded_conversation
+                && options.session.key.is_none()
             {
                 reporter.notice(&format!(
-                    "recorded in session `{key}` after {count} messages, replayed in a new one; for the same requests: \
-                     `nanobot session fork {} COPY --at {count}`, then `-s COPY`",
-                    shell_quote::quote(key)
+                    "recorded in session `{session}` after {earlier_count} messages, replayed in a new one; for the same requests: \
+                     `nanobot session fork {} COPY --at {earlier_count}`, then `-s COPY`",
+                    shell_quote::quote(session)
                 ));
             }
             let model = settings.models[0].model.clone();

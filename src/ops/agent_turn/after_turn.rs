@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result};
 use nanobot_agent::report::ProgressLevel;
 use nanobot_base::error::Exit;
 use nanobot_config::settings::{ConsolidationMode, Settings};
+use nanobot_model::provider::budget::RemainingBudget;
 use nanobot_sandbox::process;
 use nanobot_store::memory::Memory;
 use nanobot_store::session::Session;
@@ -44,9 +45,12 @@ pub(crate) fn plan(
         settings,
         context_tokens.unwrap_or(settings.context_window),
     );
-    let (max_cost, max_tokens) = match model {
+    let RemainingBudget { max_cost, max_tokens } = match model {
         Some(model) => model.budget.remaining()?,
-        None => (options.model.max_cost, options.limits.max_total_tokens),
+        None => RemainingBudget {
+            max_cost: options.model.max_cost,
+            max_tokens: options.limits.max_total_tokens,
+        },
     };
     session.is_due(&thresholds).then(|| PostTurnWork {
         memory: Memory::new(&settings.workspace, &ctx.clock),

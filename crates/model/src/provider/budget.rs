@@ -83,6 +83,13 @@ impl Drop for BudgetReservation<'_> {
     }
 }
 
+/// The rest of a budget for a subsequent run; `None` for no limit.
+pub struct RemainingBudget {
+    /// In US dollars.
+    pub max_cost: Option<f64>,
+    pub max_tokens: Option<u64>,
+}
+
 impl RunBudget {
     /// A run with limits in US dollars and in tokens.
     pub fn new(max_cost: Option<f64>, max_tokens: Option<u64>) -> Self {
@@ -154,12 +161,13 @@ impl RunBudget {
     }
 
     /// The rest of both limits, for a subsequent run; `None` once one of them is reached.
-    pub fn remaining(&self) -> Option<(Option<f64>, Option<u64>)> {
+    pub fn remaining(&self) -> Option<RemainingBudget> {
         let spent = self.lock_state().spent;
         self.check_limits(spent).ok()?;
-        let usd = self.max_cost.map(|limit| limit - spent.usd);
-        let tokens = self.max_tokens.map(|limit| limit - spent.tokens);
-        Some((usd, tokens))
+        Some(RemainingBudget {
+            max_cost: self.max_cost.map(|limit| limit - spent.usd),
+            max_tokens: self.max_tokens.map(|limit| limit - spent.tokens),
+        })
     }
 
     fn record_usage(&self, usage: Usage, usd: Option<f64>) {

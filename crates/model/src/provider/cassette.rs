@@ -82,19 +82,6 @@ fn error_from_json(object: &Value, message: String) -> ProviderError {
     }
 }
 
-/// The session of the first exchange of a recording, and the number of messages before its new one. `None` if the
-/// session was new.
-pub(super) fn recorded_conversation(recording: &str) -> Option<(String, usize)> {
-    let object: Value = serde_json::from_str(recording.lines().next()?).ok()?;
-    let messages = object["request"]["messages"].as_array()?;
-    let is_injected = |message: &Value| {
-        message["text"].as_str().is_some_and(|text| text.starts_with("[nanobot]"))
-    };
-    let is_user = |message: &Value| message["role"] == "user" && !is_injected(message);
-    let earlier_count = messages.iter().rposition(is_user).filter(|count| *count > 0)?;
-    Some((object["session"].as_str()?.to_owned(), earlier_count))
-}
-
 /// Serializes a request in the recording's format, with the paths replaced by `path_names`.
 pub(super) fn request_to_json(request: &Request<'_>, path_names: &PathNames) -> Value {
     let tools: Vec<&str> = request.tools.iter().map(|spec| spec.name.as_str()).collect();

@@ -130,12 +130,14 @@ fn summarize_listing(list_result: &ToolResult, read_result: Option<&ToolResult>)
     if let Some(read_result) = read_result {
         let name = choose_file(&names).unwrap_or("the file");
         let content = plain_text(&read_result.parts);
-        match first_text_line(&content) {
-            _ if read_result.failed => writeln!(text, "\n{name} cannot be read: {content}"),
-            Some(line) => writeln!(text, "\n{name} begins: {line}"),
-            None => writeln!(text, "\n{name} contains no text."),
-        }
-        .expect("writing to a string cannot fail");
+        let summary = if read_result.failed {
+            format!("{name} cannot be read: {content}")
+        } else if let Some(line) = first_text_line(&content) {
+            format!("{name} begins: {line}")
+        } else {
+            format!("{name} contains no text.")
+        };
+        writeln!(text, "\n{summary}").expect("writing to a string cannot fail");
     }
     text.push_str(
         "\n(This was the built-in demo: the tool calls were real, but the text came from a fixed program, not a model. \

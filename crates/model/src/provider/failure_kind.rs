@@ -88,21 +88,18 @@ fn classify_ambiguous(response: &ErrorResponse<'_>) -> FailureKind {
     let message = response.message.to_lowercase();
     let model = response.model.unwrap_or_default().to_lowercase();
     // The name of a model may contain any of the words: `llama-3.2-vision`.
-    let (names_model, text) = if !model.is_empty() && message.contains(&model) {
-        (true, message.replace(&model, " "))
-    } else {
-        (false, message)
-    };
+    let names_model = !model.is_empty() && message.contains(&model);
+    let text = if names_model { message.replace(&model, " ") } else { message };
     let has_any = |keywords: &[&str]| keywords.iter().any(|keyword| text.contains(keyword));
     if has_any(CONTENT_KEYWORDS) {
         return FailureKind::NotAccepted;
     }
     let is_named = names_model || has_any(MODEL_KEYWORDS) || has_any(ACCOUNT_KEYWORDS);
-    match (response.status, is_named) {
-        (403, true) => FailureKind::KeyRejected,
-        (403, false) => FailureKind::Forbidden,
-        (_, true) => FailureKind::ModelNotFound,
-        (_, false) => FailureKind::NoSuchAddress,
+    match response.status {
+        403 if is_named => FailureKind::KeyRejected,
+        403 => FailureKind::Forbidden,
+        _ if is_named => FailureKind::ModelNotFound,
+        _ => FailureKind::NoSuchAddress,
     }
 }
 

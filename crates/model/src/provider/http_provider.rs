@@ -80,7 +80,8 @@ impl Provider for HttpProvider {
         let body = self.body(request);
         let started = Instant::now();
         let url = self.display_url();
-        let (size, count) = (body.len(), request.messages.len());
+        let size = body.len();
+        let count = request.messages.len();
         log::info!(target: "http", "post to {url}: {size} bytes, {count} messages, {} tools", request.tools.len());
         let content = RequestContent { body: Some(&body), model: Some(request.model) };
         let mut on_notice =
@@ -197,7 +198,8 @@ impl HttpProvider {
     ) -> Result<Response, ProviderError> {
         let started = Instant::now();
         let response = self.send(url.to_owned(), headers, content.body)?;
-        let (status, first_byte_after) = (response.status, started.elapsed().as_millis());
+        let status = response.status;
+        let first_byte_after = started.elapsed().as_millis();
         log::info!(target: "http", "status {status}, first byte after {first_byte_after} ms");
         match status {
             200..=299 => Ok(response),

@@ -24,13 +24,21 @@ pub struct RateLimitedProvider<P> {
     pub waited_until: AtomicI64,
 }
 
+/// A delay that the server has requested.
+struct RateLimitDelay {
+    /// Its end in Unix milliseconds.
+    until: i64,
+    /// The time until then.
+    wait: Duration,
+}
+
 impl<P: Provider> Provider for RateLimitedProvider<P> {
     fn reply(
         &self,
         request: &Request<'_>,
         on_delta: &mut DeltaSink<'_>,
     ) -> Result<Reply, ProviderError> {
-        if let Some((until, wait)) = self.current_delay()
+        if let Some(RateLimitDelay { until, wait }) = self.current_delay()
             && self.waited_until.swap(until, Ordering::Relaxed) != until
         {
             let message = format!(
@@ -54,13 +62,12 @@ impl<P> RateLimitedProvider<P> {
         self.clock.timestamp().as_millisecond()
     }
 
-    /// The end of the current delay in Unix milliseconds, and the time until then.
-    fn current_delay(&self) -> Option<(i64, Duration)> {
+    fn current_delay(&self) -> Option<RateLimitDelay> {
         let text = std::fs::read_to_string(&self.path).ok()?;
         let until: i64 = text.trim().parse().ok()?;
         let wait =
             Duration::from_millis(u64::try_from(until.checked_sub(self.now_millis())?).ok()?);
-        (!wait.is_zero() && wait <= MAX_DELAY).then_some((until, wait))
+        (!wait.is_zero() && wait <= MAX_DELAY).then_some(RateLimitDelay { until, wait })
     }
 
     /// Stores a delay. Best effort: a run that misses it gets the same response from the server.
@@ -69,7 +76,7 @@ impl<P> RateLimitedProvider<P> {
         let until =
             self.now_millis().saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX));
         self.waited_until.store(until, Ordering::Relaxed);
-        if self.current_delay().is_some_and(|(other, _)| other >= until) {
+        if self.current_delay().is_some_and(|delay| delay.until >= until) {
             return;
         }
         let folder = self.path.parent();

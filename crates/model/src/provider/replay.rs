@@ -21,8 +21,15 @@ pub struct ReplayProvider {
     path_names: PathNames,
     /// True if a request that differs from the recorded one is an error.
     is_strict: bool,
-    /// The session in which the recording was made, and the number of its earlier messages, if there were any.
-    pub recorded_conversation: Option<(String, usize)>,
+    pub recorded_conversation: Option<RecordedConversation>,
+}
+
+/// The conversation that a recording continues.
+pub struct RecordedConversation {
+    /// The key of its session.
+    pub session: String,
+    /// The number of its messages before the first recorded one.
+    pub earlier_count: usize,
 }
 
 impl ReplayProvider {
@@ -49,7 +56,7 @@ impl ReplayProvider {
             exchanges: Mutex::new(exchanges),
             path_names,
             is_strict,
-            recorded_conversation: cassette::recorded_conversation(text),
+            recorded_conversation: recorded_conversation(text),
         })
     }
 }
@@ -114,4 +121,16 @@ fn difference_at(pointer: &str, recorded: &Value, request: &Value) -> String {
     let (recorded, request) = (text(recorded), text(request));
     let diff = Diff::new(&recorded, &request).unified_with_header(1, "recorded", "request");
     diff.trim_end().to_owned()
+}
+
+/// The conversation that `recording` continues; `None` if its first exchange began a session.
+fn recorded_conversation(recording: &str) -> Option<RecordedConversation> {
+    let object: Value = serde_json::from_str(recording.lines().next()?).ok()?;
+    let messages = object["request"]["messages"].as_array()?;
+    let is_injected = |message: &Value| {
+        message["text"].as_str().is_some_and(|text| text.starts_with("[nanobot]"))
+    };
+    let is_user = |message: &Value| message["role"] == "user" && !is_injected(message);
+    let earlier_count = messages.iter().rposition(is_user).filter(|count| *count > 0)?;
+    Some(RecordedConversation { session: object["session"].as_str()?.to_owned(), earlier_count })
 }

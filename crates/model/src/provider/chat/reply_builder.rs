@@ -346,8 +346,8 @@ impl ReplyBuilder for ChatReplyBuilder {
         self.has_choices = true;
         let [Object(TextChoice { delta, .. })] = choices;
         let Object(delta) = delta;
-        let [reasoning, reasoning_content] =
-            [&delta.reasoning, &delta.reasoning_content].map(text_event::as_str);
+        let reasoning = text_event::as_str(&delta.reasoning);
+        let reasoning_content = text_event::as_str(&delta.reasoning_content);
         self.add_reasoning(reasoning, reasoning_content, on_delta)?;
         self.add_text(text_event::as_str(&delta.content), on_delta)?;
         Ok(true)
